@@ -9,3 +9,4 @@ pub mod recording;
 mod regular_file;
 pub mod sanitize;
 pub mod scenario;
+pub mod trust;

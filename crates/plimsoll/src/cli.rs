@@ -138,10 +138,10 @@ pub struct Run {
     /// Print the scenario with every value resolved for this machine and exit
     #[arg(long, conflicts_with_all = ["check", "dry_run"])]
     pub show: bool,
-    /// Check the scenario file and exit
+    /// Check the scenario file and the requirements of its plan on this machine and exit
     #[arg(long, conflicts_with = "dry_run")]
     pub check: bool,
-    /// Print the plan with its memory, disk space and time and exit
+    /// Print the plan with its memory, disk space and time, check its requirements and exit
     #[arg(long)]
     pub dry_run: bool,
     /// Resume an unfinished recording (see `plimsoll runs`) and skip its finished trials
@@ -159,7 +159,7 @@ pub struct Run {
     /// Open the report in a browser: $BROWSER, otherwise xdg-open
     #[arg(long, conflicts_with_all = ["show", "check", "dry_run"])]
     pub open: bool,
-    /// Print the results as one JSON document
+    /// Print the results, or the plan with `--check`, `--dry-run` or `--show`, as one JSON document
     #[arg(long)]
     pub json: bool,
 }

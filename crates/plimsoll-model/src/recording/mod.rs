@@ -17,6 +17,7 @@ mod arrow;
 mod batch;
 pub mod catalog;
 mod copy;
+mod counters;
 mod damage;
 mod difference;
 mod error;
@@ -40,6 +41,7 @@ mod writer;
 
 pub use append::replace_file;
 pub use copy::copy_parquet;
+pub use counters::is_counter;
 pub use damage::{ColumnDamage, Damage, ParquetDamage, StreamDamage};
 pub use difference::PlanDifference;
 pub use error::RecordingError;

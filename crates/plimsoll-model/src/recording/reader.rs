@@ -9,7 +9,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use super::lines::{self, Lines};
 use super::lock::is_written;
 use super::model::{
-    Calibration, Confounder, Event, Manifest, RECORDING_SCHEMA, RESULTS_SCHEMA, Results, RunStatus,
+    Calibration, Confounder, Event, Finding, Manifest, RECORDING_SCHEMA, RESULTS_SCHEMA, Results, RunStatus,
     SamplerReport, Trial, file,
 };
 use super::{RecordingError, Samples, Warning, WarningCode, parquet, stream};
@@ -187,6 +187,10 @@ struct WithoutTrials {
     confounders: Vec<Confounder>,
     warnings: Vec<Warning>,
     sampler: SamplerReport,
+    #[serde(default)]
+    headline: String,
+    #[serde(default)]
+    findings: Vec<Finding>,
     #[serde(rename = "trials")]
     _trials: IgnoredAny,
 }
@@ -203,6 +207,8 @@ impl From<WithoutTrials> for Results {
             confounders: results.confounders,
             warnings: results.warnings,
             sampler: results.sampler,
+            headline: results.headline,
+            findings: results.findings,
             trials: Vec::new(),
         }
     }

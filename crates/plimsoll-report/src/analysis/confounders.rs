@@ -1,16 +1,18 @@
 //! Confounders: other activity on the machine that may have affected the results, and the trials that it spoils.
 //!
-//! Each confounder has a threshold from which it spoils a trial; below the threshold the report mentions it. A trial that is
-//! spoiled is not ok, however it looks: its numbers stay, marked untrustworthy.
+//! Each confounder has a threshold from which it spoils a trial; below the threshold the report mentions it. It spoils only
+//! the metrics that its kind can change ([`plimsoll_model::trust`]): their values stay, marked untrustworthy.
 //!
 //! A missing counter is not 0: a possible but unmeasured confounder is reported as unknown and spoils no trial.
 
 use std::collections::HashMap;
 
 use super::neighbour::{self, HARMLESS_P99_S};
-use plimsoll_model::recording::model::{Confounder, Manifest, Phase, Trial, TrialStatus};
+use plimsoll_model::recording::model::{Confounder, Manifest, Phase, Trial};
 use plimsoll_model::recording::{ColumnView, Samples};
+use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::{Settings, Subject, ThpMode, WorkloadKind};
+use plimsoll_model::trust::ConfounderKind;
 
 /// CPU time that a hypervisor took, in percent of all CPU time of the trial. A trial holds about two busy CPUs' worth
 /// of measured work; repeats of a quiet machine spread by 2-5%, so a larger share affects the results.
@@ -64,44 +66,6 @@ pub fn confounders(samples: &Samples, manifest: &Manifest, trials: &[Trial]) -> 
         harmed_neighbour(&seen),
     ];
     found.into_iter().flatten().collect()
-}
-
-/// Marks a trial that a confounder spoils as untrustworthy, with the reason. A failed trial stays failed. Judging twice
-/// changes nothing.
-pub fn judge(trial: &mut Trial, confounders: &[Confounder]) {
-    if trial.status == TrialStatus::Failed {
-        return;
-    }
-    let spoiling = |confounder: &&Confounder| confounder.spoils.contains(&trial.id);
-    let spoiling: Vec<&Confounder> = confounders.iter().filter(spoiling).collect();
-    spoil(trial, &spoiling);
-}
-
-/// As [`judge`], for every trial.
-pub fn judge_all(trials: &mut [Trial], confounders: &[Confounder]) {
-    let mut spoiling: HashMap<&str, Vec<&Confounder>> = HashMap::new();
-    for confounder in confounders {
-        for id in &confounder.spoils {
-            spoiling.entry(id).or_default().push(confounder);
-        }
-    }
-    for trial in trials {
-        if let Some(confounders) = spoiling.get(trial.id.as_str())
-            && trial.status != TrialStatus::Failed
-        {
-            spoil(trial, confounders);
-        }
-    }
-}
-
-fn spoil(trial: &mut Trial, confounders: &[&Confounder]) {
-    for confounder in confounders {
-        let reason = format!("{}: {}", confounder.name, confounder.evidence);
-        if !trial.reasons.contains(&reason) {
-            trial.reasons.push(reason);
-        }
-        trial.status = TrialStatus::Untrustworthy;
-    }
 }
 
 impl<'a> Seen<'a> {
@@ -165,9 +129,9 @@ impl<'a> Seen<'a> {
     }
 }
 
-fn confounder(name: &str, evidence: String, spoils: Vec<String>, advice: &str) -> Confounder {
+fn confounder(kind: ConfounderKind, evidence: String, spoils: Vec<String>, advice: &str) -> Confounder {
     Confounder {
-        name: name.to_owned(),
+        name: kind.name().to_owned(),
         evidence,
         spoils,
         advice: advice.to_owned(),
@@ -214,7 +178,7 @@ fn damon(seen: &Seen<'_>) -> Option<Confounder> {
                  `/sys/kernel/mm/damon/admin/kdamonds/*/state` that is on"
             .to_owned(),
     };
-    Some(confounder("damon", evidence, spoils, &advice))
+    Some(confounder(ConfounderKind::Damon, evidence, spoils, &advice))
 }
 
 /// The file that switches a running scheme off that pages memory out, with the word for it: a kdamond of the
@@ -281,7 +245,7 @@ fn steal(seen: &Seen<'_>) -> Option<Confounder> {
         _ => return None,
     };
     let advice = "Run on a dedicated machine or at a quieter time, with more repeats";
-    Some(confounder("steal", evidence, spoils, advice))
+    Some(confounder(ConfounderKind::Steal, evidence, spoils, advice))
 }
 
 /// Whether trials ran in a virtual machine.
@@ -293,10 +257,27 @@ fn may_be_stolen_from(seen: &Seen<'_>) -> bool {
 fn other_load(seen: &Seen<'_>) -> Option<Confounder> {
     let (spoils, worst) = seen.spoiled(OTHER_LOAD_SPOILS_PERCENT, |trial| other_load_percent(seen, trial));
     let worst = worst.filter(|&worst| worst >= OTHER_LOAD_TOLD_PERCENT)?;
-    let evidence =
-        format!("in the worst trial other programs used {worst:.0}% of all CPUs during the timed phases");
-    let advice = "Stop other programs or pin them to other CPUs; see `top`";
-    Some(confounder("other-load", evidence, spoils, advice))
+    let load = |trial: &&Trial| other_load_percent(seen, trial);
+    let worst_trial = seen.trials.iter().find(|trial| load(trial) == Some(worst));
+    let named = worst_trial.map_or_else(String::new, programs);
+    let evidence = format!(
+        "in the worst trial other programs used {worst:.0}% of all CPUs during the timed phases{named}"
+    );
+    let advice = "Stop other programs or pin them to other CPUs";
+    Some(confounder(ConfounderKind::OtherLoad, evidence, spoils, advice))
+}
+
+/// The programs outside of the run in a trial, with their share of all CPUs; empty if none is recorded.
+fn programs(trial: &Trial) -> String {
+    const NAMED: usize = 3;
+    let programs = trial.other_programs.iter().take(NAMED);
+    let named: Vec<String> = programs
+        .map(|(name, percent)| format!("{} {percent:.0}%", sanitize(name)))
+        .collect();
+    match named.is_empty() {
+        true => String::new(),
+        false => format!(" (in the whole trial: {})", named.join(", ")),
+    }
 }
 
 /// CPU time during the timed phases that neither the workers nor kernel threads used, in percent of all CPUs. Phases that
@@ -364,7 +345,7 @@ fn other_swap(seen: &Seen<'_>) -> Option<Confounder> {
     };
     let advice =
         "Switch other swap off for the run (`swapoff`), or stop the programs that the kernel swaps out";
-    Some(confounder("other-swap", evidence, spoils, advice))
+    Some(confounder(ConfounderKind::OtherSwap, evidence, spoils, advice))
 }
 
 /// Bytes that came onto swap devices which were on before the run: pages of others, or of the trial itself where its
@@ -413,7 +394,7 @@ fn zswap(seen: &Seen<'_>) -> Option<Confounder> {
         _ => return None,
     };
     let advice = "Switch it off for the run: `echo N > /sys/module/zswap/parameters/enabled`";
-    Some(confounder("zswap", evidence, spoils, advice))
+    Some(confounder(ConfounderKind::Zswap, evidence, spoils, advice))
 }
 
 fn thp(seen: &Seen<'_>) -> Option<Confounder> {
@@ -442,7 +423,7 @@ fn thp(seen: &Seen<'_>) -> Option<Confounder> {
     let evidence =
         "transparent huge pages are `always` on: a fault maps 2 MiB, and the kernel splits huge pages before it pages them out"
             .to_owned();
-    Some(confounder("thp", evidence, Vec::new(), advice))
+    Some(confounder(ConfounderKind::Thp, evidence, Vec::new(), advice))
 }
 
 fn page_reporting(seen: &Seen<'_>) -> Option<Confounder> {
@@ -458,7 +439,12 @@ fn page_reporting(seen: &Seen<'_>) -> Option<Confounder> {
     );
     let advice =
         "Compare speeds of first touches (fills) within this run only, by their ratio to the calibration";
-    Some(confounder("page-reporting", evidence, Vec::new(), advice))
+    Some(confounder(
+        ConfounderKind::PageReporting,
+        evidence,
+        Vec::new(),
+        advice,
+    ))
 }
 
 fn cpu_frequency(seen: &Seen<'_>) -> Option<Confounder> {
@@ -467,7 +453,12 @@ fn cpu_frequency(seen: &Seen<'_>) -> Option<Confounder> {
         .find(|(_, governor)| *governor != "performance")?;
     let evidence = format!("the CPU frequency follows the load (`{path}` is {governor})");
     let advice = "Fix it for the run: `cpupower frequency-set -g performance`";
-    Some(confounder("cpu-frequency", evidence, Vec::new(), advice))
+    Some(confounder(
+        ConfounderKind::CpuFrequency,
+        evidence,
+        Vec::new(),
+        advice,
+    ))
 }
 
 /// Spoils no trial: the run's own results are valid, other processes waited.
@@ -482,5 +473,10 @@ fn harmed_neighbour(seen: &Seen<'_>) -> Option<Confounder> {
     );
     let advice = "Reduce the run (`--scale`, `size`) or the other load of the machine: the run itself does not wait, \
                   other programs do, and on a busy machine they wait without the run too";
-    Some(confounder("neighbour", evidence, Vec::new(), advice))
+    Some(confounder(
+        ConfounderKind::Neighbour,
+        evidence,
+        Vec::new(),
+        advice,
+    ))
 }

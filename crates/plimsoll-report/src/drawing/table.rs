@@ -59,12 +59,26 @@ impl Cell {
         }
     }
 
+    /// The cell, marked if its value is not trustworthy.
+    pub(crate) fn doubtful(mut self, doubtful: bool) -> Cell {
+        if doubtful {
+            self.text = marked(self.text, true);
+            self.class = "number untrustworthy";
+        }
+        self
+    }
+
     /// A figure in the unit that its name says, or a dash.
     pub(crate) fn metric(name: &str, value: Option<f64>) -> Cell {
         value.map_or_else(Cell::missing, |value| {
             Cell::number(value, quantity::metric(name, value))
         })
     }
+}
+
+/// The text of a value, with a mark if it is untrustworthy.
+pub(crate) fn marked(text: String, untrustworthy: bool) -> String {
+    if untrustworthy { format!("! {text}") } else { text }
 }
 
 pub(crate) fn columns(titles: &[(&'static str, bool)]) -> Vec<Column> {

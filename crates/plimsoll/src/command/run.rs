@@ -1,5 +1,7 @@
 //! `plimsoll run`: resolves the plan, runs it and prints the results.
 
+mod planned;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,10 +12,8 @@ use crate::cli::{self, Verbosity};
 use crate::heap;
 use crate::progress::TerminalProgress;
 use plimsoll_lab::environment;
-use plimsoll_lab::run::{self, HeapService, HeapState, Outcome, RecordingSize, ServiceError, Services};
-use plimsoll_model::columns::COLUMNS;
+use plimsoll_lab::run::{self, HeapService, HeapState, Outcome, ServiceError, Services};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_model::quantity;
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::Results;
 use plimsoll_model::scenario::{self, Document, FrontEnd, Overrides, Plan};
@@ -23,7 +23,7 @@ use plimsoll_report::analysis;
 /// The functions of the other crates that a run calls.
 const SERVICES: Services = Services {
     metrics: plimsoll_report::workloads::metrics,
-    results: analysis::results,
+    results: plimsoll_report::results,
     report: write_report,
     heap: HeapService {
         unpack: || heap::unpack().map_err(ServiceError::from),
@@ -34,11 +34,6 @@ const SERVICES: Services = Services {
 
 /// The default scenario.
 const TOUR: &str = "tour";
-/// Bytes of one sample in an unfinished recording: every column, with its share of validity bits and batch headers.
-const SAMPLE: u64 = 10 * COLUMNS.len() as u64;
-/// Bytes of the report (at most 5 MB for a run of any length), the events and the trials.
-const PAGE: u64 = 6 << 20;
-
 pub(super) fn run(options: &cli::Run, verbosity: &Verbosity) -> Result<Exit, Failure> {
     let resume = match &options.resume {
         Some(name) => Some(locate_in(name, &options.output)?),
@@ -55,26 +50,13 @@ pub(super) fn run(options: &cli::Run, verbosity: &Verbosity) -> Result<Exit, Fai
             .resolve(&machine, &overrides(options)?)
             .or_exit(Exit::Usage)?,
     };
-    if options.check {
-        super::print(&format!("{}: ok, {} trials\n", plan.scenario, plan.trials.len()))?;
-        return Ok(Exit::Done);
-    }
-    if options.show {
-        super::print_document(&plan.to_toml())?;
-        return Ok(Exit::Done);
-    }
-    if options.dry_run {
-        super::print(&describe(&plan, options.hz))?;
-        run::check_sizes(&plan, &machine)?;
-        if let Some(warning) = run::check_room(&plan, &options.output, recording_size(&plan, options.hz))? {
-            super::print_error(&format!("warning: {warning}"));
-        }
-        return Ok(Exit::Done);
+    if options.check || options.dry_run || options.show {
+        return planned::present(options, plan, &machine);
     }
     let mut progress = TerminalProgress::new(verbosity.quiet, verbosity.verbose);
-    progress.bounds(&bounds(&plan, options.hz));
+    progress.bounds(&planned::bounds(&plan, options.hz));
     let settings = run::Options {
-        size: recording_size(&plan, options.hz),
+        size: planned::recording_size(&plan, options.hz),
         plan,
         machine,
         hz: options.hz,
@@ -156,46 +138,6 @@ fn recorded_plan(folder: &Path, named: Option<&str>) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-/// The plan with its memory, disk and time, for `--dry-run`.
-fn describe(plan: &Plan, hz: u32) -> String {
-    let mut text = format!("{}: {}\n{}\n", plan.scenario, plan.title, bounds(plan, hz));
-    for (number, trial) in plan.trials.iter().enumerate() {
-        text.push_str(&format!("{:>4}  {}\n", number + 1, trial.id));
-    }
-    text
-}
-
-/// Estimates and limits of the run in one line, for `--dry-run` and the start of every run.
-fn bounds(plan: &Plan, hz: u32) -> String {
-    let bounds = plan.bounds();
-    let bytes = |bytes: u64| quantity::bytes(bytes as f64);
-    let disk = match bounds.disk {
-        0 => "no swap file".to_owned(),
-        size => format!("files of at most {}", bytes(size)),
-    };
-    format!(
-        "{} trials, about {:.0} s, stopped after {:.0} s; about {} of memory, never more than {} (cgroup limit {}); \
-         {disk}, and a recording of at most {}",
-        plan.trials.len(),
-        bounds.seconds,
-        bounds.time_limit,
-        bytes(bounds.memory),
-        bytes(bounds.memory_limit),
-        bytes(bounds.cgroup_limit),
-        bytes(recording_size(plan, hz).most),
-    )
-}
-
-/// Bytes of the recording of a run.
-fn recording_size(plan: &Plan, hz: u32) -> RecordingSize {
-    let bounds = plan.bounds();
-    let of = |seconds: f64| (seconds * f64::from(hz)) as u64 * SAMPLE + PAGE;
-    RecordingSize {
-        expected: of(bounds.seconds.min(bounds.time_limit)),
-        most: of(bounds.time_limit),
-    }
-}
-
 /// Prints the summary of a run, or its results as JSON.
 fn present(outcome: &Outcome, json: bool, verbosity: &Verbosity) -> Result<(), Failure> {
     if json {
@@ -204,6 +146,10 @@ fn present(outcome: &Outcome, json: bool, verbosity: &Verbosity) -> Result<(), F
     let groups = analysis::groups(&outcome.results.trials);
     let colour = super::colour_on_stdout(verbosity);
     let mut text = report::terminal::summary(&outcome.results, &groups, super::width_of_stdout(), colour);
+    if let Some(needed) = report::repeats::needed(&groups) {
+        let hint = report::repeats::hint(&needed);
+        text.push_str(&report::terminal::wrapped(&hint, super::width_of_stdout()));
+    }
     text.push_str(&format!("\nRecording  {}\n", outcome.directory.display()));
     super::print_styled(&text)?;
     super::print_linked("Report     ", &outcome.page, verbosity)

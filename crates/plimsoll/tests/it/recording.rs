@@ -198,6 +198,8 @@ pub(crate) fn trial(plan: &Plan, index: usize, status: TrialStatus) -> Trial {
             TrialStatus::Ok => Vec::new(),
             _ => vec!["a reason".into()],
         },
+        untrustworthy: BTreeMap::new(),
+        other_programs: Vec::new(),
         verified: status == TrialStatus::Ok,
         span_ns: (start, start + 900_000_000),
         phases: vec![Phase {
@@ -227,6 +229,8 @@ pub(crate) fn results(run: &str, trials: Vec<Trial>) -> Results {
         run: run.into(),
         scenario: "compression".into(),
         status: RunStatus::Ok,
+        headline: String::new(),
+        findings: Vec::new(),
         calibration: Some(calibration()),
         confounders: Vec::new(),
         warnings: Vec::new(),

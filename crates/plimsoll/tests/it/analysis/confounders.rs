@@ -6,7 +6,7 @@ use plimsoll_model::recording::Samples;
 use plimsoll_model::recording::model::{Confounder, Manifest, Trial, TrialStatus};
 use plimsoll_model::scenario::{FillClass, Map, Mapping, Subject, ThpMode, Thrash, Touch, Workload};
 use plimsoll_report::analysis::confounders::confounders;
-use plimsoll_report::analysis::judge;
+use plimsoll_report::judge;
 
 use crate::recording::{manifest, plan, trial};
 
@@ -196,6 +196,25 @@ fn other_load_excludes_workers_and_kernel_threads() {
         "other-load",
         true,
         "45%",
+    );
+}
+
+#[test]
+fn other_load_names_the_programs_with_their_share() {
+    let mut run = quiet(grow(col::CPU_SYSTEM_US, 900_000));
+    run.2[0].other_programs = vec![("innocent".into(), 1.0)];
+    let programs = [
+        ("rustc", 31.0),
+        ("cc1\u{1b}[2J", 9.4),
+        ("sshd", 2.0),
+        ("cron", 1.0),
+    ];
+    run.2[1].other_programs = programs.map(|(name, percent)| (name.to_owned(), percent)).into();
+    assert_one(&run, "other-load", true, "rustc 31%, cc1\u{fffd}[2J 9%, sshd 2%");
+    let evidence = &found(&run)[0].evidence;
+    assert!(
+        !evidence.contains("innocent") && !evidence.contains("cron"),
+        "{evidence}"
     );
 }
 

@@ -5,10 +5,11 @@ use std::time::Duration;
 use plimsoll_model::recording::model::{EventKind, TrialStatus};
 use plimsoll_model::recording::{Recording, Writer};
 use plimsoll_model::scenario::FillClass;
-use plimsoll_report::analysis::{groups, results};
+use plimsoll_report::analysis::groups;
 use plimsoll_report::compare::terminal as compared;
 use plimsoll_report::comparison::{Input, compare};
 use plimsoll_report::page::build;
+use plimsoll_report::results::results;
 use plimsoll_report::{csv, html, markdown, terminal};
 
 use crate::recording::{event, manifest, plan, results as results_of, rows, trial};

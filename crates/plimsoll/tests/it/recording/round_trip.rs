@@ -197,6 +197,8 @@ fn any_trial() -> impl Strategy<Value = Trial> {
                 repeat,
                 status: TrialStatus::Failed,
                 reasons: vec![text],
+                untrustworthy: BTreeMap::new(),
+                other_programs: Vec::new(),
                 verified,
                 span_ns: (start, end),
                 phases,

@@ -58,6 +58,8 @@ fn trial(
         repeat,
         status: TrialStatus::Ok,
         reasons: Vec::new(),
+        untrustworthy: Default::default(),
+        other_programs: Vec::new(),
         verified: true,
         span_ns: (ns(start), ns(end)),
         phases: phases.into_iter().enumerate().map(phase).collect(),
