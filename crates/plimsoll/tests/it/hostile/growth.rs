@@ -9,7 +9,7 @@ use plimsoll_report::analysis::groups;
 use plimsoll_report::compare::terminal as compared;
 use plimsoll_report::comparison::{Input, compare};
 use plimsoll_report::page::build;
-use plimsoll_report::results::results;
+use plimsoll_report::results;
 use plimsoll_report::{csv, html, markdown, terminal};
 
 use crate::recording::{event, manifest, plan, results as results_of, rows, trial};

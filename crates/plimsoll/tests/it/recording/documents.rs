@@ -180,7 +180,7 @@ fn warnings_of_results_of_version_3_stay_readable() {
         *stored,
         [Warning::new(WarningCode::Other, "a text without a code")]
     );
-    let computed = plimsoll_report::results::results(&recording);
+    let computed = plimsoll_report::results(&recording);
     assert_eq!(
         computed.warnings,
         [Warning::new(WarningCode::Other, "an event without a code")]
