@@ -15,7 +15,6 @@
 mod append;
 mod arrow;
 mod batch;
-mod confounder_kind;
 mod copy;
 mod error;
 mod follow;
@@ -35,7 +34,6 @@ mod stream;
 mod writer;
 
 pub use append::replace_file;
-pub use confounder_kind::ConfounderKind;
 pub use copy::copy_parquet;
 pub use error::RecordingError;
 pub use follow::{Follow, FollowState, News};
