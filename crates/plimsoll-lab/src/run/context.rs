@@ -106,6 +106,9 @@ impl<'a, 'l> TrialContext<'a, 'l> {
             zram: environment
                 .and_then(Environment::swap_device)
                 .and_then(SwapDevice::zram_name),
+            swap_device: environment
+                .and_then(Environment::swap_device)
+                .map(|device| device.path.clone()),
         };
         self.runner.watch(Some(&target));
     }

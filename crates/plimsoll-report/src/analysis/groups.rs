@@ -33,6 +33,13 @@ impl Group {
         Some(self.metrics.get(metric)?.summary.median)
     }
 
+    /// The group without the metrics that no trial has a trustworthy value of.
+    pub fn trusted(&self) -> Group {
+        let mut trusted = self.clone();
+        trusted.metrics.retain(|_, measured| !measured.untrustworthy());
+        trusted
+    }
+
     /// Unique key of the group, equal between runs of one scenario: a trial's id without its
     /// repeat (`zram/zram:lz4/random`).
     pub fn identity(&self) -> &str {

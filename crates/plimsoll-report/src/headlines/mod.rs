@@ -19,13 +19,14 @@ pub(super) fn of(groups: &[Group], trials: &[Trial]) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join(between))
 }
 
-/// The headline of one workload.
+/// The headline of one workload, without the metrics that no trial has a trustworthy value of.
 pub(super) fn sentence(kind: WorkloadKind, groups: &[Group]) -> Option<String> {
-    let groups: Vec<&Group> = groups
+    let trusted: Vec<Group> = groups
         .iter()
         .filter(|group| group.workload == kind.name())
+        .map(Group::trusted)
         .collect();
-    (workloads::of(kind).headline)(&groups)
+    (workloads::of(kind).headline)(&trusted.iter().collect::<Vec<_>>())
 }
 
 /// The workloads of the groups, in the order of the documentation.
