@@ -152,7 +152,10 @@ mod tests {
             let mut line = kernel_name(Path::new(path));
             line.extend_from_slice(b" file 1020 0 -2\n");
             let areas = parse(&line);
-            assert_eq!(areas.first().map(|area| area.path.as_path()), Some(Path::new(path)));
+            assert_eq!(
+                areas.first().map(|area| area.path.as_path()),
+                Some(Path::new(path))
+            );
         }
     }
 

@@ -346,7 +346,7 @@ pub struct Calibration {
 /// Something outside the experiment that may have moved its numbers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Confounder {
-    /// Short stable name: `damon`, `steal`, `other-load`, `other-swap`, `zswap`, `thp`, `page-reporting`,
+    /// Short stable name: `damon`, `steal`, `other-load`, `other-swap`, `foreign-pages`, `inconsistent-bytes`, `zswap`, `thp`, `page-reporting`,
     /// `cpu-frequency`, `neighbour`.
     #[serde(deserialize_with = "renamed::name")]
     pub name: String,

@@ -113,7 +113,10 @@ mod tests {
             [Field::Anon, Field::File, Field::Swap, Field::SwapCached].map(|field| stat.get(field))
         };
         let v1 = b"cache 1\nrss 2\nswap 3\nswapcached 4\ntotal_cache 10\ntotal_rss 20\ntotal_swap 30\ntotal_swapcached 40\n";
-        assert_eq!(charged(v1, CgroupVersion::V1), [Some(20), Some(10), Some(30), Some(40)]);
+        assert_eq!(
+            charged(v1, CgroupVersion::V1),
+            [Some(20), Some(10), Some(30), Some(40)]
+        );
         let v2 = b"anon 5\nfile 6\nkernel 7\nswapcached 8\nanon_thp 0\n";
         assert_eq!(charged(v2, CgroupVersion::V2), [Some(5), Some(6), None, Some(8)]);
     }

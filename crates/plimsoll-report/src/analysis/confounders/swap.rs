@@ -44,13 +44,18 @@ pub(super) fn other_swap(seen: &Seen<'_>) -> Option<Confounder> {
     };
     let turned_on = seen.worst(|trial| Some(other_swap_size(seen, trial)? as f64 - before as f64));
     if let Some(size) = turned_on.filter(|&size| size > 0.0) {
-        findings.push(format!("another program turned on swap of {} during the run", bytes(size)));
+        findings.push(format!(
+            "another program turned on swap of {} during the run",
+            bytes(size)
+        ));
     }
     if findings.is_empty() && worst.is_none_or(|worst| worst <= 0.0) {
         return None;
     }
     findings.push(match worst {
-        Some(worst) => format!("in the worst trial {worst:.1}% of the trial's size went to other swap devices"),
+        Some(worst) => {
+            format!("in the worst trial {worst:.1}% of the trial's size went to other swap devices")
+        }
         None => "the growth of other swap is unknown: the recording has no samples of it".to_owned(),
     });
     let advice =
@@ -131,7 +136,8 @@ pub(super) fn foreign_pages(seen: &Seen<'_>) -> Option<Confounder> {
         }
         None => return None,
     };
-    let advice = "Stop the programs that the kernel swaps out, or raise the limits of their cgroups, for the run";
+    let advice =
+        "Stop the programs that the kernel swaps out, or raise the limits of their cgroups, for the run";
     Some(confounder("foreign-pages", evidence, spoils, advice))
 }
 
@@ -288,7 +294,13 @@ mod tests {
             ..trim(256.0, 256.0, Some(0.0))
         };
         assert!(agrees(zeros));
-        assert!(!agrees(Trim { original: Some(300.0 * MIB), ..zeros }), "more than was swapped");
+        assert!(
+            !agrees(Trim {
+                original: Some(300.0 * MIB),
+                ..zeros
+            }),
+            "more than was swapped"
+        );
     }
 
     #[test]

@@ -319,7 +319,12 @@ fn foreign_pages_are_the_use_of_the_device_without_the_cgroups_own() {
     let few = on_own_device(|_| 2 * 64 * 4096 + SIZE / 100);
     assert_one(&few, "foreign-pages", false, "swap device");
     let many = on_own_device(|_| 2 * 64 * 4096 + SIZE / 2);
-    assert_one(&many, "foreign-pages", true, "49.6% of its used bytes (32.0 MiB of 64.5 MiB)");
+    assert_one(
+        &many,
+        "foreign-pages",
+        true,
+        "49.6% of its used bytes (32.0 MiB of 64.5 MiB)",
+    );
     // The device and the cgroup are not read at one moment: one sample is no evidence.
     let once = on_own_device(|seconds| if seconds == 0.5 { SIZE / 2 } else { 0 });
     assert_eq!(found(&once), []);
@@ -361,7 +366,12 @@ fn swap_that_is_turned_on_during_a_trial_is_noticed() {
         })
     };
     assert_one(&turned_on(0), "other-swap", false, "turned on swap of 512 MiB");
-    assert_one(&turned_on(SIZE / 4), "other-swap", true, "25.0% of the trial's size");
+    assert_one(
+        &turned_on(SIZE / 4),
+        "other-swap",
+        true,
+        "25.0% of the trial's size",
+    );
 }
 
 #[test]
@@ -370,8 +380,14 @@ fn a_trim_whose_bytes_disagree_is_inconsistent() {
         let mut run = quiet(|_, _| {});
         for trial in &mut run.2 {
             trial.phases[0].name = "trim".into();
-            let metrics = [("trimmed_bytes", SIZE), ("swapped_bytes", SIZE), ("original_bytes", SIZE)];
-            trial.metrics = metrics.map(|(name, bytes)| (name.to_owned(), bytes as f64)).into();
+            let metrics = [
+                ("trimmed_bytes", SIZE),
+                ("swapped_bytes", SIZE),
+                ("original_bytes", SIZE),
+            ];
+            trial.metrics = metrics
+                .map(|(name, bytes)| (name.to_owned(), bytes as f64))
+                .into();
         }
         let second = &mut run.2[1].metrics;
         second.insert("swapped_bytes".into(), swapped as f64);
@@ -381,7 +397,12 @@ fn a_trim_whose_bytes_disagree_is_inconsistent() {
     assert_eq!(found(&trimmed(SIZE, SIZE)), []);
     assert_eq!(found(&trimmed(SIZE + SIZE / 100, SIZE)), []);
     assert_one(&trimmed(2 * SIZE, 0), "inconsistent-bytes", true, "128 MiB");
-    assert_one(&trimmed(SIZE + SIZE / 4, SIZE + SIZE / 4), "inconsistent-bytes", true, "20.0%");
+    assert_one(
+        &trimmed(SIZE + SIZE / 4, SIZE + SIZE / 4),
+        "inconsistent-bytes",
+        true,
+        "20.0%",
+    );
 }
 
 #[test]

@@ -161,7 +161,8 @@ fn swaps(parser: &mut parse::Swaps, devices: &[(&str, i64)]) -> Row {
 
 #[test]
 fn the_targets_own_device_is_no_device_of_others() {
-    let text = b"Filename Type Size Used Priority\n/swap\\040file file 100 10 1000\n/dev/a partition 40 4 -2\n\
+    let text =
+        b"Filename Type Size Used Priority\n/swap\\040file file 100 10 1000\n/dev/a partition 40 4 -2\n\
                  /dev/b partition 4000 400 -3\n";
     let bytes = |own: Option<&str>| {
         let mut row = Row::empty(0);
