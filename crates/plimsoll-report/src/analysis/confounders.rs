@@ -1,16 +1,17 @@
 //! Confounders: other activity on the machine that may have affected the results, and the trials that it spoils.
 //!
-//! Each confounder has a threshold from which it spoils a trial; below the threshold the report mentions it. A trial that is
-//! spoiled is not ok, however it looks: its numbers stay, marked untrustworthy.
+//! Each confounder has a threshold from which it spoils a trial; below the threshold the report mentions it. It spoils only
+//! the metrics that its kind can change ([`plimsoll_model::trust`]): their values stay, marked untrustworthy.
 //!
 //! A missing counter is not 0: a possible but unmeasured confounder is reported as unknown and spoils no trial.
 
 mod swap;
 
 use super::neighbour::{self, HARMLESS_P99_S};
-use plimsoll_model::recording::model::{Confounder, Manifest, Phase, Trial, TrialStatus};
+use plimsoll_model::recording::model::{Confounder, Manifest, Phase, Trial};
 use plimsoll_model::recording::{ColumnView, Samples};
 use plimsoll_model::scenario::{Settings, Subject, ThpMode, WorkloadKind};
+use plimsoll_model::trust::ConfounderKind;
 
 /// CPU time that a hypervisor took, in percent of all CPU time of the trial. A trial holds about two busy CPUs' worth
 /// of measured work; repeats of a quiet machine spread by 2-5%, so a larger share affects the results.
@@ -57,24 +58,6 @@ pub fn confounders(samples: &Samples, manifest: &Manifest, trials: &[Trial]) -> 
         harmed_neighbour(&seen),
     ];
     found.into_iter().flatten().collect()
-}
-
-/// Marks a trial that a confounder spoils as untrustworthy, with the reason. A failed trial stays failed. Judging twice
-/// changes nothing.
-pub fn judge(trial: &mut Trial, confounders: &[Confounder]) {
-    if trial.status == TrialStatus::Failed {
-        return;
-    }
-    for confounder in confounders
-        .iter()
-        .filter(|confounder| confounder.spoils.contains(&trial.id))
-    {
-        let reason = format!("{}: {}", confounder.name, confounder.evidence);
-        if !trial.reasons.contains(&reason) {
-            trial.reasons.push(reason);
-        }
-        trial.status = TrialStatus::Untrustworthy;
-    }
 }
 
 impl<'a> Seen<'a> {
@@ -144,9 +127,9 @@ impl<'a> Seen<'a> {
     }
 }
 
-fn confounder(name: &str, evidence: String, spoils: Vec<String>, advice: &str) -> Confounder {
+fn confounder(kind: ConfounderKind, evidence: String, spoils: Vec<String>, advice: &str) -> Confounder {
     Confounder {
-        name: name.to_owned(),
+        name: kind.name().to_owned(),
         evidence,
         spoils,
         advice: advice.to_owned(),
@@ -193,7 +176,7 @@ fn damon(seen: &Seen<'_>) -> Option<Confounder> {
                  `/sys/kernel/mm/damon/admin/kdamonds/*/state` that is on"
             .to_owned(),
     };
-    Some(confounder("damon", evidence, spoils, &advice))
+    Some(confounder(ConfounderKind::Damon, evidence, spoils, &advice))
 }
 
 /// The file that switches a running scheme off that pages memory out, with the word for it: a kdamond of the
@@ -260,7 +243,7 @@ fn steal(seen: &Seen<'_>) -> Option<Confounder> {
         _ => return None,
     };
     let advice = "Run on a dedicated machine or at a quieter time, with more repeats";
-    Some(confounder("steal", evidence, spoils, advice))
+    Some(confounder(ConfounderKind::Steal, evidence, spoils, advice))
 }
 
 /// Whether trials ran in a virtual machine.
@@ -275,7 +258,7 @@ fn other_load(seen: &Seen<'_>) -> Option<Confounder> {
     let evidence =
         format!("in the worst trial other programs used {worst:.0}% of all CPUs during the timed phases");
     let advice = "Stop other programs or pin them to other CPUs; see `top`";
-    Some(confounder("other-load", evidence, spoils, advice))
+    Some(confounder(ConfounderKind::OtherLoad, evidence, spoils, advice))
 }
 
 /// CPU time during the timed phases that neither the workers nor kernel threads used, in percent of all CPUs. Phases that
@@ -347,7 +330,7 @@ fn zswap(seen: &Seen<'_>) -> Option<Confounder> {
         _ => return None,
     };
     let advice = "Switch it off for the run: `echo N > /sys/module/zswap/parameters/enabled`";
-    Some(confounder("zswap", evidence, spoils, advice))
+    Some(confounder(ConfounderKind::Zswap, evidence, spoils, advice))
 }
 
 fn thp(seen: &Seen<'_>) -> Option<Confounder> {
@@ -376,7 +359,7 @@ fn thp(seen: &Seen<'_>) -> Option<Confounder> {
     let evidence =
         "transparent huge pages are `always` on: a fault maps 2 MiB, and the kernel splits huge pages before it pages them out"
             .to_owned();
-    Some(confounder("thp", evidence, Vec::new(), advice))
+    Some(confounder(ConfounderKind::Thp, evidence, Vec::new(), advice))
 }
 
 fn page_reporting(seen: &Seen<'_>) -> Option<Confounder> {
@@ -392,7 +375,12 @@ fn page_reporting(seen: &Seen<'_>) -> Option<Confounder> {
     );
     let advice =
         "Compare speeds of first touches (fills) within this run only, by their ratio to the calibration";
-    Some(confounder("page-reporting", evidence, Vec::new(), advice))
+    Some(confounder(
+        ConfounderKind::PageReporting,
+        evidence,
+        Vec::new(),
+        advice,
+    ))
 }
 
 fn cpu_frequency(seen: &Seen<'_>) -> Option<Confounder> {
@@ -401,7 +389,12 @@ fn cpu_frequency(seen: &Seen<'_>) -> Option<Confounder> {
         .find(|(_, governor)| *governor != "performance")?;
     let evidence = format!("the CPU frequency follows the load (`{path}` is {governor})");
     let advice = "Fix it for the run: `cpupower frequency-set -g performance`";
-    Some(confounder("cpu-frequency", evidence, Vec::new(), advice))
+    Some(confounder(
+        ConfounderKind::CpuFrequency,
+        evidence,
+        Vec::new(),
+        advice,
+    ))
 }
 
 /// Spoils no trial: the run's own results are valid, other processes waited.
@@ -416,5 +409,10 @@ fn harmed_neighbour(seen: &Seen<'_>) -> Option<Confounder> {
     );
     let advice = "Reduce the run (`--scale`, `size`) or the other load of the machine: the run itself does not wait, \
                   other programs do, and on a busy machine they wait without the run too";
-    Some(confounder("neighbour", evidence, Vec::new(), advice))
+    Some(confounder(
+        ConfounderKind::Neighbour,
+        evidence,
+        Vec::new(),
+        advice,
+    ))
 }

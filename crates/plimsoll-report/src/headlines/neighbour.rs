@@ -6,11 +6,11 @@ use plimsoll_model::recording::model::{Trial, TrialStatus};
 
 /// The worst p99 wake-up latency outside of a trial's cgroup; `None` without a probe.
 pub(super) fn sentence(trials: &[Trial]) -> Option<String> {
-    // A failed trial disturbs others as well; in an untrustworthy one another program may have been the cause.
-    let known = trials
+    // A failed trial disturbs others as well.
+    let trusted = trials
         .iter()
-        .filter(|trial| trial.status != TrialStatus::Untrustworthy);
-    let figures = known.filter_map(|trial| trial.metrics.get(P99));
+        .filter(|trial| trial.status_of(P99) != TrialStatus::Untrustworthy);
+    let figures = trusted.filter_map(|trial| trial.metrics.get(P99));
     let worst = figures.copied().reduce(f64::max)?;
     let effect = if worst > HARMLESS_P99_S {
         "The run disturbed other processes"

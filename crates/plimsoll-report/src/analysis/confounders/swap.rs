@@ -8,6 +8,7 @@ use crate::analysis::ratio;
 use plimsoll_model::quantity::{bytes, significant};
 use plimsoll_model::recording::model::{Confounder, Trial};
 use plimsoll_model::scenario::Subject;
+use plimsoll_model::trust::ConfounderKind;
 
 /// Bytes that came onto other swap devices, in percent of the trial's memory: some pages of idle programs are no
 /// disturbance.
@@ -60,7 +61,12 @@ pub(super) fn other_swap(seen: &Seen<'_>) -> Option<Confounder> {
     });
     let advice =
         "Switch other swap off for the run (`swapoff`), or stop the programs that the kernel swaps out";
-    Some(confounder("other-swap", findings.join("; "), spoils, advice))
+    Some(confounder(
+        ConfounderKind::OtherSwap,
+        findings.join("; "),
+        spoils,
+        advice,
+    ))
 }
 
 /// The size of the swap devices of others in a trial, at most.
@@ -138,7 +144,7 @@ pub(super) fn foreign_pages(seen: &Seen<'_>) -> Option<Confounder> {
     };
     let advice =
         "Stop the programs that the kernel swaps out, or raise the limits of their cgroups, for the run";
-    Some(confounder("foreign-pages", evidence, spoils, advice))
+    Some(confounder(ConfounderKind::ForeignPages, evidence, spoils, advice))
 }
 
 /// The most foreign pages of a trial that stayed for some samples, where the kernel counts them.
@@ -186,7 +192,12 @@ pub(super) fn inconsistent_bytes(seen: &Seen<'_>) -> Option<Confounder> {
         trim.describe()
     );
     let advice = "Run again without other programs that swap, and with a `limit` above the size";
-    Some(confounder("inconsistent-bytes", evidence, spoils, advice))
+    Some(confounder(
+        ConfounderKind::InconsistentBytes,
+        evidence,
+        spoils,
+        advice,
+    ))
 }
 
 /// The bytes of one trim by the counters of the worker, of the swap devices and of the compressed store.

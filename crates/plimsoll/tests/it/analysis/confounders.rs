@@ -6,7 +6,7 @@ use plimsoll_model::recording::Samples;
 use plimsoll_model::recording::model::{Confounder, Manifest, Trial, TrialStatus};
 use plimsoll_model::scenario::{FillClass, Map, Mapping, Subject, ThpMode, Thrash, Touch, Workload};
 use plimsoll_report::analysis::confounders::confounders;
-use plimsoll_report::analysis::judge;
+use plimsoll_report::judge;
 
 use crate::recording::{manifest, plan, trial};
 

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_model::columns::Row;
 
-use plimsoll_model::recording::model::{Confounder, EventKind, Manifest, Resumption, TrialStatus, file};
+use plimsoll_model::recording::model::{
+    Confounder, EventKind, Finding, Manifest, Resumption, TrialStatus, file,
+};
 use plimsoll_model::recording::{Follow, Recording, Writer, format_table_markdown};
 use plimsoll_model::scenario::{FillClass, Settings, TrimMechanism, Workload, WorkloadKind};
 use serde_json::Value;
@@ -49,7 +51,7 @@ fn the_document_lists_the_columns_of_the_table() {
 
 /// Field names of a document, with those of what it holds. Maps by name (`params`, `settings`, ...) are not looked into.
 fn fields(value: &Value, into: &mut BTreeSet<String>) {
-    const MAPS: [&str; 8] = [
+    const MAPS: [&str; 9] = [
         "params",
         "metrics",
         "before",
@@ -58,6 +60,7 @@ fn fields(value: &Value, into: &mut BTreeSet<String>) {
         "settings",
         "figures",
         "lists",
+        "untrustworthy",
     ];
     match value {
         Value::Object(object) => {
@@ -93,6 +96,8 @@ fn the_document_lists_the_fields_of_every_file() {
     let plan = plan(&[FillClass::Random], 1);
     let mut trial = trial(&plan, 0, TrialStatus::Ok);
     trial.lists.insert("consumers_cycles".into(), vec![1.0, 2.0]);
+    let spoiled = ("fill_gb_per_s".into(), vec!["steal".into()]);
+    trial.untrustworthy = [spoiled].into();
     let phase = &mut trial.phases[0];
     phase.figures.insert("scans_per_s".into(), 1.0);
     phase.latency = Some("HISTFAAA".into());
@@ -111,6 +116,10 @@ fn the_document_lists_the_fields_of_every_file() {
     full_event.phase = Some("fill".into());
     full_event.number = Some(1);
     let mut full_results = results("doc", vec![trial.clone()]);
+    full_results.findings.push(Finding {
+        workload: "compression".into(),
+        text: String::new(),
+    });
     full_results.confounders.push(Confounder {
         name: "steal".into(),
         evidence: String::new(),
@@ -340,7 +349,7 @@ fn recordings_of_format_2_stay_readable() {
     assert!(older.trials[0].lists.is_empty() && older.trials[0].phases[0].figures.is_empty());
     let workload = &older.manifest.plan.trials[0].settings.workload;
     assert_eq!(workload.kind(), WorkloadKind::Compression);
-    assert_eq!(plimsoll_report::analysis::results(&older).trials.len(), 1);
+    assert_eq!(plimsoll_report::results(&older).trials.len(), 1);
 }
 
 /// A run of every workload, written when the settings of all workloads were one list (schema 3).
