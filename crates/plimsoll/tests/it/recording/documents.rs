@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use plimsoll_model::columns::COLUMNS;
 use plimsoll_model::columns::Row;
 
 use plimsoll_model::recording::model::{
