@@ -8,3 +8,4 @@ pub mod quantity;
 pub mod recording;
 pub mod sanitize;
 pub mod scenario;
+pub mod trust;

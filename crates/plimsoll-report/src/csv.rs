@@ -5,11 +5,13 @@
 //! the kind of work measured it, its own; the bytes by category before and after a phase are `before_<category>_bytes`
 //! and `after_<category>_bytes`, the share of CPU time of a function of the kernel is `profile[<function>]`. Figures of
 //! which there is one for each of several things are `<name>[1]`, `<name>[2]`, ... Histograms of latencies are left out.
+//! `status` is that of the value: a confounder spoils some metrics of a trial and spares others.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use plimsoll_model::recording::model::{Phase, Results, Trial, TrialStatus};
+use plimsoll_model::trust;
 
 /// The trials' values as CSV (RFC 4180, lines ended by LF), a header first.
 pub fn csv(results: &Results) -> String {
@@ -28,23 +30,36 @@ pub fn csv(results: &Results) -> String {
     text.push_str("repeat,status,verified,phase,figure,value\n");
     for trial in &results.trials {
         let start = line_start(&results.run, trial, &params);
+        let mut line = |status: TrialStatus, phase: &str, figure: &str, value: &str| {
+            let status = match status {
+                TrialStatus::Ok => "ok",
+                TrialStatus::Failed => "failed",
+                TrialStatus::Untrustworthy => "untrustworthy",
+            };
+            let (phase, figure) = (field(phase), field(figure));
+            let _ = writeln!(
+                text,
+                "{start},{status},{},{phase},{figure},{value}",
+                trial.verified
+            );
+        };
         for phase in &trial.phases {
             for (figure, value) in phase_figures(phase) {
-                line(&mut text, &start, &phase.name, &figure, &value);
+                line(
+                    status_in_phase(trial, &phase.name, &figure),
+                    &phase.name,
+                    &figure,
+                    &value,
+                );
             }
         }
         for (figure, value) in &trial.metrics {
-            line(&mut text, &start, "", figure, &value.to_string());
+            line(trial.status_of(figure), "", figure, &value.to_string());
         }
         for (list, values) in &trial.lists {
             for (index, value) in values.iter().enumerate() {
-                line(
-                    &mut text,
-                    &start,
-                    "",
-                    &format!("{list}[{}]", index + 1),
-                    &value.to_string(),
-                );
+                let name = format!("{list}[{}]", index + 1);
+                line(status_in_phase(trial, "", list), "", &name, &value.to_string());
             }
         }
     }
@@ -64,18 +79,25 @@ fn line_start(run: &str, trial: &Trial, params: &[&String]) -> String {
         start.push_str(&value.map(|value| field(value)).unwrap_or_default());
         start.push(',');
     }
-    let status = match trial.status {
-        TrialStatus::Ok => "ok",
-        TrialStatus::Failed => "failed",
-        TrialStatus::Untrustworthy => "untrustworthy",
-    };
     // Writing to a String cannot fail.
-    let _ = write!(start, "{},{status},{}", trial.repeat, trial.verified);
+    let _ = write!(start, "{}", trial.repeat);
     start
 }
 
-fn line(text: &mut String, start: &str, phase: &str, figure: &str, value: &str) {
-    let _ = writeln!(text, "{start},{},{},{value}", field(phase), field(figure));
+/// The status of a value of a phase: that of the trial if no confounder is known to spoil or to spare it.
+fn status_in_phase(trial: &Trial, phase: &str, figure: &str) -> TrialStatus {
+    let of_phase = format!("{phase}.{figure}");
+    let named = [figure, of_phase.as_str()];
+    let known = named.into_iter().find(|name| trust::row(name).is_some());
+    let (Some(name), false) = (known, trial.untrustworthy.is_empty()) else {
+        return trial.status;
+    };
+    let mut spoilers = trial.untrustworthy.values().flatten();
+    match spoilers.any(|confounder| trust::can_spoil(confounder, name)) {
+        _ if trial.status == TrialStatus::Failed => TrialStatus::Failed,
+        true => TrialStatus::Untrustworthy,
+        false => TrialStatus::Ok,
+    }
 }
 
 fn phase_figures(phase: &Phase) -> Vec<(String, String)> {

@@ -1,8 +1,8 @@
 //! Recordings to results, and results to terminal, HTML, JSON, CSV and Markdown.
 //!
 //! From the bottom: `analysis` (statistics, no text), `contents` (a report as plain values), `drawing` (charts and
-//! tables), `workloads` (one folder per workload: metrics, headline, section), then the output formats and
-//! [`comparison`], which `compare` renders.
+//! tables), `workloads` (one folder per workload: metrics, headline, section), [`results`] (the content of
+//! `results.json`), then the output formats and [`comparison`], which `compare` renders.
 //!
 //! - Invariant: analysis and reports read no system, only recordings. Checked by `models_and_reports_read_no_system`.
 //! - Invariant: this crate returns data or text and never prints. Checked by `only_the_command_prints`.
@@ -15,6 +15,7 @@ pub mod compare;
 pub mod comparison;
 mod contents;
 pub mod csv;
+mod distrust;
 mod drawing;
 pub mod export;
 mod headline_metrics;
@@ -23,6 +24,7 @@ pub mod html;
 pub mod json;
 pub mod markdown;
 pub mod page;
+mod results;
 pub mod terminal;
 pub mod verdict;
 mod watched;
@@ -34,6 +36,7 @@ use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Results, file};
 
 pub use contents::{Mark, MemoryUse, Page, Series, Timeline};
+pub use results::{judge, results, run_status, sampler_report};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

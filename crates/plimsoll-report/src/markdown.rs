@@ -1,5 +1,6 @@
 //! The summary as Markdown, to paste into an issue or a wiki: verdict, table, warnings, environment.
 
+use crate::distrust::{marked, spoiled};
 use std::fmt::Write as _;
 
 use crate::analysis::groups;
@@ -37,9 +38,9 @@ pub fn markdown(recording: &Recording, results: &Results) -> String {
         &mut text,
         "Confounders",
         results.confounders.iter().map(|confounder| {
-            let spoils = match confounder.spoils.len() {
-                0 => String::new(),
-                count => format!(" Spoils {count} of {} trials.", results.trials.len()),
+            let spoils = match confounder.spoils.is_empty() {
+                true => String::new(),
+                false => format!(" Spoils {}.", inline(&spoiled(confounder, &results.trials))),
             };
             format!(
                 "**{}**: {}.{spoils} {}.",
@@ -169,7 +170,10 @@ fn push_table(text: &mut String, columns: &[Column], groups: &[&Group]) {
         let _ = write!(text, "| {}{mark} |", inline(&group.label));
         for column in columns {
             let measured = group.metrics.get(&column.metric);
-            let cell = measured.map(|measured| (column.figure)(&column.metric, measured));
+            let cell = measured.map(|measured| {
+                let text = (column.figure)(&column.metric, measured);
+                marked(text, measured.untrustworthy())
+            });
             let _ = write!(text, " {} |", cell.as_deref().unwrap_or("-"));
         }
         text.push('\n');

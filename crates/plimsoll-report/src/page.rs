@@ -9,6 +9,7 @@ use crate::analysis::groups::{Dot, Group, Measured, measured};
 use crate::analysis::timeline::{Line, timeline};
 use crate::contents::{Mark, MemoryUse, Page, Series, Timeline};
 use crate::verdict;
+use crate::workloads::compression::{STORED, SWAPPED, TRIMMED};
 use plimsoll_model::categories::{CATEGORIES, categories};
 use plimsoll_model::columns::Row;
 use plimsoll_model::columns::col;
@@ -215,14 +216,14 @@ fn series(line: &Line, thinned: bool) -> Series {
 
 fn memory_use(recording: &Recording, group: &Group, trials: &[Trial]) -> MemoryUse {
     let usable = group.usable(trials);
-    let measure = |figure: &dyn Fn(&Phase) -> [Option<f64>; 2]| -> [Option<Measured>; 2] {
+    let measure = |metric: &str, figure: &dyn Fn(&Phase) -> [Option<f64>; 2]| -> [Option<Measured>; 2] {
         [0, 1].map(|side| {
             let dots = usable.iter().filter_map(|trial| {
                 let trim = trial.phases.iter().find(|phase| phase.name == "trim")?;
                 Some(Dot {
                     trial: trial.id.clone(),
                     value: figure(trim)[side]?,
-                    status: trial.status,
+                    status: trial.status_of(metric),
                 })
             });
             // The seed of the interval's resampling: the same for the same number of values.
@@ -243,8 +244,10 @@ fn memory_use(recording: &Recording, group: &Group, trials: &[Trial]) -> MemoryU
         |name: &'static str| move |row: &Row| categories(row).and_then(|categories| categories.get(name));
     let swap_used = |row: &Row| row.get(col::SWAP_TOTAL)?.checked_sub(row.get(col::SWAP_FREE)?);
     MemoryUse {
-        working_set: measure(&|phase| around(phase, &|row| row.get(col::TARGET_RESIDENT))),
-        compressed: measure(&|phase| around(phase, &category("compressed"))),
-        swap_used: measure(&|phase| around(phase, &swap_used)),
+        working_set: measure(TRIMMED, &|phase| {
+            around(phase, &|row| row.get(col::TARGET_RESIDENT))
+        }),
+        compressed: measure(STORED, &|phase| around(phase, &category("compressed"))),
+        swap_used: measure(SWAPPED, &|phase| around(phase, &swap_used)),
     }
 }

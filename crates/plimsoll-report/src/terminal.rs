@@ -6,6 +6,7 @@ use std::fmt::Write;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
 
+use super::distrust::{marked, spoiled};
 use super::headline_metrics::{Headline, headline};
 use super::{headlines, verdict};
 use crate::analysis::Group;
@@ -59,10 +60,9 @@ fn remarks(verdict: &str, results: &Results, width: u16) -> String {
         .filter(|confounder| !confounder.spoils.is_empty())
     {
         let text = format!(
-            "! {} spoils {} of {} trials: {}. {}",
+            "! {} spoils {}: {}. {}",
             confounder.name,
-            confounder.spoils.len(),
-            results.trials.len(),
+            spoiled(confounder, &results.trials),
             confounder.evidence,
             confounder.advice
         );
@@ -229,7 +229,8 @@ impl Column {
             Column::Runs => right(trials.len().to_string()),
             Column::Spread(_, metric) => right(spread(group.metrics.get(*metric), quantity::significant)),
             Column::Median(_, metric) => right(group.metrics.get(*metric).map_or_else(missing, |measured| {
-                quantity::metric(metric, measured.summary.median)
+                let text = quantity::metric(metric, measured.summary.median);
+                marked(text, measured.untrustworthy())
             })),
             Column::Headline(metric) => {
                 let text = |value| quantity::metric(&metric.name, value);
@@ -257,10 +258,12 @@ fn rest(group: &Group) -> &str {
 
 /// The median, and below it the lowest and the highest run.
 fn spread(measured: Option<&Measured>, text: impl Fn(f64) -> String) -> String {
-    let Some(Measured { summary, .. }) = measured else {
+    let Some(measured) = measured else {
         return missing();
     };
+    let summary = &measured.summary;
     let [median, low, high] = [summary.median, summary.min, summary.max].map(text);
+    let median = marked(median, measured.untrustworthy());
     if summary.n < 2 || low == high {
         return median;
     }

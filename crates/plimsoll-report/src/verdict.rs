@@ -1,5 +1,8 @@
 //! The verdict on a run in a sentence, the same wherever it is shown.
 
+use std::collections::BTreeSet;
+
+use super::distrust::listed;
 use super::{headlines, watched};
 use crate::analysis::Group;
 use plimsoll_model::recording::Recording;
@@ -72,15 +75,39 @@ fn judgement(results: &Results) -> String {
             true => "every byte was verified",
             false => "data and counts were verified",
         };
-        format!("{whole} completed, and {checked}.")
+        format!("{whole} completed, and {checked}.{}", spoiled_metrics(results))
     } else {
         let unverified = results.trials.iter().filter(|trial| !trial.verified).count();
         format!(
-            "{} completed without failure; {unverified} could not be verified.",
-            trials(all)
+            "{} completed without failure; {unverified} could not be verified.{}",
+            trials(all),
+            spoiled_metrics(results)
         )
     };
     prefix + &body
+}
+
+/// A sentence about the untrustworthy metrics of trials that are ok; empty without any.
+fn spoiled_metrics(results: &Results) -> String {
+    let spoiled = results
+        .trials
+        .iter()
+        .filter(|trial| !trial.untrustworthy.is_empty());
+    let number = spoiled.clone().count();
+    let by: BTreeSet<&str> = spoiled
+        .clone()
+        .flat_map(|trial| trial.untrustworthy.values().flatten())
+        .map(String::as_str)
+        .collect();
+    let names = spoiled.flat_map(|trial| trial.untrustworthy.keys().map(String::as_str));
+    match listed(names) {
+        Some(metrics) => format!(
+            " Not trustworthy in {}: {metrics} ({}).",
+            trials(number),
+            by.into_iter().collect::<Vec<_>>().join(", ")
+        ),
+        None => String::new(),
+    }
 }
 
 fn reason(trial: &Trial) -> String {

@@ -11,6 +11,7 @@ mod probes;
 mod progress;
 mod recorder;
 mod services;
+mod swap_use;
 mod time_limit;
 mod trial;
 mod trial_error;

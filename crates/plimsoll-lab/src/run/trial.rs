@@ -143,6 +143,7 @@ fn new_trial(plan: &TrialPlan) -> Trial {
         repeat: plan.repeat,
         status: TrialStatus::Ok,
         reasons: Vec::new(),
+        untrustworthy: BTreeMap::new(),
         verified: false,
         span_ns: (0, 0),
         phases: Vec::new(),

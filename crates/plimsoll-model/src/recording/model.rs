@@ -12,8 +12,8 @@ use crate::scenario::Plan;
 /// settings with the workload.
 pub const RECORDING_SCHEMA: u32 = 4;
 /// Version of `results.json`. 2 has the values, lists and latencies of the workloads other than compression, 3 the
-/// names `neighbour_*` and `wakeup_*`.
-pub const RESULTS_SCHEMA: u32 = 3;
+/// names `neighbour_*` and `wakeup_*`, 4 the headline, the findings, and the untrustworthy metrics of each trial.
+pub const RESULTS_SCHEMA: u32 = 4;
 
 /// File names inside a recording folder.
 pub mod file {
@@ -185,6 +185,11 @@ pub struct Trial {
     pub status: TrialStatus,
     /// Why it is not ok. Empty exactly when `status` is ok.
     pub reasons: Vec<String>,
+    /// Metrics that confounders spoil, and times and speeds of phases (`trim.seconds`, `trim.gb_per_s`), each with the
+    /// names of the confounders. `status` is ok if none of them is a main metric of the workload. In `results.json` only:
+    /// the analysis adds it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub untrustworthy: BTreeMap<String, Vec<String>>,
     /// Whether the verification of the workload ran and passed: for compression every byte read back, for other
     /// workloads the data, pages or counts that their documentation names.
     pub verified: bool,
@@ -218,6 +223,17 @@ impl Trial {
             && self.reasons.iter().all(|reason| reason.contains(NOT_RUN))
     }
 
+    /// The status of one metric, or of the time or speed of a phase (`trim.seconds`).
+    pub fn status_of(&self, metric: &str) -> TrialStatus {
+        match self.status {
+            TrialStatus::Failed => TrialStatus::Failed,
+            // The trial of a document that does not name the metrics.
+            TrialStatus::Untrustworthy if self.untrustworthy.is_empty() => TrialStatus::Untrustworthy,
+            _ if self.untrustworthy.contains_key(metric) => TrialStatus::Untrustworthy,
+            _ => TrialStatus::Ok,
+        }
+    }
+
     /// A trial that went well, of these phases and with nothing else known of it.
     pub fn made_up(workload: &str, phases: Vec<Phase>) -> Trial {
         Trial {
@@ -228,6 +244,7 @@ impl Trial {
             repeat: 1,
             status: TrialStatus::Ok,
             reasons: Vec::new(),
+            untrustworthy: BTreeMap::new(),
             verified: true,
             span_ns: (0, 0),
             phases,
@@ -247,7 +264,7 @@ pub enum TrialStatus {
     Ok,
     /// Not done as asked: a wrong byte, a killed worker, a size not reached.
     Failed,
-    /// Done, but a confounder spoils the numbers.
+    /// Done, but a confounder spoils at least one main metric of the workload.
     Untrustworthy,
 }
 
@@ -301,6 +318,13 @@ pub struct Results {
     pub run: String,
     pub scenario: String,
     pub status: RunStatus,
+    /// The text at the head of reports: the verdict, then the findings. Empty for a recording of `plimsoll watch` that is
+    /// too long to analyse at its end.
+    #[serde(default)]
+    pub headline: String,
+    /// The main results by workload, of trustworthy metrics only.
+    #[serde(default)]
+    pub findings: Vec<Finding>,
     /// Speeds of the undisturbed machine.
     pub calibration: Option<Calibration>,
     /// Disturbances that may have changed the metrics.
@@ -309,6 +333,14 @@ pub struct Results {
     pub warnings: Vec<String>,
     pub sampler: SamplerReport,
     pub trials: Vec<Trial>,
+}
+
+/// A main result of a run in words.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The workload by its name, or `neighbour` for the effect on other processes.
+    pub workload: String,
+    pub text: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -346,13 +378,12 @@ pub struct Calibration {
 /// Something outside the experiment that may have moved its numbers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Confounder {
-    /// Short stable name: `damon`, `steal`, `other-load`, `other-swap`, `zswap`, `thp`, `page-reporting`,
-    /// `cpu-frequency`, `neighbour`.
+    /// [`crate::trust::ConfounderKind::name`].
     #[serde(deserialize_with = "renamed::name")]
     pub name: String,
     /// The observation, with numbers.
     pub evidence: String,
-    /// Trials that it makes untrustworthy; empty when it is only to be known.
+    /// Trials in which it makes metrics untrustworthy ([`crate::trust::ROWS`]); empty when it is only to be known.
     pub spoils: Vec<String>,
     pub advice: String,
 }

@@ -259,7 +259,7 @@ fn conclude(writer: Writer, written: Written, lost: u64) -> Result<Recorded, Rec
             error: None,
         });
     }
-    let mut results = analysis::results(&Recording::open(writer.folder())?);
+    let mut results = plimsoll_report::results(&Recording::open(writer.folder())?);
     results.sampler.dropped += lost;
     let folder = writer.finish(&results)?;
     let made = report::write_page(&Recording::open(&folder)?, &results, &folder);
@@ -288,6 +288,8 @@ fn results_of(manifest: &Manifest, written: Written, lost: u64) -> Results {
         run: manifest.run.clone(),
         scenario: manifest.plan.scenario.clone(),
         status: RunStatus::Ok,
+        headline: String::new(),
+        findings: Vec::new(),
         calibration: None,
         confounders: Vec::new(),
         warnings: written.warnings,

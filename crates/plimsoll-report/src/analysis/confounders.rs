@@ -1,14 +1,17 @@
 //! Confounders: other activity on the machine that may have affected the results, and the trials that it spoils.
 //!
-//! Each confounder has a threshold from which it spoils a trial; below the threshold the report mentions it. A trial that is
-//! spoiled is not ok, however it looks: its numbers stay, marked untrustworthy.
+//! Each confounder has a threshold from which it spoils a trial; below the threshold the report mentions it. It spoils only
+//! the metrics that its kind can change ([`plimsoll_model::trust`]): their values stay, marked untrustworthy.
 //!
 //! A missing counter is not 0: a possible but unmeasured confounder is reported as unknown and spoils no trial.
 
+mod swap;
+
 use super::neighbour::{self, HARMLESS_P99_S};
-use plimsoll_model::recording::model::{Confounder, Manifest, Phase, Trial, TrialStatus};
+use plimsoll_model::recording::model::{Confounder, Manifest, Phase, Trial};
 use plimsoll_model::recording::{ColumnView, Samples};
 use plimsoll_model::scenario::{Settings, Subject, ThpMode, WorkloadKind};
+use plimsoll_model::trust::ConfounderKind;
 
 /// CPU time that a hypervisor took, in percent of all CPU time of the trial. A trial holds about two busy CPUs' worth
 /// of measured work; repeats of a quiet machine spread by 2-5%, so a larger share affects the results.
@@ -21,9 +24,6 @@ pub const OTHER_LOAD_SPOILS_PERCENT: f64 = 25.0;
 /// Bytes that DAMON's schemes acted on or that zswap took, in percent of the trial's memory. Below a percent it is lost in
 /// the spread of stored bytes.
 pub const FOREIGN_PAGING_SPOILS_PERCENT: f64 = 1.0;
-/// Swap that others hold or gained, in percent of the trial's memory. The cgroup's own swap counter, which it is measured
-/// against, lags by a batch of pages a CPU.
-pub const OTHER_SWAP_SPOILS_PERCENT: f64 = 5.0;
 /// CPU time of DAMON's threads, in percent of one CPU over a trial, from which the report mentions it though no scheme that pages out
 /// is known of. Monitoring alone (`damon_stat`) stays below.
 pub const DAMON_TOLD_PERCENT: f64 = 1.0;
@@ -48,7 +48,9 @@ pub fn confounders(samples: &Samples, manifest: &Manifest, trials: &[Trial]) -> 
         damon(&seen),
         steal(&seen),
         other_load(&seen),
-        other_swap(&seen),
+        swap::other_swap(&seen),
+        swap::foreign_pages(&seen),
+        swap::inconsistent_bytes(&seen),
         zswap(&seen),
         thp(&seen),
         page_reporting(&seen),
@@ -56,24 +58,6 @@ pub fn confounders(samples: &Samples, manifest: &Manifest, trials: &[Trial]) -> 
         harmed_neighbour(&seen),
     ];
     found.into_iter().flatten().collect()
-}
-
-/// Marks a trial that a confounder spoils as untrustworthy, with the reason. A failed trial stays failed. Judging twice
-/// changes nothing.
-pub fn judge(trial: &mut Trial, confounders: &[Confounder]) {
-    if trial.status == TrialStatus::Failed {
-        return;
-    }
-    for confounder in confounders
-        .iter()
-        .filter(|confounder| confounder.spoils.contains(&trial.id))
-    {
-        let reason = format!("{}: {}", confounder.name, confounder.evidence);
-        if !trial.reasons.contains(&reason) {
-            trial.reasons.push(reason);
-        }
-        trial.status = TrialStatus::Untrustworthy;
-    }
 }
 
 impl<'a> Seen<'a> {
@@ -143,9 +127,9 @@ impl<'a> Seen<'a> {
     }
 }
 
-fn confounder(name: &str, evidence: String, spoils: Vec<String>, advice: &str) -> Confounder {
+fn confounder(kind: ConfounderKind, evidence: String, spoils: Vec<String>, advice: &str) -> Confounder {
     Confounder {
-        name: name.to_owned(),
+        name: kind.name().to_owned(),
         evidence,
         spoils,
         advice: advice.to_owned(),
@@ -192,7 +176,7 @@ fn damon(seen: &Seen<'_>) -> Option<Confounder> {
                  `/sys/kernel/mm/damon/admin/kdamonds/*/state` that is on"
             .to_owned(),
     };
-    Some(confounder("damon", evidence, spoils, &advice))
+    Some(confounder(ConfounderKind::Damon, evidence, spoils, &advice))
 }
 
 /// The file that switches a running scheme off that pages memory out, with the word for it: a kdamond of the
@@ -259,7 +243,7 @@ fn steal(seen: &Seen<'_>) -> Option<Confounder> {
         _ => return None,
     };
     let advice = "Run on a dedicated machine or at a quieter time, with more repeats";
-    Some(confounder("steal", evidence, spoils, advice))
+    Some(confounder(ConfounderKind::Steal, evidence, spoils, advice))
 }
 
 /// Whether trials ran in a virtual machine.
@@ -274,7 +258,7 @@ fn other_load(seen: &Seen<'_>) -> Option<Confounder> {
     let evidence =
         format!("in the worst trial other programs used {worst:.0}% of all CPUs during the timed phases");
     let advice = "Stop other programs or pin them to other CPUs; see `top`";
-    Some(confounder("other-load", evidence, spoils, advice))
+    Some(confounder(ConfounderKind::OtherLoad, evidence, spoils, advice))
 }
 
 /// CPU time during the timed phases that neither the workers nor kernel threads used, in percent of all CPUs. Phases that
@@ -323,51 +307,6 @@ fn seconds(from_ns: u64, to_ns: u64) -> f64 {
     to_ns.saturating_sub(from_ns) as f64 / 1e9
 }
 
-fn other_swap(seen: &Seen<'_>) -> Option<Confounder> {
-    let (spoils, worst) = seen.spoiled(OTHER_SWAP_SPOILS_PERCENT, |trial| {
-        seen.percent_of_size(trial, other_swap_growth(seen, trial)?)
-    });
-    let devices = &seen.manifest.host.swap_before;
-    let before: u64 = devices.iter().map(|(_, size)| size).sum();
-    let mut evidence = match devices.len() {
-        0 => return None,
-        1 => format!("another swap device of {} MiB is on; ", before >> 20),
-        count => format!("{count} other swap devices of {} MiB are on; ", before >> 20),
-    };
-    evidence += &match worst {
-        Some(worst) => {
-            format!("in the worst trial it received {worst:.1}% of the trial's size")
-        }
-        None => "its growth is unknown: the recording has no samples of it".to_owned(),
-    };
-    let advice =
-        "Switch other swap off for the run (`swapoff`), or stop the programs that the kernel swaps out";
-    Some(confounder("other-swap", evidence, spoils, advice))
-}
-
-/// Bytes that came onto swap devices which were on before the run: pages of others, or of the trial itself where its
-/// own device could not take them. Pages of others on the run's device are not told apart: the kernel counts a page
-/// that is still in the swap cache to a device and not yet to its cgroup.
-fn other_swap_growth(seen: &Seen<'_>, trial: &Trial) -> Option<i64> {
-    let (first, last) = seen.within(trial.span_ns)?;
-    let devices = &seen.manifest.host.swap_before;
-    let other = |slot: &str| {
-        slot.split(", ")
-            .any(|name| devices.iter().any(|(device, _)| device == name))
-    };
-    let mut grown = None;
-    for (slot, names) in seen.manifest.swap_slots.iter().enumerate() {
-        if !other(names) {
-            continue;
-        }
-        let used = seen.column(&format!("swap{slot}_used"))?;
-        // The most, not the last: what was read back again moved the numbers too.
-        let most = (first..=last).filter_map(|sample| used.get(sample)).max()?;
-        *grown.get_or_insert(0) += most.checked_sub(used.get(first)?)?;
-    }
-    grown
-}
-
 /// Finds zswap by its activity in the trials: its state before the run means little, as the run itself turns it off
 /// for every other subject that swaps.
 fn zswap(seen: &Seen<'_>) -> Option<Confounder> {
@@ -391,7 +330,7 @@ fn zswap(seen: &Seen<'_>) -> Option<Confounder> {
         _ => return None,
     };
     let advice = "Switch it off for the run: `echo N > /sys/module/zswap/parameters/enabled`";
-    Some(confounder("zswap", evidence, spoils, advice))
+    Some(confounder(ConfounderKind::Zswap, evidence, spoils, advice))
 }
 
 fn thp(seen: &Seen<'_>) -> Option<Confounder> {
@@ -420,7 +359,7 @@ fn thp(seen: &Seen<'_>) -> Option<Confounder> {
     let evidence =
         "transparent huge pages are `always` on: a fault maps 2 MiB, and the kernel splits huge pages before it pages them out"
             .to_owned();
-    Some(confounder("thp", evidence, Vec::new(), advice))
+    Some(confounder(ConfounderKind::Thp, evidence, Vec::new(), advice))
 }
 
 fn page_reporting(seen: &Seen<'_>) -> Option<Confounder> {
@@ -436,7 +375,12 @@ fn page_reporting(seen: &Seen<'_>) -> Option<Confounder> {
     );
     let advice =
         "Compare speeds of first touches (fills) within this run only, by their ratio to the calibration";
-    Some(confounder("page-reporting", evidence, Vec::new(), advice))
+    Some(confounder(
+        ConfounderKind::PageReporting,
+        evidence,
+        Vec::new(),
+        advice,
+    ))
 }
 
 fn cpu_frequency(seen: &Seen<'_>) -> Option<Confounder> {
@@ -445,7 +389,12 @@ fn cpu_frequency(seen: &Seen<'_>) -> Option<Confounder> {
         .find(|(_, governor)| *governor != "performance")?;
     let evidence = format!("the CPU frequency follows the load (`{path}` is {governor})");
     let advice = "Fix it for the run: `cpupower frequency-set -g performance`";
-    Some(confounder("cpu-frequency", evidence, Vec::new(), advice))
+    Some(confounder(
+        ConfounderKind::CpuFrequency,
+        evidence,
+        Vec::new(),
+        advice,
+    ))
 }
 
 /// Spoils no trial: the run's own results are valid, other processes waited.
@@ -460,5 +409,10 @@ fn harmed_neighbour(seen: &Seen<'_>) -> Option<Confounder> {
     );
     let advice = "Reduce the run (`--scale`, `size`) or the other load of the machine: the run itself does not wait, \
                   other programs do, and on a busy machine they wait without the run too";
-    Some(confounder("neighbour", evidence, Vec::new(), advice))
+    Some(confounder(
+        ConfounderKind::Neighbour,
+        evidence,
+        Vec::new(),
+        advice,
+    ))
 }

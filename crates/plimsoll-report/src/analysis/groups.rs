@@ -20,7 +20,7 @@ pub struct Group {
     pub trials: Vec<String>,
     /// Number of failed trials, excluded from all values.
     pub failed: usize,
-    /// True if no trial of the group is ok and the values are those of untrustworthy ones.
+    /// True if no trial of the group is ok: main metrics of all of them are untrustworthy.
     pub untrustworthy: bool,
     pub metrics: BTreeMap<String, Measured>,
     /// Phases in the order in which they ran.
@@ -37,6 +37,17 @@ impl Group {
     /// repeat (`zram/zram:lz4/random`).
     pub fn identity(&self) -> &str {
         self.trials.first().map_or("", |id| shared_part(id))
+    }
+
+    /// The group with its trustworthy metrics and phases alone.
+    pub fn trusted(&self) -> Group {
+        let mut group = self.clone();
+        group.metrics.retain(|_, measured| !measured.untrustworthy());
+        group.phases.retain(|phase| !phase.seconds.untrustworthy());
+        for phase in &mut group.phases {
+            phase.gb_per_s = phase.gb_per_s.take().filter(|speed| !speed.untrustworthy());
+        }
+        group
     }
 
     /// Its trials that did not fail, in the order of `trials`: each figure has a dot of them.
@@ -76,19 +87,19 @@ pub struct PhaseGroup {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
-    /// Each trial that has the value and did not fail.
+    /// Each trial that has the value and did not fail, with its status for this value.
     pub dots: Vec<Dot>,
-    /// Summary of the trials that are ok or, if none is, of the untrustworthy ones.
+    /// Summary of the trustworthy values or, without any, of all.
     pub summary: Summary,
 }
 
 impl Measured {
-    /// Whether no trial with the value is ok.
+    /// Whether the value is trustworthy in no trial.
     pub fn untrustworthy(&self) -> bool {
         self.dots.iter().all(|dot| dot.status != TrialStatus::Ok)
     }
 
-    /// The values that are summed up: of the trials that are ok or, where none is, of the untrustworthy ones.
+    /// The values of the summary: the trustworthy ones or, without any, all.
     pub fn values(&self) -> Vec<f64> {
         summed_up(&self.dots)
     }
@@ -187,17 +198,17 @@ fn telling_params(groups: &[Vec<&Trial>], workload: &str) -> BTreeSet<String> {
 fn group(trials: &[&Trial], label: String) -> Group {
     let first = trials[0];
     let usable = || trials.iter().filter(|trial| is_usable(trial));
-    let measure = |figure: &str, value: &dyn Fn(&Trial) -> Option<f64>| {
+    let measure = |name: &str, value: &dyn Fn(&Trial) -> Option<f64>| {
         let dots: Vec<Dot> = usable()
             .filter_map(|trial| {
                 Some(Dot {
                     trial: trial.id.clone(),
                     value: value(trial).filter(|value| value.is_finite())?,
-                    status: trial.status,
+                    status: trial.status_of(name),
                 })
             })
             .collect();
-        measured(dots, xxh3_64(format!("{label}/{figure}").as_bytes()))
+        measured(dots, xxh3_64(format!("{label}/{name}").as_bytes()))
     };
     let metric_names: BTreeSet<&String> = usable().flat_map(|trial| trial.metrics.keys()).collect();
     let metrics = metric_names
@@ -224,10 +235,10 @@ fn group(trials: &[&Trial], label: String) -> Group {
             };
             Some(PhaseGroup {
                 name: name.clone(),
-                seconds: measure(&format!("{name} seconds"), &|trial| {
+                seconds: measure(&format!("{name}.seconds"), &|trial| {
                     phase(trial).map(|phase| phase.seconds)
                 })?,
-                gb_per_s: measure(&format!("{name} gb_per_s"), &speed),
+                gb_per_s: measure(&format!("{name}.gb_per_s"), &speed),
             })
         })
         .collect();

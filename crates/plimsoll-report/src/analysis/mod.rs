@@ -1,7 +1,7 @@
 //! Recordings to numbers. Prints nothing, reads no system.
 //!
 //! ```text
-//! Recording -> results (the content of results.json)
+//! Recording -> confounders (disturbances, with the trials that they spoil)
 //!           -> groups  (repeats of one trial side by side, with intervals)
 //!           -> timeline (samples thinned out for a report)
 //! Row, Row  -> Frame (layers and gauges of one sample, for the monitor)
@@ -17,16 +17,13 @@ pub mod gauges;
 pub mod groups;
 pub mod metric;
 pub mod neighbour;
-mod results;
 pub mod statistics;
 pub mod timeline;
 
-pub use confounders::judge;
 pub use frame::Frame;
 pub use groups::{Group, groups};
 pub use metric::{Direction, Metric, MetricUnit};
 
 pub use plimsoll_model::quantity::{gb_per_s, ratio};
 pub use plimsoll_model::recording::{PhaseRows, rows_around};
-pub use results::{results, run_status, sampler_report};
 pub use timeline::{Timeline, timeline};

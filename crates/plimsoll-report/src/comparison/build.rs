@@ -267,11 +267,11 @@ fn judge(
     let unclear = |remark: String| (Verdict::Unclear, remark);
     if baseline.untrustworthy || other.untrustworthy {
         let which = match (baseline.untrustworthy, other.untrustworthy) {
-            (true, true) => "of both sides are",
-            (true, false) => "of the baseline are",
-            _ => "of the run are",
+            (true, true) => "both runs",
+            (true, false) => "the baseline",
+            _ => "the run",
         };
-        return unclear(format!("all trials {which} untrustworthy: no verdict"));
+        return unclear(format!("untrustworthy in all trials of {which}: no verdict"));
     }
     if n == 1 && m == 1 {
         return unclear("one repeat each: no verdict".to_owned());

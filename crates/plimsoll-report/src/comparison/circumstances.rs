@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::input::{Input, letter};
 use super::model::Difference;
 use crate::analysis::ratio;
+use crate::distrust::spoiled;
 use plimsoll_model::recording::model::{Calibration, Host, Manifest, RunStatus, TrialStatus};
 use plimsoll_model::scenario::Plan;
 
@@ -191,10 +192,9 @@ pub(super) fn warnings(inputs: &[Input<'_>]) -> Vec<String> {
             .filter(|one| !one.spoils.is_empty())
         {
             warnings.push(format!(
-                "{name}: {} makes {} of {} trials untrustworthy: {}",
+                "{name}: {} spoils {}: {}",
                 confounder.name,
-                confounder.spoils.len(),
-                input.results.trials.len(),
+                spoiled(confounder, &input.results.trials),
                 confounder.evidence
             ));
         }

@@ -347,7 +347,7 @@ fn stand(condition: &Condition, row: &Row) -> (Standing, String) {
     if row.other.untrustworthy || row.baseline.untrustworthy {
         return (
             Standing::Unknown,
-            "all trials of one side are untrustworthy".to_owned(),
+            "the metric is untrustworthy in all trials of one run".to_owned(),
         );
     }
     let limit = match condition.limit {

@@ -53,7 +53,7 @@ pub struct Run {
     pub trials: usize,
     /// Failed trials, excluded from all values.
     pub failed: usize,
-    /// Untrustworthy trials, excluded if the group has others.
+    /// Untrustworthy trials; a value that a confounder spoils is excluded if the group has others.
     pub untrustworthy: usize,
 }
 
@@ -130,7 +130,7 @@ pub struct Side {
     pub median: f64,
     /// Every repeat that counts, in the order in which they ran.
     pub values: Vec<f64>,
-    /// Whether the values are those of untrustworthy trials, for want of others.
+    /// Whether no trial has a trustworthy value: then the values are untrustworthy ones.
     pub untrustworthy: bool,
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::distrust::marked;
 use plimsoll_model::quantity;
 
 /// A table as the template prints it.
@@ -57,6 +58,15 @@ impl Cell {
             sort: String::new(),
             class: "number",
         }
+    }
+
+    /// The cell, marked if its value is not trustworthy.
+    pub(crate) fn doubtful(mut self, doubtful: bool) -> Cell {
+        if doubtful {
+            self.text = marked(self.text, true);
+            self.class = "number untrustworthy";
+        }
+        self
     }
 
     /// A figure in the unit that its name says, or a dash.

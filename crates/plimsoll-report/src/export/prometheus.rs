@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use crate::workloads::find_metric;
 use plimsoll_model::columns::{COLUMNS, Column, Unit};
 use plimsoll_model::recording::Recording;
-use plimsoll_model::recording::model::{Manifest, Phase, Results, Trial};
+use plimsoll_model::recording::model::{Manifest, Phase, Results, Trial, TrialStatus};
 
 /// A metric family: its lines stand together, under one head.
 struct Family {
@@ -113,17 +113,20 @@ fn run(families: &mut Families, manifest: &Manifest, results: &Results) {
 
 fn add_trial(families: &mut Families, manifest: &Manifest, trial: &Trial) {
     let class = trial.params.get("class").map_or("", String::as_str);
-    let (repeat, status) = (trial.repeat.to_string(), word(&trial.status));
-    let whole = labels(&[
-        ("run", &manifest.run),
-        ("scenario", &manifest.plan.scenario),
-        ("trial", &trial.id),
-        ("workload", &trial.workload),
-        ("subject", &trial.subject),
-        ("class", class),
-        ("repeat", &repeat),
-        ("status", &status),
-    ]);
+    let repeat = trial.repeat.to_string();
+    let with_status = |status: TrialStatus| {
+        labels(&[
+            ("run", &manifest.run),
+            ("scenario", &manifest.plan.scenario),
+            ("trial", &trial.id),
+            ("workload", &trial.workload),
+            ("subject", &trial.subject),
+            ("class", class),
+            ("repeat", &repeat),
+            ("status", &word(&status)),
+        ])
+    };
+    let whole = with_status(trial.status);
     families.gauge(
         "plimsoll_trial_verified",
         "Whether what the work left behind was checked and right: 1 or 0.",
@@ -139,8 +142,9 @@ fn add_trial(families: &mut Families, manifest: &Manifest, trial: &Trial) {
     );
     for (name, value) in &trial.metrics {
         let help = find_metric(name).map_or("A metric of the trial.", |metric| metric.meaning);
+        let of = with_status(trial.status_of(name));
         let (name, value) = in_base_units(name, *value);
-        families.gauge(&format!("plimsoll_trial_{name}"), help, &whole, value);
+        families.gauge(&format!("plimsoll_trial_{name}"), help, &of, value);
     }
     for (list, values) in &trial.lists {
         for (index, value) in values.iter().enumerate() {

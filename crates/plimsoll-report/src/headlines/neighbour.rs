@@ -2,12 +2,15 @@
 
 use crate::analysis::neighbour::{HARMLESS_P99_S, P99};
 use plimsoll_model::quantity::seconds;
-use plimsoll_model::recording::model::Trial;
+use plimsoll_model::recording::model::{Trial, TrialStatus};
 
 /// The worst p99 wake-up latency outside of a trial's cgroup; `None` without a probe.
 pub(super) fn sentence(trials: &[Trial]) -> Option<String> {
     // A failed trial disturbs others as well.
-    let figures = trials.iter().filter_map(|trial| trial.metrics.get(P99));
+    let trusted = trials
+        .iter()
+        .filter(|trial| trial.status_of(P99) != TrialStatus::Untrustworthy);
+    let figures = trusted.filter_map(|trial| trial.metrics.get(P99));
     let worst = figures.copied().reduce(f64::max)?;
     let effect = if worst > HARMLESS_P99_S {
         "The run disturbed other processes"

@@ -86,7 +86,22 @@ pub fn find_metric(name: &str) -> Option<&'static Metric> {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_model::trust;
+
     use super::*;
+
+    #[test]
+    fn every_metric_names_its_spoilers() {
+        for metric in all_metrics() {
+            assert!(trust::row(metric.name).is_some(), "{}", metric.name);
+        }
+        for (pattern, _) in trust::ROWS
+            .iter()
+            .filter(|(pattern, _)| !pattern.starts_with('*'))
+        {
+            assert!(find_metric(pattern).is_some(), "{pattern}: no such metric");
+        }
+    }
 
     #[test]
     fn every_metric_has_a_name_of_its_own() {

@@ -10,7 +10,6 @@ use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::Results;
 use plimsoll_report as report;
-use plimsoll_report::analysis;
 use plimsoll_report::compare::{csv, html, markdown, terminal, words};
 use plimsoll_report::comparison;
 use plimsoll_report::comparison::{Comparison, Condition, Input, Standing, check};
@@ -36,7 +35,7 @@ pub(super) fn compare(options: &Compare, verbosity: &Verbosity) -> Result<Exit, 
             super::print_error(&format!("warning: {}: {warning}", folder.display()));
         }
     }
-    let results: Vec<Results> = recordings.iter().map(analysis::results).collect();
+    let results: Vec<Results> = recordings.iter().map(plimsoll_report::results).collect();
     let inputs: Vec<Input<'_>> = recordings
         .iter()
         .zip(&results)

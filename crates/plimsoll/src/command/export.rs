@@ -8,7 +8,6 @@ use crate::cli::{Export, ExportFormat};
 use plimsoll_lab::run::recording_failure;
 use plimsoll_model::exit::{Exit, Failure};
 use plimsoll_model::recording::Recording;
-use plimsoll_report::analysis;
 use plimsoll_report::export::{self, ExportError};
 
 pub(super) fn export(options: &Export) -> Result<Exit, Failure> {
@@ -67,11 +66,11 @@ fn write(options: &Export, output: &mut (impl Write + Send)) -> Result<(), Stop>
         ExportFormat::Csv => export::csv(&open(options)?, output)?,
         ExportFormat::Json => {
             let recording = open(options)?;
-            export::json(&recording, &analysis::results(&recording), output)?;
+            export::json(&recording, &plimsoll_report::results(&recording), output)?;
         }
         ExportFormat::Prometheus => {
             let recording = open(options)?;
-            export::prometheus(&recording, &analysis::results(&recording), output)?;
+            export::prometheus(&recording, &plimsoll_report::results(&recording), output)?;
         }
     }
     Ok(())

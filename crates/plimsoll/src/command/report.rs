@@ -21,7 +21,7 @@ pub(super) fn report(options: &Report, verbosity: &Verbosity) -> Result<Exit, Fa
     for warning in &recording.warnings {
         super::print_error(&format!("warning: {warning}"));
     }
-    let results = analysis::results(&recording);
+    let results = plimsoll_report::results(&recording);
     if options.json {
         super::print_json(&results)?;
         return Ok(Exit::Done);

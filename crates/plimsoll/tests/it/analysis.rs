@@ -3,3 +3,4 @@
 mod confounders;
 mod figures;
 mod timeline;
+mod trust;

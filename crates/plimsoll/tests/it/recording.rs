@@ -194,6 +194,7 @@ pub(crate) fn trial(plan: &Plan, index: usize, status: TrialStatus) -> Trial {
             TrialStatus::Ok => Vec::new(),
             _ => vec!["a reason".into()],
         },
+        untrustworthy: BTreeMap::new(),
         verified: status == TrialStatus::Ok,
         span_ns: (start, start + 900_000_000),
         phases: vec![Phase {
@@ -223,6 +224,8 @@ pub(crate) fn results(run: &str, trials: Vec<Trial>) -> Results {
         run: run.into(),
         scenario: "compression".into(),
         status: RunStatus::Ok,
+        headline: String::new(),
+        findings: Vec::new(),
         calibration: Some(calibration()),
         confounders: Vec::new(),
         warnings: Vec::new(),

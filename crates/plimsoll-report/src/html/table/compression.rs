@@ -1,16 +1,19 @@
 //! The tables of the compression experiment.
 
-use super::{Cell, Table, columns, reasons_cell, status_cell, verified_cell};
+use super::{Cell, Table, columns, metric_cell, reasons_cell, status_cell, verified_cell};
 use crate::analysis::Group;
+use crate::analysis::groups::Measured;
 use crate::workloads::compression::{
     COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, STORED_RATIO, TRIM_MEMCPY, TRIM_SPEED,
 };
-use plimsoll_model::recording::model::Trial;
+use plimsoll_model::recording::model::{Trial, TrialStatus};
 
 /// A row per group: speeds, stored bytes, and speeds relative to plain memory.
 pub(super) fn summary(groups: &[&Group]) -> Table {
     let median = |group: &Group, metric: &str| {
-        Cell::metric(metric, group.metrics.get(metric).map(|one| one.summary.median))
+        let measured = group.metrics.get(metric);
+        let cell = Cell::metric(metric, measured.map(|one| one.summary.median));
+        cell.doubtful(measured.is_some_and(Measured::untrustworthy))
     };
     let rows = groups
         .iter()
@@ -55,9 +58,11 @@ pub(super) fn trials(trials: &[&Trial]) -> Table {
         .map(|trial| {
             let seconds = |name: &str| {
                 let phase = trial.phases.iter().find(|phase| phase.name == name);
+                let status = trial.status_of(&format!("{name}.seconds"));
                 Cell::metric("phase_s", phase.map(|phase| phase.seconds))
+                    .doubtful(phase.is_some() && status == TrialStatus::Untrustworthy)
             };
-            let metric = |name: &str| Cell::metric(name, trial.metrics.get(name).copied());
+            let metric = |name: &str| metric_cell(trial, name);
             vec![
                 Cell::text(&trial.id),
                 status_cell(trial),

@@ -1,6 +1,6 @@
 //! The tables of a kind of work that is described by its metrics: a column for each headline one.
 
-use super::{Cell, Column, Table, columns, heading, reasons_cell, status_cell, verified_cell};
+use super::{Cell, Column, Table, columns, heading, metric_cell, reasons_cell, status_cell, verified_cell};
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
 use crate::headline_metrics::{Headline, headline};
@@ -49,7 +49,7 @@ fn spread(name: &str, measured: &Measured) -> Cell {
         true => median,
         false => format!("{median} ({low} to {high})"),
     };
-    Cell::number(summary.median, text)
+    Cell::number(summary.median, text).doubtful(measured.untrustworthy())
 }
 
 /// A row a trial: its status and its headline metrics.
@@ -57,7 +57,7 @@ pub(super) fn trials(kind: WorkloadKind, groups: &[&Group], trials: &[&Trial]) -
     let metrics = headline(kind, groups);
     let row = |trial: &&Trial| {
         let mut row = vec![Cell::text(&trial.id), status_cell(trial), verified_cell(trial)];
-        let value = |metric: &Headline| Cell::metric(&metric.name, trial.metrics.get(&metric.name).copied());
+        let value = |metric: &Headline| metric_cell(trial, &metric.name);
         row.extend(metrics.iter().map(value));
         row.push(reasons_cell(trial));
         row

@@ -131,6 +131,13 @@ fn reasons_cell(trial: &Trial) -> Cell {
     }
 }
 
+/// The value of a metric of a trial.
+fn metric_cell(trial: &Trial, name: &str) -> Cell {
+    let value = trial.metrics.get(name).copied();
+    let doubtful = value.is_some() && trial.status_of(name) == TrialStatus::Untrustworthy;
+    Cell::metric(name, value).doubtful(doubtful)
+}
+
 /// The cell of whether a trial was verified.
 fn verified_cell(trial: &Trial) -> Cell {
     Cell::text(if trial.verified { "yes" } else { "no" })
@@ -144,7 +151,7 @@ fn metrics(groups: &[Group]) -> Table {
         vec![
             Cell::text(&group.label),
             Cell::text(title),
-            number(summary.median),
+            number(summary.median).doubtful(measured.untrustworthy()),
             number(summary.interval.low),
             number(summary.interval.high),
             Cell::text(match summary.interval.kind {

@@ -6,7 +6,6 @@ use plimsoll_model::columns::{COLUMNS, Row, col};
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::TrialStatus;
 use plimsoll_model::scenario::FillClass;
-use plimsoll_report::analysis;
 use plimsoll_report::export;
 use proptest::prelude::*;
 
@@ -103,7 +102,7 @@ fn sample(line: &str) -> Result<(String, BTreeMap<String, String>, f64), String>
 
 fn exported(recording: &Recording) -> String {
     let mut text = Vec::new();
-    export::prometheus(recording, &analysis::results(recording), &mut text).unwrap();
+    export::prometheus(recording, &plimsoll_report::results(recording), &mut text).unwrap();
     String::from_utf8(text).unwrap()
 }
 

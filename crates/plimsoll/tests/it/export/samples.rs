@@ -7,7 +7,6 @@ use plimsoll_model::columns::{COLUMNS, Row};
 use plimsoll_model::recording::model::file;
 use plimsoll_model::recording::{Recording, RecordingError, Writer};
 use plimsoll_model::scenario::FillClass;
-use plimsoll_report::analysis;
 use plimsoll_report::export::{self, ExportError};
 use serde_json::Value;
 
@@ -153,7 +152,7 @@ fn csv_holds_every_sample_and_nothing_where_the_system_did_not_say() {
 fn json_holds_everything_once() {
     let parent = tempfile::tempdir().unwrap();
     let recording = Recording::open(&recorded(parent.path(), true)).unwrap();
-    let results = analysis::results(&recording);
+    let results = plimsoll_report::results(&recording);
     let mut text = Vec::new();
     export::json(&recording, &results, &mut text).unwrap();
     let document: Value = serde_json::from_slice(&text).unwrap();

@@ -39,7 +39,7 @@ fn open(folder: &Path, damaged: &str) -> Option<Recording> {
             for index in 0..recording.samples.len() {
                 let _ = recording.samples.row(index);
             }
-            let _ = plimsoll_report::analysis::results(&recording);
+            let _ = plimsoll_report::results(&recording);
             Some(recording)
         }
         Err(error) => {

@@ -3,9 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use plimsoll_model::columns::COLUMNS;
 use plimsoll_model::columns::Row;
 
-use plimsoll_model::recording::model::{Confounder, EventKind, Manifest, Resumption, TrialStatus, file};
+use plimsoll_model::recording::model::{
+    Confounder, EventKind, Finding, Manifest, Resumption, TrialStatus, file,
+};
 use plimsoll_model::recording::{Follow, Recording, Writer, format_table_markdown};
 use plimsoll_model::scenario::{FillClass, Settings, TrimMechanism, Workload, WorkloadKind};
 use serde_json::Value;
@@ -49,7 +52,7 @@ fn the_document_lists_the_columns_of_the_table() {
 
 /// Field names of a document, with those of what it holds. Maps by name (`params`, `settings`, ...) are not looked into.
 fn fields(value: &Value, into: &mut BTreeSet<String>) {
-    const MAPS: [&str; 8] = [
+    const MAPS: [&str; 9] = [
         "params",
         "metrics",
         "before",
@@ -58,6 +61,7 @@ fn fields(value: &Value, into: &mut BTreeSet<String>) {
         "settings",
         "figures",
         "lists",
+        "untrustworthy",
     ];
     match value {
         Value::Object(object) => {
@@ -93,6 +97,8 @@ fn the_document_lists_the_fields_of_every_file() {
     let plan = plan(&[FillClass::Random], 1);
     let mut trial = trial(&plan, 0, TrialStatus::Ok);
     trial.lists.insert("consumers_cycles".into(), vec![1.0, 2.0]);
+    let spoiled = ("fill_gb_per_s".into(), vec!["steal".into()]);
+    trial.untrustworthy = [spoiled].into();
     let phase = &mut trial.phases[0];
     phase.figures.insert("scans_per_s".into(), 1.0);
     phase.latency = Some("HISTFAAA".into());
@@ -111,6 +117,10 @@ fn the_document_lists_the_fields_of_every_file() {
     full_event.phase = Some("fill".into());
     full_event.number = Some(1);
     let mut full_results = results("doc", vec![trial.clone()]);
+    full_results.findings.push(Finding {
+        workload: "compression".into(),
+        text: String::new(),
+    });
     full_results.confounders.push(Confounder {
         name: "steal".into(),
         evidence: String::new(),
@@ -199,7 +209,8 @@ fn golden_of_format_3() -> PathBuf {
 /// the largest value, and values without order.
 fn row_of_format_3(index: usize) -> Row {
     let mut row = Row::empty(index as u64 * 100_000_000);
-    for column in 0..COLUMNS_OF_FORMAT_3 {
+    let of_format_3 = (0..COLUMNS.len()).filter(|index| !ADDED_SINCE.contains(&COLUMNS[*index].name));
+    for (column, index_now) in of_format_3.enumerate() {
         let value = match (column, index) {
             (1, 0) => i64::MIN,
             (1, 1) => i64::MAX,
@@ -212,14 +223,20 @@ fn row_of_format_3(index: usize) -> Row {
             _ => true,
         };
         if there {
-            row.set(column, value);
+            row.set(index_now, value);
         }
     }
     row
 }
 
-/// Columns that version 3 of the format had.
-const COLUMNS_OF_FORMAT_3: usize = 142;
+/// Columns that version 3 of the format did not have.
+const ADDED_SINCE: [&str; 5] = [
+    "device_swap_size",
+    "device_swap_used",
+    "other_swap_size",
+    "other_swap_used",
+    "cgroup_swap_cached",
+];
 /// Samples of the golden recordings of format 3: of the finished one, enough for several pages of Parquet a column.
 const GOLDEN_ROWS: [(&str, usize); 2] = [("finished", 21_000), ("killed", 30)];
 
@@ -333,7 +350,7 @@ fn recordings_of_format_2_stay_readable() {
     assert!(older.trials[0].lists.is_empty() && older.trials[0].phases[0].figures.is_empty());
     let workload = &older.manifest.plan.trials[0].settings.workload;
     assert_eq!(workload.kind(), WorkloadKind::Compression);
-    assert_eq!(plimsoll_report::analysis::results(&older).trials.len(), 1);
+    assert_eq!(plimsoll_report::results(&older).trials.len(), 1);
 }
 
 /// A run of every workload, written when the settings of all workloads were one list (schema 3).

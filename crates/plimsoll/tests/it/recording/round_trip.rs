@@ -191,6 +191,7 @@ fn any_trial() -> impl Strategy<Value = Trial> {
                 repeat,
                 status: TrialStatus::Failed,
                 reasons: vec![text],
+                untrustworthy: BTreeMap::new(),
                 verified,
                 span_ns: (start, end),
                 phases,

@@ -58,6 +58,7 @@ fn trial(
         repeat,
         status: TrialStatus::Ok,
         reasons: Vec::new(),
+        untrustworthy: Default::default(),
         verified: true,
         span_ns: (ns(start), ns(end)),
         phases: phases.into_iter().enumerate().map(phase).collect(),

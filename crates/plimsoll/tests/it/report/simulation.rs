@@ -357,6 +357,7 @@ impl Simulation {
             repeat,
             status: TrialStatus::Ok,
             reasons: Vec::new(),
+            untrustworthy: Default::default(),
             verified: true,
             span_ns: (ns(start), ns(start + self.shape.trial_s)),
             phases: list.collect(),

@@ -157,6 +157,8 @@ pub(super) fn results(trials: Vec<Trial>) -> Results {
         run: "compression-20260102T030405Z-c0de".to_owned(),
         scenario: "compression".to_owned(),
         status: RunStatus::Ok,
+        headline: String::new(),
+        findings: Vec::new(),
         calibration: Some(Calibration {
             memset_gb_per_s: 28.6,
             memcpy_gb_per_s: 11.3,

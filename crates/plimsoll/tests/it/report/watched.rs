@@ -5,7 +5,6 @@ use std::process::{Child, Output};
 
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Event, EventKind, WATCH, file};
-use plimsoll_report::analysis;
 use plimsoll_report::page::build;
 use plimsoll_report::{html, markdown, terminal};
 
@@ -53,7 +52,7 @@ fn watched() -> Recording {
 #[test]
 fn the_report_of_a_watch_has_no_trials() {
     let recording = watched();
-    let results = analysis::results(&recording);
+    let results = plimsoll_report::results(&recording);
     let page = build(&recording, &results);
     let signs: Vec<&str> = page.marks.iter().map(|mark| mark.sign.as_str()).collect();
     assert_eq!(signs, ["*", "1", "4", "m", "T", "E", "k", "!"]);
@@ -92,7 +91,7 @@ fn the_report_of_a_watch_has_no_trials() {
 fn a_watch_without_samples_says_so() {
     let mut recording = watched();
     recording.samples = plimsoll_model::recording::Samples::from_rows(&[]);
-    let results = analysis::results(&recording);
+    let results = plimsoll_report::results(&recording);
     let page = build(&recording, &results);
     assert!(
         page.overview.t.is_empty() && page.verdict.contains("pid 42 "),

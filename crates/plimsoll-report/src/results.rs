@@ -2,11 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use super::confounders::{confounders, judge};
+use crate::analysis::confounders::confounders;
+use crate::analysis::{groups, ratio};
+use crate::workloads::find_metric;
+use crate::{headlines, verdict};
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{
-    EventKind, RESULTS_SCHEMA, Results, RunStatus, SamplerReport, Trial, TrialStatus,
+    Confounder, EventKind, RESULTS_SCHEMA, Results, RunStatus, SamplerReport, Trial, TrialStatus,
 };
+use plimsoll_model::trust::can_spoil;
 
 /// Computes the results of a recording; also of one that was cut short, whose status then is interrupted.
 ///
@@ -29,7 +33,7 @@ pub fn results(recording: &Recording) -> Results {
     let warnings = warned
         .map(|event| event.text.clone())
         .chain(stopped(recording).map(str::to_owned));
-    Results {
+    let mut results = Results {
         schema: RESULTS_SCHEMA,
         version: manifest.tool_version.clone(),
         run: manifest.run.clone(),
@@ -39,8 +43,56 @@ pub fn results(recording: &Recording) -> Results {
         confounders,
         warnings: manifest.missing.iter().cloned().chain(warnings).collect(),
         sampler: sampler_report(recording),
+        headline: String::new(),
+        findings: Vec::new(),
         trials,
+    };
+    let groups = groups(&results.trials);
+    results.findings = headlines::findings(&groups, &results.trials);
+    results.headline = verdict::of(recording, &results, &groups);
+    results
+}
+
+/// Marks the metrics that confounders spoil in a trial. The trial is untrustworthy, with the reason, if a main metric of
+/// its workload is one of them, or if it has no main metric. A failed trial stays failed. Judging twice changes nothing.
+pub fn judge(trial: &mut Trial, confounders: &[Confounder]) {
+    if trial.status == TrialStatus::Failed {
+        return;
     }
+    let is_main = |name: &str| find_metric(name).is_some_and(|metric| metric.headline);
+    let values = values(trial);
+    let any_main = values.iter().any(|name| is_main(name));
+    for confounder in confounders
+        .iter()
+        .filter(|confounder| confounder.spoils.contains(&trial.id))
+    {
+        let spoiled = values.iter().filter(|name| can_spoil(&confounder.name, name));
+        let mut counts = false;
+        for name in spoiled {
+            counts |= is_main(name) || !any_main;
+            let by = trial.untrustworthy.entry(name.clone()).or_default();
+            if !by.contains(&confounder.name) {
+                by.push(confounder.name.clone());
+            }
+        }
+        if !counts {
+            continue;
+        }
+        let reason = format!("{}: {}", confounder.name, confounder.evidence);
+        if !trial.reasons.contains(&reason) {
+            trial.reasons.push(reason);
+        }
+        trial.status = TrialStatus::Untrustworthy;
+    }
+}
+
+/// The names of a trial's metrics, and of the times and speeds of its phases.
+fn values(trial: &Trial) -> Vec<String> {
+    let phases = trial.phases.iter().flat_map(|phase| {
+        let speed = (phase.gb_per_s > 0.0).then(|| format!("{}.gb_per_s", phase.name));
+        std::iter::once(format!("{}.seconds", phase.name)).chain(speed)
+    });
+    trial.metrics.keys().cloned().chain(phases).collect()
 }
 
 /// The verdict on the whole, from its trials as they were judged.
@@ -133,8 +185,8 @@ pub fn sampler_report(recording: &Recording) -> SamplerReport {
             .as_ref()
             .map_or(0, |results| results.sampler.dropped),
         cpu_s,
-        cpu_percent: super::ratio(100.0 * cpu_s, wall_s).unwrap_or(0.0),
-        us_per_sample: super::ratio(1e6 * cpu_s, count as f64).unwrap_or(0.0),
+        cpu_percent: ratio(100.0 * cpu_s, wall_s).unwrap_or(0.0),
+        us_per_sample: ratio(1e6 * cpu_s, count as f64).unwrap_or(0.0),
     }
 }
 
