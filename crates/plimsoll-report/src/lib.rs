@@ -8,7 +8,7 @@
 //! - Invariant: this crate returns data or text and never prints. Checked by `only_the_command_prints`.
 //!
 //! A [`Page`] holds the contents of a report; [`html::render`] makes one self-contained file of it and
-//! [`terminal::summary`] a table. Both contain the same [`verdict::sentence`].
+//! [`terminal::summary`] a table. Both show the same [`headlines::of`].
 
 pub mod analysis;
 pub mod compare;
@@ -19,15 +19,13 @@ mod distrust;
 mod drawing;
 pub mod export;
 mod headline_metrics;
-mod headlines;
+pub mod headlines;
 pub mod html;
 pub mod json;
 pub mod markdown;
 pub mod page;
 mod results;
 pub mod terminal;
-pub mod verdict;
-mod watched;
 pub mod workloads;
 
 use std::path::{Path, PathBuf};

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use crate::analysis::confounders::confounders;
 use crate::analysis::{groups, ratio};
 use crate::workloads::find_metric;
-use crate::{headlines, verdict};
+use crate::headlines;
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{
-    Confounder, EventKind, RESULTS_SCHEMA, Results, RunStatus, SamplerReport, Trial, TrialStatus,
+    Confounder, EventKind, Headline, RESULTS_SCHEMA, Results, RunStatus, SamplerReport, Trial, TrialStatus,
 };
 use plimsoll_model::trust::can_spoil;
 
@@ -43,13 +43,13 @@ pub fn results(recording: &Recording) -> Results {
         confounders,
         warnings: manifest.missing.iter().cloned().chain(warnings).collect(),
         sampler: sampler_report(recording),
-        headline: String::new(),
+        headline: Headline::default(),
         findings: Vec::new(),
         trials,
     };
     let groups = groups(&results.trials);
     results.findings = headlines::findings(&groups, &results.trials);
-    results.headline = verdict::of(recording, &results, &groups);
+    results.headline = headlines::of(recording, &results, &groups);
     results
 }
 

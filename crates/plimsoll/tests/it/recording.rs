@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use plimsoll_model::columns::{COLUMNS, Row};
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{
-    Calibration, Event, EventKind, Host, Manifest, Phase, Results, RunStatus, SamplerReport, SamplerSettings,
+    Calibration, Event, EventKind, Headline, Host, Manifest, Phase, Results, RunStatus, SamplerReport, SamplerSettings,
     Trial, TrialStatus,
 };
 use plimsoll_model::scenario::{
@@ -224,7 +224,7 @@ pub(crate) fn results(run: &str, trials: Vec<Trial>) -> Results {
         run: run.into(),
         scenario: "compression".into(),
         status: RunStatus::Ok,
-        headline: String::new(),
+        headline: Headline::default(),
         findings: Vec::new(),
         calibration: Some(calibration()),
         confounders: Vec::new(),

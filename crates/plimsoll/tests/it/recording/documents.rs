@@ -120,7 +120,9 @@ fn the_document_lists_the_fields_of_every_file() {
     full_results.findings.push(Finding {
         workload: "compression".into(),
         text: String::new(),
+        bullets: vec![String::new()],
     });
+    full_results.headline.bullets.push(String::new());
     full_results.confounders.push(Confounder {
         name: "steal".into(),
         evidence: String::new(),

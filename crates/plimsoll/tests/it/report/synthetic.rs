@@ -12,7 +12,7 @@ use plimsoll_model::scenario::{Order, Plan};
 use plimsoll_report::analysis::groups;
 use plimsoll_report::analysis::groups::{Dot, Group, Measured};
 use plimsoll_report::analysis::statistics::summarise;
-use plimsoll_report::{Mark, MemoryUse, Page, verdict};
+use plimsoll_report::{Mark, MemoryUse, Page, headlines};
 
 use super::simulation::{MEM_TOTAL, MIB, Shape, Simulation};
 
@@ -55,7 +55,7 @@ pub fn page(shape: Shape) -> Page {
         .collect();
     let results = results(trials);
     Page {
-        verdict: verdict::sentence(&results, &groups),
+        headline: headlines::of_run(&results, &groups),
         manifest: manifest(&results.run),
         overview: simulation.timeline(None, shape.overview),
         trials: (0..simulation.order.len())
@@ -107,7 +107,7 @@ pub fn troubled(shape: Shape) -> Page {
         },
     ];
     page.results.warnings = vec!["3 samples were late by more than half a period.".to_owned()];
-    page.verdict = verdict::sentence(&page.results, &page.groups);
+    page.headline = headlines::of_run(&page.results, &page.groups);
     page
 }
 
@@ -146,7 +146,7 @@ pub fn hostile(shape: Shape) -> Page {
         timeline.swap[0].label = ATTACK.to_owned();
         timeline.swap[0].key = ATTACK.to_owned();
     }
-    page.verdict = verdict::sentence(&page.results, &page.groups);
+    page.headline = headlines::of_run(&page.results, &page.groups);
     page
 }
 
@@ -157,7 +157,7 @@ pub(super) fn results(trials: Vec<Trial>) -> Results {
         run: "compression-20260102T030405Z-c0de".to_owned(),
         scenario: "compression".to_owned(),
         status: RunStatus::Ok,
-        headline: String::new(),
+        headline: Default::default(),
         findings: Vec::new(),
         calibration: Some(Calibration {
             memset_gb_per_s: 28.6,
