@@ -137,7 +137,17 @@ fn number(value: f64) -> String {
 }
 
 /// Ratios that are a share of a whole, not a factor, by the beginning of their names.
-const SHARES: [&str; 5] = ["fairness_", "recovered_", "trimmed_", "distinct_pages_", "work_at_"];
+const SHARES: [&str; 8] = [
+    "fairness_",
+    "recovered_",
+    "trimmed_",
+    "distinct_pages_",
+    "work_at_",
+    // Speeds as shares of that of the undisturbed machine.
+    "fill_to_",
+    "trim_to_",
+    "restore_to_",
+];
 
 /// Whether a metric is a ratio that reads as percent.
 pub fn is_share(name: &str) -> bool {

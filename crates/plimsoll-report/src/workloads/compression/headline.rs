@@ -3,7 +3,7 @@
 use crate::analysis::Group;
 use crate::workloads::compression::{COMPRESSION, RESTORE_SPEED, STORED, TRIM_SPEED};
 use crate::workloads::sentence::{Told, brief, bullets_of_groups, range};
-use plimsoll_model::quantity::{bytes, significant};
+use plimsoll_model::quantity::{bytes, counted, significant};
 
 /// Groups listed one by one; of more, the finding gives a range.
 const NAMED_GROUPS: usize = 3;
@@ -50,18 +50,22 @@ fn shrinkage(groups: &[&Group]) -> Vec<String> {
         .filter_map(|group| group.median(COMPRESSION))
         .collect();
     let full = format!("{subject}{}.", named.join(", "));
-    let summed = match range(&ratios) {
-        Some(range) => format!("{subject}{}:1 in {} groups.", range.replace(" to ", ":1 to "), ratios.len()),
-        None => full.clone(),
+    // Without the subject, whose name can be too long.
+    let [summed, shortest] = match range(&ratios) {
+        Some(range) => {
+            let text = format!("{}:1 in {}.", range.replace(" to ", ":1 to "), counted(ratios.len(), "group"));
+            [subject.as_str(), "Stored: "].map(|subject| format!("{subject}{text}"))
+        }
+        None => [full.clone(), full.clone()],
     };
     if stored.len() <= NAMED_GROUPS {
-        let finding = brief(&[full.clone(), summed]);
+        let finding = brief(&[full.clone(), summed, shortest]);
         if finding == full {
             return vec![finding];
         }
         return std::iter::once(finding).chain(named_bullets(named)).collect();
     }
-    std::iter::once(brief(&[summed]))
+    std::iter::once(brief(&[summed, shortest]))
         .chain(named_bullets(named))
         .collect()
 }

@@ -157,7 +157,7 @@ fn curves(
             log: true,
         },
         y: Axis {
-            title: title.to_lowercase(),
+            title: title.to_owned(),
             unit: MetricUnit::of_name(figure),
             log,
         },

@@ -35,7 +35,11 @@ pub(super) fn told(groups: &[&Group]) -> Option<Told> {
     });
     bullets.extend(bullets_of_groups(others.collect()));
     Some(Told {
-        finding: brief(&[finding(name), finding(&best.subject)]),
+        finding: brief(&[
+            finding(name),
+            finding(&best.subject),
+            format!("This machine sustains {factor_of_best} its memory before useful work falls below half."),
+        ]),
         bullets,
     })
 }

@@ -145,12 +145,15 @@ fn capped_by(mechanism: &str) -> String {
     }
 }
 
-/// The spread of the repeats; `None` of a single one.
+/// The spread of the repeats; `None` of a single one, and where it is too small to be seen.
 fn interval(summary: &Summary) -> Option<String> {
     let (low, high) = (
         significant(summary.interval.low),
         significant(summary.interval.high),
     );
+    if low == high {
+        return None;
+    }
     match summary.interval.kind {
         IntervalKind::Bootstrap95 => Some(format!("{low}\u{d7} to {high}\u{d7} (95% interval)")),
         IntervalKind::Range if summary.n > 1 => {

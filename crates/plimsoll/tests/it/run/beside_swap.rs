@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{PLIMSOLL, Run, has_laboratory, phases};
+use super::{Run, has_laboratory, phases};
 use crate::foreign::{OtherSwap, SwappingCgroup};
 
 const MIB: u64 = 1 << 20;
