@@ -27,7 +27,11 @@ pub(crate) fn spoiled(confounder: &Confounder, trials: &[Trial]) -> String {
             .filter(|(_, by)| by.contains(&confounder.name));
         by_it.map(|(name, _)| name.as_str())
     });
-    let of = format!("{} of {}", confounder.spoils.len(), counted(trials.len(), "trial"));
+    let of = format!(
+        "{} of {}",
+        confounder.spoils.len(),
+        counted(trials.len(), "trial")
+    );
     match listed(names) {
         Some(metrics) => format!("{metrics} of {of}"),
         // Failed trials have no status by metric.

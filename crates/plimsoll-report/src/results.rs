@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::analysis::confounders::confounders;
 use crate::analysis::{groups, ratio};
-use crate::workloads::find_metric;
 use crate::headlines;
+use crate::workloads::find_metric;
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{
     Confounder, EventKind, Headline, RESULTS_SCHEMA, Results, RunStatus, SamplerReport, Trial, TrialStatus,

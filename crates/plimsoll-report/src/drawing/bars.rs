@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use super::svg;
 use super::names::shortened;
+use super::svg;
 use super::xy::{Scale, tick, value, with_unit};
 use crate::analysis::MetricUnit;
 use crate::analysis::groups::{Dot, Measured};
@@ -353,7 +353,10 @@ mod tests {
         };
         let svg = chart("medians", MetricUnit::Seconds, &[group]).unwrap();
         let number = |text: &str, name: &str| -> f64 {
-            let value = text.split(&format!("{name}=\"")).nth(1).and_then(|rest| rest.split('"').next());
+            let value = text
+                .split(&format!("{name}=\""))
+                .nth(1)
+                .and_then(|rest| rest.split('"').next());
             value.and_then(|value| value.parse().ok()).unwrap()
         };
         let ends: Vec<f64> = svg
@@ -382,7 +385,10 @@ mod tests {
             bars,
         };
         let svg = chart("labels", MetricUnit::Seconds, &[group]).unwrap();
-        assert!(svg.contains(">pattern=uniform<") && svg.contains(">pattern=hot-cold<"), "{svg}");
+        assert!(
+            svg.contains(">pattern=uniform<") && svg.contains(">pattern=hot-cold<"),
+            "{svg}"
+        );
     }
 
     proptest! {

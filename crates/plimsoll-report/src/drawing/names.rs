@@ -7,7 +7,10 @@ pub(crate) fn cut(text: &str, letters: usize) -> String {
     if text.chars().count() <= letters {
         return text.to_owned();
     }
-    text.chars().take(letters.saturating_sub(1)).chain(['\u{2026}']).collect()
+    text.chars()
+        .take(letters.saturating_sub(1))
+        .chain(['\u{2026}'])
+        .collect()
 }
 
 /// The names with at most so many letters each if possible. Different names stay different: words that all of them share go
@@ -19,7 +22,10 @@ pub(crate) fn shortened(names: &[&str], letters: usize) -> Vec<String> {
         return full;
     }
     let distinct = without_shared_words(names);
-    let cut: Vec<String> = distinct.iter().map(|name| without_middle(name, letters)).collect();
+    let cut: Vec<String> = distinct
+        .iter()
+        .map(|name| without_middle(name, letters))
+        .collect();
     let different = |names: &[String]| names.iter().collect::<BTreeSet<_>>().len();
     match different(&cut) == different(&full) {
         true => cut,
@@ -60,7 +66,10 @@ fn without_middle(text: &str, letters: usize) -> String {
     let head = (letters - 1).div_ceil(2);
     let tail = letters - 1 - head;
     let start = text.chars().take(head);
-    start.chain(['\u{2026}']).chain(text.chars().skip(count - tail)).collect()
+    start
+        .chain(['\u{2026}'])
+        .chain(text.chars().skip(count - tail))
+        .collect()
 }
 
 #[cfg(test)]

@@ -31,11 +31,13 @@ fn bars_at(chart: &Chart, x: f64) -> Option<String> {
         let spread = line.band.iter().find(|(at, ..)| *at == x);
         let (colour, _) = palette::line(line.ink);
         Some(Bar {
-            whisker: spread.filter(|(_, low, high)| low < high).map(|(_, low, high)| Interval {
-                low: *low,
-                high: *high,
-                kind: IntervalKind::Range,
-            }),
+            whisker: spread
+                .filter(|(_, low, high)| low < high)
+                .map(|(_, low, high)| Interval {
+                    low: *low,
+                    high: *high,
+                    kind: IntervalKind::Range,
+                }),
             ..Bar::new(line.label.clone(), colour, (*height)?)
         })
     };

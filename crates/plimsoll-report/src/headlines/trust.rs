@@ -95,7 +95,8 @@ fn causes(results: &Results) -> String {
         let trials = results.trials.iter();
         trials.filter(|trial| trial.status == TrialStatus::Untrustworthy)
     };
-    let spoils = |name: &&str| doubtful().any(|trial| trial.reasons.iter().any(|reason| reason.starts_with(*name)));
+    let spoils =
+        |name: &&str| doubtful().any(|trial| trial.reasons.iter().any(|reason| reason.starts_with(*name)));
     let names = results
         .confounders
         .iter()

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use plimsoll_model::columns::{COLUMNS, Row};
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{
-    Calibration, Event, EventKind, Headline, Host, Manifest, Phase, Results, RunStatus, SamplerReport, SamplerSettings,
-    Trial, TrialStatus,
+    Calibration, Event, EventKind, Headline, Host, Manifest, Phase, Results, RunStatus, SamplerReport,
+    SamplerSettings, Trial, TrialStatus,
 };
 use plimsoll_model::scenario::{
     Compression, FillClass, Order, Plan, Settings, Subject, ThpMode, TrialPlan, TrimMechanism, Workload,

@@ -1,10 +1,11 @@
 //! Tests of the `report` room. The pages that they write under `target/tmp/report` are what `tests/page/run.sh`
 //! opens and clicks through.
 
+mod charts;
+mod headlines;
 pub(crate) mod kinds;
 pub(crate) mod recorded;
 pub(crate) mod simulation;
-mod headlines;
 mod standalone;
 pub(crate) mod synthetic;
 mod watched;

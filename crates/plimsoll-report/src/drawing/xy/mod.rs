@@ -22,6 +22,8 @@ const BOTTOM: f64 = 40.0;
 const APART: (f64, f64) = (66.0, 30.0);
 /// Points of a line from which those that share a pixel are drawn as their extremes.
 const MANY_POINTS: usize = 1000;
+/// Points of a line that are dots at most: more would touch each other.
+const MOST_DOTS: usize = 120;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Chart {
@@ -278,8 +280,9 @@ impl Frame<'_> {
             };
             gap(index.checked_sub(1)) && gap(Some(index + 1))
         };
+        let dots = line.dots && line.points.len() <= MOST_DOTS;
         for (index, (x, y)) in line.points.iter().enumerate() {
-            let Some(value) = y.filter(|_| line.dots || alone(index)) else {
+            let Some(value) = y.filter(|_| dots || alone(index)) else {
                 continue;
             };
             let Some((at, height)) = self.place(*x, value) else {

@@ -53,7 +53,11 @@ fn shrinkage(groups: &[&Group]) -> Vec<String> {
     // Without the subject, whose name can be too long.
     let [summed, shortest] = match range(&ratios) {
         Some(range) => {
-            let text = format!("{}:1 in {}.", range.replace(" to ", ":1 to "), counted(ratios.len(), "group"));
+            let text = format!(
+                "{}:1 in {}.",
+                range.replace(" to ", ":1 to "),
+                counted(ratios.len(), "group")
+            );
             [subject.as_str(), "Stored: "].map(|subject| format!("{subject}{text}"))
         }
         None => [full.clone(), full.clone()],

@@ -1,8 +1,8 @@
 //! The headline of a heap run: an allocator against the best other one.
 
 use crate::analysis::Group;
-use crate::workloads::sentence::{Told, brief};
 use crate::workloads::heap::{LEFT, OPERATION_CPU, Test, is_ours, ram_per_live, standing, tests};
+use crate::workloads::sentence::{Told, brief};
 use plimsoll_model::quantity::{bytes, significant};
 
 const MOST_NAMED: usize = 3;

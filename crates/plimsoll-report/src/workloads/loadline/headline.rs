@@ -2,8 +2,8 @@
 
 use crate::analysis::Group;
 use crate::analysis::statistics::IntervalKind;
-use crate::workloads::sentence::{Told, brief, bullets_of_groups};
 use crate::workloads::loadline::{KILLED_LOAD, KNEE, KNEE_HIGH, KNEE_LOW, KNEE_RAM};
+use crate::workloads::sentence::{Told, brief, bullets_of_groups};
 use plimsoll_model::quantity::significant;
 use plimsoll_model::scenario::FillClass;
 
@@ -21,17 +21,30 @@ pub(super) fn told(groups: &[&Group]) -> Option<Told> {
     let (best, others) = groups.split_first()?;
     let factor_of_best = factor(best)?;
     let finding = |name: &str| {
-        format!("With {name} this machine sustains {factor_of_best} its memory before useful work falls below half.")
+        format!(
+            "With {name} this machine sustains {factor_of_best} its memory before useful work falls below half."
+        )
     };
-    let name = others.first().map_or(best.subject.as_str(), |other| short(best, other));
-    let mut bullets: Vec<String> = [interval(best), with_store(best), killed(best), circumstances(best, name)]
-        .into_iter()
-        .flatten()
-        .map(|note| format!("{note}."))
-        .collect();
+    let name = others
+        .first()
+        .map_or(best.subject.as_str(), |other| short(best, other));
+    let mut bullets: Vec<String> = [
+        interval(best),
+        with_store(best),
+        killed(best),
+        circumstances(best, name),
+    ]
+    .into_iter()
+    .flatten()
+    .map(|note| format!("{note}."))
+    .collect();
     let others = others.iter().filter_map(|group| {
         let killed = killed(group).map_or(String::new(), |killed| format!("; {}", lower(&killed)));
-        Some(format!("With {}: {}{killed}.", short(group, best), factor(group)?))
+        Some(format!(
+            "With {}: {}{killed}.",
+            short(group, best),
+            factor(group)?
+        ))
     });
     bullets.extend(bullets_of_groups(others.collect()));
     Some(Told {

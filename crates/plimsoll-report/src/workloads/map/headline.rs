@@ -45,10 +45,7 @@ pub(super) fn told(groups: &[&Group]) -> Option<Told> {
         .filter(|group| fastest(group).is_some())
         .max_by_key(|group| likeness(group))?;
     let best = fastest(nearest)?;
-    let mut bullets = vec![format!(
-        "Measured on {}; memset subtracted.",
-        name(nearest)
-    )];
+    let mut bullets = vec![format!("Measured on {}; memset subtracted.", name(nearest))];
     bullets.extend(lazy(nearest));
     let elsewhere = groups
         .iter()

@@ -2,8 +2,8 @@
 
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
-use crate::workloads::thrash::{CYCLES, DONE, PAGES_IN, RECOVERED, RECOVERY, REST_WAKEUP, WAKEUP};
 use crate::workloads::sentence::{Told, brief, bullets_of_groups, range};
+use crate::workloads::thrash::{CYCLES, DONE, PAGES_IN, RECOVERED, RECOVERY, REST_WAKEUP, WAKEUP};
 use plimsoll_model::quantity::{counted, seconds, significant};
 use plimsoll_model::scenario::workloads::thrash::LONGEST_RECOVERY;
 
@@ -83,7 +83,10 @@ fn recovery(group: &Group) -> Option<String> {
             "the machine did not recover within {LONGEST_RECOVERY} s after the end"
         ));
     }
-    let mut words = format!("the machine recovered {} after the end", seconds(group.median(RECOVERY)?));
+    let mut words = format!(
+        "the machine recovered {} after the end",
+        seconds(group.median(RECOVERY)?)
+    );
     if back < recovered.len() {
         words += &format!(
             " in {back} of {}, not within {LONGEST_RECOVERY} s in the others",
@@ -117,7 +120,10 @@ mod tests {
         let trials: Vec<Trial> = recoveries.iter().enumerate().map(trial).collect();
         let groups = groups(&trials);
         let told = told(&groups.iter().collect::<Vec<_>>()).unwrap();
-        assert_eq!(told.finding, "zram finished 10.0 cycles per second under pressure.");
+        assert_eq!(
+            told.finding,
+            "zram finished 10.0 cycles per second under pressure."
+        );
         told.bullets.concat()
     }
 

@@ -257,11 +257,7 @@ mod tests {
                 ]
             })
             .collect();
-        assert_eq!(
-            said(&many).unwrap()[0],
-            few[0],
-            "each mechanism has its range"
-        );
+        assert_eq!(said(&many).unwrap()[0], few[0], "each mechanism has its range");
     }
 
     #[test]

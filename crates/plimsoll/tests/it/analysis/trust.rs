@@ -32,7 +32,10 @@ fn disturbed_by(names: &[&str]) -> (Recording, Results) {
 
 fn said(results: &Results) -> (Vec<Group>, String) {
     let groups = groups(&results.trials);
-    let said = headlines::of_run(results, &groups).lines().collect::<Vec<_>>().join("\n");
+    let said = headlines::of_run(results, &groups)
+        .lines()
+        .collect::<Vec<_>>()
+        .join("\n");
     (groups, said)
 }
 
@@ -210,7 +213,10 @@ fn results_carry_the_headline_the_findings_and_the_untrustworthy_metrics() {
     assert_eq!(results.headline, headlines::of(&recording, &results, &groups));
     assert!(!results.findings.is_empty());
     for finding in &results.findings {
-        assert!(results.headline.lines().any(|line| line == finding.text), "{finding:?}");
+        assert!(
+            results.headline.lines().any(|line| line == finding.text),
+            "{finding:?}"
+        );
     }
     assert_eq!(results.findings[0].workload, "compression");
     let document = serde_json::to_value(&results).expect("a document");

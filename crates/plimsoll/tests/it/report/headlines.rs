@@ -15,7 +15,7 @@ use super::synthetic;
 const MOST_WORDS: usize = 20;
 
 /// Trials with these metrics: one for each set of parameters and repeat, on each subject.
-fn made(
+pub(super) fn made(
     workload: &str,
     subjects: &[&str],
     params: &[&[(&str, &str)]],
@@ -32,10 +32,19 @@ fn made(
                     .iter()
                     .map(|(name, value)| (*name, value * factor))
                     .collect();
-                let mut one = trial(workload, subject, repeat, trials.len() as f64, Vec::new(), &values);
+                let mut one = trial(
+                    workload,
+                    subject,
+                    repeat,
+                    trials.len() as f64,
+                    Vec::new(),
+                    &values,
+                );
                 let named = own.iter().map(|(name, value)| format!("/{name}={value}"));
                 one.id = format!("{workload}/{subject}{}#{repeat}", named.collect::<String>());
-                let own = own.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+                let own = own
+                    .iter()
+                    .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
                 one.params = own.collect::<BTreeMap<String, String>>();
                 trials.push(one);
             }
@@ -56,7 +65,11 @@ const MANY: [&str; 5] = [
 /// Runs of one workload: of one group, and of many with names as long as they come.
 fn runs(kind: WorkloadKind) -> Vec<Vec<Trial>> {
     let some: &[&[(&str, &str)]] = match kind {
-        WorkloadKind::Compression => &[&[("class", "random")], &[("class", "runs20")], &[("class", "ratio=2.5")]],
+        WorkloadKind::Compression => &[
+            &[("class", "random")],
+            &[("class", "runs20")],
+            &[("class", "ratio=2.5")],
+        ],
         WorkloadKind::Wscap => &[
             &[("load", "2"), ("cap-by", "limit")],
             &[("load", "2"), ("cap-by", "balance")],
@@ -136,12 +149,19 @@ fn words(text: &str) -> usize {
 
 fn assert_brief_and_nothing_twice(name: &str, headline: &Headline) {
     let finding = &headline.finding;
-    assert!(words(finding) <= MOST_WORDS, "{name}: {} words: {finding}", words(finding));
+    assert!(
+        words(finding) <= MOST_WORDS,
+        "{name}: {} words: {finding}",
+        words(finding)
+    );
     assert!(!finding.contains('\n') && words(finding) > 2, "{name}: {finding}");
     let lines: Vec<&str> = headline.lines().collect();
     for (place, line) in lines.iter().enumerate() {
         for other in &lines[place + 1..] {
-            assert!(!other.contains(line) && !line.contains(other), "{name}: {line} twice: {other}");
+            assert!(
+                !other.contains(line) && !line.contains(other),
+                "{name}: {line} twice: {other}"
+            );
         }
         assert!(!line.contains("the original"), "{name}: {line}");
     }
@@ -155,7 +175,12 @@ fn headlines_are_brief_and_say_nothing_twice() {
             println!("{headline:#?}");
             assert_brief_and_nothing_twice(kind.name(), &headline);
             let found = plimsoll_report::headlines::of_run(&synthetic::results(Vec::new()), &groups(&trials));
-            assert_ne!(found.finding, headline.finding, "{}: no result is found", kind.name());
+            assert_ne!(
+                found.finding,
+                headline.finding,
+                "{}: no result is found",
+                kind.name()
+            );
         }
     }
 }

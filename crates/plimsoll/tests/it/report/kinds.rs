@@ -104,11 +104,7 @@ pub(super) fn loadline_trials(points: u32) -> Vec<Trial> {
                 let load = 0.5 + 2.5 * f64::from(point) / f64::from(points);
                 let knee = 1.0 + place as f64 * 0.9;
                 let work = 1e6 / (1.0 + (load / knee).powi(12));
-                let figures = vec![
-                    ("load_ratio", load),
-                    ("work_per_s", work),
-                    ("latency_p99_s", 40.0 / work),
-                ];
+                let figures = vec![("load", load), ("visits_per_s", work), ("p99_s", 40.0 / work)];
                 (format!("load {load:.2}"), figures)
             });
             let metrics = [("knee_load", 1.0 + place as f64 * 0.9 + 0.01 * f64::from(repeat))];

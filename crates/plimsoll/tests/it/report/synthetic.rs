@@ -97,7 +97,8 @@ pub fn troubled(shape: Shape) -> Page {
             name: "damon".to_owned(),
             evidence: "DAMON paged out 38 MiB while the run went on.".to_owned(),
             spoils: Vec::new(),
-            advice: "Turn its scheme off: echo off > /sys/kernel/mm/damon/admin/kdamonds/0/state".to_owned(),
+            advice: "Turn its scheme off: `echo off > /sys/kernel/mm/damon/admin/kdamonds/0/state`"
+                .to_owned(),
         },
         Confounder {
             name: "steal".to_owned(),
