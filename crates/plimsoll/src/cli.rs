@@ -117,10 +117,10 @@ pub struct Run {
     /// Print the scenario with every value resolved for this machine and exit
     #[arg(long, conflicts_with_all = ["check", "dry_run"])]
     pub show: bool,
-    /// Check the scenario file and exit
+    /// Check the scenario file and the requirements of its plan on this machine and exit
     #[arg(long, conflicts_with = "dry_run")]
     pub check: bool,
-    /// Print the plan with its memory, disk space and time and exit
+    /// Print the plan with its memory, disk space and time, check its requirements and exit
     #[arg(long)]
     pub dry_run: bool,
     /// Resume an unfinished recording and skip its finished trials
@@ -135,7 +135,7 @@ pub struct Run {
     /// Wait up to this many seconds for another run to end
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "3600", require_equals = true)]
     pub wait: Option<u64>,
-    /// Print the results as one JSON document
+    /// Print the results, or the plan with `--check`, `--dry-run` or `--show`, as one JSON document
     #[arg(long)]
     pub json: bool,
 }

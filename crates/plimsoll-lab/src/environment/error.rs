@@ -183,12 +183,26 @@ pub enum MissingKind {
     Cgroup,
     /// A privilege that this user or container lacks.
     Privilege,
+    /// The soft ceiling of a cgroup.
+    MemoryHigh,
     Zram,
+    ZramAlgorithm,
     Zswap,
+    ZswapCompressor,
     /// A folder that can hold a swap file.
     SwapFolder,
     HugePages,
     Allocator,
+    /// The file that memory is filled with.
+    DataFile,
+}
+
+impl MissingKind {
+    /// Whether a run is refused for the lack of it. Without a privilege or a cgroup, a trial still does the phases that
+    /// need neither.
+    pub fn refuses(self) -> bool {
+        !matches!(self, MissingKind::Cgroup | MissingKind::Privilege)
+    }
 }
 
 /// A requirement of a trial that this machine or user lacks.
@@ -200,11 +214,18 @@ pub struct Missing {
     /// The consequence.
     pub why: String,
     pub how: String,
+    /// The names of the same kind that the machine has; may be empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub available: Vec<String>,
 }
 
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}. To get it: {}", self.what, self.why, self.how)
+        write!(f, "{}: {}. ", self.what, self.why)?;
+        if !self.available.is_empty() {
+            write!(f, "Available here: {}. ", self.available.join(", "))?;
+        }
+        write!(f, "To get it: {}", self.how)
     }
 }
 

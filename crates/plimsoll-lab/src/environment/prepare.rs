@@ -160,6 +160,7 @@ fn set_up(journal: &mut Journal, settings: &Settings, first: u32) -> Result<Envi
             what: format!("a memory cgroup ({found})"),
             why: "the worker's memory cannot be limited".to_owned(),
             how: "boot with the memory controller enabled".to_owned(),
+            available: Vec::new(),
         }])
     })?;
     let allowed = CgroupSettings {

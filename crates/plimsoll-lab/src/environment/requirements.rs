@@ -1,5 +1,6 @@
 //! Requirements of a trial on the machine and the user, checked before any change.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::LazyLock;
 
@@ -7,10 +8,12 @@ use plimsoll_proc::capabilities::{SYS_ADMIN, this_process_has};
 use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, MemoryCgroup};
 use plimsoll_proc::sysctl::{PAGE_CLUSTER, SWAPPINESS};
 use plimsoll_proc::zswap::Parameter;
-use plimsoll_proc::{Tree, huge_pages};
+use plimsoll_proc::{Tree, crypto, huge_pages};
 use rustix::fs::{Access, access};
 
-use plimsoll_model::scenario::{Allocator, Mapping, Need, Settings, Subject};
+use plimsoll_model::scenario::{
+    Allocator, CapBy, FillClass, FrontEnd, KNOWN_ALLOCATORS, Mapping, Need, Settings, Subject,
+};
 
 use super::allocators::allocator_library;
 use super::cgroup::find_parent;
@@ -27,6 +30,11 @@ const AS_ROOT: &str = "run as root: `sudo plimsoll ...`";
 /// The requirements that a trial with these settings lacks here, each with a remedy. Empty when
 /// [`Environment::prepare`](super::Environment::prepare) can be tried. Changes nothing.
 pub fn missing(settings: &Settings) -> Vec<Missing> {
+    missing_beside(settings, zram::algorithms().as_deref())
+}
+
+/// As [`missing`], with the algorithms that the kernel's zram is known to have; `None` if they are unknown.
+pub fn missing_beside(settings: &Settings, zram_algorithms: Option<&[String]>) -> Vec<Missing> {
     let mut missing = Vec::new();
     match &settings.subject {
         // The heap workload also runs without a cgroup: the runner enforces the limit.
@@ -39,28 +47,30 @@ pub fn missing(settings: &Settings) -> Vec<Missing> {
             Need::HugePages(bytes) => missing_huge_pages(bytes),
         });
     }
+    missing.extend(missing_data(settings));
     if settings.subject.has_swap() && !*MAY_ADMINISTER {
         missing.push(Missing {
             kind: MissingKind::Privilege,
             what: "the capability CAP_SYS_ADMIN".to_owned(),
             why: "swap cannot be turned on without it".to_owned(),
             how: format!("{AS_ROOT}; in a container add `--cap-add SYS_ADMIN` or `--privileged`"),
+            available: Vec::new(),
         });
     }
     match &settings.subject {
-        Subject::Zram(_) if !zram::available() => missing.push(Missing {
-            kind: MissingKind::Zram,
-            what: "zram".to_owned(),
-            why: format!("the subject `{}` compresses into a zram device", settings.subject),
-            how: "`modprobe zram` (from the kernel's extra modules), or use the subject `swapfile`"
-                .to_owned(),
-        }),
-        Subject::Zswap(_) => {
-            missing.extend(missing_zswap());
+        Subject::Zram(algorithm) => {
+            missing.extend(missing_zram(
+                &settings.subject,
+                algorithm.as_deref(),
+                zram_algorithms,
+            ));
+        }
+        Subject::Zswap(compressor) => {
+            missing.extend(missing_zswap(compressor.as_deref()));
             missing.extend(missing_folder(&settings.swap_dir));
         }
         Subject::SwapFile => missing.extend(missing_folder(&settings.swap_dir)),
-        Subject::Zram(_) | Subject::NoSwap | Subject::Allocator(_) => {}
+        Subject::NoSwap | Subject::Allocator(_) => {}
     }
     for (asked, path) in [
         (settings.swappiness, SWAPPINESS),
@@ -72,16 +82,37 @@ pub fn missing(settings: &Settings) -> Vec<Missing> {
                 what: format!("the right to write {path}"),
                 why: "the scenario sets it during the trial".to_owned(),
                 how: format!("{AS_ROOT}; in a container /proc/sys must be writable (`--privileged`)"),
+                available: Vec::new(),
             });
         }
     }
     missing
 }
 
+/// Whether the algorithms of zram are known: without a device the kernel lists none.
+pub fn zram_algorithms_known() -> bool {
+    zram::algorithms().is_some()
+}
+
 /// Whether [`Environment::prepare`](super::Environment::prepare) can be tried: nothing is missing, and a cgroup can be
 /// made.
 pub fn can_prepare(settings: &Settings) -> bool {
     MISSING_CGROUP.is_none() && missing(settings).is_empty()
+}
+
+/// The other choices of a key.
+fn others(key: &str, names: &[&str], missing: &str) -> Vec<String> {
+    let others = names.iter().filter(|name| **name != missing);
+    others.map(|name| format!("{key}={name}")).collect()
+}
+
+/// The subjects of heap loads that this machine has.
+fn installed_allocators() -> Vec<String> {
+    let ours = [FrontEnd::LowFragmentation, FrontEnd::Standard].map(Allocator::Plimsoll);
+    let known = KNOWN_ALLOCATORS.iter().map(|known| Allocator::Known(known.name));
+    let there = known.filter(|known| allocator_library(known).is_some());
+    let all = [Allocator::Glibc].into_iter().chain(ours).chain(there);
+    all.map(|allocator| allocator.to_string()).collect()
 }
 
 fn missing_allocator(allocator: &Allocator) -> Option<Missing> {
@@ -98,6 +129,7 @@ fn missing_allocator(allocator: &Allocator) -> Option<Missing> {
         what: format!("the allocator `{allocator}`"),
         why: "its library is in none of the folders of the loader".to_owned(),
         how,
+        available: installed_allocators(),
     })
 }
 
@@ -113,6 +145,7 @@ fn missing_cgroup() -> Option<Missing> {
                 what: format!("a memory cgroup ({found})"),
                 why,
                 how,
+                available: Vec::new(),
             });
         }
     };
@@ -132,6 +165,7 @@ fn missing_cgroup() -> Option<Missing> {
         ),
         why,
         how: format!("{AS_ROOT}, or within `systemd-run --user --scope -p Delegate=yes`"),
+        available: Vec::new(),
     })
 }
 
@@ -139,14 +173,66 @@ fn missing_cgroup() -> Option<Missing> {
 fn missing_high() -> Option<Missing> {
     let hierarchy = Hierarchy::of_this_process().ok()?;
     (hierarchy.version == CgroupVersion::V1).then(|| Missing {
-        kind: MissingKind::Cgroup,
+        kind: MissingKind::MemoryHigh,
         what: "memory.high (cgroup v2)".to_owned(),
         why: "the scenario caps by it (`cap-by`), and the memory controller is on cgroup v1".to_owned(),
         how: HOW_TO_GET_HIGH.to_owned(),
+        available: others("cap-by", CapBy::NAMES, CapBy::High.name()),
     })
 }
 
-fn missing_zswap() -> Option<Missing> {
+/// What a subject on zram lacks. `known`: the algorithms that the kernel lists; `None` without a device to ask.
+fn missing_zram(subject: &Subject, algorithm: Option<&str>, known: Option<&[String]>) -> Option<Missing> {
+    if !zram::available() {
+        return Some(Missing {
+            kind: MissingKind::Zram,
+            what: "zram".to_owned(),
+            why: format!("the subject `{subject}` compresses into a zram device"),
+            how: "`modprobe zram` (from the kernel's extra modules), or use another subject".to_owned(),
+            available: other_stores(),
+        });
+    }
+    let (asked, known) = (algorithm?, known?);
+    // Older kernels take algorithms of the crypto API that they do not list.
+    let there = known.iter().any(|name| name == asked)
+        || crypto::compressors(&Tree::live())
+            .iter()
+            .any(|name| name == asked);
+    (!there).then(|| Missing {
+        kind: MissingKind::ZramAlgorithm,
+        what: format!("the zram algorithm `{asked}`"),
+        why: format!("the subject `{subject}` compresses with it, and this kernel's zram does not have it"),
+        how: format!("boot a kernel whose zram is built with `{asked}`, or use another algorithm"),
+        available: known.iter().map(|name| format!("zram:{name}")).collect(),
+    })
+}
+
+/// The file of a class, if this user cannot read it.
+fn missing_data(settings: &Settings) -> Option<Missing> {
+    let Some(FillClass::File(path)) = settings.class() else {
+        return None;
+    };
+    let cause = match File::open(path).and_then(|file| file.metadata()) {
+        Ok(found) if found.is_file() && found.len() > 0 => return None,
+        Ok(_) => "it is empty or no regular file".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Some(Missing {
+        kind: MissingKind::DataFile,
+        what: format!("the file {}", path.display()),
+        why: format!("the workers fill their memory with its bytes (`class`), and {cause}"),
+        how: "name a file with data that this user can read".to_owned(),
+        available: Vec::new(),
+    })
+}
+
+/// The subjects with swap that need no zram.
+fn other_stores() -> Vec<String> {
+    let zswap = zswap::available().then(|| Subject::Zswap(None).to_string());
+    zswap.into_iter().chain([Subject::SwapFile.to_string()]).collect()
+}
+
+fn missing_zswap(compressor: Option<&str>) -> Option<Missing> {
     let why = "the subject `zswap` compresses in it".to_owned();
     if !zswap::available() {
         let how =
@@ -156,6 +242,19 @@ fn missing_zswap() -> Option<Missing> {
             what: "zswap".to_owned(),
             why,
             how,
+            available: vec![Subject::Zram(None).to_string(), Subject::SwapFile.to_string()],
+        });
+    }
+    if let Some(asked) = compressor.filter(|asked| !zswap::has_compressor(asked)) {
+        return Some(Missing {
+            kind: MissingKind::ZswapCompressor,
+            what: format!("the compressor `{asked}`"),
+            why: format!("the subject `zswap:{asked}` compresses with it, and this kernel does not have it"),
+            how: format!("load the kernel's module for `{asked}`, or use another compressor"),
+            available: zswap::compressors()
+                .iter()
+                .map(|name| format!("zswap:{name}"))
+                .collect(),
         });
     }
     access(Parameter::Enabled.file(), Access::WRITE_OK)
@@ -165,6 +264,7 @@ fn missing_zswap() -> Option<Missing> {
             what: "the right to change zswap's parameters".to_owned(),
             why,
             how: format!("{AS_ROOT}; in a container /sys must be writable (`--privileged`)"),
+            available: Vec::new(),
         })
 }
 
@@ -176,6 +276,7 @@ fn missing_folder(folder: &Path) -> Option<Missing> {
             what: format!("a place for a swap file ({})", folder.display()),
             why,
             how,
+            available: Vec::new(),
         });
     }
     access(folder, Access::WRITE_OK | Access::EXEC_OK)
@@ -185,6 +286,7 @@ fn missing_folder(folder: &Path) -> Option<Missing> {
             what: format!("the right to make files in {}", folder.display()),
             why: "the swap file is made there".to_owned(),
             how: format!("{AS_ROOT}, or {how}"),
+            available: Vec::new(),
         })
 }
 
@@ -202,5 +304,6 @@ fn missing_huge_pages(size: u64) -> Option<Missing> {
              another `mapping`",
             (needed * Mapping::HUGE_PAGE) >> 20
         ),
+        available: others("mapping", Mapping::NAMES, Mapping::Hugetlb.name()),
     })
 }

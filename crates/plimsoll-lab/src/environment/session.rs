@@ -11,6 +11,7 @@ use super::journal::{Header, JOURNAL_VERSION, Journal, state_dir};
 use super::lock::MachineLock;
 use super::process;
 use super::undo::UndoReport;
+use super::zram;
 
 /// A run's journal and its hold on the machine lock. Dropping it undoes the outstanding changes; [`Session::finish`]
 /// also returns the result.
@@ -115,6 +116,17 @@ impl Session {
     /// When the state folder cannot be read.
     pub fn dead_runs(&self) -> Result<Vec<String>, EnvironmentError> {
         dead_runs(&self.state)
+    }
+
+    /// The algorithms of this kernel's zram. Adds a device for the look, and removes it again.
+    ///
+    /// # Errors
+    /// When no device can be added, or the added one not be removed.
+    pub fn zram_algorithms(&mut self) -> Result<Vec<String>, EnvironmentError> {
+        let first = self.journal().next_number();
+        let found = zram::look_at_algorithms(self.journal_mut());
+        self.undo_since(first).map(drop)?;
+        found
     }
 
     /// Undoes the outstanding changes, removes the journal and releases the machine lock.

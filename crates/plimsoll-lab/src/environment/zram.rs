@@ -5,8 +5,6 @@
 
 use std::io;
 use std::path::Path;
-use std::process::Command;
-use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,11 +18,15 @@ use super::undo::{UndoError, Undone};
 use super::change::Change;
 use super::error::EnvironmentError;
 use super::journal::Journal;
+use super::modules::{self, modprobe};
 use super::swap_device::{SwapDevice, SwapKind, turn_on};
 
 /// How long a device node may take to appear, and a closing device to be free.
 const PATIENCE: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(10);
+
+/// Bytes of a device that is never configured.
+const SMALL: u64 = 1 << 20;
 
 /// Makes a zram device of `size` bytes with `algorithm` (or the kernel's default) and swaps to it. Undone through
 /// the journal.
@@ -125,11 +127,7 @@ fn set_algorithm(device: &Zram, asked: Option<&str>) -> Result<String, Environme
     let Some(asked) = asked else {
         return Ok(device.algorithm()?);
     };
-    let available: Vec<String> = device
-        .algorithms()?
-        .split_whitespace()
-        .map(|name| name.trim_matches(['[', ']']).to_owned())
-        .collect();
+    let available = listed(device)?;
     // The kernel may know more than it lists: it has the last word.
     match device.set_algorithm(asked) {
         Ok(()) => {}
@@ -152,12 +150,32 @@ fn set_algorithm(device: &Zram, asked: Option<&str>) -> Result<String, Environme
     })
 }
 
-/// Whether there is a module to load. The check starts a process, so it runs once.
-static LOADABLE: LazyLock<bool> = LazyLock::new(|| modprobe(&["-D", "zram"]).is_ok()); // busybox knows no --dry-run, and no long names
-
 /// Whether this kernel has zram, or a module of it that can be loaded.
 pub(super) fn available() -> bool {
-    Path::new(HOT_ADD).exists() || devices().is_ok_and(|ids| !ids.is_empty()) || *LOADABLE
+    Path::new(HOT_ADD).exists() || devices().is_ok_and(|ids| !ids.is_empty()) || modules::loadable("zram")
+}
+
+/// The algorithms that the kernel lists, by any device; `None` without a device.
+pub(super) fn algorithms() -> Option<Vec<String>> {
+    let devices = devices().ok()?;
+    devices.into_iter().find_map(|id| listed(&Zram::of(id)).ok())
+}
+
+/// Adds a device for a look at its algorithms, which the caller undoes through the journal.
+pub(super) fn look_at_algorithms(journal: &mut Journal) -> Result<Vec<String>, EnvironmentError> {
+    load_module(journal)?;
+    let page = rustix::param::page_size();
+    let header = SwapHeader::new(SMALL, page, "plimsoll")?;
+    let (id, _) = obtain(journal, &header, SMALL)?;
+    Ok(listed(&Zram::of(id))?)
+}
+
+fn listed(device: &Zram) -> Result<Vec<String>, ControlError> {
+    let names = device.algorithms()?;
+    let names = names.split_whitespace();
+    Ok(names
+        .map(|name| name.trim_matches(['[', ']']).to_owned())
+        .collect())
 }
 
 fn load_module(journal: &mut Journal) -> Result<(), EnvironmentError> {
@@ -176,27 +194,6 @@ fn load_module(journal: &mut Journal) -> Result<(), EnvironmentError> {
         ));
     }
     Ok(())
-}
-
-fn modprobe(arguments: &[&str]) -> io::Result<()> {
-    // Users' search paths often lack the folders of root's tools.
-    let candidates = ["modprobe", "/usr/sbin/modprobe", "/sbin/modprobe"];
-    let run = |program| Command::new(program).args(arguments).output();
-    let output = match candidates.iter().find_map(|program| run(program).ok()) {
-        Some(output) => output,
-        None => {
-            return Err(io::Error::new(
-                io::ErrorKind::NotFound,
-                "the program `modprobe` is not installed",
-            ));
-        }
-    };
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(io::Error::other(
-        String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-    ))
 }
 
 /// Unloads the module, unless one of its devices is in use.

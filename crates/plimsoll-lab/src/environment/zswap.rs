@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::error::EnvironmentError;
 use super::journal::Journal;
+use super::modules;
 use super::sysctl;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -21,6 +22,20 @@ pub struct ZswapDescription {
 
 pub(super) fn available() -> bool {
     Parameter::Enabled.file().exists()
+}
+
+/// The compressors that are loaded, and the one in use.
+pub(super) fn compressors() -> Vec<String> {
+    let mut names = crypto::compressors(&Tree::live());
+    names.extend(describe().map(|zswap| zswap.compressor));
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Whether the kernel has a compressor: loaded, or a module that it would load.
+pub(super) fn has_compressor(asked: &str) -> bool {
+    compressors().iter().any(|name| name == asked) || modules::loadable(&format!("crypto-{asked}"))
 }
 
 /// Turns zswap on with `compressor` and `pool_percent` (or as they are). Undone through the journal.

@@ -10,6 +10,7 @@ mod phase;
 mod probes;
 mod progress;
 mod recorder;
+pub mod requirements;
 mod services;
 mod swap_use;
 mod time_limit;
@@ -23,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::environment::{self, EnvironmentError, MissingKind, Session, Tripwire};
+use crate::environment::{self, EnvironmentError, Session, Tripwire};
 use crate::workload::protocol::{Command, Reply};
 
 use crate::workload::{self, Worker, WorkerOptions};
@@ -110,16 +111,16 @@ pub fn run(
     let stop = Stop::install()
         .map_err(|error| anyhow::anyhow!("cannot take over signals: {error}"))
         .or_exit(Exit::Missing)?;
-    let fallback = fallback::without_zram(&mut options.plan, |settings| {
-        environment::missing(settings)
-            .iter()
-            .any(|missing| missing.kind == MissingKind::Zram)
-    });
-    if options.wait.is_none() {
-        check_sizes(&options.plan, &options.machine)?;
+    let fallback = requirements::adapt(&mut options.plan);
+    match options.wait {
+        None => requirements::refuse(&options.plan, &options.machine)?,
+        Some(_) => requirements::requirements(&options.plan).refuse(&options.plan)?,
     }
     let name = run_name(&options.plan.scenario);
-    let session = open_session(&options, &name, &stop, progress)?;
+    let mut session = open_session(&options, &name, &stop, progress)?;
+    if let Some(session) = &mut session {
+        requirements::refuse_algorithms(&options.plan, session)?;
+    }
     if options.wait.is_some() {
         // The memory of the other run is free again.
         options.machine = environment::machine().or_exit(Exit::Missing)?;

@@ -9,7 +9,7 @@ pub(super) trait Choice: Sized {
 macro_rules! named {
     ($noun:ty, $($name:literal = $variant:expr,)*) => {
         impl $noun {
-            pub(in crate::scenario) const NAMES: &'static [&'static str] = &[$($name),*];
+            pub const NAMES: &'static [&'static str] = &[$($name),*];
 
             pub fn name(self) -> &'static str {
                 const CHOICES: &[($noun, &str)] = &[$(($variant, $name)),*];

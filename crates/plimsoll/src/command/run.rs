@@ -1,5 +1,7 @@
 //! `plimsoll run`: resolves the plan, runs it and prints the results.
 
+mod planned;
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,9 +11,7 @@ use crate::heap;
 use crate::progress::TerminalProgress;
 use plimsoll_lab::environment;
 use plimsoll_lab::run::{self, HeapService, HeapState, Outcome, ServiceError, Services};
-use plimsoll_model::columns::COLUMNS;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_model::quantity;
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::Results;
 use plimsoll_model::scenario::{self, Document, FrontEnd, Overrides, Plan};
@@ -32,11 +32,6 @@ const SERVICES: Services = Services {
 
 /// The default scenario.
 const TOUR: &str = "tour";
-/// Bytes of one sample in an unfinished recording: every column, with its share of validity bits and batch headers.
-const SAMPLE: u64 = 10 * COLUMNS.len() as u64;
-/// Bytes of the report (at most 5 MB for a run of any length), the events and the trials.
-const PAGE: u64 = 6 << 20;
-
 pub(super) fn run(options: &cli::Run, verbosity: &Verbosity) -> Result<Exit, Failure> {
     let machine = environment::machine().or_exit(Exit::Missing)?;
     let plan = match &options.resume {
@@ -45,21 +40,11 @@ pub(super) fn run(options: &cli::Run, verbosity: &Verbosity) -> Result<Exit, Fai
             .resolve(&machine, &overrides(options)?)
             .or_exit(Exit::Usage)?,
     };
-    if options.check {
-        super::print(&format!("{}: ok, {} trials\n", plan.scenario, plan.trials.len()))?;
-        return Ok(Exit::Done);
-    }
-    if options.show {
-        super::print(&plan.to_toml())?;
-        return Ok(Exit::Done);
-    }
-    if options.dry_run {
-        super::print(&describe(&plan, options.hz))?;
-        run::check_sizes(&plan, &machine)?;
-        return Ok(Exit::Done);
+    if options.check || options.dry_run || options.show {
+        return planned::present(options, plan, &machine);
     }
     let mut progress = TerminalProgress::new(verbosity.quiet, verbosity.verbose);
-    progress.bounds(&bounds(&plan, options.hz));
+    progress.bounds(&planned::bounds(&plan, options.hz));
     let settings = run::Options {
         plan,
         machine,
@@ -131,37 +116,6 @@ fn recorded_plan(folder: &Path, named: Option<&str>) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-/// The plan with its memory, disk and time, for `--dry-run`.
-fn describe(plan: &Plan, hz: u32) -> String {
-    let mut text = format!("{}: {}\n{}\n", plan.scenario, plan.title, bounds(plan, hz));
-    for (number, trial) in plan.trials.iter().enumerate() {
-        text.push_str(&format!("{:>4}  {}\n", number + 1, trial.id));
-    }
-    text
-}
-
-/// Estimates and limits of the run in one line, for `--dry-run` and the start of every run.
-fn bounds(plan: &Plan, hz: u32) -> String {
-    let bounds = plan.bounds();
-    let bytes = |bytes: u64| quantity::bytes(bytes as f64);
-    let samples = bounds.time_limit * f64::from(hz);
-    let disk = match bounds.disk {
-        0 => "no swap file".to_owned(),
-        size => format!("files of at most {}", bytes(size)),
-    };
-    format!(
-        "{} trials, about {:.0} s, stopped after {:.0} s; about {} of memory, never more than {} (cgroup limit {}); \
-         {disk}, and a recording of at most {}",
-        plan.trials.len(),
-        bounds.seconds,
-        bounds.time_limit,
-        bytes(bounds.memory),
-        bytes(bounds.memory_limit),
-        bytes(bounds.cgroup_limit),
-        bytes(samples as u64 * SAMPLE + PAGE),
-    )
-}
-
 /// Prints the summary of a run, or its results as JSON.
 fn present(outcome: &Outcome, json: bool, verbosity: &Verbosity) -> Result<(), Failure> {
     if json {
@@ -170,6 +124,10 @@ fn present(outcome: &Outcome, json: bool, verbosity: &Verbosity) -> Result<(), F
     let groups = analysis::groups(&outcome.results.trials);
     let colour = super::colour_on_stdout(verbosity);
     let mut text = report::terminal::summary(&outcome.results, &groups, super::width_of_stdout(), colour);
+    if let Some(needed) = report::repeats::needed(&groups) {
+        let hint = report::repeats::hint(&needed);
+        text.push_str(&report::terminal::wrapped(&hint, super::width_of_stdout()));
+    }
     text.push_str(&format!("\nRecording  {}\n", outcome.directory.display()));
     text.push_str(&format!("Report     {}\n", outcome.page.display()));
     super::print(&text)

@@ -11,6 +11,7 @@ mod loadline;
 mod map;
 mod neighbour;
 mod refusals;
+mod requirements;
 mod thrash;
 mod tour;
 mod wscap;

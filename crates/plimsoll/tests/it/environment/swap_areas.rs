@@ -533,3 +533,23 @@ fn sizes_of_nonsense_leave_nothing_behind() {
     }
     let _ = session.finish().unwrap();
 }
+
+#[test]
+fn a_look_at_the_algorithms_of_zram_leaves_no_device() {
+    if !has_zram() {
+        return;
+    }
+    let before = Traces::now();
+    let mut session = session("test-zram-algorithms");
+    let found = session.zram_algorithms().unwrap();
+    assert_eq!(Traces::now(), before);
+    for (name, _) in zram_devices() {
+        let listed = read(format!("/sys/block/{name}/comp_algorithm"));
+        let listed: Vec<&str> = listed
+            .split_whitespace()
+            .map(|name| name.trim_matches(['[', ']']))
+            .collect();
+        assert_eq!(found, listed);
+    }
+    let _ = session.finish().unwrap();
+}

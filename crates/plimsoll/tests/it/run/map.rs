@@ -149,6 +149,8 @@ fn reserved_huge_pages_that_are_not_there_are_named_with_the_way_to_get_them() {
         "size=16M",
         "repeat=1",
     ];
-    let ended = Run::of("map", &hugetlb).finish();
-    ended.assert_failed(3, &["huge pages", "nr_hugepages", "did not run"]);
+    let run = Run::of("map", &hugetlb);
+    run.finish()
+        .assert_failed(3, &["huge pages", "nr_hugepages", "mapping=anonymous"]);
+    assert_eq!(run.name(), None, "a refusal leaves no recording");
 }
