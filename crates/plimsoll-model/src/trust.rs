@@ -1,7 +1,7 @@
 //! Trust by metric: the kinds of confounders, and for each metric the kinds that can spoil it.
 //!
-//! Invariant: every metric of a workload that is no time and no rate has a row of its own in [`ROWS`]. Checked by
-//! `every_metric_names_its_spoilers` in `plimsoll-report`.
+//! Invariant: every metric of a workload has a row, by its name or, if it is a time or a rate, by its unit. Checked by
+//! `every_metric_names_its_spoilers`.
 
 use ConfounderKind::{
     CpuFrequency, Damon, ForeignPages, InconsistentBytes, OtherLoad, OtherSwap, Steal, Zswap,

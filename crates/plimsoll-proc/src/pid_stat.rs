@@ -31,6 +31,8 @@ pub struct PidStat<'a> {
     pub user_us: u64,
     /// CPU time in the kernel, likewise.
     pub system_us: u64,
+    /// CPU time of the children that it has waited for, with theirs, likewise.
+    pub reaped_us: u64,
     /// Start in clock ticks since boot.
     pub start_ticks: u64,
     /// Resident pages. Kernels since 6.2 count these roughly: off by up to some pages a CPU.
@@ -62,6 +64,7 @@ impl<'a> PidStat<'a> {
             major_faults: field(12)?,
             user_us: us(14)?,
             system_us: us(15)?,
+            reaped_us: us(16)?.checked_add(us(17)?)?,
             start_ticks: field(22)?,
             resident_pages: field(24)?,
         })

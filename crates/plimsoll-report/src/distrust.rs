@@ -1,4 +1,4 @@
-//! Untrustworthy metrics in text: their mark, and the metrics that a confounder spoils.
+//! The untrustworthy metrics in a sentence.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +9,6 @@ use plimsoll_model::recording::model::{Confounder, Trial};
 
 /// Metrics listed by name; of more, their number.
 const NAMED: usize = 4;
-
-/// The text of a value, with a mark if it is untrustworthy.
-pub(crate) fn marked(text: String, untrustworthy: bool) -> String {
-    if untrustworthy { format!("! {text}") } else { text }
-}
 
 /// The metrics that a confounder spoils, and in how many trials: `trim, restore and 3 more metrics of 2 of 6 trials`.
 pub(crate) fn spoiled(confounder: &Confounder, trials: &[Trial]) -> String {

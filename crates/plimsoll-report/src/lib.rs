@@ -24,6 +24,7 @@ pub mod html;
 pub mod json;
 pub mod markdown;
 pub mod page;
+pub mod repeats;
 mod results;
 pub mod terminal;
 pub mod workloads;

@@ -1,6 +1,7 @@
 //! The summary as Markdown, to paste into an issue or a wiki: headline, table, warnings, environment.
 
-use crate::distrust::{marked, spoiled};
+use crate::distrust::spoiled;
+use crate::drawing::table::marked;
 use std::fmt::Write as _;
 
 use crate::analysis::groups;

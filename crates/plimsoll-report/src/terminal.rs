@@ -6,7 +6,8 @@ use std::fmt::Write;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
 
-use super::distrust::{marked, spoiled};
+use super::distrust::spoiled;
+use super::drawing::table::marked;
 use super::headline_metrics::{MainMetric, main_metrics};
 use super::headlines;
 use crate::analysis::Group;
@@ -306,6 +307,11 @@ fn status(trials: &[&Trial], colour: bool) -> Cell {
 
 fn missing() -> String {
     "\u{2013}".to_owned()
+}
+
+/// Text for a terminal of `width` columns. Ends with a line feed.
+pub fn wrapped(text: &str, width: u16) -> String {
+    wrap(text, width, "")
 }
 
 /// Words broken into lines of at most `width` columns, each after the first behind `indent`. Ends with a line feed.

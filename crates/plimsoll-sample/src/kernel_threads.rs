@@ -62,6 +62,11 @@ impl KernelThreads {
     }
 }
 
+/// Whether the thread whose `stat` this is manages memory.
+pub(crate) fn reclaims(stat: &PidStat<'_>) -> bool {
+    kind(stat).is_some()
+}
+
 /// The column of the thread whose `stat` this is; None when it is no kernel thread (a child of process 2, kthreadd)
 /// or none that manages memory.
 fn kind(stat: &PidStat<'_>) -> Option<Option<usize>> {

@@ -18,6 +18,7 @@ mod meminfo;
 pub mod page_flags;
 mod process;
 mod profile;
+mod programs;
 mod psi;
 mod reader;
 mod residency;
@@ -37,6 +38,7 @@ pub use cgroup::CgroupFiles;
 
 pub use delays::{DelayAccounting, Delays, DelaysError};
 pub use profile::{Profile, ProfileError, Profiler, Symbols, kernel_symbols};
+pub use programs::Programs;
 pub use reader::{Reader, Target};
 pub use residency::LockError;
 pub use sampler::{MAX_HZ, Sampler, SamplerConfig, monotonic_ns};

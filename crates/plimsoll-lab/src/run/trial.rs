@@ -1,6 +1,7 @@
 //! One trial: an environment is made, a worker goes through the phases, everything is undone.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use super::context::{Surroundings, TrialContext};
 use super::phase::Finished;
@@ -12,7 +13,13 @@ use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::PhaseRows;
 use plimsoll_model::recording::model::{Event, EventKind, Trial, TrialStatus};
 
+use plimsoll_model::quantity::ratio;
 use plimsoll_model::scenario::TrialPlan;
+use plimsoll_sample::Programs;
+
+/// Programs outside of the run that a trial's record names, and the least share of all CPUs of one.
+const MOST_PROGRAMS: usize = 5;
+const TOLD_PERCENT: f64 = 0.5;
 
 /// A trial that ended: its record, and its exit code.
 pub(super) struct Ended {
@@ -33,9 +40,11 @@ impl Runner<'_> {
         };
         let start = self.recorder.event(event.clone())?;
         let mut trial = new_trial(plan);
+        let others = Others::watch();
         self.start_neighbour()?;
         let mut errors = self.in_environment(plan, &mut trial);
         trial.metrics.extend(self.end_neighbour()?);
+        trial.other_programs = others.percent(self.manifest.host.cpus);
         event.kind = EventKind::TrialEnd;
         trial.span_ns = (start, self.recorder.event(event)?);
         let exit = errors.iter().map(|error| error.exit).max().unwrap_or(Exit::Done);
@@ -128,6 +137,34 @@ impl Runner<'_> {
     }
 }
 
+/// The programs outside of the run since the start of a trial.
+struct Others {
+    start: Instant,
+    before: Programs,
+}
+
+impl Others {
+    fn watch() -> Others {
+        Others {
+            start: Instant::now(),
+            before: Programs::now(),
+        }
+    }
+
+    /// Their CPU time in percent of all CPUs: the first few that used at least [`TOLD_PERCENT`].
+    fn percent(&self, cpus: u32) -> Vec<(String, f64)> {
+        let all_us = self.start.elapsed().as_secs_f64() * 1e6 * f64::from(cpus);
+        let spent = Programs::now().others_since(&self.before, std::process::id());
+        let shares = spent
+            .into_iter()
+            .filter_map(|(name, us)| Some((name, ratio(100.0 * us as f64, all_us)?)));
+        shares
+            .take(MOST_PROGRAMS)
+            .take_while(|(_, percent)| *percent >= TOLD_PERCENT)
+            .collect()
+    }
+}
+
 /// The record of a trial of which nothing has run.
 fn new_trial(plan: &TrialPlan) -> Trial {
     let settings = &plan.settings;
@@ -144,6 +181,7 @@ fn new_trial(plan: &TrialPlan) -> Trial {
         status: TrialStatus::Ok,
         reasons: Vec::new(),
         untrustworthy: BTreeMap::new(),
+        other_programs: Vec::new(),
         verified: false,
         span_ns: (0, 0),
         phases: Vec::new(),

@@ -16,6 +16,7 @@ mod append;
 mod arrow;
 mod batch;
 mod copy;
+mod counters;
 mod error;
 mod follow;
 mod lines;
@@ -35,6 +36,7 @@ mod writer;
 
 pub use append::replace_file;
 pub use copy::copy_parquet;
+pub use counters::is_counter;
 pub use error::RecordingError;
 pub use follow::{Follow, FollowState, News};
 pub use parquet::CopyError;

@@ -190,6 +190,9 @@ pub struct Trial {
     /// the analysis adds it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub untrustworthy: BTreeMap<String, Vec<String>>,
+    /// Programs outside of the run by CPU time in the trial, in percent of all CPUs, most first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_programs: Vec<(String, f64)>,
     /// Whether the verification of the workload ran and passed: for compression every byte read back, for other
     /// workloads the data, pages or counts that their documentation names.
     pub verified: bool,
@@ -245,6 +248,7 @@ impl Trial {
             status: TrialStatus::Ok,
             reasons: Vec::new(),
             untrustworthy: BTreeMap::new(),
+            other_programs: Vec::new(),
             verified: true,
             span_ns: (0, 0),
             phases,

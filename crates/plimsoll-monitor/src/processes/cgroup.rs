@@ -53,9 +53,9 @@ pub struct Cgroup {
     pub caps: Vec<Cap>,
     /// Bytes in use, with its descendants.
     pub usage: Option<u64>,
-    /// Refaulted anonymous pages, with its descendants.
+    /// Refaulted anonymous pages, with its descendants. None for the root cgroup, whose counter is the machine's.
     pub refaults_anon: Option<u64>,
-    /// Refaulted file pages, with its descendants.
+    /// Refaulted file pages, likewise.
     pub refaults_file: Option<u64>,
     /// Bytes of swap, compressed or not (v2).
     pub swap: Option<u64>,
@@ -73,6 +73,7 @@ impl Cgroup {
         let group = MemoryCgroup::new(folder, version);
         let usage = group.usage().ok();
         let stat = group.stat().unwrap_or_default();
+        let own = |field: Field| stat.get(field).filter(|_| !group.is_root_of_machine());
         let caps = group.caps().map(|(kind, bytes, name)| Cap {
             kind: CapKind::of(kind),
             bytes,
@@ -86,8 +87,8 @@ impl Cgroup {
         Cgroup {
             caps: caps.collect(),
             usage,
-            refaults_anon: stat.get(Field::RefaultsAnon),
-            refaults_file: stat.get(Field::RefaultsFile),
+            refaults_anon: own(Field::RefaultsAnon),
+            refaults_file: own(Field::RefaultsFile),
             swap,
             zswapped: stat.get(Field::Zswapped),
             zswap: stat.get(Field::Zswap),
@@ -157,6 +158,20 @@ mod tests {
             (Some(400), Some(100), Some(12288))
         );
         assert_eq!((cgroup.refaults(), cgroup.stalled_us), (Some(3), Some(1234)));
+    }
+
+    #[test]
+    fn refaults_of_the_root_cgroup_are_the_machines_and_not_shown() {
+        let stat = "workingset_refault_anon 1\nworkingset_refault_file 2\n";
+        let total = "total_workingset_refault_anon 1\ntotal_workingset_refault_file 2\n";
+        let root = folder(&[("memory.stat", stat), ("cgroup.procs", "1\n")]);
+        assert_eq!(Cgroup::read(root.path(), CgroupVersion::V2).refaults(), None);
+        let below = folder(&[("memory.stat", stat), ("cgroup.type", "domain\n")]);
+        assert_eq!(Cgroup::read(below.path(), CgroupVersion::V2).refaults(), Some(3));
+        let root = folder(&[("memory.stat", total), ("release_agent", "\n")]);
+        assert_eq!(Cgroup::read(root.path(), CgroupVersion::V1).refaults(), None);
+        let below = folder(&[("memory.stat", total)]);
+        assert_eq!(Cgroup::read(below.path(), CgroupVersion::V1).refaults(), Some(3));
     }
 
     #[test]

@@ -383,6 +383,16 @@ impl MemoryCgroup {
         access(self.file(SUBTREE_CONTROL), Access::WRITE_OK).is_ok()
     }
 
+    /// Whether it is the root of the whole machine, whose counters are those of the machine. The root of a container is not.
+    pub fn is_root_of_machine(&self) -> bool {
+        match self.version {
+            // Only the root has this file.
+            CgroupVersion::V1 => self.file("release_agent").exists(),
+            // The root alone has neither.
+            CgroupVersion::V2 => !self.file("cgroup.type").exists() && !self.file("memory.current").exists(),
+        }
+    }
+
     /// Whether this user may make cgroups in it.
     pub fn is_writable(&self) -> bool {
         access(&self.path, Access::WRITE_OK | Access::EXEC_OK).is_ok() && self.read(PROCESSES).is_ok()

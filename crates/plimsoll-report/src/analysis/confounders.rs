@@ -10,6 +10,7 @@ mod swap;
 use super::neighbour::{self, HARMLESS_P99_S};
 use plimsoll_model::recording::model::{Confounder, Manifest, Phase, Trial};
 use plimsoll_model::recording::{ColumnView, Samples};
+use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::{Settings, Subject, ThpMode, WorkloadKind};
 use plimsoll_model::trust::ConfounderKind;
 
@@ -255,10 +256,27 @@ fn may_be_stolen_from(seen: &Seen<'_>) -> bool {
 fn other_load(seen: &Seen<'_>) -> Option<Confounder> {
     let (spoils, worst) = seen.spoiled(OTHER_LOAD_SPOILS_PERCENT, |trial| other_load_percent(seen, trial));
     let worst = worst.filter(|&worst| worst >= OTHER_LOAD_TOLD_PERCENT)?;
-    let evidence =
-        format!("in the worst trial other programs used {worst:.0}% of all CPUs during the timed phases");
-    let advice = "Stop other programs or pin them to other CPUs; see `top`";
+    let load = |trial: &&Trial| other_load_percent(seen, trial);
+    let worst_trial = seen.trials.iter().find(|trial| load(trial) == Some(worst));
+    let named = worst_trial.map_or_else(String::new, programs);
+    let evidence = format!(
+        "in the worst trial other programs used {worst:.0}% of all CPUs during the timed phases{named}"
+    );
+    let advice = "Stop other programs or pin them to other CPUs";
     Some(confounder(ConfounderKind::OtherLoad, evidence, spoils, advice))
+}
+
+/// The programs outside of the run in a trial, with their share of all CPUs; empty if none is recorded.
+fn programs(trial: &Trial) -> String {
+    const NAMED: usize = 3;
+    let programs = trial.other_programs.iter().take(NAMED);
+    let named: Vec<String> = programs
+        .map(|(name, percent)| format!("{} {percent:.0}%", sanitize(name)))
+        .collect();
+    match named.is_empty() {
+        true => String::new(),
+        false => format!(" (in the whole trial: {})", named.join(", ")),
+    }
 }
 
 /// CPU time during the timed phases that neither the workers nor kernel threads used, in percent of all CPUs. Phases that

@@ -7,14 +7,12 @@ use super::model::Difference;
 use crate::analysis::ratio;
 use crate::distrust::spoiled;
 use plimsoll_model::quantity::counted;
+use plimsoll_model::recording::is_counter;
 use plimsoll_model::recording::model::{Calibration, Host, Manifest, RunStatus, TrialStatus};
 use plimsoll_model::scenario::Plan;
 
 /// Share from which two calibrations differ: two on one quiet machine are closer.
 const CALIBRATION_NOISE: f64 = 0.10;
-
-/// Recorded settings that are counters: their differences are irrelevant.
-const COUNTERS: &[&str] = &["/passes", "/reported_kib", "/walked"];
 
 /// A name, and how the value is read.
 type Field<T, V> = (&'static str, fn(&T) -> V);
@@ -32,7 +30,7 @@ pub(super) fn differences(inputs: &[Input<'_>]) -> Vec<Difference> {
         tool(&mut list, baseline, other);
         plan(&mut list, &baseline.plan, &other.plan);
         for (path, was, is) in changed(&baseline.host.settings, &other.host.settings) {
-            if !COUNTERS.iter().any(|counter| path.ends_with(counter)) {
+            if !is_counter(path) {
                 list.push("settings", path, was, is);
             }
         }

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use crate::distrust::marked;
 use plimsoll_model::quantity;
 
 /// A table as the template prints it.
@@ -75,6 +74,11 @@ impl Cell {
             Cell::number(value, quantity::metric(name, value))
         })
     }
+}
+
+/// The text of a value, with a mark if it is untrustworthy.
+pub(crate) fn marked(text: String, untrustworthy: bool) -> String {
+    if untrustworthy { format!("! {text}") } else { text }
 }
 
 pub(crate) fn columns(titles: &[(&'static str, bool)]) -> Vec<Column> {

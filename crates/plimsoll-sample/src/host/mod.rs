@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_model::recording::is_counter;
 use plimsoll_model::recording::model::Host;
 
 use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy};
@@ -125,8 +126,12 @@ fn settings(tree: &Tree) -> BTreeMap<String, String> {
 }
 
 fn keep(tree: &Tree, path: &str, kept: &mut BTreeMap<String, String>) {
+    let absolute = format!("/{}", path.trim_start_matches('/'));
+    if is_counter(&absolute) {
+        return;
+    }
     if let Some(value) = tree.read(path) {
-        kept.insert(format!("/{}", path.trim_start_matches('/')), value);
+        kept.insert(absolute, value);
     }
 }
 

@@ -124,6 +124,10 @@ fn present(outcome: &Outcome, json: bool, verbosity: &Verbosity) -> Result<(), F
     let groups = analysis::groups(&outcome.results.trials);
     let colour = super::colour_on_stdout(verbosity);
     let mut text = report::terminal::summary(&outcome.results, &groups, super::width_of_stdout(), colour);
+    if let Some(needed) = report::repeats::needed(&groups) {
+        let hint = report::repeats::hint(&needed);
+        text.push_str(&report::terminal::wrapped(&hint, super::width_of_stdout()));
+    }
     text.push_str(&format!("\nRecording  {}\n", outcome.directory.display()));
     text.push_str(&format!("Report     {}\n", outcome.page.display()));
     super::print(&text)

@@ -303,6 +303,11 @@ fn figure(phase: &Value, name: &str) -> f64 {
     figure.unwrap_or_else(|| panic!("no {name}: {phase:#}"))
 }
 
+/// Whether no confounder spoils a metric of a trial.
+fn is_trusted(trial: &Value, name: &str) -> bool {
+    trial["untrustworthy"][name].is_null()
+}
+
 /// A metric that a trial must have.
 fn metric(trial: &Value, name: &str) -> f64 {
     let metric = trial["metrics"][name].as_f64();

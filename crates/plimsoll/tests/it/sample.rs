@@ -3,6 +3,7 @@
 mod oracle;
 mod parsers;
 mod pressure;
+mod programs;
 mod thread;
 
 use std::collections::BTreeSet;

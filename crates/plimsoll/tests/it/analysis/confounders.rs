@@ -200,6 +200,25 @@ fn other_load_excludes_workers_and_kernel_threads() {
 }
 
 #[test]
+fn other_load_names_the_programs_with_their_share() {
+    let mut run = quiet(grow(col::CPU_SYSTEM_US, 900_000));
+    run.2[0].other_programs = vec![("innocent".into(), 1.0)];
+    let programs = [
+        ("rustc", 31.0),
+        ("cc1\u{1b}[2J", 9.4),
+        ("sshd", 2.0),
+        ("cron", 1.0),
+    ];
+    run.2[1].other_programs = programs.map(|(name, percent)| (name.to_owned(), percent)).into();
+    assert_one(&run, "other-load", true, "rustc 31%, cc1\u{fffd}[2J 9%, sshd 2%");
+    let evidence = &found(&run)[0].evidence;
+    assert!(
+        !evidence.contains("innocent") && !evidence.contains("cron"),
+        "{evidence}"
+    );
+}
+
+#[test]
 fn the_comparison_after_the_clock_stopped_is_no_load_of_others() {
     // The second trial restores in 0.15 s, then compares for the rest of the phase, with both CPUs busy.
     let compare = |row: &mut Row, seconds: f64| {

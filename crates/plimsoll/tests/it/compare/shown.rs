@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Results, TrialStatus};
+use plimsoll_report::analysis::groups;
+use plimsoll_report::analysis::statistics::median_ratio;
 use plimsoll_report::compare::{csv, html, markdown, terminal, words};
 use plimsoll_report::comparison::{
     Basis, CompareError, Comparison, Condition, Fault, Input, Lone, Row, Standing, Verdict, check, compare,
 };
 use plimsoll_report::page::build;
+use plimsoll_report::repeats::{Spread, hint, needed};
 
 use crate::report::kinds;
 use crate::report::recorded::recording;
@@ -104,6 +107,86 @@ fn a_shift_of_a_fifth_is_found_and_nothing_is_found_in_nothing() {
         (0, 0),
         "5% is far outside of 3% of noise with 10 repeats"
     );
+}
+
+#[test]
+fn counters_are_no_settings_of_the_machine() {
+    let with_counters = |value: &str| {
+        let mut run = recording(shape(1), 10);
+        let khugepaged = "/sys/kernel/mm/transparent_hugepage/khugepaged";
+        for path in [
+            format!("{khugepaged}/full_scans"),
+            format!("{khugepaged}/pages_collapsed"),
+            "/sys/module/damon_reclaim/parameters/nr_quota_exceeds".to_owned(),
+            format!("{khugepaged}/scan_sleep_millisecs"),
+        ] {
+            run.manifest.host.settings.insert(path, value.to_owned());
+        }
+        run
+    };
+    let comparison = compared(&[&with_counters("1"), &with_counters("2")]);
+    let settings = comparison
+        .differences
+        .iter()
+        .filter(|found| found.kind == "settings");
+    let names: Vec<&str> = settings
+        .map(|found| found.name.rsplit('/').next().unwrap())
+        .collect();
+    assert_eq!(names, ["scan_sleep_millisecs"]);
+}
+
+#[test]
+fn the_repeats_of_the_hint_show_the_difference_that_it_names() {
+    // A tenth and a fifth of deviation, differences of a tenth and a fifth: in four of five comparisons at least.
+    for (deviation, difference) in [(0.06, 0.10), (0.1, 0.20)] {
+        let spread = Spread {
+            title: "a metric",
+            share: deviation,
+        };
+        let repeats = spread.repeats_for(difference);
+        let mut noise = Noise(11);
+        let comparisons = 200;
+        let mut sample = |median: f64| -> Vec<f64> {
+            (0..repeats)
+                .map(|_| median * (1.0 + deviation * noise.normal()))
+                .collect()
+        };
+        let seen = (0..comparisons).filter(|&seed| {
+            let (baseline, other) = (sample(1.0), sample(1.0 + difference));
+            let interval = median_ratio(&baseline, &other, seed).and_then(|ratio| ratio.interval);
+            interval.is_some_and(|(low, _)| low > 1.0)
+        });
+        let share = seen.count() as f64 / comparisons as f64;
+        assert!((0.65..=0.97).contains(&share), "{repeats} repeats: {share}");
+    }
+}
+
+#[test]
+fn a_run_says_how_many_repeats_a_comparison_needs() {
+    let needed_of = |repeats: u32| {
+        let run = recording(shape(repeats), 10);
+        needed(&groups(&run.trials)).expect("trials")
+    };
+    let few = needed_of(3);
+    assert_eq!(few.have, 3);
+    assert!(few.spread.is_some());
+    let once = needed_of(1);
+    assert_eq!((once.have, once.spread.is_none()), (1, true));
+    for needed in [&few, &once] {
+        assert!(hint(needed).contains("--repeat 6"), "{}", hint(needed));
+    }
+    let enough = needed_of(6);
+    assert_eq!(enough.have, 6);
+    assert!(!hint(&enough).contains("--repeat"), "{}", hint(&enough));
+    // With the repeats that it asks for, a comparison gives verdicts.
+    let noise = &mut Noise(3);
+    let (baseline, same) = (run(6, 1.0, 0.01, noise), run(6, 1.0, 0.01, noise));
+    let comparison = compared(&[&baseline, &same]);
+    assert_eq!(
+        row(&comparison, "random", "restore.seconds").verdict,
+        Verdict::Same
+    );
+    assert_eq!(needed(&[]), None);
 }
 
 #[test]

@@ -63,6 +63,12 @@ fn this_machine_is_described_as_the_procfs_crate_sees_it() {
 fn settings_include_damon_schemes_without_counters() {
     let machine = paging_out()
         .with(&format!("{SCHEME}/stats/nr_tried"), "77\n")
+        .with(&format!("{SCHEME}/quotas/effective_bytes"), "4096\n")
+        .with("sys/kernel/mm/transparent_hugepage/khugepaged/full_scans", "9\n")
+        .with(
+            "sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan",
+            "4096\n",
+        )
         .with(&format!("{SCHEME}/ops_filters/0/type"), "anon\n");
     let host = host_of(&machine.tree());
     assert_eq!(host.settings[&format!("/{SCHEME}/action")], "pageout");
@@ -72,7 +78,13 @@ fn settings_include_damon_schemes_without_counters() {
         host.settings["/sys/kernel/mm/transparent_hugepage/enabled"],
         "always [madvise] never"
     );
-    assert!(!host.settings.keys().any(|path| path.contains("stats")));
+    for counter in ["stats", "effective_bytes", "full_scans"] {
+        assert!(
+            !host.settings.keys().any(|path| path.contains(counter)),
+            "{counter}"
+        );
+    }
+    assert!(host.settings.keys().any(|path| path.ends_with("pages_to_scan")));
     assert_eq!(
         (host.cpus, host.cpu.as_str(), host.hostname.as_str()),
         (5, "A CPU", "ship")

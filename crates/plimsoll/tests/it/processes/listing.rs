@@ -112,6 +112,29 @@ fn hostile_names_are_sanitized() {
 }
 
 #[test]
+fn processes_in_the_root_cgroup_have_no_refaults_of_their_own() {
+    let document = document(&[]);
+    let entries = document["processes"].as_array().unwrap();
+    // Only the root of the machine has no limit of its own to set (v2), or names an agent (v1).
+    let in_root = |entry: &&Value| {
+        let folder = entry["cgroup"].as_str().map(std::path::Path::new);
+        folder.is_some_and(|folder| {
+            folder.join("release_agent").exists()
+                || (folder.join("cgroup.procs").exists()
+                    && !folder.join("memory.max").exists()
+                    && !folder.join("memory.limit_in_bytes").exists())
+        })
+    };
+    for entry in entries.iter().filter(in_root) {
+        assert!(entry["cgroup_refaults_per_s"].is_null(), "{entry:#}");
+    }
+    // This process was there in both looks.
+    let this = entry(&document, std::process::id());
+    let counts = this["cgroup"].is_string() && !in_root(&&this);
+    assert_eq!(this["cgroup_refaults_per_s"].is_number(), counts, "{this:#}");
+}
+
+#[test]
 fn lists_are_sorted_cut_and_fit_the_terminal() {
     let by_wss = document(&["--sort", "wss"]);
     let sizes: Vec<u64> = by_wss["processes"]

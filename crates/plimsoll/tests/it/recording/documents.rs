@@ -99,6 +99,7 @@ fn the_document_lists_the_fields_of_every_file() {
     trial.lists.insert("consumers_cycles".into(), vec![1.0, 2.0]);
     let spoiled = ("fill_gb_per_s".into(), vec!["steal".into()]);
     trial.untrustworthy = [spoiled].into();
+    trial.other_programs.push(("cc1".into(), 12.5));
     let phase = &mut trial.phases[0];
     phase.figures.insert("scans_per_s".into(), 1.0);
     phase.latency = Some("HISTFAAA".into());

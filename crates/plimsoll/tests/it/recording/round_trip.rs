@@ -192,6 +192,7 @@ fn any_trial() -> impl Strategy<Value = Trial> {
                 status: TrialStatus::Failed,
                 reasons: vec![text],
                 untrustworthy: BTreeMap::new(),
+                other_programs: Vec::new(),
                 verified,
                 span_ns: (start, end),
                 phases,

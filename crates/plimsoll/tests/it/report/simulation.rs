@@ -358,6 +358,7 @@ impl Simulation {
             status: TrialStatus::Ok,
             reasons: Vec::new(),
             untrustworthy: Default::default(),
+            other_programs: Vec::new(),
             verified: true,
             span_ns: (ns(start), ns(start + self.shape.trial_s)),
             phases: list.collect(),

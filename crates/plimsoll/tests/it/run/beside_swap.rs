@@ -230,40 +230,26 @@ fn impossible_loads(trial: &Value, of: &dyn Fn(&str) -> Option<f64>) -> Vec<Stri
 }
 
 /// Each scenario in a small form, as arguments of `run`.
-const SMALL: [&[&str]; 13] = [
-    &["compression", "--quick", "--set", "size=64M", "--set", "hold=1"],
-    &[
-        "compression-devices",
-        "--quick",
-        "--set",
-        "size=64M",
-        "--set",
-        "hold=1",
-    ],
+const SMALL: [&[&str]; 14] = [
+    &["compression", "size=64M", "swap-size=256M", "hold=1"],
+    &["compression-devices", "size=64M", "swap-size=256M", "hold=0.5"],
     &[
         "contention",
-        "--quick",
-        "--set",
         "size=32M",
-        "--set",
         "request=16M",
+        "swap-size=256M",
+        "hold=0.2",
     ],
-    &["wscap", "--quick", "--set", "size=32M", "--set", "duration=1"],
-    &[
-        "wscap-sweep",
-        "--quick",
-        "--set",
-        "size=16M",
-        "--set",
-        "duration=0.5",
-    ],
-    &["map", "--quick", "--set", "size=16M"],
-    &["thrash", "--quick", "--set", "hold=1"],
-    &["thrash-e1", "--quick", "--scale", "0.02"],
-    &["thrash-e4", "--quick", "--scale", "0.02"],
-    &["loadline", "--quick", "--set", "duration=0.2"],
-    &["loadline-patterns", "--quick", "--set", "duration=0.2"],
-    &["heap-larson", "--quick"],
+    &["wscap", "size=32M", "swap-size=256M", "duration=0.5", "hold=0.2"],
+    &["wscap-sweep", "size=16M", "duration=0.3", "hold=0"],
+    &["map", "size=16M"],
+    &["thrash", "swap-size=512M", "hold=1"],
+    &["thrash-e1", "scale=0.02", "tc=5", "N=6"],
+    &["thrash-e4", "scale=0.02", "tc=5", "N=6"],
+    &["loadline", "duration=0.2"],
+    &["loadline-patterns", "duration=0.1"],
+    &["heap-larson"],
+    &["heap-fragmentation"],
     &["tour"],
 ];
 
@@ -276,7 +262,13 @@ fn no_metric_called_ok_is_impossible_beside_a_cgroup_that_swaps() {
     let foreign = SwappingCgroup::start(150 * MIB, 220 * MIB);
     let (mut wrong, mut counts) = (Vec::new(), [0_usize; 3]);
     for arguments in SMALL {
-        let run = Run::of(arguments[0], &arguments[1..]);
+        let run = match arguments {
+            ["tour"] => Run::of("tour", &[]),
+            _ => Run::of(
+                arguments[0],
+                &[&["--quick", "--repeat", "1"], &arguments[1..]].concat(),
+            ),
+        };
         let ended = run.finish();
         eprintln!(
             "{}: exit {}, {} trials",

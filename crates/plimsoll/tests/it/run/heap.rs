@@ -197,13 +197,13 @@ fn our_heaps_are_looked_into_while_fragmentation_holds_its_blocks() {
 
 #[test]
 fn an_allocator_that_is_not_there_is_named_with_the_way_to_get_it() {
-    let ended = run_of("subject = \"preload=/nowhere/libmine.so\"").finish();
-    ended.assert_failed(
+    let run = run_of("subject = \"preload=/nowhere/libmine.so\"");
+    run.finish().assert_failed(
         3,
         &[
             "preload=/nowhere/libmine.so",
-            "did not run",
             "name a library that is there",
+            "glibc, plimsoll:lfh",
         ],
     );
 }
