@@ -169,10 +169,7 @@ fn over_load(
         title: title.to_owned(),
         x: load_axis(),
         y: Axis {
-            title: figure
-                .rsplit_once('_')
-                .map_or(figure, |(name, _)| name)
-                .replace('_', " "),
+            title: title.trim_end_matches(" over load").to_owned(),
             unit: MetricUnit::of_name(figure),
             log,
         },
