@@ -117,20 +117,20 @@ pub(crate) fn ends(
     if lines.len() < 2 {
         return;
     }
-    let mut names: Vec<((&Line, String), (f64, f64))> = lines
+    let mut names: Vec<(&Line, String, (f64, f64))> = lines
         .iter()
         .zip(labels(lines, END_LETTERS))
         .zip(ends)
         .filter(|((line, _), _)| !line.label.is_empty())
-        .filter_map(|(named, end)| Some((named, (*end)?)))
+        .filter_map(|((line, label), end)| Some((line, label, (*end)?)))
         .collect();
-    names.sort_by(|a, b| a.1.1.total_cmp(&b.1.1));
+    names.sort_by(|a, b| a.2.1.total_cmp(&b.2.1));
     // More names than rows of text: the legend has them all.
     if names.len() as f64 * ROW > base - top {
         return;
     }
-    let wanted: Vec<f64> = names.iter().map(|(_, (_, y))| *y).collect();
-    for (((line, label), (x, y)), at) in names.iter().zip(apart(&wanted, top, base)) {
+    let wanted: Vec<f64> = names.iter().map(|(.., (_, y))| *y).collect();
+    for ((line, label, (x, y)), at) in names.iter().zip(apart(&wanted, top, base)) {
         let (key, _) = palette::line(line.ink);
         let _ = write!(
             out,
