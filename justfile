@@ -53,6 +53,10 @@ repeatability *arguments:
     cargo build --release
     benchmarks/repeatability/run.py target/release/plimsoll {{arguments}}
 
+# Run every scenario beside a foreign cgroup that swaps, as root; no metric called ok may be impossible
+beside-swap:
+    cargo test -p plimsoll --test it run::beside_swap:: -- --include-ignored --nocapture --test-threads=1
+
 # Build the heap's library and heap-load for the benchmarks
 heap-builds:
     cargo build --profile malloc -p plimsoll-malloc

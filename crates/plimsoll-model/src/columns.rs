@@ -151,6 +151,10 @@ columns! {
     SWAP2_USED "swap2_used" Bytes "/proc/swaps Used" "Bytes used on the swap device in slot 2.";
     SWAP3_SIZE "swap3_size" Bytes "/proc/swaps Size" "Size of the swap device in slot 3.";
     SWAP3_USED "swap3_used" Bytes "/proc/swaps Used" "Bytes used on the swap device in slot 3.";
+    DEVICE_SWAP_SIZE "device_swap_size" Bytes "/proc/swaps Size" "Size of the target's swap device.";
+    DEVICE_SWAP_USED "device_swap_used" Bytes "/proc/swaps Used" "Bytes used on the target's swap device, by pages of any cgroup.";
+    OTHER_SWAP_SIZE "other_swap_size" Bytes "/proc/swaps Size" "Size of all swap devices but the target's, while there is a target.";
+    OTHER_SWAP_USED "other_swap_used" Bytes "/proc/swaps Used" "Bytes used on all swap devices but the target's, while there is a target.";
     ZRAM_ORIG_DATA_SIZE "zram_orig_data_size" Bytes "/sys/block/zramN/mm_stat orig_data_size" "Size of the pages on the target's zram device before compression.";
     ZRAM_COMPR_DATA_SIZE "zram_compr_data_size" Bytes "/sys/block/zramN/mm_stat compr_data_size" "Size of the pages on the target's zram device after compression.";
     ZRAM_MEM_USED_TOTAL "zram_mem_used_total" Bytes "/sys/block/zramN/mm_stat mem_used_total" "RAM that the target's zram device takes, its allocator's loss included.";
@@ -178,6 +182,7 @@ columns! {
     RUNNER_CPU_US "runner_cpu_us" CountMicroseconds "CLOCK_PROCESS_CPUTIME_ID" "CPU time of the runner, or of the monitor, all threads.";
     CGROUP_USAGE "cgroup_usage" Bytes "v1 memory.usage_in_bytes, v2 memory.current" "Memory charged to the target's cgroup.";
     CGROUP_SWAP "cgroup_swap" Bytes "v1 memory.stat total_swap, v2 memory.swap.current" "Swap charged to the target's cgroup.";
+    CGROUP_SWAP_CACHED "cgroup_swap_cached" Bytes "v1 memory.stat total_swapcached, v2 memory.stat swapcached" "Pages of the target's cgroup in RAM that also have a place in swap. `cgroup_swap` includes them in v2, and not in v1.";
     CGROUP_ANON "cgroup_anon" Bytes "v1 memory.stat total_rss, v2 memory.stat anon" "Anonymous memory of the target's cgroup, swap cache included.";
     CGROUP_FILE "cgroup_file" Bytes "v1 memory.stat total_cache, v2 memory.stat file" "Page cache of the target's cgroup, shared memory included.";
     CGROUP_PSI_SOME_US "cgroup_psi_some_us" CountMicroseconds "v2 memory.pressure some total" "Time in which at least one task of the target's cgroup waited for memory.";

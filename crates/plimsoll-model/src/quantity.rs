@@ -105,6 +105,12 @@ pub fn count(value: u64) -> String {
     text
 }
 
+/// A number of things, whose noun takes an `s` in the plural: `1 trial`, `3 trials`, `12 000 trials`.
+pub fn counted(number: usize, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", self::number(number as f64))
+}
+
 /// Things a second, in thousands, millions or milliards from 10 000 on: `850/s`, `12.3k/s`, `114M/s`.
 fn rate(value: f64) -> String {
     // 9999.5 rounds to five digits.
@@ -130,10 +136,30 @@ fn number(value: f64) -> String {
     significant(value)
 }
 
+/// Ratios that are a share of a whole, not a factor, by the beginning of their names.
+const SHARES: [&str; 8] = [
+    "fairness_",
+    "recovered_",
+    "trimmed_",
+    "distinct_pages_",
+    "work_at_",
+    // Speeds as shares of that of the undisturbed machine.
+    "fill_to_",
+    "trim_to_",
+    "restore_to_",
+];
+
+/// Whether a metric is a ratio that reads as percent.
+pub fn is_share(name: &str) -> bool {
+    name.ends_with("_ratio") && SHARES.iter().any(|share| name.starts_with(share))
+}
+
 /// A metric by its name, whose ending is its unit (`_bytes`, `_gb_per_s`, `_per_s`, `_percent`, `_ratio`, `_s`).
 pub fn metric(name: &str, value: f64) -> String {
     if name.ends_with("_bytes") {
         bytes(value)
+    } else if is_share(name) {
+        format!("{}%", significant(100.0 * value))
     } else if name.ends_with("_gb_per_s") {
         format!("{} GB/s", significant(value))
     } else if name.ends_with("_per_s") {

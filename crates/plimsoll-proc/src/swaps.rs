@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use super::Tree;
@@ -94,6 +94,18 @@ pub fn of(tree: &Tree) -> Vec<ActiveSwap> {
     parse(&tree.bytes(PATH).unwrap_or_default())
 }
 
+/// The path of a device or file as the kernel writes it here: blanks, line ends and backslashes in octal.
+pub fn kernel_name(path: &Path) -> Vec<u8> {
+    let mut name = Vec::new();
+    for &byte in path.as_os_str().as_bytes() {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\\' => name.extend_from_slice(format!("\\{byte:03o}").as_bytes()),
+            byte => name.push(byte),
+        }
+    }
+    name
+}
+
 /// Whether the device or file is in use as swap.
 ///
 /// # Errors
@@ -132,6 +144,19 @@ mod tests {
         assert!(find(&areas, &theirs).is_some());
         fs::remove_file(&theirs).unwrap();
         assert!(find(&areas, &folder.path().join("swap")).is_some());
+    }
+
+    #[test]
+    fn the_kernels_name_of_a_path_is_read_back_as_the_path() {
+        for path in ["/dev/zram0", "/a b/swap\t\\1\n"] {
+            let mut line = kernel_name(Path::new(path));
+            line.extend_from_slice(b" file 1020 0 -2\n");
+            let areas = parse(&line);
+            assert_eq!(
+                areas.first().map(|area| area.path.as_path()),
+                Some(Path::new(path))
+            );
+        }
     }
 
     #[test]

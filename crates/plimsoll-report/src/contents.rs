@@ -6,13 +6,13 @@ use serde::Serialize;
 
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
-use plimsoll_model::recording::model::{Manifest, Results, Trial};
+use plimsoll_model::recording::model::{Headline, Manifest, Results, Trial};
 
 /// Everything that the page shows of one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page {
-    /// The verdict in a sentence ([`crate::verdict::sentence`]).
-    pub verdict: String,
+    /// Its head ([`crate::headlines::of`]).
+    pub headline: Headline,
     pub manifest: Manifest,
     pub results: Results,
     /// The trials that differ in nothing but the repeat, together.

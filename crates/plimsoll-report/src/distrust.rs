@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::headline_metrics::words;
 use crate::workloads::{all_metrics, find_metric};
+use plimsoll_model::quantity::counted;
 use plimsoll_model::recording::model::{Confounder, Trial};
 
 /// Metrics listed by name; of more, their number.
@@ -21,7 +22,11 @@ pub(crate) fn spoiled(confounder: &Confounder, trials: &[Trial]) -> String {
             .filter(|(_, by)| by.contains(&confounder.name));
         by_it.map(|(name, _)| name.as_str())
     });
-    let of = format!("{} of {} trials", confounder.spoils.len(), trials.len());
+    let of = format!(
+        "{} of {}",
+        confounder.spoils.len(),
+        counted(trials.len(), "trial")
+    );
     match listed(names) {
         Some(metrics) => format!("{metrics} of {of}"),
         // Failed trials have no status by metric.
@@ -51,9 +56,9 @@ pub(crate) fn listed<'a>(names: impl Iterator<Item = &'a str>) -> Option<String>
             Some(format!("{} and {last}", titles.join(", ")))
         }
         many => Some(format!(
-            "{} and {} more metrics",
+            "{} and {}",
             titles[..NAMED].join(", "),
-            many - NAMED
+            counted(many - NAMED, "more metric")
         )),
     }
 }

@@ -9,18 +9,18 @@ use plimsoll_model::scenario::WorkloadKind;
 const MOST_UNKNOWN: usize = 6;
 
 #[derive(Debug, Clone)]
-pub(super) struct Headline {
+pub(super) struct MainMetric {
     pub(super) name: String,
     pub(super) title: String,
 }
 
 /// The headline metrics of these groups of one workload, the most important first.
-pub(super) fn headline(kind: WorkloadKind, groups: &[&Group]) -> Vec<Headline> {
+pub(super) fn main_metrics(kind: WorkloadKind, groups: &[&Group]) -> Vec<MainMetric> {
     let has = |name: &str| groups.iter().any(|group| group.metrics.contains_key(name));
     let all = workloads::of(kind).known.iter().chain(COMMON_METRICS);
-    let known: Vec<Headline> = all
+    let known: Vec<MainMetric> = all
         .filter(|metric| metric.headline && has(metric.name))
-        .map(|metric| Headline {
+        .map(|metric| MainMetric {
             name: metric.name.to_owned(),
             title: metric.title.to_owned(),
         })
@@ -32,7 +32,7 @@ pub(super) fn headline(kind: WorkloadKind, groups: &[&Group]) -> Vec<Headline> {
     names.sort_unstable();
     names.dedup();
     names.retain(|name| find_metric(name).is_none());
-    let unknown = names.into_iter().take(MOST_UNKNOWN).map(|name| Headline {
+    let unknown = names.into_iter().take(MOST_UNKNOWN).map(|name| MainMetric {
         name: name.clone(),
         title: words(name),
     });

@@ -8,7 +8,7 @@
 //! - Invariant: this crate returns data or text and never prints. Checked by `only_the_command_prints`.
 //!
 //! A [`Page`] holds the contents of a report; [`html::render`] makes one self-contained file of it and
-//! [`terminal::summary`] a table. Both contain the same [`verdict::sentence`].
+//! [`terminal::summary`] a table. Both show the same [`headlines::of`].
 
 pub mod analysis;
 pub mod compare;
@@ -19,7 +19,7 @@ mod distrust;
 mod drawing;
 pub mod export;
 mod headline_metrics;
-mod headlines;
+pub mod headlines;
 pub mod html;
 pub mod json;
 pub mod markdown;
@@ -27,8 +27,6 @@ pub mod page;
 pub mod repeats;
 mod results;
 pub mod terminal;
-pub mod verdict;
-mod watched;
 pub mod workloads;
 
 use std::io::Write;

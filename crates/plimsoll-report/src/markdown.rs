@@ -1,4 +1,4 @@
-//! The summary as Markdown, to paste into an issue or a wiki: verdict, table, warnings, environment.
+//! The summary as Markdown, to paste into an issue or a wiki: headline, table, warnings, environment.
 
 use crate::distrust::spoiled;
 use crate::drawing::table::marked;
@@ -6,25 +6,19 @@ use std::fmt::Write as _;
 
 use crate::analysis::groups;
 use crate::analysis::groups::{Group, Measured};
-use crate::headline_metrics::{Headline, headline};
+use crate::headline_metrics::{MainMetric, main_metrics};
+use crate::headlines;
 use crate::workloads::{self, COMMON_METRICS};
-use crate::{headlines, verdict};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::Recording;
-use plimsoll_model::recording::model::{Manifest, Results, TrialStatus};
+use plimsoll_model::recording::model::{Headline, Manifest, Results, TrialStatus};
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::WorkloadKind;
 
 pub fn markdown(recording: &Recording, results: &Results) -> String {
     let mut text = format!("# {}\n\n", inline(&results.run));
     let groups = groups(&results.trials);
-    let verdict = verdict::of(recording, results, &groups);
-    // What several kinds of work showed are paragraphs of their own.
-    let sentence = verdict.lines().map(inline).collect::<Vec<_>>().join("\n\n");
-    match recording.manifest.is_watch() {
-        true => push_line(&mut text, &sentence),
-        false => push_line(&mut text, &format!("{sentence} {}", tally(results))),
-    }
+    push_headline(&mut text, &headlines::of(recording, results, &groups));
     push_tables(&mut text, &groups);
     push_list(
         &mut text,
@@ -46,8 +40,8 @@ pub fn markdown(recording: &Recording, results: &Results) -> String {
             format!(
                 "**{}**: {}.{spoils} {}.",
                 inline(&confounder.name),
-                inline(&confounder.evidence),
-                inline(&confounder.advice)
+                inline(confounder.evidence.trim_end_matches('.')),
+                inline(confounder.advice.trim_end_matches('.'))
             )
         }),
     );
@@ -60,9 +54,18 @@ pub fn markdown(recording: &Recording, results: &Results) -> String {
     text
 }
 
-fn push_line(text: &mut String, line: &str) {
-    text.push_str(line);
-    text.push_str("\n\n");
+fn push_headline(text: &mut String, headline: &Headline) {
+    // Writing to a String cannot fail.
+    let _ = write!(text, "{}\n\n", inline(&headline.finding));
+    for bullet in &headline.bullets {
+        let _ = writeln!(text, "- {}", inline(bullet));
+    }
+    if !headline.bullets.is_empty() {
+        text.push('\n');
+    }
+    if !headline.trust.is_empty() {
+        let _ = write!(text, "{}\n\n", inline(&headline.trust));
+    }
 }
 
 pub(super) fn push_list(text: &mut String, title: &str, items: impl Iterator<Item = String>) {
@@ -76,25 +79,6 @@ pub(super) fn push_list(text: &mut String, title: &str, items: impl Iterator<Ite
         let _ = writeln!(text, "- {item}");
     }
     text.push('\n');
-}
-
-/// The scenario, and the number of trials by status.
-fn tally(results: &Results) -> String {
-    let count = |status: TrialStatus| {
-        results
-            .trials
-            .iter()
-            .filter(|trial| trial.status == status)
-            .count()
-    };
-    format!(
-        "Scenario {}, {} trials: {} ok, {} untrustworthy, {} failed.",
-        inline(&results.scenario),
-        results.trials.len(),
-        count(TrialStatus::Ok),
-        count(TrialStatus::Untrustworthy),
-        count(TrialStatus::Failed)
-    )
 }
 
 /// A table for each kind of work: of compression every metric, of the others the headline ones.
@@ -134,12 +118,12 @@ struct Column {
 
 fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<Column> {
     if kind != WorkloadKind::Compression {
-        let column = |metric: Headline| Column {
+        let column = |metric: MainMetric| Column {
             header: inline(&metric.title),
             metric: metric.name,
             figure: with_unit,
         };
-        return headline(kind, groups).into_iter().map(column).collect();
+        return main_metrics(kind, groups).into_iter().map(column).collect();
     }
     workloads::of(kind)
         .known
@@ -237,6 +221,7 @@ fn figure(name: &str, measured: &Measured) -> String {
 fn push_environment(text: &mut String, results: &Results, manifest: &Manifest) {
     let host = &manifest.host;
     let mut rows = vec![
+        ("scenario", results.scenario.clone()),
         ("started", manifest.started.clone()),
         ("command", manifest.command.join(" ")),
         ("plimsoll", manifest.tool_version.clone()),

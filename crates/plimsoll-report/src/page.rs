@@ -10,7 +10,7 @@ use crate::analysis::groups;
 use crate::analysis::groups::{Dot, Group, Measured, measured};
 use crate::analysis::timeline::{Line, timeline};
 use crate::contents::{Mark, MemoryUse, Page, Series, Timeline};
-use crate::verdict;
+use crate::headlines;
 use crate::workloads::compression::{STORED, SWAPPED, TRIMMED};
 use plimsoll_model::categories::{CATEGORIES, categories};
 use plimsoll_model::columns::Row;
@@ -53,7 +53,7 @@ pub fn build(recording: &Recording, results: &Results) -> Page {
         lines.stretch(Some(trial.id.clone()), span, points)
     });
     Page {
-        verdict: verdict::of(recording, &results, &groups),
+        headline: headlines::of(recording, &results, &groups),
         manifest,
         memory: groups
             .iter()

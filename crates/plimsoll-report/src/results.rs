@@ -4,10 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 
 use crate::analysis::confounders::confounders;
 use crate::analysis::{groups, ratio};
+use crate::headlines;
 use crate::workloads::find_metric;
-use crate::{headlines, verdict};
 use plimsoll_model::recording::model::{
-    Confounder, Event, EventKind, RESULTS_SCHEMA, Results, RunStatus, SamplerReport, Trial, TrialStatus,
+    Confounder, Event, EventKind, Headline, RESULTS_SCHEMA, Results, RunStatus, SamplerReport, Trial,
+    TrialStatus,
 };
 use plimsoll_model::recording::{Recording, Warning, WarningCode};
 use plimsoll_model::trust::can_spoil;
@@ -42,13 +43,13 @@ pub fn results(recording: &Recording) -> Results {
         confounders,
         warnings: warnings.collect(),
         sampler: sampler_report(recording),
-        headline: String::new(),
+        headline: Headline::default(),
         findings: Vec::new(),
         trials,
     };
     let groups = groups(&results.trials);
     results.findings = headlines::findings(&groups, &results.trials);
-    results.headline = verdict::of(recording, &results, &groups);
+    results.headline = headlines::of(recording, &results, &groups);
     results
 }
 

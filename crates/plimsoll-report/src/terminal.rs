@@ -1,4 +1,4 @@
-//! The summary on a terminal: a table, the verdict, and the notes.
+//! The summary on a terminal: a table, the headline, and the notes.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -8,8 +8,8 @@ use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Tab
 
 use super::distrust::spoiled;
 use super::drawing::table::marked;
-use super::headline_metrics::{Headline, headline};
-use super::{headlines, verdict};
+use super::headline_metrics::{MainMetric, main_metrics};
+use super::headlines;
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
 use crate::workloads::compression::{
@@ -17,13 +17,13 @@ use crate::workloads::compression::{
 };
 use plimsoll_model::quantity;
 use plimsoll_model::recording::Recording;
-use plimsoll_model::recording::model::{Results, Trial, TrialStatus};
+use plimsoll_model::recording::model::{Headline, Results, Trial, TrialStatus};
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::WorkloadKind;
 
-/// The verdict on a recording of `plimsoll watch`, for a terminal of `width` columns. Ends with a line feed.
+/// The headline of a recording of `plimsoll watch`, for a terminal of `width` columns. Ends with a line feed.
 pub fn watched(recording: &Recording, results: &Results, width: u16) -> String {
-    remarks(&verdict::of(recording, results, &[]), results, width)
+    remarks(&headlines::of(recording, results, &[]), results, width)
 }
 
 /// The summary for a terminal of `width` columns, with colours if `colour` is set. Ends with a line feed.
@@ -49,12 +49,18 @@ pub fn summary(results: &Results, groups: &[Group], width: u16, colour: bool) ->
         }
         out.push('\n');
     }
-    out + &remarks(&verdict::sentence(results, groups), results, width)
+    out + &remarks(&headlines::of_run(results, groups), results, width)
 }
 
-/// The verdict and the notes.
-fn remarks(verdict: &str, results: &Results, width: u16) -> String {
-    let mut out: String = verdict.lines().map(|line| wrap(line, width, "")).collect();
+/// The headline and the notes.
+fn remarks(headline: &Headline, results: &Results, width: u16) -> String {
+    let mut out = wrap(&headline.finding, width, "");
+    for bullet in &headline.bullets {
+        out.push_str(&wrap(&format!("\u{2022} {bullet}"), width, "  "));
+    }
+    if !headline.trust.is_empty() {
+        out.push_str(&wrap(&headline.trust, width, ""));
+    }
     for confounder in results
         .confounders
         .iter()
@@ -64,7 +70,7 @@ fn remarks(verdict: &str, results: &Results, width: u16) -> String {
             "! {} spoils {}: {}. {}",
             confounder.name,
             spoiled(confounder, &results.trials),
-            confounder.evidence,
+            confounder.evidence.trim_end_matches('.'),
             confounder.advice
         );
         out.push_str(&wrap(text.trim_end(), width, "  "));
@@ -96,8 +102,8 @@ enum Column {
     /// Median with the lowest and highest run, of the named metric, whose unit the heading says.
     Spread(&'static str, &'static str),
     Median(&'static str, &'static str),
-    /// Median with the lowest and highest run of a metric.
-    Headline(Headline),
+    /// Median with the lowest and highest run of a main metric.
+    Main(MainMetric),
     Verified,
     Status,
 }
@@ -120,12 +126,12 @@ const COMPRESSION_COLUMNS: [(Column, usize); 12] = [
 ];
 
 /// The columns of a kind of work. Of its headline metrics the last are left out first, the first never; before them goes
-/// the verdict.
+/// the verification.
 fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<(Column, usize)> {
     if kind == WorkloadKind::Compression {
         return COMPRESSION_COLUMNS.to_vec();
     }
-    let metrics = headline(kind, groups);
+    let metrics = main_metrics(kind, groups);
     let count = metrics.len();
     let mut columns = vec![
         (Column::Subject, 0),
@@ -137,7 +143,7 @@ fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<(Column, usize)> {
     }
     columns.extend(metrics.into_iter().enumerate().map(|(place, metric)| {
         let rank = if place == 0 { 0 } else { count - place + 1 };
-        (Column::Headline(metric), rank)
+        (Column::Main(metric), rank)
     }));
     columns.extend([(Column::Verified, 1), (Column::Status, 0)]);
     columns
@@ -164,7 +170,7 @@ fn table(
         let wide = |line: String| line.chars().count() > usize::from(width);
         if without == last || !fitting.lines().next().is_some_and(wide) {
             let missing = columns.iter().filter_map(|(column, rank)| match column {
-                Column::Headline(metric) if !kept(*rank) => Some(metric.title.clone()),
+                Column::Main(metric) if !kept(*rank) => Some(metric.title.clone()),
                 _ => None,
             });
             return (fitting, missing.collect());
@@ -216,7 +222,7 @@ impl Column {
             Column::Rest(head) | Column::Spread(head, _) | Column::Median(head, _) => (*head).to_owned(),
             Column::Runs => "n".to_owned(),
             // Words below each other: values are narrower than names.
-            Column::Headline(metric) => metric.title.replace(' ', "\n"),
+            Column::Main(metric) => metric.title.replace(' ', "\n"),
             Column::Verified => "verified".to_owned(),
             Column::Status => "status".to_owned(),
         }
@@ -233,7 +239,7 @@ impl Column {
                 let text = quantity::metric(metric, measured.summary.median);
                 marked(text, measured.untrustworthy())
             })),
-            Column::Headline(metric) => {
+            Column::Main(metric) => {
                 let text = |value| quantity::metric(&metric.name, value);
                 right(spread(group.metrics.get(&metric.name), text))
             }

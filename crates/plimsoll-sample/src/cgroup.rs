@@ -78,6 +78,7 @@ fn keys() -> KeyedLines<16> {
         (Field::Anon, col::CGROUP_ANON),
         (Field::File, col::CGROUP_FILE),
         (Field::Swap, col::CGROUP_SWAP),
+        (Field::SwapCached, col::CGROUP_SWAP_CACHED),
     ] {
         for version in [CgroupVersion::V1, CgroupVersion::V2] {
             if let Some(name) = field.key(version) {

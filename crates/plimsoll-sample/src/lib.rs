@@ -48,7 +48,7 @@ pub mod parse {
     pub use super::cgroup::parse_stat as cgroup_stat;
     pub use super::meminfo::parse as meminfo;
     pub use super::stat::parse as stat;
-    pub use super::swaps::Slots as Swaps;
+    pub use super::swaps::{OwnDevice, Slots as Swaps};
     pub use super::vmstat::parse as vmstat;
 }
 

@@ -1,5 +1,7 @@
 //! All sources, read one after the other into a row.
 
+use std::path::PathBuf;
+
 use plimsoll_proc::BUFFER;
 
 use super::SampleError;
@@ -11,7 +13,7 @@ use super::process::{Statm, Workers};
 use super::psi::Psi;
 use super::residency::{Span, span_of};
 use super::stat::Stat;
-use super::swaps::{SlotHistory, Swaps};
+use super::swaps::{OwnDevice, SlotHistory, Swaps};
 use super::vmstat::Vmstat;
 use super::zram::Zram;
 use plimsoll_model::columns::Row;
@@ -25,6 +27,8 @@ pub struct Target {
     pub cgroup: Option<CgroupFiles>,
     /// Name of the zram device they swap to ("zram1").
     pub zram: Option<String>,
+    /// The swap device that was made for them: all others are of other programs.
+    pub swap_device: Option<PathBuf>,
 }
 
 /// The sources that come and go with a target: its own, and kernel threads and DAMON's schemes, which a change of the
@@ -33,6 +37,7 @@ pub(crate) struct Attached {
     workers: Workers,
     cgroup: Option<Cgroup>,
     zram: Option<Zram>,
+    own_device: Option<OwnDevice>,
     kernel_threads: KernelThreads,
     damon: Damon,
 }
@@ -44,6 +49,7 @@ impl Attached {
             workers: Workers::open(target.map_or(&[], |target| &target.workers)),
             cgroup: target.and_then(|target| target.cgroup.as_ref()).map(Cgroup::open),
             zram: target.and_then(|target| target.zram.as_deref()).map(Zram::open),
+            own_device: target.map(|target| OwnDevice::new(target.swap_device.as_deref())),
             kernel_threads: KernelThreads::open(),
             damon: Damon::open(),
         })
@@ -128,8 +134,10 @@ impl Reader {
         row.clear();
         own.meminfo.read(&mut own.buffer, row);
         own.vmstat.read(&mut own.buffer, row);
+        // Before the target's cgroup: pages on their way out meanwhile then count as the cgroup's, and not as foreign.
+        let own_device = self.attached.own_device.as_ref();
+        own.swaps.read(&mut own.buffer, own_device, row);
         self.attached.read(&mut own.buffer, row);
-        own.swaps.read(&mut own.buffer, row);
         own.stat.read(&mut own.buffer, row);
         own.psi.read(&mut own.buffer, row);
         own.runner.read_runner(&mut own.buffer, row);

@@ -2,6 +2,10 @@
 //!
 //! A device has a slot, a pair of columns `swapN_*`. It keeps the slot for the whole recording; a device that comes
 //! when no slot was never used takes one whose device has gone. The manifest holds the slots of all devices.
+//!
+//! With a target, its own device and all others have columns too, which do not depend on slots.
+
+use std::path::Path;
 
 use plimsoll_proc::{KeptFile, swaps};
 
@@ -82,6 +86,33 @@ impl SlotHistory {
             }
         }
         labels
+    }
+}
+
+/// The swap device of a target, which divides the devices into its own and those of others.
+pub struct OwnDevice(Option<Name>);
+
+impl OwnDevice {
+    /// That at `path`; `None` for a target without a device of its own.
+    pub fn new(path: Option<&Path>) -> Self {
+        OwnDevice(path.map(|path| Name::new(&swaps::kernel_name(path))))
+    }
+
+    /// Sums the devices of the text of the file into `row`.
+    pub fn parse(&self, text: &[u8], row: &mut Row) {
+        row.set(col::OTHER_SWAP_SIZE, 0);
+        row.set(col::OTHER_SWAP_USED, 0);
+        for line in swaps::lines(text) {
+            let (size, used) = match self.0 == Some(Name::new(line.name)) {
+                true => (col::DEVICE_SWAP_SIZE, col::DEVICE_SWAP_USED),
+                false => (col::OTHER_SWAP_SIZE, col::OTHER_SWAP_USED),
+            };
+            for (column, bytes) in [(size, line.size), (used, line.used)] {
+                if let Some(bytes) = bytes {
+                    row.add(column, bytes);
+                }
+            }
+        }
     }
 }
 
@@ -167,9 +198,13 @@ impl Swaps {
         }
     }
 
-    pub(crate) fn read(&mut self, buffer: &mut [u8], row: &mut Row) {
+    /// Reads the devices by slot and, with a target, its own device and the others.
+    pub(crate) fn read(&mut self, buffer: &mut [u8], own: Option<&OwnDevice>, row: &mut Row) {
         if let Some(text) = self.file.read_to_end(buffer) {
             self.slots.parse(text, row);
+            if let Some(own) = own {
+                own.parse(text, row);
+            }
         }
     }
 

@@ -51,6 +51,17 @@ pub enum EnvironmentError {
         "cannot limit the cgroup to {limit} bytes: {used} are in use after the reclaim; raise `swap-size` or the cap"
     )]
     LimitNotReached { limit: u64, used: u64 },
+    /// A cgroup still holds memory or swap of ended processes.
+    #[error(
+        "cannot begin with an empty cgroup: {} s after the end of its processes it holds {memory} bytes of memory and {swap} \
+         of swap; run on a quieter machine, or lower `limit`",
+        timeout.as_secs()
+    )]
+    NotDrained {
+        timeout: Duration,
+        memory: u64,
+        swap: u64,
+    },
     /// A cgroup of v1 has no soft ceiling.
     #[error("cannot set memory.high: cgroup v1 has none; {HOW_TO_GET_HIGH}")]
     NoHigh,

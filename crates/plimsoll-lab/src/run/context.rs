@@ -106,6 +106,9 @@ impl<'a, 'l> TrialContext<'a, 'l> {
             zram: environment
                 .and_then(Environment::swap_device)
                 .and_then(SwapDevice::zram_name),
+            swap_device: environment
+                .and_then(Environment::swap_device)
+                .map(|device| device.path.clone()),
         };
         self.runner.watch(Some(&target));
     }
@@ -235,9 +238,15 @@ impl<'a, 'l> TrialContext<'a, 'l> {
     /// Message of an OOM kill in the trial's cgroup.
     pub(super) fn out_of_memory(&self) -> String {
         let settings = &self.plan.settings;
+        let advice = match self.foreign_swap() {
+            Some(foreign) => format!(
+                "pages of other cgroups take {} of its swap; stop the programs that the kernel swaps out",
+                quantity::bytes(foreign as f64)
+            ),
+            None => "raise `limit`, lower `size`, or choose a subject with more swap".to_owned(),
+        };
         format!(
-            "the OOM killer ended the worker: it needs {}, its cgroup's limit is {} and the subject is `{}`; \
-             raise `limit`, lower `size`, or choose a subject with more swap",
+            "the OOM killer ended the worker: it needs {}, its cgroup's limit is {} and the subject is `{}`; {advice}",
             quantity::bytes(settings.size() as f64),
             quantity::bytes(settings.limit as f64),
             settings.subject,

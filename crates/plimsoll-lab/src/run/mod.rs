@@ -13,6 +13,7 @@ mod recorder;
 pub mod requirements;
 mod room;
 mod services;
+mod swap_use;
 mod time_limit;
 mod trial;
 mod trial_error;

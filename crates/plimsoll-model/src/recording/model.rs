@@ -347,10 +347,9 @@ pub struct Results {
     pub run: String,
     pub scenario: String,
     pub status: RunStatus,
-    /// The text at the head of reports: the verdict, then the findings. Empty for a recording of `plimsoll watch` that is
-    /// too long to analyse at its end.
+    /// The head of every report. Empty for a recording of `plimsoll watch` that is too long to analyse at its end.
     #[serde(default)]
-    pub headline: String,
+    pub headline: Headline,
     /// The main results by workload, of trustworthy metrics only.
     #[serde(default)]
     pub findings: Vec<Finding>,
@@ -364,12 +363,39 @@ pub struct Results {
     pub trials: Vec<Trial>,
 }
 
-/// A main result of a run in words.
+/// The head of a report, in the order of reading. Each fact stands in one place of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Headline {
+    /// One sentence: the main result.
+    pub finding: String,
+    /// The other results: details of the main one or, with several workloads, the main result of each other one.
+    pub bullets: Vec<String>,
+    /// Whether the metrics can be trusted, and the reason if not. Empty if nothing is known against them.
+    pub trust: String,
+}
+
+impl Headline {
+    /// Its parts that have text, in the order of reading.
+    pub fn lines(&self) -> impl Iterator<Item = &str> {
+        let bullets = self.bullets.iter();
+        std::iter::once(&self.finding)
+            .chain(bullets)
+            .chain(std::iter::once(&self.trust))
+            .map(String::as_str)
+            .filter(|line| !line.is_empty())
+    }
+}
+
+/// A main result of a run in words, of trustworthy metrics only.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// The workload by its name, or `neighbour` for the effect on other processes.
     pub workload: String,
+    /// One sentence.
     pub text: String,
+    /// Its details.
+    #[serde(default)]
+    pub bullets: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

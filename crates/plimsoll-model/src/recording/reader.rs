@@ -9,8 +9,8 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use super::lines::{self, Lines};
 use super::lock::is_written;
 use super::model::{
-    Calibration, Confounder, Event, Finding, Manifest, RECORDING_SCHEMA, RESULTS_SCHEMA, Results, RunStatus,
-    SamplerReport, Trial, file,
+    Calibration, Confounder, Event, Finding, Headline, Manifest, RECORDING_SCHEMA, RESULTS_SCHEMA, Results,
+    RunStatus, SamplerReport, Trial, file,
 };
 use super::{RecordingError, Samples, Warning, WarningCode, parquet, stream};
 
@@ -188,7 +188,7 @@ struct WithoutTrials {
     warnings: Vec<Warning>,
     sampler: SamplerReport,
     #[serde(default)]
-    headline: String,
+    headline: Headline,
     #[serde(default)]
     findings: Vec<Finding>,
     #[serde(rename = "trials")]

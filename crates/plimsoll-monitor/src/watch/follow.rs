@@ -100,6 +100,7 @@ impl Follower {
             workers: look.pids[..read].to_vec(),
             cgroup: self.followed.cgroup().cloned(),
             zram: busiest_zram(),
+            swap_device: None,
         };
         // The sampler's open files of an ended process are dead, and a later process with its pid has other files.
         let latest = self.sampler.latest();

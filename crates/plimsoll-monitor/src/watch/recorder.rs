@@ -286,7 +286,7 @@ fn results_of(manifest: &Manifest, written: Written, lost: u64) -> Results {
         run: manifest.run.clone(),
         scenario: manifest.plan.scenario.clone(),
         status: RunStatus::Ok,
-        headline: String::new(),
+        headline: Default::default(),
         findings: Vec::new(),
         calibration: None,
         confounders: Vec::new(),

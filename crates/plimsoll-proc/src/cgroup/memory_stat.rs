@@ -15,6 +15,8 @@ pub enum Field {
     Shmem,
     /// Bytes of swap; v2 has a file of its own for it, `memory.swap.current`.
     Swap,
+    /// Bytes in RAM that also have a place in swap.
+    SwapCached,
     /// Bytes that cannot be reclaimed.
     Unevictable,
     /// Page faults, the major ones included.
@@ -31,7 +33,7 @@ pub enum Field {
     Zswapped,
 }
 
-const FIELDS: usize = 11;
+const FIELDS: usize = 12;
 
 /// The names of each field in v1 and in v2. Those of v1 count the children too (`total_`).
 const NAMES: [(Field, Option<&str>, Option<&str>); FIELDS] = [
@@ -39,6 +41,7 @@ const NAMES: [(Field, Option<&str>, Option<&str>); FIELDS] = [
     (Field::File, Some("total_cache"), Some("file")),
     (Field::Shmem, Some("total_shmem"), Some("shmem")),
     (Field::Swap, Some("total_swap"), None),
+    (Field::SwapCached, Some("total_swapcached"), Some("swapcached")),
     (Field::Unevictable, Some("total_unevictable"), Some("unevictable")),
     (Field::Faults, Some("total_pgfault"), Some("pgfault")),
     (Field::MajorFaults, Some("total_pgmajfault"), Some("pgmajfault")),
@@ -107,11 +110,14 @@ mod tests {
     fn memory_stat_of_both_cgroup_versions() {
         let charged = |text: &[u8], version| {
             let stat = MemoryStat::parse(text, version);
-            [Field::Anon, Field::File, Field::Swap].map(|field| stat.get(field))
+            [Field::Anon, Field::File, Field::Swap, Field::SwapCached].map(|field| stat.get(field))
         };
-        let v1 = b"cache 1\nrss 2\nswap 3\ninactive_anon 9\ntotal_cache 10\ntotal_rss 20\ntotal_swap 30\n";
-        assert_eq!(charged(v1, CgroupVersion::V1), [Some(20), Some(10), Some(30)]);
+        let v1 = b"cache 1\nrss 2\nswap 3\nswapcached 4\ntotal_cache 10\ntotal_rss 20\ntotal_swap 30\ntotal_swapcached 40\n";
+        assert_eq!(
+            charged(v1, CgroupVersion::V1),
+            [Some(20), Some(10), Some(30), Some(40)]
+        );
         let v2 = b"anon 5\nfile 6\nkernel 7\nswapcached 8\nanon_thp 0\n";
-        assert_eq!(charged(v2, CgroupVersion::V2), [Some(5), Some(6), None]);
+        assert_eq!(charged(v2, CgroupVersion::V2), [Some(5), Some(6), None, Some(8)]);
     }
 }

@@ -5,6 +5,8 @@
 //!
 //! A missing counter is not 0: a possible but unmeasured confounder is reported as unknown and spoils no trial.
 
+mod swap;
+
 use std::collections::HashMap;
 
 use super::neighbour::{self, HARMLESS_P99_S};
@@ -25,9 +27,6 @@ pub const OTHER_LOAD_SPOILS_PERCENT: f64 = 25.0;
 /// Bytes that DAMON's schemes acted on or that zswap took, in percent of the trial's memory. Below a percent it is lost in
 /// the spread of stored bytes.
 pub const FOREIGN_PAGING_SPOILS_PERCENT: f64 = 1.0;
-/// Swap that others hold or gained, in percent of the trial's memory. The cgroup's own swap counter, which it is measured
-/// against, lags by a batch of pages a CPU.
-pub const OTHER_SWAP_SPOILS_PERCENT: f64 = 5.0;
 /// CPU time of DAMON's threads, in percent of one CPU over a trial, from which the report mentions it though no scheme that pages out
 /// is known of. Monitoring alone (`damon_stat`) stays below.
 pub const DAMON_TOLD_PERCENT: f64 = 1.0;
@@ -58,7 +57,9 @@ pub fn confounders(samples: &Samples, manifest: &Manifest, trials: &[Trial]) -> 
         damon(&seen),
         steal(&seen),
         other_load(&seen),
-        other_swap(&seen),
+        swap::other_swap(&seen),
+        swap::foreign_pages(&seen),
+        swap::inconsistent_bytes(&seen),
         zswap(&seen),
         thp(&seen),
         page_reporting(&seen),
@@ -324,51 +325,6 @@ fn share_of_phase(phase: &Phase, window_s: f64) -> f64 {
 
 fn seconds(from_ns: u64, to_ns: u64) -> f64 {
     to_ns.saturating_sub(from_ns) as f64 / 1e9
-}
-
-fn other_swap(seen: &Seen<'_>) -> Option<Confounder> {
-    let (spoils, worst) = seen.spoiled(OTHER_SWAP_SPOILS_PERCENT, |trial| {
-        seen.percent_of_size(trial, other_swap_growth(seen, trial)?)
-    });
-    let devices = &seen.manifest.host.swap_before;
-    let before: u64 = devices.iter().map(|(_, size)| size).sum();
-    let mut evidence = match devices.len() {
-        0 => return None,
-        1 => format!("another swap device of {} MiB is on; ", before >> 20),
-        count => format!("{count} other swap devices of {} MiB are on; ", before >> 20),
-    };
-    evidence += &match worst {
-        Some(worst) => {
-            format!("in the worst trial it received {worst:.1}% of the trial's size")
-        }
-        None => "its growth is unknown: the recording has no samples of it".to_owned(),
-    };
-    let advice =
-        "Switch other swap off for the run (`swapoff`), or stop the programs that the kernel swaps out";
-    Some(confounder(ConfounderKind::OtherSwap, evidence, spoils, advice))
-}
-
-/// Bytes that came onto swap devices which were on before the run: pages of others, or of the trial itself where its
-/// own device could not take them. Pages of others on the run's device are not told apart: the kernel counts a page
-/// that is still in the swap cache to a device and not yet to its cgroup.
-fn other_swap_growth(seen: &Seen<'_>, trial: &Trial) -> Option<i64> {
-    let (first, last) = seen.within(trial.span_ns)?;
-    let devices = &seen.manifest.host.swap_before;
-    let other = |slot: &str| {
-        slot.split(", ")
-            .any(|name| devices.iter().any(|(device, _)| device == name))
-    };
-    let mut grown = None;
-    for (slot, names) in seen.manifest.swap_slots.iter().enumerate() {
-        if !other(names) {
-            continue;
-        }
-        let used = seen.column(&format!("swap{slot}_used"))?;
-        // The most, not the last: what was read back again moved the numbers too.
-        let most = (first..=last).filter_map(|sample| used.get(sample)).max()?;
-        *grown.get_or_insert(0) += most.checked_sub(used.get(first)?)?;
-    }
-    grown
 }
 
 /// Finds zswap by its activity in the trials: its state before the run means little, as the run itself turns it off

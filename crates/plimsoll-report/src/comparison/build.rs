@@ -15,6 +15,7 @@ use super::timelines;
 use crate::analysis::groups::{Group, Measured, groups};
 use crate::analysis::metric::Direction;
 use crate::analysis::statistics::{can_tell, holm, mann_whitney, median_ratio};
+use plimsoll_model::quantity::counted;
 use plimsoll_model::recording::model::{Calibration, TrialStatus};
 use plimsoll_model::scenario::WorkloadKind;
 
@@ -115,7 +116,7 @@ impl GroupValues {
             label: group.label.clone(),
             note: match group.failed {
                 0 => String::new(),
-                failed => format!("{failed} of {} trials failed", group.trials.len()),
+                failed => format!("{failed} of {} failed", counted(group.trials.len(), "trial")),
             },
             sides,
         }

@@ -6,6 +6,7 @@ use super::input::{Input, letter};
 use super::model::Difference;
 use crate::analysis::ratio;
 use crate::distrust::spoiled;
+use plimsoll_model::quantity::counted;
 use plimsoll_model::recording::is_counter;
 use plimsoll_model::recording::model::{Calibration, Host, Manifest, RunStatus, TrialStatus};
 use plimsoll_model::scenario::Plan;
@@ -177,9 +178,9 @@ pub(super) fn warnings(inputs: &[Input<'_>]) -> Vec<String> {
             .collect();
         if !failed.is_empty() {
             warnings.push(format!(
-                "{name}: {} of {} trials failed and do not count: {}",
+                "{name}: {} of {} failed and do not count: {}",
                 failed.len(),
-                input.results.trials.len(),
+                counted(input.results.trials.len(), "trial"),
                 listed(&failed)
             ));
         }

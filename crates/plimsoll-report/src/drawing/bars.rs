@@ -3,23 +3,26 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use super::names::shortened;
 use super::svg;
-use super::xy::{Scale, cut, tick, value};
+use super::xy::{Scale, tick, value, with_unit};
 use crate::analysis::MetricUnit;
 use crate::analysis::groups::{Dot, Measured};
 use crate::analysis::statistics::{Interval, IntervalKind};
 use plimsoll_model::recording::model::TrialStatus;
 
-const WIDTH: f64 = 620.0;
+const WIDTH: f64 = 680.0;
 const RIGHT: f64 = 96.0;
 const ROW: f64 = 22.0;
 const BAR: f64 = 14.0;
 const HEADING: f64 = 26.0;
-const AXIS: f64 = 34.0;
+const AXIS: f64 = 52.0;
+/// Height of the value above a bar that has a spread.
+const LABEL: f64 = 13.0;
 /// Width of a label's letter, on average, and the room that labels have at least and at most.
 const LETTER: f64 = 7.0;
 const LEAST_LEFT: f64 = 96.0;
-const MOST_LEFT: f64 = 260.0;
+const MOST_LEFT: f64 = 280.0;
 /// Room for the disc of an event before a label.
 const DISC: f64 = 24.0;
 /// Least distance of the words of ticks.
@@ -95,6 +98,15 @@ impl Bar {
         self
     }
 
+    /// Whether it sums up several values, which stand around its end: its value stands above it then.
+    fn has_spread(&self) -> bool {
+        self.whisker.is_some() || self.dots.len() > 1
+    }
+
+    fn height(&self) -> f64 {
+        if self.has_spread() { ROW + LABEL } else { ROW }
+    }
+
     fn values(&self) -> impl Iterator<Item = f64> {
         let whisker = self
             .whisker
@@ -125,7 +137,7 @@ pub(crate) fn chart(title: &str, unit: MetricUnit, groups: &[Bars]) -> Option<St
     let scale = Scale::linear(unit, all().flat_map(Bar::values), (left, WIDTH - RIGHT));
     let heights = groups
         .iter()
-        .map(|(name, bars)| heading(name) + ROW * bars.len() as f64);
+        .map(|(name, bars)| heading(name) + bars.iter().map(|bar| bar.height()).sum::<f64>());
     let base = heights.sum::<f64>() + 6.0;
     let height = base + AXIS;
     let mut out = format!(
@@ -146,16 +158,21 @@ pub(crate) fn chart(title: &str, unit: MetricUnit, groups: &[Bars]) -> Option<St
         );
         out += &svg::text(at, base + 15.0, "tick middle", &words);
     }
+    let middle = (left + WIDTH - RIGHT) / 2.0;
+    out += &svg::text(middle, base + 31.0, "tick middle", &with_unit(title, unit));
+    let names: Vec<&str> = groups.iter().map(|(name, _)| *name).collect();
+    let names = shortened(&names, GROUP_LETTERS);
     let mut y = 0.0;
-    for (name, bars) in &groups {
-        let name_shown: String = name.chars().take(GROUP_LETTERS).collect();
+    for ((name, bars), name_shown) in groups.iter().zip(names) {
         if !name.is_empty() {
             out += &svg::text(4.0, y + 18.0, "group", &name_shown);
         }
         y += heading(name);
-        for bar in bars {
-            draw_bar(&mut out, bar, y, left, unit, &scale);
-            y += ROW;
+        let labels: Vec<&str> = bars.iter().map(|bar| &*bar.label).collect();
+        let labels = shortened(&labels, ((left - 14.0) / LETTER) as usize);
+        for (bar, label) in bars.iter().zip(labels) {
+            draw_bar(&mut out, bar, &label, y, left, unit, &scale);
+            y += bar.height();
         }
     }
     out += &svg::text(WIDTH - 4.0, height - 3.0, "tick end", &legend(all()));
@@ -197,12 +214,11 @@ fn legend<'a>(bars: impl Iterator<Item = &'a Bar> + Clone) -> String {
     words.join(" \u{b7} ")
 }
 
-fn draw_bar(out: &mut String, bar: &Bar, y: f64, left: f64, unit: MetricUnit, scale: &Scale) {
+fn draw_bar(out: &mut String, bar: &Bar, label: &str, y: f64, left: f64, unit: MetricUnit, scale: &Scale) {
     // Finite values, as all are that reach this, have a place on a linear axis.
     let x = |value: f64| scale.place(value).unwrap_or(left);
-    let middle = y + ROW / 2.0;
-    let letters = ((left - 14.0) / LETTER) as usize;
-    *out += &svg::text(left - 8.0, middle + 4.0, "row end", &cut(&bar.label, letters));
+    let middle = y + bar.height() - ROW / 2.0;
+    *out += &svg::text(left - 8.0, middle + 4.0, "row end", label);
     if let Some(event) = bar.event {
         *out += &svg::disc(left - 78.0, middle, &event.to_string());
     }
@@ -230,12 +246,12 @@ fn draw_bar(out: &mut String, bar: &Bar, y: f64, left: f64, unit: MetricUnit, sc
             value(unit, dot.value)
         );
     }
-    let right = bar
-        .values()
-        .filter(|value| value.is_finite())
-        .map(x)
-        .fold(x(0.0), f64::max);
-    *out += &svg::text(right + 8.0, middle + 4.0, "value", &value(unit, bar.value));
+    let (end, words) = (x(bar.value), value(unit, bar.value));
+    *out += &match bar.has_spread() {
+        // Above the end of the bar: beside it stand the spread and the runs.
+        true => svg::text(end, middle - BAR / 2.0 - 4.0, "value middle on", &words),
+        false => svg::text(end.max(x(0.0)) + 8.0, middle + 4.0, "value", &words),
+    };
 }
 
 /// The bar itself, between 0 and its value, on either side of 0.
@@ -318,6 +334,61 @@ mod tests {
                 "{number}"
             );
         }
+    }
+
+    #[test]
+    fn the_value_stands_on_the_median_and_beside_a_bar_without_spread() {
+        let dot = |value: f64| BarDot {
+            trial: "a#1".to_owned(),
+            value,
+            doubtful: false,
+        };
+        let several = Bar {
+            dots: vec![dot(1.0), dot(2.0), dot(9.0)],
+            ..Bar::new("several", "line0", 2.0)
+        };
+        let group = Bars {
+            name: String::new(),
+            bars: vec![several, Bar::new("one", "line1", 2.0)],
+        };
+        let svg = chart("medians", MetricUnit::Seconds, &[group]).unwrap();
+        let number = |text: &str, name: &str| -> f64 {
+            let value = text
+                .split(&format!("{name}=\""))
+                .nth(1)
+                .and_then(|rest| rest.split('"').next());
+            value.and_then(|value| value.parse().ok()).unwrap()
+        };
+        let ends: Vec<f64> = svg
+            .split("<rect ")
+            .skip(1)
+            .map(|rect| number(rect, "x") + number(rect, "width"))
+            .collect();
+        let values: Vec<f64> = svg
+            .split("<text ")
+            .filter(|text| text.contains("class=\"value"))
+            .map(|text| number(text, "x"))
+            .collect();
+        assert!((values[0] - ends[0]).abs() < 0.2, "{values:?} {ends:?}");
+        assert!(values[1] > ends[1], "{values:?} {ends:?}");
+    }
+
+    #[test]
+    fn labels_that_differ_at_the_end_stay_different() {
+        let long = |end: &str| format!("{} pattern={end}", "word ".repeat(30));
+        let bars = vec![
+            Bar::new(long("uniform"), "line0", 1.0),
+            Bar::new(long("hot-cold"), "line1", 2.0),
+        ];
+        let group = Bars {
+            name: String::new(),
+            bars,
+        };
+        let svg = chart("labels", MetricUnit::Seconds, &[group]).unwrap();
+        assert!(
+            svg.contains(">pattern=uniform<") && svg.contains(">pattern=hot-cold<"),
+            "{svg}"
+        );
     }
 
     proptest! {

@@ -1,34 +1,68 @@
-//! The results of a run, in a sentence for each workload.
+//! The head of a report: one sentence of findings, then bullets, then trust. The terminal, HTML, Markdown and
+//! `results.json` show the same [`Headline`].
 //!
-//! Invariant: no untrustworthy metric stands in a sentence. Checked by
-//! `no_untrustworthy_metric_stands_in_a_headline`.
+//! - Invariant: a finding has at most 20 words, and each fact stands once. Checked by `headlines_are_brief_and_say_nothing_twice`.
+//! - Invariant: no untrustworthy metric stands in a headline. Checked by `no_untrustworthy_metric_stands_in_a_headline`.
 
 mod neighbour;
+mod trust;
+mod watched;
 
 use crate::analysis::Group;
 use crate::workloads;
-use plimsoll_model::recording::model::{Finding, Trial};
+use crate::workloads::sentence::Told;
+use plimsoll_model::recording::Recording;
+use plimsoll_model::recording::model::{Finding, Headline, Results, Trial, TrialStatus};
 use plimsoll_model::scenario::WorkloadKind;
 
-/// The findings as one text: with several workloads, as in the tour, a line each. `None` without results.
-pub(super) fn of(groups: &[Group], trials: &[Trial]) -> Option<String> {
-    let sentences: Vec<String> = findings(groups, trials)
-        .into_iter()
-        .map(|finding| finding.text)
-        .collect();
-    let between = if kinds(groups).len() > 1 { "\n" } else { " " };
-    (!sentences.is_empty()).then(|| sentences.join(between))
+/// The headline of a recording of a run or of `plimsoll watch`.
+pub fn of(recording: &Recording, results: &Results, groups: &[Group]) -> Headline {
+    match recording.manifest.is_watch() {
+        true => watched::headline(recording, results),
+        false => of_run(results, groups),
+    }
 }
 
-/// One sentence or more for each workload, in the order of the documentation, then one about neighbours.
+/// The headline of a run. Of one workload it has the details; of several, the finding of each.
+pub fn of_run(results: &Results, groups: &[Group]) -> Headline {
+    let all_failed = results
+        .trials
+        .iter()
+        .all(|trial| trial.status == TrialStatus::Failed);
+    let found = match all_failed {
+        true => Vec::new(),
+        false => findings(groups, &results.trials),
+    };
+    let mut found = found.into_iter();
+    let Some(first) = found.next() else {
+        return Headline {
+            finding: trust::no_result(results).to_owned(),
+            bullets: Vec::new(),
+            trust: trust::sentence(results),
+        };
+    };
+    let alone = kinds(groups).len() == 1;
+    let details = if alone { first.bullets } else { Vec::new() };
+    Headline {
+        finding: first.text,
+        bullets: details
+            .into_iter()
+            .chain(found.map(|finding| finding.text))
+            .collect(),
+        trust: trust::sentence(results),
+    }
+}
+
+/// The finding of each workload, in the order of the documentation, then the one about neighbours.
 pub(super) fn findings(groups: &[Group], trials: &[Trial]) -> Vec<Finding> {
     let of_workloads = kinds(groups)
         .into_iter()
-        .filter_map(|kind| Some((kind.name(), sentence(kind, groups)?)));
-    let of_neighbours = neighbour::sentence(trials).map(|text| (NEIGHBOUR, text));
-    let all = of_workloads.chain(of_neighbours).map(|(workload, text)| Finding {
+        .filter_map(|kind| Some((kind.name(), told(kind, groups)?)));
+    let of_neighbours = neighbour::told(trials).map(|told| (NEIGHBOUR, told));
+    let all = of_workloads.chain(of_neighbours).map(|(workload, told)| Finding {
         workload: workload.to_owned(),
-        text,
+        text: told.finding,
+        bullets: told.bullets,
     });
     all.collect()
 }
@@ -36,8 +70,8 @@ pub(super) fn findings(groups: &[Group], trials: &[Trial]) -> Vec<Finding> {
 /// The finding about other processes.
 const NEIGHBOUR: &str = "neighbour";
 
-/// The headline of one workload, of trustworthy metrics.
-pub(super) fn sentence(kind: WorkloadKind, groups: &[Group]) -> Option<String> {
+/// The findings of one workload, of trustworthy metrics.
+fn told(kind: WorkloadKind, groups: &[Group]) -> Option<Told> {
     let groups: Vec<Group> = groups
         .iter()
         .filter(|group| group.workload == kind.name())
@@ -45,6 +79,14 @@ pub(super) fn sentence(kind: WorkloadKind, groups: &[Group]) -> Option<String> {
         .collect();
     let groups: Vec<&Group> = groups.iter().collect();
     (workloads::of(kind).headline)(&groups)
+}
+
+/// The details of a workload's finding for its section: those that the headline of a run of several leaves out.
+pub(super) fn details(kind: WorkloadKind, groups: &[Group]) -> Vec<String> {
+    match kinds(groups).len() {
+        0 | 1 => Vec::new(),
+        _ => told(kind, groups).map_or(Vec::new(), |told| told.bullets),
+    }
 }
 
 /// The workloads of the groups, in the order of the documentation.

@@ -1,11 +1,12 @@
 //! The effect of a run on other processes.
 
 use crate::analysis::neighbour::{HARMLESS_P99_S, P99};
+use crate::workloads::sentence::Told;
 use plimsoll_model::quantity::seconds;
 use plimsoll_model::recording::model::{Trial, TrialStatus};
 
 /// The worst p99 wake-up latency outside of a trial's cgroup; `None` without a probe.
-pub(super) fn sentence(trials: &[Trial]) -> Option<String> {
+pub(super) fn told(trials: &[Trial]) -> Option<Told> {
     // A failed trial disturbs others as well.
     let trusted = trials
         .iter()
@@ -17,8 +18,8 @@ pub(super) fn sentence(trials: &[Trial]) -> Option<String> {
     } else {
         "The run did not disturb other processes"
     };
-    Some(format!(
+    Some(Told::of(format!(
         "{effect}: p99 wake-up latency outside of the run's cgroup {}.",
         seconds(worst)
-    ))
+    )))
 }

@@ -6,6 +6,7 @@
 //! Invariant: text from outside reaches the report only through askama's escaping, `svg::escape` or `data::json`; a
 //! content policy allows no script but the report's own. Checked by `hostile_texts_stay_texts`.
 
+mod code;
 mod cost;
 mod data;
 pub mod parts;
@@ -36,9 +37,6 @@ const SCRIPT: &str = include_str!("../../assets/report/page.js");
 #[template(path = "report.html")]
 struct View<'a> {
     page: &'a Page,
-    headline: &'a str,
-    /// The other lines: the result of each workload.
-    answers: Vec<&'a str>,
     policy: String,
     style: String,
     script: String,
@@ -55,6 +53,8 @@ struct View<'a> {
     overview: (&'static str, String),
     figures: Vec<Figure>,
     sections: Vec<Section>,
+    /// The details of compression's finding that the head leaves out.
+    details_of_compression: Vec<String>,
     /// Whether the report has the section on time and memory of compression.
     compressed: bool,
     time_chart: Option<String>,
@@ -83,12 +83,9 @@ pub fn render(page: &Page) -> String {
         .filter(|(group, _)| group.workload == WorkloadKind::Compression.name())
         .map(|(group, memory)| (group, (group, memory)))
         .unzip();
-    let mut lines = page.verdict.lines();
     let index = page.index();
     let view = View {
         page,
-        headline: lines.next().unwrap_or_default(),
-        answers: lines.collect(),
         policy: parts::policy(&script),
         style: parts::style(""),
         script,
@@ -108,6 +105,7 @@ pub fn render(page: &Page) -> String {
         overview: overview(page),
         figures: figures(page, &index),
         sections: sections::all(page),
+        details_of_compression: headlines::details(WorkloadKind::Compression, &page.groups),
         compressed: !page.manifest.is_watch() && (page.groups.is_empty() || !squeezed.is_empty()),
         time_chart: cost::time_to_complete(&squeezed),
         memory_chart: cost::memory_use(&memory),

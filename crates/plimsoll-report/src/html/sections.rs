@@ -17,7 +17,7 @@ pub(super) fn all(page: &Page) -> Vec<Section> {
             .filter(|group| group.workload == kind.name())
             .collect();
         let mut section = (workloads::of(kind).section?)(page, &groups)?;
-        section.sentence = headlines::sentence(kind, &page.groups);
+        section.details = headlines::details(kind, &page.groups);
         Some(section)
     };
     kinds.into_iter().filter_map(section).collect()

@@ -9,7 +9,7 @@ use crate::drawing::palette;
 use plimsoll_model::scenario::WorkloadKind;
 
 const FONTS: &str =
-    r#"font-family="system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif" font-size="11.5px""#;
+    r#"font-family="system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif" font-size="12px""#;
 /// The hatch of layers, which `report.html` defines for all its drawings.
 const HATCH: &str = r##"<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="2" height="6" fill="#fff" fill-opacity=".45"/></pattern></defs>"##;
 /// Empty border around the chart.

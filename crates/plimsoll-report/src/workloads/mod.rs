@@ -18,6 +18,7 @@ use plimsoll_model::recording::PhaseRows;
 use plimsoll_model::recording::model::{Calibration, Trial};
 use plimsoll_model::scenario::{Settings, WorkloadKind};
 use section::Section;
+use sentence::Told;
 
 /// Builds the section of the groups of a workload, if they have values for it.
 type SectionOf = fn(&Page, &[&Group]) -> Option<Section>;
@@ -27,8 +28,8 @@ pub(crate) struct WorkloadReport {
     pub(crate) known: &'static [Metric],
     /// The metrics of a trial; unknown ones are absent.
     pub(crate) metrics: fn(&TrialData<'_>) -> BTreeMap<String, f64>,
-    /// The result of its groups in a sentence.
-    pub(crate) headline: fn(&[&Group]) -> Option<String>,
+    /// The result of its groups.
+    pub(crate) headline: fn(&[&Group]) -> Option<Told>,
     /// Its section; `None` for compression, which the report itself shows.
     pub(crate) section: Option<SectionOf>,
 }

@@ -1,4 +1,4 @@
-//! The section of the report for a workload: its sentence, its drawings, its tables.
+//! The section of the report for a workload: its details, its drawings, its tables.
 
 use crate::drawing::table::Table;
 
@@ -6,8 +6,8 @@ use crate::drawing::table::Table;
 pub(crate) struct Section {
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
-    /// The result in a sentence; the report fills it in.
-    pub(crate) sentence: Option<String>,
+    /// The details of the workload's finding that the head of the report leaves out; the report fills them in.
+    pub(crate) details: Vec<String>,
     /// The drawings, the headline one first.
     pub(crate) drawings: Vec<Drawing>,
     pub(crate) tables: Vec<Table>,

@@ -10,6 +10,7 @@ mod docs;
 mod doctor;
 mod environment;
 mod export;
+mod foreign;
 mod heap;
 mod heap_damage;
 mod heap_mistakes;

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use plimsoll_model::columns::{COLUMNS, Row};
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{
-    Calibration, Event, EventKind, Host, Manifest, Phase, Results, RunStatus, SamplerReport, SamplerSettings,
-    Trial, TrialStatus,
+    Calibration, Event, EventKind, Headline, Host, Manifest, Phase, Results, RunStatus, SamplerReport,
+    SamplerSettings, Trial, TrialStatus,
 };
 use plimsoll_model::scenario::{
     Compression, FillClass, Filling, Order, Plan, Settings, Subject, ThpMode, TrialPlan, TrimMechanism,
@@ -229,7 +229,7 @@ pub(crate) fn results(run: &str, trials: Vec<Trial>) -> Results {
         run: run.into(),
         scenario: "compression".into(),
         status: RunStatus::Ok,
-        headline: String::new(),
+        headline: Headline::default(),
         findings: Vec::new(),
         calibration: Some(calibration()),
         confounders: Vec::new(),

@@ -1,6 +1,7 @@
 //! `plimsoll run` on the real kernel: what it records, how it ends, and that nothing is left behind.
 
 mod bad_luck;
+mod beside_swap;
 mod callers;
 mod contention;
 mod experiments;
@@ -301,6 +302,11 @@ fn phase_names(trial: &Value) -> Vec<&str> {
 fn figure(phase: &Value, name: &str) -> f64 {
     let figure = phase["figures"][name].as_f64();
     figure.unwrap_or_else(|| panic!("no {name}: {phase:#}"))
+}
+
+/// Whether no confounder spoils a metric of a trial.
+fn is_trusted(trial: &Value, name: &str) -> bool {
+    trial["untrustworthy"][name].is_null()
 }
 
 /// A metric that a trial must have.

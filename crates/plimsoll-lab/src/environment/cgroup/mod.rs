@@ -1,5 +1,6 @@
 //! The memory cgroup of a run, on either version of the interface.
 
+mod drain;
 mod v1;
 mod v2;
 
@@ -185,6 +186,16 @@ impl Cgroup {
     /// The control file that holds its limit: `memory.limit_in_bytes` (v1), `memory.max` (v2).
     pub fn limit_file(&self) -> &'static str {
         self.version().limit_file()
+    }
+
+    /// Waits until it holds nothing of ended processes, neither memory nor swap. Its living processes must hold next to
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`EnvironmentError::NotDrained`] after `timeout`, [`EnvironmentError::Interrupted`], and an error of the system when
+    /// a file cannot be read.
+    pub fn drain(&self, timeout: Duration, interrupted: &AtomicBool) -> Result<(), EnvironmentError> {
+        drain::drain(&self.0, &Patience::new(timeout, interrupted))
     }
 
     /// Has the kernel reclaim `bytes`, in steps, so that the reclaim ends soon after `timeout` or `interrupted`. The

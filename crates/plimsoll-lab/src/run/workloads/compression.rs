@@ -213,6 +213,7 @@ pub(super) fn check_filled(context: &mut TrialContext<'_, '_>) {
 /// Counts the pages that stayed: pages that another program reclaimed during the rest are out as well.
 fn check_trimmed(context: &mut TrialContext<'_, '_>) {
     let (size, few) = (context.plan.settings.size(), few(context));
+    let foreign = context.foreign_swap();
     let empty = context.finished.first().map_or(0, |fill| fill.before.target());
     let Some(trim) = context.finished.last_mut() else {
         return;
@@ -235,10 +236,17 @@ fn check_trimmed(context: &mut TrialContext<'_, '_>) {
         ));
     }
     if (moved as f64) < size as f64 * REACHED && trim.phase.bytes < size {
+        let cause = match foreign {
+            Some(foreign) => format!(
+                "pages of other cgroups take {} of the swap device",
+                quantity::bytes(foreign as f64)
+            ),
+            None => "is the swap device full, or memory locked?".to_owned(),
+        };
         context.errors.push(TrialError::new(
             Exit::WorkloadFailed,
             format_args!(
-                "trim moved only {} of {} out of the working set; is the swap device full, or memory locked?",
+                "trim moved only {} of {} out of the working set; {cause}",
                 quantity::bytes(moved as f64),
                 quantity::bytes(size as f64),
             ),

@@ -66,7 +66,7 @@ pub mod finding {
     pub const CPU_WAIT: &str = "cpu_wait_s";
     /// 1 where the OOM killer ended the worker.
     pub const KILLED: &str = "oom_killed";
-    /// Workers that the OOM killer ended at this load although swap was free.
+    /// Workers that the OOM killer ended at this load although their swap was free or a larger load was completed.
     pub const EARLY_KILLS: &str = "early_kills";
     /// Size over limit and store together.
     pub const RAM_LOAD: &str = "ram_load";
@@ -74,7 +74,7 @@ pub mod finding {
     pub const STORE: &str = "store_bytes";
     /// Resident anonymous memory of the worker after the stretch.
     pub const RESIDENT: &str = "resident_bytes";
-    /// Swap of the worker's cgroup after the stretch.
+    /// Swap of the worker after the stretch.
     pub const SWAPPED: &str = "swapped_bytes";
     pub const HARD_FAULTS: &str = "hard_faults_per_s";
     /// CPU time in the program, of one CPU.

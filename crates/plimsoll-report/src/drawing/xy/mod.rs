@@ -9,9 +9,9 @@ use super::{palette, svg};
 use crate::analysis::MetricUnit;
 pub(crate) use scale::Scale;
 use scale::usable;
-pub(crate) use words::{cut, tick, value};
+pub(crate) use words::{tick, value};
 
-const WIDTH: f64 = 720.0;
+const WIDTH: f64 = 680.0;
 const LEFT: f64 = 66.0;
 const HEIGHT: f64 = 270.0;
 /// Room on the right where no line has a name at its end.
@@ -22,6 +22,8 @@ const BOTTOM: f64 = 40.0;
 const APART: (f64, f64) = (66.0, 30.0);
 /// Points of a line from which those that share a pixel are drawn as their extremes.
 const MANY_POINTS: usize = 1000;
+/// Points of a line that are dots at most: more would touch each other.
+const MOST_DOTS: usize = 120;
 
 #[derive(Debug, Clone)]
 pub(crate) struct Chart {
@@ -44,6 +46,31 @@ pub(crate) struct Axis {
     pub(crate) unit: MetricUnit,
     /// Whether the axis is logarithmic; it omits values of 0 or less.
     pub(crate) log: bool,
+}
+
+impl Axis {
+    /// The title with the unit.
+    fn words(&self) -> String {
+        with_unit(&self.title, self.unit)
+    }
+}
+
+/// The title of an axis with the unit of its values, if it does not state it.
+pub(crate) fn with_unit(title: &str, unit: MetricUnit) -> String {
+    let (known, words) = match unit {
+        MetricUnit::Seconds => ("second", "seconds"),
+        MetricUnit::GbPerS => ("GB/s", "GB/s"),
+        MetricUnit::PerSecond => ("second", "per second"),
+        MetricUnit::Bytes => ("byte", "bytes"),
+        MetricUnit::Ratio => ("factor", "factor"),
+        MetricUnit::Percent => ("percent", "percent"),
+        // The title names the things counted.
+        MetricUnit::Count => return title.to_owned(),
+    };
+    match title.to_lowercase().contains(&known.to_lowercase()) {
+        true => title.to_owned(),
+        false => format!("{title} ({words})"),
+    }
 }
 
 #[derive(Debug, Clone, Default)]
@@ -93,7 +120,7 @@ pub(crate) fn draw(chart: &Chart) -> Option<String> {
         svg::escape(&chart.title)
     );
     out += &legend;
-    out += &svg::text(4.0, legend_height + 12.0, "title", &chart.y.title);
+    out += &svg::text(4.0, legend_height + 12.0, "title", &chart.y.words());
     frame.axes(&mut out);
     for line in &chart.lines {
         frame.background(&mut out, line);
@@ -211,7 +238,7 @@ impl Frame<'_> {
         let _ = write!(out, r#"<path class="grid" d="{grid}"/>"#);
         let _ = write!(out, r#"<path class="axis" d="M{LEFT} {base}H{right}"/>"#);
         let middle = (LEFT + self.right) / 2.0;
-        *out += &svg::text(middle, self.base + 33.0, "tick middle", &self.chart.x.title);
+        *out += &svg::text(middle, self.base + 33.0, "tick middle", &self.chart.x.words());
     }
 
     /// Draws the background: bands and pale lines.
@@ -253,8 +280,9 @@ impl Frame<'_> {
             };
             gap(index.checked_sub(1)) && gap(Some(index + 1))
         };
+        let dots = line.dots && line.points.len() <= MOST_DOTS;
         for (index, (x, y)) in line.points.iter().enumerate() {
-            let Some(value) = y.filter(|_| line.dots || alone(index)) else {
+            let Some(value) = y.filter(|_| dots || alone(index)) else {
                 continue;
             };
             let Some((at, height)) = self.place(*x, value) else {

@@ -5,16 +5,19 @@ use std::fmt::Write;
 use super::scale::{Scale, usable};
 use super::{Axis, Line};
 use crate::analysis::MetricUnit;
+use crate::drawing::names::{cut, shortened};
 use crate::drawing::{palette, svg};
 use plimsoll_model::quantity;
 
 /// Width of a letter, on average, at the size of a chart's text.
-const LETTER: f64 = 6.2;
+const LETTER: f64 = 6.5;
 const ROW: f64 = 14.0;
 /// Letters of a name that are shown: in the legend, at the end of a line, at a mark.
 const LEGEND_LETTERS: usize = 60;
 const END_LETTERS: usize = 24;
 const MARK_LETTERS: usize = 48;
+/// Room at most for names beside the ends of lines; longer ones end at the edge, and the legend has them in full.
+const MOST_MARGIN: f64 = 230.0;
 /// Rows of words above the plot. Marks that find no room in them are lines without words.
 const MARK_ROWS: usize = 4;
 
@@ -38,12 +41,10 @@ pub(crate) fn tick(unit: MetricUnit, value: f64) -> String {
     }
 }
 
-/// The first letters of a text, with an ellipsis where there are more.
-pub(crate) fn cut(text: &str, letters: usize) -> String {
-    if text.chars().count() <= letters {
-        return text.to_owned();
-    }
-    text.chars().take(letters - 1).chain(['\u{2026}']).collect()
+/// The labels of lines as they are shown, with at most so many letters.
+fn labels(lines: &[Line], letters: usize) -> Vec<String> {
+    let names: Vec<&str> = lines.iter().map(|line| line.label.as_str()).collect();
+    shortened(&names, letters)
 }
 
 fn width(text: &str) -> f64 {
@@ -54,14 +55,18 @@ fn width(text: &str) -> f64 {
 pub(crate) fn legend(lines: &[Line], room: f64) -> (String, f64) {
     const SAMPLE: f64 = 28.0;
     const GAP: f64 = 16.0;
-    let named: Vec<&Line> = lines.iter().filter(|line| !line.label.is_empty()).collect();
+    let labels = labels(lines, LEGEND_LETTERS);
+    let named: Vec<(&Line, String)> = lines
+        .iter()
+        .zip(labels)
+        .filter(|(line, _)| !line.label.is_empty())
+        .collect();
     if named.is_empty() {
         return (String::new(), 0.0);
     }
     let mut out = String::new();
     let (mut x, mut y) = (4.0, 11.0);
-    for line in named {
-        let label = cut(&line.label, LEGEND_LETTERS);
+    for (line, label) in named {
         let wide = SAMPLE + width(&label) + GAP;
         if x > 4.0 && x + wide > room {
             (x, y) = (4.0, y + ROW);
@@ -93,9 +98,9 @@ pub(crate) fn margin(lines: &[Line]) -> f64 {
     if lines.len() < 2 {
         return 0.0;
     }
-    let widest = lines
+    let widest = labels(lines, END_LETTERS)
         .iter()
-        .map(|line| width(&cut(&line.label, END_LETTERS)))
+        .map(|label| width(label).min(MOST_MARGIN))
         .fold(0.0, f64::max);
     if widest > 0.0 { widest + 22.0 } else { 0.0 }
 }
@@ -112,19 +117,20 @@ pub(crate) fn ends(
     if lines.len() < 2 {
         return;
     }
-    let mut names: Vec<(&Line, (f64, f64))> = lines
+    let mut names: Vec<(&Line, String, (f64, f64))> = lines
         .iter()
+        .zip(labels(lines, END_LETTERS))
         .zip(ends)
-        .filter(|(line, _)| !line.label.is_empty())
-        .filter_map(|(line, end)| Some((line, (*end)?)))
+        .filter(|((line, _), _)| !line.label.is_empty())
+        .filter_map(|((line, label), end)| Some((line, label, (*end)?)))
         .collect();
-    names.sort_by(|a, b| a.1.1.total_cmp(&b.1.1));
+    names.sort_by(|a, b| a.2.1.total_cmp(&b.2.1));
     // More names than rows of text: the legend has them all.
     if names.len() as f64 * ROW > base - top {
         return;
     }
-    let wanted: Vec<f64> = names.iter().map(|(_, (_, y))| *y).collect();
-    for ((line, (x, y)), at) in names.iter().zip(apart(&wanted, top, base)) {
+    let wanted: Vec<f64> = names.iter().map(|(.., (_, y))| *y).collect();
+    for ((line, label, (x, y)), at) in names.iter().zip(apart(&wanted, top, base)) {
         let (key, _) = palette::line(line.ink);
         let _ = write!(
             out,
@@ -134,8 +140,7 @@ pub(crate) fn ends(
             svg::coordinate(right + 6.0),
             svg::coordinate(at)
         );
-        let label = cut(&line.label, END_LETTERS);
-        *out += &svg::text(right + 15.0, at + 4.0, "on", &label);
+        *out += &svg::text(right + 15.0, at + 4.0, "on", label);
     }
 }
 
@@ -253,11 +258,5 @@ mod tests {
             "{placed:?}"
         );
         assert!(placed[0] >= 0.0 && placed[4] <= 100.0, "{placed:?}");
-    }
-
-    #[test]
-    fn long_names_are_cut_between_letters() {
-        assert_eq!(cut("grün", 4), "grün");
-        assert_eq!(cut("größer", 4), "grö\u{2026}");
     }
 }

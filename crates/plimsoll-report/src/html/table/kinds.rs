@@ -3,21 +3,21 @@
 use super::{Cell, Column, Table, columns, heading, metric_cell, reasons_cell, status_cell, verified_cell};
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
-use crate::headline_metrics::{Headline, headline};
+use crate::headline_metrics::{MainMetric, main_metrics};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::Trial;
 use plimsoll_model::scenario::WorkloadKind;
 
 /// A row a group: the median of each headline metric, with the lowest and the highest run.
 pub(super) fn summary(kind: WorkloadKind, groups: &[&Group]) -> Table {
-    let metrics = headline(kind, groups);
+    let metrics = main_metrics(kind, groups);
     let row = |group: &&Group| {
         let runs = group.trials.len();
         let mut row = vec![
             Cell::text(&group.label),
             Cell::number(runs as f64, runs.to_string()),
         ];
-        let cell = |metric: &Headline| match group.metrics.get(&metric.name) {
+        let cell = |metric: &MainMetric| match group.metrics.get(&metric.name) {
             Some(measured) => spread(&metric.name, measured),
             None => Cell::missing(),
         };
@@ -54,10 +54,10 @@ fn spread(name: &str, measured: &Measured) -> Cell {
 
 /// A row a trial: its status and its headline metrics.
 pub(super) fn trials(kind: WorkloadKind, groups: &[&Group], trials: &[&Trial]) -> Table {
-    let metrics = headline(kind, groups);
+    let metrics = main_metrics(kind, groups);
     let row = |trial: &&Trial| {
         let mut row = vec![Cell::text(&trial.id), status_cell(trial), verified_cell(trial)];
-        let value = |metric: &Headline| metric_cell(trial, &metric.name);
+        let value = |metric: &MainMetric| metric_cell(trial, &metric.name);
         row.extend(metrics.iter().map(value));
         row.push(reasons_cell(trial));
         row
@@ -77,7 +77,7 @@ pub(super) fn trials(kind: WorkloadKind, groups: &[&Group], trials: &[&Trial]) -
 /// Columns with one for each metric between the first and the last ones.
 fn with_metrics(
     first: &[(&'static str, bool)],
-    metrics: &[Headline],
+    metrics: &[MainMetric],
     last: &[(&'static str, bool)],
 ) -> Vec<Column> {
     let titles = metrics

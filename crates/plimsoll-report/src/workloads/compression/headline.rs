@@ -2,46 +2,37 @@
 
 use crate::analysis::Group;
 use crate::workloads::compression::{COMPRESSION, RESTORE_SPEED, STORED, TRIM_SPEED};
-use crate::workloads::sentence::range;
-use plimsoll_model::quantity::{bytes, significant};
+use crate::workloads::sentence::{Told, brief, bullets_of_groups, range};
+use plimsoll_model::quantity::{bytes, counted, significant};
 
-/// Groups listed one by one; of more, the sentence gives a range.
+/// Groups listed one by one; of more, the finding gives a range.
 const NAMED_GROUPS: usize = 3;
 
-pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
+pub(super) fn told(groups: &[&Group]) -> Option<Told> {
     let speed = |verb: &str, metric: &str| {
         let values: Vec<f64> = groups.iter().filter_map(|group| group.median(metric)).collect();
-        range(&values).map(|range| format!("{verb} ran at {range} GB/s"))
+        range(&values).map(|range| format!("{verb} speed: {range} GB/s."))
     };
-    let mut clauses = Vec::new();
-    clauses.extend(shrinkage(groups));
-    clauses.extend(speed("trim", TRIM_SPEED));
-    clauses.extend(speed("restore", RESTORE_SPEED));
-    if clauses.is_empty() {
-        return None;
-    }
-    Some(format!("Measured: {}.", clauses.join("; ")))
+    let mut said: Vec<String> = shrinkage(groups);
+    said.extend(speed("Trim", TRIM_SPEED));
+    said.extend(speed("Restore", RESTORE_SPEED));
+    let mut said = said.into_iter();
+    Some(Told {
+        finding: said.next()?,
+        bullets: said.collect(),
+    })
 }
 
-/// How far each kind of data shrank, or the range where there are too many to name.
-fn shrinkage(groups: &[&Group]) -> Option<String> {
+/// How far each kind of data shrank: the finding and, where that is a range, the groups.
+fn shrinkage(groups: &[&Group]) -> Vec<String> {
     let stored: Vec<(&Group, String)> = groups
         .iter()
         .filter_map(|group| Some((*group, size_of_stored(group)?)))
         .collect();
-    let (first, _) = stored.first()?;
+    let Some((first, _)) = stored.first() else {
+        return Vec::new();
+    };
     let one_subject = stored.iter().all(|(group, _)| group.subject == first.subject);
-    if stored.len() > NAMED_GROUPS {
-        let ratios: Vec<f64> = groups
-            .iter()
-            .filter_map(|group| group.median(COMPRESSION))
-            .collect();
-        return Some(format!(
-            "stored data shrank {} times in {} groups",
-            range(&ratios)?,
-            ratios.len()
-        ));
-    }
     let named: Vec<String> = stored
         .iter()
         .map(|(group, size)| {
@@ -49,12 +40,42 @@ fn shrinkage(groups: &[&Group]) -> Option<String> {
             format!("{} {size}", class.unwrap_or(&group.label))
         })
         .collect();
-    let who = if one_subject {
+    let subject = if one_subject {
         format!("{} stored ", first.subject)
     } else {
-        "stored ".to_owned()
+        "Stored: ".to_owned()
     };
-    Some(who + &named.join(", "))
+    let ratios: Vec<f64> = groups
+        .iter()
+        .filter_map(|group| group.median(COMPRESSION))
+        .collect();
+    let full = format!("{subject}{}.", named.join(", "));
+    // Without the subject, whose name can be too long.
+    let [summed, shortest] = match range(&ratios) {
+        Some(range) => {
+            let text = format!(
+                "{}:1 in {}.",
+                range.replace(" to ", ":1 to "),
+                counted(ratios.len(), "group")
+            );
+            [subject.as_str(), "Stored: "].map(|subject| format!("{subject}{text}"))
+        }
+        None => [full.clone(), full.clone()],
+    };
+    if stored.len() <= NAMED_GROUPS {
+        let finding = brief(&[full.clone(), summed, shortest]);
+        if finding == full {
+            return vec![finding];
+        }
+        return std::iter::once(finding).chain(named_bullets(named)).collect();
+    }
+    std::iter::once(brief(&[summed, shortest]))
+        .chain(named_bullets(named))
+        .collect()
+}
+
+fn named_bullets(named: Vec<String>) -> Vec<String> {
+    bullets_of_groups(named.into_iter().map(|one| one + ".").collect())
 }
 
 /// The ratio or, where nothing was left to compress, the bytes.

@@ -32,7 +32,7 @@ metrics! {
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| metrics(of.trial, of.rows, of.calibration),
-    headline: headline::sentence,
+    headline: headline::told,
     section: None,
 };
 

@@ -4,7 +4,8 @@ use crate::analysis::statistics;
 use crate::analysis::{Group, MetricUnit};
 use crate::contents::Page;
 use crate::drawing::table::{Cell, Table, columns};
-use crate::drawing::xy::{self, Axis, Chart, Line};
+use crate::drawing::values;
+use crate::drawing::xy::{Axis, Chart, Line};
 use crate::workloads::contention::{TRIM_START, asks};
 use crate::workloads::section::{Drawing, Section};
 use plimsoll_model::quantity;
@@ -31,7 +32,7 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     Some(Section {
         id: "contention",
         title: "Two programs compete for memory",
-        sentence: None,
+        details: Vec::new(),
         drawings,
         tables: vec![table(&asked)],
     })
@@ -79,10 +80,10 @@ fn held(group: &Group, asks: &Asks<'_>) -> Option<Drawing> {
     };
     let start = group.metrics.get(TRIM_START).map(|start| start.summary.median);
     let caption = format!("Resident and swapped memory: {}", group.label);
-    let svg = xy::draw(&Chart {
+    let svg = values::draw(&Chart {
         title: caption.clone(),
         x: axis("requested by the second program", MetricUnit::Bytes),
-        y: axis("memory", MetricUnit::Bytes),
+        y: axis("memory of the programs", MetricUnit::Bytes),
         lines: HELD.into_iter().map(line).collect(),
         marks: start
             .map(|at| (at, "trimming starts".to_owned()))
@@ -107,7 +108,7 @@ fn times(asked: &[(&Group, Asks<'_>)]) -> Option<Drawing> {
         ..Line::default()
     };
     let caption = "Time of a request".to_owned();
-    let svg = xy::draw(&Chart {
+    let svg = values::draw(&Chart {
         title: caption.clone(),
         x: axis("requested by the second program", MetricUnit::Bytes),
         y: axis("time of the request", MetricUnit::Seconds),

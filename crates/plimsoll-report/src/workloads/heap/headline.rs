@@ -4,12 +4,13 @@ use std::collections::HashSet;
 
 use crate::analysis::Group;
 use crate::workloads::heap::{LEFT, OPERATION_CPU, Test, is_ours, ram_per_live, standing, tests};
+use crate::workloads::sentence::{Told, brief};
 use plimsoll_model::quantity::{bytes, significant};
 
 const MOST_NAMED: usize = 3;
 
 /// The standing of Plimsoll's heap or, if it did not run, of the allocator with the least CPU time.
-pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
+pub(super) fn told(groups: &[&Group]) -> Option<Told> {
     let tests = tests(groups);
     let subjects = subjects(groups);
     let others: Vec<&str> = subjects
@@ -22,7 +23,7 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
         .copied()
         .filter(|subject| is_ours(subject))
         .collect();
-    let told: Vec<String> = match (others.is_empty(), ours.is_empty()) {
+    let sentences: Vec<String> = match (others.is_empty(), ours.is_empty()) {
         (false, false) => ours
             .iter()
             .flat_map(|subject| allocators_named(&tests, subject, &others))
@@ -38,7 +39,11 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
             allocators_named(&tests, best, &others)
         }
     };
-    (!told.is_empty()).then(|| told.join(" "))
+    let mut sentences = sentences.into_iter();
+    Some(Told {
+        finding: brief(&[sentences.next()?]),
+        bullets: sentences.collect(),
+    })
 }
 
 /// The allocators, in the order of the groups.
@@ -51,65 +56,84 @@ pub(crate) fn subjects<'a>(groups: &[&'a Group]) -> Vec<&'a str> {
     subjects
 }
 
-/// Time and memory of an allocator, against those of others.
+/// Time and memory of an allocator, against those of others: a sentence each.
 fn allocators_named(tests: &[Test<'_>], subject: &str, others: &[&str]) -> Vec<String> {
-    let time = time(tests, subject, others);
-    let named = if time.is_some() { "It" } else { subject };
-    time.into_iter()
-        .chain(memory(tests, subject, named, others))
-        .collect()
+    let mut said = time(tests, subject, others);
+    said.extend(memory(tests, subject, others));
+    said
 }
 
-fn time(tests: &[Test<'_>], subject: &str, others: &[&str]) -> Option<String> {
-    let found = standing(tests, subject, OPERATION_CPU, |other| others.contains(&other))?;
+/// A factor of 1 or more as such, a smaller one in percent: `1.50 times the`, `92.0% of the`.
+fn share(ratio: f64) -> String {
+    match ratio < 1.0 {
+        true => format!("{}% of", significant(100.0 * ratio)),
+        false => format!("{} times", significant(ratio)),
+    }
+}
+
+fn time(tests: &[Test<'_>], subject: &str, others: &[&str]) -> Vec<String> {
+    let Some(found) = standing(tests, subject, OPERATION_CPU, |other| others.contains(&other)) else {
+        return Vec::new();
+    };
     let named: Vec<&str> = found.best.iter().map(String::as_str).take(MOST_NAMED).collect();
     let more = if found.best.len() > MOST_NAMED {
         ", ..."
     } else {
         ""
     };
-    let of = match found.tests {
-        1 => format!("({}{more})", named.join(", ")),
-        several => format!(
-            "in each of {several} tests ({}{more}; geometric mean), at worst {} times that of {} ({})",
-            named.join(", "),
-            significant(found.worst.0),
-            found.worst.2,
-            found.worst.1,
-        ),
-    };
-    let times = if found.mean < 1.0 { "of" } else { "times" };
-    Some(format!(
-        "{subject} took {} {times} the CPU time of the best other allocator {of}.",
-        significant(found.mean)
-    ))
+    let took = format!(
+        "{subject} took {} the CPU time of the best other allocator",
+        share(found.mean)
+    );
+    let named = format!("{}{more}", named.join(", "));
+    match found.tests {
+        1 => vec![format!("{took}, {named}.")],
+        several => vec![
+            format!("{took} in {several} tests."),
+            format!(
+                "That is the geometric mean against the best of each test ({named}); at worst {subject} took {} that \
+                 of {} ({}).",
+                share(found.worst.0),
+                found.worst.2,
+                found.worst.1,
+            ),
+        ],
+    }
 }
 
-fn memory(tests: &[Test<'_>], subject: &str, named: &str, others: &[&str]) -> Option<String> {
-    let own = ram_per_live(tests, subject)?;
-    let mut text = format!("{named} took {} times its live bytes of RAM", significant(own));
+fn memory(tests: &[Test<'_>], subject: &str, others: &[&str]) -> Vec<String> {
+    let Some(own) = ram_per_live(tests, subject) else {
+        return Vec::new();
+    };
     let best = others
         .iter()
         .filter_map(|other| Some((*other, ram_per_live(tests, other)?)))
         .min_by(|a, b| a.1.total_cmp(&b.1));
-    if let Some((other, least)) = best {
-        text += &format!("; the best other allocator, {other}, took {}", significant(least));
-    }
+    let against = best.map_or(String::new(), |(other, least)| {
+        format!("; the best other allocator, {other}, took {}", significant(least))
+    });
+    let mut said = vec![format!(
+        "{subject} took {} times its live bytes of RAM{against}.",
+        significant(own)
+    )];
     let left = |subject: &str| {
         let left = tests.iter().filter_map(|test| test.median(subject, LEFT));
         left.reduce(f64::max)
     };
     if let Some(own) = left(subject) {
-        text += &format!("; {} remained resident after all frees", bytes(own));
         let best = others
             .iter()
             .filter_map(|other| Some((*other, left(other)?)))
             .min_by(|a, b| a.1.total_cmp(&b.1));
-        if let Some((other, least)) = best {
-            text += &format!(" ({} of {other})", bytes(least));
-        }
+        let against = best.map_or(String::new(), |(other, least)| {
+            format!(", {} of {other}", bytes(least))
+        });
+        said.push(format!(
+            "After all frees {} of {subject} remained resident{against}.",
+            bytes(own)
+        ));
     }
-    Some(text + ".")
+    said
 }
 
 #[cfg(test)]
@@ -128,9 +152,10 @@ mod tests_of_sentences {
         trial
     }
 
-    fn said(trials: &[Trial]) -> String {
+    fn said(trials: &[Trial]) -> Vec<String> {
         let groups = groups(trials);
-        sentence(&groups.iter().collect::<Vec<_>>()).unwrap()
+        let told = told(&groups.iter().collect::<Vec<_>>()).unwrap();
+        std::iter::once(told.finding).chain(told.bullets).collect()
     }
 
     #[test]
@@ -142,16 +167,16 @@ mod tests_of_sentences {
         let with = |ours: Trial| said(&[&[ours], &peers[..]].concat());
         assert_eq!(
             with(trial("plimsoll:lfh", 9.2, 100.0 / 1.3, 0.0)),
-            "plimsoll:lfh took 0.92 of the CPU time of the best other allocator (jemalloc). It took 1.30 times its live \
-             bytes of RAM; the best other allocator, mimalloc, took 1.25; 0 remained resident after all frees (1.00 MiB of \
-             jemalloc)."
+            [
+                "plimsoll:lfh took 92.0% of the CPU time of the best other allocator, jemalloc.",
+                "plimsoll:lfh took 1.30 times its live bytes of RAM; the best other allocator, mimalloc, took 1.25.",
+                "After all frees 0 of plimsoll:lfh remained resident, 1.00 MiB of jemalloc.",
+            ]
         );
         let lost = with(trial("plimsoll:lfh", 15.0, 50.0, 0.0));
-        assert!(
-            lost.starts_with(
-                "plimsoll:lfh took 1.50 times the CPU time of the best other allocator (jemalloc)."
-            ),
-            "{lost}"
+        assert_eq!(
+            lost[0],
+            "plimsoll:lfh took 1.50 times the CPU time of the best other allocator, jemalloc."
         );
     }
 
@@ -164,10 +189,9 @@ mod tests_of_sentences {
         for trial in &mut trials {
             trial.metrics.remove(OPERATION_CPU);
         }
-        let said = said(&trials);
-        assert!(
-            said.starts_with("plimsoll:lfh took 2.00 times its live bytes of RAM; the best other allocator, glibc, took 1.25;"),
-            "{said}"
+        assert_eq!(
+            said(&trials)[0],
+            "plimsoll:lfh took 2.00 times its live bytes of RAM; the best other allocator, glibc, took 1.25."
         );
     }
 
@@ -177,9 +201,9 @@ mod tests_of_sentences {
             trial("glibc", 20.0, 90.0, 0.0),
             trial("jemalloc", 10.0, 50.0, 0.0),
         ]);
-        assert!(
-            said.starts_with("jemalloc took 0.50 of the CPU time of the best other allocator (glibc)."),
-            "{said}"
+        assert_eq!(
+            said[0],
+            "jemalloc took 50.0% of the CPU time of the best other allocator, glibc."
         );
     }
 }

@@ -37,7 +37,7 @@ metrics! {
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| metrics(of.trial),
-    headline: headline::sentence,
+    headline: headline::told,
     section: Some(section::section),
 };
 

@@ -5,7 +5,8 @@ use crate::contents::Page;
 use crate::drawing::bars::{self, Bar, Bars};
 use crate::drawing::palette;
 use crate::drawing::table::{Cell, Table, columns};
-use crate::drawing::xy::{self, Axis, Chart, Line};
+use crate::drawing::values;
+use crate::drawing::xy::{Axis, Chart, Line};
 use crate::workloads::heap::heap_subjects;
 use crate::workloads::heap::{
     AGGRESSIVE, LAST_LIVE_SHARE, LEFT, LIVE, LIVE_SHARE, OPERATION_CPU, OPERATIONS, PEAK, RESIDENT, Test,
@@ -61,7 +62,7 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     Some(Section {
         id: "heap",
         title: "Allocators under load",
-        sentence: None,
+        details: Vec::new(),
         drawings,
         tables: vec![table(&tests)],
     })
@@ -156,7 +157,7 @@ fn curves(
             log: true,
         },
         y: Axis {
-            title: title.to_lowercase(),
+            title: title.to_owned(),
             unit: MetricUnit::of_name(figure),
             log,
         },
@@ -165,7 +166,7 @@ fn curves(
         levels: Vec::new(),
     };
     Some(Drawing {
-        svg: xy::draw(&chart)?,
+        svg: values::draw(&chart)?,
         hint: format!("{hint} Bands show the spread of the repeats."),
         caption,
     })

@@ -3,14 +3,15 @@
 use crate::analysis::Group;
 use crate::analysis::statistics::IntervalKind;
 use crate::workloads::loadline::{KILLED_LOAD, KNEE, KNEE_HIGH, KNEE_LOW, KNEE_RAM};
+use crate::workloads::sentence::{Told, brief, bullets_of_groups};
 use plimsoll_model::quantity::significant;
 use plimsoll_model::scenario::FillClass;
 
 /// A store that takes less than this share of a load is not worth a word.
 const STORE_TOLD: f64 = 0.02;
 
-/// The group with the highest load line in full, the others with their load.
-pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
+/// The group with the highest load line; its details, and the others with their load, are bullets.
+pub(super) fn told(groups: &[&Group]) -> Option<Told> {
     let mut groups: Vec<&Group> = groups
         .iter()
         .copied()
@@ -18,29 +19,50 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
         .collect();
     groups.sort_by(|a, b| carried(b).unwrap_or(0.0).total_cmp(&carried(a).unwrap_or(0.0)));
     let (best, others) = groups.split_first()?;
-    let mut text = format!(
-        "With {} this machine sustains {} its memory before useful work falls below half",
-        description(best, others),
-        factor(best)?
-    );
-    let notes: Vec<String> = [interval(best), with_store(best), killed(best)]
-        .into_iter()
-        .flatten()
-        .collect();
-    if !notes.is_empty() {
-        text += &format!(" ({})", notes.join("; "));
-    }
-    let others: Vec<String> = others
-        .iter()
-        .filter_map(|group| {
-            let killed = killed(group).map_or(String::new(), |killed| format!(" ({killed})"));
-            Some(format!("with {} {}{killed}", short(group, best), factor(group)?))
-        })
-        .collect();
-    if !others.is_empty() {
-        text += &format!("; {}", others.join(", "));
-    }
-    Some(text + ".")
+    let factor_of_best = factor(best)?;
+    let finding = |name: &str| {
+        format!(
+            "With {name} this machine sustains {factor_of_best} its memory before useful work falls below half."
+        )
+    };
+    let name = others
+        .first()
+        .map_or(best.subject.as_str(), |other| short(best, other));
+    let mut bullets: Vec<String> = [
+        interval(best),
+        with_store(best),
+        killed(best),
+        circumstances(best, name),
+    ]
+    .into_iter()
+    .flatten()
+    .map(|note| format!("{note}."))
+    .collect();
+    let others = others.iter().filter_map(|group| {
+        let killed = killed(group).map_or(String::new(), |killed| format!("; {}", lower(&killed)));
+        Some(format!(
+            "With {}: {}{killed}.",
+            short(group, best),
+            factor(group)?
+        ))
+    });
+    bullets.extend(bullets_of_groups(others.collect()));
+    Some(Told {
+        finding: brief(&[
+            finding(name),
+            finding(&best.subject),
+            format!("This machine sustains {factor_of_best} its memory before useful work falls below half."),
+        ]),
+        bullets,
+    })
+}
+
+/// The sentence as the continuation of another one.
+fn lower(sentence: &str) -> String {
+    let mut letters = sentence.chars();
+    letters.next().map_or(String::new(), |first| {
+        first.to_lowercase().chain(letters).collect()
+    })
 }
 
 /// The difference of a group from the best one: its subject, or its pattern if nothing else differs.
@@ -61,22 +83,24 @@ fn short<'a>(group: &'a Group, best: &Group) -> &'a str {
     }
 }
 
-/// Subject, pattern if it distinguishes the groups, and class of the data.
-fn description(group: &Group, others: &[&Group]) -> String {
-    let pattern = |group: &Group| group.params.get("pattern").cloned();
-    let subject = match pattern(group) {
-        Some(named) if others.iter().any(|other| pattern(other) != pattern(group)) => {
-            format!("{}, visits by the pattern {named}", group.subject)
-        }
-        _ => group.subject.clone(),
-    };
+/// The data and the pattern of the visits, as far as `name`, which stands in the finding, does not state them.
+fn circumstances(group: &Group, name: &str) -> Option<String> {
+    if name == group.label {
+        return None;
+    }
     let data = match group.params.get("class").map(|class| class.parse()) {
-        Some(Ok(FillClass::Ratio(ratio))) => format!("data that compresses {ratio}:1"),
-        Some(Ok(FillClass::Random)) => "data that does not compress".to_owned(),
-        Some(Ok(class)) => format!("data of the class {class}"),
-        Some(Err(_)) | None => return subject,
+        Some(Ok(FillClass::Ratio(ratio))) => Some(format!("compress {ratio}:1")),
+        Some(Ok(FillClass::Random)) => Some("do not compress".to_owned()),
+        Some(Ok(class)) => Some(format!("are of the class {class}")),
+        Some(Err(_)) | None => None,
     };
-    format!("{subject} and {data}")
+    let pattern = group.params.get("pattern").filter(|pattern| *pattern != name);
+    match (data, pattern) {
+        (Some(data), Some(pattern)) => Some(format!("The data {data}; visits follow the pattern {pattern}")),
+        (Some(data), None) => Some(format!("The data {data}")),
+        (None, Some(pattern)) => Some(format!("Visits follow the pattern {pattern}")),
+        (None, None) => None,
+    }
 }
 
 /// Whether most repeats found a knee; one that carried the largest load has none.
@@ -108,9 +132,9 @@ fn interval(group: &Group) -> Option<String> {
     let from = significant(low.summary.interval.low);
     let to = significant(high.summary.interval.high);
     Some(match (high.summary.interval.kind, high.summary.n) {
-        (IntervalKind::Bootstrap95, _) => format!("95% {from} to {to}"),
-        (IntervalKind::Range, 1) => format!("between {from} and {to}"),
-        (IntervalKind::Range, n) => format!("{from} to {to} in {n} repeats"),
+        (IntervalKind::Bootstrap95, _) => format!("95% interval of that load: {from}\u{d7} to {to}\u{d7}"),
+        (IntervalKind::Range, 1) => format!("Tried loads: {from}\u{d7} was sustained, {to}\u{d7} was not"),
+        (IntervalKind::Range, n) => format!("Range in {n} repeats: {from}\u{d7} to {to}\u{d7}"),
     })
 }
 
@@ -122,7 +146,7 @@ fn with_store(group: &Group) -> Option<String> {
     let told = by_ram < load * (1.0 - STORE_TOLD);
     told.then(|| {
         format!(
-            "{}\u{d7} counting the RAM of the compressed store",
+            "Counting the RAM of the compressed store: {}\u{d7}",
             significant(by_ram)
         )
     })
@@ -131,7 +155,7 @@ fn with_store(group: &Group) -> Option<String> {
 fn killed(group: &Group) -> Option<String> {
     let load = group.median(KILLED_LOAD)?;
     Some(format!(
-        "at {}\u{d7} the OOM killer ends the program",
+        "At {}\u{d7} the OOM killer ends the program",
         significant(load)
     ))
 }
@@ -194,13 +218,19 @@ mod tests {
                 (KILLED_LOAD, 1.0),
             ],
         );
+        let told = told(&[&none, &zram]).expect("told");
         assert_eq!(
-            sentence(&[&none, &zram]).as_deref(),
-            Some(
-                "With zram:lz4 and data that compresses 2.5:1 this machine sustains 1.90\u{d7} its memory before useful \
-                 work falls below half (between 1.85 and 1.94; 1.50\u{d7} counting the RAM of the compressed store); \
-                 with none 0.97\u{d7} (at 1.00\u{d7} the OOM killer ends the program)."
-            )
+            told.finding,
+            "With zram:lz4 this machine sustains 1.90\u{d7} its memory before useful work falls below half."
+        );
+        assert_eq!(
+            told.bullets,
+            [
+                "Tried loads: 1.85\u{d7} was sustained, 1.94\u{d7} was not.",
+                "Counting the RAM of the compressed store: 1.50\u{d7}.",
+                "The data compress 2.5:1.",
+                "With none: 0.97\u{d7}; at 1.00\u{d7} the OOM killer ends the program.",
+            ]
         );
     }
 
@@ -219,24 +249,26 @@ mod tests {
             "zswap",
             &[(KNEE_LOW, &[2.95]), (KNEE, &[2.97]), (KNEE_HIGH, &[2.99])],
         );
-        let text = sentence(&[&zram, &better]).expect("a sentence");
-        assert!(text.starts_with("With zswap"), "{text}");
-        assert!(text.ends_with("; with zram more than 2.90\u{d7}."), "{text}");
-        let text = sentence(&[&zram]).expect("a sentence");
+        let both = told(&[&zram, &better]).expect("told");
+        assert!(both.finding.starts_with("With zswap "), "{}", both.finding);
+        assert_eq!(both.bullets.last().unwrap(), "With zram: more than 2.90\u{d7}.");
+        let alone = told(&[&zram]).expect("told");
         assert!(
-            text.ends_with("sustains more than 2.90\u{d7} its memory before useful work falls below half."),
-            "{text}"
+            alone.finding.contains("sustains more than 2.90\u{d7} its memory"),
+            "{}",
+            alone.finding
         );
+        assert_eq!(alone.bullets, ["The data compress 2.5:1."]);
     }
 
     #[test]
     fn without_a_knee_the_load_line_is_above_the_highest_load() {
         let zram = group("zram", &[(KNEE_LOW, 3.0)]);
-        let text = sentence(&[&zram]).expect("a sentence");
+        let finding = told(&[&zram]).expect("told").finding;
         assert!(
-            text.contains("sustains more than 3.00\u{d7} its memory"),
-            "{text}"
+            finding.contains("sustains more than 3.00\u{d7} its memory"),
+            "{finding}"
         );
-        assert_eq!(sentence(&[]), None);
+        assert!(told(&[]).is_none());
     }
 }

@@ -105,7 +105,7 @@ fn value_at(line: &[(f64, f64)], x: f64) -> Option<f64> {
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| metrics(of.trial),
-    headline: headline::sentence,
+    headline: headline::told,
     section: Some(section::section),
 };
 

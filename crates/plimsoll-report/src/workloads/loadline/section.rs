@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use crate::analysis::{Group, MetricUnit};
 use crate::contents::Page;
 use crate::drawing::table::{Cell, Table, columns};
-use crate::drawing::xy::{self, Axis, Chart, Line};
+use crate::drawing::values;
+use crate::drawing::xy::{Axis, Chart, Line};
 use crate::workloads::loadline::{KNEE, Spread, curve, measured};
 use crate::workloads::section::{Drawing, Section};
 use plimsoll_model::latency::Latencies;
@@ -81,7 +82,7 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     Some(Section {
         id: "loadline",
         title: "Load line",
-        sentence: None,
+        details: Vec::new(),
         drawings,
         tables: vec![points(page, &groups)],
     })
@@ -106,9 +107,27 @@ fn lines(groups: &[(&Group, Vec<&Trial>)], figure: &str) -> Vec<Line> {
     groups.iter().enumerate().map(of_group).collect()
 }
 
+/// The line with its values in percent.
+fn in_percent(line: Line) -> Line {
+    let percent = |value: f64| 100.0 * value;
+    let points = |points: Vec<(f64, Option<f64>)>| -> Vec<(f64, Option<f64>)> {
+        points.into_iter().map(|(x, y)| (x, y.map(percent))).collect()
+    };
+    Line {
+        points: points(line.points),
+        behind: line.behind.into_iter().map(points).collect(),
+        band: line
+            .band
+            .into_iter()
+            .map(|(x, low, high)| (x, percent(low), percent(high)))
+            .collect(),
+        ..line
+    }
+}
+
 fn load_axis() -> Axis {
     Axis {
-        title: "load: size over limit".to_owned(),
+        title: "load, size over limit".to_owned(),
         unit: MetricUnit::Ratio,
         log: false,
     }
@@ -123,13 +142,13 @@ fn useful_work(groups: &[(&Group, Vec<&Trial>)]) -> Option<Drawing> {
         title: "Useful work over load".to_owned(),
         x: load_axis(),
         y: Axis {
-            title: "useful work relative to load 0.5".to_owned(),
-            unit: MetricUnit::Ratio,
+            title: "useful work, percent of that at load 0.5".to_owned(),
+            unit: MetricUnit::Percent,
             log: false,
         },
-        lines: lines(groups, VISITS),
+        lines: lines(groups, VISITS).into_iter().map(in_percent).collect(),
         marks: groups.iter().filter_map(mark).collect(),
-        levels: vec![(CARRIED, "half".to_owned())],
+        levels: vec![(100.0 * CARRIED, "half".to_owned())],
     };
     Some(Drawing {
         caption: "Useful work over load".to_owned(),
@@ -137,7 +156,7 @@ fn useful_work(groups: &[(&Group, Vec<&Trial>)]) -> Option<Drawing> {
                those at load 0.5. Where a line falls under half is its load line. A line that ends at 0 ends \
                with a kill. Bands show the spread of the repeats."
             .to_owned(),
-        svg: xy::draw(&chart)?,
+        svg: values::draw(&chart)?,
     })
 }
 
@@ -152,10 +171,7 @@ fn over_load(
         title: title.to_owned(),
         x: load_axis(),
         y: Axis {
-            title: figure
-                .rsplit_once('_')
-                .map_or(figure, |(name, _)| name)
-                .replace('_', " "),
+            title: title.trim_end_matches(" over load").to_owned(),
             unit: MetricUnit::of_name(figure),
             log,
         },
@@ -166,7 +182,7 @@ fn over_load(
     Some(Drawing {
         caption: title.to_owned(),
         hint: format!("{meaning}. Bands show the spread of the repeats."),
-        svg: xy::draw(&chart)?,
+        svg: values::draw(&chart)?,
     })
 }
 
@@ -205,7 +221,7 @@ fn percentiles(group: &Group, trials: &[&Trial]) -> Option<Drawing> {
             log: true,
         },
         y: Axis {
-            title: "latency".to_owned(),
+            title: "latency of a visit".to_owned(),
             unit: MetricUnit::Seconds,
             log: true,
         },
@@ -219,7 +235,7 @@ fn percentiles(group: &Group, trials: &[&Trial]) -> Option<Drawing> {
             "100 on the horizontal axis is p99, 1000 is p99.9: of all due visits, including those that queue \
                behind a slow one."
                 .to_owned(),
-        svg: xy::draw(&chart)?,
+        svg: values::draw(&chart)?,
     })
 }
 
@@ -260,13 +276,17 @@ fn points(page: &Page, groups: &[(&Group, Vec<&Trial>)]) -> Table {
     };
     let ids: HashSet<&String> = groups.iter().flat_map(|(group, _)| &group.trials).collect();
     let trials = page.results.trials.iter().filter(|trial| ids.contains(&trial.id));
-    let rows = trials.flat_map(|trial| {
-        let phases = trial
-            .phases
-            .iter()
-            .filter(|phase| phase.figures.contains_key(LOAD));
-        phases.map(move |phase| row(trial, phase))
-    });
+    let mut points: Vec<(&Trial, &Phase)> = trials
+        .flat_map(|trial| {
+            let phases = trial.phases.iter();
+            phases.map(move |phase| (trial, phase))
+        })
+        .filter(|(_, phase)| phase.figures.contains_key(LOAD))
+        .collect();
+    // The ladder jumps: its next load depends on the last one. Readers compare trials at one load.
+    let load = |phase: &Phase| phase.figures.get(LOAD).copied().unwrap_or(0.0);
+    points.sort_by(|a, b| load(a.1).total_cmp(&load(b.1)));
+    let rows = points.iter().map(|(trial, phase)| row(trial, phase));
     let mut titles = vec![("Trial", false), ("Load", true), ("Load by RAM", true)];
     titles.extend(FIGURES.map(|(title, _)| (title, true)));
     titles.push(("End", false));

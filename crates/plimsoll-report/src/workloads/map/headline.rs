@@ -1,7 +1,8 @@
-//! The headline of a map run: the answer to the question at the end of the original.
+//! The headline of a map run: the fastest way to release memory and reuse it.
 
 use crate::analysis::Group;
 use crate::workloads::map::{BACK_SHARE, PRESSURE, PRESSURE_SHARE, RELEASE, REUSE, frees_memory, of_way};
+use crate::workloads::sentence::{Told, brief};
 use plimsoll_model::quantity::{seconds, significant};
 use plimsoll_model::scenario::ReleaseMethod;
 use plimsoll_model::scenario::workloads::map::REALLY_BACK_PERCENT;
@@ -27,8 +28,8 @@ impl Cycle {
     }
 }
 
-/// The result of the group nearest to the original: private memory, every byte written.
-pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
+/// The result of the most usual group: private memory, every byte written.
+pub(super) fn told(groups: &[&Group]) -> Option<Told> {
     let likeness = |group: &Group| {
         let is = |name: &str, value: &str| group.params.get(name).is_some_and(|found| found == value);
         let points = [
@@ -44,15 +45,8 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
         .filter(|group| fastest(group).is_some())
         .max_by_key(|group| likeness(group))?;
     let best = fastest(nearest)?;
-    let mut text = format!(
-        "The fastest way here to release memory and reuse it ({}) is {}: {} per page to release and {} to touch \
-         it again, memset subtracted.",
-        name(nearest),
-        best.way.title(),
-        seconds(best.release),
-        seconds(best.reuse),
-    );
-    text += &lazy(nearest).unwrap_or_default();
+    let mut bullets = vec![format!("Measured on {}; memset subtracted.", name(nearest))];
+    bullets.extend(lazy(nearest));
     let elsewhere = groups
         .iter()
         .copied()
@@ -62,14 +56,22 @@ pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
         .filter_map(|group| Some((group, fastest(group)?)))
         .min_by(|a, b| a.1.seconds().total_cmp(&b.1.seconds()));
     if let Some((group, cycle)) = quicker.filter(|(_, cycle)| cycle.seconds() < best.seconds()) {
-        text += &format!(
-            " Of all mappings written alike, {} costs least: {} per page for both, by {}.",
+        bullets.push(format!(
+            "Of all mappings written alike, {} costs least: {} per page for both, by {}.",
             name(group),
             seconds(cycle.seconds()),
             cycle.way.title(),
-        );
+        ));
     }
-    Some(text)
+    Some(Told {
+        finding: brief(&[format!(
+            "Fastest to release and reuse memory: {}, {} and {} per page.",
+            best.way.title(),
+            seconds(best.release),
+            seconds(best.reuse),
+        )]),
+        bullets,
+    })
 }
 
 /// The way for which giving back and touching again cost least, of those that the system has the memory of.
@@ -103,7 +105,7 @@ fn lazy(group: &Group) -> Option<String> {
         (None, None) => String::new(),
     };
     Some(format!(
-        " MADV_FREE only looks fast ({} and {} per page): {}% of the memory returned to the kernel by itself{pressure}.",
+        "MADV_FREE only looks fast ({} and {} per page): {}% of the memory returned to the kernel by itself{pressure}.",
         seconds(cycle.release),
         seconds(cycle.reuse),
         significant(share),

@@ -105,7 +105,7 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
         Workload::Map(settings) => metrics(of.trial, settings),
         _ => BTreeMap::new(),
     },
-    headline: headline::sentence,
+    headline: headline::told,
     section: Some(|_, groups| section::section(groups)),
 };
 

@@ -21,7 +21,7 @@ pub(crate) fn section(groups: &[&Group]) -> Option<Section> {
     Some(Section {
         id: "map",
         title: "Map, release and reuse memory",
-        sentence: None,
+        details: Vec::new(),
         drawings,
         tables: vec![table(groups)],
     })

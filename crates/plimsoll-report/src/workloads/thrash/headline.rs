@@ -2,71 +2,98 @@
 
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
+use crate::workloads::sentence::{Told, brief, bullets_of_groups, range};
 use crate::workloads::thrash::{CYCLES, DONE, PAGES_IN, RECOVERED, RECOVERY, REST_WAKEUP, WAKEUP};
-use plimsoll_model::quantity::{seconds, significant};
+use plimsoll_model::quantity::{counted, seconds, significant};
 use plimsoll_model::scenario::workloads::thrash::LONGEST_RECOVERY;
 
-/// Groups listed one by one; of more, the sentence lists the first ones.
+/// Groups listed one by one; of more, the finding gives a range.
 const NAMED_GROUPS: usize = 3;
 
-pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
-    let named: Vec<String> = groups
+/// The speed of each group; the rest of it in a bullet a group.
+pub(super) fn told(groups: &[&Group]) -> Option<Told> {
+    let measured: Vec<(&Group, f64)> = groups
         .iter()
-        .filter_map(|group| clause(group))
-        .take(NAMED_GROUPS)
+        .filter_map(|group| Some((*group, group.median(CYCLES)?)))
         .collect();
-    if named.is_empty() {
-        return None;
+    let ((first, speed), others) = measured.split_first()?;
+    let mut full = format!(
+        "{} finished {} cycles per second under pressure",
+        first.label,
+        significant(*speed)
+    );
+    for (group, speed) in others {
+        full += &format!(", {} {}", group.label, significant(*speed));
     }
-    let more = match groups.len().saturating_sub(NAMED_GROUPS) {
-        0 => String::new(),
-        more => format!("; {more} more in the table"),
+    full += ".";
+    let speeds: Vec<f64> = measured.iter().map(|(_, speed)| *speed).collect();
+    let summed = format!(
+        "{} finished {} cycles per second under pressure.",
+        counted(measured.len(), "group"),
+        range(&speeds)?
+    );
+    let finding = match measured.len() <= NAMED_GROUPS {
+        true => brief(&[full.clone(), summed]),
+        false => summed,
     };
-    Some(format!("Thrashing: {}{more}.", named.join("; ")))
+    // Where the finding does not name them, or where there is more to say.
+    let in_bullets = finding != full;
+    let bullets = measured
+        .iter()
+        .filter_map(|(group, speed)| details(group, in_bullets.then_some(*speed), measured.len() == 1));
+    Some(Told {
+        finding,
+        bullets: bullets_of_groups(bullets.collect()),
+    })
 }
 
-fn clause(group: &Group) -> Option<String> {
+/// The other main metrics of a group in a sentence, behind its name unless it is `alone`.
+fn details(group: &Group, speed: Option<f64>, alone: bool) -> Option<String> {
     let of = |metric: &str| group.median(metric);
-    let mut words = format!(
-        "{} finished {} cycles per second",
-        group.label,
-        significant(of(CYCLES)?)
-    );
-    if let Some(done) = of(DONE) {
-        words += &format!(", {}% of the work", significant(done));
+    let clauses = [
+        speed.map(|speed| format!("{} cycles per second", significant(speed))),
+        of(DONE).map(|done| format!("{}% of the work done", significant(done))),
+        of(PAGES_IN).map(|pages| format!("{} pages swapped in per second", significant(pages))),
+        of(WAKEUP).zip(of(REST_WAKEUP)).map(|(load, rest)| {
+            format!(
+                "p99 wake-up latency {} (at rest {})",
+                seconds(load),
+                seconds(rest)
+            )
+        }),
+        recovery(group),
+    ];
+    let clauses: Vec<String> = clauses.into_iter().flatten().collect();
+    if clauses.is_empty() {
+        return None;
     }
-    if let Some(pages) = of(PAGES_IN) {
-        words += &format!(", with {} pages swapped in per second", significant(pages));
-    }
-    if let Some((load, rest)) = of(WAKEUP).zip(of(REST_WAKEUP)) {
-        words += &format!(
-            "; p99 wake-up latency {} (at rest {})",
-            seconds(load),
-            seconds(rest)
-        );
-    }
-    words += &recovery(group);
-    Some(words)
+    let text = clauses.join("; ");
+    Some(match alone {
+        true => format!("{text}."),
+        false => format!("{}: {text}.", group.label),
+    })
 }
 
 /// When all was as before, and in how many of the repeats it was not.
-fn recovery(group: &Group) -> String {
+fn recovery(group: &Group) -> Option<String> {
     let recovered = group.metrics.get(RECOVERED).map_or(Vec::new(), Measured::values);
     let back = recovered.iter().filter(|&&ratio| ratio > 0.0).count();
     if back == 0 && !recovered.is_empty() {
-        return format!("; the machine did not recover within {LONGEST_RECOVERY} s after the end");
+        return Some(format!(
+            "the machine did not recover within {LONGEST_RECOVERY} s after the end"
+        ));
     }
-    let Some(took) = group.median(RECOVERY) else {
-        return String::new();
-    };
-    let mut words = format!("; the machine recovered {} after the end", seconds(took));
+    let mut words = format!(
+        "the machine recovered {} after the end",
+        seconds(group.median(RECOVERY)?)
+    );
     if back < recovered.len() {
         words += &format!(
-            " in {back} of {} repeats, not within {LONGEST_RECOVERY} s in the others",
-            recovered.len()
+            " in {back} of {}, not within {LONGEST_RECOVERY} s in the others",
+            counted(recovered.len(), "repeat")
         );
     }
-    words
+    Some(words)
 }
 
 #[cfg(test)]
@@ -92,19 +119,24 @@ mod tests {
         };
         let trials: Vec<Trial> = recoveries.iter().enumerate().map(trial).collect();
         let groups = groups(&trials);
-        sentence(&groups.iter().collect::<Vec<_>>()).unwrap()
+        let told = told(&groups.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!(
+            told.finding,
+            "zram finished 10.0 cycles per second under pressure."
+        );
+        told.bullets.concat()
     }
 
     #[test]
     fn the_sentence_states_a_missing_recovery() {
         let always = said(&[Some(1.5), Some(1.5)]);
         assert!(
-            always.ends_with("; the machine recovered 1.50 s after the end."),
+            always.ends_with("the machine recovered 1.50 s after the end."),
             "{always}"
         );
         let never = said(&[None, None]);
         assert!(
-            never.ends_with("; the machine did not recover within 30 s after the end."),
+            never.ends_with("the machine did not recover within 30 s after the end."),
             "{never}"
         );
         let once = said(&[None, Some(2.0), None]);

@@ -52,7 +52,7 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
         Workload::Thrash(settings) => metrics(of.trial, settings),
         _ => BTreeMap::new(),
     },
-    headline: headline::sentence,
+    headline: headline::told,
     section: Some(section::section),
 };
 

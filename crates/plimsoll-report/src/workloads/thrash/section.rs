@@ -8,7 +8,8 @@ use crate::analysis::statistics::summarise;
 use crate::analysis::{Group, MetricUnit, ratio};
 use crate::contents::{Index, Page, Series, Timeline};
 use crate::drawing::table::{Cell, Table, columns};
-use crate::drawing::xy::{self, Axis, Chart, Line};
+use crate::drawing::values;
+use crate::drawing::xy::{Axis, Chart, Line};
 use crate::workloads::section::{Drawing, Section};
 use plimsoll_model::latency::Latencies;
 use plimsoll_model::quantity;
@@ -98,7 +99,7 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
         id: "thrash",
         title: "Thrashing",
         // The caller has it.
-        sentence: None,
+        details: Vec::new(),
         drawings,
         tables: vec![felt(&every), checked(&every)],
     })
@@ -222,7 +223,7 @@ fn over_time_of(
              curves.{without}",
             quantity::seconds(window)
         ),
-        svg: xy::draw(&chart)?,
+        svg: values::draw(&chart)?,
     })
 }
 
@@ -291,7 +292,7 @@ fn responsiveness(subjects: &[Subject<'_>]) -> Option<Drawing> {
         hint: "In the same cgroup as the consumers. Usual latencies are on the left, rare ones on the right: 100 is the 99th \
                percentile. All repeats together."
             .to_owned(),
-        svg: xy::draw(&chart)?,
+        svg: values::draw(&chart)?,
     })
 }
 
@@ -335,7 +336,7 @@ fn fairness(subjects: &[Subject<'_>]) -> Option<Drawing> {
                with fewer others; a consumer far below its neighbours was starved. Median of the repeats; the band is \
                their spread."
             .to_owned(),
-        svg: xy::draw(&chart)?,
+        svg: values::draw(&chart)?,
     })
 }
 

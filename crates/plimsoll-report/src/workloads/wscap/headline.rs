@@ -2,41 +2,56 @@
 
 use crate::analysis::Group;
 use crate::analysis::statistics::{IntervalKind, Summary};
-use crate::workloads::sentence::range;
+use crate::workloads::sentence::{Told, brief, bullets_of_groups, range};
 use crate::workloads::wscap::{FAULT_PATH, SLOWDOWN, load};
 use plimsoll_model::quantity::significant;
 
-/// Groups listed one by one; of more, the sentence gives a range.
+/// Groups listed one by one; of more, the finding gives a range.
 const NAMED_GROUPS: usize = 4;
-/// Size over cap of the original.
-const ORIGINAL_LOAD: f64 = 2.0;
+/// Size over cap that the finding is about, or the tried one next to it: clearly too large, and still in use.
+const USUAL_LOAD: f64 = 2.0;
 /// Slowdown up to this factor counts as none: within the spread of repeats.
 const AS_LONG: f64 = 1.1;
 
-pub(super) fn sentence(groups: &[&Group]) -> Option<String> {
+pub(super) fn told(groups: &[&Group]) -> Option<Told> {
     let points: Vec<Point<'_>> = groups.iter().filter_map(|group| Point::of(group)).collect();
-    let distance = |point: &Point<'_>| (point.load / ORIGINAL_LOAD).ln().abs();
+    let distance = |point: &Point<'_>| (point.load / USUAL_LOAD).ln().abs();
     let load = points
         .iter()
         .min_by(|a, b| distance(a).total_cmp(&distance(b)))?
         .load;
     let there: Vec<&Point<'_>> = points.iter().filter(|point| point.load == load).collect();
-    let mut sentence = format!("At {} its cap a scan takes {}", times(load), as_long(&there)?);
+    let head = format!("At {} its cap a scan takes", times(load));
+    let all: Vec<f64> = there.iter().map(|point| point.slowdown.median).collect();
+    let named = (there.len() <= NAMED_GROUPS).then(|| format!("{head} {}.", as_long_by_group(&there)));
+    let ranges = [
+        format!("{head} {}.", as_long_by_mechanism(&there)),
+        format!("{head} {}\u{d7} as long.", range(&all)?),
+    ];
+    let finding = brief(&named.iter().cloned().chain(ranges).collect::<Vec<_>>());
+    let mut bullets = match named.as_ref() == Some(&finding) {
+        true => spreads(&there),
+        false => bullets_of_groups(
+            there
+                .iter()
+                .map(|point| format!("{}: {}.", point.group.label, factor(&point.slowdown)))
+                .collect(),
+        ),
+    };
     let in_faults: Vec<f64> = there
         .iter()
         .filter_map(|point| point.group.median(FAULT_PATH))
         .collect();
     if let Some(percent) = range(&in_faults) {
-        sentence += &format!("; {percent}% of its CPU time goes into page faults");
+        bullets.push(format!("{percent}% of its CPU time goes into page faults."));
     }
-    sentence += "; the original saw 250\u{d7}, at worst 800\u{d7}, at twice its cap.";
     if let Some(largest) = largest_free(&points) {
-        sentence += &format!(
-            " Up to {} its cap it takes as long as without one.",
+        bullets.push(format!(
+            "Up to {} its cap it takes as long as without one.",
             times(largest)
-        );
+        ));
     }
-    Some(sentence)
+    Some(Told { finding, bullets })
 }
 
 struct Point<'a> {
@@ -67,41 +82,58 @@ fn times(load: f64) -> String {
     }
 }
 
-/// How many times as long a scan takes in each group, or the range where there are too many to name.
-fn as_long(points: &[&Point<'_>]) -> Option<String> {
-    if points.len() > NAMED_GROUPS {
-        // A cap enforced once a second and one enforced at every fault are not comparable.
-        let mut mechanisms: Vec<&str> = points.iter().map(|point| point.cap_by()).collect();
-        mechanisms.sort_unstable();
-        mechanisms.dedup();
-        let clauses: Vec<String> = mechanisms
-            .iter()
-            .filter_map(|mechanism| {
-                let of_it = points.iter().filter(|point| point.cap_by() == *mechanism);
-                let medians: Vec<f64> = of_it.map(|point| point.slowdown.median).collect();
-                Some(format!(
-                    "{}\u{d7} as long {}",
-                    range(&medians)?,
-                    capped_by(mechanism)
-                ))
-            })
-            .collect();
-        return (!clauses.is_empty()).then(|| clauses.join(", "));
+/// The name of a point among others: with its mechanism if they differ in that.
+fn named(point: &Point<'_>, among: &[&Point<'_>]) -> String {
+    match among.iter().all(|other| other.cap_by() == point.cap_by()) {
+        true => point.group.subject.clone(),
+        false => format!("{} {}", point.group.subject, capped_by(point.cap_by())),
     }
-    let one_mechanism = points.windows(2).all(|pair| pair[0].cap_by() == pair[1].cap_by());
-    let clause = |point: &&Point<'_>| {
-        let mut text = format!(
-            "{}\u{d7} as long on {}",
-            significant(point.slowdown.median),
-            point.group.subject
-        );
-        if !one_mechanism {
-            text += &format!(" {}", capped_by(point.cap_by()));
-        }
-        text + &interval(&point.slowdown)
+}
+
+/// `120x as long on zram, 90.0x on swapfile`.
+fn as_long_by_group(points: &[&Point<'_>]) -> String {
+    let clauses = points.iter().enumerate().map(|(place, point)| {
+        let times = significant(point.slowdown.median);
+        let words = if place == 0 { " as long" } else { "" };
+        format!("{times}\u{d7}{words} on {}", named(point, points))
+    });
+    clauses.collect::<Vec<_>>().join(", ")
+}
+
+/// `2.00x as long trimmed once a second, 90.0 to 120x under a cgroup limit`: a cap enforced once a second and one enforced
+/// at every fault are not comparable.
+fn as_long_by_mechanism(points: &[&Point<'_>]) -> String {
+    let mut mechanisms: Vec<&str> = points.iter().map(|point| point.cap_by()).collect();
+    mechanisms.sort_unstable();
+    mechanisms.dedup();
+    let clauses = mechanisms.iter().enumerate().filter_map(|(place, mechanism)| {
+        let of_it = points.iter().filter(|point| point.cap_by() == *mechanism);
+        let medians: Vec<f64> = of_it.map(|point| point.slowdown.median).collect();
+        let words = if place == 0 { " as long" } else { "" };
+        Some(format!(
+            "{}\u{d7}{words} {}",
+            range(&medians)?,
+            capped_by(mechanism)
+        ))
+    });
+    clauses.collect::<Vec<_>>().join(", ")
+}
+
+/// The spread of each point whose repeats have any.
+fn spreads(points: &[&Point<'_>]) -> Vec<String> {
+    let spread = |point: &&Point<'_>| {
+        let spread = interval(&point.slowdown)?;
+        Some(match points.len() {
+            1 => format!("The slowdown is {spread}."),
+            _ => format!("{}: {spread}.", named(point, points)),
+        })
     };
-    let clauses: Vec<String> = points.iter().map(clause).collect();
-    (!clauses.is_empty()).then(|| clauses.join(", "))
+    points.iter().filter_map(spread).collect()
+}
+
+fn factor(slowdown: &Summary) -> String {
+    let spread = interval(slowdown).map_or(String::new(), |spread| format!(", {spread}"));
+    format!("{}\u{d7}{spread}", significant(slowdown.median))
 }
 
 fn capped_by(mechanism: &str) -> String {
@@ -113,15 +145,21 @@ fn capped_by(mechanism: &str) -> String {
     }
 }
 
-fn interval(summary: &Summary) -> String {
+/// The spread of the repeats; `None` of a single one, and where it is too small to be seen.
+fn interval(summary: &Summary) -> Option<String> {
     let (low, high) = (
         significant(summary.interval.low),
         significant(summary.interval.high),
     );
+    if low == high {
+        return None;
+    }
     match summary.interval.kind {
-        IntervalKind::Bootstrap95 => format!(" (95% {low} to {high})"),
-        IntervalKind::Range if summary.n > 1 => format!(" ({low} to {high} in {} repeats)", summary.n),
-        IntervalKind::Range => String::new(),
+        IntervalKind::Bootstrap95 => Some(format!("{low}\u{d7} to {high}\u{d7} (95% interval)")),
+        IntervalKind::Range if summary.n > 1 => {
+            Some(format!("{low}\u{d7} to {high}\u{d7} in {} repeats", summary.n))
+        }
+        IntervalKind::Range => None,
     }
 }
 
@@ -156,20 +194,24 @@ mod tests {
         serde_json::from_value(document).unwrap()
     }
 
-    fn said(trials: &[Trial]) -> Option<String> {
+    fn said(trials: &[Trial]) -> Option<Vec<String>> {
         let groups = groups(trials);
-        sentence(&groups.iter().collect::<Vec<_>>())
+        let told = told(&groups.iter().collect::<Vec<_>>())?;
+        Some(std::iter::once(told.finding).chain(told.bullets).collect())
     }
 
     #[test]
-    fn one_point_has_its_spread_beside_the_original() {
+    fn one_point_has_its_spread_in_a_bullet() {
         let trials: Vec<Trial> = [(1, 110.0), (2, 120.0), (3, 130.0)]
             .map(|(repeat, slowdown)| trial("zram:lz4", "2", "limit", repeat, slowdown))
             .into();
         assert_eq!(
             said(&trials).unwrap(),
-            "At twice its cap a scan takes 120\u{d7} as long on zram:lz4 (110 to 130 in 3 repeats); 98.0% of its CPU \
-             time goes into page faults; the original saw 250\u{d7}, at worst 800\u{d7}, at twice its cap."
+            [
+                "At twice its cap a scan takes 120\u{d7} as long on zram:lz4.",
+                "The slowdown is 110\u{d7} to 130\u{d7} in 3 repeats.",
+                "98.0% of its CPU time goes into page faults.",
+            ]
         );
     }
 
@@ -185,13 +227,13 @@ mod tests {
         .map(|(load, slowdown)| trial("zram:lz4", load, "limit", 1, slowdown))
         .into();
         let said = said(&trials).unwrap();
-        assert!(
-            said.starts_with("At twice its cap a scan takes 120\u{d7} as long"),
-            "{said}"
+        assert_eq!(
+            said[0],
+            "At twice its cap a scan takes 120\u{d7} as long on zram:lz4."
         );
-        assert!(
-            said.ends_with("Up to 0.9 times its cap it takes as long as without one."),
-            "{said}"
+        assert_eq!(
+            said.last().unwrap(),
+            "Up to 0.9 times its cap it takes as long as without one."
         );
     }
 
@@ -202,13 +244,9 @@ mod tests {
             trial("zram", "2", "balance", 1, 2.0),
         ]);
         let few = few.unwrap();
-        assert!(
-            few.contains("100\u{d7} as long on zram under a cgroup limit"),
-            "{few}"
-        );
-        assert!(
-            few.contains("2.00\u{d7} as long on zram trimmed once a second"),
-            "{few}"
+        assert_eq!(
+            few[0],
+            "At twice its cap a scan takes 2.00\u{d7} as long trimmed once a second, 100\u{d7} under a cgroup limit."
         );
         let many: Vec<Trial> = ["a", "b", "c"]
             .into_iter()
@@ -219,11 +257,7 @@ mod tests {
                 ]
             })
             .collect();
-        let many = said(&many).unwrap();
-        assert!(
-            many.contains("2.00\u{d7} as long trimmed once a second, 100\u{d7} as long under a cgroup limit"),
-            "{many}"
-        );
+        assert_eq!(said(&many).unwrap()[0], few[0], "each mechanism has its range");
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use crate::analysis::{Group, MetricUnit};
 use crate::contents::Page;
 use crate::drawing::table::{Cell, Table, columns};
-use crate::drawing::xy::{self, Axis, Chart, Line};
+use crate::drawing::values;
+use crate::drawing::xy::{Axis, Chart, Line};
 use crate::workloads::section::{Drawing, Section};
 use crate::workloads::wscap::{
     CAPPED_SCANS, CPU_SLOWDOWN, EMPTIED_SLOWDOWN, FAULT_PATH, FAULTS, REFILL, RESIDENT_MAX, RESIDENT_MIN,
@@ -40,7 +41,7 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     Some(Section {
         id: "wscap",
         title: "A cap on the working set",
-        sentence: None,
+        details: Vec::new(),
         drawings: [slowdown(&measured), over_time(&detailed, shown)]
             .into_iter()
             .flatten()
@@ -120,12 +121,12 @@ fn slowdown(measured: &[Series<'_>]) -> Option<Drawing> {
     let chart = Chart {
         title: "Slowdown of a scan over size / cap".to_owned(),
         x: Axis {
-            title: "size / cap".to_owned(),
+            title: "size over cap".to_owned(),
             unit: MetricUnit::Ratio,
             log: false,
         },
         y: Axis {
-            title: "slowdown".to_owned(),
+            title: "slowdown of a scan".to_owned(),
             unit: MetricUnit::Ratio,
             log: true,
         },
@@ -141,7 +142,7 @@ fn slowdown(measured: &[Series<'_>]) -> Option<Drawing> {
             "Scans per second without the cap over scans per second under it, medians of the repeats with their \
                interval. 1 is no slowdown; each step upwards is a factor. The original was measured at 2."
                 .to_owned(),
-        svg: xy::draw(&chart)?,
+        svg: values::draw(&chart)?,
     })
 }
 
@@ -190,7 +191,7 @@ fn over_time(detailed: &[&Series<'_>], load: f64) -> Option<Drawing> {
                after the cap is gone and everything was trimmed once. The first repeat of each group, the others \
                pale behind it."
             .to_owned(),
-        svg: xy::draw(&chart)?,
+        svg: values::draw(&chart)?,
     })
 }
 
@@ -246,6 +247,8 @@ fn figures(measured: &[Series<'_>]) -> Table {
         }));
         cells
     };
+    let mut by_load: Vec<&Series<'_>> = measured.iter().collect();
+    by_load.sort_by(|a, b| a.load.total_cmp(&b.load));
     Table {
         id: "wscap-figures",
         title: "Capped scans",
@@ -266,7 +269,7 @@ fn figures(measured: &[Series<'_>]) -> Table {
             ("First scan when emptied", true),
             ("Slowdown when emptied once", true),
         ]),
-        rows: measured.iter().map(row).collect(),
+        rows: by_load.into_iter().map(row).collect(),
     }
 }
 

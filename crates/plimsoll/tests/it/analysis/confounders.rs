@@ -315,10 +315,119 @@ fn growth_of_other_swap_excludes_the_trials_own() {
     assert_one(&spilled, "other-swap", true, "% of");
 }
 
+/// A run on a device of its own: in the second trial the device's use is the cgroup's swap and these foreign bytes.
+fn on_own_device(foreign: impl Fn(f64) -> i64) -> Recorded {
+    quiet(move |row, seconds| {
+        let own = if seconds > 0.2 { SIZE / 2 } else { 0 };
+        let foreign = if seconds > 0.0 { foreign(seconds) } else { 0 };
+        row.set(col::CGROUP_SWAP, own);
+        row.set(col::DEVICE_SWAP_SIZE, 4 * SIZE);
+        row.set(col::DEVICE_SWAP_USED, own + foreign);
+        row.set(col::OTHER_SWAP_SIZE, 0);
+        row.set(col::OTHER_SWAP_USED, 0);
+    })
+}
+
+#[test]
+fn foreign_pages_are_the_use_of_the_device_without_the_cgroups_own() {
+    let alone = on_own_device(|_| 0);
+    assert_eq!(found(&alone), []);
+    // 64 pages a CPU may be counted late.
+    let late = on_own_device(|_| 2 * 64 * 4096);
+    assert_eq!(found(&late), []);
+    let few = on_own_device(|_| 2 * 64 * 4096 + SIZE / 100);
+    assert_one(&few, "foreign-pages", false, "swap device");
+    let many = on_own_device(|_| 2 * 64 * 4096 + SIZE / 2);
+    assert_one(
+        &many,
+        "foreign-pages",
+        true,
+        "49.6% of its used bytes (32.0 MiB of 64.5 MiB)",
+    );
+    // The device and the cgroup are not read at one moment: one sample is no evidence.
+    let once = on_own_device(|seconds| if seconds == 0.5 { SIZE / 2 } else { 0 });
+    assert_eq!(found(&once), []);
+}
+
+#[test]
+fn pages_in_the_swap_cache_are_foreign_to_no_cgroup() {
+    let mut run = on_own_device(|_| SIZE / 2);
+    let cached = |mut row: Row| {
+        row.set(col::CGROUP_SWAP_CACHED, SIZE / 2);
+        row
+    };
+    let rows: Vec<Row> = (0..run.0.len()).map(|index| cached(run.0.row(index))).collect();
+    run.0 = Samples::from_rows(&rows);
+    run.1.host.cgroup = "v1".into();
+    assert_eq!(found(&run), []);
+    // v2 counts them as swap of the cgroup already.
+    run.1.host.cgroup = "v2".into();
+    assert_one(&run, "foreign-pages", true, "% of its used bytes");
+}
+
+#[test]
+fn foreign_pages_are_unknown_where_the_kernel_counts_no_swap_of_cgroups() {
+    let mut run = on_own_device(|_| SIZE / 2);
+    let rows: Vec<Row> = (0..run.0.len())
+        .map(|index| without(&run.0.row(index), &[col::CGROUP_SWAP]))
+        .collect();
+    run.0 = Samples::from_rows(&rows);
+    assert_one(&run, "foreign-pages", false, "unknown");
+}
+
+#[test]
+fn swap_that_is_turned_on_during_a_trial_is_noticed() {
+    let turned_on = |used: i64| {
+        quiet(move |row, seconds| {
+            let is_on = seconds > 0.4;
+            row.set(col::OTHER_SWAP_SIZE, if is_on { 512 << 20 } else { 0 });
+            row.set(col::OTHER_SWAP_USED, if is_on { used } else { 0 });
+        })
+    };
+    assert_one(&turned_on(0), "other-swap", false, "turned on swap of 512 MiB");
+    assert_one(
+        &turned_on(SIZE / 4),
+        "other-swap",
+        true,
+        "25.0% of the trial's size",
+    );
+}
+
+#[test]
+fn a_trim_whose_bytes_disagree_is_inconsistent() {
+    let trimmed = |swapped: i64, original: i64| {
+        let mut run = quiet(|_, _| {});
+        for trial in &mut run.2 {
+            trial.phases[0].name = "trim".into();
+            let metrics = [
+                ("trimmed_bytes", SIZE),
+                ("swapped_bytes", SIZE),
+                ("original_bytes", SIZE),
+            ];
+            trial.metrics = metrics
+                .map(|(name, bytes)| (name.to_owned(), bytes as f64))
+                .into();
+        }
+        let second = &mut run.2[1].metrics;
+        second.insert("swapped_bytes".into(), swapped as f64);
+        second.insert("original_bytes".into(), original as f64);
+        run
+    };
+    assert_eq!(found(&trimmed(SIZE, SIZE)), []);
+    assert_eq!(found(&trimmed(SIZE + SIZE / 100, SIZE)), []);
+    assert_one(&trimmed(2 * SIZE, 0), "inconsistent-bytes", true, "128 MiB");
+    assert_one(
+        &trimmed(SIZE + SIZE / 4, SIZE + SIZE / 4),
+        "inconsistent-bytes",
+        true,
+        "20.0%",
+    );
+}
+
 #[test]
 fn missing_counters_are_unknown_and_not_zero() {
     let run = beside_other_swap(quiet_without(&[col::SWAP1_USED]));
-    assert_one(&run, "other-swap", false, "its growth is unknown");
+    assert_one(&run, "other-swap", false, "unknown");
 
     let mut run = quiet_without(&[col::CPU_STEAL_US]);
     assert_eq!(found(&run), [], "nobody takes CPU time from bare metal");

@@ -4,7 +4,7 @@ use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Confounder, EventKind, Results, RunStatus, TrialStatus};
 use plimsoll_report::analysis::{Group, groups};
 use plimsoll_report::comparison::{Condition, Input, Standing, Verdict, check, compare};
-use plimsoll_report::{csv::csv, judge, run_status, terminal, verdict};
+use plimsoll_report::{csv::csv, headlines, judge, run_status, terminal};
 
 use crate::recording::event;
 use crate::report::recorded::recording;
@@ -32,7 +32,10 @@ fn disturbed_by(names: &[&str]) -> (Recording, Results) {
 
 fn said(results: &Results) -> (Vec<Group>, String) {
     let groups = groups(&results.trials);
-    let said = verdict::sentence(results, &groups);
+    let said = headlines::of_run(results, &groups)
+        .lines()
+        .collect::<Vec<_>>()
+        .join("\n");
     (groups, said)
 }
 
@@ -207,15 +210,18 @@ fn results_carry_the_headline_the_findings_and_the_untrustworthy_metrics() {
     let recording = recording(QUICK, 10);
     let results = plimsoll_report::results(&recording);
     let groups = groups(&results.trials);
-    assert_eq!(results.headline, verdict::of(&recording, &results, &groups));
+    assert_eq!(results.headline, headlines::of(&recording, &results, &groups));
     assert!(!results.findings.is_empty());
     for finding in &results.findings {
-        assert!(results.headline.contains(&finding.text), "{finding:?}");
+        assert!(
+            results.headline.lines().any(|line| line == finding.text),
+            "{finding:?}"
+        );
     }
     assert_eq!(results.findings[0].workload, "compression");
     let document = serde_json::to_value(&results).expect("a document");
     assert_eq!(document["schema"], 4);
-    assert!(document["headline"].is_string() && document["findings"][0]["text"].is_string());
+    assert!(document["headline"]["finding"].is_string() && document["headline"]["bullets"].is_array());
     // Those of a trial are in the document where there are any.
     let (_, loaded) = disturbed_by(&["other-load"]);
     let document = serde_json::to_value(&loaded.trials[0]).expect("a document");
@@ -235,5 +241,5 @@ fn a_trial_of_an_older_document_is_untrustworthy_as_a_whole() {
         fields.remove(newer);
     }
     let older: Results = serde_json::from_value(document).expect("results of version 3");
-    assert_eq!((older.headline.as_str(), older.findings.len()), ("", 0));
+    assert_eq!((older.headline.lines().count(), older.findings.len()), (0, 0));
 }

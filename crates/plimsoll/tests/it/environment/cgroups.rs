@@ -263,3 +263,28 @@ fn without_root_everything_that_is_missing_is_listed() {
         assert!(text.contains(part), "`{part}` is not in: {text}");
     }
 }
+
+#[test]
+fn a_cgroup_is_drained_once_its_processes_are_gone() {
+    if !has_cgroup() {
+        return;
+    }
+    let mut session = session("test-drain");
+    let environment = Environment::prepare(&mut session, &settings("none")).unwrap();
+    let cgroup = environment.cgroup().unwrap();
+    cgroup.drain(Duration::ZERO, &NEVER).unwrap();
+    // It stops with the memory in a variable.
+    let script = "sh -c 'a=$(head -c 16000000 /dev/zero | tr \"\\0\" x); kill -STOP $$'";
+    let mut holder = spawn_inside(cgroup, script);
+    wait_until("the memory", || cgroup.usage().unwrap() > 16 << 20);
+    let held = cgroup.drain(Duration::from_millis(20), &NEVER);
+    assert!(
+        matches!(held, Err(EnvironmentError::NotDrained { memory, .. }) if memory > 8 << 20),
+        "{held:?}"
+    );
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    cgroup.drain(Duration::from_secs(30), &NEVER).unwrap();
+    let _ = environment.tear_down(&mut session).unwrap();
+    let _ = session.finish().unwrap();
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use plimsoll_model::recording::model::{Phase, Trial, TrialStatus};
 use plimsoll_report::analysis::groups;
-use plimsoll_report::{MemoryUse, Page, html, terminal, verdict};
+use plimsoll_report::{MemoryUse, Page, headlines, html, terminal};
 
 use super::simulation::{QUICK, Simulation};
 use super::synthetic;
@@ -13,10 +13,10 @@ use super::synthetic;
 const PHASE_S: f64 = 1.5;
 
 /// A made-up phase: its name and its figures.
-type Made = (String, Vec<(&'static str, f64)>);
+pub(super) type Made = (String, Vec<(&'static str, f64)>);
 
 /// A trial of these phases (name, figures), one after the other from `start` seconds on.
-fn trial(
+pub(super) fn trial(
     workload: &str,
     subject: &str,
     repeat: u32,
@@ -97,7 +97,7 @@ pub fn thrash_trials() -> Vec<Trial> {
 }
 
 /// A ladder of loads, `points` phases a trial.
-fn loadline_trials(points: u32) -> Vec<Trial> {
+pub(super) fn loadline_trials(points: u32) -> Vec<Trial> {
     let mut trials = Vec::new();
     for (place, subject) in ["none", "zram:lz4"].into_iter().enumerate() {
         for repeat in 1..=2u32 {
@@ -105,14 +105,10 @@ fn loadline_trials(points: u32) -> Vec<Trial> {
                 let load = 0.5 + 2.5 * f64::from(point) / f64::from(points);
                 let knee = 1.0 + place as f64 * 0.9;
                 let work = 1e6 / (1.0 + (load / knee).powi(12));
-                let figures = vec![
-                    ("load_ratio", load),
-                    ("work_per_s", work),
-                    ("latency_p99_s", 40.0 / work),
-                ];
+                let figures = vec![("load", load), ("visits_per_s", work), ("p99_s", 40.0 / work)];
                 (format!("load {load:.2}"), figures)
             });
-            let metrics = [("knee_ratio", 1.0 + place as f64 * 0.9 + 0.01 * f64::from(repeat))];
+            let metrics = [("knee_load", 1.0 + place as f64 * 0.9 + 0.01 * f64::from(repeat))];
             let start = f64::from(points) * PHASE_S * trials.len() as f64;
             trials.push(trial(
                 "loadline",
@@ -128,7 +124,7 @@ fn loadline_trials(points: u32) -> Vec<Trial> {
 }
 
 /// Allocators under a load of one size over some numbers of threads, and under another one in one thread.
-fn heap_trials() -> Vec<Trial> {
+pub(super) fn heap_trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for (place, subject) in ["glibc", "mimalloc", "plimsoll:lfh"].into_iter().enumerate() {
         for (size, threads) in [("0-1k", 1u32), ("0-1k", 2), ("0-1k", 64), ("22", 1)] {
@@ -164,7 +160,7 @@ fn heap_trials() -> Vec<Trial> {
 }
 
 /// The page of these trials.
-fn page(title: &str, trials: Vec<Trial>) -> Page {
+pub(super) fn page(title: &str, trials: Vec<Trial>) -> Page {
     let simulation = Simulation::new(QUICK);
     let groups = groups(&trials);
     let marks = synthetic::marks(&trials);
@@ -178,7 +174,7 @@ fn page(title: &str, trials: Vec<Trial>) -> Page {
     let mut manifest = synthetic::manifest(&results.run);
     manifest.plan.title = title.to_owned();
     Page {
-        verdict: verdict::sentence(&results, &groups),
+        headline: headlines::of_run(&results, &groups),
         manifest,
         overview: simulation.timeline(None, QUICK.overview),
         trials: timelines,
@@ -195,7 +191,7 @@ pub(super) fn allocators() -> Page {
 }
 
 /// A bit of each: what `plimsoll run` without a name does.
-fn tour() -> Page {
+pub(super) fn tour() -> Page {
     let mut trials = synthetic::page(QUICK).results.trials;
     trials.extend(thrash_trials());
     trials.extend(loadline_trials(4));
@@ -274,13 +270,9 @@ fn allocators_are_drawn_over_threads_with_the_ideal_and_as_bars_where_there_is_o
     for words in ["NaN", "inf"] {
         assert!(!html.contains(&format!(">{words}<")), "{words}");
     }
-    assert!(
-        page.verdict.contains(
-            "plimsoll:lfh took 0.50 of the CPU time of the best other allocator in each of 4 tests (mimalloc; geometric \
-             mean)"
-        ),
-        "{}",
-        page.verdict
+    assert_eq!(
+        page.headline.finding,
+        "plimsoll:lfh took 50.0% of the CPU time of the best other allocator in 4 tests."
     );
 }
 

@@ -13,7 +13,7 @@ use plimsoll_model::scenario::{Order, Plan};
 use plimsoll_report::analysis::groups;
 use plimsoll_report::analysis::groups::{Dot, Group, Measured};
 use plimsoll_report::analysis::statistics::summarise;
-use plimsoll_report::{Mark, MemoryUse, Page, verdict};
+use plimsoll_report::{Mark, MemoryUse, Page, headlines};
 
 use super::simulation::{MEM_TOTAL, MIB, Shape, Simulation};
 
@@ -56,7 +56,7 @@ pub fn page(shape: Shape) -> Page {
         .collect();
     let results = results(trials);
     Page {
-        verdict: verdict::sentence(&results, &groups),
+        headline: headlines::of_run(&results, &groups),
         manifest: manifest(&results.run),
         overview: simulation.timeline(None, shape.overview),
         trials: (0..simulation.order.len())
@@ -98,7 +98,8 @@ pub fn troubled(shape: Shape) -> Page {
             name: "damon".to_owned(),
             evidence: "DAMON paged out 38 MiB while the run went on.".to_owned(),
             spoils: Vec::new(),
-            advice: "Turn its scheme off: echo off > /sys/kernel/mm/damon/admin/kdamonds/0/state".to_owned(),
+            advice: "Turn its scheme off: `echo off > /sys/kernel/mm/damon/admin/kdamonds/0/state`"
+                .to_owned(),
         },
         Confounder {
             name: "steal".to_owned(),
@@ -111,7 +112,7 @@ pub fn troubled(shape: Shape) -> Page {
         WarningCode::Other,
         "3 samples were late by more than half a period.",
     )];
-    page.verdict = verdict::sentence(&page.results, &page.groups);
+    page.headline = headlines::of_run(&page.results, &page.groups);
     page
 }
 
@@ -152,7 +153,7 @@ pub fn hostile(shape: Shape) -> Page {
         timeline.swap[0].label = ATTACK.to_owned();
         timeline.swap[0].key = ATTACK.to_owned();
     }
-    page.verdict = verdict::sentence(&page.results, &page.groups);
+    page.headline = headlines::of_run(&page.results, &page.groups);
     page
 }
 
@@ -163,7 +164,7 @@ pub(super) fn results(trials: Vec<Trial>) -> Results {
         run: "compression-20260102T030405Z-c0de".to_owned(),
         scenario: "compression".to_owned(),
         status: RunStatus::Ok,
-        headline: String::new(),
+        headline: Default::default(),
         findings: Vec::new(),
         calibration: Some(Calibration {
             memset_gb_per_s: 28.6,

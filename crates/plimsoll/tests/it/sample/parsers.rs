@@ -1,6 +1,7 @@
 //! The parsers against simple ones: any order, missing and unknown lines, garbage.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use plimsoll_model::columns::{COLUMNS, Row, Unit};
 use plimsoll_model::columns::{WIDTH, col};
@@ -128,15 +129,22 @@ fn the_cpu_line_of_an_old_kernel_has_fewer_times() {
 fn memory_stat_of_both_cgroup_versions() {
     let mut v1 = Row::empty(0);
     parse::cgroup_stat(
-        b"cache 1\nrss 2\nswap 3\ninactive_anon 9\ntotal_cache 10\ntotal_rss 20\ntotal_swap 30\n",
+        b"cache 1\nrss 2\nswap 3\ninactive_anon 9\ntotal_cache 10\ntotal_rss 20\ntotal_swap 30\ntotal_swapcached 40\n",
         &mut v1,
     );
-    let charged =
-        |row: &Row| [col::CGROUP_ANON, col::CGROUP_FILE, col::CGROUP_SWAP].map(|column| row.get(column));
-    assert_eq!(charged(&v1), [Some(20), Some(10), Some(30)]);
+    let charged = |row: &Row| {
+        let columns = [
+            col::CGROUP_ANON,
+            col::CGROUP_FILE,
+            col::CGROUP_SWAP,
+            col::CGROUP_SWAP_CACHED,
+        ];
+        columns.map(|column| row.get(column))
+    };
+    assert_eq!(charged(&v1), [Some(20), Some(10), Some(30), Some(40)]);
     let mut v2 = Row::empty(0);
     parse::cgroup_stat(b"anon 5\nfile 6\nkernel 7\nswapcached 8\nanon_thp 0\n", &mut v2);
-    assert_eq!(charged(&v2), [Some(5), Some(6), None]);
+    assert_eq!(charged(&v2), [Some(5), Some(6), None, Some(8)]);
 }
 
 const HEADING: &str = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
@@ -149,6 +157,28 @@ fn swaps(parser: &mut parse::Swaps, devices: &[(&str, i64)]) -> Row {
     let mut row = Row::empty(0);
     parser.parse(text.as_bytes(), &mut row);
     row
+}
+
+#[test]
+fn the_targets_own_device_is_no_device_of_others() {
+    let text =
+        b"Filename Type Size Used Priority\n/swap\\040file file 100 10 1000\n/dev/a partition 40 4 -2\n\
+                 /dev/b partition 4000 400 -3\n";
+    let bytes = |own: Option<&str>| {
+        let mut row = Row::empty(0);
+        parse::OwnDevice::new(own.map(Path::new)).parse(text, &mut row);
+        [
+            col::DEVICE_SWAP_SIZE,
+            col::DEVICE_SWAP_USED,
+            col::OTHER_SWAP_SIZE,
+            col::OTHER_SWAP_USED,
+        ]
+        .map(|column| row.get(column).map(|bytes| bytes / 1024))
+    };
+    let own = bytes(Some("/swap file"));
+    assert_eq!(own, [Some(100), Some(10), Some(4040), Some(404)]);
+    let without = [None, None, Some(4140), Some(414)];
+    assert_eq!((bytes(None), bytes(Some("/dev/gone"))), (without, without));
 }
 
 #[test]

@@ -98,6 +98,7 @@ fn the_layers_follow_memory_into_zram_and_back() {
         workers: vec![std::process::id()],
         cgroup: None,
         zram: Some(device.name.clone()),
+        swap_device: Some(device.path().into()),
     }));
     let (_, before) = sample(&mut reader);
 
@@ -134,6 +135,7 @@ fn the_layers_follow_memory_into_zram_and_back() {
         .position(|label| *label == device.path());
     let used = row.get([col::SWAP0_USED, col::SWAP1_USED, col::SWAP2_USED, col::SWAP3_USED][slot.unwrap()]);
     assert!(used >= Some(half), "{used:?} bytes of swap used");
+    assert_eq!(row.get(col::DEVICE_SWAP_USED), used);
 
     let sum: u64 = memory
         .bytes()

@@ -134,12 +134,14 @@ fn a_target_that_vanishes_has_no_values_any_more() {
         workers: vec![first.0.id(), second.0.id()],
         cgroup: Some(CgroupFiles::of("/nowhere".as_ref(), CgroupVersion::V2)),
         zram: Some("zram-that-is-not-there".into()),
+        swap_device: Some("/dev/zram-that-is-not-there".into()),
     }));
     let both = wait_for(&sampler, |row| row.get(col::WORKER2_RESIDENT) > Some(0));
     let sum = both.get(col::WORKER1_RESIDENT).unwrap() + both.get(col::WORKER2_RESIDENT).unwrap();
     assert_eq!(both.get(col::TARGET_RESIDENT), Some(sum));
     assert_eq!(both.get(col::CGROUP_USAGE), None);
     assert_eq!(both.get(col::ZRAM_ORIG_DATA_SIZE), None);
+    assert_eq!(both.get(col::DEVICE_SWAP_USED), None);
 
     first.end();
     let one = wait_for(&sampler, |row| row.get(col::WORKER1_RESIDENT).is_none());

@@ -1,11 +1,13 @@
 //! One worker visits its memory, at one load after the other, until the knee is found.
 //!
-//! Each load is a point: a fresh worker fills its memory, warms up, and is measured; then every page is checked. A
-//! point records that the OOM killer ended its worker: that is a result of the load.
+//! Each load is a point: a fresh worker fills its memory, warms up, and is measured; then every page is checked. It begins
+//! when the cgroup holds nothing of the worker before. A point records that the OOM killer ended its worker: that is a
+//! result of the load.
 //!
 //! The OOM killer sometimes ends a worker although swap is free. A cgroup's reclaim goes by statistics that lag behind: the
-//! inactive list looks full and is empty, so that one reclaim after the other gets nothing. Such a kill says nothing about
-//! the load, which gets another worker.
+//! inactive list looks full and is empty, so that one reclaim after the other gets nothing. Or other programs have filled
+//! the swap device. Such a kill, and one below a load that was completed, says nothing about the load, which gets another
+//! worker.
 
 mod pattern;
 mod search;
@@ -13,10 +15,11 @@ mod visit;
 
 use std::time::Duration;
 
-use crate::environment::{Environment, SwapDevice};
+use crate::environment::Environment;
 
 use crate::run::context::{Surroundings, TrialContext};
 use crate::run::phase::{Snapshot, Worked};
+use crate::run::swap_use::SwapPeak;
 use crate::run::trial_error::{TrialError, lacking};
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Cost, Findings};
@@ -39,8 +42,6 @@ pub(super) use visit::Visits;
 const PAGE: u64 = 4096;
 /// Workers that a load gets at most: a kill that comes too early is rare, three at one load are the load's doing.
 pub(super) const TRIES: u32 = 3;
-/// Swap of which less than this share is in use is free: the kernel takes it in clusters, so that the last is hard to get.
-const FULL: f64 = 0.9;
 /// Pause between two looks at the swap while a worker works.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -51,10 +52,12 @@ struct Sweep<'a> {
     steps: Option<u64>,
     /// Bytes that compressed stores took before the trial.
     store_before: i64,
-    /// Most bytes of the swap device that were seen in use during a try.
-    most_swapped: u64,
-    /// Workers that the OOM killer has ended at the present load although swap was free.
+    /// The most swap that was seen in use during a try.
+    swap: SwapPeak,
+    /// Workers that the OOM killer has ended at the present load although it was not the load's doing.
     early_kills: u32,
+    /// The largest load that a worker completed so far.
+    completed: f64,
 }
 
 pub(super) fn run(context: &mut TrialContext<'_, '_>, loadline: &Loadline) -> Result<(), TrialError> {
@@ -67,8 +70,9 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, loadline: &Loadline) -> Re
         loadline,
         steps: None,
         store_before: store_bytes(&context.plan.settings.subject, &before),
-        most_swapped: 0,
+        swap: SwapPeak::default(),
         early_kills: 0,
+        completed: 0.0,
     };
     let mut points: Vec<Point> = Vec::new();
     let mut early_kills = 0;
@@ -80,12 +84,16 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, loadline: &Loadline) -> Re
             .finished
             .last()
             .and_then(|finished| Point::of(&finished.phase.figures));
-        points.push(point.ok_or_else(|| failed("a point has no figures"))?);
+        let point = point.ok_or_else(|| failed("a point has no figures"))?;
+        if !point.killed {
+            sweep.completed = sweep.completed.max(load);
+        }
+        points.push(point);
     }
     if early_kills > 0 {
         let text = format!(
-            "{}: the OOM killer ended the worker {early_kills} times although swap was free; each load was tried up to \
-             {TRIES} times",
+            "{}: the OOM killer ended the worker {early_kills} times although its swap was free or a larger load was \
+             completed; each load was tried up to {TRIES} times",
             context.plan.id,
         );
         context.runner.warn(Warning::new(WarningCode::EarlyKill, text))?;
@@ -106,10 +114,10 @@ impl Sweep<'_> {
         let name = format!("load {load}{}", if again { " again" } else { "" });
         self.early_kills = 0;
         loop {
-            context.go_on()?;
+            context.drain()?;
             let mut worker = context.spawn()?;
             context.watch(&[worker.pid()]);
-            self.most_swapped = 0;
+            self.swap = SwapPeak::default();
             let measured = self.visit(context, &mut worker, load, &name);
             context.retire(worker);
             if measured? {
@@ -128,7 +136,7 @@ impl Sweep<'_> {
     ) -> Result<bool, TrialError> {
         let size = (context.plan.settings.limit as f64 * load) as u64 / PAGE * PAGE;
         let own = self.prepare(context, worker, size)?;
-        if own.is_none() && self.is_killed_early(context) {
+        if own.is_none() && self.is_tried_again(context, load)? {
             return Ok(false);
         }
         let mut counts = true;
@@ -137,10 +145,12 @@ impl Sweep<'_> {
                 Some(_) => self.measure(context, worker, before, size)?,
                 None => None,
             };
-            if own.is_some() && measured.is_none() && self.is_killed_early(context) {
+            if own.is_some() && measured.is_none() && self.is_tried_again(context, load)? {
                 counts = false;
                 // A phase that does not count is none: its end says why.
-                return Err(failed("the OOM killer ended the worker although swap was free"));
+                return Err(failed(
+                    "the OOM killer ended the worker, which was not the load's doing",
+                ));
             }
             let mut worked = measured.unwrap_or_else(killed);
             let findings = &mut worked.findings;
@@ -159,16 +169,34 @@ impl Sweep<'_> {
         ended.map(|()| true)
     }
 
-    /// Counts a kill that came although swap was free; true where the load has another try.
-    fn is_killed_early(&mut self, context: &TrialContext<'_, '_>) -> bool {
+    /// Counts a kill that was not the load's doing; true where the load has another try, false where the kill is its
+    /// result. An error where it is neither.
+    fn is_tried_again(&mut self, context: &TrialContext<'_, '_>, load: f64) -> Result<bool, TrialError> {
         let device = context.environment().and_then(Environment::swap_device);
-        let early = device.is_some_and(|device| is_free(self.most_swapped, device.size));
-        self.early_kills += u32::from(early);
-        early && self.early_kills < TRIES
+        let cause = cause_of_kill(self.swap, device.map(|device| device.size), load, self.completed);
+        self.early_kills += u32::from(cause != KillCause::Load);
+        match cause {
+            KillCause::Load => Ok(false),
+            _ if self.early_kills < TRIES => Ok(true),
+            // Three at one load are the load's doing.
+            KillCause::Early => Ok(false),
+            KillCause::Disturbance => {
+                let beyond = match self.completed > load {
+                    true => format!(" and load {} was completed", self.completed),
+                    false => String::new(),
+                };
+                Err(TrialError::new(
+                    Exit::Killed,
+                    format_args!(
+                        "cannot measure load {load}: the OOM killer ended {TRIES} workers in a row though their own swap was \
+                         not full{beyond}; stop the programs that the kernel swaps out, or raise `limit`"
+                    ),
+                ))
+            }
+        }
     }
 
-    /// Carries out a command; `None` if the OOM killer ended the worker. Reads the swap usage meanwhile, since the
-    /// end of a worker frees its swap.
+    /// Carries out a command; `None` if the OOM killer ended the worker. Looks at the swap meanwhile.
     fn ask(
         &mut self,
         context: &TrialContext<'_, '_>,
@@ -176,7 +204,6 @@ impl Sweep<'_> {
         command: &Command,
     ) -> Result<Option<Reply>, TrialError> {
         let killed_before = context.oom_killed();
-        let device = context.environment().and_then(Environment::swap_device);
         worker.send(command).map_err(|error| context.explain(&error))?;
         let mut left = context.timeout();
         loop {
@@ -194,8 +221,7 @@ impl Sweep<'_> {
                 }
                 Err(error) => return Err(context.explain(&error)),
             }
-            let used = device.and_then(used_bytes).unwrap_or(0);
-            self.most_swapped = self.most_swapped.max(used);
+            self.swap.look(context, worker);
         }
     }
 
@@ -292,7 +318,7 @@ impl Sweep<'_> {
         if let Some(&visits) = findings.figures.get("visits") {
             findings.set(CPU_PER_VISIT, (cost.cpu_user_s + cost.cpu_system_s) / visits);
         }
-        for (name, column) in [(RESIDENT, col::TARGET_ANON), (SWAPPED, col::CGROUP_SWAP)] {
+        for (name, column) in [(RESIDENT, col::TARGET_ANON), (SWAPPED, col::TARGET_SWAP)] {
             if let Some(bytes) = after.row.get(column) {
                 findings.set(name, bytes as f64);
             }
@@ -311,16 +337,27 @@ impl Sweep<'_> {
     }
 }
 
-/// Whether a swap device of `size` bytes has room.
-pub(super) fn is_free(used: u64, size: u64) -> bool {
-    (used as f64) < FULL * size as f64
+/// The cause of a kill by the OOM killer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum KillCause {
+    /// The worker had filled its swap, or has none.
+    Load,
+    /// The worker's swap and the device were free: the kernel's statistics lag.
+    Early,
+    /// Others had filled the device, or a larger load was completed.
+    Disturbance,
 }
 
-/// Bytes of a swap device that are in use; `None` if unreadable.
-pub(super) fn used_bytes(device: &SwapDevice) -> Option<u64> {
-    let areas = plimsoll_proc::swaps::active().ok()?;
-    let area = areas.into_iter().find(|area| area.path == device.path)?;
-    Some(area.used)
+/// Why a worker was killed at `load` on a device of `size` bytes, if `completed` is the largest load that was completed.
+fn cause_of_kill(swap: SwapPeak, size: Option<u64>, load: f64, completed: f64) -> KillCause {
+    if completed > load {
+        return KillCause::Disturbance;
+    }
+    match size {
+        Some(size) if swap.is_filled_by_others(size) => KillCause::Disturbance,
+        Some(size) if swap.own_is_free(size) => KillCause::Early,
+        _ => KillCause::Load,
+    }
 }
 
 /// A point at which the worker was killed: no useful work.
@@ -357,9 +394,24 @@ fn store_bytes(subject: &Subject, snapshot: &Snapshot) -> i64 {
 mod tests {
     use super::*;
 
+    /// A worker was killed at load 1.12, and 1.5 and 2 ran to the end: the load line was then given as 1.09.
     #[test]
-    fn swap_is_free_until_nine_tenths_of_it_are_used() {
-        assert!(is_free(0, 100) && is_free(89, 100));
-        assert!(!is_free(90, 100) && !is_free(100, 100) && !is_free(0, 0));
+    fn a_kill_below_a_completed_load_is_a_disturbance() {
+        let full = SwapPeak::of(96, 96);
+        assert_eq!(cause_of_kill(full, Some(100), 1.12, 2.0), KillCause::Disturbance);
+        assert_eq!(cause_of_kill(full, None, 0.9, 1.0), KillCause::Disturbance);
+        assert_eq!(cause_of_kill(full, Some(100), 3.0, 2.0), KillCause::Load);
+        assert_eq!(
+            cause_of_kill(SwapPeak::default(), None, 1.5, 1.0),
+            KillCause::Load
+        );
+    }
+
+    #[test]
+    fn a_kill_is_judged_by_the_swap_of_the_worker_itself() {
+        let cause = |own, device| cause_of_kill(SwapPeak::of(own, device), Some(100), 3.0, 2.0);
+        assert_eq!(cause(12, 96), KillCause::Disturbance, "others filled the device");
+        assert_eq!(cause(12, 14), KillCause::Early);
+        assert_eq!(cause(91, 96), KillCause::Load);
     }
 }

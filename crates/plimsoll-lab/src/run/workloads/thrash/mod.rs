@@ -307,7 +307,7 @@ impl Crew {
                     && context.oom_killed() > 0
                     && context.plan.settings.subject.has_swap() =>
             {
-                let words = swap_words(used, context.plan.settings.swap_size);
+                let words = swap_words(used, context.plan.settings.swap_size, context.foreign_swap());
                 TrialError::new(error.exit, format_args!("{}; {words}", error.reason))
             }
             _ => error,
@@ -315,14 +315,15 @@ impl Crew {
     }
 }
 
-/// Swap usage at the OOM kill, with an explanation if much was free.
-fn swap_words(used: u64, size: u64) -> String {
+/// The consumers' use of swap at the OOM kill, with an explanation if much was free. `foreign` bytes are of other cgroups.
+fn swap_words(used: u64, size: u64, foreign: Option<u64>) -> String {
     let mut words = format!(
-        "at most {} of {} of swap were seen in use",
+        "the consumers were seen to use at most {} of {} of swap",
         quantity::bytes(used as f64),
         quantity::bytes(size as f64),
     );
-    if (used as f64) < NEARLY_FULL * size as f64 {
+    let all = used.saturating_add(foreign.unwrap_or(0));
+    if (all as f64) < NEARLY_FULL * size as f64 {
         words += ", so that it was not too small: the kernel's reclaim of a small cgroup works on statistics that lag, \
                   and sometimes kills with swap free; a larger `limit` or `scale` helps";
     }
@@ -490,10 +491,12 @@ mod tests {
 
     #[test]
     fn an_oom_kill_with_free_swap_has_an_explanation() {
-        let free = swap_words(60 << 20, 200 << 20);
-        assert!(free.starts_with("at most 60.0 MiB of 200 MiB of swap"), "{free}");
+        let free = swap_words(60 << 20, 200 << 20, None);
+        assert!(free.contains("at most 60.0 MiB of 200 MiB of swap"), "{free}");
         assert!(free.contains("statistics that lag"), "{free}");
-        let full = swap_words(199 << 20, 200 << 20);
+        let full = swap_words(199 << 20, 200 << 20, None);
         assert!(!full.contains("statistics"), "{full}");
+        let filled_by_others = swap_words(60 << 20, 200 << 20, Some(130 << 20));
+        assert!(!filled_by_others.contains("statistics"), "{filled_by_others}");
     }
 }

@@ -9,11 +9,12 @@ mod scan;
 use std::time::Duration;
 
 use super::compression::check_filled;
-use super::loadline::{TRIES, is_free, used_bytes};
+use super::loadline::TRIES;
 use crate::environment::{Cgroup, Environment, EnvironmentError};
 
 use crate::run::context::{Surroundings, TrialContext};
 use crate::run::phase::Worked;
+use crate::run::swap_use::SwapPeak;
 use crate::run::trial_error::{TrialError, lacking};
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Worker, WorkerError};
@@ -44,7 +45,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, wscap: &Wscap) -> Result<(
             worker: context.spawn()?,
             wscap: wscap.clone(),
             symbols,
-            most_swapped: 0,
+            swap: SwapPeak::default(),
         };
         context.watch(&[scanner.worker.pid()]);
         let ended = scanner.work(context);
@@ -52,7 +53,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, wscap: &Wscap) -> Result<(
         symbols = scanner.symbols;
         let was_killed = ended.is_err() && context.oom_killed() > 0;
         let device = context.environment().and_then(Environment::swap_device);
-        let was_free = device.is_some_and(|device| is_free(scanner.most_swapped, device.size));
+        let was_free = device.is_some_and(|device| scanner.swap.own_is_free(device.size));
         early_kills += u32::from(was_killed && was_free);
         if !restarts(was_killed && was_free, early_kills) {
             break ended;
@@ -66,6 +67,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, wscap: &Wscap) -> Result<(
         context.restart();
         // The next worker fills its memory without a cap.
         lift(context, wscap)?;
+        context.drain()?;
     };
     if early_kills > 0 {
         context.param("early-kills", early_kills.to_string());
@@ -102,8 +104,8 @@ struct Experiment {
     wscap: Wscap,
     /// The kernel's symbols, or the reason why the trial has no profile.
     symbols: Result<Symbols, ProfileError>,
-    /// Most bytes of the swap device that were seen in use.
-    most_swapped: u64,
+    /// The most swap that was seen in use.
+    swap: SwapPeak,
 }
 
 impl Experiment {
@@ -196,9 +198,7 @@ impl Experiment {
                 Err(WorkerError::Timeout { .. }) if left > LOOK_EVERY => left -= LOOK_EVERY,
                 Err(error) => return Err(context.explain(&error)),
             }
-            let device = context.environment().and_then(Environment::swap_device);
-            let used = device.and_then(used_bytes).unwrap_or(0);
-            self.most_swapped = self.most_swapped.max(used);
+            self.swap.look(context, &self.worker);
             let now = context.snapshot()?.target().saturating_sub(own);
             let (least, most) = resident.unwrap_or((now, now));
             resident = Some((least.min(now), most.max(now)));

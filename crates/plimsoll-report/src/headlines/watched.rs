@@ -1,20 +1,25 @@
-//! The verdict on a recording of `plimsoll watch`, which has no trials.
+//! The headline of a recording of `plimsoll watch`, which has no trials.
 
+use crate::workloads::sentence::brief;
 use plimsoll_model::quantity::{bytes, count, seconds};
 use plimsoll_model::recording::Recording;
-use plimsoll_model::recording::model::{Manifest, Results, RunStatus};
+use plimsoll_model::recording::model::{Headline, Manifest, Results, RunStatus};
 use plimsoll_model::sanitize::sanitize;
 
 /// The target, the duration and the peaks between the first and the last sample.
-pub(super) fn sentence(recording: &Recording, results: &Results) -> String {
+pub(super) fn headline(recording: &Recording, results: &Results) -> Headline {
     let (t_ns, hz) = (recording.samples.t_ns(), results.sampler.hz);
     let cut = match results.status {
-        RunStatus::Interrupted => "The recording was interrupted. ",
+        RunStatus::Interrupted => "The recording was interrupted.",
         _ => "",
     };
     let title = title(&recording.manifest);
     let (Some(first), Some(last)) = (t_ns.first(), t_ns.last()) else {
-        return format!("{cut}Watched {title}: no samples.");
+        return Headline {
+            finding: brief(&[format!("Watched {title}: no samples.")]),
+            bullets: Vec::new(),
+            trust: cut.to_owned(),
+        };
     };
     let time = duration((last - first) as f64 / 1e9);
     let mut seen = vec![match peak(recording, "target_resident") {
@@ -30,10 +35,20 @@ pub(super) fn sentence(recording: &Recording, results: &Results) -> String {
         false => "no task stalled on memory".to_owned(),
     }));
     let samples = count(results.sampler.samples);
-    format!(
-        "{cut}Watched {title} for {time} at {hz} Hz ({samples} samples): {}.",
-        seen.join("; ")
-    )
+    Headline {
+        finding: brief(&[format!(
+            "Watched {title} for {time} at {hz} Hz ({samples} samples)."
+        )]),
+        bullets: seen.into_iter().map(|text| capitalised(&text)).collect(),
+        trust: cut.to_owned(),
+    }
+}
+
+/// The text as a sentence.
+fn capitalised(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).chain(['.']).collect()
 }
 
 fn title(manifest: &Manifest) -> String {

@@ -1,40 +1,22 @@
-//! The verdict on a run in a sentence, the same wherever it is shown.
+//! Whether the metrics of a run can be trusted, in a sentence or two.
 
 use std::collections::BTreeSet;
 
-use super::distrust::listed;
-use super::{headlines, watched};
-use crate::analysis::Group;
-use plimsoll_model::recording::Recording;
+use crate::distrust::listed;
+use plimsoll_model::quantity::counted;
 use plimsoll_model::recording::model::{Results, RunStatus, Trial, TrialStatus};
 use plimsoll_model::scenario::WorkloadKind;
 
-/// The verdict on a recording of a run or of `plimsoll watch`.
-pub fn of(recording: &Recording, results: &Results, groups: &[Group]) -> String {
-    match recording.manifest.is_watch() {
-        true => watched::sentence(recording, results),
-        false => sentence(results, groups),
+/// The finding of a run without a trustworthy metric.
+pub(super) fn no_result(results: &Results) -> &'static str {
+    match results.trials.is_empty() {
+        true => "No trial ended: the run has no result.",
+        false => "The run has no trustworthy result.",
     }
 }
 
-/// Whether the run is trustworthy, and its results: one or two sentences or, with several workloads, a line each.
-pub fn sentence(results: &Results, groups: &[Group]) -> String {
-    let judgement = judgement(results);
-    match headlines::of(groups, &results.trials) {
-        Some(headlines)
-            if results
-                .trials
-                .iter()
-                .any(|trial| trial.status != TrialStatus::Failed) =>
-        {
-            let between = if headlines.contains('\n') { '\n' } else { ' ' };
-            format!("{judgement}{between}{headlines}")
-        }
-        _ => judgement,
-    }
-}
-
-fn judgement(results: &Results) -> String {
+/// The trials that failed, are untrustworthy or could not be verified, with the first reason.
+pub(super) fn sentence(results: &Results) -> String {
     let all = results.trials.len();
     let with = |status| results.trials.iter().filter(move |trial| trial.status == status);
     let failed = with(TrialStatus::Failed).count();
@@ -42,7 +24,7 @@ fn judgement(results: &Results) -> String {
     if all == 0 {
         return match results.status {
             RunStatus::Interrupted => "The run was interrupted before a trial ended.".to_owned(),
-            _ => "No trial ended: the run has no result.".to_owned(),
+            _ => String::new(),
         };
     }
     let prefix = match results.status {
@@ -52,22 +34,15 @@ fn judgement(results: &Results) -> String {
     };
     let body = if failed > 0 {
         let first = with(TrialStatus::Failed).next().map(reason).unwrap_or_default();
-        format!("{failed} of {} failed: {first}.", trials(all))
+        format!("{failed} of {} failed ({first}).", trials(all))
     } else if doubtful > 0 {
-        let first = with(TrialStatus::Untrustworthy)
-            .next()
-            .map(reason)
-            .unwrap_or_default();
-        let outcome = if doubtful == all {
-            format!("{} ended, all untrustworthy", trials(all))
-        } else {
-            let are = if doubtful == 1 { "is" } else { "are" };
-            format!(
-                "None of {} failed, but {doubtful} {are} untrustworthy",
-                trials(all)
-            )
+        let outcome = match (doubtful, all) {
+            (1, 1) => "The trial ended, but is untrustworthy".to_owned(),
+            (_, _) if doubtful == all => format!("All {} ended, but are untrustworthy", trials(all)),
+            (1, _) => format!("None of {} failed, but 1 is untrustworthy", trials(all)),
+            _ => format!("None of {} failed, but {doubtful} are untrustworthy", trials(all)),
         };
-        format!("{outcome}: {first}.")
+        format!("{outcome} ({}).", causes(results))
     } else if results.trials.iter().all(|trial| trial.verified) {
         let whole = if all == 1 {
             "The trial".to_owned()
@@ -114,18 +89,33 @@ fn spoiled_metrics(results: &Results) -> String {
     }
 }
 
+/// The confounders that made trials untrustworthy; the notes have the evidence. Without any, the first reason.
+fn causes(results: &Results) -> String {
+    let doubtful = || {
+        let trials = results.trials.iter();
+        trials.filter(|trial| trial.status == TrialStatus::Untrustworthy)
+    };
+    let spoils =
+        |name: &&str| doubtful().any(|trial| trial.reasons.iter().any(|reason| reason.starts_with(*name)));
+    let names = results
+        .confounders
+        .iter()
+        .map(|confounder| confounder.name.as_str());
+    let names: Vec<&str> = names.filter(spoils).collect();
+    match names.is_empty() {
+        true => doubtful().next().map(reason).unwrap_or_default(),
+        false => names.join(", "),
+    }
+}
+
 fn reason(trial: &Trial) -> String {
     let why = trial
         .reasons
         .first()
         .map_or("no reason was recorded", String::as_str);
-    format!("{} ({})", trial.id, why.trim_end_matches('.'))
+    format!("{}: {}", trial.id, why.trim_end_matches('.'))
 }
 
 fn trials(number: usize) -> String {
-    if number == 1 {
-        "1 trial".to_owned()
-    } else {
-        format!("{number} trials")
-    }
+    counted(number, "trial")
 }
