@@ -30,10 +30,14 @@ impl Snapshot {
             .unwrap_or(0)
     }
 
-    /// Bytes of anonymous pages that are in RAM, but in no working set.
+    /// Bytes of the cgroup's pages in RAM that also have a place in swap; where the kernel does not count them for a cgroup,
+    /// those of the machine that are in no working set.
+    ///
+    /// Not of the machine where it does: another cgroup that swaps keeps pages there all the time.
     pub(super) fn swap_cache(&self) -> u64 {
-        let bytes = self.categories.get("swap_cache").copied().unwrap_or(0);
-        u64::try_from(bytes).unwrap_or(0)
+        let of_machine = || self.categories.get("swap_cache").copied();
+        let bytes = self.row.get(col::CGROUP_SWAP_CACHED).or_else(of_machine);
+        bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0)
     }
 
     fn kernel_threads_us(&self) -> i64 {
@@ -127,5 +131,22 @@ impl Runner<'_> {
             .map(|categories| categories.to_map())
             .unwrap_or_default();
         Ok(Snapshot { row, categories })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Beside a cgroup that swapped, a trim to a swap file emptied the machine's swap cache until the phase timed out.
+    #[test]
+    fn the_swap_cache_of_a_trial_is_that_of_its_cgroup() {
+        let mut snapshot = Snapshot {
+            row: Row::empty(0),
+            categories: [("swap_cache".to_owned(), 70 << 20)].into(),
+        };
+        assert_eq!(snapshot.swap_cache(), 70 << 20);
+        snapshot.row.set(col::CGROUP_SWAP_CACHED, 4096);
+        assert_eq!(snapshot.swap_cache(), 4096);
     }
 }
