@@ -11,7 +11,8 @@
 //!
 //! A test program inherits the state of its caller: `nohup` ignores SIGHUP, a background job of a non-interactive shell
 //! ignores SIGINT, cron sets a locale, a service manager a umask. That changes the behaviour of a program under test, so
-//! tests start every child by [`command`]. `tests/children.rs` checks that, and the state that [`command`] sets.
+//! tests start every child by [`command`]. `tests/children.rs` checks that, and the state that [`command`] sets. A copy of
+//! the test program keeps the variables that `PLIMSOLL_TEST_KEPT` names.
 
 mod child;
 mod forked;

@@ -5,10 +5,14 @@ use std::process::Command;
 
 /// Variable with the emulator of this program and its arguments, as the kernel may be unable to start it directly.
 const EMULATOR: &str = "PLIMSOLL_TEST_EMULATOR";
+/// Variable with names of variables, separated by commas, that copies of this program keep from it, though
+/// [`command`](crate::command) removes them.
+const KEPT: &str = "PLIMSOLL_TEST_KEPT";
 /// Variable with the role of a process that a test started.
 const ROLE: &str = "PLIMSOLL_TEST_ROLE";
 
-/// A command that starts this test program.
+/// A command that starts this test program. The copy keeps the variables that `PLIMSOLL_TEST_KEPT` names: the tests may
+/// need them to run at all, as under ThreadSanitizer.
 ///
 /// # Panics
 /// If the path of this program is unknown.
@@ -21,6 +25,12 @@ pub fn this_program() -> Command {
         .chain([program.into_os_string()]);
     let mut command = crate::command(words.next().expect("the program at least"));
     command.args(words);
+    let kept = std::env::var(KEPT).unwrap_or_default();
+    let kept = kept
+        .split(',')
+        .filter(|name| !name.is_empty())
+        .filter_map(|name| Some((name, std::env::var_os(name)?)));
+    command.envs(kept);
     command
 }
 

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use plimsoll_testkit::{again, command, role};
+use plimsoll_testkit::{again, command, role, this_program};
 
 /// Signals that the hostile process ignores; bit n - 1 of a signal set is signal n.
 const IGNORED: [libc::c_int; 5] = [
@@ -91,6 +91,39 @@ fn children_start_in_a_known_state() {
     }
     assert!(inherited.contains("Umask:\t0077"), "{inherited}");
     assert!(inherited.contains("C Asia/Kathmandu C /nowhere 1"), "{inherited}");
+}
+
+/// The check under ThreadSanitizer forbids the heap's helper thread by a variable, as instrumented code in that thread
+/// uses the state of another one, which may have ended. Copies of the test program lost the variable: one in six runs of
+/// a test ended by SIGSEGV.
+#[test]
+fn copies_of_the_test_program_keep_named_variables() {
+    const TEST: &str = "copies_of_the_test_program_keep_named_variables";
+    if role().is_none() {
+        let output = again(TEST, "first copy")
+            .env("PLIMSOLL_TEST_KEPT", "PLIMSOLL_HEAP_PURGE,NO_SUCH_VARIABLE")
+            .envs([("PLIMSOLL_HEAP_PURGE", "inline"), ("PLIMSOLL_HEAP_THP", "off")])
+            .output()
+            .expect("this program starts");
+        let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+        return;
+    }
+    // The variable's value in the process that the command starts.
+    let value = |command: &Command, name: &str| {
+        let changed = command.get_envs().find(|(changed, _)| *changed == name);
+        let value = changed.map_or_else(
+            || std::env::var_os(name),
+            |(_, value)| value.map(std::ffi::OsStr::to_owned),
+        );
+        value.map(|value| value.into_string().expect("text"))
+    };
+    let copy = this_program();
+    assert_eq!(value(&copy, "PLIMSOLL_HEAP_PURGE").as_deref(), Some("inline"));
+    assert_eq!(value(&copy, "PLIMSOLL_HEAP_THP"), None);
+    assert_eq!(value(&copy, "NO_SUCH_VARIABLE"), None);
+    // Other programs are under test.
+    assert_eq!(value(&command("sh"), "PLIMSOLL_HEAP_PURGE"), None);
 }
 
 fn crates() -> PathBuf {
