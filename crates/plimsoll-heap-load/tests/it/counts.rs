@@ -116,11 +116,6 @@ fn large_replaces_and_grows_as_often_as_asked() {
     // From 64 bytes to 1 MiB by half of the size each time takes 24 calls.
     assert_eq!(result.grows.count, 2 * 20 * 24);
     assert_eq!(result.footprint.live, 16 << 20);
-    assert!(
-        result.footprint.per_live() > 0.5,
-        "every page was written: {:?}",
-        result.footprint
-    );
 }
 
 #[test]

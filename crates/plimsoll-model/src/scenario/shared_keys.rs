@@ -73,7 +73,7 @@ pub(super) const LAST: &[Key] = &[
         "swap-dir",
         Kind::Folder,
         Preset::Text("/var/tmp"),
-        "folder for swap files, and for the file of `map` with `mapping = \"file\"`",
+        "folder for swap files, in which no other user can replace them, and for the file of `map` with `mapping = \"file\"`",
     )
     .single(),
     key(

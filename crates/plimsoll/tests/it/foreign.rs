@@ -4,8 +4,8 @@ use std::ffi::CString;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,9 @@ const EXE: &str = env!("CARGO_BIN_EXE_plimsoll");
 const PATIENCE: Duration = Duration::from_secs(600);
 const PAUSE: Duration = Duration::from_millis(5);
 
+/// One at a time: a second program would be foreign to the first one's test.
+static ONE: Mutex<()> = Mutex::new(());
+
 /// A cgroup with a program that needs more memory than the limit, whenever the machine has swap. The kernel ends the
 /// program when its swap goes; it then starts anew.
 pub struct SwappingCgroup {
@@ -28,11 +31,13 @@ pub struct SwappingCgroup {
     stop: Arc<AtomicBool>,
     most_swapped: Arc<AtomicU64>,
     program: Option<JoinHandle<()>>,
+    _one: MutexGuard<'static, ()>,
 }
 
 impl SwappingCgroup {
     /// A program of `bytes` in a cgroup of `limit` bytes.
     pub fn start(limit: u64, bytes: u64) -> SwappingCgroup {
+        let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let hierarchy = Hierarchy::of_this_process().expect("a memory cgroup hierarchy");
         let path = hierarchy.own.join(format!("foreign-{}", std::process::id()));
         fs::create_dir(&path).expect("root can make a cgroup");
@@ -50,6 +55,7 @@ impl SwappingCgroup {
             stop,
             most_swapped,
             program: Some(std::thread::spawn(move || program.go_on())),
+            _one: one,
         }
     }
 

@@ -40,8 +40,10 @@ fn pages_of_another_cgroup_are_no_compression() {
         "--set",
         "hold=3",
     ]);
-    let foreign = SwappingCgroup::start(40 * MIB, 56 * MIB);
     let mut started = run.start();
+    // Now the run has the machine: before, the program would swap to the device of another test's run.
+    started.await_event("phase-start", "fill");
+    let foreign = SwappingCgroup::start(40 * MIB, 56 * MIB);
     started.await_event("phase-end", "trim");
     let swapped = foreign.most_swapped();
     drop(foreign);
@@ -134,9 +136,11 @@ fn a_load_line_is_not_where_others_filled_the_swap() {
         "1",
     ];
     let run = Run::of("loadline", &small);
+    let mut started = run.start();
+    started.await_event("trial-start", "");
     // More than the whole device.
     let foreign = SwappingCgroup::start(16 * MIB, 96 * MIB);
-    let ended = run.finish();
+    let ended = started.finish();
     drop(foreign);
     for trial in ended.trials() {
         assert_ne!(trial["status"], "ok", "{trial:#}");
