@@ -18,6 +18,10 @@ use super::layout::SLOT;
 use super::shared::SHARED;
 
 /// Kernels count processors in words of so many.
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, reason = "only restartable slots have ids")
+)]
 const WORD: usize = u64::BITS as usize;
 
 /// How many slots are writable, and how many are mapped; the shared ones count.
@@ -99,6 +103,10 @@ pub(super) fn map(count: usize) -> Option<usize> {
 impl SlotSet {
     /// The slot of a concurrency id, which becomes writable if it is not. Without memory for it, another slot's number:
     /// sections on the id's own slot find nothing and no room.
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "only restartable slots have ids")
+    )]
     pub(super) fn slot_of(&self, id: usize) -> usize {
         let slot = SHARED + id;
         let counts = Counts::load(&self.counts);
@@ -110,6 +118,10 @@ impl SlotSet {
 
     /// Makes a read-only slot writable, and its neighbours. Returns false if there is no memory for it.
     #[cold]
+    #[cfg_attr(
+        not(target_arch = "x86_64"),
+        allow(dead_code, reason = "only restartable slots have ids")
+    )]
     fn extend(&self, slot: usize) -> bool {
         let slots = self.slots.load(Ordering::Acquire);
         loop {

@@ -65,7 +65,7 @@ pub enum Fault {
     NoLimit,
     Improvement,
     UnknownMetric {
-        /// At most [`MOST_NEAR`] names, best first.
+        /// The nearest names, best first; at most five.
         nearest: Vec<String>,
     },
     UnknownGroup,
