@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::distrust::listed;
 use plimsoll_model::quantity::counted;
 use plimsoll_model::recording::model::{Results, RunStatus, Trial, TrialStatus};
 use plimsoll_model::scenario::WorkloadKind;
@@ -66,7 +65,7 @@ pub(super) fn sentence(results: &Results) -> String {
     prefix + &body
 }
 
-/// A sentence about the untrustworthy metrics of trials that are ok; empty without any.
+/// A sentence about the untrustworthy metrics of trials that are ok; empty without any. The notes list the metrics.
 fn spoiled_metrics(results: &Results) -> String {
     let spoiled = results
         .trials
@@ -78,14 +77,13 @@ fn spoiled_metrics(results: &Results) -> String {
         .flat_map(|trial| trial.untrustworthy.values().flatten())
         .map(String::as_str)
         .collect();
-    let names = spoiled.flat_map(|trial| trial.untrustworthy.keys().map(String::as_str));
-    match listed(names) {
-        Some(metrics) => format!(
-            " Not trustworthy in {}: {metrics} ({}).",
+    match number {
+        0 => String::new(),
+        _ => format!(
+            " Some metrics of {} are not trustworthy ({}).",
             trials(number),
             by.into_iter().collect::<Vec<_>>().join(", ")
         ),
-        None => String::new(),
     }
 }
 
