@@ -27,7 +27,7 @@ pub fn limit() -> Option<u64> {
     (got.is_ok() && limit.rlim_cur != libc::RLIM64_INFINITY).then_some(limit.rlim_cur)
 }
 
-/// What a program may do with a range.
+/// The rights of a program to a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Neither read nor write: an access raises SIGSEGV.
@@ -83,7 +83,7 @@ unsafe fn mmap(start: usize, length: usize, protection: i32, flags: i32) -> Resu
     unsafe { system_call(libc::SYS_mmap, arguments) }
 }
 
-/// Sets what the program may do with a range. Former contents stay; new pages are zero.
+/// Sets the rights of the program to a range. Former contents stay; new pages are zero.
 ///
 /// # Errors
 /// [`Errno::NOMEM`] if the overcommit policy or `vm.max_map_count` has no room.

@@ -120,7 +120,7 @@ fn missing_allocator(allocator: &Allocator) -> Option<Missing> {
         || allocator_library(allocator).is_some();
     let how = match allocator {
         Allocator::Library(_) => "name a library that is there".to_owned(),
-        _ => "install it, name its library (`--set subject=preload=/path/of/a/library`), or compare what is there \
+        _ => "install it, name its library (`--set subject=preload=/path/of/a/library`), or compare the installed ones \
               (`--set subject=installed`)"
             .to_owned(),
     };
@@ -181,7 +181,7 @@ fn missing_high() -> Option<Missing> {
     })
 }
 
-/// What a subject on zram lacks. `known`: the algorithms that the kernel lists; `None` without a device to ask.
+/// The missing requirements of a subject on zram. `known`: the algorithms that the kernel lists; `None` without a device to ask.
 fn missing_zram(subject: &Subject, algorithm: Option<&str>, known: Option<&[String]>) -> Option<Missing> {
     if !zram::available() {
         return Some(Missing {

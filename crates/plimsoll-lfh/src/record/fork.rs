@@ -14,7 +14,7 @@
 //! `vfork`, `posix_spawn` and a `clone` past the C library call no such handlers. The child of the second runs no code
 //! of the program; those of the others must not allocate, as they must not with glibc's own malloc.
 //!
-//! Invariant: the child of a fork finds no lock held, whatever other threads were doing. Checked by
+//! Invariant: the child of a fork finds no lock held, in any state of the other threads. Checked by
 //! `children_of_a_process_under_load_have_a_heap`, `children_of_a_process_under_load_have_a_standard_heap`,
 //! `children_of_a_fork_under_load_allocate`, `handlers_of_a_fork_may_allocate` and
 //! `forks_in_the_middle_of_malloc_leave_no_lock_behind`.

@@ -112,7 +112,7 @@ pub(super) fn document_output() -> io::Result<Box<dyn Write + Send>> {
     })
 }
 
-/// Sanitizes what is written through it.
+/// A writer that sanitizes all text on its way to `output`.
 struct Sanitized<W> {
     output: W,
     /// Bytes of a letter whose end has not come.

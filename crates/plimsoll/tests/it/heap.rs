@@ -1,6 +1,6 @@
 //! The heap of this project under programs: its library, how it is put there, and what runs on it.
 
-mod helper;
+mod helper_thread;
 mod launch;
 mod process;
 mod programs;
