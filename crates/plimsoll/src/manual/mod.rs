@@ -2,13 +2,14 @@
 
 mod contents;
 
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 
 use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, italic, roman};
 use plimsoll_model::exit::Exit;
+use plimsoll_model::recording::replace_file;
 
 pub use contents::{Example, Page, page};
 
@@ -54,13 +55,16 @@ pub fn commands(command: &Command) -> Vec<&Command> {
     std::iter::once(command).chain(below.flat_map(commands)).collect()
 }
 
-/// Writes the page of every command into a folder.
+/// Writes the page of every command into a folder. A link in place of a page is replaced, not followed.
 ///
 /// # Errors
 /// The folder is not writable.
 pub fn write_all(root: &Command, folder: &Path) -> io::Result<()> {
     for command in commands(root) {
-        std::fs::write(folder.join(format!("{}.1", name(command))), render(command)?)?;
+        let page = render(command)?;
+        replace_file(&folder.join(format!("{}.1", name(command))), |file| {
+            file.write_all(&page)
+        })?;
     }
     Ok(())
 }

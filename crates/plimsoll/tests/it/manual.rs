@@ -93,6 +93,20 @@ fn every_command_has_a_page_with_every_section() {
     );
 }
 
+/// Root wrote a page through a link that another user had put into a shared folder.
+#[test]
+fn a_link_in_place_of_a_page_is_replaced() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (target, page) = (folder.path().join("target"), folder.path().join("plimsoll.1"));
+    fs::write(&target, "of another").expect("a file");
+    std::os::unix::fs::symlink(&target, &page).expect("a link");
+    let mut root = Cli::command();
+    root.build();
+    manual::write_all(&root, folder.path()).expect("the folder is writable");
+    assert_eq!(fs::read_to_string(&target).expect("the file"), "of another");
+    assert!(!fs::symlink_metadata(&page).expect("a page").is_symlink());
+}
+
 #[test]
 fn groff_formats_every_page_without_a_warning() {
     let groff = Path::new("/usr/bin/groff").exists();

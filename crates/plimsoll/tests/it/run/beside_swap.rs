@@ -25,21 +25,25 @@ fn distrust<'t>(trial: &'t Value, metric: &str) -> Vec<&'t str> {
         .collect()
 }
 
-/// "random shrinks 1.22:1": a program of 220 MiB in a cgroup of 150 MiB swapped onto the run's device.
-#[test]
-fn pages_of_another_cgroup_are_no_compression() {
-    if !has_laboratory() {
-        return;
-    }
-    // The rest is long enough for the other program to fill its memory after the device is there.
-    let run = Run::new(&[
+/// A run of one trial, whose rests are long enough for other programs to change their swap.
+fn random_on_zram() -> Run {
+    Run::new(&[
         "--set",
         "class=random",
         "--set",
         "subject=zram",
         "--set",
         "hold=3",
-    ]);
+    ])
+}
+
+/// "random shrinks 1.22:1": a program of 220 MiB in a cgroup of 150 MiB swapped onto the run's device.
+#[test]
+fn pages_of_another_cgroup_are_no_compression() {
+    if !has_laboratory() {
+        return;
+    }
+    let run = random_on_zram();
     let mut started = run.start();
     // Now the run has the machine: before, the program would swap to the device of another test's run.
     started.await_event("phase-start", "fill");
@@ -87,14 +91,7 @@ fn swap_that_others_turn_on_during_a_run_is_noticed() {
     if !has_laboratory() {
         return;
     }
-    let run = Run::new(&[
-        "--set",
-        "class=random",
-        "--set",
-        "subject=zram",
-        "--set",
-        "hold=3",
-    ]);
+    let run = random_on_zram();
     let mut started = run.start();
     started.await_event("phase-end", "fill");
     let other = OtherSwap::turn_on(64 * MIB);
