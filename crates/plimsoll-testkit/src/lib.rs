@@ -5,7 +5,7 @@
 //! | `child` | child processes in a known state |
 //! | `this_program` | a new process of the test program for one test |
 //! | `forked` | children of a `fork` without `exec` |
-//! | `program` | copies of programs |
+//! | `program` | programs and scripts to start |
 //! | `require` | capabilities that a test needs |
 //! | [`rseq`] | check for usable restartable sequences |
 //!
@@ -23,6 +23,6 @@ mod this_program;
 
 pub use child::command;
 pub use forked::status_of_fork;
-pub use program::copy_program;
+pub use program::{copy_program, write_script};
 pub use require::capability;
 pub use this_program::{again, is_emulated_without, role, this_program};
