@@ -382,7 +382,10 @@ mod tests {
             .collect();
         let table = figures(&measured);
         let place = |title: &str| table.columns.iter().position(|column| column.title == title);
-        let (group, load) = (place("Group").expect("a column"), place("Size / cap").expect("a column"));
+        let (group, load) = (
+            place("Group").expect("a column"),
+            place("Size / cap").expect("a column"),
+        );
         let rows: Vec<(&str, &str)> = table
             .rows
             .iter()
@@ -390,7 +393,10 @@ mod tests {
             .collect();
         let loads: Vec<&str> = rows.iter().map(|(load, _)| *load).collect();
         assert_eq!(loads, ["0.5", "2", "2", "10"], "{rows:?}");
-        assert!(rows[1].1.contains("swapfile") && rows[2].1.contains("zram"), "{rows:?}");
+        assert!(
+            rows[1].1.contains("swapfile") && rows[2].1.contains("zram"),
+            "{rows:?}"
+        );
     }
 
     #[test]
