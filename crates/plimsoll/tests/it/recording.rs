@@ -199,6 +199,7 @@ pub(crate) fn trial(plan: &Plan, index: usize, status: TrialStatus) -> Trial {
             _ => vec!["a reason".into()],
         },
         untrustworthy: BTreeMap::new(),
+        failures: Vec::new(),
         other_programs: Vec::new(),
         verified: status == TrialStatus::Ok,
         span_ns: (start, start + 900_000_000),

@@ -3,7 +3,6 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -64,8 +63,7 @@ impl Desk {
     /// An executable script in the folder.
     fn script(&self, name: &str, text: &str) -> String {
         let path = self.path().join(name);
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("permissions");
+        plimsoll_testkit::write_script(&path, &format!("#!/bin/sh\n{text}\n"));
         path.display().to_string()
     }
 }

@@ -9,7 +9,9 @@ use plimsoll_model::columns::Row;
 use plimsoll_model::recording::model::{
     Confounder, EventKind, Finding, Manifest, Resumption, TrialStatus, file,
 };
-use plimsoll_model::recording::{Follow, Recording, Warning, WarningCode, Writer, format_table_markdown};
+use plimsoll_model::recording::{
+    FailureCode, Follow, Recording, TrialFailure, Warning, WarningCode, Writer, format_table_markdown,
+};
 use plimsoll_model::scenario::{FillClass, Settings, TrimMechanism, Workload, WorkloadKind};
 use serde_json::Value;
 
@@ -100,6 +102,10 @@ fn the_document_lists_the_fields_of_every_file() {
     let spoiled = ("fill_gb_per_s".into(), vec!["steal".into()]);
     trial.untrustworthy = [spoiled].into();
     trial.other_programs.push(("cc1".into(), 12.5));
+    trial.failures.push(TrialFailure {
+        code: FailureCode::Other,
+        message: String::new(),
+    });
     let phase = &mut trial.phases[0];
     phase.figures.insert("scans_per_s".into(), 1.0);
     phase.latency = Some("HISTFAAA".into());
@@ -157,6 +163,21 @@ fn the_document_lists_the_codes_of_warnings() {
         .expect("the document has a row of the codes");
     let listed: BTreeSet<&str> = row.split('`').skip(3).step_by(2).collect();
     let codes = WarningCode::ALL.map(|code| serde_json::to_value(code).unwrap());
+    let codes: BTreeSet<&str> = codes.iter().filter_map(Value::as_str).collect();
+    assert_eq!(listed, codes);
+}
+
+#[test]
+fn the_document_lists_the_codes_of_failures() {
+    let (_, text) = format_document();
+    let row = text.lines().find(|line| line.starts_with("| `failures.code` "));
+    let listed: BTreeSet<&str> = row
+        .expect("the document has a row of the codes")
+        .split('`')
+        .skip(3)
+        .step_by(2)
+        .collect();
+    let codes = FailureCode::ALL.map(|code| serde_json::to_value(code).unwrap());
     let codes: BTreeSet<&str> = codes.iter().filter_map(Value::as_str).collect();
     assert_eq!(listed, codes);
 }

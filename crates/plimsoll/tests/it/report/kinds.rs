@@ -59,6 +59,7 @@ pub(super) fn trial(
         status: TrialStatus::Ok,
         reasons: Vec::new(),
         untrustworthy: Default::default(),
+        failures: Vec::new(),
         other_programs: Vec::new(),
         verified: true,
         span_ns: (ns(start), ns(end)),

@@ -358,6 +358,7 @@ impl Simulation {
             status: TrialStatus::Ok,
             reasons: Vec::new(),
             untrustworthy: Default::default(),
+            failures: Vec::new(),
             other_programs: Vec::new(),
             verified: true,
             span_ns: (ns(start), ns(start + self.shape.trial_s)),

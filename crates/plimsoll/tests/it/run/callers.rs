@@ -69,7 +69,7 @@ fn a_run_is_stopped_where_its_caller_blocked_the_signal() {
     let mut started = run.start_by(blocked);
     started.await_event("phase-end", "fill");
     started.signal(Signal::TERM);
-    started.finish().assert_failed(5, &["SIGTERM"]);
+    started.finish().assert_stopped(5, "signal", "SIGTERM");
 }
 
 /// The first files that a program opens would otherwise become its standard input, output and error.
@@ -126,7 +126,11 @@ fn a_run_opens_its_report_and_keeps_its_exit_code() {
         let said = format!("{browser}: exit {}: {}", ended.code, ended.stderr);
         assert!(codes.contains(&ended.code), "{said}");
         // A machine with other load makes metrics untrustworthy, and that is worse than no browser.
-        assert_eq!(ended.code == 7, ended.results["status"] == "untrustworthy", "{said}");
+        assert_eq!(
+            ended.code == 7,
+            ended.results["status"] == "untrustworthy",
+            "{said}"
+        );
         let page = run.recording().expect("a recording").join("report.html");
         assert!(page.exists(), "{said}");
         let urls = lines_of(&opened);
