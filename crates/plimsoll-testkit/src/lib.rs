@@ -6,6 +6,8 @@
 //! | `this_program` | a new process of the test program for one test |
 //! | `forked` | children of a `fork` without `exec` |
 //! | `program` | programs and scripts to start |
+//! | `recordings` | a recording of a run that never happened, and stored recordings; with the feature `recordings` |
+//! | `other_readers` | pyarrow and DuckDB on a recording; with the feature `recordings` |
 //! | `require` | capabilities that a test needs |
 //! | [`rseq`] | check for usable restartable sequences |
 //!
@@ -16,7 +18,11 @@
 
 mod child;
 mod forked;
+#[cfg(feature = "recordings")]
+pub mod other_readers;
 mod program;
+#[cfg(feature = "recordings")]
+pub mod recordings;
 mod require;
 pub mod rseq;
 mod this_program;

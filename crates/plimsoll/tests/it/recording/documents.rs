@@ -212,7 +212,7 @@ fn warnings_of_results_of_version_3_stay_readable() {
 }
 
 fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recording-1")
+    plimsoll_testkit::recordings::stored().join("recording-1")
 }
 
 /// Writes the golden recordings anew. Only for a new format version, into a folder of its own.
@@ -272,7 +272,7 @@ fn recordings_of_format_1_stay_readable() {
 }
 
 fn golden_of_format_3() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recording-3")
+    plimsoll_testkit::recordings::stored().join("recording-3")
 }
 
 /// Row `index` of the golden recordings of format 3: columns that are always, sometimes and never there, the least and
@@ -426,9 +426,10 @@ fn recordings_of_format_2_stay_readable() {
 /// A run of every workload, written when the settings of all workloads were one list (schema 3).
 #[test]
 fn settings_of_schema_3_are_read_as_those_of_their_workload() {
-    let text = include_str!("../../data/manifest-3.json");
-    let document: Value = serde_json::from_str(text).unwrap();
-    let manifest: Manifest = serde_json::from_str(text).unwrap();
+    let text =
+        std::fs::read_to_string(plimsoll_testkit::recordings::stored().join("manifest-3.json")).unwrap();
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let manifest: Manifest = serde_json::from_str(&text).unwrap();
     assert_eq!(manifest.schema, 3);
     let kinds: BTreeSet<WorkloadKind> = manifest
         .plan

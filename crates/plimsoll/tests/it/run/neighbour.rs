@@ -89,7 +89,8 @@ fn a_dead_wakeup_probe_is_a_warning_and_is_replaced() {
     if !has_laboratory() {
         return;
     }
-    let run = twice("hold=0.4");
+    // The first trial lasts until the probe is dead.
+    let run = twice("hold=2");
     let mut started = run.start();
     started.await_event("phase-end", "fill");
     let process = Pid::from_raw(started.children()[0] as i32).expect("a process id");
