@@ -1,7 +1,7 @@
 //! Reports of recordings of `plimsoll watch`: no trials, and what was marked by hand.
 
 use plimsoll_model::recording::Recording;
-use plimsoll_model::recording::model::{Event, EventKind, WATCH, file};
+use plimsoll_model::recording::model::{Event, EventKind, WATCH};
 use plimsoll_report::page::build;
 use plimsoll_report::{html, markdown, terminal};
 
