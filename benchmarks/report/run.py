@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 
-TEMPLATE = pathlib.Path(__file__).parent.parent.parent / "crates/plimsoll/tests/data/recording-3/finished"
+TEMPLATE = pathlib.Path(__file__).parent.parent.parent / "crates/plimsoll-testkit/data/recording-3/finished"
 CATEGORIES = ["kernel", "target", "other", "compressed", "swap_cache", "dirty", "page_cache", "slab_reclaimable", "free",
               "unaccounted"]
 PHASES = ["fill", "trim", "restore", "release"]

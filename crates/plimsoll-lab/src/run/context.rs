@@ -11,6 +11,7 @@ use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Worker, WorkerError, WorkerOptions};
 use plimsoll_model::exit::{Exit, Failure};
 use plimsoll_model::quantity;
+use plimsoll_model::recording::FailureCode;
 use plimsoll_model::recording::model::{Event, EventKind};
 use plimsoll_model::scenario::{FillClass, ThpMode, TrialPlan};
 use plimsoll_sample::{CgroupFiles, Target};
@@ -162,7 +163,7 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         let worked = work(self, &before);
         event.kind = EventKind::PhaseEnd;
         if let Err(error) = &worked {
-            event.text.clone_from(&error.reason);
+            event.text.clone_from(&error.failure.message);
         }
         let end = self.runner.recorder.event(event)?;
         let worked = worked?.into();
@@ -188,7 +189,7 @@ impl<'a, 'l> TrialContext<'a, 'l> {
     /// Returns an error after a stop.
     pub(super) fn go_on(&self) -> Result<(), TrialError> {
         match self.runner.stop.cause() {
-            Some(cause) => Err(TrialError::new(cause.exit(), cause)),
+            Some(cause) => Err(TrialError::stopped(&cause)),
             None => Ok(()),
         }
     }
@@ -196,20 +197,12 @@ impl<'a, 'l> TrialContext<'a, 'l> {
     /// The cause that ended a command, the most certain first: a stop, the OOM killer, the error.
     pub(super) fn explain(&self, error: &WorkerError) -> TrialError {
         if let Some(cause) = self.runner.stop.cause() {
-            return TrialError::new(cause.exit(), cause);
+            return TrialError::stopped(&cause);
         }
-        if let WorkerError::Died { signal, .. } = error {
-            if self.oom_killed() > 0 {
-                return TrialError::new(Exit::Killed, self.out_of_memory());
-            }
-            let exit = if signal.is_some() {
-                Exit::Killed
-            } else {
-                Exit::WorkloadFailed
-            };
-            return TrialError::new(exit, error);
+        match error {
+            WorkerError::Died { .. } if self.oom_killed() > 0 => self.out_of_memory(),
+            _ => TrialError::of_worker(error),
         }
-        TrialError::new(Exit::WorkloadFailed, error)
     }
 
     /// Drops the findings of a killed worker, so that another can repeat the work from the first phase. The phase events
@@ -235,8 +228,8 @@ impl<'a, 'l> TrialContext<'a, 'l> {
             .unwrap_or(0)
     }
 
-    /// Message of an OOM kill in the trial's cgroup.
-    pub(super) fn out_of_memory(&self) -> String {
+    /// An OOM kill in the trial's cgroup.
+    pub(super) fn out_of_memory(&self) -> TrialError {
         let settings = &self.plan.settings;
         let advice = match self.foreign_swap() {
             Some(foreign) => format!(
@@ -245,11 +238,15 @@ impl<'a, 'l> TrialContext<'a, 'l> {
             ),
             None => "raise `limit`, lower `size`, or choose a subject with more swap".to_owned(),
         };
-        format!(
-            "the OOM killer ended the worker: it needs {}, its cgroup's limit is {} and the subject is `{}`; {advice}",
-            quantity::bytes(settings.size() as f64),
-            quantity::bytes(settings.limit as f64),
-            settings.subject,
+        TrialError::new(
+            Exit::Killed,
+            FailureCode::OutOfMemory,
+            format_args!(
+                "the OOM killer ended the worker: it needs {}, its cgroup's limit is {} and the subject is `{}`; {advice}",
+                quantity::bytes(settings.size() as f64),
+                quantity::bytes(settings.limit as f64),
+                settings.subject,
+            ),
         )
     }
 

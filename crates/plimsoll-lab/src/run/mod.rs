@@ -33,7 +33,7 @@ use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::model::{
     EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings, Unlocked,
 };
-use plimsoll_model::recording::{Now, Recording, RecordingError, Warning, WarningCode, Writer};
+use plimsoll_model::recording::{FailureCode, Now, Recording, RecordingError, Warning, WarningCode, Writer};
 
 use plimsoll_model::scenario::{Machine, Plan, SpeedHints};
 use plimsoll_sample::stop::Stop;
@@ -317,11 +317,11 @@ impl<'a> Runner<'a> {
     /// Starts a worker, known to the session so that a cleanup would find it.
     fn start_worker(&mut self, options: &WorkerOptions) -> Result<Worker, TrialError> {
         let worker = Worker::spawn(&self.executable, options)
-            .map_err(|error| TrialError::new(Exit::Missing, error))?;
+            .map_err(|error| TrialError::new(Exit::Missing, FailureCode::WorkerStart, error))?;
         if let Some(session) = self.session.as_mut() {
             session
                 .process_started(worker.pid())
-                .map_err(|error| TrialError::new(Exit::Missing, error))?;
+                .map_err(|error| TrialError::new(Exit::Missing, FailureCode::WorkerStart, error))?;
         }
         Ok(worker)
     }

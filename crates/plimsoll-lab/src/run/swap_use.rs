@@ -10,7 +10,7 @@ use super::context::TrialContext;
 use super::trial_error::TrialError;
 use crate::environment::{Environment, SwapDevice};
 use crate::workload::Worker;
-use plimsoll_model::exit::Exit;
+use plimsoll_model::recording::FailureCode;
 
 /// Swap of which less than this share is in use is free: the kernel takes it in clusters, so that the last is hard to get.
 const FULL: f64 = 0.9;
@@ -86,7 +86,7 @@ impl TrialContext<'_, '_> {
             .drain(DRAINED_WITHIN, self.runner.stop.flag())
             .or_else(|error| {
                 self.go_on()?;
-                Err(TrialError::new(Exit::WorkloadFailed, error))
+                Err(TrialError::failed(FailureCode::NotDrained, error))
             })
     }
 }

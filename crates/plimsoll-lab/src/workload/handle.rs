@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::cost::Cost;
 use super::cost::Stopwatch;
-use super::protocol::{Command, Reply};
+use super::protocol::{Command, RefusalCode, Reply};
 
 /// How often a wait looks at the interruption flag.
 const LOOK_UP: Duration = Duration::from_millis(50);
@@ -64,7 +64,7 @@ pub enum WorkerError {
     Protocol(String),
     /// It could not carry out the command, and said why.
     #[error("{message}")]
-    Failed { message: String },
+    Failed { code: RefusalCode, message: String },
     /// The kernel refused a trim from outside.
     #[error(
         "cannot trim the worker by process_madvise(MADV_PAGEOUT) after {advised} bytes: {errno}; it needs Linux 5.10 and \
@@ -251,7 +251,7 @@ impl Worker {
     /// As [`Worker::call`].
     pub fn answer(&mut self, timeout: Duration, interrupted: &AtomicBool) -> Result<Reply, WorkerError> {
         match self.receive(timeout, interrupted)? {
-            Reply::Failed { message } => Err(WorkerError::Failed { message }),
+            Reply::Failed { code, message } => Err(WorkerError::Failed { code, message }),
             reply => Ok(reply),
         }
     }

@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::cost::Cost;
 use super::cost::Stopwatch;
 use super::fill::{Stream, StreamError};
-use super::protocol::Verification;
+use super::protocol::{RefusalCode, Verification};
 use plimsoll_model::scenario::{FillClass, ThpMode};
 
 /// Bytes regenerated at a time for the comparison: whole pages, and stays in the second-level cache.
@@ -55,6 +55,20 @@ pub(crate) enum MemoryError {
     Unmap { length: usize, errno: Errno },
     #[error(transparent)]
     Stream(#[from] StreamError),
+}
+
+impl MemoryError {
+    pub(crate) fn code(&self) -> RefusalCode {
+        match self {
+            MemoryError::Nothing => RefusalCode::ZeroBytes,
+            MemoryError::TooMuch { .. } => RefusalCode::TooMuch,
+            MemoryError::TooManyRequests { .. } => RefusalCode::TooManyRequests,
+            MemoryError::Map { .. } => RefusalCode::Map,
+            MemoryError::Advise { .. } => RefusalCode::Advise,
+            MemoryError::Unmap { .. } => RefusalCode::Unmap,
+            MemoryError::Stream(_) => RefusalCode::Data,
+        }
+    }
 }
 
 /// Filled memory, with the stream it was filled with.

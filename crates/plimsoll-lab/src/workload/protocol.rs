@@ -96,9 +96,50 @@ pub enum Reply {
     },
     /// The command failed; the worker goes on.
     Failed {
+        code: RefusalCode,
         /// Action, cause and remedy.
         message: String,
     },
+}
+
+/// The reason why a worker did not carry out a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum RefusalCode {
+    /// The line is not a command.
+    NotACommand,
+    /// No memory is filled.
+    NothingFilled,
+    /// The worker's memory is filled already.
+    FilledAlready,
+    /// The command is for 0 bytes.
+    ZeroBytes,
+    /// The machine has less RAM and swap.
+    TooMuch,
+    TooManyRequests,
+    /// The kernel refused a mapping.
+    Map,
+    /// The kernel refused an advice.
+    Advise,
+    /// The kernel refused to unmap.
+    Unmap,
+    /// The file of a class of data is empty or unreadable.
+    Data,
+    /// No probe runs.
+    NoProbe,
+    /// Another probe runs already.
+    ProbeRuns,
+    /// The probe failed.
+    Probe,
+    /// The calibration failed.
+    Calibration,
+    /// No workload of that name has requests.
+    UnknownWorkload,
+    /// The request does not match the workload.
+    Request,
+    /// The work of a workload failed.
+    Workload,
 }
 
 /// Result of the byte-for-byte comparison after a restore.
@@ -184,7 +225,7 @@ mod tests {
             for reply in [
                 Reply::Done { cost, verification: Some(verification) },
                 Reply::Done { cost, verification: None },
-                Reply::Failed { message },
+                Reply::Failed { code: RefusalCode::Workload, message },
                 Reply::Mappings { ranges },
             ] {
                 prop_assert_eq!(round_trip(&reply), reply);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::failure::{FailureCode, TrialFailure};
 use super::renamed;
 use super::warning::{Warning, WarningCode};
 use crate::scenario::Plan;
@@ -210,6 +211,10 @@ pub struct Trial {
     pub status: TrialStatus,
     /// Why it is not ok. Empty exactly when `status` is ok.
     pub reasons: Vec<String>,
+    /// The reasons of a failed trial with their codes, the one that ended it first. Their messages begin `reasons`, so
+    /// that a reader of earlier versions finds them there. Earlier versions wrote none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<TrialFailure>,
     /// Metrics that confounders spoil, and times and speeds of phases (`trim.seconds`, `trim.gb_per_s`), each with the
     /// names of the confounders. `status` is ok if none of them is a main metric of the workload. In `results.json` only:
     /// the analysis adds it.
@@ -246,9 +251,12 @@ fn compression() -> String {
 impl Trial {
     /// Whether the only problem is a phase that could not run here: the others passed their verification.
     pub fn lacks_only_a_phase(&self) -> bool {
-        self.verified
-            && !self.reasons.is_empty()
-            && self.reasons.iter().all(|reason| reason.contains(NOT_RUN))
+        let all_not_run = match self.failures.as_slice() {
+            // A trial of an earlier version.
+            [] => !self.reasons.is_empty() && self.reasons.iter().all(|reason| reason.contains(NOT_RUN)),
+            failures => failures.iter().all(|failure| failure.code == FailureCode::NotRun),
+        };
+        self.verified && all_not_run
     }
 
     /// The status of one metric, or of the time or speed of a phase (`trim.seconds`).
@@ -272,6 +280,7 @@ impl Trial {
             repeat: 1,
             status: TrialStatus::Ok,
             reasons: Vec::new(),
+            failures: Vec::new(),
             untrustworthy: BTreeMap::new(),
             other_programs: Vec::new(),
             verified: true,
@@ -283,7 +292,7 @@ impl Trial {
     }
 }
 
-/// Part of a trial's reason for a phase that could not run.
+/// Part of a trial's reason for a phase that could not run, by which trials without codes are recognised.
 pub const NOT_RUN: &str = "did not run";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

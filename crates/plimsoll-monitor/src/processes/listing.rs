@@ -31,6 +31,8 @@ pub struct Listing {
     pub processes: Vec<Entry>,
     /// Fault storms, the most expensive first.
     pub storms: Vec<Storm>,
+    /// Number of processes of other users by the file of `/proc/PID` that this user cannot read.
+    pub denied: BTreeMap<String, u32>,
     /// Missing processes and values, with the reason.
     pub notes: Vec<String>,
 }
@@ -133,6 +135,7 @@ impl Listing {
             });
             entry
         });
+        let denied = denied(after);
         Listing {
             schema: LISTING_SCHEMA,
             interval_s: seconds,
@@ -140,7 +143,8 @@ impl Listing {
             pss_cost: pss_cost(after),
             processes: processes.collect(),
             storms,
-            notes: notes(after),
+            notes: notes(after, &denied),
+            denied,
         }
     }
 }
@@ -224,24 +228,25 @@ fn pss_cost(snapshot: &Snapshot) -> Option<PssCost> {
     (cost.processes > 0).then_some(cost)
 }
 
+/// Number of processes by the file that this user cannot read.
+fn denied(snapshot: &Snapshot) -> BTreeMap<String, u32> {
+    let details = snapshot.processes.iter();
+    let details = details.filter_map(|process| process.detail.as_ref());
+    let mut denied: BTreeMap<String, u32> = BTreeMap::new();
+    for name in details.flat_map(|detail| &detail.denied) {
+        *denied.entry((*name).to_owned()).or_default() += 1;
+    }
+    denied
+}
+
 /// Missing processes and values, with the reason.
-fn notes(snapshot: &Snapshot) -> Vec<String> {
+fn notes(snapshot: &Snapshot, denied: &BTreeMap<String, u32>) -> Vec<String> {
     let mut notes = Vec::new();
     if snapshot.denied > 0 {
         notes.push(format!(
             "cannot list {} processes of other users: /proc hides them (hidepid); run as root to see them",
             snapshot.denied
         ));
-    }
-    let mut denied: BTreeMap<&str, u32> = BTreeMap::new();
-    for detail in snapshot
-        .processes
-        .iter()
-        .filter_map(|process| process.detail.as_ref())
-    {
-        for name in &detail.denied {
-            *denied.entry(name).or_default() += 1;
-        }
     }
     for (name, count) in denied {
         notes.push(format!(

@@ -332,6 +332,7 @@ fn summed_up(dots: &[Dot]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plimsoll_model::recording::{FailureCode, TrialFailure};
 
     /// Repeats of one trial with these verdicts, each with its number as a figure.
     fn repeats(statuses: &[TrialStatus]) -> Vec<Trial> {
@@ -376,8 +377,25 @@ mod tests {
             "trim {}: no swap",
             plimsoll_model::recording::model::NOT_RUN
         )];
-        let groups = groups(&trials);
-        assert_eq!(groups[0].counted(&trials), [&trials[0]]);
-        assert_eq!(groups[0].metrics["figure"].values(), [0.0]);
+        let counted = |trials: &[Trial]| groups(trials)[0].counted(trials).len();
+        assert_eq!(counted(&trials), 1);
+        assert_eq!(groups(&trials)[0].metrics["figure"].values(), [0.0]);
+        // The code decides, if there is one; a trial with two failures has more than that problem.
+        let failure = |code| TrialFailure {
+            code,
+            message: trials[0].reasons[0].clone(),
+        };
+        let (not_run, trim) = (failure(FailureCode::NotRun), failure(FailureCode::Trim));
+        for (failures, expected) in [
+            (vec![not_run.clone()], 1),
+            (vec![trim.clone()], 0),
+            (vec![not_run, trim], 0),
+        ] {
+            let trial = Trial {
+                failures,
+                ..trials[0].clone()
+            };
+            assert_eq!(counted(&[trial]), expected);
+        }
     }
 }

@@ -173,10 +173,7 @@ fn assert_page_is_own(page: &str, what: &str) {
 
 /// A copy of a recording that came with the tests.
 fn copy_of(format: &str, name: &str) -> (TempDir, PathBuf) {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/data")
-        .join(format)
-        .join(name);
+    let golden = plimsoll_testkit::recordings::stored().join(format).join(name);
     let parent = tempfile::tempdir().expect("a folder");
     let folder = parent.path().join("run");
     fs::create_dir(&folder).expect("a folder");

@@ -7,7 +7,7 @@ use plimsoll_lab::environment::Session;
 use plimsoll_model::scenario::{Compression, FillClass, Filling, Settings, ThpMode, TrimMechanism, Workload};
 
 /// How long a test waits for the machine: all the others may be before it, on a machine several times slower.
-const WAIT: Duration = Duration::from_secs(1800);
+pub const WAIT: Duration = Duration::from_secs(1800);
 /// How long the test that killed a run has to clean up after it.
 const CLEANED_UP_WITHIN: Duration = Duration::from_secs(60);
 

@@ -11,6 +11,7 @@ use crate::workload::protocol::{Command, Reply, Verification};
 use crate::workload::{Stopwatch, UsageScope, Worker};
 use plimsoll_model::exit::Exit;
 use plimsoll_model::quantity;
+use plimsoll_model::recording::FailureCode;
 use plimsoll_model::recording::model::NOT_RUN;
 use plimsoll_model::scenario::{Compression, TrimMechanism};
 
@@ -136,6 +137,7 @@ impl Eater<'_> {
         let Some(cgroup) = context.cgroup() else {
             return Err(TrialError::new(
                 Exit::Missing,
+                FailureCode::NotRun,
                 "trim = \"cgroup\" needs a memory cgroup, and there is none",
             ));
         };
@@ -150,9 +152,11 @@ impl Eater<'_> {
         let (cost, verification) = self.call(context, &Command::Restore)?;
         match verification {
             Some(found) if found.holds() => context.verified = true,
-            Some(found) => context.errors.push(TrialError::new(Exit::WorkloadFailed, found)),
-            None => context.errors.push(TrialError::new(
-                Exit::WorkloadFailed,
+            Some(found) => context
+                .errors
+                .push(TrialError::failed(FailureCode::WrongBytes, found)),
+            None => context.errors.push(TrialError::failed(
+                FailureCode::WrongBytes,
                 "the worker compared nothing",
             )),
         }
@@ -173,8 +177,8 @@ fn reclaim_cgroup(
     cgroup
         .reclaim(bytes, context.timeout(), context.runner.stop.flag())
         .map_err(|error| match context.runner.stop.cause() {
-            Some(cause) => TrialError::new(cause.exit(), cause),
-            None => TrialError::new(Exit::WorkloadFailed, error),
+            Some(cause) => TrialError::stopped(&cause),
+            None => TrialError::failed(FailureCode::Trim, error),
         })
 }
 
@@ -182,8 +186,8 @@ fn reclaim_cgroup(
 fn cannot_trim(context: &TrialContext<'_, '_>) -> Option<TrialError> {
     match &context.surroundings {
         Surroundings::Lacking(missing) => Some(lacking("trim", missing)),
-        Surroundings::Made(environment) if environment.swap_device().is_none() => Some(TrialError::new(
-            Exit::WorkloadFailed,
+        Surroundings::Made(environment) if environment.swap_device().is_none() => Some(TrialError::failed(
+            FailureCode::NotRun,
             format_args!("trim {NOT_RUN}: the subject is `none`, so there is no swap to trim to"),
         )),
         Surroundings::Made(_) => None,
@@ -197,8 +201,8 @@ pub(super) fn check_filled(context: &mut TrialContext<'_, '_>) {
         return;
     };
     if (resident as f64) < size as f64 * REACHED {
-        context.errors.push(TrialError::new(
-            Exit::WorkloadFailed,
+        context.errors.push(TrialError::failed(
+            FailureCode::SizeNotReached,
             format_args!(
                 "size not reached: {} of {} were in the working set after fill (the cgroup's limit is {}); \
                  raise `limit` or lower `size`",
@@ -225,8 +229,8 @@ fn check_trimmed(context: &mut TrialContext<'_, '_>) {
     let cached = trim.after.swap_cache().saturating_sub(trim.before.swap_cache());
     let moved = size - stayed;
     if cached > few {
-        context.errors.push(TrialError::new(
-            Exit::WorkloadFailed,
+        context.errors.push(TrialError::failed(
+            FailureCode::Trim,
             format_args!(
                 "{} of {} stayed in the swap cache after the trim, so their memory is not free and restore does \
                  not read them; is the disk slow?",
@@ -243,8 +247,8 @@ fn check_trimmed(context: &mut TrialContext<'_, '_>) {
             ),
             None => "is the swap device full, or memory locked?".to_owned(),
         };
-        context.errors.push(TrialError::new(
-            Exit::WorkloadFailed,
+        context.errors.push(TrialError::failed(
+            FailureCode::Trim,
             format_args!(
                 "trim moved only {} of {} out of the working set; {cause}",
                 quantity::bytes(moved as f64),

@@ -357,6 +357,48 @@ mod tests {
         assert!(starts[1].0 > 0.19 && starts[1].0 < 0.21 && starts[1].1 == "capped");
     }
 
+    /// Groups are sorted by their subject first: the table repeated the loads for each subject.
+    #[test]
+    fn rows_of_the_table_are_sorted_by_load_and_keep_the_order_of_equal_loads() {
+        let of = |subject: &str, load: &str| {
+            let trial = trial(&[], &[]);
+            Trial {
+                id: format!("wscap/{subject}/{load}#1"),
+                subject: subject.to_owned(),
+                params: BTreeMap::from([("load".to_owned(), load.to_owned())]),
+                ..trial
+            }
+        };
+        let trials = [
+            of("swapfile", "10"),
+            of("zram", "0.5"),
+            of("zram", "2"),
+            of("swapfile", "2"),
+        ];
+        let groups = crate::analysis::groups(&trials);
+        let measured: Vec<Series<'_>> = groups
+            .iter()
+            .filter_map(|group| Series::of(group, &trials))
+            .collect();
+        let table = figures(&measured);
+        let place = |title: &str| table.columns.iter().position(|column| column.title == title);
+        let (group, load) = (
+            place("Group").expect("a column"),
+            place("Size / cap").expect("a column"),
+        );
+        let rows: Vec<(&str, &str)> = table
+            .rows
+            .iter()
+            .map(|row| (row[load].sort.as_str(), row[group].text.as_str()))
+            .collect();
+        let loads: Vec<&str> = rows.iter().map(|(load, _)| *load).collect();
+        assert_eq!(loads, ["0.5", "2", "2", "10"], "{rows:?}");
+        assert!(
+            rows[1].1.contains("swapfile") && rows[2].1.contains("zram"),
+            "{rows:?}"
+        );
+    }
+
     #[test]
     fn shares_are_means_over_the_trials_that_have_a_profile() {
         let with = |profile: &[(&str, f64)]| trial(&[], profile);

@@ -442,12 +442,8 @@ fn modprobe_is_asked_once_for_all_trials_of_a_plan() {
     // Folders without zram over those of sysfs, seen by the helper alone, stand for a module that is not loaded.
     let folder = tempfile::tempdir().unwrap();
     let (modprobe, asked) = (folder.path().join("modprobe"), folder.path().join("asked"));
-    fs::write(
-        &modprobe,
-        format!("#!/bin/sh\necho \"$@\" >> {}\n", asked.display()),
-    )
-    .unwrap();
-    fs::set_permissions(&modprobe, fs::Permissions::from_mode(0o755)).unwrap();
+    let echo = format!("#!/bin/sh\necho \"$@\" >> {}\n", asked.display());
+    plimsoll_testkit::write_script(&modprobe, &echo);
     let role = again("environment::swap_areas::large_plan_role");
     let script =
         "mount -t tmpfs none /sys/block && mount -t tmpfs none /sys/class/zram-control && exec \"$0\" \"$@\"";

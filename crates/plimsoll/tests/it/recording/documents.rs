@@ -9,7 +9,9 @@ use plimsoll_model::columns::Row;
 use plimsoll_model::recording::model::{
     Confounder, EventKind, Finding, Manifest, Resumption, TrialStatus, file,
 };
-use plimsoll_model::recording::{Follow, Recording, Warning, WarningCode, Writer, format_table_markdown};
+use plimsoll_model::recording::{
+    FailureCode, Follow, Recording, TrialFailure, Warning, WarningCode, Writer, format_table_markdown,
+};
 use plimsoll_model::scenario::{FillClass, Settings, TrimMechanism, Workload, WorkloadKind};
 use serde_json::Value;
 
@@ -100,6 +102,10 @@ fn the_document_lists_the_fields_of_every_file() {
     let spoiled = ("fill_gb_per_s".into(), vec!["steal".into()]);
     trial.untrustworthy = [spoiled].into();
     trial.other_programs.push(("cc1".into(), 12.5));
+    trial.failures.push(TrialFailure {
+        code: FailureCode::Other,
+        message: String::new(),
+    });
     let phase = &mut trial.phases[0];
     phase.figures.insert("scans_per_s".into(), 1.0);
     phase.latency = Some("HISTFAAA".into());
@@ -161,6 +167,21 @@ fn the_document_lists_the_codes_of_warnings() {
     assert_eq!(listed, codes);
 }
 
+#[test]
+fn the_document_lists_the_codes_of_failures() {
+    let (_, text) = format_document();
+    let row = text.lines().find(|line| line.starts_with("| `failures.code` "));
+    let listed: BTreeSet<&str> = row
+        .expect("the document has a row of the codes")
+        .split('`')
+        .skip(3)
+        .step_by(2)
+        .collect();
+    let codes = FailureCode::ALL.map(|code| serde_json::to_value(code).unwrap());
+    let codes: BTreeSet<&str> = codes.iter().filter_map(Value::as_str).collect();
+    assert_eq!(listed, codes);
+}
+
 /// The results of version 3, whose warnings are texts without a code.
 #[test]
 fn warnings_of_results_of_version_3_stay_readable() {
@@ -191,7 +212,7 @@ fn warnings_of_results_of_version_3_stay_readable() {
 }
 
 fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recording-1")
+    plimsoll_testkit::recordings::stored().join("recording-1")
 }
 
 /// Writes the golden recordings anew. Only for a new format version, into a folder of its own.
@@ -251,7 +272,7 @@ fn recordings_of_format_1_stay_readable() {
 }
 
 fn golden_of_format_3() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recording-3")
+    plimsoll_testkit::recordings::stored().join("recording-3")
 }
 
 /// Row `index` of the golden recordings of format 3: columns that are always, sometimes and never there, the least and
@@ -405,9 +426,10 @@ fn recordings_of_format_2_stay_readable() {
 /// A run of every workload, written when the settings of all workloads were one list (schema 3).
 #[test]
 fn settings_of_schema_3_are_read_as_those_of_their_workload() {
-    let text = include_str!("../../data/manifest-3.json");
-    let document: Value = serde_json::from_str(text).unwrap();
-    let manifest: Manifest = serde_json::from_str(text).unwrap();
+    let text =
+        std::fs::read_to_string(plimsoll_testkit::recordings::stored().join("manifest-3.json")).unwrap();
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let manifest: Manifest = serde_json::from_str(&text).unwrap();
     assert_eq!(manifest.schema, 3);
     let kinds: BTreeSet<WorkloadKind> = manifest
         .plan

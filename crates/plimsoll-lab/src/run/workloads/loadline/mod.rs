@@ -26,7 +26,7 @@ use crate::workload::{Cost, Findings};
 use crate::workload::{Worker, WorkerError};
 use plimsoll_model::columns::col;
 use plimsoll_model::exit::Exit;
-use plimsoll_model::recording::{Warning, WarningCode};
+use plimsoll_model::recording::{FailureCode, Warning, WarningCode};
 use plimsoll_model::scenario::workloads::loadline::Point;
 use plimsoll_model::scenario::workloads::loadline::finding::{
     CPU_PER_VISIT, CPU_SYSTEM, CPU_USER, EARLY_KILLS, HARD_FAULTS, KILLED, LOAD, NET, PSI_FULL, PSI_SOME,
@@ -84,7 +84,8 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, loadline: &Loadline) -> Re
             .finished
             .last()
             .and_then(|finished| Point::of(&finished.phase.figures));
-        let point = point.ok_or_else(|| failed("a point has no figures"))?;
+        let point =
+            point.ok_or_else(|| TrialError::failed(FailureCode::Inconsistent, "a point has no figures"))?;
         if !point.killed {
             sweep.completed = sweep.completed.max(load);
         }
@@ -148,7 +149,8 @@ impl Sweep<'_> {
             if own.is_some() && measured.is_none() && self.is_tried_again(context, load)? {
                 counts = false;
                 // A phase that does not count is none: its end says why.
-                return Err(failed(
+                return Err(TrialError::failed(
+                    FailureCode::OutOfMemory,
                     "the OOM killer ended the worker, which was not the load's doing",
                 ));
             }
@@ -187,6 +189,7 @@ impl Sweep<'_> {
                 };
                 Err(TrialError::new(
                     Exit::Killed,
+                    FailureCode::OutOfMemory,
                     format_args!(
                         "cannot measure load {load}: the OOM killer ended {TRIES} workers in a row though their own swap was \
                          not full{beyond}; stop the programs that the kernel swaps out, or raise `limit`"
@@ -290,11 +293,14 @@ impl Sweep<'_> {
         let found = Worked::of_reply(reply)?.findings.figures;
         match (found.get("wrong_tags"), found.get("uncounted_visits")) {
             (Some(0.0), Some(0.0)) => Ok(true),
-            (wrong, uncounted) => Err(failed(format_args!(
-                "pages hold what was not written to them: {} wrong tags, and their counters are {} visits off",
-                wrong.unwrap_or(&f64::NAN),
-                uncounted.unwrap_or(&f64::NAN),
-            ))),
+            (wrong, uncounted) => Err(TrialError::failed(
+                FailureCode::WrongBytes,
+                format_args!(
+                    "pages hold what was not written to them: {} wrong tags, and their counters are {} visits off",
+                    wrong.unwrap_or(&f64::NAN),
+                    uncounted.unwrap_or(&f64::NAN),
+                ),
+            )),
         }
     }
 
@@ -374,10 +380,6 @@ fn net(findings: &mut Findings) {
     if let (Some(visits_per_s), Some(own)) = (figure(VISITS), figure("own_s")) {
         findings.set(NET, 1.0 / visits_per_s - own);
     }
-}
-
-fn failed(reason: impl std::fmt::Display) -> TrialError {
-    TrialError::new(Exit::WorkloadFailed, reason)
 }
 
 /// RAM that the subject's compressed store takes.

@@ -18,10 +18,9 @@ use crate::run::swap_use::SwapPeak;
 use crate::run::trial_error::{TrialError, lacking};
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Worker, WorkerError};
-use plimsoll_model::exit::Exit;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::NOT_RUN;
-use plimsoll_model::recording::{Warning, WarningCode};
+use plimsoll_model::recording::{FailureCode, Warning, WarningCode};
 use plimsoll_sample::{ProfileError, Profiler, Symbols, kernel_symbols};
 
 use plimsoll_model::scenario::workloads::wscap::{finding, phase};
@@ -95,7 +94,7 @@ fn lift(context: &TrialContext<'_, '_>, wscap: &Wscap) -> Result<(), TrialError>
     };
     lifted.or_else(|error| {
         context.go_on()?;
-        Err(TrialError::new(Exit::WorkloadFailed, error))
+        Err(TrialError::failed(FailureCode::Limit, error))
     })
 }
 
@@ -144,8 +143,8 @@ impl Experiment {
         if let Err(error) = set {
             // The rest of the trial is as good without it.
             context.go_on()?;
-            context.errors.push(TrialError::new(
-                Exit::WorkloadFailed,
+            context.errors.push(TrialError::failed(
+                FailureCode::NotRun,
                 format_args!("capped {NOT_RUN}: {error}"),
             ));
             return Ok(());
@@ -249,7 +248,9 @@ impl Experiment {
                 if found.holds() {
                     context.verified = true;
                 } else {
-                    context.errors.push(TrialError::new(Exit::WorkloadFailed, found));
+                    context
+                        .errors
+                        .push(TrialError::failed(FailureCode::WrongBytes, found));
                 }
                 Ok(cost.into())
             }
@@ -262,8 +263,8 @@ impl Experiment {
 fn cannot_cap(context: &TrialContext<'_, '_>) -> Option<TrialError> {
     match &context.surroundings {
         Surroundings::Lacking(missing) => Some(lacking(phase::CAPPED, missing)),
-        Surroundings::Made(environment) if environment.swap_device().is_none() => Some(TrialError::new(
-            Exit::WorkloadFailed,
+        Surroundings::Made(environment) if environment.swap_device().is_none() => Some(TrialError::failed(
+            FailureCode::NotRun,
             format_args!("capped {NOT_RUN}: the subject is `none`, so memory above the cap has no swap"),
         )),
         Surroundings::Made(_) => None,
@@ -278,8 +279,8 @@ fn own_bytes(context: &TrialContext<'_, '_>) -> u64 {
 /// That emptying left more of `size` bytes resident than it may, if so: then the scan after it does not refill.
 fn not_emptied(stayed: u64, size: u64) -> Option<TrialError> {
     (stayed as f64 > MAY_STAY * size as f64).then(|| {
-        TrialError::new(
-            Exit::WorkloadFailed,
+        TrialError::failed(
+            FailureCode::Trim,
             format_args!(
                 "{} of {} stayed in the working set when it was emptied; is the swap device full, or memory locked?",
                 quantity::bytes(stayed as f64),
@@ -320,10 +321,11 @@ mod tests {
     fn a_working_set_that_stays_resident_is_an_error() {
         assert!(not_emptied(0, 100 << 20).is_none() && not_emptied(5 << 20, 100 << 20).is_none());
         let error = not_emptied(50 << 20, 100 << 20).unwrap();
+        assert_eq!(error.failure.code, FailureCode::Trim);
+        let bytes = [50, 100].map(|mib| quantity::bytes(f64::from(mib << 20)));
         assert!(
-            error.reason.starts_with("50.0 MiB of 100 MiB stayed"),
-            "{}",
-            error.reason
+            bytes.iter().all(|bytes| error.failure.message.contains(bytes)),
+            "{error:?}"
         );
     }
 }

@@ -22,7 +22,7 @@ use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 use crate::machine::{alone, settings};
 
 const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A session of its own with the terminal, so that signals of the terminal reach the program.
 pub(crate) const OWNED: &[&str] = &["setsid", "--ctty"];

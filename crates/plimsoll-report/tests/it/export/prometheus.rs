@@ -9,8 +9,8 @@ use plimsoll_model::scenario::FillClass;
 use plimsoll_report::export;
 use proptest::prelude::*;
 
-use super::recorded;
-use crate::recording::{manifest, plan, results, trial};
+use plimsoll_testkit::recordings::recorded;
+use plimsoll_testkit::recordings::{manifest, plan, results, trial};
 
 /// Values by name and labels.
 type Values = BTreeMap<(String, BTreeMap<String, String>), f64>;

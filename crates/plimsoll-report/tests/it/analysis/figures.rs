@@ -15,7 +15,7 @@ use plimsoll_report::workloads::compression::metrics;
 use plimsoll_report::{csv::csv, json::json, markdown::markdown};
 use proptest::prelude::*;
 
-use crate::recording::{calibration, event, manifest, plan, trial};
+use plimsoll_testkit::recordings::{calibration, event, manifest, plan, trial};
 
 #[test]
 fn a_few_repeats_have_a_range_and_no_interval() {

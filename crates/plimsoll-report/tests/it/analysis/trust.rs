@@ -6,9 +6,9 @@ use plimsoll_report::analysis::{Group, groups};
 use plimsoll_report::comparison::{Condition, Input, Standing, Verdict, check, compare};
 use plimsoll_report::{csv::csv, headlines, judge, run_status, terminal};
 
-use crate::recording::event;
 use crate::report::recorded::recording;
 use crate::report::simulation::{QUICK, Shape};
+use plimsoll_testkit::recordings::event;
 
 /// A run of compression with six repeats, all its trials disturbed by these confounders.
 fn disturbed_by(names: &[&str]) -> (Recording, Results) {

@@ -6,14 +6,14 @@ use plimsoll_model::recording::model::{Phase, Trial, TrialStatus};
 use plimsoll_report::{Series, Timeline};
 
 pub(super) const MIB: f64 = 1048576.0;
-pub const MEM_TOTAL: f64 = 24.0 * 1024.0 * MIB;
+pub(crate) const MEM_TOTAL: f64 = 24.0 * 1024.0 * MIB;
 
 /// Data that does not repeat itself over a run and is the same in every run of the test.
-pub struct Noise(pub u64);
+pub(crate) struct Noise(pub u64);
 
 impl Noise {
     /// Uniform from 0 to 1.
-    pub fn next(&mut self) -> f64 {
+    pub(crate) fn next(&mut self) -> f64 {
         self.0 = self
             .0
             .wrapping_mul(6364136223846793005)
@@ -22,14 +22,14 @@ impl Noise {
     }
 
     /// About normal: mean 0, deviation 1.
-    pub fn normal(&mut self) -> f64 {
+    pub(crate) fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.next()).sum::<f64>() - 6.0
     }
 }
 
 /// Length and effect of the run's parts.
 #[derive(Clone, Copy)]
-pub struct Shape {
+pub(crate) struct Shape {
     /// Repeats of each class.
     pub repeats: u32,
     /// Seconds a trial.
@@ -43,7 +43,7 @@ pub struct Shape {
 }
 
 /// A minute at 10 Hz.
-pub const QUICK: Shape = Shape {
+pub(crate) const QUICK: Shape = Shape {
     repeats: 3,
     trial_s: 4.0,
     overview: 400,
@@ -51,7 +51,7 @@ pub const QUICK: Shape = Shape {
     size: 256.0 * MIB,
 };
 /// An hour at 100 Hz, which is 360 000 samples, in the buckets that such a run is reduced to.
-pub const HOUR: Shape = Shape {
+pub(crate) const HOUR: Shape = Shape {
     repeats: 30,
     trial_s: 40.0,
     overview: 2000,
@@ -117,14 +117,14 @@ fn level(at: f64, phases: &[(&'static str, f64, f64); 4]) -> (f64, f64) {
 }
 
 /// A run, computed second by second.
-pub struct Simulation {
+pub(crate) struct Simulation {
     shape: Shape,
     /// Class, repeat and slowness of each trial, in order.
     pub order: Vec<(usize, u32, f64)>,
 }
 
 impl Simulation {
-    pub fn new(shape: Shape) -> Simulation {
+    pub(crate) fn new(shape: Shape) -> Simulation {
         let mut noise = Noise(7);
         let mut order = Vec::new();
         for repeat in 1..=shape.repeats {
@@ -204,7 +204,7 @@ impl Simulation {
         line
     }
 
-    pub fn sample(&self, t: f64, noise: &mut Noise) -> Vec<(&'static str, f64)> {
+    pub(crate) fn sample(&self, t: f64, noise: &mut Noise) -> Vec<(&'static str, f64)> {
         let s = self.shape.trial_s;
         let index = ((t / s) as usize).min(self.order.len() - 1);
         let (class, _, factor) = self.order[index];
@@ -358,6 +358,7 @@ impl Simulation {
             status: TrialStatus::Ok,
             reasons: Vec::new(),
             untrustworthy: Default::default(),
+            failures: Vec::new(),
             other_programs: Vec::new(),
             verified: true,
             span_ns: (ns(start), ns(start + self.shape.trial_s)),

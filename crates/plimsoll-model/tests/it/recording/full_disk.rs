@@ -6,7 +6,7 @@ use plimsoll_model::recording::model::file;
 use plimsoll_model::recording::{Recording, RecordingError, WarningCode, Writer};
 use plimsoll_model::scenario::FillClass;
 
-use super::{manifest, plan, results, rows};
+use plimsoll_testkit::recordings::{manifest, plan, results, rows};
 
 /// A tmpfs of its own, gone at the end.
 struct SmallDisk(tempfile::TempDir);

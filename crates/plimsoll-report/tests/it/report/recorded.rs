@@ -12,7 +12,7 @@ use super::simulation::{MEM_TOTAL, Noise, Shape, Simulation};
 use super::synthetic::page;
 
 /// The run of this shape as it would have been recorded at `hz`, with every column that a page draws.
-pub fn recording(shape: Shape, hz: u32) -> Recording {
+pub(crate) fn recording(shape: Shape, hz: u32) -> Recording {
     let simulation = Simulation::new(shape);
     let page = page(shape);
     let seconds = shape.trial_s * simulation.order.len() as f64;

@@ -8,7 +8,7 @@ use plimsoll_model::scenario::{FillClass, Map, Mapping, Subject, ThpMode, Thrash
 use plimsoll_report::analysis::confounders::confounders;
 use plimsoll_report::judge;
 
-use crate::recording::{manifest, plan, trial};
+use plimsoll_testkit::recordings::{manifest, plan, trial};
 
 const SIZE: i64 = 64 << 20;
 

@@ -3,9 +3,9 @@
 use plimsoll_model::columns::Row;
 use plimsoll_model::recording::model::{EventKind, TrialStatus, file};
 use plimsoll_model::recording::{Now, PlanDifference, Recording, RecordingError, WarningCode, Writer};
-use plimsoll_model::scenario::FillClass;
+use plimsoll_model::scenario::{FillClass, Workload};
 
-use super::{event, manifest, plan, results, rows, trial};
+use plimsoll_testkit::recordings::{event, manifest, plan, results, rows, trial};
 
 fn now(monotonic_ns: u64) -> Now {
     Now {
@@ -146,7 +146,10 @@ fn another_plan_is_refused_with_what_differs() {
 
     let mut asked = recorded.clone();
     asked.seed = 8;
-    crate::machine::set_size(&mut asked.trials[1].settings, 1 << 20);
+    match &mut asked.trials[1].settings.workload {
+        Workload::Compression(compression) => compression.filling.size = 1 << 20,
+        other => panic!("{other:?}"),
+    }
     asked
         .trials
         .push(plan(&[FillClass::Constant], 1).trials.remove(0));

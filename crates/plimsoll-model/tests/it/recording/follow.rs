@@ -13,7 +13,7 @@ use plimsoll_model::recording::{
 use plimsoll_model::scenario::FillClass;
 use proptest::prelude::*;
 
-use super::{event, manifest, plan, results, rows, trial};
+use plimsoll_testkit::recordings::{event, manifest, plan, results, rows, trial};
 
 /// What a follower has seen.
 #[derive(Default)]

@@ -10,8 +10,9 @@ use plimsoll_model::scenario::FillClass;
 use plimsoll_report::export::{self, ExportError};
 use serde_json::Value;
 
-use super::recorded;
-use crate::recording::{csv_of, manifest, plan, read_by_others, results, rows};
+use plimsoll_testkit::other_readers::read_by_others;
+use plimsoll_testkit::recordings::recorded;
+use plimsoll_testkit::recordings::{manifest, plan, results, rows, stored};
 
 fn parquet_of(folder: &std::path::Path) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -181,7 +182,7 @@ fn json_holds_everything_once() {
 
 #[test]
 fn the_recordings_of_the_first_version_are_exported() {
-    let golden = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recording-1");
+    let golden = stored().join("recording-1");
     let mut seen = 0;
     for entry in fs::read_dir(golden).unwrap() {
         let folder = entry.unwrap().path();
@@ -200,4 +201,11 @@ fn the_recordings_of_the_first_version_are_exported() {
         seen += 1;
     }
     assert!(seen >= 1);
+}
+
+/// The samples of the recording in `folder` as CSV, for another program to compare with what it reads.
+fn csv_of(folder: &Path) -> Vec<u8> {
+    let mut csv = Vec::new();
+    export::csv(&Recording::open(folder).unwrap(), &mut csv).unwrap();
+    csv
 }

@@ -44,7 +44,7 @@ fn memory_use(group: &Group, trials: &[Trial], size: f64) -> MemoryUse {
 }
 
 /// A page of a run of this shape, all well.
-pub fn page(shape: Shape) -> Page {
+pub(crate) fn page(shape: Shape) -> Page {
     let simulation = Simulation::new(shape);
     let trials: Vec<Trial> = (0..simulation.order.len())
         .map(|index| simulation.trial(index))
@@ -84,7 +84,7 @@ pub(super) fn marks(trials: &[Trial]) -> Vec<Mark> {
 }
 
 /// The same run with a failed and an untrustworthy trial, a confounder and warnings.
-pub fn troubled(shape: Shape) -> Page {
+pub(crate) fn troubled(shape: Shape) -> Page {
     let mut page = page(shape);
     let trials = &mut page.results.trials;
     trials[1].status = TrialStatus::Failed;
@@ -117,7 +117,7 @@ pub fn troubled(shape: Shape) -> Page {
 }
 
 /// The same run where every text that a file or another program can choose tries to break out.
-pub fn hostile(shape: Shape) -> Page {
+pub(crate) fn hostile(shape: Shape) -> Page {
     const ATTACK: &str =
         "</script><img src=x onerror=\"window.broken=1\"><svg onload='window.broken=1'>&\u{2028}'\"";
     let mut page = troubled(shape);
@@ -244,7 +244,7 @@ pub(super) fn manifest(run: &str) -> Manifest {
 }
 
 /// Folder for pages that a test writes.
-pub fn folder() -> PathBuf {
+pub(crate) fn folder() -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("report");
     std::fs::create_dir_all(&folder).expect("the target folder takes new folders");
     folder

@@ -59,6 +59,7 @@ pub(super) fn trial(
         status: TrialStatus::Ok,
         reasons: Vec::new(),
         untrustworthy: Default::default(),
+        failures: Vec::new(),
         other_programs: Vec::new(),
         verified: true,
         span_ns: (ns(start), ns(end)),
@@ -69,7 +70,7 @@ pub(super) fn trial(
 }
 
 /// Consumers that write at random over two subjects, three repeats each.
-pub fn thrash_trials() -> Vec<Trial> {
+pub(crate) fn thrash_trials() -> Vec<Trial> {
     let mut trials = Vec::new();
     for (place, subject) in ["zram:lz4", "swapfile"].into_iter().enumerate() {
         for repeat in 1..=3u32 {
