@@ -29,14 +29,14 @@ mod results;
 pub mod terminal;
 pub mod workloads;
 
-use std::io::Write;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use plimsoll_model::recording::model::{Results, file};
 use plimsoll_model::recording::{Recording, replace_file};
 
 pub use contents::{Mark, MemoryUse, Page, Series, Timeline};
-pub use results::{judge, results, run_status, sampler_report};
+pub use results::{judge, results, run_status, sampler_report, take_results};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -52,9 +52,15 @@ pub enum ReportError {
 /// When the file cannot be written.
 pub fn write_page(recording: &Recording, results: &Results, folder: &Path) -> Result<PathBuf, ReportError> {
     let path = folder.join(file::REPORT);
-    let text = html::render(&page::build(recording, results));
-    match replace_file(&path, |file| file.write_all(text.as_bytes())) {
+    let page = page::build(recording, results);
+    match replace_file(&path, |file| write_html(&page, file)) {
         Ok(()) => Ok(path),
         Err(source) => Err(ReportError::Write { path, source }),
     }
+}
+
+fn write_html(page: &Page, file: &mut impl Write) -> io::Result<()> {
+    let mut output = BufWriter::new(file);
+    html::write(page, &mut output)?;
+    output.flush()
 }

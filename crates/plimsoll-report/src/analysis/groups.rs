@@ -1,5 +1,6 @@
 //! Trials that differ in nothing but their repeat, side by side.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -41,15 +42,21 @@ impl Group {
         self.trials.first().map_or("", |id| shared_part(id))
     }
 
-    /// The group with its trustworthy metrics and phases alone.
-    pub fn trusted(&self) -> Group {
+    /// The group with its trustworthy metrics and phases alone: the group itself if it has no others.
+    pub fn trusted(&self) -> Cow<'_, Group> {
+        let speeds = |phase: &PhaseGroup| phase.gb_per_s.as_ref().is_some_and(Measured::untrustworthy);
+        let doubtful = self.metrics.values().any(Measured::untrustworthy)
+            || self.phases.iter().any(|phase| phase.seconds.untrustworthy() || speeds(phase));
+        if !doubtful {
+            return Cow::Borrowed(self);
+        }
         let mut group = self.clone();
         group.metrics.retain(|_, measured| !measured.untrustworthy());
         group.phases.retain(|phase| !phase.seconds.untrustworthy());
         for phase in &mut group.phases {
             phase.gb_per_s = phase.gb_per_s.take().filter(|speed| !speed.untrustworthy());
         }
-        group
+        Cow::Owned(group)
     }
 
     /// Its trials that did not fail, in the order of `trials`, the list that the groups were made of: each figure has a

@@ -239,7 +239,7 @@ fn percentiles(group: &Group, trials: &[&Trial]) -> Option<Drawing> {
     })
 }
 
-fn points(page: &Page, groups: &[(&Group, Vec<&Trial>)]) -> Table {
+fn points(page: &Page, groups: &[(&Group, Vec<&Trial>)]) -> Table<'static> {
     const FIGURES: [(&str, &str); 14] = [
         ("Visits", VISITS),
         ("p50", "p50_s"),
