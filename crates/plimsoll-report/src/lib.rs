@@ -30,10 +30,10 @@ pub mod terminal;
 pub mod workloads;
 
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use plimsoll_model::recording::model::{Results, file};
-use plimsoll_model::recording::{Recording, replace_file};
+use plimsoll_model::recording::{Recording, RecordingFolder};
 
 pub use contents::{Mark, MemoryUse, Page, Series, Timeline};
 pub use results::{judge, results, run_status, sampler_report, take_results};
@@ -45,15 +45,19 @@ pub enum ReportError {
     Write { path: PathBuf, source: std::io::Error },
 }
 
-/// Writes the HTML report into the folder of its recording and returns its path. Replaces the report that is there, or a
-/// link in its place.
+/// Writes the HTML report into the folder of its recording, whatever its path leads to by now, and returns its path.
+/// Replaces the report that is there, or a link in its place.
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn write_page(recording: &Recording, results: &Results, folder: &Path) -> Result<PathBuf, ReportError> {
-    let path = folder.join(file::REPORT);
+pub fn write_page(
+    recording: &Recording,
+    results: &Results,
+    folder: &RecordingFolder,
+) -> Result<PathBuf, ReportError> {
+    let path = folder.path().join(file::REPORT);
     let page = page::build(recording, results);
-    match replace_file(&path, |file| write_html(&page, file)) {
+    match folder.replace_file(file::REPORT, |file| write_html(&page, file)) {
         Ok(()) => Ok(path),
         Err(source) => Err(ReportError::Write { path, source }),
     }

@@ -130,8 +130,8 @@ fn drawn<'a>(groups: &[Group], trials: &'a [Trial]) -> Vec<&'a Trial> {
         return trials.iter().collect();
     }
     let firsts = groups.iter().filter_map(|group| group.trials.first());
-    let firsts: HashSet<&String> = firsts.take(MOST).collect();
-    trials.iter().filter(|trial| firsts.contains(&trial.id)).collect()
+    let firsts: HashSet<&str> = firsts.take(MOST).map(AsRef::as_ref).collect();
+    trials.iter().filter(|trial| firsts.contains(trial.id.as_str())).collect()
 }
 
 /// The lines of the timelines of a recording.
@@ -279,7 +279,7 @@ fn memory_use(recording: &Recording, group: &Group, trials: &[Trial]) -> MemoryU
             let dots = usable.iter().filter_map(|trial| {
                 let trim = trial.phases.iter().find(|phase| phase.name == "trim")?;
                 Some(Dot {
-                    trial: trial.id.clone(),
+                    trial: trial.id.as_str().into(),
                     value: figure(trim)[side]?,
                     status: trial.status_of(metric),
                 })

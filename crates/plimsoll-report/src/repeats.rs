@@ -66,7 +66,7 @@ pub fn needed(groups: &[Group]) -> Option<Needed> {
         }
         for phase in PHASES.iter().filter(|_| kind == WorkloadKind::Compression) {
             let phases = of_kind.iter().flat_map(|group| &group.phases);
-            let measured = phases.filter(|found| found.name == *phase);
+            let measured = phases.filter(|found| &*found.name == *phase);
             let values: Vec<Vec<f64>> = measured.map(|found| found.seconds.values()).collect();
             spreads.extend(typical(&format!("{phase} time"), &values));
         }

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -80,7 +81,12 @@ impl<I: Iterator<Item: Serialize>, F: Fn() -> I> Serialize for Each<F> {
 struct GroupData<'a> {
     label: &'a str,
     trial: Option<&'a str>,
-    trials: &'a [String],
+    #[serde(serialize_with = "texts")]
+    trials: &'a [Arc<str>],
+}
+
+fn texts<S: Serializer>(texts: &[Arc<str>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(texts.iter().map(AsRef::<str>::as_ref))
 }
 
 impl<'a> GroupData<'a> {

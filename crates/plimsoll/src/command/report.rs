@@ -10,7 +10,7 @@ use crate::cli::{Format, Report, Theme, Verbosity};
 use plimsoll_lab::run::recording_failure;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::model::file;
-use plimsoll_model::recording::{Recording, replace_file};
+use plimsoll_model::recording::{Recording, RecordingFolder};
 use plimsoll_report::{self as report, Page};
 
 pub(super) fn report(options: &Report, verbosity: &Verbosity) -> Result<Exit, Failure> {
@@ -30,7 +30,8 @@ pub(super) fn report(options: &Report, verbosity: &Verbosity) -> Result<Exit, Fa
         run: locate(&options.run)?,
         ..options.clone()
     };
-    let mut recording = open(&options.run)?;
+    let folder = RecordingFolder::open(&options.run).map_err(recording_failure)?;
+    let mut recording = Recording::open_in(&folder).map_err(recording_failure)?;
     for warning in &recording.warnings {
         super::print_error(&format!("warning: {warning}"));
     }
@@ -69,7 +70,7 @@ pub(super) fn report(options: &Report, verbosity: &Verbosity) -> Result<Exit, Fa
         // The recording may be another user's: a link in place of its report is replaced, not followed.
         None if options.format == Format::Html => {
             let path = options.run.join(file::REPORT);
-            let result = replace_file(&path, |file| {
+            let result = folder.replace_file(file::REPORT, |file| {
                 let mut output = BufWriter::new(file);
                 document.write(&mut output)?;
                 output.flush()

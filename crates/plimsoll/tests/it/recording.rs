@@ -7,6 +7,7 @@ mod full_disk;
 mod reported;
 mod resume;
 mod round_trip;
+mod swapped;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

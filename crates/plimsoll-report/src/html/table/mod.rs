@@ -173,7 +173,7 @@ fn metrics(groups: &[Group]) -> Table<'_> {
     };
     let all = groups.iter().flat_map(|group| {
         let metrics = group.metrics.iter();
-        metrics.map(move |(name, measured)| (group, name.as_str(), measured))
+        metrics.map(move |(name, measured)| (group, name, measured))
     });
     Table {
         id: "metrics",
