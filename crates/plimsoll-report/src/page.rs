@@ -16,7 +16,7 @@ use plimsoll_model::categories::{CATEGORIES, categories};
 use plimsoll_model::columns::Row;
 use plimsoll_model::columns::col;
 use plimsoll_model::recording::Recording;
-use plimsoll_model::recording::model::{Event, EventKind, Phase, Results, Trial};
+use plimsoll_model::recording::model::{Event, EventKind, Manifest, Phase, Results, Trial};
 use plimsoll_model::sanitize::sanitize;
 
 /// Points of the timeline of the whole run: about two a pixel of a wide screen.
@@ -32,9 +32,25 @@ const SWAP_SLOTS: usize = 4;
 /// Panels of lines, besides that of swap, whose lines have their devices' names.
 const PANELS: [Panel; 4] = [Panel::Io, Panel::Faults, Panel::Pressure, Panel::Cpu];
 
+/// The contents of the report of a recording with these results.
 pub fn build(recording: &Recording, results: &Results) -> Page {
     let groups = groups(&results.trials);
-    let mut results = results.clone();
+    contents(recording, results.clone(), groups)(recording.manifest.clone())
+}
+
+/// As [`build`], of a recording that is not needed any more, with the groups of its results: the contents of a report of
+/// many trials are in memory once.
+pub fn build_from(recording: Recording, results: Results, groups: Vec<Group>) -> Page {
+    let with = contents(&recording, results, groups);
+    with(recording.manifest)
+}
+
+/// The contents of a report without the manifest, which the returned function adds.
+fn contents(
+    recording: &Recording,
+    mut results: Results,
+    groups: Vec<Group>,
+) -> impl FnOnce(Manifest) -> Page + use<> {
     for warning in &recording.warnings {
         if !results.warnings.contains(warning) {
             results.warnings.push(warning.clone());
@@ -43,8 +59,6 @@ pub fn build(recording: &Recording, results: &Results) -> Page {
     for warning in &mut results.warnings {
         warning.text = sanitize(&warning.text).into_owned();
     }
-    let mut manifest = recording.manifest.clone();
-    manifest.plan.title = sanitize(&manifest.plan.title).into_owned();
     let points = TRIAL_POINTS / results.trials.len().max(1);
     let points = points.clamp(POINTS_PER_TRIAL.start, POINTS_PER_TRIAL.end);
     let lines = Lines::of(recording);
@@ -52,18 +66,26 @@ pub fn build(recording: &Recording, results: &Results) -> Page {
         let span = trial.span_ns.0.saturating_sub(MARGIN_NS)..trial.span_ns.1.saturating_add(MARGIN_NS);
         lines.stretch(Some(trial.id.clone()), span, points)
     });
-    Page {
-        headline: headlines::of(recording, &results, &groups),
-        manifest,
-        memory: groups
-            .iter()
-            .map(|group| memory_use(recording, group, &results.trials))
-            .collect(),
-        overview: lines.stretch(None, 0..u64::MAX, OVERVIEW_POINTS),
-        trials: trials.filter(|timeline| !timeline.t.is_empty()).collect(),
-        marks: marks(recording),
-        groups,
-        results,
+    let trials: Vec<Timeline> = trials.filter(|timeline| !timeline.t.is_empty()).collect();
+    let headline = headlines::of(recording, &results, &groups);
+    let memory: Vec<MemoryUse> = groups
+        .iter()
+        .map(|group| memory_use(recording, group, &results.trials))
+        .collect();
+    let overview = lines.stretch(None, 0..u64::MAX, OVERVIEW_POINTS);
+    let marks = marks(recording);
+    move |mut manifest| {
+        manifest.plan.title = sanitize(&manifest.plan.title).into_owned();
+        Page {
+            headline,
+            manifest,
+            results,
+            groups,
+            memory,
+            overview,
+            trials,
+            marks,
+        }
     }
 }
 
@@ -108,8 +130,11 @@ fn drawn<'a>(groups: &[Group], trials: &'a [Trial]) -> Vec<&'a Trial> {
         return trials.iter().collect();
     }
     let firsts = groups.iter().filter_map(|group| group.trials.first());
-    let firsts: HashSet<&String> = firsts.take(MOST).collect();
-    trials.iter().filter(|trial| firsts.contains(&trial.id)).collect()
+    let firsts: HashSet<&str> = firsts.take(MOST).map(AsRef::as_ref).collect();
+    trials
+        .iter()
+        .filter(|trial| firsts.contains(trial.id.as_str()))
+        .collect()
 }
 
 /// The lines of the timelines of a recording.
@@ -257,7 +282,7 @@ fn memory_use(recording: &Recording, group: &Group, trials: &[Trial]) -> MemoryU
             let dots = usable.iter().filter_map(|trial| {
                 let trim = trial.phases.iter().find(|phase| phase.name == "trim")?;
                 Some(Dot {
-                    trial: trial.id.clone(),
+                    trial: trial.id.as_str().into(),
                     value: figure(trim)[side]?,
                     status: trial.status_of(metric),
                 })

@@ -190,7 +190,7 @@ fn table_of(columns: &[&Column], results: &Results, groups: &[&Group], colour: b
         let trials: Vec<&Trial> = group
             .trials
             .iter()
-            .filter_map(|id| by_id.get(id.as_str()).copied())
+            .filter_map(|id| by_id.get(&**id).copied())
             .collect();
         table.add_row(columns.iter().map(|column| column.cell(group, &trials, colour)));
     }

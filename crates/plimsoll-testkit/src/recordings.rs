@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use plimsoll_model::columns::{COLUMNS, Row};
+use plimsoll_model::recording::Levels;
 use plimsoll_model::recording::Writer;
 use plimsoll_model::recording::model::{
     Calibration, Event, EventKind, Headline, Host, Manifest, Phase, Results, RunStatus, SamplerReport,
@@ -176,8 +177,8 @@ pub fn trial(plan: &Plan, index: usize, status: TrialStatus) -> Trial {
             cpu_kernel_threads_s: 0.01,
             minor_faults: 16384,
             major_faults: 0,
-            before: BTreeMap::from([("free".into(), 1 << 30)]),
-            after: BTreeMap::from([("free".into(), (1 << 30) - (64 << 20))]),
+            before: Levels::from_iter([("free", 1 << 30)]),
+            after: Levels::from_iter([("free", (1 << 30) - (64 << 20))]),
             ..Phase::default()
         }],
         metrics: BTreeMap::from([("fill_gb_per_s".into(), 0.2237 + index as f64)]),

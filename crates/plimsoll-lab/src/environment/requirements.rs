@@ -18,7 +18,7 @@ use plimsoll_model::scenario::{
 use super::allocators::allocator_library;
 use super::cgroup::find_parent;
 use super::error::{HOW_TO_GET_HIGH, Missing, MissingKind};
-use super::{swap_file, zram, zswap};
+use super::{swap_folder, zram, zswap};
 
 // Facts that cannot change while the program runs, read once: plans have thousands of trials.
 static MISSING_CGROUP: LazyLock<Option<Missing>> = LazyLock::new(missing_cgroup);
@@ -270,11 +270,11 @@ fn missing_zswap(compressor: Option<&str>) -> Option<Missing> {
 
 fn missing_folder(folder: &Path) -> Option<Missing> {
     let how = "name a folder on a disk of this machine with `--set swap-dir=...`".to_owned();
-    if let Err(why) = swap_file::suitable(folder) {
+    if let Err(defect) = swap_folder::suitable(folder) {
         return Some(Missing {
             kind: MissingKind::SwapFolder,
             what: format!("a place for a swap file ({})", folder.display()),
-            why,
+            why: defect.to_string(),
             how,
             available: Vec::new(),
         });

@@ -401,7 +401,8 @@ impl<'a> Runner<'a> {
         let mut exit = ran?.max(undone?);
         ended.and(kept)?;
         let writer = writer?;
-        let mut results = (self.services.results)(&Recording::open(writer.folder()).or_exit(Exit::Missing)?);
+        let place = writer.open_folder().clone();
+        let mut results = (self.services.results)(&Recording::open_in(&place).or_exit(Exit::Missing)?);
         // Only the samples know the other parts of a resumed run; only the sampler counts dropped samples.
         if self.manifest.resumed.is_empty() {
             results.sampler = sampled;
@@ -410,8 +411,8 @@ impl<'a> Runner<'a> {
         }
         let directory = writer.finish(&results).or_exit(Exit::Missing)?;
         // Opened anew: the page shows the finished recording, not one that is still being written.
-        let recording = Recording::open(&directory).or_exit(Exit::Missing)?;
-        let page = (self.services.report)(&recording, &results, &directory)
+        let recording = Recording::open_in(&place).or_exit(Exit::Missing)?;
+        let page = (self.services.report)(&recording, &results, &place)
             .map_err(|error| Failure::message(Exit::Missing, error))?;
         if exit == Exit::Done && results.status == RunStatus::Untrustworthy {
             exit = Exit::Untrustworthy;

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::RecordingError;
+use super::folder::RecordingFile;
 use super::open::{max_bytes, open, open_if_there};
 
 /// The content of a file of JSON lines.
@@ -100,10 +101,10 @@ fn line_reason(error: &serde_json::Error) -> String {
 }
 
 /// Reads a file of JSON lines. A last line without its newline is torn, not damage.
-pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Lines<T>, RecordingError> {
-    match open_if_there(path)? {
-        Some(file) => parse(path, BufReader::with_capacity(1 << 18, file), 0),
-        None => parse(path, std::io::empty(), 0),
+pub(super) fn read<T: DeserializeOwned>(file: &RecordingFile) -> Result<Lines<T>, RecordingError> {
+    match open_if_there(file)? {
+        Some(opened) => parse(file.path(), BufReader::with_capacity(1 << 18, opened), 0),
+        None => parse(file.path(), std::io::empty(), 0),
     }
 }
 
@@ -153,7 +154,7 @@ pub(super) fn parse<T: DeserializeOwned>(
 
 /// Reads a file that is one JSON document with a `schema` field of at most `known`.
 pub(super) fn read_document<T: DeserializeOwned>(
-    path: &Path,
+    file: &RecordingFile,
     known: u32,
     advice: &'static str,
 ) -> Result<T, RecordingError> {
@@ -161,8 +162,9 @@ pub(super) fn read_document<T: DeserializeOwned>(
     struct Head {
         schema: u32,
     }
+    let path = file.path();
     let mut content = Vec::new();
-    open(path)?
+    open(file)?
         .take(max_bytes(path))
         .read_to_end(&mut content)
         .map_err(|source| RecordingError::io("read", path, source))?;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::failure::{FailureCode, TrialFailure};
+use super::levels::Levels;
 use super::renamed;
 use super::warning::{Warning, WarningCode};
 use crate::scenario::Plan;
@@ -328,9 +329,9 @@ pub struct Phase {
     pub minor_faults: u64,
     pub major_faults: u64,
     /// Bytes in each category just before.
-    pub before: BTreeMap<String, i64>,
+    pub before: Levels,
     /// Bytes in each category just after.
-    pub after: BTreeMap<String, i64>,
+    pub after: Levels,
     /// Further values by name, with the unit at the end; the workload documents them.
     #[serde(
         default,

@@ -221,12 +221,12 @@ fn add_phase(families: &mut Families, of: &str, phase: &Phase) {
         );
     }
     for (when, categories) in [("before", &phase.before), ("after", &phase.after)] {
-        for (category, bytes) in categories {
+        for (category, bytes) in categories.iter() {
             families.gauge(
                 "plimsoll_phase_memory_bytes",
                 "Memory of the machine by category, just before and just after the phase.",
                 &format!("{of},{}", labels(&[("when", when), ("category", category)])),
-                *bytes as f64,
+                bytes as f64,
             );
         }
     }

@@ -10,7 +10,7 @@ pub(super) fn time_to_complete(groups: &[&Group]) -> Option<String> {
     const KINDS: [(&str, u32); 3] = [("fill", 1), ("trim", 2), ("restore", 3)];
     let bars = |group: &&Group| {
         let bar = |(label, event): (&'static str, u32)| {
-            let phase = group.phases.iter().find(|phase| phase.name == label)?;
+            let phase = group.phases.iter().find(|phase| &*phase.name == label)?;
             let mut bar = Bar::of(label, label, &phase.seconds);
             bar.event = Some(event);
             Some(bar)

@@ -4,6 +4,7 @@ mod damage;
 mod documents;
 mod reported;
 mod round_trip;
+mod swapped;
 
 use std::path::Path;
 

@@ -179,7 +179,7 @@ mod tests {
     /// A group with the figures of several repeats.
     fn repeated(subject: &str, metrics: &[(&str, &[f64])]) -> Group {
         let one = |value: &f64| Dot {
-            trial: "a#1".to_owned(),
+            trial: "a#1".into(),
             value: *value,
             status: TrialStatus::Ok,
         };
@@ -189,14 +189,14 @@ mod tests {
             workload: "loadline".to_owned(),
             subject: subject.to_owned(),
             params: BTreeMap::from([("class".to_owned(), "ratio=2.5".to_owned())]),
-            trials: vec!["a#1".to_owned()],
+            trials: vec!["a#1".into()],
             failed: 0,
             untrustworthy: false,
             metrics: metrics
                 .iter()
                 .filter_map(|(name, values)| {
                     let dots = values.iter().map(one).collect();
-                    Some(((*name).to_owned(), measured(dots, 1)?))
+                    Some(((*name).into(), measured(dots, 1)?))
                 })
                 .collect(),
             phases: Vec::new(),

@@ -239,7 +239,7 @@ fn percentiles(group: &Group, trials: &[&Trial]) -> Option<Drawing> {
     })
 }
 
-fn points(page: &Page, groups: &[(&Group, Vec<&Trial>)]) -> Table {
+fn points(page: &Page, groups: &[(&Group, Vec<&Trial>)]) -> Table<'static> {
     const FIGURES: [(&str, &str); 14] = [
         ("Visits", VISITS),
         ("p50", "p50_s"),
@@ -274,8 +274,10 @@ fn points(page: &Page, groups: &[(&Group, Vec<&Trial>)]) -> Table {
         }));
         row
     };
-    let ids: HashSet<&String> = groups.iter().flat_map(|(group, _)| &group.trials).collect();
-    let trials = page.results.trials.iter().filter(|trial| ids.contains(&trial.id));
+    let of_groups = groups.iter().flat_map(|(group, _)| &group.trials);
+    let ids: HashSet<&str> = of_groups.map(AsRef::as_ref).collect();
+    let trials = page.results.trials.iter();
+    let trials = trials.filter(|trial| ids.contains(trial.id.as_str()));
     let mut points: Vec<(&Trial, &Phase)> = trials
         .flat_map(|trial| {
             let phases = trial.phases.iter();

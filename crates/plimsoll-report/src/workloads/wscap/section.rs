@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::analysis::{Group, MetricUnit};
 use crate::contents::Page;
-use crate::drawing::table::{Cell, Table, columns};
+use crate::drawing::table::{Cell, Rows, Table, columns};
 use crate::drawing::values;
 use crate::drawing::xy::{Axis, Chart, Line};
 use crate::workloads::section::{Drawing, Section};
@@ -216,7 +216,7 @@ fn curve(trial: &Trial) -> (Curve, Vec<(f64, String)>) {
     (points, starts)
 }
 
-fn figures(measured: &[Series<'_>]) -> Table {
+fn figures(measured: &[Series<'_>]) -> Table<'static> {
     const METRICS: [&str; 11] = [
         SLOWDOWN,
         CPU_SLOWDOWN,
@@ -274,8 +274,8 @@ fn figures(measured: &[Series<'_>]) -> Table {
 }
 
 /// CPU profile of capped scans; `None` without one.
-fn profile(detailed: &[&Series<'_>]) -> Option<Table> {
-    let rows: Vec<Vec<Cell>> = detailed
+fn profile(detailed: &[&Series<'_>]) -> Option<Table<'static>> {
+    let rows: Rows<'static> = detailed
         .iter()
         .flat_map(|series| {
             let shares = mean_shares(&series.trials);
@@ -389,7 +389,12 @@ mod tests {
         let rows: Vec<(&str, &str)> = table
             .rows
             .iter()
-            .map(|row| (row[load].sort.as_str(), row[group].text.as_str()))
+            .map(|row| {
+                (
+                    row[load].sort.as_deref().unwrap_or_default(),
+                    row[group].text.as_str(),
+                )
+            })
             .collect();
         let loads: Vec<&str> = rows.iter().map(|(load, _)| *load).collect();
         assert_eq!(loads, ["0.5", "2", "2", "10"], "{rows:?}");

@@ -122,7 +122,7 @@ fn one_disturbed_repeat_leaves_the_medians_to_the_others() {
     let groups = groups(&results.trials);
     let group = groups
         .iter()
-        .find(|group| group.trials.contains(&disturbed))
+        .find(|group| group.trials.iter().any(|id| **id == *disturbed))
         .expect("its group");
     let values = |metric: &str| group.metrics[metric].values();
     assert_eq!(

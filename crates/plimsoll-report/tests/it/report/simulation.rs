@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_model::recording::Levels;
 use plimsoll_model::recording::model::{Phase, Trial, TrialStatus};
 use plimsoll_report::{Series, Timeline};
 
@@ -310,11 +311,11 @@ impl Simulation {
         let start = index as f64 * self.shape.trial_s;
         let phases = phases_of(class, &self.shape, factor);
         let ns = |seconds: f64| (seconds * 1e9) as u64;
-        let state = |at: f64| -> BTreeMap<String, i64> {
+        let state = |at: f64| -> Levels {
             self.sample(start + at, &mut Noise(3))
                 .into_iter()
                 .take(10)
-                .map(|(key, value)| (key.to_owned(), value as i64))
+                .map(|(key, value)| (key, value as i64))
                 .collect()
         };
         let speed = |index: usize| self.shape.size / phases[index].2 / 1e9;

@@ -20,10 +20,12 @@ use super::simulation::{MEM_TOTAL, MIB, Shape, Simulation};
 fn memory_use(group: &Group, trials: &[Trial], size: f64) -> MemoryUse {
     let measure = |values: [&dyn Fn(&Trial) -> f64; 2]| {
         values.map(|value| {
-            let of_group = trials.iter().filter(|trial| group.trials.contains(&trial.id));
+            let of_group = trials
+                .iter()
+                .filter(|trial| group.trials.iter().any(|id| **id == *trial.id));
             let dots: Vec<Dot> = of_group
                 .map(|trial| Dot {
-                    trial: trial.id.clone(),
+                    trial: trial.id.as_str().into(),
                     value: value(trial),
                     status: trial.status,
                 })
@@ -138,8 +140,8 @@ pub(crate) fn hostile(shape: Shape) -> Page {
     for group in &mut page.groups {
         group.label += ATTACK;
         group.params.insert("class".to_owned(), ATTACK.to_owned());
-        for trial in group.trials.iter_mut().filter(|trial| **trial == old) {
-            *trial = id.clone();
+        for trial in group.trials.iter_mut().filter(|trial| ***trial == *old) {
+            *trial = id.as_str().into();
         }
     }
     page.trials[0].trial = Some(id.clone());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use plimsoll_model::columns::{COLUMNS, Row};
 use plimsoll_model::recording::model::{EventKind, Phase, Results, Trial, TrialStatus, file};
 use plimsoll_model::recording::{
-    FailureCode, Recording, RecordingError, Samples, TrialFailure, WarningCode, Writer,
+    FailureCode, Levels, Recording, RecordingError, Samples, TrialFailure, WarningCode, Writer,
 };
 use plimsoll_model::scenario::FillClass;
 use proptest::prelude::*;
@@ -169,7 +169,7 @@ fn any_trial() -> impl Strategy<Value = Trial> {
         any::<i64>(),
     )
         .prop_map(|(name, counts, figures, bytes)| Phase {
-            before: BTreeMap::from([(name.clone(), bytes)]),
+            before: Levels::from_iter([(name.as_str(), bytes)]),
             name,
             span_ns: (counts[0], counts[1]),
             seconds: figures[0],
