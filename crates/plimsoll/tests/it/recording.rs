@@ -18,7 +18,7 @@ use plimsoll_model::recording::model::{
     SamplerSettings, Trial, TrialStatus,
 };
 use plimsoll_model::scenario::{
-    Compression, FillClass, Filling, Order, Plan, Settings, Subject, ThpMode, TrialPlan, TrimMechanism,
+    Backing, Compression, FillClass, Filling, Order, Plan, Settings, Subject, ThpMode, TrialPlan, TrimMechanism,
     Workload,
 };
 use plimsoll_testkit::capability;
@@ -58,6 +58,8 @@ fn settings(class: FillClass) -> Settings {
                 size: 64 << 20,
                 hold: 0.5,
                 thp: ThpMode::Never,
+                memory: Backing::Anonymous,
+                threads: 1,
             },
             request: 16 << 20,
             trim: TrimMechanism::Worker,

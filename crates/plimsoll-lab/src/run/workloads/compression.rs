@@ -1,10 +1,12 @@
 //! The memory eater: 1 fill, 2 trim, 3 restore, 4 release.
+//!
+//! Memory of files is written back before the trim, in a phase of its own: the kernel unmaps dirty pages and keeps them.
 
 use std::time::{Duration, Instant};
 
 use crate::environment::{Cgroup, Reclaimed};
 use crate::run::context::{Surroundings, TrialContext};
-use crate::run::phase::Snapshot;
+use crate::run::phase::{Snapshot, Worked};
 use crate::run::trial_error::{TrialError, lacking};
 use crate::workload::Cost;
 use crate::workload::protocol::{Command, Reply, Verification};
@@ -12,7 +14,8 @@ use crate::workload::{Stopwatch, UsageScope, Worker};
 use plimsoll_model::exit::Exit;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::NOT_RUN;
-use plimsoll_model::scenario::{Compression, TrimMechanism};
+use plimsoll_model::scenario::workloads::compression::{finding, phase};
+use plimsoll_model::scenario::{Backing, Compression, TrimMechanism};
 
 /// Share of the size that must be in the working set after fill, and have left it after trim; else the phase fails.
 const REACHED: f64 = 0.95;
@@ -45,7 +48,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, asked: &Compression) -> Re
 impl Eater<'_> {
     fn eat(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
         let fill = context.fill(self.asked.filling.size, self.asked.request);
-        context.phase("fill", Some(1), |context, _| {
+        context.phase(phase::FILL, Some(1), |context, _| {
             self.call(context, &fill).map(|(cost, _)| cost)
         })?;
         check_filled(context);
@@ -53,16 +56,22 @@ impl Eater<'_> {
         match cannot_trim(context) {
             Some(error) => context.errors.push(error),
             None => {
-                context.phase("trim", Some(2), |context, before| {
+                if self.asked.filling.memory == Backing::File {
+                    context.phase(phase::WRITEBACK, None, |context, _| {
+                        write_back(context, &mut self.worker)
+                    })?;
+                }
+                context.phase(phase::TRIM, Some(2), |context, before| {
                     let cost = self.trim(context)?;
                     self.empty_swap_cache(context, before, cost)
                 })?;
                 check_trimmed(context);
+                self.check_page_cache(context)?;
                 context.rest(self.asked.filling.hold)?;
             }
         }
-        context.phase("restore", Some(3), |context, _| self.restore(context))?;
-        context.phase("release", Some(4), |context, _| {
+        context.phase(phase::RESTORE, Some(3), |context, _| self.restore(context))?;
+        context.phase(phase::RELEASE, Some(4), |context, _| {
             self.call(context, &Command::Release).map(|(cost, _)| cost)
         })
     }
@@ -88,11 +97,41 @@ impl Eater<'_> {
             TrimMechanism::ProcessMadvise => {
                 self.mechanism = Some("process_madvise(MADV_PAGEOUT) by the runner".to_owned());
                 self.worker
-                    .trim_from_outside(context.timeout(), context.runner.stop.flag())
+                    .trim_from_outside(
+                        self.asked.filling.threads,
+                        context.timeout(),
+                        context.runner.stop.flag(),
+                    )
                     .map_err(|error| context.explain(&error))
             }
             TrimMechanism::Cgroup => self.reclaim(context),
         }
+    }
+
+    /// Notes the trimmed pages of files that stayed in the page cache, from which a restore reads no disk.
+    fn check_page_cache(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
+        if self.asked.filling.memory != Backing::File {
+            return Ok(());
+        }
+        let cached = context.in_core(&mut self.worker)?;
+        let few = few(context);
+        if let Some(trim) = context.finished.last_mut() {
+            trim.phase
+                .figures
+                .insert(finding::CACHED.to_owned(), cached as f64);
+        }
+        if cached > few {
+            context.errors.push(TrialError::new(
+                Exit::WorkloadFailed,
+                format_args!(
+                    "{} of {} stayed in the page cache after the trim, so their memory is not free and restore does not \
+                     read them; is `swap-dir` on a disk?",
+                    quantity::bytes(cached as f64),
+                    quantity::bytes(self.asked.filling.size as f64),
+                ),
+            ));
+        }
+        Ok(())
     }
 
     /// Frees the memory of trimmed pages that are still in the swap cache, and counts that into the trim.
@@ -149,7 +188,7 @@ impl Eater<'_> {
     fn restore(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Cost, TrialError> {
         let (cost, verification) = self.call(context, &Command::Restore)?;
         match verification {
-            Some(found) if found.holds() => context.verified = true,
+            Some(found) if found.holds() && found.bytes == self.asked.filling.size => context.verified = true,
             Some(found) => context.errors.push(TrialError::new(Exit::WorkloadFailed, found)),
             None => context.errors.push(TrialError::new(
                 Exit::WorkloadFailed,
@@ -158,6 +197,18 @@ impl Eater<'_> {
         }
         Ok(cost)
     }
+}
+
+/// Has dirty pages written to their files. The bytes are those that the kernel had not yet written by itself, where it
+/// counts them.
+pub(super) fn write_back(context: &mut TrialContext<'_, '_>, worker: &mut Worker) -> Result<Worked, TrialError> {
+    let dirty = context.cgroup().and_then(Cgroup::dirty);
+    let mut worked = context.find(worker, &Command::WriteBack)?;
+    if let Some(dirty) = dirty {
+        worked.cost.bytes = worked.cost.bytes.min(dirty);
+        worked.findings.set(finding::DIRTY, dirty as f64);
+    }
+    Ok(worked)
 }
 
 /// Bytes that may stay behind without a phase having failed.
@@ -182,7 +233,9 @@ fn reclaim_cgroup(
 fn cannot_trim(context: &TrialContext<'_, '_>) -> Option<TrialError> {
     match &context.surroundings {
         Surroundings::Lacking(missing) => Some(lacking("trim", missing)),
-        Surroundings::Made(environment) if environment.swap_device().is_none() => Some(TrialError::new(
+        Surroundings::Made(environment)
+            if environment.swap_device().is_none() && context.plan.settings.memory().goes_to_swap() =>
+        Some(TrialError::new(
             Exit::WorkloadFailed,
             format_args!("trim {NOT_RUN}: the subject is `none`, so there is no swap to trim to"),
         )),
@@ -193,9 +246,16 @@ fn cannot_trim(context: &TrialContext<'_, '_>) -> Option<TrialError> {
 /// Checks that the fill stayed in the working set: else the later phases measure something else.
 pub(super) fn check_filled(context: &mut TrialContext<'_, '_>) {
     let (size, limit) = (context.plan.settings.size(), context.plan.settings.limit);
-    let Some(resident) = context.finished.last().map(|finished| finished.after.target()) else {
-        return;
-    };
+    let memory = context.plan.settings.memory();
+    let resident = context.finished.last().map(|fill| match memory {
+        Backing::Anonymous => fill.after.target(),
+        // The worker's program is resident before, and its files are as large as a small fill.
+        Backing::Memfd | Backing::File => {
+            let before = fill.before.working_set(memory);
+            fill.after.working_set(memory).saturating_sub(before)
+        }
+    });
+    let Some(resident) = resident else { return };
     if (resident as f64) < size as f64 * REACHED {
         context.errors.push(TrialError::new(
             Exit::WorkloadFailed,
@@ -214,14 +274,19 @@ pub(super) fn check_filled(context: &mut TrialContext<'_, '_>) {
 fn check_trimmed(context: &mut TrialContext<'_, '_>) {
     let (size, few) = (context.plan.settings.size(), few(context));
     let foreign = context.foreign_swap();
-    let empty = context.finished.first().map_or(0, |fill| fill.before.target());
+    let memory = context.plan.settings.memory();
+    let empty = context
+        .finished
+        .first()
+        .map_or(0, |fill| fill.before.working_set(memory));
     let Some(trim) = context.finished.last_mut() else {
         return;
     };
-    trim.phase.bytes = trim.before.target().saturating_sub(trim.after.target());
+    let (before, after) = (trim.before.working_set(memory), trim.after.working_set(memory));
+    trim.phase.bytes = before.saturating_sub(after);
     trim.phase.gb_per_s = quantity::gb_per_s(trim.phase.bytes, trim.phase.seconds);
     // The working set may have grown by more than the fill: by a file's bytes, by the program's own.
-    let stayed = trim.after.target().saturating_sub(empty).min(size);
+    let stayed = after.saturating_sub(empty).min(size);
     let cached = trim.after.swap_cache().saturating_sub(trim.before.swap_cache());
     let moved = size - stayed;
     if cached > few {
@@ -241,6 +306,7 @@ fn check_trimmed(context: &mut TrialContext<'_, '_>) {
                 "pages of other cgroups take {} of the swap device",
                 quantity::bytes(foreign as f64)
             ),
+            None if memory == Backing::File => "is memory locked?".to_owned(),
             None => "is the swap device full, or memory locked?".to_owned(),
         };
         context.errors.push(TrialError::new(

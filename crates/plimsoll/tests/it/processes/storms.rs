@@ -89,6 +89,7 @@ pub(crate) fn scanner(folder: &Path, bytes: u64) -> Kept {
         class: FillClass::Constant,
         seed: 1,
         thp: ThpMode::Never,
+        placement: plimsoll_lab::workload::protocol::Placement::default(),
     };
     let mut lines = serde_json::to_string(&fill).unwrap() + "\n";
     let again = serde_json::to_string(&plimsoll_lab::workload::protocol::Command::Restore).unwrap() + "\n";
