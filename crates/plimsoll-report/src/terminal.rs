@@ -13,7 +13,7 @@ use super::headlines;
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
 use crate::workloads::compression::{
-    COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, TRIM_MEMCPY, TRIM_SPEED,
+    COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, TRIM_MEMCPY, TRIM_SPEED, WRITEBACK_SPEED,
 };
 use plimsoll_model::quantity;
 use plimsoll_model::recording::Recording;
@@ -132,7 +132,9 @@ fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<(Column, usize)> {
     if kind == WorkloadKind::Compression {
         let has = |metric: &str| groups.iter().any(|group| group.metrics.contains_key(metric));
         let mut columns = COMPRESSION_COLUMNS.to_vec();
-        columns.retain(|(column, _)| !matches!(column, Column::Spread(_, WRITEBACK_SPEED) if !has(WRITEBACK_SPEED)));
+        columns.retain(
+            |(column, _)| !matches!(column, Column::Spread(_, WRITEBACK_SPEED) if !has(WRITEBACK_SPEED)),
+        );
         return columns;
     }
     let metrics = main_metrics(kind, groups);

@@ -459,7 +459,10 @@ impl Drop for Worker {
 fn shared_out(ranges: &[(u64, u64)], threads: u32) -> Vec<Vec<Range>> {
     let lengths: Vec<usize> = ranges.iter().map(|(_, length)| *length as usize).collect();
     let page_size = plimsoll_os::page_size();
-    let pages = lengths.iter().map(|length| length.div_ceil(page_size) as u64).sum();
+    let pages = lengths
+        .iter()
+        .map(|length| length.div_ceil(page_size) as u64)
+        .sum();
     ranges_of(&Part::split(pages, threads), ranges)
 }
 

@@ -154,17 +154,19 @@ impl Memory {
     /// Maps all requests before the first is filled, so that a refusal costs nothing.
     fn map(&mut self, lengths: &[u64]) -> Result<(), MemoryError> {
         for (index, &length) in lengths.iter().enumerate() {
-            let mapping = self.map_one(length).map_err(|errno| match self.placement.memory {
-                Backing::File => MemoryError::File {
-                    folder: self.placement.folder.clone(),
-                    errno,
-                },
-                Backing::Anonymous | Backing::Memfd => MemoryError::Map {
-                    number: index + 1,
-                    length,
-                    errno,
-                },
-            })?;
+            let mapping = self
+                .map_one(length)
+                .map_err(|errno| match self.placement.memory {
+                    Backing::File => MemoryError::File {
+                        folder: self.placement.folder.clone(),
+                        errno,
+                    },
+                    Backing::Anonymous | Backing::Memfd => MemoryError::Map {
+                        number: index + 1,
+                        length,
+                        errno,
+                    },
+                })?;
             advise_huge_pages(&mapping, self.thp)?;
             self.mappings.push(mapping);
         }
@@ -239,7 +241,11 @@ impl Memory {
 
     /// Bytes in RAM, in whole pages; those of files also where they are not mapped.
     pub(crate) fn in_core(&self) -> Result<u64, MemoryError> {
-        let bytes = self.mappings.iter().map(Mapping::in_core).sum::<Result<u64, Errno>>();
+        let bytes = self
+            .mappings
+            .iter()
+            .map(Mapping::in_core)
+            .sum::<Result<u64, Errno>>();
         bytes.map_err(MemoryError::InCore)
     }
 
@@ -332,7 +338,12 @@ impl Memory {
 fn of_all(digests: &[u64]) -> u64 {
     match digests {
         [digest] => *digest,
-        digests => xxh3_64(&digests.iter().flat_map(|digest| digest.to_le_bytes()).collect::<Vec<u8>>()),
+        digests => xxh3_64(
+            &digests
+                .iter()
+                .flat_map(|digest| digest.to_le_bytes())
+                .collect::<Vec<u8>>(),
+        ),
     }
 }
 
@@ -501,7 +512,9 @@ mod tests {
                 let parts = u64::from(threads).min(37);
                 assert_eq!(filled.writable().len() as u64, parts, "{memory:?}");
                 let mut expected = vec![0; 37 * page as usize];
-                Stream::new(&asked.class, asked.seed).unwrap().write(0, &mut expected);
+                Stream::new(&asked.class, asked.seed)
+                    .unwrap()
+                    .write(0, &mut expected);
                 let held: Vec<u8> = filled.mappings.iter().flat_map(Mapping::bytes).copied().collect();
                 assert!(held == expected, "{memory:?} {threads}");
                 filled.write_back().unwrap();
@@ -511,7 +524,10 @@ mod tests {
                     part.mark(part.pages() * 2 + number as u64);
                 }
                 let (_, found) = filled.restore().unwrap();
-                assert!(found.holds() && found.bytes == 37 * page, "{memory:?} {threads} {found:?}");
+                assert!(
+                    found.holds() && found.bytes == 37 * page,
+                    "{memory:?} {threads} {found:?}"
+                );
                 for at in (0..37).map(|number| number * page + 1) {
                     let (mapping, within) = (at / (10 * page), at % (10 * page));
                     let byte = |filled: &mut Memory| {
@@ -533,6 +549,9 @@ mod tests {
         let mut asked = placed(1 << 20, 1 << 20, Backing::File, 1);
         asked.placement.folder = "/proc".into();
         let error = Memory::fill(&asked).unwrap_err();
-        assert!(matches!(&error, MemoryError::File { folder, .. } if folder == &PathBuf::from("/proc")), "{error}");
+        assert!(
+            matches!(&error, MemoryError::File { folder, .. } if folder == &PathBuf::from("/proc")),
+            "{error}"
+        );
     }
 }

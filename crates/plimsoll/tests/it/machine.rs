@@ -4,7 +4,9 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use plimsoll_lab::environment::Session;
-use plimsoll_model::scenario::{Backing, Compression, FillClass, Filling, Settings, ThpMode, TrimMechanism, Workload};
+use plimsoll_model::scenario::{
+    Backing, Compression, FillClass, Filling, Settings, ThpMode, TrimMechanism, Workload,
+};
 
 /// How long a test waits for the machine: all the others may be before it, on a machine several times slower.
 const WAIT: Duration = Duration::from_secs(1800);

@@ -18,8 +18,8 @@ use plimsoll_model::recording::model::{
     SamplerSettings, Trial, TrialStatus,
 };
 use plimsoll_model::scenario::{
-    Backing, Compression, FillClass, Filling, Order, Plan, Settings, Subject, ThpMode, TrialPlan, TrimMechanism,
-    Workload,
+    Backing, Compression, FillClass, Filling, Order, Plan, Settings, Subject, ThpMode, TrialPlan,
+    TrimMechanism, Workload,
 };
 use plimsoll_testkit::capability;
 

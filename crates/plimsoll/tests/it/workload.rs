@@ -487,7 +487,9 @@ fn trimmed_memory_leaves_the_working_set_and_comes_back_whole() {
     for from_outside in [false, true] {
         let full = worker.usage().unwrap().resident_bytes;
         if from_outside {
-            worker.trim_from_outside(1, MINUTE, &AtomicBool::new(false)).unwrap();
+            worker
+                .trim_from_outside(1, MINUTE, &AtomicBool::new(false))
+                .unwrap();
         } else {
             done(&mut worker, &Command::Trim);
         }

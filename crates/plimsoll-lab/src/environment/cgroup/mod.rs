@@ -126,7 +126,10 @@ impl Cgroup {
     /// Bytes of page cache that are not on the disk; `None` where the kernel does not count them.
     pub fn dirty(&self) -> Option<u64> {
         let stat = self.0.stat().ok()?;
-        Some(stat.get(Field::Dirty)?.saturating_add(stat.get(Field::Writeback)?))
+        Some(
+            stat.get(Field::Dirty)?
+                .saturating_add(stat.get(Field::Writeback)?),
+        )
     }
 
     /// Pages of files that were reclaimed and read again; `None` where the kernel does not count them.

@@ -201,7 +201,10 @@ impl Eater<'_> {
 
 /// Has dirty pages written to their files. The bytes are those that the kernel had not yet written by itself, where it
 /// counts them.
-pub(super) fn write_back(context: &mut TrialContext<'_, '_>, worker: &mut Worker) -> Result<Worked, TrialError> {
+pub(super) fn write_back(
+    context: &mut TrialContext<'_, '_>,
+    worker: &mut Worker,
+) -> Result<Worked, TrialError> {
     let dirty = context.cgroup().and_then(Cgroup::dirty);
     let mut worked = context.find(worker, &Command::WriteBack)?;
     if let Some(dirty) = dirty {
@@ -235,10 +238,12 @@ fn cannot_trim(context: &TrialContext<'_, '_>) -> Option<TrialError> {
         Surroundings::Lacking(missing) => Some(lacking("trim", missing)),
         Surroundings::Made(environment)
             if environment.swap_device().is_none() && context.plan.settings.memory().goes_to_swap() =>
-        Some(TrialError::new(
-            Exit::WorkloadFailed,
-            format_args!("trim {NOT_RUN}: the subject is `none`, so there is no swap to trim to"),
-        )),
+        {
+            Some(TrialError::new(
+                Exit::WorkloadFailed,
+                format_args!("trim {NOT_RUN}: the subject is `none`, so there is no swap to trim to"),
+            ))
+        }
         Surroundings::Made(_) => None,
     }
 }

@@ -29,7 +29,9 @@ pub(super) fn summary(groups: &[&Group]) -> Table {
         let cell = Cell::metric(metric, measured.map(|one| one.summary.median));
         cell.doubtful(measured.is_some_and(Measured::untrustworthy))
     };
-    let has_writeback = groups.iter().any(|group| group.metrics.contains_key(WRITEBACK_SPEED));
+    let has_writeback = groups
+        .iter()
+        .any(|group| group.metrics.contains_key(WRITEBACK_SPEED));
     let shown: Vec<&(&str, &str)> = SUMMARY
         .iter()
         .filter(|(metric, _)| *metric != WRITEBACK_SPEED || has_writeback)

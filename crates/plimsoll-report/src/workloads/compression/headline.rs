@@ -120,7 +120,10 @@ mod tests {
         trial.params = [("class", "random"), ("memory", memory)]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .into();
-        trial.metrics = metrics.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        trial.metrics = metrics
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), *value))
+            .collect();
         trial
     }
 
@@ -136,7 +139,9 @@ mod tests {
         let said = |trials: &[Trial]| {
             let groups = groups(trials);
             let told = told(&groups.iter().collect::<Vec<_>>()).unwrap();
-            std::iter::once(told.finding).chain(told.bullets).collect::<Vec<String>>()
+            std::iter::once(told.finding)
+                .chain(told.bullets)
+                .collect::<Vec<String>>()
         };
         assert_eq!(said(std::slice::from_ref(&file)), [words]);
         let anonymous = trial(
@@ -146,6 +151,9 @@ mod tests {
         );
         let both = said(&[anonymous, file]);
         assert!(both[0].contains("2.00:1"), "{both:?}");
-        assert_eq!(both[1..], ["Trim speed: 1.00 GB/s.", "Restore speed: 1.00 GB/s.", words]);
+        assert_eq!(
+            both[1..],
+            ["Trim speed: 1.00 GB/s.", "Restore speed: 1.00 GB/s.", words]
+        );
     }
 }

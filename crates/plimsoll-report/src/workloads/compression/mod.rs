@@ -165,7 +165,10 @@ mod tests {
             name: name.to_owned(),
             gb_per_s: 2.0,
             bytes: 100,
-            figures: figures.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
+            figures: figures
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), *value))
+                .collect(),
             ..Phase::default()
         };
         let phases = vec![
@@ -174,7 +177,7 @@ mod tests {
             phase("trim", &[("cached_bytes", 3.0)]),
             phase("restore", &[]),
         ];
-        let mut row = |resident, free| {
+        let row = |resident, free| {
             let mut row = Row::empty(0);
             row.set(col::TARGET_RESIDENT, resident);
             row.set(col::SWAP_TOTAL, 1000);
@@ -203,7 +206,10 @@ mod tests {
         assert_eq!(file[WRITEBACK_SPEED], 2.0);
         for memory in [None, Some("anonymous"), Some("memfd")] {
             let swapped = metrics_of(memory);
-            assert_eq!((swapped[SWAPPED], swapped[STORED], swapped[TRIMMED]), (100.0, 100.0, 96.0));
+            assert_eq!(
+                (swapped[SWAPPED], swapped[STORED], swapped[TRIMMED]),
+                (100.0, 100.0, 96.0)
+            );
         }
     }
 }

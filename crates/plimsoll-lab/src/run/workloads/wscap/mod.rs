@@ -135,6 +135,10 @@ impl Experiment {
     /// Scans under the cap, which is gone afterwards.
     fn capped(&mut self, context: &mut TrialContext<'_, '_>, cgroup: &Cgroup) -> Result<(), TrialError> {
         let cap = self.wscap.cap();
+        if self.wscap.filling.memory == Backing::File {
+            // The kernel lowers no limit below dirty pages.
+            write_back(context, &mut self.worker)?;
+        }
         let (mechanism, balance, set) = match self.wscap.cap_by {
             CapBy::Limit => (cgroup.limit_file(), None, set_limit(context, cgroup, cap)),
             CapBy::High => ("memory.high", None, set_high(context, cgroup, Some(cap))),
@@ -288,10 +292,12 @@ fn cannot_cap(context: &TrialContext<'_, '_>) -> Option<TrialError> {
         Surroundings::Lacking(missing) => Some(lacking(phase::CAPPED, missing)),
         Surroundings::Made(environment)
             if environment.swap_device().is_none() && context.plan.settings.memory().goes_to_swap() =>
-        Some(TrialError::new(
-            Exit::WorkloadFailed,
-            format_args!("capped {NOT_RUN}: the subject is `none`, so memory above the cap has no swap"),
-        )),
+        {
+            Some(TrialError::new(
+                Exit::WorkloadFailed,
+                format_args!("capped {NOT_RUN}: the subject is `none`, so memory above the cap has no swap"),
+            ))
+        }
         Surroundings::Made(_) => None,
     }
 }

@@ -284,8 +284,14 @@ mod tests {
             rates: rates.to_vec(),
             ..Counted::default()
         };
-        let two = Counted::together(vec![thread(&[1.0, 2.0], Some(7)), thread(&[10.0, 20.0, 30.0], Some(9))]);
-        assert_eq!((two.rates, two.first), (vec![11.0, 22.0], Some(Duration::from_millis(9))));
+        let two = Counted::together(vec![
+            thread(&[1.0, 2.0], Some(7)),
+            thread(&[10.0, 20.0, 30.0], Some(9)),
+        ]);
+        assert_eq!(
+            (two.rates, two.first),
+            (vec![11.0, 22.0], Some(Duration::from_millis(9)))
+        );
         assert_eq!((two.seconds, two.rate, two.pages), (4.0, 6.0, 20));
         let unended = Counted::together(vec![thread(&[1.0], None), thread(&[1.0], Some(9))]);
         assert_eq!(unended.first, None, "a part was not scanned to its end");
