@@ -126,6 +126,15 @@ pub(super) fn suitable(folder: &Path) -> Result<TrustedFolder, String> {
     Err(why.to_owned())
 }
 
+/// Why files in this folder are in memory alone, or cannot be looked at; `None` of a folder on a disk.
+pub(super) fn not_on_disk(folder: &Path) -> Option<String> {
+    match rustix::fs::statfs(folder) {
+        Ok(stat) => matches!(stat.f_type as u64, magic::TMPFS | magic::RAMFS)
+            .then(|| "it is in memory itself (tmpfs), so that no page would leave RAM".to_owned()),
+        Err(error) => Some(format!("it cannot be looked at: {error}")),
+    }
+}
+
 /// Gives the file `size` bytes of real disk blocks: a swap file must have no holes.
 fn allocate(file: &File, size: u64) -> io::Result<()> {
     if fstatfs(file)?.f_type as u64 == magic::BTRFS {

@@ -103,13 +103,14 @@ impl Memory {
             stream,
             thp: asked.thp,
             placement: asked.placement.clone(),
-            working_set: WorkingSet::before(asked.placement.memory),
+            working_set: WorkingSet::filled(asked.placement.memory, 0),
         };
         let watch = Stopwatch::start(UsageScope::Process);
         memory.map(&lengths)?;
         memory.parts = Part::split(memory.pages(), asked.placement.threads);
         memory.write()?;
         let cost = watch.stop(asked.bytes);
+        memory.working_set = WorkingSet::filled(asked.placement.memory, asked.bytes);
         Ok((memory, cost))
     }
 

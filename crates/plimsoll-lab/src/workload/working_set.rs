@@ -10,17 +10,17 @@ use plimsoll_proc::Statm;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorkingSet {
     memory: Backing,
-    /// Resident bytes of files before the memory was mapped: of the program itself.
+    /// Resident bytes of files besides the memory: of the program itself.
     own_files: u64,
 }
 
 impl WorkingSet {
-    /// Of memory that is not mapped yet.
-    pub(crate) fn before(memory: Backing) -> WorkingSet {
+    /// Of memory of so many bytes that is resident now.
+    pub(crate) fn filled(memory: Backing, bytes: u64) -> WorkingSet {
         let own_files = match memory {
             Backing::Anonymous => 0,
             // Without /proc, the first look at the working set fails.
-            Backing::Memfd | Backing::File => statm().map_or(0, |statm| statm.shared),
+            Backing::Memfd | Backing::File => statm().map_or(0, |statm| statm.shared.saturating_sub(bytes)),
         };
         WorkingSet { memory, own_files }
     }
@@ -46,16 +46,17 @@ mod tests {
 
     #[test]
     fn this_process_has_anonymous_memory() {
-        assert!(WorkingSet::before(Backing::Anonymous).bytes().unwrap() > 0);
+        assert!(WorkingSet::filled(Backing::Anonymous, 0).bytes().unwrap() > 0);
     }
 
     #[test]
     fn shared_memory_is_counted_without_the_program() {
         const LENGTH: usize = 64 << 20;
-        let counted = WorkingSet::before(Backing::Memfd);
         let mut mapping = plimsoll_os::Mapping::of_memory_file(LENGTH).unwrap();
         mapping.bytes_mut().fill(1);
+        let counted = WorkingSet::filled(Backing::Memfd, LENGTH as u64);
         assert!(counted.bytes().unwrap() >= LENGTH as u64);
-        assert!(counted.own_files < LENGTH as u64 * 10, "{counted:?}");
+        mapping.unmap().unwrap();
+        assert!(counted.bytes().unwrap() < LENGTH as u64, "{counted:?}");
     }
 }

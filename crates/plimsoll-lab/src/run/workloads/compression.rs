@@ -51,7 +51,7 @@ impl Eater<'_> {
         context.phase(phase::FILL, Some(1), |context, _| {
             self.call(context, &fill).map(|(cost, _)| cost)
         })?;
-        check_filled(context);
+        check_filled(context, &mut self.worker)?;
         context.rest(self.asked.filling.hold)?;
         match cannot_trim(context) {
             Some(error) => context.errors.push(error),
@@ -65,8 +65,7 @@ impl Eater<'_> {
                     let cost = self.trim(context)?;
                     self.empty_swap_cache(context, before, cost)
                 })?;
-                check_trimmed(context);
-                self.check_page_cache(context)?;
+                self.check_trimmed(context)?;
                 context.rest(self.asked.filling.hold)?;
             }
         }
@@ -108,29 +107,20 @@ impl Eater<'_> {
         }
     }
 
-    /// Notes the trimmed pages of files that stayed in the page cache, from which a restore reads no disk.
-    fn check_page_cache(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
-        if self.asked.filling.memory != Backing::File {
-            return Ok(());
+    /// Checks that the pages left, and notes how many of a file stayed in the page cache, where a restore reads no disk.
+    fn check_trimmed(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
+        let memory = self.asked.filling.memory;
+        let stayed = match memory {
+            Backing::Anonymous => None,
+            Backing::Memfd | Backing::File => Some(context.in_core(&mut self.worker)?),
+        };
+        if memory == Backing::File
+            && let (Some(trim), Some(cached)) = (context.finished.last_mut(), stayed)
+        {
+            let figures = &mut trim.phase.figures;
+            figures.insert(finding::CACHED.to_owned(), cached as f64);
         }
-        let cached = context.in_core(&mut self.worker)?;
-        let few = few(context);
-        if let Some(trim) = context.finished.last_mut() {
-            trim.phase
-                .figures
-                .insert(finding::CACHED.to_owned(), cached as f64);
-        }
-        if cached > few {
-            context.errors.push(TrialError::new(
-                Exit::WorkloadFailed,
-                format_args!(
-                    "{} of {} stayed in the page cache after the trim, so their memory is not free and restore does not \
-                     read them; is `swap-dir` on a disk?",
-                    quantity::bytes(cached as f64),
-                    quantity::bytes(self.asked.filling.size as f64),
-                ),
-            ));
-        }
+        check_trimmed(context, stayed);
         Ok(())
     }
 
@@ -249,18 +239,16 @@ fn cannot_trim(context: &TrialContext<'_, '_>) -> Option<TrialError> {
 }
 
 /// Checks that the fill stayed in the working set: else the later phases measure something else.
-pub(super) fn check_filled(context: &mut TrialContext<'_, '_>) {
+pub(super) fn check_filled(
+    context: &mut TrialContext<'_, '_>,
+    worker: &mut Worker,
+) -> Result<(), TrialError> {
     let (size, limit) = (context.plan.settings.size(), context.plan.settings.limit);
-    let memory = context.plan.settings.memory();
-    let resident = context.finished.last().map(|fill| match memory {
-        Backing::Anonymous => fill.after.target(),
-        // The worker's program is resident before, and its files are as large as a small fill.
-        Backing::Memfd | Backing::File => {
-            let before = fill.before.working_set(memory);
-            fill.after.working_set(memory).saturating_sub(before)
-        }
-    });
-    let Some(resident) = resident else { return };
+    let resident = match context.plan.settings.memory() {
+        Backing::Anonymous => context.finished.last().map_or(0, |fill| fill.after.target()),
+        // Not its resident files: its program is one.
+        Backing::Memfd | Backing::File => context.in_core(worker)?,
+    };
     if (resident as f64) < size as f64 * REACHED {
         context.errors.push(TrialError::new(
             Exit::WorkloadFailed,
@@ -273,10 +261,12 @@ pub(super) fn check_filled(context: &mut TrialContext<'_, '_>) {
             ),
         ));
     }
+    Ok(())
 }
 
-/// Counts the pages that stayed: pages that another program reclaimed during the rest are out as well.
-fn check_trimmed(context: &mut TrialContext<'_, '_>) {
+/// Counts the pages that stayed: pages that another program reclaimed during the rest are out as well. `in_core` are the
+/// bytes in RAM of memory with files.
+fn check_trimmed(context: &mut TrialContext<'_, '_>, in_core: Option<u64>) {
     let (size, few) = (context.plan.settings.size(), few(context));
     let foreign = context.foreign_swap();
     let memory = context.plan.settings.memory();
@@ -289,9 +279,13 @@ fn check_trimmed(context: &mut TrialContext<'_, '_>) {
     };
     let (before, after) = (trim.before.working_set(memory), trim.after.working_set(memory));
     trim.phase.bytes = before.saturating_sub(after);
+    if in_core.is_some() {
+        // Pages of the program, which is a file, left as well.
+        trim.phase.bytes = trim.phase.bytes.min(size);
+    }
     trim.phase.gb_per_s = quantity::gb_per_s(trim.phase.bytes, trim.phase.seconds);
     // The working set may have grown by more than the fill: by a file's bytes, by the program's own.
-    let stayed = after.saturating_sub(empty).min(size);
+    let stayed = in_core.unwrap_or(after.saturating_sub(empty)).min(size);
     let cached = trim.after.swap_cache().saturating_sub(trim.before.swap_cache());
     let moved = size - stayed;
     if cached > few {
@@ -305,13 +299,16 @@ fn check_trimmed(context: &mut TrialContext<'_, '_>) {
             ),
         ));
     }
-    if (moved as f64) < size as f64 * REACHED && trim.phase.bytes < size {
+    let is_short = (moved as f64) < size as f64 * REACHED;
+    if is_short && (trim.phase.bytes < size || in_core.is_some()) {
         let cause = match foreign {
             Some(foreign) => format!(
                 "pages of other cgroups take {} of the swap device",
                 quantity::bytes(foreign as f64)
             ),
-            None if memory == Backing::File => "is memory locked?".to_owned(),
+            None if memory == Backing::File => {
+                "the rest is in the page cache; is memory locked, or `swap-dir` in memory?".to_owned()
+            }
             None => "is the swap device full, or memory locked?".to_owned(),
         };
         context.errors.push(TrialError::new(

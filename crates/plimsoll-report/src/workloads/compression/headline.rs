@@ -54,10 +54,18 @@ fn shrinkage(groups: &[&Group]) -> Vec<String> {
         return Vec::new();
     };
     let one_subject = stored.iter().all(|(group, _)| group.subject == first.subject);
+    // The name of the data, where the groups differ in nothing else.
+    let mut classes: Vec<Option<&String>> = stored
+        .iter()
+        .map(|(group, _)| group.params.get("class"))
+        .collect();
+    classes.sort_unstable();
+    classes.dedup();
+    let by_class = one_subject && classes.len() == stored.len();
     let named: Vec<String> = stored
         .iter()
         .map(|(group, size)| {
-            let class = group.params.get("class").filter(|_| one_subject);
+            let class = group.params.get("class").filter(|_| by_class);
             format!("{} {size}", class.unwrap_or(&group.label))
         })
         .collect();
@@ -135,7 +143,7 @@ mod tests {
             "none",
             &[(WRITEBACK_SPEED, 0.5), (TRIM_SPEED, 4.0), (RESTORE_SPEED, 0.25)],
         );
-        let words = "File pages: written at 0.500, trimmed clean at 4.00, read back at 0.250 GB/s.";
+        let words = "File pages: written at 0.50, trimmed clean at 4.00, read back at 0.25 GB/s.";
         let said = |trials: &[Trial]| {
             let groups = groups(trials);
             let told = told(&groups.iter().collect::<Vec<_>>()).unwrap();

@@ -9,7 +9,9 @@ use super::{Run, figure, has_laboratory, metric, phase, phase_names};
 const SIZE: f64 = (16 << 20) as f64;
 
 fn param<'t>(trial: &'t Value, name: &str) -> &'t str {
-    trial["params"][name].as_str().unwrap_or_else(|| panic!("{name}: {trial:#}"))
+    trial["params"][name]
+        .as_str()
+        .unwrap_or_else(|| panic!("{name}: {trial:#}"))
 }
 
 fn has_metric(trial: &Value, name: &str) -> bool {
@@ -72,7 +74,10 @@ fn every_store_is_trimmed_in_every_way_by_one_thread_and_by_several() {
 fn check_compression(trial: &Value) {
     assert_eq!(trial["verified"], true, "{trial:#}");
     for name in ["fill", "trim", "restore", "release"] {
-        assert!(phase(trial, name)["seconds"].as_f64() > Some(0.0), "{name}: {trial:#}");
+        assert!(
+            phase(trial, name)["seconds"].as_f64() > Some(0.0),
+            "{name}: {trial:#}"
+        );
     }
     assert_eq!(phase(trial, "fill")["bytes"].as_f64(), Some(SIZE));
     assert_eq!(phase(trial, "restore")["bytes"].as_f64(), Some(SIZE));
@@ -82,7 +87,10 @@ fn check_compression(trial: &Value) {
     match param(trial, "memory") {
         "file" => {
             assert_eq!(trial["subject"], "none", "no page goes to swap");
-            assert_eq!(phase_names(trial), ["fill", "writeback", "trim", "restore", "release"]);
+            assert_eq!(
+                phase_names(trial),
+                ["fill", "writeback", "trim", "restore", "release"]
+            );
             assert!(OF_SWAP.iter().all(|name| !has_metric(trial, name)), "{trial:#}");
             assert!(metric(trial, "cached_bytes") <= SIZE / 20.0, "{trial:#}");
             assert!(metric(trial, "dirty_bytes") <= 1.1 * SIZE, "{trial:#}");
@@ -141,9 +149,18 @@ fn check_wscap(trial: &Value) {
         ["fill", "uncapped", "capped", "emptied", "verify"]
     );
     let pages = SIZE / 4096.0;
-    assert!(figure(phase(trial, "uncapped"), "faults_per_scan_count") < pages / 20.0, "{trial:#}");
-    assert!(figure(phase(trial, "uncapped"), "resident_min_bytes") > 0.9 * SIZE, "{trial:#}");
-    assert!(figure(phase(trial, "emptied"), "stayed_bytes") <= SIZE / 20.0, "{trial:#}");
+    assert!(
+        figure(phase(trial, "uncapped"), "faults_per_scan_count") < pages / 20.0,
+        "{trial:#}"
+    );
+    assert!(
+        figure(phase(trial, "uncapped"), "resident_min_bytes") > 0.9 * SIZE,
+        "{trial:#}"
+    );
+    assert!(
+        figure(phase(trial, "emptied"), "stayed_bytes") <= SIZE / 20.0,
+        "{trial:#}"
+    );
     assert!(metric(trial, "faults_per_scan_count") > 0.0, "{trial:#}");
     let of_file = param(trial, "memory") == "file";
     assert_eq!(trial["subject"], if of_file { "none" } else { "zram" });
@@ -153,10 +170,16 @@ fn check_wscap(trial: &Value) {
     let is_limited = param(trial, "cap-by") == "limit";
     if is_limited {
         assert!(metric(trial, "slowdown_ratio") > 2.0, "{trial:#}");
-        assert!(metric(trial, "capped_resident_max_bytes") < 0.7 * SIZE, "{trial:#}");
+        assert!(
+            metric(trial, "capped_resident_max_bytes") < 0.7 * SIZE,
+            "{trial:#}"
+        );
     }
     if of_file && is_limited {
-        assert!(metric(trial, "file_refaults_per_scan_count") > pages / 8.0, "{trial:#}");
+        assert!(
+            metric(trial, "file_refaults_per_scan_count") > pages / 8.0,
+            "{trial:#}"
+        );
     }
     if of_file && !is_limited {
         // The manager unmaps dirty pages, which stay in the page cache until they are written.

@@ -134,7 +134,7 @@ mod tests {
         // A manager that waited for its next look would keep this test for an hour.
         let balancer = Balancer {
             look_every: Duration::from_secs(3600),
-            ..Balancer::new(Vec::new(), WorkingSet::before(Backing::Anonymous), u64::MAX)
+            ..Balancer::new(Vec::new(), WorkingSet::filled(Backing::Anonymous, 0), u64::MAX)
         };
         let start = Instant::now();
         let balanced = std::thread::scope(|scope| {

@@ -115,7 +115,7 @@ impl Experiment {
         context.phase(phase::FILL, Some(1), |context, _| {
             context.find(&mut self.worker, &fill)
         })?;
-        check_filled(context);
+        check_filled(context, &mut self.worker)?;
         context.rest(hold)?;
         context.phase(phase::UNCAPPED, Some(2), |context, _| {
             self.scan(context, phase::UNCAPPED, None)
@@ -168,12 +168,9 @@ impl Experiment {
             Backing::Anonymous | Backing::Memfd => None,
         };
         let emptied = context.find(&mut self.worker, &Command::Trim)?.cost;
-        let stayed = match written {
-            Some(_) => context.in_core(&mut self.worker)?,
-            None => {
-                let now = context.snapshot()?;
-                context.working_set(&now).saturating_sub(own_bytes(context))
-            }
+        let stayed = match self.wscap.filling.memory {
+            Backing::Anonymous => context.snapshot()?.target().saturating_sub(own_bytes(context)),
+            Backing::Memfd | Backing::File => context.in_core(&mut self.worker)?,
         };
         context
             .errors
@@ -302,10 +299,18 @@ fn cannot_cap(context: &TrialContext<'_, '_>) -> Option<TrialError> {
     }
 }
 
-/// Resident bytes of the worker before its fill.
+/// Resident bytes of the worker besides its filled memory.
 fn own_bytes(context: &TrialContext<'_, '_>) -> u64 {
-    let fill = context.finished.first();
-    fill.map_or(0, |fill| context.working_set(&fill.before))
+    let Some(fill) = context.finished.first() else {
+        return 0;
+    };
+    match context.plan.settings.memory() {
+        Backing::Anonymous => fill.before.target(),
+        // The fill itself reads pages of the program, which is a file too.
+        Backing::Memfd | Backing::File => context
+            .working_set(&fill.after)
+            .saturating_sub(context.plan.settings.size()),
+    }
 }
 
 /// Pages of files that the trial's cgroup has read again so far; `None` of other memory, and where they are not counted.
