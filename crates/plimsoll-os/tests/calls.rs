@@ -57,6 +57,38 @@ fn advice_keeps_contents() {
     }
 }
 
+/// A dirty page of a file leaves RAM only after it was written: its page-out alone unmaps it and leaves it in the cache.
+#[test]
+fn a_mapped_file_leaves_ram_after_it_was_written() {
+    let length = 4 << 20;
+    let mut mapping = Mapping::of_disk_file(c"/var/tmp", length).unwrap();
+    assert_eq!((mapping.len(), mapping.bytes()[length - 1]), (length, 0));
+    mapping.bytes_mut().fill(9);
+    assert_eq!(mapping.in_core().unwrap(), length as u64);
+    let range = Range {
+        start: mapping.address() as u64,
+        length: length as u64,
+    };
+    plimsoll_os::write_back(range).unwrap();
+    mapping.advise(Advice::PageOut).unwrap();
+    // A file system in memory has no other place for its pages.
+    let left = mapping.in_core().unwrap();
+    assert!(left <= length as u64 / 20 || left == length as u64, "{left}");
+    assert!(mapping.bytes().iter().all(|byte| *byte == 9));
+    assert_eq!(mapping.in_core().unwrap(), length as u64);
+}
+
+#[test]
+fn a_mapped_memory_file_is_shared_memory_of_its_own() {
+    let length = 3 * page_size() + 1;
+    let mut mapping = Mapping::of_memory_file(length).unwrap();
+    assert_eq!((mapping.len(), mapping.in_core().unwrap()), (length, 0));
+    mapping.bytes_mut()[length - 1] = 3;
+    assert_eq!(mapping.in_core().unwrap(), page_size() as u64);
+    assert_eq!(mapping.bytes()[length - 1], 3);
+    assert!(Mapping::of_memory_file(0).is_err() && Mapping::of_disk_file(c"/no/such/folder", 4096).is_err());
+}
+
 #[test]
 fn a_userfaultfd_tells_what_it_can_do() {
     let opened = open_userfaultfd(UffdMode::UserModeOnly);

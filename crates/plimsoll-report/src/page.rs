@@ -11,7 +11,8 @@ use crate::analysis::groups::{Dot, Group, Measured, measured};
 use crate::analysis::timeline::{Line, timeline};
 use crate::contents::{Mark, MemoryUse, Page, Series, Timeline};
 use crate::headlines;
-use crate::workloads::compression::{STORED, SWAPPED, TRIMMED};
+use crate::workloads::compression::{CACHED, STORED, SWAPPED, TRIMMED};
+use crate::workloads::memory_of;
 use plimsoll_model::categories::{CATEGORIES, categories};
 use plimsoll_model::columns::Row;
 use plimsoll_model::columns::col;
@@ -304,10 +305,19 @@ fn memory_use(recording: &Recording, group: &Group, trials: &[Trial]) -> MemoryU
     let category =
         |name: &'static str| move |row: &Row| categories(row).and_then(|categories| categories.get(name));
     let swap_used = |row: &Row| row.get(col::SWAP_TOTAL)?.checked_sub(row.get(col::SWAP_FREE)?);
+    let working_set = measure(TRIMMED, &|phase| {
+        around(phase, &|row| row.get(col::TARGET_RESIDENT))
+    });
+    if !memory_of(&group.params).goes_to_swap() {
+        return MemoryUse {
+            working_set,
+            page_cache: measure(CACHED, &|phase| around(phase, &|row| row.get(col::CGROUP_FILE))),
+            ..MemoryUse::default()
+        };
+    }
     MemoryUse {
-        working_set: measure(TRIMMED, &|phase| {
-            around(phase, &|row| row.get(col::TARGET_RESIDENT))
-        }),
+        working_set,
+        page_cache: [None, None],
         compressed: measure(STORED, &|phase| around(phase, &category("compressed"))),
         swap_used: measure(SWAPPED, &|phase| around(phase, &swap_used)),
     }

@@ -13,7 +13,7 @@ use super::headlines;
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
 use crate::workloads::compression::{
-    COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, TRIM_MEMCPY, TRIM_SPEED,
+    COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, TRIM_MEMCPY, TRIM_SPEED, WRITEBACK_SPEED,
 };
 use plimsoll_model::quantity;
 use plimsoll_model::recording::Recording;
@@ -110,11 +110,12 @@ enum Column {
 
 /// Columns of the compression experiment in their order, each with how soon it is left out when the terminal is narrow
 /// (0: never).
-const COMPRESSION_COLUMNS: [(Column, usize); 12] = [
+const COMPRESSION_COLUMNS: [(Column, usize); 13] = [
     (Column::Subject, 0),
     (Column::Rest("class"), 0),
     (Column::Runs, 4),
     (Column::Spread("fill GB/s", FILL_SPEED), 3),
+    (Column::Spread("writeback GB/s", WRITEBACK_SPEED), 1),
     (Column::Spread("trim GB/s", TRIM_SPEED), 0),
     (Column::Spread("restore GB/s", RESTORE_SPEED), 0),
     (Column::Median("shrunk", COMPRESSION), 0),
@@ -129,7 +130,12 @@ const COMPRESSION_COLUMNS: [(Column, usize); 12] = [
 /// the verification.
 fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<(Column, usize)> {
     if kind == WorkloadKind::Compression {
-        return COMPRESSION_COLUMNS.to_vec();
+        let has = |metric: &str| groups.iter().any(|group| group.metrics.contains_key(metric));
+        let mut columns = COMPRESSION_COLUMNS.to_vec();
+        columns.retain(
+            |(column, _)| !matches!(column, Column::Spread(_, WRITEBACK_SPEED) if !has(WRITEBACK_SPEED)),
+        );
+        return columns;
     }
     let metrics = main_metrics(kind, groups);
     let count = metrics.len();

@@ -11,8 +11,8 @@ use plimsoll_model::recording::model::{
     SamplerSettings, Trial, TrialStatus, file,
 };
 use plimsoll_model::scenario::{
-    Compression, FillClass, Filling, Order, Plan, Settings, Subject, ThpMode, TrialPlan, TrimMechanism,
-    Workload,
+    Backing, Compression, FillClass, Filling, Order, Plan, Settings, Subject, ThpMode, TrialPlan,
+    TrimMechanism, Workload,
 };
 
 /// The folder of stored recordings of earlier versions.
@@ -55,6 +55,8 @@ fn settings(class: FillClass) -> Settings {
                 size: 64 << 20,
                 hold: 0.5,
                 thp: ThpMode::Never,
+                memory: Backing::Anonymous,
+                threads: 1,
             },
             request: 16 << 20,
             trim: TrimMechanism::Worker,

@@ -4,9 +4,11 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use plimsoll_model::exit::Exit;
+use plimsoll_model::scenario::WorkloadKind;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -74,8 +76,8 @@ pub enum When {
 pub enum Command {
     /// Run a scenario and write a recording and a report
     Run(Run),
-    /// List the built-in scenarios
-    List(Json),
+    /// List the built-in scenarios, or the keys of a workload
+    List(List),
     /// Print a built-in scenario file, or the scenario of a recording
     Show(Show),
     /// List the recordings of a folder, newest first
@@ -162,6 +164,17 @@ pub struct Run {
     /// Print the results, or the plan with `--check`, `--dry-run` or `--show`, as one JSON document
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct List {
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// List the keys that a section of this workload may have
+    #[arg(long, value_name = "WORKLOAD", conflicts_with = "json",
+          value_parser = PossibleValuesParser::new(WorkloadKind::ALL.map(WorkloadKind::name)))]
+    pub keys: Option<String>,
 }
 
 /// Options of commands with `--json` only.

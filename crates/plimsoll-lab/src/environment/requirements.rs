@@ -12,7 +12,7 @@ use plimsoll_proc::{Tree, crypto, huge_pages};
 use rustix::fs::{Access, access};
 
 use plimsoll_model::scenario::{
-    Allocator, CapBy, FillClass, FrontEnd, KNOWN_ALLOCATORS, Mapping, Need, Settings, Subject,
+    Allocator, Backing, CapBy, FillClass, FrontEnd, KNOWN_ALLOCATORS, Mapping, Need, Settings, Subject,
 };
 
 use super::allocators::allocator_library;
@@ -71,6 +71,9 @@ pub fn missing_beside(settings: &Settings, zram_algorithms: Option<&[String]>) -
         }
         Subject::SwapFile => missing.extend(missing_folder(&settings.swap_dir)),
         Subject::NoSwap | Subject::Allocator(_) => {}
+    }
+    if settings.memory() == Backing::File {
+        missing.extend(missing_disk(&settings.swap_dir));
     }
     for (asked, path) in [
         (settings.swappiness, SWAPPINESS),
@@ -288,6 +291,21 @@ fn missing_folder(folder: &Path) -> Option<Missing> {
             how: format!("{AS_ROOT}, or {how}"),
             available: Vec::new(),
         })
+}
+
+/// A folder that cannot hold the files of `memory = "file"`.
+fn missing_disk(folder: &Path) -> Option<Missing> {
+    let why = swap_folder::not_on_disk(folder).or_else(|| {
+        let refused = access(folder, Access::WRITE_OK | Access::EXEC_OK).err()?;
+        Some(format!("this user cannot make files in it: {refused}"))
+    })?;
+    Some(Missing {
+        kind: MissingKind::SwapFolder,
+        what: format!("a folder on a disk for the worker's files ({})", folder.display()),
+        why,
+        how: "name a folder on a disk of this machine with `--set swap-dir=...`".to_owned(),
+        available: Vec::new(),
+    })
 }
 
 /// Checks that the administrator has reserved enough huge pages. Plimsoll never reserves them: reserved pages are

@@ -79,6 +79,15 @@ fn sudo_caller() -> Option<u32> {
     std::env::var("SUDO_UID").ok()?.parse().ok()
 }
 
+/// Why files in this folder are in memory alone, or cannot be looked at; `None` of a folder on a disk.
+pub(super) fn not_on_disk(folder: &Path) -> Option<String> {
+    match rustix::fs::statfs(folder) {
+        Ok(stat) => matches!(stat.f_type as u64, magic::TMPFS | magic::RAMFS)
+            .then(|| "it is in memory itself (tmpfs), so that no page would leave RAM".to_owned()),
+        Err(error) => Some(format!("it cannot be looked at: {error}")),
+    }
+}
+
 /// Opens a folder that can hold a swap file.
 ///
 /// A folder of another user is refused, the caller of sudo included: root must not write to a file that this user can

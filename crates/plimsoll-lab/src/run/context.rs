@@ -1,19 +1,20 @@
 //! The context of a running trial: environment, workers, phases and the trial's record.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::Runner;
 use super::phase::{Finished, Snapshot, Worked};
 use super::trial_error::TrialError;
 use crate::environment::{Cgroup, Environment, Missing, SwapDevice};
-use crate::workload::protocol::{Command, Reply};
+use crate::workload::protocol::{Command, IN_CORE, Placement, Reply};
 use crate::workload::{Worker, WorkerError, WorkerOptions};
 use plimsoll_model::exit::{Exit, Failure};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::FailureCode;
 use plimsoll_model::recording::model::{Event, EventKind};
-use plimsoll_model::scenario::{FillClass, ThpMode, TrialPlan};
+use plimsoll_model::scenario::{Backing, FillClass, ThpMode, TrialPlan};
 use plimsoll_sample::{CgroupFiles, Target};
 
 /// Where a trial runs.
@@ -123,7 +124,27 @@ impl<'a, 'l> TrialContext<'a, 'l> {
             class: settings.class().cloned().unwrap_or(FillClass::Random),
             seed: self.seed(),
             thp: settings.thp().unwrap_or(ThpMode::System),
+            placement: Placement {
+                memory: settings.memory(),
+                threads: settings.threads(),
+                folder: match settings.memory() {
+                    Backing::File => settings.swap_dir.clone(),
+                    Backing::Anonymous | Backing::Memfd => PathBuf::new(),
+                },
+            },
         }
+    }
+
+    /// Bytes of the workers in their working sets: their anonymous memory, or all of it where the filled memory has files.
+    pub(super) fn working_set(&self, snapshot: &Snapshot) -> u64 {
+        snapshot.working_set(self.plan.settings.memory())
+    }
+
+    /// Bytes of a worker's filled memory that are in RAM, also where they are not mapped.
+    pub(super) fn in_core(&mut self, worker: &mut Worker) -> Result<u64, TrialError> {
+        let found = self.find(worker, &Command::InCore)?.findings;
+        // The worker always finds it.
+        Ok(found.figures.get(IN_CORE).map_or(0, |bytes| *bytes as u64))
     }
 
     /// Carries out a command in a worker, and waits for its answer.

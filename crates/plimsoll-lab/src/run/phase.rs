@@ -8,6 +8,7 @@ use plimsoll_model::columns::{Row, col};
 use plimsoll_model::exit::Failure;
 use plimsoll_model::recording::model::Phase;
 use plimsoll_model::recording::{Levels, PhaseRows};
+use plimsoll_model::scenario::Backing;
 
 use plimsoll_model::quantity;
 
@@ -26,6 +27,17 @@ impl Snapshot {
             .get(col::TARGET_ANON)
             .and_then(|bytes| u64::try_from(bytes).ok())
             .unwrap_or(0)
+    }
+
+    /// Bytes in the target's working set that count for memory of this kind: without a file the anonymous ones, else all.
+    pub(super) fn working_set(&self, memory: Backing) -> u64 {
+        match memory {
+            Backing::Anonymous => self.target(),
+            Backing::Memfd | Backing::File => {
+                let resident = self.row.get(col::TARGET_RESIDENT);
+                resident.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0)
+            }
+        }
     }
 
     /// Bytes of the cgroup's pages in RAM that also have a place in swap; where the kernel does not count them for a cgroup,

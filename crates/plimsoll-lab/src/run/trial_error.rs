@@ -64,6 +64,7 @@ impl TrialError {
             WorkerError::Interrupted => FailureCode::Signal,
             WorkerError::Failed { .. } => FailureCode::WorkerRefused,
             WorkerError::TrimFromOutside { .. } => FailureCode::Trim,
+            WorkerError::Crew(_) => FailureCode::WorkerStart,
             WorkerError::Protocol(_) | WorkerError::Io { .. } => FailureCode::Protocol,
         };
         TrialError::new(exit, code, error)

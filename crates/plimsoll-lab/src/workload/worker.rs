@@ -3,10 +3,10 @@
 use std::io::{BufRead, Result, Write};
 
 use super::calibrate::calibrate;
-use super::cost::Cost;
+use super::cost::{Cost, Findings};
 use super::memory::{FillRequest, Memory, MemoryError};
 use super::probe::{Probe, RunningProbe};
-use super::protocol::{Command, RefusalCode, Reply};
+use super::protocol::{Command, IN_CORE, RefusalCode, Reply};
 use super::work::{Work, WorkError};
 
 /// Answers the commands on `input` on `output` until `Quit` or the end of `input`; see [`super::protocol`].
@@ -77,12 +77,14 @@ impl Server {
                 class,
                 seed,
                 thp,
+                placement,
             } => self.fill(&FillRequest {
                 bytes,
                 request,
                 class,
                 seed,
                 thp,
+                placement,
             }),
             Command::Calibrate => match calibrate() {
                 Ok(calibration) => Reply::Calibration { calibration },
@@ -101,14 +103,21 @@ impl Server {
                 Some(memory) => done(memory.trim()),
                 None => nothing_filled("trim"),
             },
-            Command::Restore => match &mut self.memory {
-                Some(memory) => {
-                    let (cost, verification) = memory.restore();
-                    Reply::Done {
-                        cost,
-                        verification: Some(verification),
-                    }
-                }
+            Command::WriteBack => match &self.memory {
+                Some(memory) => done(memory.write_back()),
+                None => nothing_filled("write back"),
+            },
+            Command::InCore => match self.memory.as_ref().map(Memory::in_core) {
+                Some(Ok(bytes)) => in_core(bytes),
+                Some(Err(error)) => failed(error.code(), error),
+                None => nothing_filled("look at"),
+            },
+            Command::Restore => match self.memory.as_mut().map(Memory::restore) {
+                Some(Ok((cost, verification))) => Reply::Done {
+                    cost,
+                    verification: Some(verification),
+                },
+                Some(Err(error)) => failed(error.code(), error),
                 None => nothing_filled("restore"),
             },
             Command::Mappings => match &self.memory {
@@ -205,6 +214,15 @@ fn done(outcome: std::result::Result<Cost, MemoryError>) -> Reply {
     }
 }
 
+fn in_core(bytes: u64) -> Reply {
+    let mut findings = Findings::default();
+    findings.set(IN_CORE, bytes as f64);
+    Reply::Found {
+        cost: Cost::default(),
+        findings,
+    }
+}
+
 fn nothing_filled(action: &'static str) -> Reply {
     let error = WorkError::NothingFilled { action };
     failed(error.code(), error)
@@ -214,6 +232,7 @@ fn nothing_filled(action: &'static str) -> Reply {
 mod tests {
     use super::*;
     use crate::workload::probe::ProbeKind;
+    use crate::workload::protocol::Placement;
     use plimsoll_model::scenario::{FillClass, ThpMode};
 
     fn answers(commands: &[&str]) -> Vec<Reply> {
@@ -242,6 +261,7 @@ mod tests {
             class: FillClass::Ratio(2.0),
             seed: 3,
             thp: ThpMode::System,
+            placement: Placement::default(),
         });
         let (trim, restore) = (line(&Command::Trim), line(&Command::Restore));
         let (mappings, release) = (line(&Command::Mappings), line(&Command::Release));
@@ -269,6 +289,8 @@ mod tests {
     fn requests_without_filled_memory_are_refused() {
         for command in [
             Command::Trim,
+            Command::WriteBack,
+            Command::InCore,
             Command::Restore,
             Command::Release,
             Command::Mappings,

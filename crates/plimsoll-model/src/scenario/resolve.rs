@@ -473,7 +473,10 @@ impl Merged<'_> {
                 format!("comes to {same} here"),
             )
             .and(first, "and so does this")
-            .help("sizes count in whole pages of 4K, and a `request` is at most `size`; remove one of them")
+            .help(match name {
+                "subject" => "with `memory = \"file\"` no page goes to swap, and the subject is `none`; give one subject",
+                _ => "sizes count in whole pages of 4K, and a `request` is at most `size`; remove one of them",
+            })
     }
 
     /// The section as it is shown: sizes in bytes wherever they are the same in all combinations.

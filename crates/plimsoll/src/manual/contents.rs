@@ -127,7 +127,10 @@ const PAGES: &[(&str, Page); 19] = &[
     (
         "plimsoll-list",
         Page {
-            examples: &[example("plimsoll list", "List the built-in scenarios:")],
+            examples: &[
+                example("plimsoll list", "List the built-in scenarios:"),
+                example("plimsoll list --keys wscap", "List the keys of a workload:"),
+            ],
             exit: "",
             files: &[],
             environment: COLOURS,

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use plimsoll_lab::workload::protocol::Command;
+use plimsoll_lab::workload::protocol::{Command, Placement};
 use plimsoll_lab::workload::{Worker, WorkerOptions};
 use plimsoll_model::scenario::{FillClass, ThpMode};
 use plimsoll_proc::cgroup::{Hierarchy, MemoryCgroup, PROCESSES};
@@ -111,6 +111,7 @@ impl Program {
             class: FillClass::Constant,
             seed: 1,
             thp: ThpMode::Never,
+            placement: Placement::default(),
         };
         let mut command = &fill;
         while worker.call(command, PATIENCE, &self.stop).is_ok() {

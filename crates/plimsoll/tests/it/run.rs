@@ -13,6 +13,7 @@ mod map;
 mod neighbour;
 mod refusals;
 mod requirements;
+mod stores;
 mod thrash;
 mod tour;
 mod wscap;

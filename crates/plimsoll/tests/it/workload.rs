@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll_lab::workload::Cost;
-use plimsoll_lab::workload::protocol::{Command, RefusalCode, Reply, Verification};
+use plimsoll_lab::workload::protocol::{Command, Placement, RefusalCode, Reply, Verification};
 use plimsoll_lab::workload::{Worker, WorkerError, WorkerOptions};
 use plimsoll_model::scenario::{FillClass, ThpMode};
 
@@ -28,6 +28,7 @@ fn fill(bytes: u64, class: FillClass) -> Command {
         class,
         seed: 17,
         thp: ThpMode::Never,
+        placement: Placement::default(),
     }
 }
 
@@ -244,6 +245,7 @@ fn a_failed_fill_is_an_error_and_the_worker_continues() {
         class: FillClass::Constant,
         seed: 1,
         thp: ThpMode::System,
+        placement: Placement::default(),
     };
     for (command, expected) in [
         (huge, RefusalCode::TooMuch),
@@ -362,7 +364,7 @@ fn a_trim_from_outside_covers_every_byte() {
     let mut worker = worker();
     let bytes = 130 * MIB + 77;
     done(&mut worker, &fill(bytes, FillClass::Constant));
-    let outcome = worker.trim_from_outside(MINUTE, &AtomicBool::new(false));
+    let outcome = worker.trim_from_outside(3, MINUTE, &AtomicBool::new(false));
     let refused = matches!(&outcome, Err(WorkerError::TrimFromOutside { errno, .. })
         if [plimsoll_os::Errno::PERM, plimsoll_os::Errno::NOSYS].contains(errno));
     if !plimsoll_testkit::capability("process-madvise", !refused, "the kernel refuses process_madvise") {
@@ -370,7 +372,7 @@ fn a_trim_from_outside_covers_every_byte() {
     }
     assert_eq!(outcome.unwrap().bytes, bytes);
     assert!(done(&mut worker, &Command::Restore).1.unwrap().holds());
-    let interrupted = worker.trim_from_outside(MINUTE, &AtomicBool::new(true));
+    let interrupted = worker.trim_from_outside(1, MINUTE, &AtomicBool::new(true));
     assert!(
         matches!(interrupted, Err(WorkerError::Interrupted)),
         "{interrupted:?}"
@@ -498,7 +500,9 @@ fn trimmed_memory_leaves_the_working_set_and_comes_back_whole() {
     for from_outside in [false, true] {
         let full = worker.usage().unwrap().resident_bytes;
         if from_outside {
-            worker.trim_from_outside(MINUTE, &AtomicBool::new(false)).unwrap();
+            worker
+                .trim_from_outside(1, MINUTE, &AtomicBool::new(false))
+                .unwrap();
         } else {
             done(&mut worker, &Command::Trim);
         }

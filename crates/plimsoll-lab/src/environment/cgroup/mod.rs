@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plimsoll_proc::cgroup::{CgroupFolder, CgroupVersion, Hierarchy, MemoryCgroup, PROCESSES};
+use plimsoll_proc::cgroup::{CgroupFolder, CgroupVersion, Field, Hierarchy, MemoryCgroup, PROCESSES};
 use serde::Serialize;
 
 use super::undo::{UndoError, Undone};
@@ -121,6 +121,20 @@ impl Cgroup {
     /// When the file cannot be read.
     pub fn swap(&self) -> Result<Option<u64>, EnvironmentError> {
         Ok(self.0.swap()?)
+    }
+
+    /// Bytes of page cache that are not on the disk; `None` where the kernel does not count them.
+    pub fn dirty(&self) -> Option<u64> {
+        let stat = self.0.stat().ok()?;
+        Some(
+            stat.get(Field::Dirty)?
+                .saturating_add(stat.get(Field::Writeback)?),
+        )
+    }
+
+    /// Pages of files that were reclaimed and read again; `None` where the kernel does not count them.
+    pub fn file_refaults(&self) -> Option<u64> {
+        self.0.stat().ok()?.get(Field::RefaultsFile)
     }
 
     /// Processes of it that the OOM killer has killed.

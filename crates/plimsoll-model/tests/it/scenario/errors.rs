@@ -37,6 +37,13 @@ shows!(
     UnknownKey,
     with("swap_size = \"1G\"")
 );
+shows!(unknown_store_of_memory, BadValue, with("memory = \"shmem\""));
+shows!(
+    subjects_of_memory_of_files,
+    Duplicate,
+    with("memory = \"file\"\nsubject = [\"zram\", \"swapfile\"]")
+);
+shows!(threads_out_of_range, OutOfRange, with("threads = 0"));
 shows!(unknown_key_like_nothing, UnknownKey, with("xyzzy = 1"));
 shows!(unknown_scenario_key, UnknownKey, "[scenario]\nnmae = \"x\"\n");
 shows!(

@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use plimsoll_model::scenario::{
-    AllocatorSet, Compression, Document, FillClass, Machine, Order, Overrides, Settings, Source, SpeedHints,
-    Subject, TrimMechanism, Workload, WorkloadKind, builtin, find, keys, keys_help, keys_markdown,
+    AllocatorSet, Backing, Compression, Document, FillClass, Machine, Order, Overrides, Settings, Source,
+    SpeedHints, Subject, TrimMechanism, Workload, WorkloadKind, builtin, find, keys, keys_help,
+    keys_markdown,
 };
 
 use super::{GIB, MIB, machine, parse, plan, quick, resolve, sets};
@@ -419,6 +420,7 @@ fn choices_are_called_as_in_recordings() {
     for (key, names) in [
         ("trim", vec!["worker", "process-madvise", "cgroup"]),
         ("thp", vec!["system", "always", "never"]),
+        ("memory", vec!["anonymous", "memfd", "file"]),
     ] {
         for name in names {
             let plan = resolve("[scenario]\nname = \"s\"\n", &sets(&[&format!("{key}={name}")])).unwrap();
@@ -471,7 +473,7 @@ fn the_reference_page_has_the_keys_and_its_example_is_valid() {
     );
     assert!(page.contains("thorough/zram:zstd/file=/srv/data/dump.bin/limit=314576K#2"));
     for subject in ["zram", "zswap", "swapfile", "none"] {
-        assert!(keys_help().contains("subject") && page.contains(&format!("`{subject}`")));
+        assert!(keys_help(WorkloadKind::Map).contains("subject") && page.contains(&format!("`{subject}`")));
     }
 }
 
@@ -584,4 +586,74 @@ fn sections_of_one_plan_may_do_different_work() {
         &trial.settings.workload,
         Workload::Wscap(wscap) if wscap.duration == 0.5
     )));
+}
+
+/// Pages of files never go to swap: under the name of a swap device they would pass for a result of it.
+#[test]
+fn memory_of_files_has_no_subject() {
+    for kind in ["compression", "wscap"] {
+        let text = format!(
+            "[scenario]\nname = \"s\"\n[global]\nworkload = \"{kind}\"\nsubject = \"zram\"\nsize = \"16M\"\n\
+             memory = [\"anonymous\", \"memfd\", \"file\"]\nthreads = [1, 4]\nrepeat = 1\n"
+        );
+        let plan = plan(&text);
+        let mut found = ids(&plan);
+        found.sort_unstable();
+        let expected: Vec<String> = [("none", "file"), ("zram", "anonymous"), ("zram", "memfd")]
+            .into_iter()
+            .flat_map(|(subject, memory)| {
+                [1, 4].map(|threads| format!("s/{subject}/random/memory={memory}/threads={threads}#1"))
+            })
+            .collect();
+        assert_eq!(found, expected);
+        for trial in &plan.trials {
+            let settings = &trial.settings;
+            let of_file = settings.memory() == Backing::File;
+            assert_eq!(settings.maps_file(), of_file);
+            assert_eq!(settings.subject == Subject::NoSwap, of_file);
+            settings.check().unwrap();
+            let params = settings.workload.params(settings);
+            let param = |name: &str| {
+                params
+                    .iter()
+                    .find(|(known, _)| *known == name)
+                    .map(|(_, value)| value.as_str())
+            };
+            assert_eq!(param("memory"), Some(settings.memory().name()));
+            assert_eq!(param("threads"), Some(settings.threads().to_string().as_str()));
+        }
+        // The file of `size` bytes; swap files there are none.
+        assert_eq!(plan.bounds().disk, 16 * MIB);
+        let again = Document::parse(&Source::new("shown", plan.to_toml())).unwrap();
+        let again = again.resolve(&machine(), &Overrides::default()).unwrap();
+        assert_eq!(again.trials, plan.trials, "{}", plan.to_toml());
+    }
+}
+
+#[test]
+fn more_threads_than_pages_are_refused_by_name() {
+    for workload in ["compression", "wscap"] {
+        let text = format!("[scenario]\nname = \"s\"\n[global]\nworkload = \"{workload}\"\nsize = \"1M\"\n");
+        let settings = |threads: u32| {
+            let set = sets(&[&format!("threads={threads}")]);
+            resolve(&text, &set).unwrap().trials.remove(0).settings
+        };
+        settings(256).check().unwrap();
+        let error = settings(257).check().unwrap_err().to_string();
+        assert!(
+            error.contains("`threads` is 257") && error.contains("`size`"),
+            "{error}"
+        );
+    }
+}
+
+/// Recordings of earlier versions name neither.
+#[test]
+fn settings_without_a_store_and_threads_are_those_of_one_thread_on_anonymous_memory() {
+    let settings = plan("[scenario]\nname = \"s\"\n").trials.remove(0).settings;
+    let mut document = serde_json::to_value(&settings).unwrap();
+    let own = document["workload"]["compression"].as_object_mut().unwrap();
+    assert_eq!(own.remove("memory").unwrap(), "anonymous");
+    assert_eq!(own.remove("threads").unwrap(), 1);
+    assert_eq!(serde_json::from_value::<Settings>(document).unwrap(), settings);
 }

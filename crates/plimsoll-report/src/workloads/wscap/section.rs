@@ -9,8 +9,8 @@ use crate::drawing::values;
 use crate::drawing::xy::{Axis, Chart, Line};
 use crate::workloads::section::{Drawing, Section};
 use crate::workloads::wscap::{
-    CAPPED_SCANS, CPU_SLOWDOWN, EMPTIED_SLOWDOWN, FAULT_PATH, FAULTS, REFILL, RESIDENT_MAX, RESIDENT_MIN,
-    SLOWDOWN, SYSTEM_CPU, UNCAPPED_SCANS, load,
+    CACHE_HITS, CAPPED_SCANS, CPU_SLOWDOWN, EMPTIED_SLOWDOWN, FAULT_PATH, FAULTS, FILE_REFAULTS, REFILL,
+    RESIDENT_MAX, RESIDENT_MIN, SLOWDOWN, SYSTEM_CPU, UNCAPPED_SCANS, load, place,
 };
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::Trial;
@@ -75,12 +75,8 @@ impl<'a> Series<'a> {
 
     /// The key of a line: all parameters except the load.
     fn line(&self) -> String {
-        let words = [
-            self.group.subject.as_str(),
-            self.param("class"),
-            self.param("cap-by"),
-        ];
-        words.join(" ")
+        let place = place(&self.group.subject, &self.group.params);
+        [place.as_str(), self.param("class"), self.param("cap-by")].join(" ")
     }
 
     fn median(&self, metric: &str) -> Option<f64> {
@@ -217,19 +213,27 @@ fn curve(trial: &Trial) -> (Curve, Vec<(f64, String)>) {
 }
 
 fn figures(measured: &[Series<'_>]) -> Table<'static> {
-    const METRICS: [&str; 11] = [
-        SLOWDOWN,
-        CPU_SLOWDOWN,
-        UNCAPPED_SCANS,
-        CAPPED_SCANS,
-        FAULT_PATH,
-        SYSTEM_CPU,
-        FAULTS,
-        RESIDENT_MIN,
-        RESIDENT_MAX,
-        REFILL,
-        EMPTIED_SLOWDOWN,
+    const METRICS: [(&str, &str); 13] = [
+        (SLOWDOWN, "Slowdown"),
+        (CPU_SLOWDOWN, "In CPU time"),
+        (UNCAPPED_SCANS, "Uncapped"),
+        (CAPPED_SCANS, "Capped"),
+        (FAULT_PATH, "CPU in faults"),
+        (SYSTEM_CPU, "System CPU"),
+        (FAULTS, "Faults per scan"),
+        (FILE_REFAULTS, "File refaults per scan"),
+        (CACHE_HITS, "Page cache hits"),
+        (RESIDENT_MIN, "Least resident"),
+        (RESIDENT_MAX, "Most resident"),
+        (REFILL, "First scan when emptied"),
+        (EMPTIED_SLOWDOWN, "Slowdown when emptied once"),
     ];
+    let of_file = |metric: &str| [FILE_REFAULTS, CACHE_HITS].contains(&metric);
+    let has = |metric: &str| measured.iter().any(|series| series.median(metric).is_some());
+    let metrics: Vec<&(&str, &str)> = METRICS
+        .iter()
+        .filter(|(metric, _)| !of_file(metric) || has(metric))
+        .collect();
     let row = |series: &Series<'_>| {
         let number = |value: Option<f64>, text: fn(f64) -> String| {
             value.map_or_else(Cell::missing, |value| Cell::number(value, text(value)))
@@ -240,35 +244,26 @@ fn figures(measured: &[Series<'_>]) -> Table<'static> {
             number(series.cap(), quantity::bytes),
             Cell::text(series.param("mechanism")),
         ];
-        cells.extend(METRICS.iter().map(|name| {
+        cells.extend(metrics.iter().map(|(name, _)| {
             series.median(name).map_or_else(Cell::missing, |value| {
                 Cell::number(value, quantity::metric(name, value))
             })
         }));
         cells
     };
+    let mut heads = vec![
+        ("Group", false),
+        ("Size / cap", true),
+        ("Cap", true),
+        ("Capped by", false),
+    ];
+    heads.extend(metrics.iter().map(|(_, head)| (*head, true)));
     let mut by_load: Vec<&Series<'_>> = measured.iter().collect();
     by_load.sort_by(|a, b| a.load.total_cmp(&b.load));
     Table {
         id: "wscap-figures",
         title: "Capped scans",
-        columns: columns(&[
-            ("Group", false),
-            ("Size / cap", true),
-            ("Cap", true),
-            ("Capped by", false),
-            ("Slowdown", true),
-            ("In CPU time", true),
-            ("Uncapped", true),
-            ("Capped", true),
-            ("CPU in faults", true),
-            ("System CPU", true),
-            ("Faults per scan", true),
-            ("Least resident", true),
-            ("Most resident", true),
-            ("First scan when emptied", true),
-            ("Slowdown when emptied once", true),
-        ]),
+        columns: columns(&heads),
         rows: by_load.into_iter().map(row).collect(),
     }
 }
@@ -386,17 +381,13 @@ mod tests {
             place("Group").expect("a column"),
             place("Size / cap").expect("a column"),
         );
-        let rows: Vec<(&str, &str)> = table
+        let sorted = |cell: &Cell| cell.sort.clone().unwrap_or_else(|| cell.text.clone());
+        let rows: Vec<(String, String)> = table
             .rows
             .iter()
-            .map(|row| {
-                (
-                    row[load].sort.as_deref().unwrap_or_default(),
-                    row[group].text.as_str(),
-                )
-            })
+            .map(|row| (sorted(&row[load]), row[group].text.clone()))
             .collect();
-        let loads: Vec<&str> = rows.iter().map(|(load, _)| *load).collect();
+        let loads: Vec<&str> = rows.iter().map(|(load, _)| load.as_str()).collect();
         assert_eq!(loads, ["0.5", "2", "2", "10"], "{rows:?}");
         assert!(
             rows[1].1.contains("swapfile") && rows[2].1.contains("zram"),

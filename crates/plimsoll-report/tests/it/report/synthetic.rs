@@ -42,6 +42,7 @@ fn memory_use(group: &Group, trials: &[Trial], size: f64) -> MemoryUse {
         working_set: measure([&|_| size, &|trial| 0.4 * MIB * f64::from(trial.repeat)]),
         compressed: measure([&nothing, &|trial| trial.metrics["stored_bytes"]]),
         swap_used: measure([&nothing, &|trial| size * (1.0 + f64::from(trial.repeat) / 200.0)]),
+        page_cache: [None, None],
     }
 }
 

@@ -98,6 +98,7 @@ fn scanner_to(folder: &Path, bytes: u64, output: Stdio) -> Kept {
         class: FillClass::Constant,
         seed: 1,
         thp: ThpMode::Never,
+        placement: plimsoll_lab::workload::protocol::Placement::default(),
     };
     let line = serde_json::to_string(&fill).unwrap() + "\n";
     let again = serde_json::to_string(&plimsoll_lab::workload::protocol::Command::Restore).unwrap() + "\n";
