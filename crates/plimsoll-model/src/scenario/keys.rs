@@ -22,6 +22,14 @@ impl Key {
         WorkloadKind::ALL.into_iter().filter(|kind| self.is_of(*kind))
     }
 
+    /// The type of its value, in words.
+    fn type_words(&self) -> String {
+        match self.list {
+            true => format!("a list, each {}", self.kind),
+            false => self.kind.to_string(),
+        }
+    }
+
     /// A text about the key for each workload, for mistakes made before the workload is known.
     pub(super) fn everywhere(&self, words: fn(&Key) -> String) -> String {
         let general = words(self);
@@ -135,7 +143,7 @@ pub fn keys_markdown() -> String {
         page += &format!(
             "| `{}`{alias} | {of} | {} | {} | {sweep} | {} |\n",
             key.name,
-            key.kind,
+            key.type_words(),
             key.default(),
             key.meaning
         );
@@ -159,7 +167,7 @@ pub fn keys_help() -> String {
             format!("{}{alias}", key.name),
             key.meaning,
             "",
-            key.kind,
+            key.type_words(),
             key.default()
         );
         text += &plain.replace('`', "");
