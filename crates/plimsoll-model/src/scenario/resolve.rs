@@ -507,9 +507,11 @@ impl Merged<'_> {
             let texts = texts.map(|((value, _), agreed)| agreed.unwrap_or_else(|| value.to_string()));
             keys.push((entry.key.name.to_owned(), texts.collect()));
         }
+        let has = |name: &str| self.entries.iter().any(|entry| entry.key.name == name);
+        // A limit beside a size would be the one of a list.
         let missing = keys::of(self.kind)
-            .filter(|key| !key.whole_plan && !key.optional)
-            .filter(|key| !self.entries.iter().any(|entry| entry.key.name == key.name));
+            .filter(|key| !key.whole_plan && !key.optional && !key.list_beside.is_some_and(has))
+            .filter(|key| !has(key.name));
         for key in missing {
             let text = match key.name {
                 "repeat" => Some(self.repeat.to_string()),

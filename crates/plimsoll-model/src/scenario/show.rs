@@ -47,7 +47,7 @@ fn section_toml(section: &SectionPlan) -> String {
     for key in keys::of(kind).filter(|key| key.kind == Kind::Size && !key.optional) {
         if !section.keys.iter().any(|(name, _)| name == key.name) {
             let default = key.default().replace('`', "");
-            text += &format!("# {} follows the sweep: {default}\n", key.name);
+            text += &format!("# {} follows from the other keys: {default}\n", key.name);
         }
     }
     text

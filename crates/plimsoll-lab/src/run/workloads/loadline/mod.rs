@@ -9,6 +9,8 @@
 //! the swap device. Such a kill, and one below a load that was completed, says nothing about the load, which gets another
 //! worker.
 
+mod cpu_time;
+mod own_cost;
 mod pace;
 mod pattern;
 mod search;
@@ -28,6 +30,7 @@ use crate::run::trial_error::{TrialError, lacking};
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Cost, Findings};
 use crate::workload::{Worker, WorkerError};
+use cpu_time::crowding;
 use plimsoll_model::columns::col;
 use plimsoll_model::exit::Exit;
 use plimsoll_model::recording::{Warning, WarningCode};
@@ -38,7 +41,7 @@ use plimsoll_model::scenario::workloads::loadline::finding::{
 };
 use plimsoll_model::scenario::{Loadline, Subject, WorkloadKind};
 use search::next_load;
-use visit::{Preparation, Visit, crowding};
+use visit::{Preparation, Visit};
 
 pub(super) use visit::Visits;
 

@@ -6,22 +6,20 @@
 //!
 //! Threads share the pages and nothing else; what they count is summed when they have ended.
 
-use std::fs;
-use std::hint::black_box;
 use std::io;
-use std::sync::atomic::AtomicU64;
 use std::sync::{PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_os::{UsageScope, page_size};
-use plimsoll_proc::schedstat::Schedstat;
 use serde::{Deserialize, Serialize};
 
+use super::cpu_time::{cpu_wait, crowding, own_seconds};
+use super::own_cost::{own_cost_s, steps_of};
 use super::pace::{Schedule, wake_exactly};
 use super::pattern;
 use super::tally::Tally;
-use super::visitor::{Habits, Visitor, compute};
+use super::visitor::{Habits, Visitor};
 use super::words::Pages;
 use crate::workload::Stopwatch;
 use crate::workload::protocol::Reply;
@@ -30,14 +28,6 @@ use crate::workload::{Memory, Work, WorkError, typed};
 use plimsoll_model::scenario::Pattern;
 use plimsoll_model::scenario::workloads::loadline::finding::{ACHIEVED, CPU_WAIT, OFFERED, VISITS};
 
-/// Pages that the own cost is measured on: few enough for the second-level cache.
-const OWN_PAGES: usize = 64;
-/// Seconds of each pass that measures the own cost, and how many of them: the best counts.
-const OWN_SECONDS: f64 = 0.001;
-const OWN_PASSES: u32 = 20;
-/// Steps of computing in a pass that measures how long one takes, and how many of them: the best counts.
-const STEPS: u64 = 10_000;
-const STEP_PASSES: u32 = 50;
 /// Shortest time between two visits with corrected latencies: a shorter one costs as much as its correction.
 const LEAST_INTERVAL_S: f64 = 1e-6;
 /// Bytes of the stack of a visiting thread.
@@ -321,75 +311,6 @@ fn find(stretches: &[Stretch], visits: u64, cost: Cost, findings: &mut Findings)
     }
 }
 
-/// Time that this thread could run and waited for a CPU since it began; none where the kernel does not count it.
-fn cpu_wait() -> Option<Duration> {
-    waited(&fs::read("/proc/thread-self/schedstat").ok()?)
-}
-
-fn waited(schedstat: &[u8]) -> Option<Duration> {
-    let spent = Schedstat::parse(schedstat)?;
-    // A thread that was never on a CPU has no counts.
-    (spent.on_cpu_ns > 0).then(|| Duration::from_nanos(spent.waited_ns.unsigned_abs()))
-}
-
-/// Seconds of work without those that a thread waited for a CPU, on an average; never less than the CPU time, which is
-/// counted apart from the wait, and never more than all seconds: CPU time is read around them, and may be some
-/// microseconds longer. More threads than CPUs wait for each other, which is a part of their work.
-fn own_seconds(cost: Cost, waited: Option<Duration>, threads: usize) -> f64 {
-    if crowding(u32::try_from(threads).unwrap_or(u32::MAX)) > 1.0 {
-        return cost.seconds;
-    }
-    let threads = threads as f64;
-    let waited = waited.unwrap_or_default().as_secs_f64() / threads;
-    (cost.seconds - waited)
-        .max((cost.cpu_user_s + cost.cpu_system_s) / threads)
-        .min(cost.seconds)
-}
-
-/// Threads to a CPU, at least 1.
-pub(super) fn crowding(threads: u32) -> f64 {
-    let cpus = thread::available_parallelism().map_or(1, usize::from);
-    (f64::from(threads) / cpus as f64).max(1.0)
-}
-
-/// Number of steps that take `seconds` on an idle CPU.
-fn steps_of(seconds: f64) -> u64 {
-    if seconds == 0.0 {
-        return 0;
-    }
-    let mut best = f64::INFINITY;
-    for pass in 0..STEP_PASSES {
-        let start = Instant::now();
-        black_box(compute(black_box(pass.into()), STEPS));
-        best = best.min(start.elapsed().as_secs_f64());
-    }
-    ((seconds / best * STEPS as f64) as u64).max(1)
-}
-
-/// Seconds of a visit on memory that is surely resident and cached: choice, clock, computing.
-fn own_cost_s(habits: Habits) -> f64 {
-    let mut memory: Vec<AtomicU64> = Vec::new();
-    memory.resize_with(
-        OWN_PAGES * page_size() / size_of::<AtomicU64>(),
-        AtomicU64::default,
-    );
-    let Ok(pages) = Pages::of_words(&memory) else {
-        unreachable!("a constant number of pages");
-    };
-    pages.tag(habits.pattern, habits.seed);
-    let mut visitor = Visitor::new(habits, pages.count, 0);
-    let mut tally = Tally::new();
-    let mut best = f64::INFINITY;
-    for _ in 0..OWN_PASSES {
-        let before = visitor.visits;
-        let start = Instant::now();
-        visitor.visit(pages, start, OWN_SECONDS, |writes, ns| tally.open(writes, ns, ns));
-        best = best.min(start.elapsed().as_secs_f64() / (visitor.visits - before) as f64);
-    }
-    black_box(tally);
-    best
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -551,43 +472,6 @@ mod tests {
         (0..counter).for_each(|_| pages.words(3).count(false));
         pages.words(4).count(false);
         assert_eq!(checked(&visitors, &mut memory), (1.0, 1.0));
-    }
-
-    #[test]
-    fn the_wait_for_a_cpu_is_the_second_field() {
-        assert_eq!(waited(b"123456 789 5\n"), Some(Duration::from_nanos(789)));
-        for nothing in ["0 0 0\n", "12", "", "a b c"] {
-            assert_eq!(waited(nothing.as_bytes()), None, "{nothing:?}");
-        }
-    }
-
-    #[test]
-    fn own_seconds_exclude_the_wait_for_a_cpu() {
-        let cost = Cost {
-            seconds: 2.0,
-            cpu_user_s: 0.25,
-            cpu_system_s: 0.25,
-            ..Cost::default()
-        };
-        let own = |waited| own_seconds(cost, Some(Duration::from_secs_f64(waited)), 1);
-        assert_eq!((own_seconds(cost, None, 1), own(0.5), own(1.9)), (2.0, 1.5, 0.5));
-        let read_late = Cost {
-            cpu_user_s: 1.8,
-            ..cost
-        };
-        assert_eq!(own_seconds(read_late, None, 1), 2.0);
-        // A thousand threads wait for each other.
-        assert_eq!(own_seconds(cost, Some(Duration::from_secs(500)), 100_000), 2.0);
-    }
-
-    #[test]
-    fn computing_takes_about_its_time() {
-        let steps = steps_of(1e-3);
-        let start = Instant::now();
-        black_box(compute(1, black_box(steps)));
-        // On a busy machine it takes longer, never much less.
-        assert!(start.elapsed().as_secs_f64() > 0.5e-3, "{steps} steps");
-        assert_eq!(steps_of(0.0), 0);
     }
 
     #[test]
