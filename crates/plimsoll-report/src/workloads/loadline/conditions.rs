@@ -34,7 +34,12 @@ impl Basis {
     pub(super) fn has_line(self, group: &Group) -> bool {
         let (_, low, high) = self.metrics();
         let count = |metric: &str| group.metrics.get(metric).map_or(0, |found| found.values().len());
-        2 * count(high) > count(low)
+        let end = match self {
+            Basis::Work => KNEE,
+            // The last load that meets the target is there also where no load misses it.
+            Basis::P99 => high,
+        };
+        2 * count(end) > count(low)
     }
 
     /// The load that a group carries: the line or, without one, the least that a repeat carried, which is certain.

@@ -16,7 +16,7 @@ const BASE_TOLD: f64 = 0.75;
 /// The group with the highest load line; its details, and the others with their load, are bullets.
 pub(super) fn told(groups: &[&Group]) -> Option<Told> {
     let basis = Basis::of(groups);
-    let mut carrying: Vec<&Group> = groups.iter().copied().collect();
+    let mut carrying: Vec<&Group> = groups.to_vec();
     carrying.retain(|group| basis.carried(group).is_some());
     carrying.sort_by(|a, b| {
         let carried = |group| basis.carried(group).unwrap_or(0.0);

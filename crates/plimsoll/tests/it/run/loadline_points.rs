@@ -78,9 +78,10 @@ fn a_fixed_working_set_stays_while_the_limit_falls() {
         .collect();
     assert_eq!(names, ["limit 96M", "limit 48M", "limit 32M", "limit 16M"]);
     for (point, limit) in phases(trial).iter().zip(&limits) {
-        // The kernel enforces the limit of each point: resident memory is below it, and the rest is in swap.
+        // The kernel enforces the limit of each point: resident memory is below it, but for what the worker got before it
+        // was moved into the cgroup, and the rest is in swap.
         let (resident, swapped) = (figure(point, "resident_bytes"), figure(point, "swapped_bytes"));
-        assert!(resident <= limit * MIB, "{point:#}");
+        assert!(resident <= (limit + 4.0) * MIB, "{point:#}");
         assert!(swapped >= (48.0 - limit) * MIB * 0.9, "{point:#}");
     }
     if let (Some(needed), Some(knee)) = (metric(trial, "needed_limit_bytes"), metric(trial, "knee_load")) {
