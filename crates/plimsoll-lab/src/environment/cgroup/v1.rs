@@ -81,7 +81,7 @@ mod tests {
         let cgroup = Cgroup(MemoryCgroup::new(folder.path(), CgroupVersion::V1));
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
         let go_on = AtomicBool::new(false);
-        for limit in ["400", "800"] {
+        for limit in ["4000", "2000"] {
             cgroup
                 .set_limit_without_swap(limit.parse().unwrap(), Duration::from_secs(1), &go_on)
                 .unwrap();

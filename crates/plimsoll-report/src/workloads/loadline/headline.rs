@@ -92,10 +92,18 @@ fn finding(group: &Group, basis: Basis, name: Option<&str>) -> Option<String> {
 fn none_carried(groups: &[&Group], basis: Basis) -> Option<Told> {
     let group = groups.iter().find(|group| not_carried(group, basis).is_some())?;
     let reason = not_carried(group, basis)?;
-    Some(Told::of(brief(&[
-        format!("With {}, {}.", group.subject, lower(&reason)),
-        format!("{reason}."),
-    ])))
+    let notes = [useful_work(group, basis), overloaded(group), killed(group)];
+    Some(Told {
+        finding: brief(&[
+            format!("With {}, {}.", group.subject, lower(&reason)),
+            format!("{reason}."),
+        ]),
+        bullets: notes
+            .into_iter()
+            .flatten()
+            .map(|note| format!("{note}."))
+            .collect(),
+    })
 }
 
 /// The lowest load misses the condition; none of a group that measured nothing.
@@ -175,12 +183,19 @@ fn interval(group: &Group, basis: Basis) -> Option<String> {
     }
     let (_, low, high) = basis.metrics();
     let (low, high) = (group.metrics.get(low)?, group.metrics.get(high)?);
-    let from = significant(low.summary.interval.low);
-    let to = significant(high.summary.interval.high);
+    let (from, to) = (low.summary.interval.low, high.summary.interval.high);
+    let (of, from, to) = match size_of(group) {
+        Some(size) => ("limit", quantity::bytes(size / from), quantity::bytes(size / to)),
+        None => (
+            "load",
+            format!("{}\u{d7}", significant(from)),
+            format!("{}\u{d7}", significant(to)),
+        ),
+    };
     Some(match (high.summary.interval.kind, high.summary.n) {
-        (IntervalKind::Bootstrap95, _) => format!("95% interval of that load: {from}\u{d7} to {to}\u{d7}"),
-        (IntervalKind::Range, 1) => format!("Tried loads: {from}\u{d7} was sustained, {to}\u{d7} was not"),
-        (IntervalKind::Range, n) => format!("Range in {n} repeats: {from}\u{d7} to {to}\u{d7}"),
+        (IntervalKind::Bootstrap95, _) => format!("95% interval of that {of}: {from} to {to}"),
+        (IntervalKind::Range, 1) => format!("Tried {of}s: {from} was sustained, {to} was not"),
+        (IntervalKind::Range, n) => format!("Range in {n} repeats: {from} to {to}"),
     })
 }
 

@@ -8,15 +8,37 @@ use plimsoll_proc::schedstat::Schedstat;
 
 use crate::workload::Cost;
 
-/// Time that this thread could run and waited for a CPU since it began; none where the kernel does not count it.
-pub(super) fn cpu_wait() -> Option<Duration> {
-    waited(&fs::read("/proc/thread-self/schedstat").ok()?)
+/// The wait of this thread for a CPU from a time on.
+#[derive(Debug)]
+pub(super) struct CpuWait {
+    before: Duration,
 }
 
-fn waited(schedstat: &[u8]) -> Option<Duration> {
-    let spent = Schedstat::parse(schedstat)?;
-    // A thread that was never on a CPU has no counts.
-    (spent.on_cpu_ns > 0).then(|| Duration::from_nanos(spent.waited_ns.unsigned_abs()))
+impl CpuWait {
+    pub(super) fn start() -> CpuWait {
+        // A thread that has just begun has waited, if at all, and has no time on a CPU yet.
+        let before = schedstat().map_or(Duration::ZERO, waited);
+        CpuWait { before }
+    }
+
+    /// Time that it could run and waited since; none where the kernel does not count it.
+    pub(super) fn stop(self) -> Option<Duration> {
+        let after = schedstat().filter(is_counted)?;
+        Some(waited(after).saturating_sub(self.before))
+    }
+}
+
+fn schedstat() -> Option<Schedstat> {
+    Schedstat::parse(&fs::read("/proc/thread-self/schedstat").ok()?)
+}
+
+/// Whether the kernel counts: a thread that has worked was on a CPU.
+fn is_counted(spent: &Schedstat) -> bool {
+    spent.on_cpu_ns > 0
+}
+
+fn waited(spent: Schedstat) -> Duration {
+    Duration::from_nanos(spent.waited_ns.unsigned_abs())
 }
 
 /// Seconds of work without those that a thread waited for a CPU, on an average; never less than the CPU time, which is
@@ -41,13 +63,33 @@ pub(super) fn crowding(threads: u32) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::visitor::compute;
     use super::*;
 
     #[test]
     fn the_wait_for_a_cpu_is_the_second_field() {
-        assert_eq!(waited(b"123456 789 5\n"), Some(Duration::from_nanos(789)));
-        for nothing in ["0 0 0\n", "12", "", "a b c"] {
-            assert_eq!(waited(nothing.as_bytes()), None, "{nothing:?}");
+        let parsed = |text: &str| Schedstat::parse(text.as_bytes());
+        let spent = parsed("123456 789 5\n").expect("a schedstat");
+        assert!(is_counted(&spent));
+        assert_eq!(waited(spent), Duration::from_nanos(789));
+        assert!(parsed("0 0 0\n").is_some_and(|spent| !is_counted(&spent)));
+        for nothing in ["12", "", "a b c"] {
+            assert!(parsed(nothing).is_none(), "{nothing:?}");
+        }
+    }
+
+    /// A thread that has just begun has no time on a CPU. Its wait was then unknown, and the useful work of several threads
+    /// was counted by wall time at some loads and without the wait at others: 248% of that at the lowest load.
+    #[test]
+    fn the_wait_of_a_new_thread_is_known() {
+        let work = || {
+            let wait = CpuWait::start();
+            std::hint::black_box(compute(1, 5_000_000));
+            wait.stop().is_some()
+        };
+        let counted = work();
+        for _ in 0..20 {
+            assert_eq!(thread::spawn(work).join().expect("no panic"), counted);
         }
     }
 

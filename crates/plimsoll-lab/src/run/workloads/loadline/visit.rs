@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 use plimsoll_os::{UsageScope, page_size};
 use serde::{Deserialize, Serialize};
 
-use super::cpu_time::{cpu_wait, crowding, own_seconds};
+use super::cpu_time::{CpuWait, crowding, own_seconds};
 use super::own_cost::{own_cost_s, steps_of};
 use super::pace::{Schedule, wake_exactly};
 use super::pattern;
 use super::tally::Tally;
 use super::visitor::{Habits, Visitor};
-use super::words::Pages;
+use super::words::{Pages, PagesError};
 use crate::workload::Stopwatch;
 use crate::workload::protocol::Reply;
 use crate::workload::{Cost, Findings};
@@ -66,10 +66,8 @@ pub(super) struct Preparation {
 pub(super) enum VisitError {
     #[error("cannot visit memory that is not filled as one mapping; fill it with `request` = `bytes`")]
     Pieces,
-    #[error("cannot visit memory that does not begin with a whole word; fill whole pages")]
-    Unaligned,
-    #[error("cannot visit {0} pages; ask for 1 to 2^32 - 1")]
-    Pages(u64),
+    #[error(transparent)]
+    Pages(#[from] PagesError),
     #[error("cannot visit: no memory is prepared; prepare it first")]
     Unprepared,
     #[error("cannot visit with {0} threads; ask for 1 or more")]
@@ -196,7 +194,7 @@ impl Visitors {
         let watch = Stopwatch::start(UsageScope::Process);
         let stretches = self.together(|visitor, thread, start| {
             let mut tally = Tally::new();
-            let waited = cpu_wait();
+            let wait = CpuWait::start();
             let due = match rate {
                 None => {
                     let count = |writes, ns| tally.closed(writes, ns, interval_ns);
@@ -209,8 +207,11 @@ impl Visitors {
                     visitor.visit_on_schedule(pages, start, seconds, (schedule, &mut tally))
                 }
             };
-            let waited = waited.zip(cpu_wait()).map(|(from, to)| to.saturating_sub(from));
-            Stretch { tally, due, waited }
+            Stretch {
+                tally,
+                due,
+                waited: wait.stop(),
+            }
         })?;
         // A visit works on a line of its page, which is no throughput.
         let cost = watch.stop(0);
@@ -487,7 +488,7 @@ mod tests {
         let mut little = vec![0; 16];
         assert!(matches!(
             refused(Some(&mut little), 1),
-            Some(VisitError::Pages(0))
+            Some(VisitError::Pages(PagesError::Count(0)))
         ));
         let mut page = vec![0; page_size()];
         assert!(matches!(

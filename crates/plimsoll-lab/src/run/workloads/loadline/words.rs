@@ -8,13 +8,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use plimsoll_os::page_size;
 
 use super::pattern;
-use super::visit::VisitError;
 use plimsoll_model::scenario::Pattern;
 
 /// Words of a cache line: those of a page are in one.
 const LINE: usize = 8;
 /// Bytes of a word.
 const WORD: usize = size_of::<u64>();
+
+/// Memory that has no pages to visit.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PagesError {
+    #[error("cannot visit memory that does not begin with a whole word; fill whole pages")]
+    Unaligned,
+    #[error("cannot visit {0} pages; ask for 1 to 2^32 - 1")]
+    Count(u64),
+}
 
 /// Pages that are visited, by one thread or several.
 #[derive(Debug, Clone, Copy)]
@@ -26,21 +34,21 @@ pub(super) struct Pages<'m> {
 
 impl<'m> Pages<'m> {
     /// The pages of memory that nothing else uses meanwhile.
-    pub(super) fn of(memory: &'m mut [u8]) -> Result<Pages<'m>, VisitError> {
+    pub(super) fn of(memory: &'m mut [u8]) -> Result<Pages<'m>, PagesError> {
         // SAFETY: `AtomicU64` has the size and the bit validity of `u64`, of which every pattern of bytes is a value;
         // `align_to_mut` cuts off what is not aligned; and the exclusive borrow lasts as long as the words.
         let (before, words, _) = unsafe { memory.align_to_mut::<AtomicU64>() };
         match before {
             [] => Pages::of_words(words),
-            _ => Err(VisitError::Unaligned),
+            _ => Err(PagesError::Unaligned),
         }
     }
 
-    pub(super) fn of_words(words: &'m [AtomicU64]) -> Result<Pages<'m>, VisitError> {
+    pub(super) fn of_words(words: &'m [AtomicU64]) -> Result<Pages<'m>, PagesError> {
         let page_words = page_size() / WORD;
         let count = (words.len() / page_words) as u64;
         if !(1..1 << 32).contains(&count) {
-            return Err(VisitError::Pages(count));
+            return Err(PagesError::Count(count));
         }
         Ok(Pages {
             words,
@@ -145,7 +153,7 @@ mod tests {
     #[test]
     fn memory_that_is_not_aligned_is_refused() {
         let mut memory = vec![0; 3 * page_size()];
-        assert!(matches!(Pages::of(&mut memory[1..]), Err(VisitError::Unaligned)));
+        assert!(matches!(Pages::of(&mut memory[1..]), Err(PagesError::Unaligned)));
     }
 
     #[test]
