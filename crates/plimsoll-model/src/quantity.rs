@@ -137,12 +137,13 @@ fn number(value: f64) -> String {
 }
 
 /// Ratios that are a share of a whole, not a factor, by the beginning of their names.
-const SHARES: [&str; 8] = [
+const SHARES: [&str; 9] = [
     "fairness_",
     "recovered_",
     "trimmed_",
     "distinct_pages_",
     "work_at_",
+    "achieved_",
     // Speeds as shares of that of the undisturbed machine.
     "fill_to_",
     "trim_to_",

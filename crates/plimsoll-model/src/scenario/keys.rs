@@ -22,6 +22,14 @@ impl Key {
         WorkloadKind::ALL.into_iter().filter(|kind| self.is_of(*kind))
     }
 
+    /// The type of its value, in words.
+    fn type_words(&self) -> String {
+        match self.list {
+            true => format!("a list, each {}", self.kind),
+            false => self.kind.to_string(),
+        }
+    }
+
     /// A text about the key for each workload, for mistakes made before the workload is known.
     pub(super) fn everywhere(&self, words: fn(&Key) -> String) -> String {
         let general = words(self);
@@ -120,7 +128,7 @@ fn table(keys: impl Iterator<Item = &'static Key>) -> String {
         table += &format!(
             "| {} | {} | {} | {} | {} |\n",
             names.join(", "),
-            key.kind,
+            key.type_words(),
             key.default(),
             if key.sweep { "yes" } else { "no" },
             key.meaning
@@ -139,7 +147,7 @@ pub fn keys_help(kind: WorkloadKind) -> String {
             key.names().collect::<Vec<_>>().join(", "),
             key.meaning,
             "",
-            key.kind,
+            key.type_words(),
             key.default()
         );
         text += &plain.replace('`', "");

@@ -3,6 +3,7 @@
 use plimsoll_model::scenario::{AllocatorSet, Document, Machine, Overrides, Plan, ScenarioError, Source};
 
 mod errors;
+mod loadlines;
 mod plans;
 mod properties;
 

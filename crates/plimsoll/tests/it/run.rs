@@ -9,6 +9,7 @@ mod heap;
 mod hostile_kills;
 mod interruptions;
 mod loadline;
+mod loadline_points;
 mod map;
 mod neighbour;
 mod refusals;

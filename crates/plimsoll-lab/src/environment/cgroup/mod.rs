@@ -179,6 +179,25 @@ impl Cgroup {
         })
     }
 
+    /// The same for a cgroup whose pages may not go to swap: v1 limits memory and swap together, so that both limits
+    /// change. It must hold next to nothing.
+    ///
+    /// # Errors
+    /// As [`Cgroup::set_limit`].
+    pub fn set_limit_without_swap(
+        &self,
+        bytes: u64,
+        timeout: Duration,
+        interrupted: &AtomicBool,
+    ) -> Result<(), EnvironmentError> {
+        // The limit of both together is never below that of memory.
+        if self.limit()?.is_some_and(|limit| limit < bytes) {
+            self.0.forbid_swap(bytes)?;
+        }
+        self.set_limit(bytes, timeout, interrupted)?;
+        Ok(self.0.forbid_swap(bytes)?)
+    }
+
     /// Sets its soft ceiling (`memory.high`), above which the kernel throttles its processes and reclaims; `None`
     /// removes it.
     ///
