@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use crate::advice;
 use crate::analysis::confounders::confounders;
 use crate::analysis::{groups, ratio};
 use crate::headlines;
@@ -45,9 +46,14 @@ pub fn results(recording: &Recording) -> Results {
         sampler: sampler_report(recording),
         headline: Headline::default(),
         findings: Vec::new(),
+        recommendations: Vec::new(),
+        withheld: Vec::new(),
         trials,
     };
     let groups = groups(&results.trials);
+    let advice = advice::of(&groups, manifest);
+    results.recommendations = advice.recommendations;
+    results.withheld = advice.withheld;
     results.findings = headlines::findings(&groups, &results.trials);
     results.headline = headlines::of(recording, &results, &groups);
     results

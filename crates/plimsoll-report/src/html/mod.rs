@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 
 use askama::Template;
 
+use crate::advice::{self, Shown};
 use crate::analysis::Group;
 use crate::contents::{Index, Mark, MemoryUse, Page};
 pub use crate::drawing::{palette, panel};
@@ -53,6 +54,7 @@ struct View<'a> {
     overview: (&'static str, String),
     figures: Vec<Figure>,
     sections: Vec<Section>,
+    recommendations: Vec<Shown<'a>>,
     /// The details of compression's finding that the head leaves out.
     details_of_compression: Vec<String>,
     /// Whether the report has the section on time and memory of compression.
@@ -105,6 +107,7 @@ pub fn render(page: &Page) -> String {
         overview: overview(page),
         figures: figures(page, &index),
         sections: sections::all(page),
+        recommendations: advice::shown(&page.results),
         details_of_compression: headlines::details(WorkloadKind::Compression, &page.groups),
         compressed: !page.manifest.is_watch() && (page.groups.is_empty() || !squeezed.is_empty()),
         time_chart: cost::time_to_complete(&squeezed),

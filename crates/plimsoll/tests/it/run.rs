@@ -11,6 +11,7 @@ mod interruptions;
 mod loadline;
 mod map;
 mod neighbour;
+mod recommendations;
 mod refusals;
 mod requirements;
 mod thrash;

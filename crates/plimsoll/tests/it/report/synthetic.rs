@@ -166,6 +166,8 @@ pub(super) fn results(trials: Vec<Trial>) -> Results {
         status: RunStatus::Ok,
         headline: Default::default(),
         findings: Vec::new(),
+        recommendations: Vec::new(),
+        withheld: Vec::new(),
         calibration: Some(Calibration {
             memset_gb_per_s: 28.6,
             memcpy_gb_per_s: 11.3,
