@@ -74,7 +74,7 @@ const BUILTINS: &[Builtin] = &[
     },
     Builtin {
         name: "page-cluster",
-        title: "Read-ahead from swap: the load line of a machine with other values of vm.page-cluster",
+        title: "Read-ahead from swap: the load line of a machine with vm.page-cluster as it is, and without",
         text: include_str!("../../scenarios/page-cluster.toml"),
     },
     Builtin {

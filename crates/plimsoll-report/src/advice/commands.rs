@@ -4,6 +4,7 @@ use plimsoll_model::recording::ConfigurationFile;
 
 /// Bytes of a MiB, the unit of zram-generator.
 pub(super) const MIB: u64 = 1 << 20;
+const ZSWAP: &str = "/sys/module/zswap/parameters";
 
 /// The way to apply a recommendation.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -41,7 +42,7 @@ pub(super) fn zram(algorithm: Option<&str>, size: u64, limit: u64) -> Applied {
 
 /// zswap before the swap that the machine has.
 pub(super) fn zswap(compressor: Option<&str>) -> Applied {
-    let parameter = |name: &str| format!("/sys/module/zswap/parameters/{name}");
+    let parameter = |name: &str| format!("{ZSWAP}/{name}");
     let values: Vec<(String, &str)> = compressor
         .map(|name| (parameter("compressor"), name))
         .into_iter()
@@ -77,7 +78,7 @@ pub(super) fn sysctl(name: &str, value: u32) -> Applied {
 
 /// A parameter of zswap.
 pub(super) fn zswap_parameter(name: &str, value: u32) -> Applied {
-    let path = format!("/sys/module/zswap/parameters/{name}");
+    let path = format!("{ZSWAP}/{name}");
     Applied {
         commands: vec![format!("echo {value} | sudo tee {path}")],
         persistent: file(

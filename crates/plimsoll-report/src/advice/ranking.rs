@@ -10,15 +10,15 @@ use super::candidates::{Candidate, Repeats};
 use super::criteria::Measure;
 use crate::analysis::Direction;
 use crate::analysis::statistics::{
-    MIN_OF_EACH, SIGNIFICANCE, can_tell, holm, mann_whitney, median, median_ratio,
+    MIN_OF_EACH, SIGNIFICANCE, THRESHOLD_PERCENT, can_tell, holm, mann_whitney, median, median_ratio,
 };
 use crate::repeats::ENOUGH;
 use crate::workloads::find_metric;
 use plimsoll_model::quantity::counted;
 use plimsoll_model::recording::{WithheldCode, Worth};
 
-/// Least difference of medians that a recommendation is worth, as a share: the default threshold of `compare`.
-const WORTH_WHILE: f64 = 0.05;
+/// Least difference of medians that a recommendation is worth, as a share: that of `compare`.
+const WORTH_WHILE: f64 = THRESHOLD_PERCENT / 100.0;
 
 /// The reason for which candidates cannot be ranked.
 #[derive(Debug, Clone, PartialEq)]

@@ -7,7 +7,7 @@ use super::commands::{self, MIB};
 use super::criteria::Measure;
 use super::ranking::{Lack, lack};
 use super::swap::made_up;
-use super::wording::{interval, measured_with, withheld};
+use super::wording::{interval, measured_with, withheld, zram_before};
 use crate::analysis::statistics::{IntervalKind, MIN_FOR_INTERVAL, Summary, summarise};
 use crate::workloads::compression::STORED_RATIO;
 use plimsoll_model::quantity::{bytes, significant};
@@ -167,7 +167,7 @@ fn recommendation(
         repeats: ratio.n as u32,
         worth,
         text: format!(
-            "Make {} {size_text} large: full, it lets memory of {} times the RAM fit ({} repeats).",
+            "Size a {} device at {size_text}: once full, memory of {} times the RAM fits ({} repeats).",
             candidate.name,
             interval(worth),
             ratio.n
@@ -177,7 +177,10 @@ fn recommendation(
             ratio,
             [&size_text, &limit_text, &ram_text],
             size > host.mem_total,
-        ),
+        )
+        .into_iter()
+        .chain(zram_before(host))
+        .collect(),
         commands: applied.commands,
         persistent: applied.persistent,
     }

@@ -4,7 +4,7 @@ use super::candidates::{Candidate, Measurement, Stratum, by_subject, stands_for_
 use super::commands::{self, Applied, MIB};
 use super::criteria::{self, Criteria, Measure};
 use super::ranking::{Field, Lack, Ranking};
-use super::wording::{measured_with, noun_is, withheld};
+use super::wording::{measured_with, noun_is, withheld, zram_before};
 use plimsoll_model::quantity::{bytes, significant};
 use plimsoll_model::recording::model::Host;
 use plimsoll_model::recording::{Recommendation, RecommendationCode, Withheld, WithheldCode, Worth};
@@ -286,44 +286,40 @@ pub(super) fn apply(recommendation: &mut Recommendation, host: &Host) {
     let Ok(subject) = recommendation.value.parse() else {
         return;
     };
-    let (applied, premise) = applied(&subject, host);
+    let (applied, premises) = applied(&subject, host);
     recommendation.commands = applied.commands;
     recommendation.persistent = applied.persistent;
-    recommendation.premises.extend(premise);
+    recommendation.premises.extend(premises);
 }
 
-/// The way to a subject on this machine, with its premise.
-fn applied(subject: &Subject, host: &Host) -> (Applied, Option<String>) {
+/// The way to a subject on this machine, with its premises.
+fn applied(subject: &Subject, host: &Host) -> (Applied, Vec<String>) {
     match subject {
         Subject::Zram(algorithm) => {
             let half = host.mem_total / 2 / MIB * MIB;
-            let premise = format!(
+            let size = format!(
                 "The commands give the device half of the RAM ({}), which even incompressible data do not exceed.",
                 bytes(half as f64)
             );
-            (
-                commands::zram(algorithm.as_deref(), half, half),
-                Some(premise),
-            )
+            let premises = [size].into_iter().chain(zram_before(host)).collect();
+            (commands::zram(algorithm.as_deref(), half, half), premises)
         }
-        Subject::Zswap(compressor) => (
-            commands::zswap(compressor.as_deref()),
-            Some("zswap needs a swap file or partition behind it.".to_owned()),
-        ),
+        Subject::Zswap(compressor) => {
+            let premise = "zswap needs a swap file or partition behind it.".to_owned();
+            (commands::zswap(compressor.as_deref()), vec![premise])
+        }
         Subject::SwapFile => match on_disk(host) {
-            Some(device) => (
-                Applied::default(),
-                Some(format!("The machine swaps to {device} already: it needs no command.")),
-            ),
-            None => (
-                commands::swap_file(),
-                Some(
-                    "SIZE is the memory above the RAM in the worst case. Btrfs needs `btrfs filesystem mkswapfile` instead."
-                        .to_owned(),
-                ),
-            ),
+            Some(device) => {
+                let premise = format!("The machine swaps to {device} already: it needs no command.");
+                (Applied::default(), vec![premise])
+            }
+            None => {
+                let premise = "SIZE is the memory above the RAM in the worst case. Btrfs needs `btrfs filesystem \
+                               mkswapfile` instead.";
+                (commands::swap_file(), vec![premise.to_owned()])
+            }
         },
-        Subject::NoSwap | Subject::Allocator(_) => (Applied::default(), None),
+        Subject::NoSwap | Subject::Allocator(_) => (Applied::default(), Vec::new()),
     }
 }
 

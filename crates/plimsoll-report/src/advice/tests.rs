@@ -304,6 +304,23 @@ fn a_size_follows_from_the_careful_end_of_the_ratio_and_half_of_the_ram() {
 }
 
 #[test]
+fn a_zram_device_that_the_machine_has_is_turned_off_first() {
+    let plan = plan(COMPRESSION, 6);
+    let mut manifest = manifest(&plan);
+    manifest.host.swap_before = vec![("/dev/zram0".to_owned(), 4 * GIB)];
+    let found = of(
+        &groups(&trials(&plan, |_| vec![("stored_ratio", 2.4)])),
+        &manifest,
+    );
+    let premises = &found.recommendations[0].premises;
+    assert!(
+        premises
+            .iter()
+            .any(|premise| premise.contains("sudo swapoff /dev/zram0"))
+    );
+}
+
+#[test]
 fn data_that_no_program_has_lead_to_no_size_and_no_device() {
     let plan = plan(
         "class = [\"random\", \"runs20\", \"constant\"]\nsubject = [\"zram:lz4\", \"zram:lzo-rle\"]",

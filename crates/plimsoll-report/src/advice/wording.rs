@@ -3,7 +3,8 @@
 use super::candidates::Stratum;
 use super::criteria::Measure;
 use super::ranking::Lack;
-use plimsoll_model::quantity::significant;
+use plimsoll_model::quantity::{bytes, significant};
+use plimsoll_model::recording::model::Host;
 use plimsoll_model::recording::{Withheld, Worth};
 use plimsoll_model::scenario::WorkloadKind;
 
@@ -32,6 +33,19 @@ pub(super) fn measured_with(stratum: &Stratum<'_>) -> String {
         stratum.workload.name(),
         conditions.join(", ")
     )
+}
+
+/// The premise of another zram device, if the machine had one before the run.
+pub(super) fn zram_before(host: &Host) -> Option<String> {
+    let (device, size) = host
+        .swap_before
+        .iter()
+        .find(|(device, _)| device.contains("zram"))?;
+    Some(format!(
+        "The machine swaps to {device} ({}) already: turn it off first (`sudo swapoff {device}`), as the stores of both may \
+         fill the RAM.",
+        bytes(*size as f64)
+    ))
 }
 
 /// A withheld recommendation of `named`, the setting in words.
