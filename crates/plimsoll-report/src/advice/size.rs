@@ -97,7 +97,14 @@ fn of_stratum(stratum: &Stratum<'_>, host: &Host, swaps: &[Recommendation]) -> R
             ),
         });
     }
-    Ok(recommendation(stratum, candidate, &summary, host))
+    let mut size = recommendation(stratum, candidate, &summary, host);
+    if chosen.is_none() && stratum.candidates.len() > 1 {
+        size.premises.push(format!(
+            "It is no choice of an algorithm: of those of the run, {} compresses least.",
+            candidate.name
+        ));
+    }
+    Ok(size)
 }
 
 /// The ratio of a candidate with its interval.

@@ -377,6 +377,7 @@ fn an_algorithm_that_saves_more_and_is_slower_is_the_users_choice() {
     assert_eq!(codes(&found), [WithheldCode::TradeOff]);
     // The size without a device is that of the algorithm that compresses least.
     assert_eq!(found.recommendations[0].conditions["subject"], "zram:lz4");
+    assert_eq!(found.recommendations[0].premises.len(), 4);
     let found = advice(&plan, &trials(&plan, metrics(0.8)));
     let [swap, size] = &found.recommendations[..] else {
         panic!("{found:#?}")
@@ -387,6 +388,7 @@ fn an_algorithm_that_saves_more_and_is_slower_is_the_users_choice() {
     );
     assert_eq!(size.conditions["subject"], "zram:zstd");
     assert_eq!(swap.commands, size.commands, "one device, created in one way");
+    assert_eq!(size.premises.len(), 3);
 }
 
 const SWEEP: &str = "workload = \"loadline\"\nclass = \"ratio=2.5\"\nsubject = \"zram:lz4\"\n";
