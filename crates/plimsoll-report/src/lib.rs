@@ -1,8 +1,8 @@
 //! Recordings to results, and results to terminal, HTML, JSON, CSV and Markdown.
 //!
 //! From the bottom: `analysis` (statistics, no text), `contents` (a report as plain values), `drawing` (charts and
-//! tables), `workloads` (one folder per workload: metrics, headline, section), [`results`] (the content of
-//! `results.json`), then the output formats and [`comparison`], which `compare` renders.
+//! tables), `workloads` (one folder per workload: metrics, headline, section), `advice` (recommendations), [`results`] (the
+//! content of `results.json`), then the output formats and [`comparison`], which `compare` renders.
 //!
 //! - Invariant: analysis and reports read no system, only recordings. Checked by `models_and_reports_read_no_system`.
 //! - Invariant: this crate returns data or text and never prints. Checked by `only_the_command_prints`.
@@ -10,6 +10,7 @@
 //! A [`Page`] holds the contents of a report; [`html::render`] makes one self-contained file of it and
 //! [`terminal::summary`] a table. Both show the same [`headlines::of`].
 
+mod advice;
 pub mod analysis;
 pub mod compare;
 pub mod comparison;

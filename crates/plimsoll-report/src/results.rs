@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use crate::advice;
 use crate::analysis::confounders::confounders;
 use crate::analysis::{Group, groups, ratio};
 use crate::headlines;
@@ -56,9 +57,14 @@ fn of_trials(recording: &Recording, mut trials: Vec<Trial>) -> (Results, Vec<Gro
         sampler: sampler_report(recording),
         headline: Headline::default(),
         findings: Vec::new(),
+        recommendations: Vec::new(),
+        withheld: Vec::new(),
         trials,
     };
     let groups = groups(&results.trials);
+    let advice = advice::of(&groups, manifest);
+    results.recommendations = advice.recommendations;
+    results.withheld = advice.withheld;
     results.findings = headlines::findings(&groups, &results.trials);
     results.headline = headlines::of(recording, &results, &groups);
     (results, groups)

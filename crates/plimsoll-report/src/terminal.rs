@@ -6,6 +6,7 @@ use std::fmt::Write;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
 
+use super::advice;
 use super::distrust::spoiled;
 use super::drawing::table::marked;
 use super::headline_metrics::{MainMetric, main_metrics};
@@ -49,7 +50,34 @@ pub fn summary(results: &Results, groups: &[Group], width: u16, colour: bool) ->
         }
         out.push('\n');
     }
-    out + &remarks(&headlines::of_run(results, groups), results, width)
+    out + &remarks(&headlines::of_run(results, groups), results, width) + &recommendations(results, width)
+}
+
+/// The recommendations under a heading; empty without any. Commands are not broken into lines.
+fn recommendations(results: &Results, width: u16) -> String {
+    let mut out = String::new();
+    for block in advice::shown(results) {
+        if out.is_empty() {
+            out.push_str("\nRecommendations\n");
+        }
+        out.push_str(&wrap(block.text, width, "  "));
+        for premise in block.premises {
+            out.push_str(&wrap(&format!("\u{2022} {premise}"), width, "  "));
+        }
+        let mut lines = |head: String, lines: &[String]| {
+            if !lines.is_empty() {
+                let _ = writeln!(out, "  {}", sanitize(&head));
+            }
+            for line in lines {
+                let _ = writeln!(out, "    {}", sanitize(line));
+            }
+        };
+        lines("Until the next start of the machine:".to_owned(), block.commands);
+        if let Some(file) = block.persistent {
+            lines(format!("At every start, in {}:", file.path), &file.lines);
+        }
+    }
+    out
 }
 
 /// The headline and the notes.

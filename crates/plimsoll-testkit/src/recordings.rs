@@ -197,6 +197,8 @@ pub fn results(run: &str, trials: Vec<Trial>) -> Results {
         status: RunStatus::Ok,
         headline: Headline::default(),
         findings: Vec::new(),
+        recommendations: Vec::new(),
+        withheld: Vec::new(),
         calibration: Some(calibration()),
         confounders: Vec::new(),
         warnings: Vec::new(),

@@ -9,6 +9,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use plimsoll_model::exit::Exit;
 use plimsoll_model::scenario::WorkloadKind;
+use plimsoll_report::analysis::statistics::THRESHOLD_PERCENT;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -256,7 +257,7 @@ pub struct Compare {
     #[arg(long, value_name = "METRIC>LIMIT")]
     pub fail_on: Vec<String>,
     /// Ignore changes of a median below this percentage
-    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = THRESHOLD_PERCENT)]
     pub threshold: f64,
     /// Choose the format
     #[arg(short, long, value_enum, default_value_t = CompareFormat::Text, conflicts_with = "json")]

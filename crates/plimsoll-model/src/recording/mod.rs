@@ -33,6 +33,7 @@ mod open;
 mod parquet;
 mod phase_rows;
 mod reader;
+mod recommendation;
 mod renamed;
 mod resume;
 mod samples;
@@ -55,6 +56,9 @@ pub use levels::Levels;
 pub use parquet::CopyError;
 pub use phase_rows::{PhaseRows, rows_around};
 pub use reader::Recording;
+pub use recommendation::{
+    ConfigurationFile, Recommendation, RecommendationCode, Withheld, WithheldCode, Worth,
+};
 pub use resume::{Now, Resumed};
 pub use samples::{ColumnView, Samples};
 pub use schema::{columns_markdown, format_table_markdown};

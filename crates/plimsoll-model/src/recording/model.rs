@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::failure::{FailureCode, TrialFailure};
 use super::levels::Levels;
+use super::recommendation::{Recommendation, Withheld};
 use super::renamed;
 use super::warning::{Warning, WarningCode};
 use crate::scenario::Plan;
@@ -15,8 +16,8 @@ use crate::scenario::Plan;
 /// settings with the workload.
 pub const RECORDING_SCHEMA: u32 = 4;
 /// Version of `results.json`. 2 has the values, lists and latencies of the workloads other than compression, 3 the
-/// names `neighbour_*` and `wakeup_*`, 4 warnings with a code, the headline, the findings, and the untrustworthy metrics
-/// of each trial.
+/// names `neighbour_*` and `wakeup_*`, 4 warnings with a code, the headline, the findings, the recommendations, and the
+/// untrustworthy metrics of each trial.
 pub const RESULTS_SCHEMA: u32 = 4;
 
 /// File names inside a recording folder.
@@ -363,6 +364,12 @@ pub struct Results {
     /// The main results by workload, of trustworthy metrics only.
     #[serde(default)]
     pub findings: Vec<Finding>,
+    /// The settings that the metrics support, of trustworthy metrics with an interval only.
+    #[serde(default)]
+    pub recommendations: Vec<Recommendation>,
+    /// The recommendations that the metrics do not support.
+    #[serde(default)]
+    pub withheld: Vec<Withheld>,
     /// Speeds of the undisturbed machine.
     pub calibration: Option<Calibration>,
     /// Disturbances that may have changed the metrics.

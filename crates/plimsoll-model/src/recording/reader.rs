@@ -12,6 +12,7 @@ use super::model::{
     Calibration, Confounder, Event, Finding, Headline, Manifest, RECORDING_SCHEMA, RESULTS_SCHEMA, Results,
     RunStatus, SamplerReport, Trial, file,
 };
+use super::recommendation::{Recommendation, Withheld};
 use super::{RecordingError, RecordingFolder, Samples, Warning, WarningCode, parquet, stream};
 
 #[derive(Debug, Clone)]
@@ -192,6 +193,10 @@ struct WithoutTrials {
     headline: Headline,
     #[serde(default)]
     findings: Vec<Finding>,
+    #[serde(default)]
+    recommendations: Vec<Recommendation>,
+    #[serde(default)]
+    withheld: Vec<Withheld>,
     #[serde(rename = "trials")]
     _trials: IgnoredAny,
 }
@@ -210,6 +215,8 @@ impl From<WithoutTrials> for Results {
             sampler: results.sampler,
             headline: results.headline,
             findings: results.findings,
+            recommendations: results.recommendations,
+            withheld: results.withheld,
             trials: Vec::new(),
         }
     }

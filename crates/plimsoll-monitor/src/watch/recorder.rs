@@ -289,6 +289,8 @@ fn results_of(manifest: &Manifest, written: Written, lost: u64) -> Results {
         status: RunStatus::Ok,
         headline: Default::default(),
         findings: Vec::new(),
+        recommendations: Vec::new(),
+        withheld: Vec::new(),
         calibration: None,
         confounders: Vec::new(),
         warnings: written.warnings,

@@ -20,6 +20,7 @@ use std::io;
 
 use askama::Template;
 
+use crate::advice::{self, Shown};
 use crate::analysis::Group;
 use crate::contents::{Index, Mark, MemoryUse, Page};
 pub use crate::drawing::{palette, panel};
@@ -54,6 +55,7 @@ struct View<'a> {
     overview: (&'static str, String),
     figures: Vec<Figure>,
     sections: Vec<Section>,
+    recommendations: Vec<Shown<'a>>,
     /// The details of compression's finding that the head leaves out.
     details_of_compression: Vec<String>,
     /// Whether the report has the section on time and memory of compression.
@@ -121,6 +123,7 @@ pub fn write(page: &Page, output: &mut impl io::Write) -> io::Result<()> {
         overview: overview(page),
         figures: figures(page, &index),
         sections: sections::all(page),
+        recommendations: advice::shown(&page.results),
         details_of_compression: headlines::details(WorkloadKind::Compression, &page.groups),
         compressed: !page.manifest.is_watch() && (page.groups.is_empty() || !squeezed.is_empty()),
         time_chart: cost::time_to_complete(&squeezed),

@@ -11,7 +11,7 @@ pub(crate) mod synthetic;
 mod watched;
 
 use plimsoll_report::page::build;
-use plimsoll_report::{Series, html, terminal};
+use plimsoll_report::{Series, html, markdown, terminal};
 
 use simulation::{HOUR, QUICK};
 
@@ -106,6 +106,7 @@ fn a_page_is_built_from_a_recording() {
 fn pages_for_the_browser_are_written() {
     for (name, page) in [
         ("quick", synthetic::page(QUICK)),
+        ("advised", synthetic::advised(QUICK)),
         ("troubled", synthetic::troubled(QUICK)),
         ("hostile", synthetic::hostile(QUICK)),
     ] {
@@ -113,6 +114,35 @@ fn pages_for_the_browser_are_written() {
         assert!(html.ends_with("</html>"), "{name}: cut short");
         std::fs::write(synthetic::folder().join(format!("{name}.html")), &html).expect("written");
     }
+}
+
+#[test]
+fn every_format_has_the_recommendations_and_each_command_on_a_line() {
+    let page = synthetic::advised(QUICK);
+    let results = &page.results;
+    let recording = recorded::recording(QUICK, 10);
+    let html = html::render(&page);
+    assert!(html.contains("<section id=\"recommendations\""));
+    assert!(html.contains("href=\"#recommendations\""));
+    let terminal = terminal::summary(results, &page.groups, 60, false);
+    let markdown = markdown::markdown(&recording, results);
+    let first = &results.recommendations[0];
+    let file = first.persistent.as_ref().expect("a file");
+    for line in first.commands.iter().chain(&file.lines) {
+        for (format, text) in [("terminal", &terminal), ("Markdown", &markdown)] {
+            let whole = format!("    {line}");
+            // Both are applied alike: the commands stand once.
+            assert_eq!(
+                text.lines().filter(|other| **other == whole).count(),
+                1,
+                "{format}: {line}"
+            );
+        }
+        assert_eq!(html.matches(&format!("{line}\n")).count(), 1, "HTML: {line}");
+    }
+    let bare = synthetic::page(QUICK);
+    assert!(!html::render(&bare).contains("id=\"recommendations\""));
+    assert!(!markdown::markdown(&recording, &bare.results).contains("## Recommendations"));
 }
 
 #[test]

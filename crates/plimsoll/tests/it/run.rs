@@ -12,6 +12,7 @@ mod loadline;
 mod loadline_points;
 mod map;
 mod neighbour;
+mod recommendations;
 mod refusals;
 mod requirements;
 mod stores;

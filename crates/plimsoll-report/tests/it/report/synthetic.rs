@@ -8,7 +8,10 @@ use plimsoll_model::recording::model::{
     Calibration, Confounder, Host, Manifest, Phase, Results, RunStatus, SamplerReport, SamplerSettings,
     Trial, TrialStatus,
 };
-use plimsoll_model::recording::{Warning, WarningCode};
+use plimsoll_model::recording::{
+    ConfigurationFile, Recommendation, RecommendationCode, Warning, WarningCode, Withheld, WithheldCode,
+    Worth,
+};
 use plimsoll_model::scenario::{Order, Plan};
 use plimsoll_report::analysis::groups;
 use plimsoll_report::analysis::groups::{Dot, Group, Measured};
@@ -86,6 +89,57 @@ pub(super) fn marks(trials: &[Trial]) -> Vec<Mark> {
     trials.iter().flat_map(of_trial).collect()
 }
 
+/// The same run with two recommendations and one withheld.
+pub(crate) fn advised(shape: Shape) -> Page {
+    let mut page = page(shape);
+    let recommendation = |code, setting: &str, value: &str, text: &str| Recommendation {
+        code,
+        setting: setting.to_owned(),
+        value: value.to_owned(),
+        against: None,
+        workload: "compression".to_owned(),
+        conditions: BTreeMap::new(),
+        basis: "stored_ratio".to_owned(),
+        repeats: 6,
+        worth: Worth {
+            median: 1.16,
+            low: 1.14,
+            high: 1.18,
+        },
+        text: text.to_owned(),
+        premises: vec![
+            "Measured by compression with class ratio=2.5; `--set class=file=PATH` for others.".to_owned(),
+        ],
+        commands: vec!["device=$(sudo zramctl --find --algorithm lz4 --size 19000MiB)".to_owned()],
+        persistent: Some(ConfigurationFile {
+            path: "/etc/systemd/zram-generator.conf".to_owned(),
+            lines: vec!["[zram0]".to_owned(), "zram-size = 19000".to_owned()],
+        }),
+    };
+    page.results.recommendations = vec![
+        recommendation(
+            RecommendationCode::SwapSubject,
+            "swap",
+            "zram:lz4",
+            "Swap to zram:lz4: its saving of RAM is 1.14 to 1.18 times that of zram:lzo-rle (6 repeats).",
+        ),
+        recommendation(
+            RecommendationCode::ZramSize,
+            "zram-size",
+            "19922944000",
+            "Size a zram:lz4 device at 18.6 GiB: once full, memory of 1.69 to 1.71 times the RAM fits (6 repeats).",
+        ),
+    ];
+    page.results.withheld = vec![Withheld {
+        code: WithheldCode::NotSeparated,
+        setting: "vm.page-cluster".to_owned(),
+        workload: "loadline".to_owned(),
+        text: "No recommendation of vm.page-cluster: no value is certainly better than 3, the present one."
+            .to_owned(),
+    }];
+    page
+}
+
 /// The same run with a failed and an untrustworthy trial, a confounder and warnings.
 pub(crate) fn troubled(shape: Shape) -> Page {
     let mut page = page(shape);
@@ -124,6 +178,18 @@ pub(crate) fn hostile(shape: Shape) -> Page {
     const ATTACK: &str =
         "</script><img src=x onerror=\"window.broken=1\"><svg onload='window.broken=1'>&\u{2028}'\"";
     let mut page = troubled(shape);
+    let advised = advised(shape).results;
+    (page.results.recommendations, page.results.withheld) = (advised.recommendations, advised.withheld);
+    for one in &mut page.results.recommendations {
+        one.text += ATTACK;
+        one.premises.push(ATTACK.to_owned());
+        one.commands.push(ATTACK.to_owned());
+        one.persistent
+            .iter_mut()
+            .for_each(|file| file.lines.push(ATTACK.to_owned()));
+        one.value += ATTACK;
+    }
+    page.results.withheld[0].text += ATTACK;
     page.manifest.host.hostname = ATTACK.to_owned();
     page.manifest
         .host
@@ -169,6 +235,8 @@ pub(super) fn results(trials: Vec<Trial>) -> Results {
         status: RunStatus::Ok,
         headline: Default::default(),
         findings: Vec::new(),
+        recommendations: Vec::new(),
+        withheld: Vec::new(),
         calibration: Some(Calibration {
             memset_gb_per_s: 28.6,
             memcpy_gb_per_s: 11.3,

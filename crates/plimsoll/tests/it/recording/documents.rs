@@ -10,7 +10,8 @@ use plimsoll_model::recording::model::{
     Confounder, EventKind, Finding, Manifest, Resumption, TrialStatus, file,
 };
 use plimsoll_model::recording::{
-    FailureCode, Follow, Recording, TrialFailure, Warning, WarningCode, Writer, format_table_markdown,
+    ConfigurationFile, FailureCode, Follow, Recommendation, RecommendationCode, Recording, TrialFailure,
+    Warning, WarningCode, Withheld, WithheldCode, Worth, Writer, format_table_markdown,
 };
 use plimsoll_model::scenario::{FillClass, Settings, TrimMechanism, Workload, WorkloadKind};
 use serde_json::Value;
@@ -54,7 +55,8 @@ fn the_document_lists_the_columns_of_the_table() {
 
 /// Field names of a document, with those of what it holds. Maps by name (`params`, `settings`, ...) are not looked into.
 fn fields(value: &Value, into: &mut BTreeSet<String>) {
-    const MAPS: [&str; 9] = [
+    const MAPS: [&str; 10] = [
+        "conditions",
         "params",
         "metrics",
         "before",
@@ -131,6 +133,13 @@ fn the_document_lists_the_fields_of_every_file() {
         bullets: vec![String::new()],
     });
     full_results.headline.bullets.push(String::new());
+    full_results.recommendations.push(recommendation());
+    full_results.withheld.push(Withheld {
+        code: WithheldCode::Other,
+        setting: String::new(),
+        workload: String::new(),
+        text: String::new(),
+    });
     full_results.confounders.push(Confounder {
         name: "steal".into(),
         evidence: String::new(),
@@ -154,17 +163,52 @@ fn the_document_lists_the_fields_of_every_file() {
     }
 }
 
+/// A recommendation with every field.
+fn recommendation() -> Recommendation {
+    Recommendation {
+        code: RecommendationCode::SwapSubject,
+        setting: "swap".into(),
+        value: "zram:lz4".into(),
+        against: Some("swapfile".into()),
+        workload: "loadline".into(),
+        conditions: [("class".into(), "ratio=2.5".into())].into(),
+        basis: "knee_ram_load".into(),
+        repeats: 6,
+        worth: Worth {
+            median: 1.25,
+            low: 1.2,
+            high: 1.3,
+        },
+        text: String::new(),
+        premises: vec![String::new()],
+        commands: vec![String::new()],
+        persistent: Some(ConfigurationFile {
+            path: "/etc/sysctl.d/90-swap.conf".into(),
+            lines: vec![String::new()],
+        }),
+    }
+}
+
 #[test]
-fn the_document_lists_the_codes_of_warnings() {
+fn the_document_lists_every_code() {
     let (_, text) = format_document();
-    let row = text
-        .lines()
-        .find(|line| line.starts_with("| `warnings.code` "))
-        .expect("the document has a row of the codes");
-    let listed: BTreeSet<&str> = row.split('`').skip(3).step_by(2).collect();
-    let codes = WarningCode::ALL.map(|code| serde_json::to_value(code).unwrap());
-    let codes: BTreeSet<&str> = codes.iter().filter_map(Value::as_str).collect();
-    assert_eq!(listed, codes);
+    let json = |code: Result<Value, serde_json::Error>| code.unwrap();
+    let warnings = WarningCode::ALL.map(|code| json(serde_json::to_value(code)));
+    let recommendations = RecommendationCode::ALL.map(|code| json(serde_json::to_value(code)));
+    let withheld = WithheldCode::ALL.map(|code| json(serde_json::to_value(code)));
+    for (field, codes) in [
+        ("warnings.code", &warnings[..]),
+        ("recommendations.code", &recommendations[..]),
+        ("withheld.code", &withheld[..]),
+    ] {
+        let row = text
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{field}` ")))
+            .expect("the document has a row of the codes");
+        let listed: BTreeSet<&str> = row.split('`').skip(3).step_by(2).collect();
+        let codes: BTreeSet<&str> = codes.iter().filter_map(Value::as_str).collect();
+        assert_eq!(listed, codes, "{field}");
+    }
 }
 
 #[test]
