@@ -12,6 +12,8 @@ pub enum Action {
     ZoomIn,
     /// More time per column.
     ZoomOut,
+    /// All frames in the width of the chart.
+    Whole,
     Back,
     Forward,
     PageBack,
@@ -87,6 +89,7 @@ pub(super) const HINTS: &[Hint] = &[
     hint("space", "space", "freeze", "freeze or unfreeze"),
     hint("\u{2190} \u{2192}", "< >", "scroll", "scroll; PgUp, PgDn: far"),
     hint("+ -", "+ -", "zoom", "zoom in or out"),
+    hint("0", "0", "all", "fit all samples"),
     hint("P", "P", "peak", "go to the peak"),
     hint("m", "m", "note", "set a note"),
     hint("r", "r", "record", "start or stop recording"),
@@ -159,6 +162,7 @@ fn on_page(key: Key) -> Option<Action> {
         Key::Char('?' | 'h') => Action::Help,
         Key::Char('+' | '=') => Action::ZoomIn,
         Key::Char('-' | '_') => Action::ZoomOut,
+        Key::Char('0') => Action::Whole,
         Key::Left | Key::Char('<') => Action::Back,
         Key::Right | Key::Char('>') => Action::Forward,
         Key::PageUp => Action::PageBack,

@@ -21,6 +21,7 @@ mod keys;
 mod layout;
 mod legend;
 mod link;
+mod marks;
 mod overlay;
 mod pace;
 mod page;
@@ -29,6 +30,8 @@ mod snapshot;
 mod stack;
 mod strip;
 mod strips;
+#[cfg(test)]
+mod tests;
 mod theme;
 mod ui;
 mod view;

@@ -116,7 +116,8 @@ impl Snapshot {
         for number in first + self.columns.len() as i64..first + count as i64 {
             let bucket = u64::try_from(number).ok().and_then(|number| {
                 let from = number.saturating_mul(column_ns);
-                summed(history, from, from.saturating_add(column_ns))
+                let to = from.saturating_add(column_ns);
+                summed(history, from, to).or_else(|| held(history, column_ns, to))
             });
             self.columns.push(bucket);
         }
@@ -149,4 +150,17 @@ pub(super) fn column_number(t_ns: u64, column_ns: u64) -> i64 {
 
 fn summed(history: &History, from: u64, to: u64) -> Option<Bucket> {
     history.buckets(from..to, 1).pop().flatten()
+}
+
+/// The frame that still stands at the end of a column without one: where a column is hardly longer than a tick, or
+/// shorter, not every column has a frame. A frame stands for a period and a half: a missed tick stays a gap.
+fn held(history: &History, column_ns: u64, to: u64) -> Option<Bucket> {
+    let period_ns = history.period_ns();
+    if column_ns >= 2 * period_ns {
+        return None;
+    }
+    let from = to.saturating_sub(period_ns + period_ns / 2);
+    let later = history.after(from).take_while(|frame| frame.t_ns < to).last();
+    let last_ns = later.map_or(from, |frame| frame.t_ns);
+    summed(history, last_ns, last_ns + 1)
 }

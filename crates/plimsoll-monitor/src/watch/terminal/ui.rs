@@ -16,7 +16,7 @@ use super::action::action_of;
 use super::figures;
 use super::keys::decode;
 use super::link::Link;
-use super::overlay::rows_inside;
+use super::overlay::{columns_inside, rows_inside};
 use super::pace::Pace;
 use super::page::{columns_in, draw};
 use super::screen::{self, Input, Screen};
@@ -71,11 +71,15 @@ pub(super) fn run(monitor: &Monitor, options: &TerminalOptions, stop: &Stop) -> 
         "The live page is off. `plimsoll watch --serve 127.0.0.1:8080` serves it instead of this screen."
             .to_owned()
     });
+    let snapshot = Snapshot::of(&monitor.state());
     let mut ui = Ui {
         monitor,
         theme,
-        view: View::new(page),
-        snapshot: Snapshot::of(&monitor.state()),
+        view: match snapshot.status.replay {
+            true => View::of_recording(page),
+            false => View::new(page),
+        },
+        snapshot,
         backend: CrosstermBackend::new(Link::new(stop)),
         shown: Buffer::empty(Rect::ZERO),
         next: Buffer::empty(Rect::ZERO),
@@ -224,8 +228,9 @@ impl Ui<'_> {
             return false;
         }
         if let Some(columns) = columns_in(*self.shown.area()) {
-            self.view.width = columns;
+            self.view.fit(&self.snapshot, columns);
             self.view.rows_of_text = rows_inside(*self.shown.area());
+            self.view.columns_of_text = columns_inside(*self.shown.area());
             let column_ns = self.view.column_ns(self.snapshot.period_ns);
             let first = self.view.first_column(&self.snapshot, columns);
             self.snapshot.show(&state.history, column_ns, first, columns);
