@@ -157,3 +157,127 @@ impl Scale {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::gauges::gauge;
+    use plimsoll_model::columns::col;
+
+    const MACHINE: Machine = Machine {
+        page_size: 4096,
+        cpus: 2,
+    };
+    const TICK_US: i64 = 10_000;
+
+    fn row(ms: u64, ticks: &[(usize, i64)]) -> Row {
+        let mut row = Row::empty(ms * 1_000_000);
+        for &(column, ticks) in ticks {
+            row.set(column, ticks * TICK_US);
+        }
+        row
+    }
+
+    fn shares(before: &Row, row: &Row) -> [f64; 6] {
+        let frame = Frame::of(row, Some(before), MACHINE);
+        [
+            gauge::USER,
+            gauge::NICE,
+            gauge::SYSTEM,
+            gauge::INTERRUPTS,
+            gauge::STEAL,
+            gauge::IOWAIT,
+        ]
+        .map(|index| frame.gauge(index).unwrap_or(0.0))
+    }
+
+    /// Two busy CPUs, sampled after 98 ms instead of 100: the clock of the kernel has moved by 21 ticks, of which 98 ms
+    /// hold 19.6. The stack of the shares was 107% high.
+    #[test]
+    fn the_shares_of_the_cpus_are_never_more_than_the_whole() {
+        let before = row(
+            0,
+            &[
+                (col::CPU_USER_US, 100),
+                (col::CPU_SYSTEM_US, 50),
+                (col::CPU_IDLE_US, 7),
+            ],
+        );
+        let now = row(
+            98,
+            &[
+                (col::CPU_USER_US, 115),
+                (col::CPU_SYSTEM_US, 56),
+                (col::CPU_IDLE_US, 7),
+            ],
+        );
+        let shares = shares(&before, &now);
+        assert!((shares[0] - 100.0 * 15.0 / 21.0).abs() < 0.01, "{shares:?}");
+        assert!((shares.iter().sum::<f64>() - 100.0).abs() < 0.01, "{shares:?}");
+    }
+
+    /// I/O wait goes back when a task that waited moves to another CPU.
+    #[test]
+    fn a_time_that_goes_back_makes_no_other_share_larger_than_the_whole() {
+        let before = row(
+            0,
+            &[
+                (col::CPU_USER_US, 0),
+                (col::CPU_IDLE_US, 0),
+                (col::CPU_IOWAIT_US, 90),
+            ],
+        );
+        let now = row(
+            100,
+            &[
+                (col::CPU_USER_US, 20),
+                (col::CPU_IDLE_US, 0),
+                (col::CPU_IOWAIT_US, 80),
+            ],
+        );
+        let shares = shares(&before, &now);
+        assert_eq!((shares[0], shares[5]), (100.0, 0.0));
+    }
+
+    /// Some containers show the time of programs without idle time: the interval is the whole then.
+    #[test]
+    fn without_idle_time_the_interval_is_the_whole() {
+        let before = row(0, &[(col::CPU_USER_US, 0)]);
+        let now = row(100, &[(col::CPU_USER_US, 5)]);
+        assert!((shares(&before, &now)[0] - 25.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn a_target_uses_a_number_of_cpus_which_the_machine_bounds() {
+        let used = |ticks| {
+            let before = row(0, &[(col::TARGET_CPU_US, 0)]);
+            let now = row(100, &[(col::TARGET_CPU_US, ticks)]);
+            Frame::of(&now, Some(&before), MACHINE).gauge(gauge::TARGET_CPU)
+        };
+        assert!((used(17).unwrap() - 1.7).abs() < 1e-6);
+        // A new worker brings the time since its start into the counter.
+        assert_eq!(used(300), Some(2.0));
+    }
+
+    proptest::proptest! {
+        /// Whatever the counters do, and however long the interval is.
+        #[test]
+        fn the_stack_of_the_cpus_is_at_most_full(
+            ms in 1_u64..2000,
+            times in proptest::collection::vec((0_i64..1000, -3_i64..400), 8),
+        ) {
+            let at = |now: bool| -> Vec<(usize, i64)> {
+                let ticks = |&(before, growth): &(i64, i64)| if now { before + growth } else { before };
+                CPU_TIMES.iter().copied().zip(times.iter().map(ticks)).collect()
+            };
+            let shares = shares(&row(0, &at(false)), &row(ms, &at(true)));
+            let sum: f64 = shares.iter().sum();
+            let accounted: i64 = times.iter().map(|(_, growth)| growth.max(&0)).sum();
+            // Less than half of the interval's ticks: no idle time, and the interval is the whole.
+            if 2 * accounted * TICK_US >= 2 * 1000 * ms as i64 {
+                proptest::prop_assert!(sum <= 100.01, "{:?}", shares);
+            }
+            proptest::prop_assert!(shares.iter().all(|share| (0.0..=100.0).contains(share)));
+        }
+    }
+}

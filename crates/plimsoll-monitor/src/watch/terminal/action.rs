@@ -50,6 +50,12 @@ pub enum Action {
     PageDown,
     Type(char),
     Erase,
+    /// Show the tree of cgroups.
+    Cgroups,
+    /// Hide the children of the selected cgroup.
+    Collapse,
+    /// Show them.
+    Expand,
 }
 
 /// The element that receives keys.
@@ -65,6 +71,8 @@ pub enum Mode {
     Typing,
     /// An overlay with a filtered list.
     Picking,
+    /// An overlay with a tree.
+    Tree,
 }
 
 /// Help for a key of the main screen.
@@ -92,6 +100,7 @@ pub(super) const HINTS: &[Hint] = &[
     hint("0", "0", "all", "fit all samples"),
     hint("P", "P", "peak", "go to the peak"),
     hint("m", "m", "note", "set a note"),
+    hint("g", "g", "cgroups", "tree of cgroups"),
     hint("r", "r", "record", "start or stop recording"),
     hint("k", "k", "flags", "count page flags"),
     hint("s", "s", "share", "scale: all or used RAM"),
@@ -143,7 +152,24 @@ pub fn action_of(key: Key, mode: Mode) -> Option<Action> {
             Key::PageDown => Some(Action::PageDown),
             _ => typed(key),
         },
+        Mode::Tree => in_tree(key),
     }
+}
+
+fn in_tree(key: Key) -> Option<Action> {
+    Some(match key {
+        Key::Escape | Key::Char('q' | 'g') => Action::Close,
+        Key::Up | Key::Char('k') => Action::Up,
+        Key::Down | Key::Char('j') => Action::Down,
+        Key::PageUp => Action::PageUp,
+        Key::PageDown => Action::PageDown,
+        Key::Home => Action::Oldest,
+        Key::End => Action::Newest,
+        Key::Left | Key::Char('-') => Action::Collapse,
+        Key::Right | Key::Char('+') => Action::Expand,
+        Key::Enter | Key::Char(' ') => Action::Confirm,
+        _ => return None,
+    })
 }
 
 fn typed(key: Key) -> Option<Action> {
@@ -183,6 +209,7 @@ fn on_page(key: Key) -> Option<Action> {
         Key::Char('l') => Action::Messages,
         Key::Char(digit @ '1'..='4') => Action::Mark(u32::from(digit) - u32::from('0')),
         Key::Char('m') => Action::Note,
+        Key::Char('g') => Action::Cgroups,
         Key::Char('T') => Action::Trim,
         Key::Char('E') => Action::Release,
         _ => return None,

@@ -48,7 +48,7 @@ pub fn draw(buffer: &mut Buffer, theme: &Theme, view: &View, snapshot: &Snapshot
     draw_status(buffer, theme, &layout, view, snapshot);
     draw_keys(buffer, theme, layout.keys);
     if let Some(overlay) = &view.overlay {
-        draw_overlay(buffer, theme, overlay);
+        draw_overlay(buffer, theme, overlay, snapshot);
     }
 }
 

@@ -1,5 +1,8 @@
 //! A copy of the visible state, so that the state is locked only briefly.
 
+use std::sync::Arc;
+
+use crate::processes::CgroupListing;
 use crate::watch::history::{Bucket, History};
 use crate::watch::state::{Facts, Mark, Message, State, Status, TargetState};
 use plimsoll_report::analysis::frame::Frame;
@@ -20,6 +23,8 @@ pub struct Snapshot {
     pub swap_devices: Vec<String>,
     pub status: Status,
     pub message: Option<Message>,
+    /// The tree of cgroups, once it was read.
+    pub cgroups: Option<Arc<CgroupListing>>,
     /// Marks by time.
     pub marks: Vec<Mark>,
     /// Visible columns, oldest first; None for a gap.
@@ -52,6 +57,7 @@ impl Snapshot {
             swap_devices: Vec::new(),
             status: Status::default(),
             message: None,
+            cgroups: None,
             marks: Vec::new(),
             columns: Vec::new(),
             first: 0,
@@ -77,6 +83,7 @@ impl Snapshot {
             self.swap_devices.clone_from(&state.swap_devices);
             self.status.clone_from(&state.status);
             self.message = state.messages.last().cloned();
+            self.cgroups.clone_from(&state.cgroups);
             self.marks.clone_from(&state.marks);
             self.period_ns = state.history.period_ns();
         }

@@ -9,8 +9,11 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
-use super::{Depth, LEAST, Order, Overlay, Picker, Purpose, Snapshot, Theme, View, columns_in, draw};
+use super::{
+    Depth, LEAST, Order, Overlay, Picker, Purpose, Snapshot, Theme, TreeView, View, columns_in, draw,
+};
 use crate::cells::ellipsis;
+use crate::processes::{CapKind, CgroupListing, CgroupRow, RowCap};
 use crate::watch::{Candidate, Facts, Level, Mark, MarkKind, State, TargetState};
 use plimsoll_report::analysis::frame::{Frame, Machine};
 use plimsoll_report::analysis::gauges::{GAUGES, gauge};
@@ -146,8 +149,32 @@ fn overlay(kind: u8, name: &str) -> Option<Overlay> {
                 .push_str(if name.len() % 2 == 0 { "" } else { name });
             Overlay::Picker(picker)
         }
+        7 => Overlay::Tree(TreeView::default()),
         _ => return None,
     })
+}
+
+/// A tree of cgroups with these names.
+fn cgroups(name: &str, magnitude: f64) -> CgroupListing {
+    let row = |depth: usize| CgroupRow {
+        path: format!("/{}", vec![name; depth].join("/")),
+        name: name.to_owned(),
+        depth,
+        usage: Some(magnitude as u64),
+        swap: None,
+        caps: vec![RowCap {
+            kind: CapKind::High,
+            bytes: magnitude as u64,
+        }],
+        refaults_per_s: Some(magnitude),
+        stalled_percent: Some(magnitude.min(100.0)),
+    };
+    CgroupListing {
+        mount: name.to_owned(),
+        version: "v2",
+        cgroups: (0..40).chain(0..40).map(row).collect(),
+        ..CgroupListing::impossible(format!("cannot list {name}"))
+    }
 }
 
 fn any_name() -> impl Strategy<Value = String> {
@@ -178,6 +205,7 @@ proptest! {
         let mut state = state(&name, magnitude, &marks);
         state.status.replay = replay;
         state.status.ended = ended.then(|| name.clone());
+        state.cgroups = (magnitude > 0.0).then(|| cgroups(&name, magnitude).into());
         let mut view = if replay { View::of_recording(name.clone()) } else { View::new(name.clone()) };
         view.overlay = overlay(kind, &name);
         view.cursor = cursor.map(|second| second * SECOND);
@@ -226,8 +254,8 @@ fn the_last_row_of_a_wrapped_text_can_be_reached() {
     let lines = (0..20).map(|line| format!("{}{line} ends", "word ".repeat(30)));
     view.overlay = Some(Overlay::Text("messages".to_owned(), lines.collect(), 0));
     let area = Rect::new(0, 0, 60, 20);
-    view.rows_of_text = super::overlay::rows_inside(area);
-    view.columns_of_text = super::overlay::columns_inside(area);
+    view.rows_of_text = super::boxes::rows_inside(area);
+    view.columns_of_text = super::boxes::columns_inside(area);
     let before = snapshot(&state, &mut view, 60, 20);
     for _ in 0..200 {
         view.act(super::Action::Down, &before);
@@ -247,5 +275,142 @@ fn the_last_row_of_a_wrapped_text_can_be_reached() {
     assert!(
         !written.iter().any(|(_, text)| text.ends_with("19 ends")),
         "one step back is visible at once"
+    );
+}
+
+fn theme() -> Theme {
+    Theme {
+        depth: Depth::True,
+        light: false,
+        unicode: true,
+    }
+}
+
+/// A recording of `seconds`, sampled `hz` times a second.
+fn recording(seconds: u64, hz: u64) -> State {
+    let mut state = State::new(Facts {
+        hz: hz as u32,
+        ..state("redis", 1.0, &[]).facts
+    });
+    for tick in 0..=seconds * hz {
+        let mut frame = Frame::empty(3 * SECOND + tick * SECOND / hz);
+        frame.layers = Some([1 << 30; 10]);
+        state.history.push(frame);
+    }
+    state.status.replay = true;
+    state.status.ended = Some("the recording has ended".to_owned());
+    state
+}
+
+/// A replay of three seconds was a few columns wide, one of a night showed its last minute.
+#[test]
+fn a_recording_of_any_length_fills_the_chart_at_first() {
+    let lengths = [
+        (3, 10),
+        (10, 100),
+        (30, 10),
+        (101, 10),
+        (100, 1),
+        (3_600, 10),
+        (32_000, 2),
+    ];
+    for (seconds, hz) in lengths {
+        let state = recording(seconds, hz);
+        for width in [40, 80, 120, 200] {
+            let mut view = View::of_recording("");
+            let shown = snapshot(&state, &mut view, width, 24);
+            let filled = shown.columns.iter().filter(|column| column.is_some()).count();
+            let columns = shown.columns.len();
+            assert!(
+                filled + 1 >= columns,
+                "{filled} of {columns} columns for {seconds} s at {hz} Hz"
+            );
+            let (oldest, newest) = shown.span.unwrap();
+            assert!(shown.column_of(oldest).is_some() && shown.column_of(newest).is_some());
+        }
+    }
+}
+
+#[test]
+fn zoom_keys_go_on_from_the_whole_recording_and_a_key_leads_back() {
+    use super::Action;
+    let state = recording(101, 10);
+    let mut view = View::of_recording("");
+    let mut column_ns = |action: Option<Action>| {
+        let before = snapshot(&state, &mut view, 80, 24);
+        if let Some(action) = action {
+            assert_eq!(view.act(action, &before), None);
+        }
+        snapshot(&state, &mut view, 80, 24).column_ns
+    };
+    let whole = column_ns(None);
+    assert!((2 * SECOND..3 * SECOND).contains(&whole), "{whole}");
+    assert_eq!(column_ns(Some(Action::ZoomIn)), 2 * SECOND);
+    assert_eq!(column_ns(Some(Action::ZoomIn)), SECOND);
+    assert_eq!(column_ns(Some(Action::Whole)), whole);
+    assert_eq!(column_ns(Some(Action::ZoomOut)), 5 * SECOND);
+}
+
+/// A sample stands for its tick, not for the next one: more columns than ticks make no sample out of a missing one.
+#[test]
+fn a_missed_tick_of_a_short_recording_is_a_gap() {
+    let mut state = recording(0, 10);
+    for tick in (1..30).filter(|tick| !(10..13).contains(tick)) {
+        let mut frame = Frame::empty(3 * SECOND + tick * SECOND / 10);
+        frame.layers = Some([1 << 30; 10]);
+        state.history.push(frame);
+    }
+    let mut view = View::of_recording("");
+    let shown = snapshot(&state, &mut view, 200, 24);
+    let column = |ms: u64| shown.column_of(3 * SECOND + ms * 1_000_000).unwrap();
+    assert!(shown.columns[column(930)].is_some());
+    assert!((column(1_100)..column(1_290)).all(|column| shown.columns[column].is_none()));
+    assert!(shown.columns[column(1_310)].is_some());
+}
+
+/// The row of the screen below the chart that has the times, and that with the marks.
+fn axis_and_marks(state: &State, view: &mut View, width: u16) -> (String, String) {
+    let (buffer, _) = screen(state, view, theme(), (width, 24));
+    let layout = super::layout::Layout::of(Rect::new(0, 0, width, 24)).unwrap();
+    let row = |area: Rect| {
+        (area.x..area.right())
+            .map(|x| buffer[(x, area.y)].symbol())
+            .collect()
+    };
+    (row(layout.axis), row(layout.marks))
+}
+
+#[test]
+fn marks_and_the_cursor_leave_the_times_of_the_axis_alone() {
+    let marks: Vec<(u64, u8)> = (0..100).map(|second| (second, (second % 5) as u8)).collect();
+    for width in [40, 60, 80, 120, 200] {
+        let bare = axis_and_marks(&state("fill", 1.0, &[]), &mut View::new(""), width);
+        let mut view = View::new("");
+        view.anchor = Some(99 * SECOND + SECOND / 2);
+        view.cursor = Some(95 * SECOND);
+        let marked = axis_and_marks(&state("fill", 1.0, &marks), &mut view, width);
+        assert!(bare.0.contains("-10s") && bare.0.ends_with("now"), "{}", bare.0);
+        assert_eq!(bare.0, marked.0);
+        assert_eq!(bare.1.trim(), "");
+    }
+}
+
+#[test]
+fn each_label_of_a_mark_has_its_own_cells() {
+    let state = state(
+        "restore",
+        1.0,
+        &[(50, 0), (55, 2), (70, 1), (70, 4), (71, 2), (98, 0)],
+    );
+    let mut view = View::new("");
+    view.cursor = Some(60 * SECOND);
+    view.anchor = Some(100 * SECOND);
+    let (_, marks) = axis_and_marks(&state, &mut view, 120);
+    // The label of 70 s has no room before the mark of 71 s; it has two marks, of which the note comes first.
+    let seen = "1 r\u{2026} T r\u{2026} \u{25b2}         mT restore                  1";
+    assert_eq!(
+        marks.trim(),
+        seen.replace("r\u{2026} T r\u{2026} ", "re\u{2026}  T re\u{2026} "),
+        "{marks:?}"
     );
 }

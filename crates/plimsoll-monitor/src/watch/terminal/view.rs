@@ -2,6 +2,7 @@
 
 use super::action::{Action, HINTS, Mode};
 use super::snapshot::{Snapshot, column_number};
+use super::tree::TreeView;
 use super::words::wrapped;
 use crate::cells::in_cells;
 use crate::watch::options::Candidate;
@@ -39,6 +40,8 @@ pub struct View {
     /// Whether layers are scaled to used memory instead of all RAM.
     pub(super) share: bool,
     pub(super) overlay: Option<Overlay>,
+    /// The tree of cgroups as the user left it.
+    tree: TreeView,
     /// Columns of the chart in the last frame.
     pub(super) width: usize,
     /// Rows of text that fit into a box, and cells of a row.
@@ -59,6 +62,8 @@ pub enum Overlay {
     Question(Order, Vec<String>),
     Prompt(Purpose, String),
     Picker(Picker),
+    /// The tree of cgroups.
+    Tree(TreeView),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +115,7 @@ impl View {
             cursor: None,
             share: false,
             overlay: None,
+            tree: TreeView::default(),
             width: 1,
             rows_of_text: 1,
             columns_of_text: 1,
@@ -166,6 +172,7 @@ impl View {
             Some(Overlay::Question(..)) => Mode::Asking,
             Some(Overlay::Prompt(..)) => Mode::Typing,
             Some(Overlay::Picker(_)) => Mode::Picking,
+            Some(Overlay::Tree(_)) => Mode::Tree,
         }
     }
 
@@ -175,6 +182,9 @@ impl View {
             Action::Quit => return Some(Order::Quit),
             Action::Suspend => return Some(Order::Suspend),
             _ => {}
+        }
+        if let (Some(Overlay::Tree(tree)), Some(listing)) = (&mut self.overlay, &snapshot.cgroups) {
+            tree.act(action, listing);
         }
         if self.overlay.is_some() {
             return self.act_on_overlay(action);
@@ -210,6 +220,7 @@ impl View {
             Action::OpenPage => {
                 self.overlay = Some(Overlay::Text("page".to_owned(), vec![self.page.clone()], 0));
             }
+            Action::Cgroups => self.overlay = Some(Overlay::Tree(self.tree.clone())),
             Action::Note => self.overlay = Some(Overlay::Prompt(Purpose::Note, String::new())),
             Action::Record if snapshot.status.recording.is_some() => return Some(Order::EndRecording),
             Action::Record => self.overlay = Some(Overlay::Prompt(Purpose::Record, String::new())),
@@ -234,6 +245,11 @@ impl View {
         let last_hint = HINTS.len().saturating_sub(rows);
         let overlay = self.overlay.as_mut()?;
         match (action, overlay) {
+            (Action::Close, Overlay::Tree(tree)) => {
+                // The next time, it is as the user left it.
+                self.tree = std::mem::take(tree);
+                self.overlay = None;
+            }
             (Action::Close, _) => self.overlay = None,
             (Action::Up, Overlay::Text(.., top) | Overlay::Help(top)) => *top = top.saturating_sub(1),
             (Action::PageUp, Overlay::Text(.., top) | Overlay::Help(top)) => *top = top.saturating_sub(10),
@@ -423,6 +439,7 @@ fn changes(action: Action) -> bool {
             | Action::PageFlags
             | Action::PickTarget
             | Action::Record
+            | Action::Cgroups
             | Action::Mark(_)
             | Action::Note
     )

@@ -64,7 +64,7 @@ fn without_unicode_every_cell_is_ascii() {
         };
         let mut state = state(true, true);
         state.swap_devices[0] = "/dev/zr\u{e4}m".to_owned();
-        for overlay in [None, Some(Overlay::Help)] {
+        for overlay in [None, Some(Overlay::Help(0))] {
             let mut view = view();
             if overlay.is_some() {
                 view.act(Action::Help, &snapshot(&state, &view, 80, 24));
