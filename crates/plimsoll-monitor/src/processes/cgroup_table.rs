@@ -32,18 +32,11 @@ pub(crate) fn cap(row: &CgroupRow, text: fn(f64) -> String) -> String {
     }))
 }
 
-/// Renders the tree for a terminal of `width` columns: at most `limit` cgroups (0 for all) of at most `depth` levels,
-/// and notes. Ends with a line feed.
-pub fn render_cgroups(
-    listing: &CgroupListing,
-    limit: usize,
-    depth: Option<usize>,
-    width: usize,
-    colour: bool,
-) -> String {
+/// Renders the tree for a terminal of `width` columns: at most `limit` cgroups (0 for all), and notes. Ends with a line
+/// feed.
+pub fn render_cgroups(listing: &CgroupListing, limit: usize, width: usize, colour: bool) -> String {
     let most = if limit == 0 { usize::MAX } else { limit };
-    let within = |row: &&CgroupRow| depth.is_none_or(|depth| row.depth <= depth);
-    let shown: Vec<&CgroupRow> = listing.cgroups.iter().filter(within).take(most).collect();
+    let shown: Vec<&CgroupRow> = listing.cgroups.iter().take(most).collect();
     let depths: Vec<usize> = shown.iter().map(|row| row.depth).collect();
     let shown: Vec<Branch> = shown
         .into_iter()
