@@ -176,7 +176,7 @@ fn hostile_names_do_not_act() {
 
 #[test]
 fn a_small_terminal_gets_a_message() {
-    for (width, height) in [(59, 24), (80, 15), (20, 3), (1, 1)] {
+    for (width, height) in [(39, 24), (80, 15), (20, 3), (1, 1)] {
         let drawn = signs(&page(
             &state(true, true),
             &view(),
@@ -192,6 +192,8 @@ fn a_small_terminal_gets_a_message() {
     }
     let drawn = signs(&page(&state(true, true), &view(), theme(Depth::True), 60, 16));
     insta::assert_snapshot!("page_60x16", drawn);
+    let drawn = signs(&page(&state(true, true), &view(), theme(Depth::True), 40, 16));
+    insta::assert_snapshot!("page_40x16", drawn);
 }
 
 #[test]
