@@ -34,6 +34,15 @@ pub fn short_bytes(value: f64) -> String {
     format!("{sign}{scaled:.digits$}{}", &UNITS[unit][..1])
 }
 
+/// CPU time per time, given in percent of one core: `23% of a core`, and `1.7 CPUs` for the time of several threads.
+pub fn cpu_share(percent: f64, digits: usize) -> String {
+    if percent > 100.0 {
+        format!("{:.1} CPUs", percent / 100.0)
+    } else {
+        format!("{percent:.digits$}% of a core")
+    }
+}
+
 /// The size of a number of bytes in the unit that fits, and the place of that in [`UNITS`].
 fn scaled(value: f64) -> (f64, usize) {
     let mut scaled = value.abs();

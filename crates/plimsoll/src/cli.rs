@@ -350,6 +350,12 @@ pub struct Ps {
     /// Sort by this column
     #[arg(short, long, value_enum, default_value_t = PsSort::Wss)]
     pub sort: PsSort,
+    /// List the memory cgroups as a tree instead of processes
+    #[arg(long, conflicts_with_all = ["storm", "pss"])]
+    pub cgroups: bool,
+    /// List at most this many levels of cgroups below the mount
+    #[arg(long, value_name = "N", requires = "cgroups")]
+    pub depth: Option<usize>,
     /// List only processes in a fault storm
     #[arg(long)]
     pub storm: bool,
@@ -362,7 +368,7 @@ pub struct Ps {
     /// Measure rates over this many seconds
     #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0)]
     pub interval: f64,
-    /// List at most this many processes; 0 lists all
+    /// List at most this many processes or cgroups; 0 lists all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 0)]
     pub limit: usize,
     /// Print one JSON document
@@ -373,14 +379,14 @@ pub struct Ps {
 /// Sort keys of `plimsoll ps`: in descending order, `pid` and `name` in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PsSort {
-    /// Working set (resident); also `rss` and `mem`.
+    /// Working set (resident), or memory of a cgroup; also `rss` and `mem`.
     #[value(aliases = ["rss", "mem"])]
     Wss,
     /// Proportional set, with --pss.
     Pss,
     /// Swapped out.
     Swap,
-    /// Minor and major faults a second.
+    /// Minor and major faults a second, or refaults of a cgroup.
     Faults,
     /// Major faults a second.
     Major,

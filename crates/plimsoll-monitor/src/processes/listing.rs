@@ -122,7 +122,7 @@ impl Listing {
             let earlier = before.process(process.identity.pid).filter(|_| seconds > 0.0);
             entry.rates = earlier
                 .filter(|earlier| earlier.identity == process.identity)
-                .map(|earlier| Rates::between(earlier, process, seconds));
+                .and_then(|earlier| Rates::between(earlier, process, after.cpus));
             entry.cgroup_refaults_per_s = entry
                 .cgroup
                 .as_ref()

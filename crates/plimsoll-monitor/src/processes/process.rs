@@ -7,11 +7,16 @@ use plimsoll_proc::resource_limits::Limits;
 use plimsoll_proc::{Folder, PidStat, PidStatus, command_line, oom, smaps_rollup};
 
 use super::identity::Identity;
+use plimsoll_sample::monotonic_ns;
 
 /// A process at one moment. None means that this user may not read the value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Process {
     pub identity: Identity,
+    /// Time at which its counters were read, in nanoseconds of CLOCK_MONOTONIC.
+    pub read_ns: u64,
+    /// Number of its threads.
+    pub threads: u64,
     /// Parent pid; 0 if the parent is not visible.
     pub parent: u32,
     /// Name, at most 15 bytes. Callers must [`sanitize`](plimsoll_model::sanitize::sanitize) it before display.
@@ -96,6 +101,8 @@ impl Process {
                 pid,
                 start_ticks: stat.start_ticks,
             },
+            read_ns: monotonic_ns(),
+            threads: stat.threads,
             parent: stat.parent,
             name: stat.name_text().into_owned(),
             state: stat.state,

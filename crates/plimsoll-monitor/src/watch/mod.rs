@@ -14,6 +14,7 @@
 
 mod account;
 mod actions;
+mod cgroups;
 mod error;
 mod event;
 mod feed;

@@ -11,6 +11,7 @@ use plimsoll_os::{Pidfd, UsageScope, resource_usage};
 
 use super::account::Account;
 use super::actions::{self, Actions, Request};
+use super::cgroups::CgroupReader;
 use super::error::WatchError;
 use super::feed::feed;
 use super::follow::Follower;
@@ -69,6 +70,8 @@ struct Live {
     /// Ends the running request early.
     stop: Arc<AtomicBool>,
     choices: Sender<TargetChoice>,
+    /// Whether a user interface shows the tree of cgroups.
+    cgroups: Sender<bool>,
 }
 
 impl Monitor {
@@ -131,6 +134,7 @@ impl Monitor {
         let feed = spawn("feed", move || feed(&batches, &fed, machine, drawn))?;
         let (requests, requested) = mpsc::sync_channel(WAITING_REQUESTS);
         let (choices, chosen) = mpsc::channel();
+        let (cgroups, cgroups_wanted) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
         monitor.live = Some(Live {
             sampler: Arc::clone(&sampler),
@@ -138,6 +142,7 @@ impl Monitor {
             requests,
             stop: Arc::clone(&stop),
             choices,
+            cgroups,
         });
         let title = program
             .map(Program::words)
@@ -160,6 +165,12 @@ impl Monitor {
         monitor
             .threads
             .push(spawn("target", move || follower.run(&chosen))?);
+        if options.drawn {
+            let reader = CgroupReader::new(Arc::clone(&shared));
+            monitor
+                .threads
+                .push(spawn("cgroups", move || reader.run(&cgroups_wanted))?);
+        }
         let actions = Actions {
             shared: Arc::clone(&shared),
             sampler,
@@ -317,6 +328,14 @@ impl Monitor {
         candidates
     }
 
+    /// Starts or ends the reading of the tree in [`State::cgroups`]. A replay has none.
+    pub fn list_cgroups(&self, wanted: bool) {
+        if let Some(live) = &self.live {
+            // Without a user interface there is no receiver.
+            let _ = live.cgroups.send(wanted);
+        }
+    }
+
     /// Starts to record into `folder`, which must not exist; None ends the recording.
     pub fn record(&self, folder: Option<PathBuf>) {
         self.ask(Request::Record(folder));
@@ -377,7 +396,7 @@ impl Monitor {
             return (SamplerReport::default(), None);
         };
         live.stop.store(true, Ordering::Relaxed);
-        drop((live.requests, live.choices));
+        drop((live.requests, live.choices, live.cgroups));
         self.join();
         lock(&self.shared.account).close(self.shared.now_ns());
         let slots = live.sampler.swap_slots();

@@ -137,6 +137,7 @@ impl GaugeUnit {
             GaugeUnit::PerSecond => format!("{value:.0}/s"),
             GaugeUnit::Percent if value < 10.0 && value.fract() != 0.0 => format!("{value:.1}%"),
             GaugeUnit::Percent => format!("{value:.0}%"),
+            GaugeUnit::Cpus => format!("{value:.2} CPUs"),
             GaugeUnit::Milliseconds => format!("{} ms", quantity::significant(value)),
             GaugeUnit::Number => format!("{value:.0}"),
         }

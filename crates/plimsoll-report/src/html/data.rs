@@ -194,7 +194,7 @@ fn timeline(timeline: &Timeline) -> Value {
 fn series(panel: &Panel, timeline: &Timeline) -> Value {
     let unit = match panel.unit {
         GaugeUnit::Bytes | GaugeUnit::BytesPerSecond => KIB,
-        GaugeUnit::Percent | GaugeUnit::Milliseconds => HUNDREDTH,
+        GaugeUnit::Percent | GaugeUnit::Cpus | GaugeUnit::Milliseconds => HUNDREDTH,
         GaugeUnit::PerSecond | GaugeUnit::Number => 1.0,
     };
     let whole = |values: &[Option<f64>]| -> Vec<Option<i64>> {

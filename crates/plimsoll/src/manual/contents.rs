@@ -274,6 +274,10 @@ const PAGES: &[(&str, Page); 19] = &[
                     "plimsoll ps --storm",
                     "List the processes in a fault storm, with its cap and a remedy:",
                 ),
+                example(
+                    "plimsoll ps --cgroups --depth 2",
+                    "List the upper memory cgroups as a tree:",
+                ),
             ],
             exit: "",
             files: &[],

@@ -12,6 +12,8 @@ pub enum Action {
     ZoomIn,
     /// More time per column.
     ZoomOut,
+    /// All frames in the width of the chart.
+    Whole,
     Back,
     Forward,
     PageBack,
@@ -48,6 +50,12 @@ pub enum Action {
     PageDown,
     Type(char),
     Erase,
+    /// Show the tree of cgroups.
+    Cgroups,
+    /// Hide the children of the selected cgroup.
+    Collapse,
+    /// Show them.
+    Expand,
 }
 
 /// The element that receives keys.
@@ -63,6 +71,8 @@ pub enum Mode {
     Typing,
     /// An overlay with a filtered list.
     Picking,
+    /// An overlay with a tree.
+    Tree,
 }
 
 /// Help for a key of the main screen.
@@ -87,8 +97,10 @@ pub(super) const HINTS: &[Hint] = &[
     hint("space", "space", "freeze", "freeze or unfreeze"),
     hint("\u{2190} \u{2192}", "< >", "scroll", "scroll; PgUp, PgDn: far"),
     hint("+ -", "+ -", "zoom", "zoom in or out"),
+    hint("0", "0", "all", "fit all samples"),
     hint("P", "P", "peak", "go to the peak"),
     hint("m", "m", "note", "set a note"),
+    hint("g", "g", "cgroups", "tree of cgroups"),
     hint("r", "r", "record", "start or stop recording"),
     hint("k", "k", "flags", "count page flags"),
     hint("s", "s", "share", "scale: all or used RAM"),
@@ -140,7 +152,24 @@ pub fn action_of(key: Key, mode: Mode) -> Option<Action> {
             Key::PageDown => Some(Action::PageDown),
             _ => typed(key),
         },
+        Mode::Tree => in_tree(key),
     }
+}
+
+fn in_tree(key: Key) -> Option<Action> {
+    Some(match key {
+        Key::Escape | Key::Char('q' | 'g') => Action::Close,
+        Key::Up | Key::Char('k') => Action::Up,
+        Key::Down | Key::Char('j') => Action::Down,
+        Key::PageUp => Action::PageUp,
+        Key::PageDown => Action::PageDown,
+        Key::Home => Action::Oldest,
+        Key::End => Action::Newest,
+        Key::Left | Key::Char('-') => Action::Collapse,
+        Key::Right | Key::Char('+') => Action::Expand,
+        Key::Enter | Key::Char(' ') => Action::Confirm,
+        _ => return None,
+    })
 }
 
 fn typed(key: Key) -> Option<Action> {
@@ -159,6 +188,7 @@ fn on_page(key: Key) -> Option<Action> {
         Key::Char('?' | 'h') => Action::Help,
         Key::Char('+' | '=') => Action::ZoomIn,
         Key::Char('-' | '_') => Action::ZoomOut,
+        Key::Char('0') => Action::Whole,
         Key::Left | Key::Char('<') => Action::Back,
         Key::Right | Key::Char('>') => Action::Forward,
         Key::PageUp => Action::PageBack,
@@ -179,6 +209,7 @@ fn on_page(key: Key) -> Option<Action> {
         Key::Char('l') => Action::Messages,
         Key::Char(digit @ '1'..='4') => Action::Mark(u32::from(digit) - u32::from('0')),
         Key::Char('m') => Action::Note,
+        Key::Char('g') => Action::Cgroups,
         Key::Char('T') => Action::Trim,
         Key::Char('E') => Action::Release,
         _ => return None,

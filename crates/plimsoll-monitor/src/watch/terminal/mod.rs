@@ -15,12 +15,14 @@
 //!   `a_panic_restores_the_terminal_before_its_message`.
 
 mod action;
+mod boxes;
 mod chart;
 mod figures;
 mod keys;
 mod layout;
 mod legend;
 mod link;
+mod marks;
 mod overlay;
 mod pace;
 mod page;
@@ -29,7 +31,10 @@ mod snapshot;
 mod stack;
 mod strip;
 mod strips;
+#[cfg(test)]
+mod tests;
 mod theme;
+mod tree;
 mod ui;
 mod view;
 mod words;
@@ -45,6 +50,7 @@ pub use page::{columns_in, draw};
 pub use snapshot::Snapshot;
 pub use stack::heights;
 pub use theme::{Colours, Depth, Theme};
+pub use tree::TreeView;
 pub use view::{Order, Overlay, Picker, Purpose, View};
 
 use super::monitor::Monitor;

@@ -1,5 +1,8 @@
 //! A copy of the visible state, so that the state is locked only briefly.
 
+use std::sync::Arc;
+
+use crate::processes::CgroupListing;
 use crate::watch::history::{Bucket, History};
 use crate::watch::state::{Facts, Mark, Message, State, Status, TargetState};
 use plimsoll_report::analysis::frame::Frame;
@@ -20,6 +23,8 @@ pub struct Snapshot {
     pub swap_devices: Vec<String>,
     pub status: Status,
     pub message: Option<Message>,
+    /// The tree of cgroups, once it was read.
+    pub cgroups: Option<Arc<CgroupListing>>,
     /// Marks by time.
     pub marks: Vec<Mark>,
     /// Visible columns, oldest first; None for a gap.
@@ -52,6 +57,7 @@ impl Snapshot {
             swap_devices: Vec::new(),
             status: Status::default(),
             message: None,
+            cgroups: None,
             marks: Vec::new(),
             columns: Vec::new(),
             first: 0,
@@ -77,6 +83,7 @@ impl Snapshot {
             self.swap_devices.clone_from(&state.swap_devices);
             self.status.clone_from(&state.status);
             self.message = state.messages.last().cloned();
+            self.cgroups.clone_from(&state.cgroups);
             self.marks.clone_from(&state.marks);
             self.period_ns = state.history.period_ns();
         }
@@ -116,7 +123,8 @@ impl Snapshot {
         for number in first + self.columns.len() as i64..first + count as i64 {
             let bucket = u64::try_from(number).ok().and_then(|number| {
                 let from = number.saturating_mul(column_ns);
-                summed(history, from, from.saturating_add(column_ns))
+                let to = from.saturating_add(column_ns);
+                summed(history, from, to).or_else(|| held(history, column_ns, to))
             });
             self.columns.push(bucket);
         }
@@ -149,4 +157,17 @@ pub(super) fn column_number(t_ns: u64, column_ns: u64) -> i64 {
 
 fn summed(history: &History, from: u64, to: u64) -> Option<Bucket> {
     history.buckets(from..to, 1).pop().flatten()
+}
+
+/// The frame that still stands at the end of a column without one: where a column is hardly longer than a tick, or
+/// shorter, not every column has a frame. A frame stands for a period and a half: a missed tick stays a gap.
+fn held(history: &History, column_ns: u64, to: u64) -> Option<Bucket> {
+    let period_ns = history.period_ns();
+    if column_ns >= 2 * period_ns {
+        return None;
+    }
+    let from = to.saturating_sub(period_ns + period_ns / 2);
+    let later = history.after(from).take_while(|frame| frame.t_ns < to).last();
+    let last_ns = later.map_or(from, |frame| frame.t_ns);
+    summed(history, last_ns, last_ns + 1)
 }

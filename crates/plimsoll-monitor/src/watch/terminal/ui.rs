@@ -13,10 +13,10 @@ use signal_hook::consts::{SIGTSTP, SIGWINCH};
 use unicode_width::UnicodeWidthStr;
 
 use super::action::action_of;
+use super::boxes::{columns_inside, rows_inside};
 use super::figures;
 use super::keys::decode;
 use super::link::Link;
-use super::overlay::rows_inside;
 use super::pace::Pace;
 use super::page::{columns_in, draw};
 use super::screen::{self, Input, Screen};
@@ -45,6 +45,8 @@ struct Ui<'a> {
     changed: bool,
     /// Number of page-flag marks at the time of the user's request for another count.
     flags_after: Option<usize>,
+    /// Whether the monitor reads the tree of cgroups.
+    reads_cgroups: bool,
 }
 
 pub(super) fn run(monitor: &Monitor, options: &TerminalOptions, stop: &Stop) -> Result<End, TerminalError> {
@@ -71,16 +73,21 @@ pub(super) fn run(monitor: &Monitor, options: &TerminalOptions, stop: &Stop) -> 
         "The live page is off. `plimsoll watch --serve 127.0.0.1:8080` serves it instead of this screen."
             .to_owned()
     });
+    let snapshot = Snapshot::of(&monitor.state());
     let mut ui = Ui {
         monitor,
         theme,
-        view: View::new(page),
-        snapshot: Snapshot::of(&monitor.state()),
+        view: match snapshot.status.replay {
+            true => View::of_recording(page),
+            false => View::new(page),
+        },
+        snapshot,
         backend: CrosstermBackend::new(Link::new(stop)),
         shown: Buffer::empty(Rect::ZERO),
         next: Buffer::empty(Rect::ZERO),
         changed: true,
         flags_after: None,
+        reads_cgroups: false,
     };
     match ui.show_until_end(&screen, options.duration, stop, &suspend) {
         Ok(end) => Ok(end),
@@ -139,6 +146,7 @@ impl Ui<'_> {
             if suspend.swap(false, Ordering::AcqRel) {
                 self.suspend(screen)?;
             }
+            self.follow_tree();
             let over = duration.is_some_and(|duration| started.elapsed() >= duration);
             if over || self.is_over() {
                 return Ok(End::Over);
@@ -177,6 +185,14 @@ impl Ui<'_> {
     /// A finished recording stays open for inspection, a finished live target does not.
     fn is_over(&self) -> bool {
         !self.snapshot.status.replay && self.snapshot.status.ended.is_some()
+    }
+
+    /// The tree of cgroups is read while it is shown.
+    fn follow_tree(&mut self) {
+        let wanted = matches!(self.view.overlay, Some(Overlay::Tree(_)));
+        if std::mem::replace(&mut self.reads_cgroups, wanted) != wanted {
+            self.monitor.list_cgroups(wanted);
+        }
     }
 
     fn suspend(&mut self, screen: &Screen) -> io::Result<()> {
@@ -224,8 +240,9 @@ impl Ui<'_> {
             return false;
         }
         if let Some(columns) = columns_in(*self.shown.area()) {
-            self.view.width = columns;
+            self.view.fit(&self.snapshot, columns);
             self.view.rows_of_text = rows_inside(*self.shown.area());
+            self.view.columns_of_text = columns_inside(*self.shown.area());
             let column_ns = self.view.column_ns(self.snapshot.period_ns);
             let first = self.view.first_column(&self.snapshot, columns);
             self.snapshot.show(&state.history, column_ns, first, columns);

@@ -18,13 +18,13 @@ use super::{Kept, wait_until};
 const MIB: u64 = 1 << 20;
 
 /// A cgroup of this test's, removed when dropped.
-struct Group {
-    folder: PathBuf,
+pub(super) struct Group {
+    pub(super) folder: PathBuf,
     version: CgroupVersion,
 }
 
 impl Group {
-    fn new(name: &str, limit: u64) -> Option<Group> {
+    pub(super) fn new(name: &str, limit: u64) -> Option<Group> {
         let hierarchy = Hierarchy::of_this_process();
         let root = rustix::process::geteuid().is_root();
         if !capability(

@@ -73,6 +73,7 @@ fn every_key_of_the_page_has_its_action() {
         (Key::Char('?'), Action::Help),
         (Key::Char('+'), Action::ZoomIn),
         (Key::Char('-'), Action::ZoomOut),
+        (Key::Char('0'), Action::Whole),
         (Key::Left, Action::Back),
         (Key::Right, Action::Forward),
         (Key::PageUp, Action::PageBack),
@@ -94,6 +95,7 @@ fn every_key_of_the_page_has_its_action() {
         (Key::Char('1'), Action::Mark(1)),
         (Key::Char('4'), Action::Mark(4)),
         (Key::Char('m'), Action::Note),
+        (Key::Char('g'), Action::Cgroups),
         (Key::Char('T'), Action::Trim),
         (Key::Char('E'), Action::Release),
         (Key::Ctrl('z'), Action::Suspend),
@@ -102,10 +104,16 @@ fn every_key_of_the_page_has_its_action() {
     for (key, action) in table {
         assert_eq!(action_of(key, Mode::Page), Some(action), "{key:?}");
     }
-    for key in ['5', '0', 'x', 'Q'] {
+    for key in ['5', 'x', 'Q'] {
         assert_eq!(action_of(Key::Char(key), Mode::Page), None, "{key:?}");
     }
-    for mode in [Mode::Reading, Mode::Asking, Mode::Typing, Mode::Picking] {
+    for mode in [
+        Mode::Reading,
+        Mode::Asking,
+        Mode::Typing,
+        Mode::Picking,
+        Mode::Tree,
+    ] {
         assert_eq!(action_of(Key::Ctrl('c'), mode), Some(Action::Quit), "{mode:?}");
         assert_eq!(action_of(Key::Escape, mode), Some(Action::Close), "{mode:?}");
     }

@@ -60,7 +60,7 @@ fn frame(tick: u64, with_target: bool, with_swap: bool) -> Frame {
         );
         set(gauge::TARGET_MINOR, 1200.0);
         set(gauge::TARGET_MAJOR, if trimmed { 30.0 } else { 0.0 });
-        set(gauge::TARGET_CPU, 87.0);
+        set(gauge::TARGET_CPU, 0.87);
         set(gauge::TARGET_PROCESSES, 2.0);
     }
     if with_swap {

@@ -1,0 +1,73 @@
+//! Reads the tree of cgroups for a user interface, on a thread of its own, while it is shown.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use plimsoll_proc::cgroup::Hierarchy;
+
+use super::shared::Shared;
+use crate::processes::{CGROUP_BOUNDS, CgroupListing, CgroupOrder, CgroupTree};
+
+/// Interval between two readings.
+const PERIOD: Duration = Duration::from_secs(2);
+/// Interval between the first two: rates come soon.
+const FIRST: Duration = Duration::from_millis(500);
+/// A reading waits at least this many times as long as the last one took: 2% of a CPU.
+const REST: u32 = 50;
+
+pub(super) struct CgroupReader {
+    shared: Arc<Shared>,
+}
+
+impl CgroupReader {
+    pub(super) fn new(shared: Arc<Shared>) -> CgroupReader {
+        CgroupReader { shared }
+    }
+
+    /// Reads while the last value of `wanted` is true, until all its senders are dropped.
+    pub(super) fn run(self, wanted: &Receiver<bool>) {
+        while let Ok(wants) = wanted.recv() {
+            if wants && !self.read_while_wanted(wanted) {
+                return;
+            }
+        }
+    }
+
+    /// Returns whether the senders are there still.
+    fn read_while_wanted(&self, wanted: &Receiver<bool>) -> bool {
+        let mut before: Option<CgroupTree> = None;
+        loop {
+            let began = Instant::now();
+            match read() {
+                Ok(tree) => {
+                    let earlier = before.as_ref().unwrap_or(&tree);
+                    self.publish(CgroupListing::between(earlier, &tree, CgroupOrder::Usage));
+                    let first = before.replace(tree).is_none();
+                    let period = if first { FIRST } else { PERIOD };
+                    match wanted.recv_timeout(period.max(began.elapsed() * REST)) {
+                        Ok(true) | Err(RecvTimeoutError::Timeout) => {}
+                        Ok(false) => return true,
+                        Err(RecvTimeoutError::Disconnected) => return false,
+                    }
+                }
+                Err(reason) => {
+                    self.publish(CgroupListing::impossible(reason));
+                    return true;
+                }
+            }
+        }
+    }
+
+    fn publish(&self, listing: CgroupListing) {
+        let mut state = self.shared.state();
+        state.cgroups = Some(Arc::new(listing));
+        state.revision += 1;
+    }
+}
+
+fn read() -> Result<CgroupTree, String> {
+    let hierarchy = Hierarchy::of_this_process().map_err(|error| error.to_string())?;
+    let mount = hierarchy.mount.display();
+    CgroupTree::read(&hierarchy, CGROUP_BOUNDS).map_err(|error| format!("cannot list {mount}: {error}"))
+}
