@@ -9,6 +9,7 @@
 //! separate.
 
 mod cgroup;
+mod cgroup_listing;
 mod compression;
 mod identity;
 mod listing;
@@ -22,6 +23,7 @@ mod users;
 mod walk;
 
 pub use cgroup::{Cap, CapKind, Cgroup};
+pub use cgroup_listing::CgroupEntry;
 pub use compression::{Compressed, KnownOf, SwapStore};
 pub use identity::Identity;
 pub use listing::{Entry, LISTING_SCHEMA, Listing, OwnLimit, PssCost};

@@ -32,6 +32,7 @@ mod storms;
 mod summary;
 mod target;
 pub mod terminal;
+mod top;
 
 pub use error::WatchError;
 pub use history::{Bucket, History};
@@ -41,3 +42,4 @@ pub use state::{Facts, Level, Mark, MarkKind, Message, State, Status, TargetStat
 pub use summary::{
     FaultTime, MachineSummary, MonitorSummary, ProgramSummary, SUMMARY_SCHEMA, Summary, TargetSummary,
 };
+pub use top::Top;

@@ -22,6 +22,7 @@ use super::shared::{Shared, lock};
 use super::state::{Facts, Level, MarkKind, State, TargetState};
 use super::summary::{MonitorSummary, Summary};
 use super::target::Followed;
+use super::top::Lister;
 use crate::processes::{self, Depth};
 use crate::trim::release;
 use plimsoll_model::recording::RecordingError;
@@ -69,6 +70,8 @@ struct Live {
     /// Ends the running request early.
     stop: Arc<AtomicBool>,
     choices: Sender<TargetChoice>,
+    /// Whether a user interface shows the list of processes.
+    lists: Sender<bool>,
 }
 
 impl Monitor {
@@ -131,6 +134,7 @@ impl Monitor {
         let feed = spawn("feed", move || feed(&batches, &fed, machine, drawn))?;
         let (requests, requested) = mpsc::sync_channel(WAITING_REQUESTS);
         let (choices, chosen) = mpsc::channel();
+        let (lists, wanted) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
         monitor.live = Some(Live {
             sampler: Arc::clone(&sampler),
@@ -138,6 +142,7 @@ impl Monitor {
             requests,
             stop: Arc::clone(&stop),
             choices,
+            lists,
         });
         let title = program
             .map(Program::words)
@@ -160,6 +165,10 @@ impl Monitor {
         monitor
             .threads
             .push(spawn("target", move || follower.run(&chosen))?);
+        if options.drawn {
+            let lister = Lister::new(Arc::clone(&shared));
+            monitor.threads.push(spawn("top", move || lister.run(&wanted))?);
+        }
         let actions = Actions {
             shared: Arc::clone(&shared),
             sampler,
@@ -317,6 +326,15 @@ impl Monitor {
         candidates
     }
 
+    /// Starts or ends the list of processes and cgroups in [`State::top`]. While it runs, another start asks for a list
+    /// at once. A replay has none.
+    pub fn list_top(&self, wanted: bool) {
+        if let Some(live) = &self.live {
+            // Without a user interface there is no receiver.
+            let _ = live.lists.send(wanted);
+        }
+    }
+
     /// Starts to record into `folder`, which must not exist; None ends the recording.
     pub fn record(&self, folder: Option<PathBuf>) {
         self.ask(Request::Record(folder));
@@ -377,7 +395,7 @@ impl Monitor {
             return (SamplerReport::default(), None);
         };
         live.stop.store(true, Ordering::Relaxed);
-        drop((live.requests, live.choices));
+        drop((live.requests, live.choices, live.lists));
         self.join();
         lock(&self.shared.account).close(self.shared.now_ns());
         let slots = live.sampler.swap_slots();

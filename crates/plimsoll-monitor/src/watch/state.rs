@@ -1,8 +1,10 @@
 //! The state that user interfaces draw: history, marks, target and messages.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::history::History;
+use super::top::Top;
 use plimsoll_report::analysis::frame::Machine;
 
 /// Most messages; older ones are dropped.
@@ -24,6 +26,8 @@ pub struct State {
     pub swap_devices: Vec<String>,
     pub status: Status,
     pub messages: Vec<Message>,
+    /// The processes and cgroups, while a user interface shows them. None in a replay.
+    pub top: Option<Arc<Top>>,
     /// Grows with every change except new frames. A user interface compares it to skip redraws.
     pub revision: u64,
 }
@@ -137,6 +141,7 @@ impl State {
             swap_devices: Vec::new(),
             status: Status::default(),
             messages: Vec::new(),
+            top: None,
             revision: 0,
         }
     }

@@ -3,7 +3,9 @@
 //! The terminal library's own reader is not used: after the terminal is gone, it reads in an endless loop and takes a
 //! whole CPU.
 
-/// A key or a combination of keys.
+use super::mouse::{self, Mouse, Report};
+
+/// A key, a combination of keys, or a mouse event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
     Char(char),
@@ -23,9 +25,11 @@ pub enum Key {
     PageDown,
     Home,
     End,
+    Tab,
+    Mouse(Mouse),
 }
 
-/// The keys in `bytes`, which keeps the start of an incomplete character.
+/// The keys in `bytes`, which keeps the start of an incomplete character or mouse event.
 ///
 /// Ignores unknown sequences. An escape at the end is the escape key: terminals send a sequence at once.
 pub fn decode(bytes: &mut Vec<u8>) -> Vec<Key> {
@@ -33,7 +37,13 @@ pub fn decode(bytes: &mut Vec<u8>) -> Vec<Key> {
     let mut rest = bytes.as_slice();
     while let Some(&first) = rest.first() {
         let (key, length) = match first {
-            0x1b => escape(rest),
+            0x1b => match mouse::parse(rest) {
+                Report::Complete(event, length) => (event.map(Key::Mouse), length),
+                // Its numbers must not become keys.
+                Report::Incomplete => break,
+                Report::Other => escape(rest),
+            },
+            b'\t' => (Some(Key::Tab), 1),
             b'\r' | b'\n' => (Some(Key::Enter), 1),
             0x7f | 0x08 => (Some(Key::Backspace), 1),
             0x01..=0x1a => (Some(Key::Ctrl(char::from(first - 1 + b'a'))), 1),
@@ -97,7 +107,7 @@ fn control_sequence(bytes: &[u8]) -> (Option<Key>, usize) {
         (b'~', b"4" | b"8") => Some(Key::End),
         (b'~', b"5") => Some(Key::PageUp),
         (b'~', b"6") => Some(Key::PageDown),
-        (b'~', _) => None,
+        (b'~', _) | (b'M', _) => None,
         _ => named(last, shifted),
     };
     (key, 3 + end)

@@ -1,7 +1,10 @@
 //! A copy of the visible state, so that the state is locked only briefly.
 
+use std::sync::Arc;
+
 use crate::watch::history::{Bucket, History};
 use crate::watch::state::{Facts, Mark, Message, State, Status, TargetState};
+use crate::watch::top::Top;
 use plimsoll_report::analysis::frame::Frame;
 
 /// Averaging time of displayed rates: faster changes are unreadable.
@@ -22,6 +25,8 @@ pub struct Snapshot {
     pub message: Option<Message>,
     /// Marks by time.
     pub marks: Vec<Mark>,
+    /// The latest list of processes and cgroups.
+    pub top: Option<Arc<Top>>,
     /// Visible columns, oldest first; None for a gap.
     pub columns: Vec<Option<Bucket>>,
     /// Number of the first visible column, counted from the start of the recording; negative before it.
@@ -53,6 +58,7 @@ impl Snapshot {
             status: Status::default(),
             message: None,
             marks: Vec::new(),
+            top: None,
             columns: Vec::new(),
             first: 0,
             column_ns: READABLE_NS,
@@ -78,6 +84,7 @@ impl Snapshot {
             self.status.clone_from(&state.status);
             self.message = state.messages.last().cloned();
             self.marks.clone_from(&state.marks);
+            self.top.clone_from(&state.top);
             self.period_ns = state.history.period_ns();
         }
         self.span = state.history.span();

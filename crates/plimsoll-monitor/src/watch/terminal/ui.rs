@@ -14,11 +14,15 @@ use unicode_width::UnicodeWidthStr;
 
 use super::action::action_of;
 use super::figures;
-use super::keys::decode;
+use super::keys::{Key, decode};
 use super::link::Link;
+use super::list::rows_in;
 use super::overlay::rows_inside;
 use super::pace::Pace;
 use super::page::{columns_in, draw};
+use super::place::{self, Place};
+use super::pointer::pointed;
+use super::ranking::Listed;
 use super::screen::{self, Input, Screen};
 use super::snapshot::Snapshot;
 use super::theme::{Depth, FREE, Theme};
@@ -45,6 +49,8 @@ struct Ui<'a> {
     changed: bool,
     /// Number of page-flag marks at the time of the user's request for another count.
     flags_after: Option<usize>,
+    /// Whether the monitor lists processes and cgroups.
+    lists: bool,
 }
 
 pub(super) fn run(monitor: &Monitor, options: &TerminalOptions, stop: &Stop) -> Result<End, TerminalError> {
@@ -81,7 +87,9 @@ pub(super) fn run(monitor: &Monitor, options: &TerminalOptions, stop: &Stop) -> 
         next: Buffer::empty(Rect::ZERO),
         changed: true,
         flags_after: None,
+        lists: false,
     };
+    ui.open_panel();
     match ui.show_until_end(&screen, options.duration, stop, &suspend) {
         Ok(end) => Ok(end),
         Err(_) if stop.requested() => Ok(End::Stopped),
@@ -139,6 +147,8 @@ impl Ui<'_> {
             if suspend.swap(false, Ordering::AcqRel) {
                 self.suspend(screen)?;
             }
+            screen.capture_mouse(self.view.mouse);
+            self.follow_panels();
             let over = duration.is_some_and(|duration| started.elapsed() >= duration);
             if over || self.is_over() {
                 return Ok(End::Over);
@@ -158,7 +168,12 @@ impl Ui<'_> {
                 Input::Bytes(bytes) => {
                     typed.extend(bytes);
                     for key in decode(&mut typed) {
-                        let action = action_of(key, self.view.mode());
+                        let action = match key {
+                            Key::Mouse(mouse) => {
+                                pointed(mouse, *self.shown.area(), &self.view, &self.snapshot)
+                            }
+                            key => action_of(key, self.view.mode()),
+                        };
                         let order = action.and_then(|action| self.view.act(action, &self.snapshot));
                         match order {
                             Some(Order::Quit) => return Ok(End::Quit),
@@ -177,6 +192,27 @@ impl Ui<'_> {
     /// A finished recording stays open for inspection, a finished live target does not.
     fn is_over(&self) -> bool {
         !self.snapshot.status.replay && self.snapshot.status.ended.is_some()
+    }
+
+    /// Shows a panel from the start on a screen with room: the processes, or the changes of a replay.
+    fn open_panel(&mut self) {
+        let (columns, rows) = screen::size();
+        if place::is_roomy(Rect::new(0, 0, columns, rows)) {
+            match self.snapshot.status.replay {
+                false => self.view.panels.list = Some(Listed::Processes),
+                true => self.view.panels.changes = true,
+            }
+        }
+    }
+
+    /// Lists processes and cgroups while the list is shown; a frozen view keeps the list that it has.
+    fn follow_panels(&mut self) {
+        let frozen = self.view.frozen && self.snapshot.top.is_some();
+        let wanted = self.view.panels.list.is_some() && !frozen;
+        if wanted != self.lists {
+            self.monitor.list_top(wanted);
+            self.lists = wanted;
+        }
     }
 
     fn suspend(&mut self, screen: &Screen) -> io::Result<()> {
@@ -219,13 +255,24 @@ impl Ui<'_> {
         let before = self.snapshot.stamp();
         let now_ns = self.monitor.now_ns();
         let state = self.monitor.state();
+        let title = |snapshot: &Snapshot| snapshot.target.as_ref().map(|target| target.title.clone());
+        let before_title = title(&self.snapshot);
         self.snapshot.refresh_facts(&state, now_ns);
+        if self.lists && title(&self.snapshot) != before_title {
+            // The list of another target is not two seconds late.
+            self.monitor.list_top(true);
+        }
         if !std::mem::take(&mut self.changed) && self.snapshot.stamp() == before {
             return false;
         }
-        if let Some(columns) = columns_in(*self.shown.area()) {
+        let area = *self.shown.area();
+        self.view.panels.fits = place::fits(area);
+        if let Some(list) = Place::of(area, &self.view.panels).and_then(|place| place.list) {
+            self.view.panels.rows = rows_in(list);
+        }
+        if let Some(columns) = columns_in(area, &self.view) {
             self.view.width = columns;
-            self.view.rows_of_text = rows_inside(*self.shown.area());
+            self.view.rows_of_text = rows_inside(area);
             let column_ns = self.view.column_ns(self.snapshot.period_ns);
             let first = self.view.first_column(&self.snapshot, columns);
             self.snapshot.show(&state.history, column_ns, first, columns);
@@ -267,6 +314,7 @@ impl Ui<'_> {
                 self.view.overlay = Some(Overlay::Question(Order::Release, lines));
             }
             Order::Target(pid) => monitor.set_target(TargetChoice::Pid(pid)),
+            Order::Cgroup(folder) => monitor.set_target(TargetChoice::Cgroup(folder)),
             Order::NoTarget => monitor.set_target(TargetChoice::None),
             Order::PageFlags => {
                 self.flags_after = Some(flag_counts(&self.snapshot).len());

@@ -1,6 +1,11 @@
 //! The user's view, and the effect of actions on it.
 
+use std::path::PathBuf;
+
 use super::action::{Action, Mode};
+use super::panels::Panels;
+use super::place::LEAST_WITH_PANEL;
+use super::ranking::RowId;
 use super::snapshot::{Snapshot, column_number};
 use crate::watch::options::Candidate;
 
@@ -32,6 +37,9 @@ pub struct View {
     pub(super) rows_of_text: usize,
     /// Address of the live page, or how to serve it.
     pub(super) page: String,
+    pub(super) panels: Panels,
+    /// Whether mouse events come here, not to the terminal.
+    pub(super) mouse: bool,
 }
 
 /// A box over the main screen.
@@ -72,6 +80,8 @@ pub enum Order {
     ListCandidates,
     Target(u32),
     NoTarget,
+    /// Watch the cgroup with this folder.
+    Cgroup(PathBuf),
     PageFlags,
     Messages,
     /// Start to record into this folder.
@@ -98,6 +108,8 @@ impl View {
             width: 1,
             rows_of_text: 1,
             page: page.into(),
+            panels: Panels::default(),
+            mouse: true,
         }
     }
 
@@ -182,7 +194,19 @@ impl View {
             Action::Messages => return Some(Order::Messages),
             Action::Mark(number) => return Some(Order::Mark(number)),
             Action::Release => return Some(Order::PlanRelease),
-            _ => {}
+            Action::CursorTo(column) => {
+                if let (Some(t_ns), Some((oldest, newest))) = (snapshot.time_of(column), snapshot.span) {
+                    self.go_to(t_ns.clamp(oldest, newest), snapshot);
+                }
+            }
+            Action::Mouse => self.mouse = !self.mouse,
+            Action::NextList | Action::Changes if !self.panels.fits && !self.panels.any() => {
+                self.overlay = Some(no_room());
+            }
+            action => {
+                let row = self.panels.act(action, snapshot.top.as_deref());
+                return row.map(order_to_watch);
+            }
         }
         None
     }
@@ -311,6 +335,19 @@ impl View {
             self.anchor.get_or_insert(snapshot.edge_ns);
         }
     }
+}
+
+fn order_to_watch(row: RowId) -> Order {
+    match row {
+        RowId::Process(identity) => Order::Target(identity.pid),
+        RowId::Cgroup(folder) => Order::Cgroup(folder),
+    }
+}
+
+fn no_room() -> Overlay {
+    let (width, height) = LEAST_WITH_PANEL;
+    let text = format!("A panel needs a terminal of {width}x{height}.");
+    Overlay::Text("panel".to_owned(), vec![text], 0)
 }
 
 /// Whether an action affects the machine, not only the view.
