@@ -19,6 +19,7 @@ mod event;
 mod feed;
 mod follow;
 mod history;
+mod lister;
 mod monitor;
 mod options;
 mod outcome;

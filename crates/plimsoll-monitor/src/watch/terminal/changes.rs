@@ -17,7 +17,7 @@ const SIDE_BY_SIDE: u16 = 76;
 /// From this width on, a table has its second number.
 const TWO_NUMBERS: u16 = 46;
 /// Width of the names, with the sign in front of them and the space behind.
-const NAME: u16 = 15;
+const NAME: u16 = 16;
 /// Width of a number with the space behind it.
 const NUMBER: u16 = 8;
 /// Part of a cell that a level at its smallest value fills, so that a flat one is no gap.
@@ -49,10 +49,11 @@ pub(super) fn draw_changes(buffer: &mut Buffer, theme: &Theme, area: Rect, snaps
         buffer.set_string(area.x, area.y, text, theme.ink(Ink::Dim));
         return;
     }
-    let title = format!("in {}", figures::duration(span));
+    let span = figures::duration(span);
+    let (changes, flows_title) = (format!("changes, {span}"), format!("flows, {span}"));
     let (upper, lower) = parts(area, levels.len(), flows.len());
-    table(buffer, theme, upper, (&title, ["change", "range"]), &levels);
-    table(buffer, theme, lower, (&title, ["total", "max/s"]), &flows);
+    table(buffer, theme, upper, (&changes, ["change", "range"]), &levels);
+    table(buffer, theme, lower, (&flows_title, ["total", "max/s"]), &flows);
 }
 
 /// Areas of the tables of this many rows, each with one row more for its heading.

@@ -51,7 +51,7 @@ pub use keys::{Key, decode};
 pub use layout::LEAST;
 pub use mouse::{Gesture, Mouse};
 pub use pace::Pace;
-pub use page::{columns_in, draw};
+pub use page::{columns_in, draw, settle};
 pub use pointer::pointed;
 pub use ranking::{Listed, Sort};
 pub use snapshot::Snapshot;

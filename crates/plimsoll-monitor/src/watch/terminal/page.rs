@@ -9,9 +9,9 @@ use super::changes::draw_changes;
 use super::chart::{draw_axis, draw_chart, draw_lines};
 use super::layout::{LEAST, Layout};
 use super::legend::draw_legend;
-use super::list::draw_list;
-use super::overlay::draw_overlay;
-use super::place::Place;
+use super::list::{draw_list, rows_in};
+use super::overlay::{draw_overlay, rows_inside};
+use super::place::{self, Place};
 use super::snapshot::Snapshot;
 use super::strips::{draw_strip, draw_swap};
 use super::theme::{Ink, Theme};
@@ -25,6 +25,19 @@ use plimsoll_report::analysis::gauges::gauge;
 /// Columns of the chart in `area`, beside the panels of `view`; None if it is too small.
 pub fn columns_in(area: Rect, view: &View) -> Option<usize> {
     Place::of(area, &view.panels).map(|place| usize::from(place.layout.chart.width))
+}
+
+/// Adapts the view to a screen of `area`, before a frame and the actions on it.
+pub fn settle(view: &mut View, area: Rect) {
+    view.rows_of_text = rows_inside(area);
+    view.panels.fits = place::fits(area);
+    let Some(place) = Place::of(area, &view.panels) else {
+        return;
+    };
+    view.width = usize::from(place.layout.chart.width);
+    if let Some(list) = place.list {
+        view.panels.rows = rows_in(list);
+    }
 }
 
 /// Draws the main screen into the whole of `buffer`.

@@ -46,10 +46,6 @@ impl Panels {
         self.list.is_some() || self.changes
     }
 
-    pub(super) fn selected(&self) -> Option<&RowId> {
-        self.selected.as_ref()
-    }
-
     /// Applies an action to the panels. Returns the row that the user wants to watch.
     pub(super) fn act(&mut self, action: Action, top: Option<&Top>) -> Option<RowId> {
         match action {
@@ -220,7 +216,7 @@ mod tests {
             panels.act(Action::SelectRow(place), Some(&old));
             let order = ranked(&old, listed, sort);
             let wanted = order.get(place.min(order.len().saturating_sub(1))).map(|&index| id_of(&old, listed, index));
-            prop_assert_eq!(panels.selected(), wanted.as_ref());
+            prop_assert_eq!(panels.selected.as_ref(), wanted.as_ref());
             panels.act(Action::SortBy(then), Some(&old));
             let new = top(&after);
             let order = ranked(&new, listed, then);

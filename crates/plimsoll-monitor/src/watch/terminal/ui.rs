@@ -16,11 +16,9 @@ use super::action::action_of;
 use super::figures;
 use super::keys::{Key, decode};
 use super::link::Link;
-use super::list::rows_in;
-use super::overlay::rows_inside;
 use super::pace::Pace;
-use super::page::{columns_in, draw};
-use super::place::{self, Place};
+use super::page::{columns_in, draw, settle};
+use super::place;
 use super::pointer::pointed;
 use super::ranking::Listed;
 use super::screen::{self, Input, Screen};
@@ -266,13 +264,8 @@ impl Ui<'_> {
             return false;
         }
         let area = *self.shown.area();
-        self.view.panels.fits = place::fits(area);
-        if let Some(list) = Place::of(area, &self.view.panels).and_then(|place| place.list) {
-            self.view.panels.rows = rows_in(list);
-        }
+        settle(&mut self.view, area);
         if let Some(columns) = columns_in(area, &self.view) {
-            self.view.width = columns;
-            self.view.rows_of_text = rows_inside(area);
             let column_ns = self.view.column_ns(self.snapshot.period_ns);
             let first = self.view.first_column(&self.snapshot, columns);
             self.snapshot.show(&state.history, column_ns, first, columns);

@@ -1,6 +1,6 @@
 //! Bytes to keys, keys to actions, actions to orders.
 
-use plimsoll_monitor::watch::terminal::{Action, Key, Mode, Order, View, action_of, decode};
+use plimsoll_monitor::watch::terminal::{Action, Gesture, Key, Mode, Mouse, Order, View, action_of, decode};
 use proptest::prelude::*;
 
 use super::seen::{snapshot, state};
@@ -50,13 +50,62 @@ fn a_character_in_two_reads_is_one_key() {
     assert_eq!(decode(&mut bytes), [Key::Char('\u{e4}')]);
 }
 
+fn mouse(gesture: Gesture, column: u16, row: u16) -> Key {
+    Key::Mouse(Mouse { gesture, column, row })
+}
+
+#[test]
+fn bytes_of_a_mouse_are_events() {
+    assert_eq!(
+        keys(b"\x1b[<0;1;1M\x1b[<0;1;1m\x1b[<32;300;70M"),
+        [mouse(Gesture::Press, 0, 0), mouse(Gesture::Drag, 299, 69)]
+    );
+    let wheel: Vec<Key> = [
+        Gesture::WheelUp,
+        Gesture::WheelDown,
+        Gesture::WheelLeft,
+        Gesture::WheelRight,
+    ]
+    .map(|gesture| mouse(gesture, 4, 5))
+    .into();
+    assert_eq!(
+        keys(b"\x1b[<64;5;6M\x1b[<65;5;6M\x1b[<66;5;6M\x1b[<67;5;6M"),
+        wheel
+    );
+    // With modifier keys; from a terminal without the SGR form; of other buttons.
+    assert_eq!(keys(b"\x1b[<20;5;6M"), [mouse(Gesture::Press, 4, 5)]);
+    assert_eq!(keys(b"\x1b[M %&q"), [mouse(Gesture::Press, 4, 5), Key::Char('q')]);
+    assert_eq!(keys(b"\x1b[<1;5;6M\x1b[<2;5;6M\x1b[<128;5;6Mq"), [Key::Char('q')]);
+    assert_eq!(
+        keys(b"\x1b[<;;Mq\x1b[<0;0;0Mr\x1b[<99999999;1;1M"),
+        [Key::Char('q'), Key::Char('r')]
+    );
+}
+
+/// A fast drag fills the buffer of a read: a sequence in two reads set mark 1 and turned the mouse off, as its rest
+/// was read as keys.
+#[test]
+fn a_mouse_event_in_two_reads_is_one_event_and_no_keys() {
+    for whole in [&b"\x1b[<32;12;14M"[..], b"\x1b[M %&"] {
+        let expected = keys(whole);
+        assert_eq!(expected.len(), 1);
+        for cut in 3..whole.len() {
+            let mut bytes = whole[..cut].to_vec();
+            assert_eq!(decode(&mut bytes), [], "{cut}");
+            bytes.extend(&whole[cut..]);
+            assert_eq!(decode(&mut bytes), expected, "{cut}");
+            assert!(bytes.is_empty());
+        }
+    }
+}
+
 proptest! {
-    /// Any bytes are decoded, and no more than the beginning of one character waits for others.
+    /// Any bytes are decoded, and no more than the beginning of one character or mouse event waits for others.
     #[test]
     fn any_bytes_are_decoded(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut rest = bytes;
         decode(&mut rest);
-        prop_assert!(rest.len() < 4);
+        prop_assert!(rest.len() < 24);
     }
 
     #[test]
@@ -96,6 +145,13 @@ fn every_key_of_the_page_has_its_action() {
         (Key::Char('m'), Action::Note),
         (Key::Char('T'), Action::Trim),
         (Key::Char('E'), Action::Release),
+        (Key::Tab, Action::NextList),
+        (Key::Char('c'), Action::Changes),
+        (Key::Char('o'), Action::NextSort),
+        (Key::Up, Action::MoveRow(-1)),
+        (Key::Down, Action::MoveRow(1)),
+        (Key::Enter, Action::WatchRow),
+        (Key::Char('M'), Action::Mouse),
         (Key::Ctrl('z'), Action::Suspend),
         (Key::Ctrl('c'), Action::Quit),
     ];
