@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use plimsoll_os::{UsageScope, resource_usage};
 
 use super::shared::Shared;
+use super::state::Level;
 use super::top::{PERIOD, Top};
 use crate::processes::{Depth, Listing, Observer, Snapshot, Users};
 use crate::trim::What;
@@ -29,6 +30,8 @@ pub(super) fn pause(cost: Duration) -> Duration {
 pub(super) struct Lister {
     shared: Arc<Shared>,
     reader: Option<Reader>,
+    /// Reported reasons for missing processes, without their numbers.
+    said: Vec<String>,
 }
 
 /// Reads the lists, with the snapshot before for the rates.
@@ -39,7 +42,11 @@ struct Reader {
 
 impl Lister {
     pub(super) fn new(shared: Arc<Shared>) -> Lister {
-        Lister { shared, reader: None }
+        Lister {
+            shared,
+            reader: None,
+            said: Vec::new(),
+        }
     }
 
     /// Lists while the last message of `wanted` is true; each such message asks for a list at once. Runs until all
@@ -74,15 +81,12 @@ impl Lister {
             Some(reader) => Ok(reader),
             None => Reader::new().map(|reader| self.reader.insert(reader)),
         };
-        let top = match reader.and_then(|reader| reader.read(scope)) {
-            Ok(top) => top,
-            Err(error) => Top {
-                notes: vec![format!(
-                    "cannot list processes: {error}; check that /proc is mounted"
-                )],
-                ..Top::default()
-            },
-        };
+        let listed = reader.and_then(|reader| reader.read(scope));
+        let (top, notes) = listed.unwrap_or_else(|error| {
+            let note = format!("cannot list processes: {error}; check that /proc is mounted");
+            (Top::default(), vec![note])
+        });
+        self.say(notes);
         let first = top.interval.is_none();
         {
             let mut state = self.shared.state();
@@ -97,6 +101,20 @@ impl Lister {
     }
 }
 
+impl Lister {
+    /// Reports the reasons for missing processes, each once.
+    fn say(&mut self, notes: Vec<String>) {
+        for note in notes {
+            // A number in the text may change with every list.
+            let words = note.replace(|sign: char| sign.is_ascii_digit(), "");
+            if !self.said.contains(&words) {
+                self.said.push(words);
+                self.shared.say(Level::Warning, note);
+            }
+        }
+    }
+}
+
 impl Reader {
     fn new() -> std::io::Result<Reader> {
         Ok(Reader {
@@ -105,7 +123,8 @@ impl Reader {
         })
     }
 
-    fn read(&mut self, scope: Option<PathBuf>) -> std::io::Result<Top> {
+    /// The list, and the reasons for missing processes.
+    fn read(&mut self, scope: Option<PathBuf>) -> std::io::Result<(Top, Vec<String>)> {
         let now = match &scope {
             None => self.observer.snapshot(Depth::Sizes)?,
             Some(folder) => {
@@ -123,13 +142,13 @@ impl Reader {
                 .is_none_or(|scope| cgroup.folder.starts_with(scope))
         });
         self.before = Some(now);
-        Ok(Top {
+        let top = Top {
             interval: interval.map(Duration::from_secs_f64),
             processes: listing.processes,
             cgroups,
             scope,
-            notes: listing.notes,
-        })
+        };
+        Ok((top, listing.notes))
     }
 }
 
@@ -144,7 +163,12 @@ fn at_least_now(at: Instant) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_proc::cgroup::Hierarchy;
+    use plimsoll_report::analysis::frame::Machine;
+    use plimsoll_testkit::capability;
+
     use super::*;
+    use crate::watch::state::{Facts, State};
 
     /// A machine with many processes pays no more for its list than one with few.
     #[test]
@@ -167,10 +191,67 @@ mod tests {
                 .cloned()
                 .expect("this process is listed")
         };
-        let first = reader.read(None).unwrap();
+        let (first, _) = reader.read(None).unwrap();
         assert_eq!((first.interval, own(&first).rates), (None, None));
         assert!(own(&first).swap.is_some(), "status is read");
-        let second = reader.read(None).unwrap();
+        let (second, _) = reader.read(None).unwrap();
         assert!(second.interval.is_some() && own(&second).rates.is_some());
+    }
+
+    /// A target cgroup limits both lists.
+    #[test]
+    fn the_lists_of_a_cgroup_have_its_processes_and_cgroups_alone() {
+        let hierarchy = Hierarchy::of_this_process();
+        if !capability("cgroup", hierarchy.is_ok(), "needs a memory cgroup hierarchy") {
+            return;
+        }
+        let own = hierarchy.unwrap().own;
+        let mut reader = Reader::new().unwrap();
+        let (top, _) = reader.read(Some(own.clone())).unwrap();
+        let pids: Vec<u32> = top.processes.iter().map(|entry| entry.identity.pid).collect();
+        assert!(pids.contains(&std::process::id()));
+        assert!(top.processes.iter().all(|entry| {
+            entry
+                .cgroup
+                .as_ref()
+                .is_some_and(|cgroup| cgroup.starts_with(&own))
+        }));
+        assert!(top.cgroups.iter().any(|cgroup| cgroup.folder == own));
+        assert!(top.cgroups.iter().all(|cgroup| cgroup.folder.starts_with(&own)));
+    }
+
+    fn facts() -> Facts {
+        Facts {
+            hostname: String::new(),
+            kernel: String::new(),
+            machine: Machine {
+                page_size: 4096,
+                cpus: 1,
+            },
+            mem_total: 1 << 30,
+            started: String::new(),
+            hz: 10,
+        }
+    }
+
+    /// A hidden list costs nothing: the thread reads none before the first request, or after the list was hidden.
+    #[test]
+    fn lists_are_read_only_while_they_are_wanted() {
+        let shared = Arc::new(Shared::new(State::new(facts()), 0));
+        let (wanted, requests) = std::sync::mpsc::channel();
+        wanted.send(false).unwrap();
+        drop(wanted);
+        Lister::new(Arc::clone(&shared)).run(&requests);
+        assert_eq!(shared.state().top, None);
+        let (wanted, requests) = std::sync::mpsc::channel();
+        for message in [true, true, false] {
+            wanted.send(message).unwrap();
+        }
+        drop(wanted);
+        Lister::new(Arc::clone(&shared)).run(&requests);
+        let state = shared.state();
+        let top = state.top.as_ref().expect("two lists were asked for");
+        assert!(top.interval.is_some(), "the second one has rates");
+        assert_eq!(state.revision - state.messages.len() as u64, 2, "two lists");
     }
 }

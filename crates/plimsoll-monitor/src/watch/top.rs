@@ -17,6 +17,4 @@ pub struct Top {
     pub cgroups: Vec<CgroupEntry>,
     /// The target cgroup: the lists hold its processes and the cgroups below it.
     pub scope: Option<PathBuf>,
-    /// Reasons for missing processes.
-    pub notes: Vec<String>,
 }

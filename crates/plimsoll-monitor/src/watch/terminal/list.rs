@@ -1,5 +1,7 @@
 //! Draws the list of processes or cgroups.
 
+use std::time::Duration;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -107,6 +109,7 @@ pub(super) fn draw_list(
         panels,
         first: first_row(panels, top, listed, &order, area),
         past,
+        interval: top.interval,
     };
     let selected = panels.place_in(top, listed, &order);
     match listed {
@@ -132,7 +135,6 @@ pub(super) fn draw_list(
             });
         }
     }
-    sheet.notes(buffer, top, order.len());
 }
 
 /// Rows of entries in the area of a list.
@@ -214,6 +216,8 @@ struct Sheet<'a> {
     panels: &'a Panels,
     first: usize,
     past: bool,
+    /// Time since the list before.
+    interval: Option<Duration>,
 }
 
 impl Sheet<'_> {
@@ -290,6 +294,12 @@ impl Sheet<'_> {
         if self.past {
             title += ", now";
         }
+        if let Some(interval) = self.interval.filter(|interval| *interval > 2 * PERIOD) {
+            title += &format!(
+                ", every {}",
+                figures::duration(interval.as_secs() * 1_000_000_000)
+            );
+        }
         let width = usize::from(area.width.saturating_sub(taken + 1));
         let title = fit(&title, width, theme.unicode);
         buffer.set_stringn(area.x, area.y, title, width, theme.ink(Ink::Strong));
@@ -309,23 +319,6 @@ impl Sheet<'_> {
             let ink = if sorted { Ink::Accent } else { Ink::Dim };
             buffer.set_stringn(x, area.y, text, usize::from(column.width), theme.ink(ink));
             x += column.width;
-        }
-    }
-
-    /// Draws the reasons for missing processes, and the interval of a slow list, below the rows if there is room.
-    fn notes(&self, buffer: &mut Buffer, top: &Top, count: usize) {
-        let slow = top.interval.filter(|interval| *interval > 2 * PERIOD);
-        let slow = slow.map(|interval| {
-            let every = figures::duration(interval.as_secs() * 1_000_000_000);
-            format!("listed every {every}, to take at most 1% of a core")
-        });
-        let lines = top.notes.iter().cloned().chain(slow);
-        let free = rows_in(self.area).saturating_sub(count);
-        for (row, line) in lines.take(free).enumerate() {
-            let width = usize::from(self.area.width);
-            let line = fit(&in_cells(&line, self.theme.unicode), width, self.theme.unicode);
-            let y = self.area.bottom() - (free.min(top.notes.len().max(1)) - row) as u16;
-            buffer.set_stringn(self.area.x, y, line, width, self.theme.ink(Ink::Dim));
         }
     }
 }

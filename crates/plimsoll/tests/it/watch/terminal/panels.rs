@@ -95,7 +95,6 @@ fn top() -> Top {
             cgroup("/web", 900, Some(12_000.0)),
         ],
         scope: None,
-        notes: Vec::new(),
     }
 }
 
@@ -249,6 +248,26 @@ fn a_replay_has_changes_and_no_list() {
     }
 }
 
+/// On a machine with many processes the list comes seldom, and says so. Beside an earlier time it says that it is of
+/// the present.
+#[test]
+fn the_heading_states_a_slow_pace_and_the_present() {
+    let mut state = listed();
+    let page = drawn(&state, &[Action::NextList], (120, 40));
+    assert!(!page.contains("every ") && !page.contains(", now"), "{page}");
+    state.top = Some(Arc::new(Top {
+        interval: Some(Duration::from_secs(41)),
+        ..top()
+    }));
+    let page = drawn(&state, &[Action::NextList, Action::CursorTo(9)], (120, 40));
+    assert!(page.contains("process 1-12 of 24, now, every 41s"), "{page}");
+    let page = drawn(&state, &[Action::NextList, Action::Freeze], (120, 40));
+    assert!(
+        !page.contains(", now"),
+        "a frozen list is not of the present: {page}"
+    );
+}
+
 #[test]
 fn a_small_terminal_says_that_a_panel_does_not_fit() {
     let state = listed();
@@ -322,7 +341,6 @@ fn hostile_names_in_a_list_do_not_act() {
     top.cgroups
         .iter_mut()
         .for_each(|entry| entry.name = evil.repeat(9));
-    top.notes = vec![evil.repeat(20)];
     top.processes.truncate(3);
     state.top = Some(Arc::new(top));
     for lists in [1, 2] {
