@@ -5,6 +5,9 @@
 
 use super::mouse::{self, Mouse, Report};
 
+/// More bytes than any sequence of a key or of the mouse has behind its first two.
+const LONGEST: usize = 22;
+
 /// A key, a combination of keys, or a mouse event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
@@ -29,18 +32,19 @@ pub enum Key {
     Mouse(Mouse),
 }
 
-/// The keys in `bytes`, which keeps the start of an incomplete character or mouse event.
+/// The keys in `bytes`, which keeps the start of an incomplete character or sequence.
 ///
-/// Ignores unknown sequences. An escape at the end is the escape key: terminals send a sequence at once.
-pub fn decode(bytes: &mut Vec<u8>) -> Vec<Key> {
+/// Ignores unknown sequences. `over` means that no rest arrives soon: an escape at the end is then the escape key. A
+/// terminal sends a sequence at once, but a read can end in the middle of it, and its rest must not become keys.
+pub fn decode(bytes: &mut Vec<u8>, over: bool) -> Vec<Key> {
     let mut keys = Vec::new();
     let mut rest = bytes.as_slice();
     while let Some(&first) = rest.first() {
         let (key, length) = match first {
+            0x1b if !over && is_start(rest) => break,
             0x1b => match mouse::parse(rest) {
                 Report::Complete(event, length) => (event.map(Key::Mouse), length),
-                // Its numbers must not become keys.
-                Report::Incomplete => break,
+                Report::Incomplete => (None, rest.len()),
                 Report::Other => escape(rest),
             },
             b'\t' => (Some(Key::Tab), 1),
@@ -59,6 +63,18 @@ pub fn decode(bytes: &mut Vec<u8>) -> Vec<Key> {
     }
     *bytes = rest.to_vec();
     keys
+}
+
+/// Whether `bytes`, which start with an escape, are the start of a longer sequence.
+fn is_start(bytes: &[u8]) -> bool {
+    match bytes {
+        [_] | [_, b'[' | b'O'] => true,
+        [_, b'[', rest @ ..] if rest.len() < LONGEST => {
+            let ended = rest.iter().any(|byte| (0x40..=0x7e).contains(byte));
+            !ended || mouse::parse(bytes) == Report::Incomplete
+        }
+        _ => false,
+    }
 }
 
 /// A UTF-8 character and its length; None if it is incomplete.

@@ -33,6 +33,9 @@ use plimsoll_report::analysis::frame::Frame;
 use plimsoll_report::analysis::gauges::gauge;
 use plimsoll_sample::stop::Stop;
 
+/// Longest wait for the rest of a sequence of which a read brought the start.
+const REST_WAIT: Duration = Duration::from_millis(50);
+
 struct Ui<'a> {
     monitor: &'a Monitor,
     theme: Theme,
@@ -135,6 +138,8 @@ impl Ui<'_> {
         let started = Instant::now();
         let mut pace = Pace::default();
         let mut typed = Vec::new();
+        // Time of the last read.
+        let mut read = started;
         loop {
             if stop.requested() {
                 return Ok(End::Stopped);
@@ -159,13 +164,23 @@ impl Ui<'_> {
                 panic_if_asked_to();
             }
             // Rounded up: a wait that is too short would cause another one.
-            let wait = pace.wait(Instant::now()).as_millis() as i64 + 1;
+            let mut wait = pace.wait(Instant::now()).as_millis() as i64 + 1;
+            if !typed.is_empty() {
+                wait = wait.min(REST_WAIT.as_millis() as i64);
+            }
             match screen.wait(wait) {
-                Input::Nothing => {}
+                Input::Nothing if typed.is_empty() || read.elapsed() < REST_WAIT => {}
                 Input::Gone => return Ok(End::Gone),
-                Input::Bytes(bytes) => {
-                    typed.extend(bytes);
-                    for key in decode(&mut typed) {
+                input => {
+                    let over = match input {
+                        Input::Bytes(bytes) => {
+                            typed.extend(bytes);
+                            read = Instant::now();
+                            false
+                        }
+                        _ => true,
+                    };
+                    for key in decode(&mut typed, over) {
                         let action = match key {
                             Key::Mouse(mouse) => {
                                 pointed(mouse, *self.shown.area(), &self.view, &self.snapshot)

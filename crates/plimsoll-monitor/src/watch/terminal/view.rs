@@ -195,7 +195,9 @@ impl View {
             Action::Mark(number) => return Some(Order::Mark(number)),
             Action::Release => return Some(Order::PlanRelease),
             Action::CursorTo(column) => {
-                if let (Some(t_ns), Some((oldest, newest))) = (snapshot.time_of(column), snapshot.span) {
+                if let Some((oldest, newest)) = snapshot.span {
+                    // A column before the start has no time.
+                    let t_ns = snapshot.time_of(column).unwrap_or(0);
                     self.go_to(t_ns.clamp(oldest, newest), snapshot);
                 }
             }
