@@ -73,11 +73,27 @@ const OF_CGROUPS: &[Column<CgroupEntry>] = &[
     column("refault/s", 11, 0, Some(Sort::Faults), |entry| {
         Some(figures::count(entry.refaults_per_s?))
     }),
-    column("stall", 7, 2, None, |entry| {
+    column(STALL, 7, 2, None, |entry| {
         Some(figures::percent(entry.stalled_percent?))
     }),
     column("procs", 7, 3, None, |entry| Some(entry.processes.to_string())),
 ];
+
+/// Heading of the column that only cgroup v2 fills.
+const STALL: &str = "stall";
+
+fn of_processes() -> Vec<&'static Column<Entry>> {
+    OF_PROCESSES.iter().collect()
+}
+
+/// The columns of cgroups, without one that the kernel cannot fill.
+fn of_cgroups(top: &Top) -> Vec<&'static Column<CgroupEntry>> {
+    let stalls = top.cgroups.iter().any(|entry| entry.stalled_percent.is_some());
+    let columns = OF_CGROUPS.iter();
+    columns
+        .filter(|column| stalls || column.heading != STALL)
+        .collect()
+}
 
 fn bytes(value: Option<u64>) -> Option<String> {
     Some(figures::bytes(value? as f64))
@@ -118,20 +134,24 @@ pub(super) fn draw_list(
             let pids = snapshot.target.as_ref().map_or(&[][..], |target| &target.pids);
             // In a list of the target alone, a sign on each row says nothing.
             let pids = if top.scope.is_some() { &[] } else { pids };
-            sheet.draw(buffer, OF_PROCESSES, "process", &rows, selected, |entry| Named {
-                name: in_cells(&entry.name, theme.unicode),
-                is_path: false,
-                is_target: pids.contains(&entry.identity.pid),
-                storm: entry.storm,
+            sheet.draw(buffer, of_processes(), "process", &rows, selected, |entry| {
+                Named {
+                    name: in_cells(&entry.name, theme.unicode),
+                    is_path: false,
+                    is_target: pids.contains(&entry.identity.pid),
+                    storm: entry.storm,
+                }
             });
         }
         Listed::Cgroups => {
             let rows: Vec<&CgroupEntry> = order.iter().map(|&index| &top.cgroups[index]).collect();
-            sheet.draw(buffer, OF_CGROUPS, "cgroup", &rows, selected, |entry| Named {
-                name: in_cells(&entry.name, theme.unicode),
-                is_path: true,
-                is_target: false,
-                storm: false,
+            sheet.draw(buffer, of_cgroups(top), "cgroup", &rows, selected, |entry| {
+                Named {
+                    name: in_cells(&entry.name, theme.unicode),
+                    is_path: true,
+                    is_target: false,
+                    storm: false,
+                }
             });
         }
     }
@@ -162,8 +182,8 @@ pub(super) fn part_at(area: Rect, panels: &Panels, snapshot: &Snapshot, x: u16, 
     let order = ranked(top, listed, panels.sort);
     if y == area.y {
         let headings = match listed {
-            Listed::Processes => headings(OF_PROCESSES, area),
-            Listed::Cgroups => headings(OF_CGROUPS, area),
+            Listed::Processes => headings(of_processes(), area),
+            Listed::Cgroups => headings(of_cgroups(top), area),
         };
         let found = headings
             .into_iter()
@@ -177,8 +197,7 @@ pub(super) fn part_at(area: Rect, panels: &Panels, snapshot: &Snapshot, x: u16, 
 }
 
 /// Columns that fit into `area`, and the width of the names.
-fn fitting<T>(columns: &'static [Column<T>], area: Rect) -> (Vec<&'static Column<T>>, u16) {
-    let mut fitting: Vec<&Column<T>> = columns.iter().collect();
+fn fitting<T>(mut fitting: Vec<&'static Column<T>>, area: Rect) -> (Vec<&'static Column<T>>, u16) {
     loop {
         let taken = SIGN_WIDTH + fitting.iter().map(|column| column.width).sum::<u16>();
         let last = fitting.iter().map(|column| column.rank).max().unwrap_or(0);
@@ -190,7 +209,7 @@ fn fitting<T>(columns: &'static [Column<T>], area: Rect) -> (Vec<&'static Column
 }
 
 /// Left and right edge of each column's heading, with its sort key.
-fn headings<T>(columns: &'static [Column<T>], area: Rect) -> Vec<(u16, u16, Option<Sort>)> {
+fn headings<T>(columns: Vec<&'static Column<T>>, area: Rect) -> Vec<(u16, u16, Option<Sort>)> {
     let (fitting, name) = fitting(columns, area);
     let mut x = area.x + SIGN_WIDTH + name;
     let edges = fitting.into_iter().map(|column| {
@@ -224,7 +243,7 @@ impl Sheet<'_> {
     fn draw<T>(
         &self,
         buffer: &mut Buffer,
-        columns: &'static [Column<T>],
+        columns: Vec<&'static Column<T>>,
         noun: &str,
         rows: &[&T],
         selected: Option<usize>,

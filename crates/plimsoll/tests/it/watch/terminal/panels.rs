@@ -233,6 +233,26 @@ fn enter_watches_the_selected_cgroup() {
     assert_eq!(order, Some(Order::Cgroup("/sys/fs/cgroup/web".into())));
 }
 
+/// The kernel of cgroup v1 counts no stalls of a cgroup: a column of dashes would say nothing.
+#[test]
+fn a_column_that_the_kernel_cannot_fill_is_left_out() {
+    let mut state = listed();
+    let actions = [Action::NextList, Action::NextList];
+    assert!(drawn(&state, &actions, (120, 40)).contains("stall"));
+    let mut older = top();
+    older
+        .cgroups
+        .iter_mut()
+        .for_each(|entry| entry.stalled_percent = None);
+    state.top = Some(Arc::new(older));
+    let page = drawn(&state, &actions, (120, 40));
+    let heading = page.lines().find(|row| row.contains("refault/s"));
+    assert!(
+        heading.is_some_and(|row| !row.contains("stall") && row.contains("procs")),
+        "{page}"
+    );
+}
+
 /// A list is the machine's at one moment: a recording has none.
 #[test]
 fn a_replay_has_changes_and_no_list() {
