@@ -1,12 +1,13 @@
 //! List of processes with rates between two snapshots: the output of `plimsoll ps`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use plimsoll_proc::resource_limits::Limit;
 use serde::Serialize;
 
 use super::cgroup::Cap;
+use super::cgroup_listing::{self, CgroupEntry};
 use super::compression::Compressed;
 use super::identity::Identity;
 use super::process::Process;
@@ -35,6 +36,9 @@ pub struct Listing {
     pub denied: BTreeMap<String, u32>,
     /// Missing processes and values, with the reason.
     pub notes: Vec<String>,
+    /// Cgroups of the processes, and their ancestors, by folder. Not in the JSON document.
+    #[serde(skip)]
+    pub cgroups: Vec<CgroupEntry>,
 }
 
 /// A process of a [`Listing`]. None means unknown: see the notes.
@@ -109,13 +113,10 @@ impl Listing {
             let (before, after) = before.zip(after).filter(|_| seconds > 0.0)?;
             Some(after.saturating_sub(before) as f64 / seconds)
         };
-        let cgroup_rates: BTreeMap<&PathBuf, Option<f64>> = after
-            .cgroups
+        let cgroups = cgroup_listing::between(before, after);
+        let cgroup_rates: BTreeMap<&Path, Option<f64>> = cgroups
             .iter()
-            .map(|(folder, cgroup)| {
-                let earlier = before.cgroups.get(folder).and_then(|cgroup| cgroup.refaults());
-                (folder, rate(earlier, cgroup.refaults()))
-            })
+            .map(|cgroup| (cgroup.folder.as_path(), cgroup.refaults_per_s))
             .collect();
         let processes = after.processes.iter().map(|process| {
             let mut entry = Entry::new(process, after, users);
@@ -126,7 +127,7 @@ impl Listing {
             entry.cgroup_refaults_per_s = entry
                 .cgroup
                 .as_ref()
-                .and_then(|cgroup| *cgroup_rates.get(cgroup)?);
+                .and_then(|cgroup| *cgroup_rates.get(cgroup.as_path())?);
             entry.storm = storms.iter().any(|storm| {
                 storm
                     .processes
@@ -145,6 +146,7 @@ impl Listing {
             storms,
             notes: notes(after, &denied),
             denied,
+            cgroups,
         }
     }
 }

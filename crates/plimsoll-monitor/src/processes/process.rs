@@ -37,7 +37,7 @@ pub struct Process {
     pub resident: u64,
     /// Text of `/proc/PID/cgroup`.
     pub cgroups: Option<String>,
-    /// Values that are slower to read, for [`Depth::Detail`] and up.
+    /// Values that are slower to read, for [`Depth::Sizes`] and up.
     pub detail: Option<Detail>,
 }
 
@@ -71,6 +71,8 @@ pub struct Proportional {
 pub enum Depth {
     /// `stat` and `cgroup`: counters, enough for fault storms.
     Counters,
+    /// Also `status`: the exact working set, by kind, and swap.
+    Sizes,
     /// All but the proportional set size.
     Detail,
     /// All. For PSS the kernel walks the page tables, 13 ms per GiB, and blocks the process meanwhile.
@@ -153,6 +155,14 @@ impl Detail {
                 }
             }
         };
+        if depth == Depth::Sizes {
+            let status = read("status", buffer);
+            return Detail {
+                status: status.map_or_else(PidStatus::default, |text| PidStatus::parse(&text)),
+                denied,
+                ..Detail::default()
+            };
+        }
         let mut detail = Detail {
             command: read("cmdline", buffer).map(|text| command_line::parse(&text)),
             status: read("status", buffer).map_or_else(PidStatus::default, |text| PidStatus::parse(&text)),

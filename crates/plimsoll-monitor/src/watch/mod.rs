@@ -20,6 +20,7 @@ mod event;
 mod feed;
 mod follow;
 mod history;
+mod lister;
 mod monitor;
 mod options;
 mod outcome;
@@ -33,6 +34,7 @@ mod storms;
 mod summary;
 mod target;
 pub mod terminal;
+mod top;
 
 pub use error::WatchError;
 pub use history::{Bucket, History};
@@ -42,3 +44,4 @@ pub use state::{Facts, Level, Mark, MarkKind, Message, State, Status, TargetStat
 pub use summary::{
     FaultTime, MachineSummary, MonitorSummary, ProgramSummary, SUMMARY_SCHEMA, Summary, TargetSummary,
 };
+pub use top::Top;

@@ -15,6 +15,7 @@ use super::cgroups::CgroupReader;
 use super::error::WatchError;
 use super::feed::feed;
 use super::follow::Follower;
+use super::lister::Lister;
 use super::options::{Candidate, Options, Program, Source, TargetChoice};
 use super::program::{self, Running};
 use super::recorder::Recorded;
@@ -72,6 +73,8 @@ struct Live {
     choices: Sender<TargetChoice>,
     /// Whether a user interface shows the tree of cgroups.
     cgroups: Sender<bool>,
+    /// Whether a user interface shows the list of processes.
+    lists: Sender<bool>,
 }
 
 impl Monitor {
@@ -135,6 +138,7 @@ impl Monitor {
         let (requests, requested) = mpsc::sync_channel(WAITING_REQUESTS);
         let (choices, chosen) = mpsc::channel();
         let (cgroups, cgroups_wanted) = mpsc::channel();
+        let (lists, wanted) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
         monitor.live = Some(Live {
             sampler: Arc::clone(&sampler),
@@ -143,6 +147,7 @@ impl Monitor {
             stop: Arc::clone(&stop),
             choices,
             cgroups,
+            lists,
         });
         let title = program
             .map(Program::words)
@@ -170,6 +175,8 @@ impl Monitor {
             monitor
                 .threads
                 .push(spawn("cgroups", move || reader.run(&cgroups_wanted))?);
+            let lister = Lister::new(Arc::clone(&shared));
+            monitor.threads.push(spawn("top", move || lister.run(&wanted))?);
         }
         let actions = Actions {
             shared: Arc::clone(&shared),
@@ -336,6 +343,15 @@ impl Monitor {
         }
     }
 
+    /// Starts or ends the list of processes and cgroups in [`State::top`]. While it runs, another start asks for a list
+    /// at once. A replay has none.
+    pub fn list_top(&self, wanted: bool) {
+        if let Some(live) = &self.live {
+            // Without a user interface there is no receiver.
+            let _ = live.lists.send(wanted);
+        }
+    }
+
     /// Starts to record into `folder`, which must not exist; None ends the recording.
     pub fn record(&self, folder: Option<PathBuf>) {
         self.ask(Request::Record(folder));
@@ -396,7 +412,7 @@ impl Monitor {
             return (SamplerReport::default(), None);
         };
         live.stop.store(true, Ordering::Relaxed);
-        drop((live.requests, live.choices, live.cgroups));
+        drop((live.requests, live.choices, live.cgroups, live.lists));
         self.join();
         lock(&self.shared.account).close(self.shared.now_ns());
         let slots = live.sampler.swap_slots();

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::history::History;
+use super::top::Top;
 use crate::processes::CgroupListing;
 use plimsoll_report::analysis::frame::Machine;
 
@@ -28,6 +29,8 @@ pub struct State {
     pub messages: Vec<Message>,
     /// The tree of cgroups, from its first reading for a user interface on. None in a replay.
     pub cgroups: Option<Arc<CgroupListing>>,
+    /// The processes and cgroups, while a user interface shows them. None in a replay.
+    pub top: Option<Arc<Top>>,
     /// Grows with every change except new frames. A user interface compares it to skip redraws.
     pub revision: u64,
 }
@@ -142,6 +145,7 @@ impl State {
             status: Status::default(),
             messages: Vec::new(),
             cgroups: None,
+            top: None,
             revision: 0,
         }
     }

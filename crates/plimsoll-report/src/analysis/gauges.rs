@@ -13,6 +13,8 @@ pub enum Panel {
     Swap,
     Io,
     Faults,
+    /// Reclaim and compaction: values in the terminal, not a panel.
+    Reclaim,
     Pressure,
     Cpu,
     /// CPU time and missed ticks of the monitor.
@@ -127,6 +129,8 @@ gauges! {
     MAJOR "major" "major" Faults PerSecond Rate(One) => [PGMAJFAULT];
     REFAULT "refault" "anon refault" Faults PerSecond Rate(One) => [WORKINGSET_REFAULT_ANON];
     REFAULT_FILE "refault-file" "file refault" Faults PerSecond Rate(One) => [WORKINGSET_REFAULT_FILE];
+    RECLAIMED "reclaimed" "reclaimed" Reclaim BytesPerSecond Rate(Page) => [PGSTEAL_KSWAPD, PGSTEAL_DIRECT, PGSTEAL_KHUGEPAGED, PGSTEAL_PROACTIVE];
+    COMPACTION "compaction" "compaction stalls" Reclaim PerSecond Rate(One) => [COMPACT_STALL];
     MEMORY_SOME "memory-some" "memory some" Pressure Percent Rate(PercentOfTime) => [PSI_MEMORY_SOME_US];
     MEMORY_FULL "memory-full" "memory full" Pressure Percent Rate(PercentOfTime) => [PSI_MEMORY_FULL_US];
     IO_SOME "io-some" "I/O some" Pressure Percent Rate(PercentOfTime) => [PSI_IO_SOME_US];

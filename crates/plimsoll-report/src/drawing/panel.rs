@@ -51,7 +51,7 @@ macro_rules! panels {
 }
 
 use Contents::{Layers, Moving, Of};
-use gauges::Panel::{Cpu, Faults, Io, Monitor, Pressure, Swap, Target};
+use gauges::Panel::{Cpu, Faults, Io, Monitor, Pressure, Reclaim, Swap, Target};
 
 panels! {
     "whole" "RAM, stacked to MemTotal" "In RAM" Bytes true 150 0.0 Layers;
@@ -90,7 +90,7 @@ impl Panel {
             Of(Faults) => &timeline.faults,
             Of(Pressure) => &timeline.pressure,
             Of(Cpu) => &timeline.cpu,
-            Of(Target | Monitor) => return Vec::new(),
+            Of(Target | Monitor | Reclaim) => return Vec::new(),
         };
         series.iter().collect()
     }

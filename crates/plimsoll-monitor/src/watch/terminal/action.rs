@@ -1,6 +1,7 @@
 //! Actions of keys.
 
 use super::keys::Key;
+use super::ranking::Sort;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
@@ -56,6 +57,22 @@ pub enum Action {
     Collapse,
     /// Show them.
     Expand,
+    /// Show the list of processes, then that of cgroups, then none.
+    NextList,
+    /// Show or hide the changes.
+    Changes,
+    NextSort,
+    SortBy(Sort),
+    /// Select the row this many places further down.
+    MoveRow(i16),
+    /// Select the row at this place in the order.
+    SelectRow(usize),
+    /// Make the selected process or cgroup the target.
+    WatchRow,
+    /// Move the cursor to this visible column.
+    CursorTo(usize),
+    /// Take mouse events, or leave them to the terminal.
+    Mouse,
 }
 
 /// The element that receives keys.
@@ -94,6 +111,7 @@ pub(super) const HINTS: &[Hint] = &[
     hint("T", "T", "trim", "trim the target"),
     hint("E", "E", "release", "release cache"),
     hint("t", "t", "target", "choose the target"),
+    hint("Tab", "Tab", "list", "processes, cgroups"),
     hint("space", "space", "freeze", "freeze or unfreeze"),
     hint("\u{2190} \u{2192}", "< >", "scroll", "scroll; PgUp, PgDn: far"),
     hint("+ -", "+ -", "zoom", "zoom in or out"),
@@ -105,6 +123,11 @@ pub(super) const HINTS: &[Hint] = &[
     hint("k", "k", "flags", "count page flags"),
     hint("s", "s", "share", "scale: all or used RAM"),
     hint("[ ]", "[ ]", "marks", "previous, next mark"),
+    hint("c", "c", "changes", "changes in view"),
+    hint("o", "o", "order", "order of the list"),
+    hint("\u{2191} \u{2193}", "up, down", "", "select in the list"),
+    hint("Enter", "Enter", "", "watch the selected row"),
+    hint("M", "M", "mouse", "mouse on or off"),
     hint("w", "w", "page", "address of live page"),
     hint("l", "l", "log", "all messages"),
     hint("shift-\u{2190} \u{2192}", "shift <>", "", "move the cursor"),
@@ -212,6 +235,13 @@ fn on_page(key: Key) -> Option<Action> {
         Key::Char('g') => Action::Cgroups,
         Key::Char('T') => Action::Trim,
         Key::Char('E') => Action::Release,
+        Key::Tab => Action::NextList,
+        Key::Char('c') => Action::Changes,
+        Key::Char('o') => Action::NextSort,
+        Key::Up => Action::MoveRow(-1),
+        Key::Down => Action::MoveRow(1),
+        Key::Enter => Action::WatchRow,
+        Key::Char('M') => Action::Mouse,
         _ => return None,
     })
 }

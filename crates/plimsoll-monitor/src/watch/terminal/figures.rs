@@ -7,15 +7,20 @@ pub(super) fn rate(value: f64) -> String {
     format!("{}/s", bytes(value))
 }
 
+/// A number in at most six cells: `12`, `1.2k`, `34.0M`.
+pub(super) fn count(value: f64) -> String {
+    if value >= 999_500.0 {
+        format!("{:.1}M", value / 1e6)
+    } else if value >= 999.5 {
+        format!("{:.1}k", value / 1e3)
+    } else {
+        format!("{value:.0}")
+    }
+}
+
 /// Events per second.
 pub(super) fn events(value: f64) -> String {
-    if value >= 999_500.0 {
-        format!("{:.1}M/s", value / 1e6)
-    } else if value >= 999.5 {
-        format!("{:.1}k/s", value / 1e3)
-    } else {
-        format!("{value:.0}/s")
-    }
+    format!("{}/s", count(value))
 }
 
 /// A percentage. Values between 0 and 0.5 are not shown as 0.

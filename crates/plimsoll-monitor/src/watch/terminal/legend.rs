@@ -15,7 +15,7 @@ use plimsoll_report::analysis::frame::Frame;
 use plimsoll_report::analysis::gauges::gauge;
 
 /// Short names of the layers.
-const NAMES: [&str; CATEGORIES.len()] = [
+pub(super) const NAMES: [&str; CATEGORIES.len()] = [
     "kernel",
     "target",
     "other",

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! bytes -> Key -> Action -> View, or Order -> Monitor
+//!          Mouse -> pointed()
 //! State -> Snapshot (under the state's lock, short) -> draw(View, Snapshot) -> Buffer -> changed cells -> terminal
 //! ```
 //!
@@ -16,16 +17,24 @@
 
 mod action;
 mod boxes;
+mod change;
+mod changes;
 mod chart;
 mod figures;
 mod keys;
 mod layout;
 mod legend;
 mod link;
+mod list;
 mod marks;
+mod mouse;
 mod overlay;
 mod pace;
 mod page;
+mod panels;
+mod place;
+mod pointer;
+mod ranking;
 mod screen;
 mod snapshot;
 mod stack;
@@ -45,8 +54,11 @@ use std::time::Duration;
 pub use action::{Action, Mode, action_of};
 pub use keys::{Key, decode};
 pub use layout::LEAST;
+pub use mouse::{Gesture, Mouse};
 pub use pace::Pace;
-pub use page::{columns_in, draw};
+pub use page::{columns_in, draw, settle};
+pub use pointer::pointed;
+pub use ranking::{Listed, Sort};
 pub use snapshot::Snapshot;
 pub use stack::heights;
 pub use theme::{Colours, Depth, Theme};

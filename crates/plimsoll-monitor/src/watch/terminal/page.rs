@@ -5,11 +5,15 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use unicode_width::UnicodeWidthStr;
 
+use super::boxes::{columns_inside, rows_inside};
+use super::changes::draw_changes;
 use super::chart::{draw_axis, draw_chart, draw_lines};
 use super::layout::{LEAST, Layout};
 use super::legend::draw_legend;
+use super::list::{draw_list, rows_in};
 use super::marks::draw_marks;
 use super::overlay::draw_overlay;
+use super::place::{self, Place};
 use super::snapshot::Snapshot;
 use super::strips::{draw_strip, draw_swap};
 use super::theme::{Ink, Theme};
@@ -21,18 +25,33 @@ use crate::watch::state::Level;
 use plimsoll_report::analysis::frame::Frame;
 use plimsoll_report::analysis::gauges::gauge;
 
-/// Columns of the chart in `area`; None if it is too small.
-pub fn columns_in(area: Rect) -> Option<usize> {
-    Layout::of(area).map(|layout| usize::from(layout.chart.width))
+/// Columns of the chart in `area`, beside the panels of `view`; None if it is too small.
+pub fn columns_in(area: Rect, view: &View) -> Option<usize> {
+    Place::of(area, &view.panels).map(|place| usize::from(place.layout.chart.width))
+}
+
+/// Adapts the view to a screen of `area`, before a frame and the actions on it.
+pub fn settle(view: &mut View, area: Rect) {
+    view.rows_of_text = rows_inside(area);
+    view.columns_of_text = columns_inside(area);
+    view.panels.fits = place::fits(area);
+    let Some(place) = Place::of(area, &view.panels) else {
+        return;
+    };
+    view.width = usize::from(place.layout.chart.width);
+    if let Some(list) = place.list {
+        view.panels.rows = rows_in(list);
+    }
 }
 
 /// Draws the main screen into the whole of `buffer`.
 pub fn draw(buffer: &mut Buffer, theme: &Theme, view: &View, snapshot: &Snapshot) {
     let area = *buffer.area();
-    let Some(layout) = Layout::of(area) else {
+    let Some(place) = Place::of(area, &view.panels) else {
         draw_too_small(buffer, theme, area);
         return;
     };
+    let layout = place.layout;
     let figures = frame_of(view, snapshot);
     let figures = figures.as_ref();
     draw_header(buffer, theme, &layout, view, snapshot, figures);
@@ -45,6 +64,13 @@ pub fn draw(buffer: &mut Buffer, theme: &Theme, view: &View, snapshot: &Snapshot
     draw_marks(buffer, theme, &layout, view, snapshot);
     draw_lines(buffer, theme, &layout, view, snapshot);
     draw_legend(buffer, theme, &layout, view, snapshot, figures);
+    if let Some(area) = place.list {
+        let past = view.cursor.is_some() || (view.anchor.is_some() && !view.frozen);
+        draw_list(buffer, theme, area, &view.panels, snapshot, past);
+    }
+    if let Some(area) = place.changes {
+        draw_changes(buffer, theme, area, snapshot);
+    }
     draw_status(buffer, theme, &layout, view, snapshot);
     draw_keys(buffer, theme, layout.keys);
     if let Some(overlay) = &view.overlay {
@@ -184,6 +210,9 @@ fn states(theme: &Theme, view: &View, snapshot: &Snapshot) -> Vec<Piece> {
         if ago > 0 {
             pieces.push((format!("-{}", figures::duration(ago)), theme.ink(Ink::Warning), 0));
         }
+    }
+    if !view.mouse {
+        pieces.push(("mouse off".to_owned(), theme.ink(Ink::Dim), 5));
     }
     if view.share {
         pieces.push(("SHARE".to_owned(), theme.ink(Ink::Accent), 5));

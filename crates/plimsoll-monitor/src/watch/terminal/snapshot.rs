@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::processes::CgroupListing;
 use crate::watch::history::{Bucket, History};
 use crate::watch::state::{Facts, Mark, Message, State, Status, TargetState};
+use crate::watch::top::Top;
 use plimsoll_report::analysis::frame::Frame;
 
 /// Averaging time of displayed rates: faster changes are unreadable.
@@ -27,6 +28,8 @@ pub struct Snapshot {
     pub cgroups: Option<Arc<CgroupListing>>,
     /// Marks by time.
     pub marks: Vec<Mark>,
+    /// The latest list of processes and cgroups.
+    pub top: Option<Arc<Top>>,
     /// Visible columns, oldest first; None for a gap.
     pub columns: Vec<Option<Bucket>>,
     /// Number of the first visible column, counted from the start of the recording; negative before it.
@@ -59,6 +62,7 @@ impl Snapshot {
             message: None,
             cgroups: None,
             marks: Vec::new(),
+            top: None,
             columns: Vec::new(),
             first: 0,
             column_ns: READABLE_NS,
@@ -85,6 +89,7 @@ impl Snapshot {
             self.message = state.messages.last().cloned();
             self.cgroups.clone_from(&state.cgroups);
             self.marks.clone_from(&state.marks);
+            self.top.clone_from(&state.top);
             self.period_ns = state.history.period_ns();
         }
         self.span = state.history.span();

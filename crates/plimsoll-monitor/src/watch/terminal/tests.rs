@@ -89,7 +89,9 @@ fn state(name: &str, magnitude: f64, marks: &[(u64, u8)]) -> State {
 fn snapshot(state: &State, view: &mut View, width: u16, height: u16) -> Snapshot {
     let mut snapshot = Snapshot::of(state);
     snapshot.refresh_facts(state, 100 * SECOND);
-    if let Some(columns) = columns_in(Rect::new(0, 0, width, height)) {
+    let area = Rect::new(0, 0, width, height);
+    super::page::settle(view, area);
+    if let Some(columns) = columns_in(area, view) {
         view.fit(&snapshot, columns);
         let column_ns = view.column_ns(snapshot.period_ns);
         let first = view.first_column(&snapshot, columns);

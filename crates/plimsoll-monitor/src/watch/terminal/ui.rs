@@ -13,12 +13,14 @@ use signal_hook::consts::{SIGTSTP, SIGWINCH};
 use unicode_width::UnicodeWidthStr;
 
 use super::action::action_of;
-use super::boxes::{columns_inside, rows_inside};
 use super::figures;
-use super::keys::decode;
+use super::keys::{Key, decode};
 use super::link::Link;
 use super::pace::Pace;
-use super::page::{columns_in, draw};
+use super::page::{columns_in, draw, settle};
+use super::place;
+use super::pointer::pointed;
+use super::ranking::Listed;
 use super::screen::{self, Input, Screen};
 use super::snapshot::Snapshot;
 use super::theme::{Depth, FREE, Theme};
@@ -30,6 +32,9 @@ use crate::watch::state::{MarkKind, Message, State};
 use plimsoll_report::analysis::frame::Frame;
 use plimsoll_report::analysis::gauges::gauge;
 use plimsoll_sample::stop::Stop;
+
+/// Longest wait for the rest of a sequence of which a read brought the start.
+const REST_WAIT: Duration = Duration::from_millis(50);
 
 struct Ui<'a> {
     monitor: &'a Monitor,
@@ -47,6 +52,8 @@ struct Ui<'a> {
     flags_after: Option<usize>,
     /// Whether the monitor reads the tree of cgroups.
     reads_cgroups: bool,
+    /// Whether the monitor lists processes and cgroups.
+    lists: bool,
 }
 
 pub(super) fn run(monitor: &Monitor, options: &TerminalOptions, stop: &Stop) -> Result<End, TerminalError> {
@@ -88,7 +95,9 @@ pub(super) fn run(monitor: &Monitor, options: &TerminalOptions, stop: &Stop) -> 
         changed: true,
         flags_after: None,
         reads_cgroups: false,
+        lists: false,
     };
+    ui.open_panel();
     match ui.show_until_end(&screen, options.duration, stop, &suspend) {
         Ok(end) => Ok(end),
         Err(_) if stop.requested() => Ok(End::Stopped),
@@ -136,6 +145,8 @@ impl Ui<'_> {
         let started = Instant::now();
         let mut pace = Pace::default();
         let mut typed = Vec::new();
+        // Time of the last read.
+        let mut read = started;
         loop {
             if stop.requested() {
                 return Ok(End::Stopped);
@@ -147,6 +158,8 @@ impl Ui<'_> {
                 self.suspend(screen)?;
             }
             self.follow_tree();
+            screen.capture_mouse(self.view.mouse);
+            self.follow_panels();
             let over = duration.is_some_and(|duration| started.elapsed() >= duration);
             if over || self.is_over() {
                 return Ok(End::Over);
@@ -159,14 +172,29 @@ impl Ui<'_> {
                 panic_if_asked_to();
             }
             // Rounded up: a wait that is too short would cause another one.
-            let wait = pace.wait(Instant::now()).as_millis() as i64 + 1;
+            let mut wait = pace.wait(Instant::now()).as_millis() as i64 + 1;
+            if !typed.is_empty() {
+                wait = wait.min(REST_WAIT.as_millis() as i64);
+            }
             match screen.wait(wait) {
-                Input::Nothing => {}
+                Input::Nothing if typed.is_empty() || read.elapsed() < REST_WAIT => {}
                 Input::Gone => return Ok(End::Gone),
-                Input::Bytes(bytes) => {
-                    typed.extend(bytes);
-                    for key in decode(&mut typed) {
-                        let action = action_of(key, self.view.mode());
+                input => {
+                    let over = match input {
+                        Input::Bytes(bytes) => {
+                            typed.extend(bytes);
+                            read = Instant::now();
+                            false
+                        }
+                        _ => true,
+                    };
+                    for key in decode(&mut typed, over) {
+                        let action = match key {
+                            Key::Mouse(mouse) => {
+                                pointed(mouse, *self.shown.area(), &self.view, &self.snapshot)
+                            }
+                            key => action_of(key, self.view.mode()),
+                        };
                         let order = action.and_then(|action| self.view.act(action, &self.snapshot));
                         match order {
                             Some(Order::Quit) => return Ok(End::Quit),
@@ -192,6 +220,27 @@ impl Ui<'_> {
         let wanted = matches!(self.view.overlay, Some(Overlay::Tree(_)));
         if std::mem::replace(&mut self.reads_cgroups, wanted) != wanted {
             self.monitor.list_cgroups(wanted);
+        }
+    }
+
+    /// Shows a panel from the start on a screen with room: the processes, or the changes of a replay.
+    fn open_panel(&mut self) {
+        let (columns, rows) = screen::size();
+        if place::is_roomy(Rect::new(0, 0, columns, rows)) {
+            match self.snapshot.status.replay {
+                false => self.view.panels.list = Some(Listed::Processes),
+                true => self.view.panels.changes = true,
+            }
+        }
+    }
+
+    /// Lists processes and cgroups while the list is shown; a frozen view keeps the list that it has.
+    fn follow_panels(&mut self) {
+        let frozen = self.view.frozen && self.snapshot.top.is_some();
+        let wanted = self.view.panels.list.is_some() && !frozen;
+        if wanted != self.lists {
+            self.monitor.list_top(wanted);
+            self.lists = wanted;
         }
     }
 
@@ -235,14 +284,20 @@ impl Ui<'_> {
         let before = self.snapshot.stamp();
         let now_ns = self.monitor.now_ns();
         let state = self.monitor.state();
+        let title = |snapshot: &Snapshot| snapshot.target.as_ref().map(|target| target.title.clone());
+        let before_title = title(&self.snapshot);
         self.snapshot.refresh_facts(&state, now_ns);
+        if self.lists && title(&self.snapshot) != before_title {
+            // The list of another target is not two seconds late.
+            self.monitor.list_top(true);
+        }
         if !std::mem::take(&mut self.changed) && self.snapshot.stamp() == before {
             return false;
         }
-        if let Some(columns) = columns_in(*self.shown.area()) {
+        let area = *self.shown.area();
+        settle(&mut self.view, area);
+        if let Some(columns) = columns_in(area, &self.view) {
             self.view.fit(&self.snapshot, columns);
-            self.view.rows_of_text = rows_inside(*self.shown.area());
-            self.view.columns_of_text = columns_inside(*self.shown.area());
             let column_ns = self.view.column_ns(self.snapshot.period_ns);
             let first = self.view.first_column(&self.snapshot, columns);
             self.snapshot.show(&state.history, column_ns, first, columns);
@@ -284,6 +339,7 @@ impl Ui<'_> {
                 self.view.overlay = Some(Overlay::Question(Order::Release, lines));
             }
             Order::Target(pid) => monitor.set_target(TargetChoice::Pid(pid)),
+            Order::Cgroup(folder) => monitor.set_target(TargetChoice::Cgroup(folder)),
             Order::NoTarget => monitor.set_target(TargetChoice::None),
             Order::PageFlags => {
                 self.flags_after = Some(flag_counts(&self.snapshot).len());

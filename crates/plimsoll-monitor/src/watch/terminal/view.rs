@@ -1,6 +1,11 @@
 //! The user's view, and the effect of actions on it.
 
+use std::path::PathBuf;
+
 use super::action::{Action, HINTS, Mode};
+use super::panels::Panels;
+use super::place::LEAST_WITH_PANEL;
+use super::ranking::RowId;
 use super::snapshot::{Snapshot, column_number};
 use super::tree::TreeView;
 use super::words::wrapped;
@@ -49,6 +54,9 @@ pub struct View {
     pub(super) columns_of_text: u16,
     /// Address of the live page, or how to serve it.
     pub(super) page: String,
+    pub(super) panels: Panels,
+    /// Whether mouse events come here, not to the terminal.
+    pub(super) mouse: bool,
 }
 
 /// A box over the main screen.
@@ -92,6 +100,8 @@ pub enum Order {
     ListCandidates,
     Target(u32),
     NoTarget,
+    /// Watch the cgroup with this folder.
+    Cgroup(PathBuf),
     PageFlags,
     Messages,
     /// Start to record into this folder.
@@ -120,6 +130,8 @@ impl View {
             rows_of_text: 1,
             columns_of_text: 1,
             page: page.into(),
+            panels: Panels::default(),
+            mouse: true,
         }
     }
 
@@ -231,7 +243,21 @@ impl View {
             Action::Messages => return Some(Order::Messages),
             Action::Mark(number) => return Some(Order::Mark(number)),
             Action::Release => return Some(Order::PlanRelease),
-            _ => {}
+            Action::CursorTo(column) => {
+                if let Some((oldest, newest)) = snapshot.span {
+                    // A column before the start has no time.
+                    let t_ns = snapshot.time_of(column).unwrap_or(0);
+                    self.go_to(t_ns.clamp(oldest, newest), snapshot);
+                }
+            }
+            Action::Mouse => self.mouse = !self.mouse,
+            Action::NextList | Action::Changes if !self.panels.fits && !self.panels.any() => {
+                self.overlay = Some(no_room());
+            }
+            action => {
+                let row = self.panels.act(action, snapshot.top.as_deref());
+                return row.map(order_to_watch);
+            }
         }
         None
     }
@@ -428,6 +454,19 @@ fn whole_column_ns(snapshot: &Snapshot, width: usize) -> u64 {
     let steps = ZOOMS_MS.iter().map(|ms| ms * 1_000_000);
     let holds = |step: &u64| *step >= column_ns && *step >= snapshot.period_ns;
     steps.into_iter().find(holds).unwrap_or(column_ns)
+}
+
+fn order_to_watch(row: RowId) -> Order {
+    match row {
+        RowId::Process(identity) => Order::Target(identity.pid),
+        RowId::Cgroup(folder) => Order::Cgroup(folder),
+    }
+}
+
+fn no_room() -> Overlay {
+    let (width, height) = LEAST_WITH_PANEL;
+    let text = format!("A panel needs a terminal of {width}x{height}.");
+    Overlay::Text("panel".to_owned(), vec![text], 0)
 }
 
 /// Whether an action affects the machine, not only the view.

@@ -255,6 +255,12 @@ fn any_action() -> impl Strategy<Value = Action> {
         Action::Close,
         Action::Down,
         Action::Up,
+        Action::NextList,
+        Action::Changes,
+        Action::NextSort,
+        Action::MoveRow(1),
+        Action::CursorTo(7),
+        Action::Mouse,
     ])
 }
 
@@ -276,7 +282,7 @@ proptest! {
         let area = ratatui::layout::Rect::new(0, 0, width, height);
         for action in actions {
             view.act(action, &carried);
-            if let Some(columns) = plimsoll_monitor::watch::terminal::columns_in(area) {
+            if let Some(columns) = plimsoll_monitor::watch::terminal::columns_in(area, &view) {
                 let column_ns = view.column_ns(carried.period_ns);
                 let first = view.first_column(&carried, columns);
                 carried.show(&state.history, column_ns, first, columns);

@@ -140,7 +140,7 @@ impl Terminal {
         master.write_all(keys.as_bytes()).expect("keys are taken");
     }
 
-    fn resize(&self, columns: u16, rows: u16) {
+    pub(super) fn resize(&self, columns: u16, rows: u16) {
         let mut seen = self.screen.lock().expect("no reader panics");
         seen.parser.screen_mut().set_size(cells(rows), cells(columns));
         let master = self.master.as_ref().expect("the terminal is there");
@@ -169,6 +169,11 @@ impl Terminal {
         self.screen.lock().expect("no reader panics").bytes.clone()
     }
 
+    /// A value of the screen.
+    pub(super) fn on_screen<T>(&self, value: impl Fn(&vt100::Screen) -> T) -> T {
+        value(self.screen.lock().expect("no reader panics").parser.screen())
+    }
+
     /// Waits until the screen is as wanted.
     pub(crate) fn until(&self, what: &str, wanted: impl Fn(&vt100::Screen) -> bool) {
         let started = Instant::now();
@@ -187,7 +192,7 @@ impl Terminal {
     }
 
     /// Waits for the page with figures in it.
-    fn until_drawn(&self) {
+    pub(super) fn until_drawn(&self) {
         self.until("the page", |screen| {
             let text = screen.contents();
             screen.alternate_screen()
@@ -213,10 +218,12 @@ impl Terminal {
         }
     }
 
-    /// The terminal is as it was: the screen from before, a cursor, and the settings.
-    fn assert_given_back(&self) {
+    /// The terminal is as it was: the screen from before, a cursor, no report of the mouse, and the settings.
+    pub(super) fn assert_given_back(&self) {
         self.until("the screen from before, with a cursor", |screen| {
-            !screen.alternate_screen() && !screen.hide_cursor()
+            !screen.alternate_screen()
+                && !screen.hide_cursor()
+                && screen.mouse_protocol_mode() == vt100::MouseProtocolMode::None
         });
         let now = tcgetattr(&self.slave).expect("settings");
         let modes = |termios: &Termios| {
@@ -239,7 +246,7 @@ impl Drop for Terminal {
     }
 }
 
-fn watch(variables: &[(&str, &str)]) -> Terminal {
+pub(super) fn watch(variables: &[(&str, &str)]) -> Terminal {
     Terminal::start(OWNED, &[PLIMSOLL, "watch"], variables)
 }
 
@@ -374,10 +381,15 @@ fn ctrl_z_leaves_the_terminal_to_the_shell_until_fg() {
     terminal.until_drawn();
     terminal.press("\u{1a}");
     terminal.until("the shell", |screen| {
-        !screen.alternate_screen() && screen.contents().contains("Stopped")
+        !screen.alternate_screen()
+            && screen.contents().contains("Stopped")
+            && screen.mouse_protocol_mode() == vt100::MouseProtocolMode::None
     });
     terminal.press("fg\r");
     terminal.until_drawn();
+    terminal.until("the mouse", |screen| {
+        screen.mouse_protocol_mode() == vt100::MouseProtocolMode::ButtonMotion
+    });
     terminal.press("q");
     terminal.until("the shell", |screen| !screen.alternate_screen());
     terminal.press("exit 7\r");

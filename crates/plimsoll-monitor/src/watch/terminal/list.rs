@@ -1,0 +1,386 @@
+//! Draws the list of processes or cgroups.
+
+use std::time::Duration;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use super::figures;
+use super::panels::Panels;
+use super::ranking::{Listed, Sort, ranked};
+use super::snapshot::Snapshot;
+use super::theme::{Ink, TARGET, Theme};
+use crate::cells::{fit, in_cells};
+use crate::processes::{CgroupEntry, Entry};
+use crate::watch::top::{PERIOD, Top};
+
+/// Least width of the names; columns are dropped instead.
+const LEAST_NAME: u16 = 14;
+/// Width of the sign in front of a name, with the space behind it.
+const SIGN_WIDTH: u16 = 2;
+
+/// A column of numbers: heading, width with the gap on its left, rank for omission (the greatest first, 0 never).
+struct Column<T> {
+    heading: &'static str,
+    width: u16,
+    rank: u8,
+    /// Sort key that the heading selects.
+    sort: Option<Sort>,
+    /// The value as text; None if it is unknown.
+    cell: fn(&T) -> Option<String>,
+}
+
+const fn column<T>(
+    heading: &'static str,
+    width: u16,
+    rank: u8,
+    sort: Option<Sort>,
+    cell: fn(&T) -> Option<String>,
+) -> Column<T> {
+    Column {
+        heading,
+        width,
+        rank,
+        sort,
+        cell,
+    }
+}
+
+const OF_PROCESSES: &[Column<Entry>] = &[
+    column("pid", 8, 2, None, |entry| Some(entry.identity.pid.to_string())),
+    column("RSS", 7, 0, Some(Sort::Resident), |entry| {
+        Some(figures::bytes(entry.wss as f64))
+    }),
+    column("swap", 7, 0, Some(Sort::Swap), |entry| bytes(entry.swap)),
+    column("major/s", 9, 0, Some(Sort::Faults), |entry| {
+        Some(figures::count(entry.rates?.major_per_s))
+    }),
+    column("minor/s", 8, 4, None, |entry| {
+        Some(figures::count(entry.rates?.minor_per_s))
+    }),
+    column("CPU", 6, 3, None, |entry| {
+        Some(figures::percent(
+            entry.rates?.user_percent + entry.rates?.system_percent,
+        ))
+    }),
+];
+
+const OF_CGROUPS: &[Column<CgroupEntry>] = &[
+    column("memory", 8, 0, Some(Sort::Resident), |entry| bytes(entry.usage)),
+    column("swap", 7, 0, Some(Sort::Swap), |entry| bytes(entry.swap)),
+    column("refault/s", 11, 0, Some(Sort::Faults), |entry| {
+        Some(figures::count(entry.refaults_per_s?))
+    }),
+    column(STALL, 7, 2, None, |entry| {
+        Some(figures::percent(entry.stalled_percent?))
+    }),
+    column("procs", 7, 3, None, |entry| Some(entry.processes.to_string())),
+];
+
+/// Heading of the column that only cgroup v2 fills.
+const STALL: &str = "stall";
+
+fn of_processes() -> Vec<&'static Column<Entry>> {
+    OF_PROCESSES.iter().collect()
+}
+
+/// The columns of cgroups, without one that the kernel cannot fill.
+fn of_cgroups(top: &Top) -> Vec<&'static Column<CgroupEntry>> {
+    let stalls = top.cgroups.iter().any(|entry| entry.stalled_percent.is_some());
+    let columns = OF_CGROUPS.iter();
+    columns
+        .filter(|column| stalls || column.heading != STALL)
+        .collect()
+}
+
+fn bytes(value: Option<u64>) -> Option<String> {
+    Some(figures::bytes(value? as f64))
+}
+
+/// Draws the list into `area`. `past` means that the chart shows an earlier time.
+pub(super) fn draw_list(
+    buffer: &mut Buffer,
+    theme: &Theme,
+    area: Rect,
+    panels: &Panels,
+    snapshot: &Snapshot,
+    past: bool,
+) {
+    let Some(listed) = panels.list else { return };
+    let Some(top) = &snapshot.top else {
+        let text = match snapshot.status.replay {
+            true => "a recording has no list of processes",
+            false => "listing ...",
+        };
+        let text = fit(text, usize::from(area.width), theme.unicode);
+        buffer.set_string(area.x, area.y, text, theme.ink(Ink::Dim));
+        return;
+    };
+    let order = ranked(top, listed, panels.sort);
+    let sheet = Sheet {
+        theme,
+        area,
+        panels,
+        first: first_row(panels, top, listed, &order, area),
+        past,
+        interval: top.interval,
+    };
+    let selected = panels.place_in(top, listed, &order);
+    match listed {
+        Listed::Processes => {
+            let rows: Vec<&Entry> = order.iter().map(|&index| &top.processes[index]).collect();
+            let pids = snapshot.target.as_ref().map_or(&[][..], |target| &target.pids);
+            // In a list of the target alone, a sign on each row says nothing.
+            let pids = if top.scope.is_some() { &[] } else { pids };
+            sheet.draw(buffer, of_processes(), "process", &rows, selected, |entry| {
+                Named {
+                    name: in_cells(&entry.name, theme.unicode),
+                    is_path: false,
+                    is_target: pids.contains(&entry.identity.pid),
+                    storm: entry.storm,
+                }
+            });
+        }
+        Listed::Cgroups => {
+            let rows: Vec<&CgroupEntry> = order.iter().map(|&index| &top.cgroups[index]).collect();
+            sheet.draw(buffer, of_cgroups(top), "cgroup", &rows, selected, |entry| {
+                Named {
+                    name: in_cells(&entry.name, theme.unicode),
+                    is_path: true,
+                    is_target: false,
+                    storm: false,
+                }
+            });
+        }
+    }
+}
+
+/// Rows of entries in the area of a list.
+pub(super) fn rows_in(area: Rect) -> usize {
+    usize::from(area.height.saturating_sub(1))
+}
+
+fn first_row(panels: &Panels, top: &Top, listed: Listed, order: &[usize], area: Rect) -> usize {
+    let selected = panels.place_in(top, listed, order);
+    panels.first_row(rows_in(area), selected, order.len())
+}
+
+/// Part of the list at a place on the screen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Part {
+    /// The row of this place in the order; whether it is selected.
+    Row(usize, bool),
+    /// A heading with this sort key.
+    Heading(Sort),
+}
+
+/// The part of the list in `area` at a place on the screen.
+pub(super) fn part_at(area: Rect, panels: &Panels, snapshot: &Snapshot, x: u16, y: u16) -> Option<Part> {
+    let (listed, top) = (panels.list?, snapshot.top.as_ref()?);
+    let order = ranked(top, listed, panels.sort);
+    if y == area.y {
+        let headings = match listed {
+            Listed::Processes => headings(of_processes(), area),
+            Listed::Cgroups => headings(of_cgroups(top), area),
+        };
+        let found = headings
+            .into_iter()
+            .find(|(from, to, _)| (*from..*to).contains(&x));
+        return found.and_then(|(.., sort)| sort).map(Part::Heading);
+    }
+    let row = usize::from(y.checked_sub(area.y + 1)?);
+    let place = first_row(panels, top, listed, &order, area) + row;
+    let selected = panels.place_in(top, listed, &order);
+    (place < order.len() && row < rows_in(area)).then_some(Part::Row(place, selected == Some(place)))
+}
+
+/// Columns that fit into `area`, and the width of the names.
+fn fitting<T>(mut fitting: Vec<&'static Column<T>>, area: Rect) -> (Vec<&'static Column<T>>, u16) {
+    loop {
+        let taken = SIGN_WIDTH + fitting.iter().map(|column| column.width).sum::<u16>();
+        let last = fitting.iter().map(|column| column.rank).max().unwrap_or(0);
+        if taken + LEAST_NAME <= area.width || last == 0 {
+            return (fitting, area.width.saturating_sub(taken));
+        }
+        fitting.retain(|column| column.rank != last);
+    }
+}
+
+/// Left and right edge of each column's heading, with its sort key.
+fn headings<T>(columns: Vec<&'static Column<T>>, area: Rect) -> Vec<(u16, u16, Option<Sort>)> {
+    let (fitting, name) = fitting(columns, area);
+    let mut x = area.x + SIGN_WIDTH + name;
+    let edges = fitting.into_iter().map(|column| {
+        let from = x;
+        x += column.width;
+        (from, x, column.sort)
+    });
+    edges.collect()
+}
+
+/// Text in front of the numbers of a row.
+struct Named {
+    name: String,
+    /// Whether the end of the name says more than its start.
+    is_path: bool,
+    is_target: bool,
+    storm: bool,
+}
+
+struct Sheet<'a> {
+    theme: &'a Theme,
+    area: Rect,
+    panels: &'a Panels,
+    first: usize,
+    past: bool,
+    /// Time since the list before.
+    interval: Option<Duration>,
+}
+
+impl Sheet<'_> {
+    fn draw<T>(
+        &self,
+        buffer: &mut Buffer,
+        columns: Vec<&'static Column<T>>,
+        noun: &str,
+        rows: &[&T],
+        selected: Option<usize>,
+        named: impl Fn(&T) -> Named,
+    ) {
+        let (theme, area) = (self.theme, self.area);
+        let (columns, name_width) = fitting(columns, area);
+        self.head(buffer, &columns, noun, rows.len());
+        let visible = rows.iter().enumerate().skip(self.first).take(rows_in(area));
+        for (row, (place, entry)) in visible.enumerate() {
+            let y = area.y + 1 + row as u16;
+            let Named {
+                name,
+                is_path,
+                is_target,
+                storm,
+            } = named(entry);
+            let width = usize::from(name_width);
+            let name = match is_path {
+                true => fit_end(&name, width, theme.unicode),
+                false => fit(&name, width, theme.unicode),
+            };
+            let mut style = match (storm, is_target) {
+                (true, _) => theme.ink(Ink::Alarm),
+                (false, true) => theme.ink(Ink::Strong),
+                (false, false) => Style::new(),
+            };
+            if selected == Some(place) {
+                style = style.add_modifier(Modifier::REVERSED);
+                buffer.set_string(area.x, y, " ".repeat(usize::from(area.width)), style);
+            }
+            match (storm, is_target) {
+                (true, _) => drop(buffer.set_stringn(area.x, y, "!", 1, style)),
+                (false, true) => {
+                    let sign = if theme.unicode { "\u{2571}" } else { "/" };
+                    buffer.set_stringn(
+                        area.x,
+                        y,
+                        sign,
+                        1,
+                        style.fg(theme.hatch()).bg(theme.layer(TARGET)),
+                    );
+                }
+                (false, false) => {}
+            }
+            buffer.set_stringn(area.x + SIGN_WIDTH, y, name, width, style);
+            let mut x = area.x + SIGN_WIDTH + name_width;
+            for column in &columns {
+                let text = (column.cell)(entry).unwrap_or_else(|| "-".to_owned());
+                let text = format!("{text:>0$}", usize::from(column.width));
+                buffer.set_stringn(x, y, text, usize::from(column.width), style);
+                x += column.width;
+            }
+        }
+    }
+
+    /// Draws the headings: the noun with the visible rows, then the columns; the sort key is marked.
+    fn head<T>(&self, buffer: &mut Buffer, columns: &[&Column<T>], noun: &str, count: usize) {
+        let (theme, area) = (self.theme, self.area);
+        let taken: u16 = columns.iter().map(|column| column.width).sum();
+        let last = (self.first + rows_in(area)).min(count);
+        let mut title = match count {
+            0 => format!("no {noun}"),
+            _ if last - self.first == count => format!("{count} {noun}{}", plural(noun, count)),
+            _ => format!("{noun} {}-{last} of {count}", self.first + 1),
+        };
+        if self.past {
+            title += ", now";
+        }
+        if let Some(interval) = self.interval.filter(|interval| *interval > 2 * PERIOD) {
+            title += &format!(
+                ", every {}",
+                figures::duration(interval.as_secs() * 1_000_000_000)
+            );
+        }
+        let width = usize::from(area.width.saturating_sub(taken + 1));
+        let title = fit(&title, width, theme.unicode);
+        buffer.set_stringn(area.x, area.y, title, width, theme.ink(Ink::Strong));
+        let mut x = area.right() - taken;
+        for column in columns {
+            let sorted = column.sort == Some(self.panels.sort);
+            let sign = match (sorted, theme.unicode) {
+                (false, _) => "",
+                (true, true) => "\u{25be}",
+                (true, false) => "v",
+            };
+            let text = format!(
+                "{:>1$}",
+                format!("{}{sign}", column.heading),
+                usize::from(column.width)
+            );
+            let ink = if sorted { Ink::Accent } else { Ink::Dim };
+            buffer.set_stringn(x, area.y, text, usize::from(column.width), theme.ink(ink));
+            x += column.width;
+        }
+    }
+}
+
+fn plural(noun: &str, count: usize) -> &'static str {
+    match (count, noun.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    }
+}
+
+/// The end of `text` in at most `width` cells, with a mark for a cut.
+fn fit_end(text: &str, width: usize, unicode: bool) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut from = text.len();
+    let mut used = 1;
+    for (at, letter) in text.char_indices().rev() {
+        used += letter.width().unwrap_or(0);
+        if used > width {
+            break;
+        }
+        from = at;
+    }
+    let sign = if unicode { "\u{2026}" } else { "~" };
+    match width {
+        0 => String::new(),
+        _ => format!("{sign}{}", &text[from..]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_path_keeps_its_end() {
+        assert_eq!(fit_end("/a/b", 4, true), "/a/b");
+        assert_eq!(fit_end("/kubepods/pod1/web", 8, true), "\u{2026}od1/web");
+        assert_eq!(fit_end("/kubepods/pod1/web", 8, false), "~od1/web");
+        assert_eq!(fit_end("/\u{4e2d}\u{6587}", 4, true), "\u{2026}\u{6587}");
+        assert_eq!(fit_end("/a/b", 0, true), "");
+    }
+}
