@@ -1,7 +1,7 @@
 //! Lists the processes and cgroups of the machine, or of the target cgroup, at a slow pace on a thread of its own.
 //!
-//! The thread reads only while a user interface shows a list. A process costs about 25 us of CPU, a cgroup about
-//! 100 us. [`pause`] bounds the cost: a list of many processes comes less often.
+//! The thread reads only while a user interface shows a list. A list of 80 processes and 11 cgroups takes less than 10 ms
+//! of CPU. [`pause`] bounds the cost: a list of many processes comes less often.
 
 use std::path::PathBuf;
 use std::sync::Arc;

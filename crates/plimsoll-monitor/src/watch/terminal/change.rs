@@ -23,7 +23,7 @@ pub(super) struct LevelChange {
     pub(super) change: f64,
     /// Largest minus smallest visible value, in bytes.
     pub(super) range: f64,
-    /// Each visible column between the smallest (0) and the largest value (1); None for a gap.
+    /// Each sampled column between the smallest (0) and the largest value (1); None for a gap.
     pub(super) heights: Vec<Option<f64>>,
 }
 
@@ -60,7 +60,7 @@ pub(super) struct FlowChange {
     pub(super) total: f64,
     /// Largest rate of a column, per second.
     pub(super) greatest: f64,
-    /// Each visible column between 0 and the largest rate (1); None for a gap.
+    /// Each sampled column between 0 and the largest rate (1); None for a gap.
     pub(super) heights: Vec<Option<f64>>,
 }
 
@@ -88,15 +88,20 @@ impl Level {
     }
 }
 
-/// Time from the first to the last visible column with samples.
-pub(super) fn span_ns(snapshot: &Snapshot) -> u64 {
+/// The visible columns from the first to the last one with samples.
+fn sampled(snapshot: &Snapshot) -> &[Option<Bucket>] {
     let known = |column: &Option<Bucket>| column.is_some();
     let first = snapshot.columns.iter().position(known);
     let last = snapshot.columns.iter().rposition(known);
     match first.zip(last) {
-        Some((first, last)) => (last - first + 1) as u64 * snapshot.column_ns,
-        None => 0,
+        Some((first, last)) => &snapshot.columns[first..=last],
+        None => &[],
     }
+}
+
+/// Time from the first to the last visible column with samples.
+pub(super) fn span_ns(snapshot: &Snapshot) -> u64 {
+    sampled(snapshot).len() as u64 * snapshot.column_ns
 }
 
 /// The levels, those that moved most first.
@@ -111,7 +116,7 @@ pub(super) fn levels(snapshot: &Snapshot) -> Vec<LevelChange> {
 
 fn level_change(level: Level, snapshot: &Snapshot) -> Option<LevelChange> {
     let value = |bucket: &Option<Bucket>| level.value(&bucket.as_ref()?.mean);
-    let values: Vec<Option<f64>> = snapshot.columns.iter().map(value).collect();
+    let values: Vec<Option<f64>> = sampled(snapshot).iter().map(value).collect();
     let mut known = values.iter().flatten().copied();
     let first = known.next()?;
     let (mut least, mut greatest, mut last) = (first, first, first);
@@ -138,11 +143,12 @@ pub(super) fn flows(snapshot: &Snapshot) -> Vec<FlowChange> {
 
 fn flow_change(flow: &'static Flow, snapshot: &Snapshot) -> Option<FlowChange> {
     let rate = |bucket: &Option<Bucket>| flow.rate(&bucket.as_ref()?.mean);
-    let rates: Vec<Option<f64>> = snapshot.columns.iter().map(rate).collect();
+    let columns = sampled(snapshot);
+    let rates: Vec<Option<f64>> = columns.iter().map(rate).collect();
     let greatest = rates.iter().flatten().copied().reduce(f64::max)?;
     // The newest column has fewer frames than a full one.
     let seconds = |bucket: &Bucket| f64::from(bucket.frames) * snapshot.period_ns as f64 / 1e9;
-    let totals = snapshot.columns.iter().zip(&rates);
+    let totals = columns.iter().zip(&rates);
     let totals = totals.filter_map(|(bucket, rate)| Some((*rate)? * seconds(bucket.as_ref()?)));
     let height = |rate: f64| if greatest > 0.0 { rate / greatest } else { 0.0 };
     Some(FlowChange {
