@@ -46,16 +46,16 @@ pub struct Loadline {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<f64>,
     /// Share of the useful work at the lowest load, or of the visits that are due, from which on a load is carried.
-    #[serde(default = "half")]
+    #[serde(default = "half", skip_serializing_if = "is_half")]
     pub target_work: f64,
     /// Largest p99 in seconds of a load that meets the target; none without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_p99: Option<f64>,
     /// Visiting threads of the worker.
-    #[serde(default = "one")]
+    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub threads: u32,
     /// Percent of the visits that write.
-    #[serde(default = "all")]
+    #[serde(default = "all", skip_serializing_if = "is_all")]
     pub write_percent: u32,
     /// Visits that are due a second, of all threads together; none where each visit begins when the one before has
     /// ended.
@@ -63,16 +63,30 @@ pub struct Loadline {
     pub rate: Option<f64>,
 }
 
+// Recordings have the settings that differ from those of earlier versions.
+
 fn half() -> f64 {
     CARRIED
+}
+
+fn is_half(share: &f64) -> bool {
+    *share == half()
 }
 
 fn one() -> u32 {
     1
 }
 
+fn is_one(threads: &u32) -> bool {
+    *threads == one()
+}
+
 fn all() -> u32 {
     100
+}
+
+fn is_all(percent: &u32) -> bool {
+    *percent == all()
 }
 
 /// How a worker chooses the page that it visits next.

@@ -57,16 +57,30 @@ fn without_new_keys_a_load_line_is_what_it_was() {
     assert_eq!(swept.trials.len(), 2);
 }
 
-/// A recording of a version without these settings is read as what it was.
+/// A recording of a version without these settings is read as what it was, and one of the defaults is written as it was.
 #[test]
-fn older_settings_are_a_search() {
+fn default_settings_are_written_as_in_older_recordings() {
     let settings = settings("limit = \"64M\"");
-    let mut document = serde_json::to_value(&settings).unwrap();
-    let own = document["workload"]["loadline"].as_object_mut().unwrap();
-    for name in ["target_work", "threads", "write_percent"] {
-        assert!(own.remove(name).is_some(), "{name}");
-    }
+    let document = serde_json::to_value(&settings).unwrap();
+    let own = document["workload"]["loadline"].as_object().unwrap();
+    let names: Vec<&str> = own.keys().map(String::as_str).collect();
+    assert_eq!(
+        names,
+        ["class", "compute", "duration", "max_load", "pattern", "thp"]
+    );
     assert_eq!(serde_json::from_value::<Settings>(document).unwrap(), settings);
+}
+
+#[test]
+fn settings_round_trip() {
+    for lines in [
+        "size = \"96M\"\nlimit = [\"96M\", \"48M\"]\nthreads = 3\nwrite-percent = 0",
+        "loads = [0.5, 1.25]\nrate = 1000\ntarget-p99 = 0.001\ntarget-work = 0.9",
+    ] {
+        let settings = settings(lines);
+        let document = serde_json::to_value(&settings).unwrap();
+        assert_eq!(serde_json::from_value::<Settings>(document).unwrap(), settings);
+    }
 }
 
 #[test]
