@@ -140,8 +140,27 @@ impl Mapping {
     /// # Errors
     /// [`Errno::AGAIN`] where the kernel is short of memory.
     pub fn in_core(&self) -> Result<u64, Errno> {
+        let mut resident = 0;
+        self.each_in_core(|_| resident += page_size() as u64)?;
+        Ok(resident)
+    }
+
+    /// Maps the pages of a file that are in the page cache and not mapped, which [`Advice::PageOut`] does not reach: it
+    /// goes by the page tables. Reads no page from the disk that stays in the cache.
+    ///
+    /// # Errors
+    /// As [`Mapping::in_core`].
+    pub fn map_cached(&self) -> Result<(), Errno> {
+        let bytes = self.bytes();
+        self.each_in_core(|offset| {
+            core::hint::black_box(bytes[offset]);
+        })
+    }
+
+    /// Calls `found` with the offset of each page that is in RAM.
+    fn each_in_core(&self, mut found: impl FnMut(usize)) -> Result<(), Errno> {
         let mut pages = [0u8; ASKED_AT_ONCE];
-        let (page, mut resident) = (page_size(), 0);
+        let page = page_size();
         for offset in (0..self.length).step_by(ASKED_AT_ONCE * page) {
             let length = (self.length - offset).min(ASKED_AT_ONCE * page);
             // SAFETY: the range is a part of the mapping, and the kernel writes a byte for each of its pages, of which
@@ -155,9 +174,10 @@ impl Mapping {
             };
             Errno::check(returned)?;
             let asked = &pages[..length.div_ceil(page)];
-            resident += asked.iter().filter(|flags| **flags & 1 == 1).count();
+            let in_core = asked.iter().enumerate().filter(|(_, flags)| **flags & 1 == 1);
+            in_core.for_each(|(number, _)| found(offset + number * page));
         }
-        Ok((resident * page) as u64)
+        Ok(())
     }
 
     /// Address of the first byte.

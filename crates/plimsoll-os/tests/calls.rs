@@ -78,6 +78,25 @@ fn a_mapped_file_leaves_ram_after_it_was_written() {
     assert_eq!(mapping.in_core().unwrap(), length as u64);
 }
 
+/// A page-out of dirty pages unmaps them: a second one found no page in the page tables, and half of a file stayed in RAM.
+#[test]
+fn cached_pages_that_are_not_mapped_leave_ram_after_they_are_mapped() {
+    let length = 4 << 20;
+    let mut mapping = Mapping::of_disk_file(c"/var/tmp", length).unwrap();
+    mapping.bytes_mut().fill(9);
+    mapping.advise(Advice::PageOut).unwrap();
+    let range = Range {
+        start: mapping.address() as u64,
+        length: length as u64,
+    };
+    plimsoll_os::write_back(range).unwrap();
+    mapping.map_cached().unwrap();
+    mapping.advise(Advice::PageOut).unwrap();
+    let left = mapping.in_core().unwrap();
+    assert!(left <= length as u64 / 20 || left == length as u64, "{left}");
+    assert!(mapping.bytes().iter().all(|byte| *byte == 9));
+}
+
 #[test]
 fn a_mapped_memory_file_is_shared_memory_of_its_own() {
     let length = 3 * page_size() + 1;

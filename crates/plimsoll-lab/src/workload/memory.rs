@@ -241,9 +241,15 @@ impl Memory {
         })
     }
 
-    /// Writes dirty pages to their files, each part in a thread of its own.
+    /// Writes dirty pages to their files, each part in a thread of its own. Then a trim reaches all pages in RAM: those in
+    /// the page cache that are not mapped are mapped, not timed in the cost.
     pub(crate) fn write_back(&self) -> Result<Cost, MemoryError> {
-        self.in_parts(write_back, MemoryError::WriteBack)
+        let cost = self.in_parts(write_back, MemoryError::WriteBack)?;
+        let mut mappings = self.mappings.iter();
+        mappings
+            .try_for_each(Mapping::map_cached)
+            .map_err(MemoryError::InCore)?;
+        Ok(cost)
     }
 
     fn in_parts(
