@@ -16,8 +16,8 @@ use crate::workloads::memory_of;
 use plimsoll_model::categories::{CATEGORIES, categories};
 use plimsoll_model::columns::Row;
 use plimsoll_model::columns::col;
-use plimsoll_model::recording::Recording;
-use plimsoll_model::recording::model::{Event, EventKind, Manifest, Phase, Results, Trial};
+use plimsoll_model::recording::model::{Event, EventKind, Manifest, Results, Trial};
+use plimsoll_model::recording::{PhaseRows, Recording};
 use plimsoll_model::sanitize::sanitize;
 
 /// Points of the timeline of the whole run: about two a pixel of a wide screen.
@@ -277,48 +277,43 @@ fn series(line: &Line, thinned: bool) -> Series {
 }
 
 fn memory_use(recording: &Recording, group: &Group, trials: &[Trial]) -> MemoryUse {
-    let usable = group.usable(trials);
-    let measure = |metric: &str, figure: &dyn Fn(&Phase) -> [Option<f64>; 2]| -> [Option<Measured>; 2] {
-        [0, 1].map(|side| {
-            let dots = usable.iter().filter_map(|trial| {
-                let trim = trial.phases.iter().find(|phase| phase.name == "trim")?;
+    // Each trial with a trim, and the samples around that.
+    let trims = group.usable(trials).into_iter().filter_map(|trial| {
+        let trim = trial.phases.iter().find(|phase| phase.name == "trim")?;
+        let rows = plimsoll_model::recording::rows_around(&recording.samples, trim)?;
+        Some((trial, rows))
+    });
+    let trims: Vec<(&Trial, PhaseRows)> = trims.collect();
+    let measure = |metric: &str, bytes: &dyn Fn(&Row) -> Option<i64>| -> [Option<Measured>; 2] {
+        let side = |row: fn(&PhaseRows) -> &Row| {
+            let dots = trims.iter().filter_map(|(trial, rows)| {
                 Some(Dot {
                     trial: trial.id.as_str().into(),
-                    value: figure(trim)[side]?,
+                    value: bytes(row(rows))? as f64,
                     status: trial.status_of(metric),
                 })
             });
             // The seed of the interval's resampling: the same for the same number of values.
             let dots: Vec<Dot> = dots.collect();
             let seed = dots.len() as u64;
-            measured(dots, seed)
-        })
+            measured(dots, || seed)
+        };
+        [side(|rows| &rows.before), side(|rows| &rows.after)]
     };
-    let around = |phase: &Phase, value: &dyn Fn(&Row) -> Option<i64>| -> [Option<f64>; 2] {
-        let rows = plimsoll_model::recording::rows_around(&recording.samples, phase);
-        let bytes = |row: Option<&Row>| Some(value(row?)? as f64);
-        [
-            bytes(rows.as_ref().map(|rows| &rows.before)),
-            bytes(rows.as_ref().map(|rows| &rows.after)),
-        ]
-    };
-    let category =
-        |name: &'static str| move |row: &Row| categories(row).and_then(|categories| categories.get(name));
+    let category = |name: &'static str| move |row: &Row| categories(row)?.get(name);
     let swap_used = |row: &Row| row.get(col::SWAP_TOTAL)?.checked_sub(row.get(col::SWAP_FREE)?);
-    let working_set = measure(TRIMMED, &|phase| {
-        around(phase, &|row| row.get(col::TARGET_RESIDENT))
-    });
+    let working_set = measure(TRIMMED, &|row| row.get(col::TARGET_RESIDENT));
     if !memory_of(&group.params).goes_to_swap() {
         return MemoryUse {
             working_set,
-            page_cache: measure(CACHED, &|phase| around(phase, &|row| row.get(col::CGROUP_FILE))),
+            page_cache: measure(CACHED, &|row| row.get(col::CGROUP_FILE)),
             ..MemoryUse::default()
         };
     }
     MemoryUse {
         working_set,
         page_cache: [None, None],
-        compressed: measure(STORED, &|phase| around(phase, &category("compressed"))),
-        swap_used: measure(SWAPPED, &|phase| around(phase, &swap_used)),
+        compressed: measure(STORED, &category("compressed")),
+        swap_used: measure(SWAPPED, &swap_used),
     }
 }

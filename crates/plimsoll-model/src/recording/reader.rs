@@ -65,7 +65,8 @@ impl Recording {
         let mut warnings = Vec::new();
         // First, as its text needs as much memory as all trials, and only while it is read.
         let mut without_results = Vec::new();
-        let results = read_results::<WithoutTrials>(folder, &mut without_results)?.map(Results::from);
+        let schema_of = |results: &WithoutTrials| results.schema;
+        let results = read_results(folder, &mut without_results, schema_of)?.map(Results::from);
         let samples = read_samples(folder, &manifest, &mut warnings)?;
         let events = whole(
             lines::read::<Event>(&folder.file(file::EVENTS))?,
@@ -96,7 +97,8 @@ impl Recording {
     /// # Errors
     /// As [`Recording::open`].
     pub fn read_results(folder: &Path) -> Result<Option<Results>, RecordingError> {
-        read_results(&RecordingFolder::open(folder)?, &mut Vec::new())
+        let folder = RecordingFolder::open(folder)?;
+        read_results(&folder, &mut Vec::new(), |results: &Results| results.schema)
     }
 
     /// The latest time that anything was recorded at, in nanoseconds since the start; 0 when nothing was.
@@ -116,10 +118,11 @@ pub(super) fn read_manifest(folder: &RecordingFolder) -> Result<Manifest, Record
             reason: "it holds no manifest.json".to_owned(),
         });
     }
-    lines::read_document(
+    lines::read_large_document(
         &manifest,
         RECORDING_SCHEMA,
         "restore the file from a copy; the recording does not open without it",
+        |manifest: &Manifest| manifest.schema,
     )
 }
 
@@ -160,6 +163,7 @@ fn read_samples(
 fn read_results<T: DeserializeOwned>(
     folder: &RecordingFolder,
     warnings: &mut Vec<Warning>,
+    schema_of: fn(&T) -> u32,
 ) -> Result<Option<T>, RecordingError> {
     let found = folder.file(file::RESULTS);
     if !found.exists() {
@@ -169,10 +173,11 @@ fn read_results<T: DeserializeOwned>(
         ));
         return Ok(None);
     }
-    lines::read_document(
+    lines::read_large_document(
         &found,
         RESULTS_SCHEMA,
         "delete it; `plimsoll report` computes its content from the rest of the recording",
+        schema_of,
     )
     .map(Some)
 }

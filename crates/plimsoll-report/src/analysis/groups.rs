@@ -7,7 +7,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::name_map::NameMap;
-use super::statistics::{Summary, summarise};
+use super::statistics::{MIN_FOR_INTERVAL, Summary, summarise};
 use plimsoll_model::recording::model::{Phase, Trial, TrialStatus};
 
 /// The repeats of one trial: one combination of subject and parameters of a section.
@@ -282,7 +282,7 @@ fn group(members: Members<'_>, label: String, names: &mut Names) -> Group {
         });
         let mut dots: Vec<Dot> = dots.collect();
         dots.shrink_to_fit();
-        measured(dots, xxh3_64(format!("{label}/{name}").as_bytes()))
+        measured(dots, || xxh3_64(format!("{label}/{name}").as_bytes()))
     };
     let metric_names: BTreeSet<&String> = usable().flat_map(|trial| trial.metrics.keys()).collect();
     let metrics = metric_names
@@ -352,9 +352,16 @@ fn label(trial: &Trial, headline: &BTreeSet<&str>) -> String {
     label
 }
 
-/// A value over its dots, with an interval resampled from `seed`; `None` without dots.
-pub fn measured(dots: Vec<Dot>, seed: u64) -> Option<Measured> {
-    let summary = summarise(&summed_up(&dots), seed)?;
+/// A value over its dots, with an interval resampled from `seed`, which is not asked for if there are too few dots for one;
+/// `None` without dots.
+pub fn measured(dots: Vec<Dot>, seed: impl FnOnce() -> u64) -> Option<Measured> {
+    let values = summed_up(&dots);
+    let seed = if values.len() < MIN_FOR_INTERVAL {
+        0
+    } else {
+        seed()
+    };
+    let summary = summarise(&values, seed)?;
     Some(Measured { dots, summary })
 }
 

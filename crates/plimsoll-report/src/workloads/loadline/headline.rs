@@ -294,7 +294,7 @@ mod tests {
                 .iter()
                 .filter_map(|(name, values)| {
                     let dots = values.iter().map(one).collect();
-                    Some(((*name).into(), measured(dots, 1)?))
+                    Some(((*name).into(), measured(dots, || 1)?))
                 })
                 .collect(),
             phases: Vec::new(),

@@ -127,12 +127,12 @@ fn a_killed_runner_worker_or_cleanup_leaves_nothing_behind() {
         return;
     }
     let victims = [Victim::Runner, Victim::Worker, Victim::RunnerAndCleanup];
-    for number in 0..rounds(1) {
+    for number in rounds(1) {
         for (index, victim) in victims.into_iter().enumerate() {
             kill_round(number * 10 + index as u64, victim);
         }
     }
-    eprintln!("{} rounds of SIGKILL", rounds(1) * victims.len() as u64);
+    eprintln!("{} rounds of SIGKILL", rounds(1).count() * victims.len());
 }
 
 #[test]
@@ -140,10 +140,10 @@ fn an_interrupted_run_leaves_nothing_behind() {
     if !has_laboratory() {
         return;
     }
-    for number in 0..rounds(1) {
+    for number in rounds(1) {
         for (index, signal) in [Signal::INT, Signal::TERM].into_iter().enumerate() {
             signal_round(number * 10 + 5 + index as u64, signal);
         }
     }
-    eprintln!("{} rounds of SIGINT and SIGTERM", 2 * rounds(1));
+    eprintln!("{} rounds of SIGINT and SIGTERM", 2 * rounds(1).count());
 }
