@@ -91,8 +91,7 @@ fn nonsense_in_a_scenario_is_shown_where_it_stands() {
         .output()
         .expect("plimsoll");
     let ended = Ended::of(output);
-    // The place of each key, by its line and column.
-    ended.assert_refused(1, &["cycle.toml:5:8", "cycle.toml:6:9"]);
+    ended.assert_refused(1, &["scenario::cycle", "cycle.toml:6:9"]);
 }
 
 #[test]
