@@ -6,6 +6,7 @@
 //! | `this_program` | a new process of the test program for one test |
 //! | `forked` | children of a `fork` without `exec` |
 //! | `program` | copies of programs |
+//! | [`open_metrics`] | strict parser of OpenMetrics |
 //! | `require` | capabilities that a test needs |
 //! | [`rseq`] | check for usable restartable sequences |
 //!
@@ -16,6 +17,7 @@
 
 mod child;
 mod forked;
+pub mod open_metrics;
 mod program;
 mod require;
 pub mod rseq;
