@@ -145,11 +145,9 @@ fn the_name_of_a_program_is_a_label_and_nothing_else() {
             passes_through: true,
         })),
     );
-    await_that("target", || {
-        !served
-            .monitor
-            .latest_sample()
-            .is_none_or(|row| row.get(col::TARGET_RESIDENT).is_none())
+    await_that("a sample of the program", || {
+        let row = served.monitor.latest_sample();
+        row.is_some_and(|row| row.get(col::TARGET_RESIDENT).is_some())
     });
     let metrics = served.metrics();
     let title = served.monitor.state().target.clone().expect("a program").title;
