@@ -8,6 +8,7 @@
 //! | `program` | programs and scripts to start |
 //! | `recordings` | a recording of a run that never happened, and stored recordings; with the feature `recordings` |
 //! | `other_readers` | pyarrow and DuckDB on a recording; with the feature `recordings` |
+//! | [`open_metrics`] | strict parser of OpenMetrics |
 //! | `require` | capabilities that a test needs |
 //! | [`rseq`] | check for usable restartable sequences |
 //!
@@ -18,6 +19,7 @@
 
 mod child;
 mod forked;
+pub mod open_metrics;
 #[cfg(feature = "recordings")]
 pub mod other_readers;
 mod program;

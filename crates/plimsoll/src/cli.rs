@@ -328,9 +328,12 @@ pub struct Watch {
     /// Draw nothing and run until a signal, the end of the program, or --duration
     #[arg(long, conflicts_with = "replay")]
     pub headless: bool,
-    /// Serve the monitor to a browser at this address
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "headless", value_parser = address)]
+    /// Serve the monitor to a browser, and metrics to a scraper, at this address
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     pub serve: Option<std::net::SocketAddr>,
+    /// Read the token of --serve from this file instead of making a new one
+    #[arg(long, value_name = "FILE", requires = "serve")]
+    pub token_file: Option<PathBuf>,
     /// Allow the browser to trim, release and mark
     #[arg(long, requires = "serve", conflicts_with = "replay")]
     pub allow_actions: bool,

@@ -26,6 +26,7 @@ use super::summary::{MonitorSummary, Summary};
 use super::target::Followed;
 use crate::processes::{self, Depth};
 use crate::trim::release;
+use plimsoll_model::columns::Row;
 use plimsoll_model::recording::RecordingError;
 use plimsoll_model::recording::model::SamplerReport;
 use plimsoll_model::sanitize::sanitize;
@@ -126,11 +127,14 @@ impl Monitor {
         let machine = facts.machine;
         let shared = Arc::new(Shared::new(State::new(facts), origin_ns));
         let mut monitor = Monitor::around(Arc::clone(&shared));
-        let config = match options.drawn {
+        let batched = match options.drawn {
             true => SamplerConfig::at_once(options.hz, origin_ns),
             false => SamplerConfig::by_the_second(options.hz, origin_ns),
         };
-        let (sampler, batches) = Sampler::start(config)?;
+        let (sampler, batches) = Sampler::start(SamplerConfig {
+            rare_once_a_second: true,
+            ..batched
+        })?;
         let sampler = Arc::new(sampler);
         shared.state().status.unlocked = sampler.locked().err().map(ToString::to_string);
         let (fed, drawn) = (Arc::clone(&shared), options.drawn);
@@ -224,6 +228,11 @@ impl Monitor {
     /// Locks the state. New frames wait for the lock: hold it only to copy.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.shared.state()
+    }
+
+    /// The latest sample of this machine; None in a replay.
+    pub fn latest_sample(&self) -> Option<Row> {
+        self.live.as_ref().map(|live| live.sampler.latest())
     }
 
     /// Nanoseconds since the start of the recording; in a replay, the time of the last frame.

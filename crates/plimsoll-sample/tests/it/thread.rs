@@ -99,6 +99,43 @@ fn every_tick_is_taken_or_counted_as_missed_and_every_row_arrives() {
     assert!(report.cpu_s > 0.0 && report.cpu_percent < 50.0, "{report:?}");
 }
 
+/// Rows until `t_ns` after the first one.
+fn rows_of(batches: &std::sync::mpsc::Receiver<plimsoll_sample::Batch>, t_ns: u64) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    while rows.last().is_none_or(|last| last.t_ns - rows[0].t_ns < t_ns) {
+        let batch = batches.recv_timeout(PATIENCE).expect("batches go on");
+        rows.extend_from_slice(batch.rows());
+    }
+    rows
+}
+
+#[test]
+fn slow_sources_have_a_value_in_the_first_sample_of_each_second() {
+    let slow = [col::RUNNER_RESIDENT, col::KERNEL_THREADS_CPU_US];
+    let is_known = |row: &Row| slow.iter().any(|column| row.get(*column).is_some());
+    let (sampler, batches) = start(20);
+    assert!(rows_of(&batches, 300_000_000).iter().all(is_known));
+    drop(sampler);
+
+    let config = SamplerConfig {
+        rare_once_a_second: true,
+        ..SamplerConfig::by_the_second(20, monotonic_ns())
+    };
+    let (sampler, batches) = Sampler::start(config).expect("a sampler needs nothing but /proc/meminfo");
+    let rows = rows_of(&batches, 2_500_000_000);
+    let second = |index: usize| {
+        let missed = rows[index].get(col::MISSED_TICKS).expect("ticks are counted");
+        (index as i64 + missed) / 20
+    };
+    for (index, row) in rows.iter().enumerate() {
+        let first = index == 0 || second(index) != second(index - 1);
+        assert_eq!(is_known(row), first, "row {index}");
+        let frequent = [col::MEM_FREE, col::PGFAULT, col::CPU_IDLE_US, col::RUNNER_CPU_US];
+        assert!(frequent.iter().all(|column| row.get(*column).is_some()));
+    }
+    assert!(is_known(&sampler.latest()), "the latest row keeps them");
+}
+
 #[test]
 fn the_first_sample_is_sent_alone_and_a_stopped_sampler_ends_its_batches() {
     // A batch is full after ten minutes: the first sample would wait for nine times as long as this test.

@@ -249,6 +249,10 @@ const PAGES: &[(&str, Page); 19] = &[
                     "plimsoll watch --serve 127.0.0.1:8080",
                     "Show the machine in a browser:",
                 ),
+                example(
+                    "plimsoll watch --headless --serve 127.0.0.1:9180 --token-file /etc/plimsoll/token",
+                    "Serve the page and metrics as a service:",
+                ),
             ],
             exit: "With COMMAND: its exit code; 128 + N if signal N ended it; 127 if it was not found; 126 if it could \
                    not be executed.",

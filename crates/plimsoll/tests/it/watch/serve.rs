@@ -2,6 +2,8 @@
 
 mod client;
 mod crowds;
+mod metrics;
+mod service;
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -23,17 +25,22 @@ struct Served {
 
 impl Served {
     fn start(allow_actions: bool, hz: u32) -> Served {
-        let server = Server::bind(&ServeOptions {
-            address: "127.0.0.1:0".parse().unwrap(),
-            allow_actions,
-        })
-        .expect("a free port");
-        let (address, url) = (server.address(), server.url());
         let options = Options {
             hz,
             ..Options::of(Source::Live(TargetChoice::None))
         };
-        let monitor = Arc::new(Monitor::start(&options).expect("samples"));
+        Served::start_with(allow_actions, &options)
+    }
+
+    fn start_with(allow_actions: bool, options: &Options) -> Served {
+        let server = Server::bind(&ServeOptions {
+            address: "127.0.0.1:0".parse().unwrap(),
+            allow_actions,
+            token: None,
+        })
+        .expect("a free port");
+        let (address, url) = (server.address(), server.url());
+        let monitor = Arc::new(Monitor::start(options).expect("samples"));
         let stop = Arc::new(Stop::default());
         let (served, asked) = (Arc::clone(&monitor), Arc::clone(&stop));
         let thread = std::thread::spawn(move || server.run(&served, &asked, None));
@@ -415,6 +422,7 @@ fn addresses_that_cannot_be_served_at_are_explained() {
         Server::bind(&ServeOptions {
             address: address.parse().expect("an address"),
             allow_actions: false,
+            token: None,
         })
     };
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
