@@ -2,7 +2,7 @@
 
 use super::gauges::{CPU_TIMES, GAUGES, Gauge, Reading, Scale};
 use plimsoll_model::categories::{CATEGORIES, categories};
-use plimsoll_model::columns::Row;
+use plimsoll_model::columns::{Row, col};
 
 pub const GAUGE_COUNT: usize = GAUGES.len();
 
@@ -41,9 +41,9 @@ impl Frame {
     pub fn of(row: &Row, before: Option<&Row>, machine: Machine) -> Frame {
         let mut frame = Frame::empty(row.t_ns);
         frame.layers = categories(row).map(|categories| categories.bytes());
-        let cpu_us = cpu_us(|column| row.get(column), |column| before?.get(column));
+        let cpu_time = cpu_time(|column| row.get(column), |column| before?.get(column));
         for (gauge, slot) in GAUGES.iter().zip(&mut frame.gauges) {
-            if let Some(value) = value(gauge, row, before, machine, cpu_us) {
+            if let Some(value) = value(gauge, row, before, machine, cpu_time) {
                 *slot = value as f32;
             }
         }
@@ -67,21 +67,43 @@ impl Frame {
     }
 }
 
-fn value(gauge: &Gauge, row: &Row, before: Option<&Row>, machine: Machine, cpu_us: i64) -> Option<f64> {
+fn value(gauge: &Gauge, row: &Row, before: Option<&Row>, machine: Machine, cpu_time: CpuTime) -> Option<f64> {
     let point = |row: &Row| Point::of(row.t_ns, gauge.columns.iter().map(|&column| row.get(column)));
-    gauge.value(point(row), before.map(point), machine, cpu_us)
+    gauge.value(point(row), before.map(point), machine, cpu_time)
 }
 
-/// The time of all CPUs, idle time included, that the kernel accounted between two samples, by their columns.
+/// The time of all CPUs that the kernel accounted between two samples.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CpuTime {
+    us: i64,
+    /// Whether it includes idle time, which some containers hide.
+    with_idle: bool,
+}
+
+/// The time of all CPUs between two samples, by their columns.
 ///
 /// A time that goes back, as that of I/O wait may, counts as 0: no kind of time is more than the whole.
-pub(super) fn cpu_us(row: impl Fn(usize) -> Option<i64>, before: impl Fn(usize) -> Option<i64>) -> i64 {
-    let growth = |&column: &usize| row(column)?.checked_sub(before(column)?);
-    CPU_TIMES
-        .iter()
-        .filter_map(growth)
-        .map(|us| us.max(0))
-        .fold(0, i64::saturating_add)
+pub(super) fn cpu_time(row: impl Fn(usize) -> Option<i64>, before: impl Fn(usize) -> Option<i64>) -> CpuTime {
+    let growth = |column: usize| row(column)?.checked_sub(before(column)?);
+    let growths = CPU_TIMES.iter().filter_map(|&column| growth(column));
+    CpuTime {
+        us: growths.map(|us| us.max(0)).fold(0, i64::saturating_add),
+        with_idle: growth(col::CPU_IDLE_US).is_some(),
+    }
+}
+
+impl CpuTime {
+    /// The time of which shares are taken, in microseconds a second: all that was accounted, where that is about the
+    /// time of all CPUs; otherwise that time, if it is more.
+    fn whole(self, seconds: f64, machine: Machine) -> f64 {
+        let accounted = self.us as f64 / seconds;
+        let elapsed = f64::from(machine.cpus.max(1)) * 1e6;
+        if self.with_idle && accounted >= 0.8 * elapsed {
+            accounted
+        } else {
+            accounted.max(elapsed)
+        }
+    }
 }
 
 /// The input of a gauge at one sample.
@@ -104,13 +126,13 @@ impl Point {
 
 impl Gauge {
     /// The gauge's value at a sample. A rate is that since the sample before; where the counter went back it is not known.
-    /// `cpu_us` is the time of [`cpu_us`] between the two.
+    /// `cpu_time` is that of all CPUs between the two.
     pub(super) fn value(
         &self,
         at: Point,
         before: Option<Point>,
         machine: Machine,
-        cpu_us: i64,
+        cpu_time: CpuTime,
     ) -> Option<f64> {
         match self.reading {
             Reading::Level(factor) => Some(at.sum? as f64 * factor),
@@ -121,22 +143,22 @@ impl Gauge {
                 if growth < 0 || seconds <= 0.0 {
                     return None;
                 }
-                let accounted = cpu_us as f64 / seconds;
-                Some(scale.apply(growth as f64 / seconds, machine, accounted))
+                let whole = cpu_time.whole(seconds, machine);
+                Some(scale.apply(growth as f64 / seconds, machine, whole))
             }
         }
     }
 }
 
 impl Scale {
-    /// `rate`, in units of the counter a second, as it is shown. `accounted` is the time of all CPUs, in microseconds a
-    /// second, that the kernel accounted in the same interval.
+    /// `rate`, in units of the counter a second, as it is shown. `cpu_whole` is the time of all CPUs, in microseconds a
+    /// second, of which shares are taken.
     ///
     /// Counters of time move in clock ticks, 10 ms for each CPU: an interval of 100 ms can hold 11 of them, and two
     /// CPUs 22. Shares of the CPUs are therefore shares of the ticks that the interval holds, of which all kinds
     /// together make 100%. Shares of other times are cut off at 100%, and the CPUs of a process at those of the machine:
     /// the counter also grows by the past time of a worker that is counted from its start.
-    pub fn apply(self, rate: f64, machine: Machine, accounted: f64) -> f64 {
+    fn apply(self, rate: f64, machine: Machine, cpu_whole: f64) -> f64 {
         let cpus = f64::from(machine.cpus.max(1));
         match self {
             Scale::One => rate,
@@ -144,16 +166,7 @@ impl Scale {
             Scale::PercentOfTime => (rate * 1e-4).min(100.0),
             Scale::PercentOfOneCpu => (rate * 1e-4).min(100.0 * cpus),
             Scale::Cpus => (rate * 1e-6).min(cpus),
-            Scale::PercentOfCpus => {
-                let elapsed = cpus * 1e6;
-                // Less than a half: the kernel, or the container, does not account idle time.
-                let whole = if 2.0 * accounted < elapsed {
-                    elapsed
-                } else {
-                    accounted
-                };
-                (100.0 * rate / whole).min(100.0)
-            }
+            Scale::PercentOfCpus => (100.0 * rate / cpu_whole).min(100.0),
         }
     }
 }
@@ -162,7 +175,6 @@ impl Scale {
 mod tests {
     use super::*;
     use crate::analysis::gauges::gauge;
-    use plimsoll_model::columns::col;
 
     const MACHINE: Machine = Machine {
         page_size: 4096,
@@ -239,12 +251,14 @@ mod tests {
         assert_eq!((shares[0], shares[5]), (100.0, 0.0));
     }
 
-    /// Some containers show the time of programs without idle time: the interval is the whole then.
+    /// Some containers show the time of programs without idle time: the interval is the whole then, also on a busy machine.
     #[test]
     fn without_idle_time_the_interval_is_the_whole() {
-        let before = row(0, &[(col::CPU_USER_US, 0)]);
-        let now = row(100, &[(col::CPU_USER_US, 5)]);
-        assert!((shares(&before, &now)[0] - 25.0).abs() < 0.01);
+        for (ticks, share) in [(5, 25.0), (19, 95.0), (22, 100.0)] {
+            let before = row(0, &[(col::CPU_USER_US, 0)]);
+            let now = row(100, &[(col::CPU_USER_US, ticks)]);
+            assert!((shares(&before, &now)[0] - share).abs() < 0.01);
+        }
     }
 
     #[test]
@@ -272,11 +286,7 @@ mod tests {
             };
             let shares = shares(&row(0, &at(false)), &row(ms, &at(true)));
             let sum: f64 = shares.iter().sum();
-            let accounted: i64 = times.iter().map(|(_, growth)| growth.max(&0)).sum();
-            // Less than half of the interval's ticks: no idle time, and the interval is the whole.
-            if 2 * accounted * TICK_US >= 2 * 1000 * ms as i64 {
-                proptest::prop_assert!(sum <= 100.01, "{:?}", shares);
-            }
+            proptest::prop_assert!(sum <= 100.01, "{:?}", shares);
             proptest::prop_assert!(shares.iter().all(|share| (0.0..=100.0).contains(share)));
         }
     }

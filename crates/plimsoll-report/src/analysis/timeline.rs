@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::frame::{Machine, Point, cpu_us};
+use super::frame::{Machine, Point, cpu_time};
 use super::gauges::{CPU_TIMES, GAUGES, Gauge, Reading, Scale};
 use plimsoll_model::categories::INPUTS;
 use plimsoll_model::categories::{CATEGORIES, categories};
@@ -157,11 +157,11 @@ fn line(samples: &Samples, machine: Machine, buckets: &[Bucket], index: usize) -
     let point = |row: usize| Point::of(samples.t_ns()[row], columns.iter().map(|column| column.get(row)));
     let cpu_times = cpu_times(samples, gauge);
     let cpu_times = &cpu_times;
-    let cpu_us = |row: usize| {
+    let cpu_time = |row: usize| {
         let time = |at: Option<usize>| move |column: usize| cpu_times.get(&column)?.get(at?);
-        cpu_us(time(Some(row)), time(row.checked_sub(1)))
+        cpu_time(time(Some(row)), time(row.checked_sub(1)))
     };
-    let value = |row: usize| gauge.value(point(row), row.checked_sub(1).map(point), machine, cpu_us(row));
+    let value = |row: usize| gauge.value(point(row), row.checked_sub(1).map(point), machine, cpu_time(row));
     let mut line = Line {
         gauge: index,
         mean: Vec::with_capacity(buckets.len()),

@@ -64,7 +64,7 @@ fn state(name: &str, magnitude: f64, marks: &[(u64, u8)]) -> State {
     state.swap_devices = vec![name.to_owned(); 4];
     state.target = Some(TargetState {
         title: format!("pid 4242 {name}"),
-        ended: (name.len() % 3 == 0).then(|| name.to_owned()),
+        ended: name.len().is_multiple_of(3).then(|| name.to_owned()),
         unread: 12,
         ..TargetState::default()
     });
@@ -148,7 +148,7 @@ fn overlay(kind: u8, name: &str) -> Option<Overlay> {
             let mut picker = Picker::new((1..40).map(|number| candidate(number * 104_729)).collect());
             picker
                 .filter
-                .push_str(if name.len() % 2 == 0 { "" } else { name });
+                .push_str(if name.len().is_multiple_of(2) { "" } else { name });
             Overlay::Picker(picker)
         }
         7 => Overlay::Tree(TreeView::default()),
