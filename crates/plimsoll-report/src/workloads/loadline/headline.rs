@@ -215,7 +215,7 @@ fn with_store(group: &Group, basis: Basis) -> Option<String> {
 
 /// The load line by useful work, where the finding is about latency.
 fn useful_work(group: &Group, basis: Basis) -> Option<String> {
-    if basis == Basis::Work {
+    if basis == Basis::Work || !Basis::Work.has_line(group) {
         return None;
     }
     let condition = Basis::Work.condition(group);
