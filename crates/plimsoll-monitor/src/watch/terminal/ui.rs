@@ -189,18 +189,8 @@ impl Ui<'_> {
                         _ => true,
                     };
                     for key in decode(&mut typed, over) {
-                        let action = match key {
-                            Key::Mouse(mouse) => {
-                                pointed(mouse, *self.shown.area(), &self.view, &self.snapshot)
-                            }
-                            key => action_of(key, self.view.mode()),
-                        };
-                        let order = action.and_then(|action| self.view.act(action, &self.snapshot));
-                        match order {
-                            Some(Order::Quit) => return Ok(End::Quit),
-                            Some(Order::Suspend) => suspend.store(true, Ordering::Release),
-                            Some(order) => self.pass_on(order),
-                            None => {}
+                        if let Some(end) = self.press(key, suspend) {
+                            return Ok(end);
                         }
                     }
                     self.changed = true;
@@ -208,6 +198,20 @@ impl Ui<'_> {
                 }
             }
         }
+    }
+
+    /// Executes a key or a mouse event. Returns the reason for the end of the interface, if it was one.
+    fn press(&mut self, key: Key, suspend: &AtomicBool) -> Option<End> {
+        let action = match key {
+            Key::Mouse(mouse) => pointed(mouse, *self.shown.area(), &self.view, &self.snapshot),
+            key => action_of(key, self.view.mode()),
+        };
+        match action.and_then(|action| self.view.act(action, &self.snapshot))? {
+            Order::Quit => return Some(End::Quit),
+            Order::Suspend => suspend.store(true, Ordering::Release),
+            order => self.pass_on(order),
+        }
+        None
     }
 
     /// A finished recording stays open for inspection, a finished live target does not.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use plimsoll_monitor::processes::{CgroupEntry, Entry, Identity, Rates};
 use plimsoll_monitor::watch::terminal::{
-    Action, Depth, Gesture, Mode, Mouse, Order, Theme, View, pointed, settle,
+    Action, Depth, Gesture, Mode, Mouse, Order, Snapshot, Theme, View, columns_in, draw, pointed, settle,
 };
 use plimsoll_monitor::watch::{State, Top};
 use plimsoll_report::analysis::frame::Frame;
@@ -296,6 +296,40 @@ fn a_small_terminal_says_that_a_panel_does_not_fit() {
     assert!(!page.contains("major/s") && page.contains("60x22"), "{page}");
 }
 
+/// The page with the changes at 80x24, at the time of the newest frame of a state.
+fn changes_of(state: &State) -> String {
+    let area = Rect::new(0, 0, 80, 24);
+    let mut view = View::new("");
+    let newest = state.history.latest().map_or(0, |frame| frame.t_ns);
+    let mut snapshot = Snapshot::of(state);
+    snapshot.refresh_facts(state, newest);
+    view.act(Action::Changes, &snapshot);
+    let columns = columns_in(area, &view).expect("it fits");
+    let column_ns = view.column_ns(snapshot.period_ns);
+    let first = view.first_column(&snapshot, columns);
+    snapshot.show(&state.history, column_ns, first, columns);
+    let mut buffer = Buffer::empty(area);
+    draw(&mut buffer, &theme(Depth::True), &view, &snapshot);
+    signs(&buffer)
+}
+
+/// Soon after the start most columns have no samples: the bars begin with the first one.
+#[test]
+fn the_bars_of_the_changes_begin_with_the_first_sample() {
+    let whole = state(false, true);
+    let mut state = State::new(facts());
+    for frame in whole.history.after(0).take(39) {
+        state.history.push(*frame);
+    }
+    let page = changes_of(&state);
+    let row = page
+        .lines()
+        .find(|row| row.starts_with("  page cache") && row.contains('+'));
+    let bars: String = row.expect("a row").chars().skip(24).take(15).collect();
+    assert_eq!(bars.trim_end().chars().count(), 4, "{page}");
+    assert!(!bars.starts_with(' ') && page.contains("changes, 4s"), "{page}");
+}
+
 /// 24 GiB of RAM of which nothing moves except 10 MiB of the page cache: the stack shows no step, the changes do.
 #[test]
 fn a_change_of_10_mib_shows_beside_24_gib() {
@@ -311,26 +345,7 @@ fn a_change_of_10_mib_shows_beside_24_gib() {
         frame.set_gauge(gauge::SWAP_OUT, if tick == 250 { 2.0 * MIB as f64 } else { 0.0 });
         state.history.push(frame);
     }
-    let mut view = View::new("");
-    let at = |view: &View| {
-        let mut snapshot = plimsoll_monitor::watch::terminal::Snapshot::of(&state);
-        snapshot.refresh_facts(&state, 40 * SECOND);
-        let area = Rect::new(0, 0, 80, 24);
-        let columns = plimsoll_monitor::watch::terminal::columns_in(area, view).expect("it fits");
-        let column_ns = view.column_ns(snapshot.period_ns);
-        snapshot.show(
-            &state.history,
-            column_ns,
-            view.first_column(&snapshot, columns),
-            columns,
-        );
-        let mut buffer = Buffer::empty(area);
-        plimsoll_monitor::watch::terminal::draw(&mut buffer, &theme(Depth::True), view, &snapshot);
-        (snapshot, signs(&buffer))
-    };
-    let (snapshot, _) = at(&view);
-    view.act(Action::Changes, &snapshot);
-    let (_, page) = at(&view);
+    let page = changes_of(&state);
     let rows: Vec<&str> = page.lines().skip_while(|row| !row.contains("change")).collect();
     let cells = |text: &str| text.chars().take(38).collect::<String>();
     let moved: Vec<String> = rows[1..3].iter().map(|row| cells(row)).collect();
