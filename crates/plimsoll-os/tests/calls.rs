@@ -57,6 +57,15 @@ fn advice_keeps_contents() {
     }
 }
 
+/// Whether the files of a folder have no other place than RAM.
+fn is_in_memory(folder: &str) -> bool {
+    let said = std::process::Command::new("stat")
+        .args(["-f", "-c", "%T", folder])
+        .output();
+    let said = said.expect("coreutils has stat");
+    ["tmpfs", "ramfs"].contains(&String::from_utf8_lossy(&said.stdout).trim())
+}
+
 /// A dirty page of a file leaves RAM only after it was written: its page-out alone unmaps it and leaves it in the cache.
 #[test]
 fn a_mapped_file_leaves_ram_after_it_was_written() {
@@ -71,9 +80,8 @@ fn a_mapped_file_leaves_ram_after_it_was_written() {
     };
     plimsoll_os::write_back(range).unwrap();
     mapping.advise(Advice::PageOut).unwrap();
-    // A file system in memory has no other place for its pages.
     let left = mapping.in_core().unwrap();
-    assert!(left <= length as u64 / 20 || left == length as u64, "{left}");
+    assert!(left <= length as u64 / 20 || is_in_memory("/var/tmp"), "{left}");
     assert!(mapping.bytes().iter().all(|byte| *byte == 9));
     assert_eq!(mapping.in_core().unwrap(), length as u64);
 }
@@ -93,7 +101,7 @@ fn cached_pages_that_are_not_mapped_leave_ram_after_they_are_mapped() {
     mapping.map_cached().unwrap();
     mapping.advise(Advice::PageOut).unwrap();
     let left = mapping.in_core().unwrap();
-    assert!(left <= length as u64 / 20 || left == length as u64, "{left}");
+    assert!(left <= length as u64 / 20 || is_in_memory("/var/tmp"), "{left}");
     assert!(mapping.bytes().iter().all(|byte| *byte == 9));
 }
 

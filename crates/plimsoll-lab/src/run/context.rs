@@ -257,6 +257,7 @@ impl<'a, 'l> TrialContext<'a, 'l> {
                 "pages of other cgroups take {} of its swap; stop the programs that the kernel swaps out",
                 quantity::bytes(foreign as f64)
             ),
+            None if settings.memory() == Backing::File => "raise `limit`, or lower `size`".to_owned(),
             None => "raise `limit`, lower `size`, or choose a subject with more swap".to_owned(),
         };
         TrialError::new(
