@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Run, has_laboratory};
+use super::{Run, SIZE, has_laboratory};
 
 /// The elements of a list of the results about this setting.
 fn about<'a>(results: &'a Value, list: &str, setting: &str) -> Vec<&'a Value> {
@@ -22,14 +22,17 @@ fn six_repeats_of_real_data_end_with_a_size_of_zram() {
     if !has_laboratory() {
         return;
     }
-    let run = Run::new(&[
-        "--set",
-        "class=ratio=2.5",
-        "--set",
-        "subject=[\"zram:lz4\", \"zram:lzo-rle\"]",
-        "--repeat",
-        "6",
-    ]);
+    let run = Run::of(
+        "compression",
+        &[
+            "--repeat",
+            "6",
+            SIZE,
+            "hold=0.1",
+            "class=ratio=2.5",
+            "subject=[\"zram:lz4\", \"zram:lzo-rle\"]",
+        ],
+    );
     let ended = run.finish();
     ended.assert_went_well();
     let trials = ended.trials();
