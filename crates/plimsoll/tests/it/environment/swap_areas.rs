@@ -543,8 +543,8 @@ fn a_look_at_the_algorithms_of_zram_leaves_no_device() {
     if !has_zram() {
         return;
     }
-    let before = Traces::now();
     let mut session = session("test-zram-algorithms");
+    let before = Traces::now();
     let found = session.zram_algorithms().unwrap();
     assert_eq!(Traces::now(), before);
     for (name, _) in zram_devices() {
