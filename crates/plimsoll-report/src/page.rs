@@ -131,7 +131,10 @@ fn drawn<'a>(groups: &[Group], trials: &'a [Trial]) -> Vec<&'a Trial> {
     }
     let firsts = groups.iter().filter_map(|group| group.trials.first());
     let firsts: HashSet<&str> = firsts.take(MOST).map(AsRef::as_ref).collect();
-    trials.iter().filter(|trial| firsts.contains(trial.id.as_str())).collect()
+    trials
+        .iter()
+        .filter(|trial| firsts.contains(trial.id.as_str()))
+        .collect()
 }
 
 /// The lines of the timelines of a recording.

@@ -281,7 +281,6 @@ mod tests {
         assert!(link.is_symlink() && target.exists() && directory.is_dir());
     }
 
-
     /// The owner of the folder could put a link in place of the file before root writes to it.
     #[test]
     fn a_folder_that_others_can_write_to_gets_no_swap_file() {

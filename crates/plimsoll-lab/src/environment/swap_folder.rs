@@ -147,7 +147,10 @@ mod tests {
         for caller in [None, Some(1001)] {
             let refused = suitable_for(&folder, caller);
             assert!(
-                matches!(refused, Err(SwapFolderDefect::Untrusted(Distrust::OfAnother(_, 1000)))),
+                matches!(
+                    refused,
+                    Err(SwapFolderDefect::Untrusted(Distrust::OfAnother(_, 1000)))
+                ),
                 "{refused:?}"
             );
         }

@@ -6,8 +6,8 @@ use crate::workload::protocol::Reply;
 use crate::workload::{Cost, Findings};
 use plimsoll_model::columns::{Row, col};
 use plimsoll_model::exit::Failure;
-use plimsoll_model::recording::{Levels, PhaseRows};
 use plimsoll_model::recording::model::Phase;
+use plimsoll_model::recording::{Levels, PhaseRows};
 
 use plimsoll_model::quantity;
 

@@ -122,11 +122,7 @@ impl AppendFile {
             Ok(file)
         };
         match open() {
-            Ok(file) => Ok(AppendFile {
-                file,
-                place,
-                length,
-            }),
+            Ok(file) => Ok(AppendFile { file, place, length }),
             Err(source) => Err(RecordingError::io("reopen", place.path(), source)),
         }
     }

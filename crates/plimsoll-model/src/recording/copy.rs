@@ -24,7 +24,11 @@ pub fn copy_parquet(folder: &Path, output: &mut impl Write) -> Result<(), CopyEr
         // One descriptor for both: a file that another process replaces meanwhile is not copied unverified.
         let mut file = open(&finished)?;
         if let Some(expected) = manifest.checksums.get(file::SAMPLES) {
-            parquet::verify(finished.path(), &parquet::hash(&mut file).map_err(read)?, expected)?;
+            parquet::verify(
+                finished.path(),
+                &parquet::hash(&mut file).map_err(read)?,
+                expected,
+            )?;
             file.rewind().map_err(read)?;
         }
         let mut buffer = vec![0; 1 << 18];

@@ -86,7 +86,11 @@ impl Writer {
     }
 }
 
-fn reopen(folder: &RecordingFolder, manifest: &Manifest, schema: &Arc<Schema>) -> Result<Streams, RecordingError> {
+fn reopen(
+    folder: &RecordingFolder,
+    manifest: &Manifest,
+    schema: &Arc<Schema>,
+) -> Result<Streams, RecordingError> {
     let samples = reopen_samples(folder, manifest, schema)?;
     let events = folder.file(file::EVENTS);
     let trials = folder.file(file::TRIALS);

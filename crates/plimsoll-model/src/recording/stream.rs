@@ -180,7 +180,9 @@ impl Reader {
 pub(super) fn read(file: &RecordingFile) -> Result<(Samples, u64, u64), RecordingError> {
     let mut samples = Samples::default();
     let Some(mut reader) = Reader::open(file)? else {
-        let length = file.stat().map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+        let length = file
+            .stat()
+            .map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
         return Ok((samples, 0, length));
     };
     samples.declare(reader.schema().value_names());

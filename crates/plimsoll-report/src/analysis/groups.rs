@@ -48,7 +48,10 @@ impl Group {
     pub fn trusted(&self) -> Cow<'_, Group> {
         let speeds = |phase: &PhaseGroup| phase.gb_per_s.as_ref().is_some_and(Measured::untrustworthy);
         let doubtful = self.metrics.values().any(Measured::untrustworthy)
-            || self.phases.iter().any(|phase| phase.seconds.untrustworthy() || speeds(phase));
+            || self
+                .phases
+                .iter()
+                .any(|phase| phase.seconds.untrustworthy() || speeds(phase));
         if !doubtful {
             return Cow::Borrowed(self);
         }
@@ -353,7 +356,11 @@ fn label(trial: &Trial, headline: &BTreeSet<&str>) -> String {
 /// `None` without dots.
 pub fn measured(dots: Vec<Dot>, seed: impl FnOnce() -> u64) -> Option<Measured> {
     let values = summed_up(&dots);
-    let seed = if values.len() < MIN_FOR_INTERVAL { 0 } else { seed() };
+    let seed = if values.len() < MIN_FOR_INTERVAL {
+        0
+    } else {
+        seed()
+    };
     let summary = summarise(&values, seed)?;
     Some(Measured { dots, summary })
 }

@@ -57,7 +57,10 @@ impl Serialize for Document<'_> {
         map.serialize_entry("panels", &serde_json::json!(panel::drawn().collect::<Vec<_>>()))?;
         let timelines = || std::iter::once(&page.overview).chain(&page.trials).map(timeline);
         map.serialize_entry("timelines", &Each::of(timelines))?;
-        map.serialize_entry("trials", &Each::of(|| page.results.trials.iter().map(TrialData::of)))?;
+        map.serialize_entry(
+            "trials",
+            &Each::of(|| page.results.trials.iter().map(TrialData::of)),
+        )?;
         map.end()
     }
 }

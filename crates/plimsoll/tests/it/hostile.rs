@@ -30,7 +30,10 @@ pub(crate) fn rounds(short: u64) -> Range<u64> {
 
 /// Multiples of the rounds of the short form: so many (`30`), or a part of so many (`10..20`).
 fn factors(text: &str) -> Range<u64> {
-    let number = |text: &str| text.parse::<u64>().expect("PLIMSOLL_HOSTILE_ROUNDS is a number or a range");
+    let number = |text: &str| {
+        text.parse::<u64>()
+            .expect("PLIMSOLL_HOSTILE_ROUNDS is a number or a range")
+    };
     match text.split_once("..") {
         Some((from, to)) => number(from)..number(to),
         None => 0..number(text),

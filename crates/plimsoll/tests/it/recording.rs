@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use plimsoll_model::columns::{COLUMNS, Row};
-use plimsoll_model::recording::{Levels, Recording};
 use plimsoll_model::recording::model::{
     Calibration, Event, EventKind, Headline, Host, Manifest, Phase, Results, RunStatus, SamplerReport,
     SamplerSettings, Trial, TrialStatus,
 };
+use plimsoll_model::recording::{Levels, Recording};
 use plimsoll_model::scenario::{
     Compression, FillClass, Filling, Order, Plan, Settings, Subject, ThpMode, TrialPlan, TrimMechanism,
     Workload,

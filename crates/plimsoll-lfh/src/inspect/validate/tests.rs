@@ -457,13 +457,16 @@ fn unreadable_memory_is_read_again() {
     let mut looks = 0;
     let mut until = |last: u32| {
         looks = 0;
-        while_it_is_there(|| {}, || {
-            looks += 1;
-            if looks < last {
-                return Err(MemoryError::Unreadable { address: 1 });
-            }
-            Ok(looks)
-        })
+        while_it_is_there(
+            || {},
+            || {
+                looks += 1;
+                if looks < last {
+                    return Err(MemoryError::Unreadable { address: 1 });
+                }
+                Ok(looks)
+            },
+        )
     };
     assert_eq!(until(1), Ok(1));
     assert_eq!(until(LOOKS_AT_UNREADABLE), Ok(LOOKS_AT_UNREADABLE));

@@ -15,9 +15,9 @@ use super::{codec, corrupt, encoding, page_type};
 use crate::recording::RecordingError;
 use crate::recording::batch::{Batch, Column, Field, Schema};
 use crate::recording::damage::{ColumnDamage, Damage, ParquetDamage};
+use crate::recording::folder::RecordingFile;
 use crate::recording::model::RECORDING_SCHEMA;
 use crate::recording::open::open;
-use crate::recording::folder::RecordingFile;
 use crate::recording::schema::VERSION_KEY;
 
 /// No version writes more rows into a group, more metadata, or larger pages: more is damage.

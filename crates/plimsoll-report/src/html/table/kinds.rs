@@ -1,6 +1,8 @@
 //! The tables of a kind of work that is described by its metrics: a column for each headline one.
 
-use super::{Cell, Column, Rows, Table, columns, heading, metric_cell, reasons_cell, status_cell, verified_cell};
+use super::{
+    Cell, Column, Rows, Table, columns, heading, metric_cell, reasons_cell, status_cell, verified_cell,
+};
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
 use crate::headline_metrics::{MainMetric, main_metrics};

@@ -43,7 +43,11 @@ pub(in crate::html) fn states(trial: &Trial, marks: &[&Mark]) -> Option<States> 
     if trial.phases.len() > MOST_PHASES || moved < TELLING_CHANGE {
         return None;
     }
-    let keys: BTreeSet<&str> = trial.phases.iter().flat_map(|phase| phase.after.names()).collect();
+    let keys: BTreeSet<&str> = trial
+        .phases
+        .iter()
+        .flat_map(|phase| phase.after.names())
+        .collect();
     if keys.is_empty() {
         return None;
     }
@@ -114,13 +118,6 @@ fn moved(phase: &Phase) -> f64 {
     palette::LAYERS
         .iter()
         .filter(|paint| paint.moves)
-        .filter_map(|paint| {
-            Some(
-                phase
-                    .after
-                    .get(paint.key)?
-                    .abs_diff(phase.before.get(paint.key)?) as f64,
-            )
-        })
+        .filter_map(|paint| Some(phase.after.get(paint.key)?.abs_diff(phase.before.get(paint.key)?) as f64))
         .fold(0.0, f64::max)
 }

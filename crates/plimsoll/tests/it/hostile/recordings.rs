@@ -89,5 +89,8 @@ fn a_recording_with_a_hostile_value_is_shown_or_refused() {
 #[test]
 fn a_recording_with_damaged_bytes_is_shown_or_refused() {
     let commands: u64 = rounds(3).map(|number| round(1 << 32 | number, damage)).sum();
-    eprintln!("{} recordings with damaged bytes, {commands} commands", rounds(3).count());
+    eprintln!(
+        "{} recordings with damaged bytes, {commands} commands",
+        rounds(3).count()
+    );
 }

@@ -63,7 +63,11 @@ fn go_on(mut writer: Writer, plan: &Plan) -> Result<(), RecordingError> {
     let results = results("run", vec![ended]);
     writer.finish(&results)?;
     let recording = Recording::open_in(&place)?;
-    assert_eq!(recording.trials.len(), 1, "the recording is read where it was written");
+    assert_eq!(
+        recording.trials.len(),
+        1,
+        "the recording is read where it was written"
+    );
     write_page(&recording, &results, &place).unwrap();
     Ok(())
 }
@@ -113,7 +117,14 @@ fn a_user_who_swaps_folders_cannot_lead_root_elsewhere() {
     let script = r#"while :; do for one in "$0"/run-*[0-9]; do
         [ -L "$one" ] || { mv "$one" "$one.moved" && ln -s "$1" "$one"; } 2>/dev/null; done; done"#;
     let mut attacker = plimsoll_testkit::command("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c", script])
+        .args([
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "sh",
+            "-c",
+            script,
+        ])
         .args([&parent, &victim.0])
         .spawn()
         .unwrap();
@@ -129,7 +140,10 @@ fn a_user_who_swaps_folders_cannot_lead_root_elsewhere() {
     attacker.kill().unwrap();
     attacker.wait().unwrap();
     assert_eq!(victim.content(), before, "{outcomes:?}");
-    assert!(swapped > 0, "the attacker swapped no folder: the test shows nothing");
+    assert!(
+        swapped > 0,
+        "the attacker swapped no folder: the test shows nothing"
+    );
     for outcome in &outcomes {
         assert!(
             matches!(outcome, Ok(()) | Err(RecordingError::Replaced { .. })),

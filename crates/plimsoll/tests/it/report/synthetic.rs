@@ -20,7 +20,9 @@ use super::simulation::{MEM_TOTAL, MIB, Shape, Simulation};
 fn memory_use(group: &Group, trials: &[Trial], size: f64) -> MemoryUse {
     let measure = |values: [&dyn Fn(&Trial) -> f64; 2]| {
         values.map(|value| {
-            let of_group = trials.iter().filter(|trial| group.trials.iter().any(|id| **id == *trial.id));
+            let of_group = trials
+                .iter()
+                .filter(|trial| group.trials.iter().any(|id| **id == *trial.id));
             let dots: Vec<Dot> = of_group
                 .map(|trial| Dot {
                     trial: trial.id.as_str().into(),
