@@ -268,8 +268,8 @@ impl Column {
             Column::Subject => Cell::new(sanitize(&group.subject)),
             Column::Rest(_) => Cell::new(sanitize(rest(group))),
             Column::Runs => right(trials.len().to_string()),
-            Column::Spread(_, metric) => right(spread(group.metrics.get(*metric), quantity::significant)),
-            Column::Median(_, metric) => right(group.metrics.get(*metric).map_or_else(missing, |measured| {
+            Column::Spread(_, metric) => right(spread(group.metrics.get(metric), quantity::significant)),
+            Column::Median(_, metric) => right(group.metrics.get(metric).map_or_else(missing, |measured| {
                 let text = quantity::metric(metric, measured.summary.median);
                 marked(text, measured.untrustworthy())
             })),

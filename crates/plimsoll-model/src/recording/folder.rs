@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::RecordingError;
-use super::append::replace_in;
+use super::replace::{open_folder, readable, replace_in};
 
 /// Permission bits that let other users write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -113,7 +113,7 @@ impl RecordingFolder {
         let looked = |errno: Errno| RecordingError::io("look at", &self.path, errno.into());
         let folder = rustix::fs::fstat(&self.handle).map_err(looked)?;
         let file = rustix::fs::fstat(file).map_err(looked)?;
-        match is_made_by(rustix::process::geteuid().as_raw(), &folder, &file) {
+        match is_made_with(&folder, &file) {
             true => Ok(()),
             false => Err(RecordingError::Replaced {
                 path: self.path.clone(),
@@ -136,23 +136,11 @@ impl RecordingFolder {
     }
 }
 
-/// Whether a folder and a new file in it were made by `user`, with the modes that were asked for; on a file system without
-/// owners or modes all files look alike.
-fn is_made_by(user: u32, folder: &Stat, file: &Stat) -> bool {
-    let of_user = folder.st_uid == user || folder.st_uid == file.st_uid;
+/// Whether a folder was made by the user who made a new file in it, with the modes that were asked for; on a file system
+/// without owners or modes all files look alike.
+fn is_made_with(folder: &Stat, file: &Stat) -> bool {
     let for_all = |stat: &Stat| stat.st_mode & WRITABLE_BY_OTHERS != 0;
-    of_user && (!for_all(folder) || for_all(file))
-}
-
-/// Opens a folder for lookups.
-pub(super) fn open_folder(at: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-    let flags = flags | OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::openat(at, path, flags, Mode::empty())
-}
-
-pub(super) fn readable(folder: BorrowedFd<'_>) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(rustix::fs::openat(folder, ".", flags, Mode::empty())?.into())
+    folder.st_uid == file.st_uid && (!for_all(folder) || for_all(file))
 }
 
 /// A file of a recording, which need not exist.
@@ -221,7 +209,7 @@ impl RecordingFile {
     ) -> Result<T, E> {
         match &self.of {
             Some((folder, name)) => folder.replace_file(name, write),
-            None => super::replace_file(&self.path, write),
+            None => super::replace::replace_file(&self.path, write),
         }
     }
 }
@@ -257,10 +245,10 @@ mod tests {
             stat
         };
         let file = stat(0, 0o100_644);
-        assert!(is_made_by(0, &stat(0, 0o40755), &file));
-        assert!(!is_made_by(0, &stat(1000, 0o40755), &file), "of another user");
-        assert!(!is_made_by(0, &stat(0, 0o40777), &file), "for all");
+        assert!(is_made_with(&stat(0, 0o40755), &file));
+        assert!(!is_made_with(&stat(1000, 0o40755), &file), "of another user");
+        assert!(!is_made_with(&stat(0, 0o40777), &file), "for all");
         // vfat gives every file the owner and the mode of its mount.
-        assert!(is_made_by(0, &stat(1000, 0o40777), &stat(1000, 0o100_777)));
+        assert!(is_made_with(&stat(1000, 0o40777), &stat(1000, 0o100_777)));
     }
 }

@@ -19,7 +19,7 @@ pub struct Levels {
     /// A bit for each present category.
     present: u16,
     /// Names that are no category of this version.
-    others: Option<Box<BTreeMap<String, i64>>>,
+    others: BTreeMap<String, i64>,
 }
 
 const _: () = assert!(COUNT <= u16::BITS as usize);
@@ -64,7 +64,7 @@ impl Levels {
     pub fn get(&self, name: &str) -> Option<i64> {
         match place(name) {
             Some(place) => self.at(place),
-            None => self.others.as_ref()?.get(name).copied(),
+            None => self.others.get(name).copied(),
         }
     }
 
@@ -76,7 +76,7 @@ impl Levels {
         match place(name) {
             Some(place) => self.set(place, bytes),
             None => {
-                self.others.get_or_insert_default().insert(name.to_owned(), bytes);
+                self.others.insert(name.to_owned(), bytes);
             }
         }
     }
@@ -91,7 +91,7 @@ impl Levels {
         let known = BY_NAME
             .into_iter()
             .filter_map(|place| Some((CATEGORIES[place].name, self.at(place)?)));
-        let others = self.others.iter().flat_map(|others| others.iter());
+        let others = self.others.iter();
         Merged {
             left: known.peekable(),
             right: others.map(|(name, bytes)| (name.as_str(), *bytes)).peekable(),
@@ -127,7 +127,7 @@ impl From<Categories> for Levels {
         Levels {
             bytes: categories.bytes(),
             present: (1 << COUNT) - 1,
-            others: None,
+            others: BTreeMap::new(),
         }
     }
 }

@@ -35,6 +35,7 @@ mod phase_rows;
 mod reader;
 mod recommendation;
 mod renamed;
+mod replace;
 mod resume;
 mod samples;
 mod schema;
@@ -43,7 +44,6 @@ mod stream;
 mod warning;
 mod writer;
 
-pub use append::replace_file;
 pub use copy::copy_parquet;
 pub use counters::is_counter;
 pub use damage::{ColumnDamage, Damage, ParquetDamage, StreamDamage};
@@ -59,6 +59,7 @@ pub use reader::Recording;
 pub use recommendation::{
     ConfigurationFile, Recommendation, RecommendationCode, Withheld, WithheldCode, Worth,
 };
+pub use replace::replace_file;
 pub use resume::{Now, Resumed};
 pub use samples::{ColumnView, Samples};
 pub use schema::{columns_markdown, format_table_markdown};

@@ -102,7 +102,7 @@ pub(super) fn target(group: &Group) -> Option<f64> {
 pub(super) fn size_of(group: &Group) -> Option<f64> {
     let fixed = [NEEDED, TARGET_NEEDED]
         .iter()
-        .any(|name| group.metrics.contains_key(*name));
+        .any(|name| group.metrics.contains_key(name));
     let fixed = fixed || group.params.contains_key("limits");
     number(group, "size").filter(|_| fixed)
 }
