@@ -260,7 +260,7 @@ fn the_page_is_drawn_follows_the_size_and_quits() {
         rows[39].contains("quit") && rows[0].contains("PSI mem")
     });
     terminal.resize(50, 10);
-    terminal.until_text("terminal too small (50x10), needs 60x16");
+    terminal.until_text("terminal too small (50x10), needs 40x16");
     terminal.resize(80, 24);
     terminal.until("the page again", |screen| {
         screen.rows(0, 80).nth(23).is_some_and(|row| row.contains("quit"))
