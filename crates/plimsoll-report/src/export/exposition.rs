@@ -64,7 +64,7 @@ struct Family {
     values: BTreeMap<String, f64>,
 }
 
-/// Metric families by name, without the endings of [`Kind`].
+/// Metric families by name, without the endings of its kind.
 #[derive(Debug, Default)]
 pub struct Families(BTreeMap<String, Family>);
 
