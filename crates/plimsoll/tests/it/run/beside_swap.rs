@@ -1,5 +1,8 @@
 //! Runs beside other programs that swap: the run's device takes their pages too, and other devices may take the run's.
 
+use std::collections::BTreeSet;
+
+use plimsoll_model::scenario::builtin;
 use serde_json::Value;
 
 use super::{Run, has_laboratory, phases};
@@ -231,7 +234,7 @@ fn impossible_loads(trial: &Value, of: &dyn Fn(&str) -> Option<f64>) -> Vec<Stri
 }
 
 /// Each scenario in a small form, as arguments of `run`.
-const SMALL: [&[&str]; 14] = [
+const SMALL: [&[&str]; 20] = [
     &["compression", "size=64M", "swap-size=256M", "hold=1"],
     &["compression-devices", "size=64M", "swap-size=256M", "hold=0.5"],
     &[
@@ -246,11 +249,17 @@ const SMALL: [&[&str]; 14] = [
     &["map", "size=16M"],
     &["thrash", "swap-size=512M", "hold=1"],
     &["thrash-e1", "scale=0.02", "tc=5", "N=6"],
+    &["thrash-e2", "scale=0.02", "tc=5", "N=6"],
+    &["thrash-e3", "scale=0.02", "tc=5", "N=6"],
     &["thrash-e4", "scale=0.02", "tc=5", "N=6"],
     &["loadline", "duration=0.2"],
     &["loadline-patterns", "duration=0.1"],
+    &["page-cluster"],
+    &["heap-replacement", "duration=0.1"],
     &["heap-larson"],
+    &["heap-aggressive"],
     &["heap-fragmentation"],
+    &["heap-scaling", "duration=0.1"],
     &["tour"],
 ];
 
@@ -260,6 +269,14 @@ const SMALL: [&[&str]; 14] = [
 #[ignore = "takes about ten minutes: `just beside-swap`"]
 fn no_metric_called_ok_is_impossible_beside_a_cgroup_that_swaps() {
     assert!(has_laboratory(), "needs root, a memory cgroup and zram");
+    let built_in: BTreeSet<&str> = builtin().iter().map(|scenario| scenario.name).collect();
+    assert_eq!(
+        SMALL
+            .iter()
+            .map(|arguments| arguments[0])
+            .collect::<BTreeSet<_>>(),
+        built_in
+    );
     let foreign = SwappingCgroup::start(150 * MIB, 220 * MIB);
     let (mut wrong, mut counts) = (Vec::new(), [0_usize; 3]);
     for arguments in SMALL {
