@@ -5,14 +5,15 @@ use std::time::Duration;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use super::boxes::row_of;
 use super::figures;
 use super::panels::Panels;
 use super::ranking::{Listed, Sort, ranked};
 use super::snapshot::Snapshot;
 use super::theme::{Ink, TARGET, Theme};
-use crate::cells::{fit, in_cells};
+use super::words::put;
+use crate::cells::{fit_end, in_cells};
 use crate::processes::{CgroupEntry, Entry};
 use crate::watch::top::{PERIOD, Top};
 
@@ -111,11 +112,10 @@ pub(super) fn draw_list(
     let Some(listed) = panels.list else { return };
     let Some(top) = &snapshot.top else {
         let text = match snapshot.status.replay {
-            true => "a recording has no list of processes",
+            true => "a recording has no list of processes or cgroups",
             false => "listing ...",
         };
-        let text = fit(text, usize::from(area.width), theme.unicode);
-        buffer.set_string(area.x, area.y, text, theme.ink(Ink::Dim));
+        put(buffer, theme, row_of(area, 0), text, theme.ink(Ink::Dim));
         return;
     };
     let order = ranked(top, listed, panels.sort);
@@ -136,7 +136,7 @@ pub(super) fn draw_list(
             let pids = if top.scope.is_some() { &[] } else { pids };
             sheet.draw(buffer, of_processes(), "process", &rows, selected, |entry| {
                 Named {
-                    name: in_cells(&entry.name, theme.unicode),
+                    name: &entry.name,
                     is_path: false,
                     is_target: pids.contains(&entry.identity.pid),
                     storm: entry.storm,
@@ -147,7 +147,7 @@ pub(super) fn draw_list(
             let rows: Vec<&CgroupEntry> = order.iter().map(|&index| &top.cgroups[index]).collect();
             sheet.draw(buffer, of_cgroups(top), "cgroup", &rows, selected, |entry| {
                 Named {
-                    name: in_cells(&entry.name, theme.unicode),
+                    name: &entry.name,
                     is_path: true,
                     is_target: false,
                     storm: false,
@@ -221,8 +221,9 @@ fn headings<T>(columns: Vec<&'static Column<T>>, area: Rect) -> Vec<(u16, u16, O
 }
 
 /// Text in front of the numbers of a row.
-struct Named {
-    name: String,
+struct Named<'a> {
+    /// Not sanitized.
+    name: &'a str,
     /// Whether the end of the name says more than its start.
     is_path: bool,
     is_target: bool,
@@ -247,57 +248,62 @@ impl Sheet<'_> {
         noun: &str,
         rows: &[&T],
         selected: Option<usize>,
-        named: impl Fn(&T) -> Named,
+        named: impl Fn(&T) -> Named<'_>,
     ) {
         let (theme, area) = (self.theme, self.area);
         let (columns, name_width) = fitting(columns, area);
         self.head(buffer, &columns, noun, rows.len());
         let visible = rows.iter().enumerate().skip(self.first).take(rows_in(area));
-        for (row, (place, entry)) in visible.enumerate() {
-            let y = area.y + 1 + row as u16;
-            let Named {
-                name,
-                is_path,
-                is_target,
-                storm,
-            } = named(entry);
-            let width = usize::from(name_width);
-            let name = match is_path {
-                true => fit_end(&name, width, theme.unicode),
-                false => fit(&name, width, theme.unicode),
-            };
-            let mut style = match (storm, is_target) {
+        for (at, (place, entry)) in visible.enumerate() {
+            let line = row_of(area, 1 + at as u16);
+            let named = named(entry);
+            let mut style = match (named.storm, named.is_target) {
                 (true, _) => theme.ink(Ink::Alarm),
                 (false, true) => theme.ink(Ink::Strong),
                 (false, false) => Style::new(),
             };
             if selected == Some(place) {
                 style = style.add_modifier(Modifier::REVERSED);
-                buffer.set_string(area.x, y, " ".repeat(usize::from(area.width)), style);
+                buffer.set_style(line, style);
             }
-            match (storm, is_target) {
-                (true, _) => drop(buffer.set_stringn(area.x, y, "!", 1, style)),
-                (false, true) => {
-                    let sign = if theme.unicode { "\u{2571}" } else { "/" };
-                    buffer.set_stringn(
-                        area.x,
-                        y,
-                        sign,
-                        1,
-                        style.fg(theme.hatch()).bg(theme.layer(TARGET)),
-                    );
-                }
-                (false, false) => {}
-            }
-            buffer.set_stringn(area.x + SIGN_WIDTH, y, name, width, style);
-            let mut x = area.x + SIGN_WIDTH + name_width;
+            self.name(buffer, line, &named, name_width, style);
+            let mut x = line.x + SIGN_WIDTH + name_width;
             for column in &columns {
                 let text = (column.cell)(entry).unwrap_or_else(|| "-".to_owned());
-                let text = format!("{text:>0$}", usize::from(column.width));
-                buffer.set_stringn(x, y, text, usize::from(column.width), style);
-                x += column.width;
+                x = self.number(buffer, (x, line.y), column.width, &text, style);
             }
         }
+    }
+
+    /// Draws the sign and the name of an entry.
+    fn name(&self, buffer: &mut Buffer, line: Rect, named: &Named<'_>, width: u16, style: Style) {
+        let theme = self.theme;
+        let sign = Rect { width: 1, ..line };
+        match (named.storm, named.is_target) {
+            (true, _) => drop(put(buffer, theme, sign, "!", style)),
+            (false, true) => {
+                let hatch = if theme.unicode { "\u{2571}" } else { "/" };
+                let style = style.fg(theme.hatch()).bg(theme.layer(TARGET));
+                put(buffer, theme, sign, hatch, style);
+            }
+            (false, false) => {}
+        }
+        let place = Rect::new(line.x + SIGN_WIDTH, line.y, width, 1);
+        let name = in_cells(named.name, theme.unicode);
+        let name = match named.is_path {
+            true => fit_end(&name, usize::from(width), theme.unicode),
+            false => name,
+        };
+        put(buffer, theme, place, &name, style);
+    }
+
+    /// Draws a number or its heading at the right edge of a column of `width` that begins at `x`. Returns that edge.
+    fn number(&self, buffer: &mut Buffer, (x, y): (u16, u16), width: u16, text: &str, style: Style) -> u16 {
+        // The first cell is the gap.
+        let (from, room) = (x + 1, width - 1);
+        let text = format!("{text:>0$}", usize::from(room));
+        put(buffer, self.theme, Rect::new(from, y, room, 1), &text, style);
+        x + width
     }
 
     /// Draws the headings: the noun with the visible rows, then the columns; the sort key is marked.
@@ -319,9 +325,11 @@ impl Sheet<'_> {
                 figures::duration(interval.as_secs() * 1_000_000_000)
             );
         }
-        let width = usize::from(area.width.saturating_sub(taken + 1));
-        let title = fit(&title, width, theme.unicode);
-        buffer.set_stringn(area.x, area.y, title, width, theme.ink(Ink::Strong));
+        let room = Rect {
+            width: area.width.saturating_sub(taken + 1),
+            ..row_of(area, 0)
+        };
+        put(buffer, theme, room, &title, theme.ink(Ink::Strong));
         let mut x = area.right() - taken;
         for column in columns {
             let sorted = column.sort == Some(self.panels.sort);
@@ -330,14 +338,9 @@ impl Sheet<'_> {
                 (true, true) => "\u{25be}",
                 (true, false) => "v",
             };
-            let text = format!(
-                "{:>1$}",
-                format!("{}{sign}", column.heading),
-                usize::from(column.width)
-            );
+            let text = format!("{}{sign}", column.heading);
             let ink = if sorted { Ink::Accent } else { Ink::Dim };
-            buffer.set_stringn(x, area.y, text, usize::from(column.width), theme.ink(ink));
-            x += column.width;
+            x = self.number(buffer, (x, area.y), column.width, &text, theme.ink(ink));
         }
     }
 }
@@ -347,40 +350,5 @@ fn plural(noun: &str, count: usize) -> &'static str {
         (1, _) => "",
         (_, true) => "es",
         (_, false) => "s",
-    }
-}
-
-/// The end of `text` in at most `width` cells, with a mark for a cut.
-fn fit_end(text: &str, width: usize, unicode: bool) -> String {
-    if text.width() <= width {
-        return text.to_owned();
-    }
-    let mut from = text.len();
-    let mut used = 1;
-    for (at, letter) in text.char_indices().rev() {
-        used += letter.width().unwrap_or(0);
-        if used > width {
-            break;
-        }
-        from = at;
-    }
-    let sign = if unicode { "\u{2026}" } else { "~" };
-    match width {
-        0 => String::new(),
-        _ => format!("{sign}{}", &text[from..]),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_path_keeps_its_end() {
-        assert_eq!(fit_end("/a/b", 4, true), "/a/b");
-        assert_eq!(fit_end("/kubepods/pod1/web", 8, true), "\u{2026}od1/web");
-        assert_eq!(fit_end("/kubepods/pod1/web", 8, false), "~od1/web");
-        assert_eq!(fit_end("/\u{4e2d}\u{6587}", 4, true), "\u{2026}\u{6587}");
-        assert_eq!(fit_end("/a/b", 0, true), "");
     }
 }
