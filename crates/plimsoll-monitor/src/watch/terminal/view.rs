@@ -202,7 +202,11 @@ impl View {
             return self.act_on_overlay(action);
         }
         if snapshot.status.replay && changes(action) {
-            let text = "A replay has no actions.".to_owned();
+            let text = match action {
+                Action::Cgroups => "A recording has no tree of cgroups.",
+                _ => "A replay has no actions.",
+            };
+            let text = text.to_owned();
             self.overlay = Some(Overlay::Text("replay".to_owned(), vec![text], 0));
             return None;
         }

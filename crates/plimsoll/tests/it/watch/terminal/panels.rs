@@ -293,7 +293,7 @@ fn a_small_terminal_says_that_a_panel_does_not_fit() {
     let state = listed();
     let size = (60, 21);
     let page = drawn(&state, &[Action::NextList], size);
-    assert!(!page.contains("major/s") && page.contains("60x22"), "{page}");
+    assert!(!page.contains("major/s") && page.contains("40x22"), "{page}");
 }
 
 /// 24 GiB of RAM of which nothing moves except 10 MiB of the page cache: the stack shows no step, the changes do.
@@ -451,11 +451,15 @@ fn a_click_in_the_charts_moves_the_cursor_and_the_wheel_zooms() {
         hand.does(Gesture::Press, at);
         assert_eq!(
             place_of(&hand.page(), "\u{25b2}"),
-            (at.0, right.1),
+            (at.0, right.1 + 1),
             "{}",
             hand.page()
         );
     }
+    // A click on a mark moves the cursor to it, and the status line has its text.
+    let mark = place_of(&hand.page(), "T tr");
+    hand.does(Gesture::Press, mark);
+    assert!(hand.page().contains("ago: T trimmed"), "{}", hand.page());
     let period = |hand: &Hand| hand.view.column_ns(SECOND / 10);
     hand.does(Gesture::WheelUp, (20, 5));
     assert_eq!(period(&hand), SECOND / 2);
