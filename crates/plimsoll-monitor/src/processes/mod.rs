@@ -10,7 +10,6 @@
 //! separate.
 
 mod cgroup;
-mod cgroup_listing;
 mod cgroup_table;
 mod cgroup_tree;
 mod columns;
@@ -27,7 +26,6 @@ mod users;
 mod walk;
 
 pub use cgroup::{Cap, CapKind, Cgroup};
-pub use cgroup_listing::CgroupEntry;
 pub(crate) use cgroup_table::cap;
 pub use cgroup_table::render_cgroups;
 pub(crate) use cgroup_tree::branches;

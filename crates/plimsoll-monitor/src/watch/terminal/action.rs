@@ -107,7 +107,7 @@ pub(super) struct Hint {
 pub(super) const HINTS: &[Hint] = &[
     hint("?", "?", "help", "this help"),
     hint("q", "q", "quit", "quit"),
-    hint("Tab", "Tab", "list", "list: processes, cgroups"),
+    hint("Tab", "Tab", "list", "processes, cgroups"),
     hint("c", "c", "changes", "changes in view"),
     hint("g", "g", "tree", "tree of cgroups"),
     hint("t", "t", "target", "choose the target"),

@@ -9,13 +9,13 @@ use ratatui::style::{Modifier, Style};
 use super::boxes::row_of;
 use super::figures;
 use super::panels::Panels;
-use super::ranking::{Listed, Sort, ranked};
+use super::ranking::{Rows, Sort, ranked};
 use super::snapshot::Snapshot;
 use super::theme::{Ink, TARGET, Theme};
 use super::words::put;
 use crate::cells::{fit_end, in_cells};
-use crate::processes::{CgroupEntry, Entry};
-use crate::watch::top::{PERIOD, Top};
+use crate::processes::{CgroupRow, Entry, cap};
+use crate::watch::top::PERIOD;
 
 /// Least width of the names; columns are dropped instead.
 const LEAST_NAME: u16 = 14;
@@ -68,7 +68,7 @@ const OF_PROCESSES: &[Column<Entry>] = &[
     }),
 ];
 
-const OF_CGROUPS: &[Column<CgroupEntry>] = &[
+const OF_CGROUPS: &[Column<CgroupRow>] = &[
     column("memory", 8, 0, Some(Sort::Resident), |entry| bytes(entry.usage)),
     column("swap", 7, 0, Some(Sort::Swap), |entry| bytes(entry.swap)),
     column("refault/s", 11, 0, Some(Sort::Faults), |entry| {
@@ -77,7 +77,7 @@ const OF_CGROUPS: &[Column<CgroupEntry>] = &[
     column(STALL, 7, 2, None, |entry| {
         Some(figures::percent(entry.stalled_percent?))
     }),
-    column("procs", 7, 3, None, |entry| Some(entry.processes.to_string())),
+    column("limit", 11, 3, None, |entry| Some(cap(entry, figures::bytes))),
 ];
 
 /// Heading of the column that only cgroup v2 fills.
@@ -88,8 +88,8 @@ fn of_processes() -> Vec<&'static Column<Entry>> {
 }
 
 /// The columns of cgroups, without one that the kernel cannot fill.
-fn of_cgroups(top: &Top) -> Vec<&'static Column<CgroupEntry>> {
-    let stalls = top.cgroups.iter().any(|entry| entry.stalled_percent.is_some());
+fn of_cgroups(rows: &[&CgroupRow]) -> Vec<&'static Column<CgroupRow>> {
+    let stalls = rows.iter().any(|row| row.stalled_percent.is_some());
     let columns = OF_CGROUPS.iter();
     columns
         .filter(|column| stalls || column.heading != STALL)
@@ -110,7 +110,7 @@ pub(super) fn draw_list(
     past: bool,
 ) {
     let Some(listed) = panels.list else { return };
-    let Some(top) = &snapshot.top else {
+    let Some(rows) = Rows::of(listed, snapshot) else {
         let text = match snapshot.status.replay {
             true => "a recording has no list of processes or cgroups",
             false => "listing ...",
@@ -118,23 +118,24 @@ pub(super) fn draw_list(
         put(buffer, theme, row_of(area, 0), text, theme.ink(Ink::Dim));
         return;
     };
-    let order = ranked(top, listed, panels.sort);
+    let order = ranked(&rows, panels.sort);
     let sheet = Sheet {
         theme,
         area,
         panels,
-        first: first_row(panels, top, listed, &order, area),
+        first: first_row(panels, &rows, &order, area),
         past,
-        interval: top.interval,
+        interval: interval(&rows, snapshot),
     };
-    let selected = panels.place_in(top, listed, &order);
-    match listed {
-        Listed::Processes => {
-            let rows: Vec<&Entry> = order.iter().map(|&index| &top.processes[index]).collect();
-            let pids = snapshot.target.as_ref().map_or(&[][..], |target| &target.pids);
+    let selected = panels.place_in(&rows, &order);
+    match rows {
+        Rows::Processes(entries) => {
+            let entries: Vec<&Entry> = order.iter().map(|&index| &entries[index]).collect();
+            let target = snapshot.target.as_ref();
             // In a list of the target alone, a sign on each row says nothing.
-            let pids = if top.scope.is_some() { &[] } else { pids };
-            sheet.draw(buffer, of_processes(), "process", &rows, selected, |entry| {
+            let marked = target.filter(|target| target.scope().is_none());
+            let pids = marked.map_or(&[][..], |target| &target.pids);
+            sheet.draw(buffer, of_processes(), "process", &entries, selected, |entry| {
                 Named {
                     name: &entry.name,
                     is_path: false,
@@ -143,17 +144,29 @@ pub(super) fn draw_list(
                 }
             });
         }
-        Listed::Cgroups => {
-            let rows: Vec<&CgroupEntry> = order.iter().map(|&index| &top.cgroups[index]).collect();
-            sheet.draw(buffer, of_cgroups(top), "cgroup", &rows, selected, |entry| {
-                Named {
-                    name: &entry.name,
-                    is_path: true,
-                    is_target: false,
-                    storm: false,
-                }
+        Rows::Cgroups(cgroups) => {
+            let columns = of_cgroups(&cgroups);
+            let cgroups: Vec<&CgroupRow> = order.iter().map(|&index| cgroups[index]).collect();
+            sheet.draw(buffer, columns, "cgroup", &cgroups, selected, |row| Named {
+                name: &row.path,
+                is_path: true,
+                is_target: false,
+                storm: false,
             });
+            let notes = snapshot.cgroups.iter().flat_map(|listing| &listing.notes);
+            // Without a row, the reason is of use.
+            if let Some(note) = notes.take(1).find(|_| cgroups.is_empty() && area.height > 1) {
+                put(buffer, theme, row_of(area, 1), note, theme.ink(Ink::Dim));
+            }
         }
+    }
+}
+
+/// Time between the last two readings of the rows.
+fn interval(rows: &Rows<'_>, snapshot: &Snapshot) -> Option<Duration> {
+    match rows {
+        Rows::Processes(_) => snapshot.top.as_ref()?.interval,
+        Rows::Cgroups(_) => Duration::try_from_secs_f64(snapshot.cgroups.as_ref()?.interval_s).ok(),
     }
 }
 
@@ -162,8 +175,8 @@ pub(super) fn rows_in(area: Rect) -> usize {
     usize::from(area.height.saturating_sub(1))
 }
 
-fn first_row(panels: &Panels, top: &Top, listed: Listed, order: &[usize], area: Rect) -> usize {
-    let selected = panels.place_in(top, listed, order);
+fn first_row(panels: &Panels, rows: &Rows<'_>, order: &[usize], area: Rect) -> usize {
+    let selected = panels.place_in(rows, order);
     panels.first_row(rows_in(area), selected, order.len())
 }
 
@@ -178,12 +191,12 @@ pub(super) enum Part {
 
 /// The part of the list in `area` at a place on the screen.
 pub(super) fn part_at(area: Rect, panels: &Panels, snapshot: &Snapshot, x: u16, y: u16) -> Option<Part> {
-    let (listed, top) = (panels.list?, snapshot.top.as_ref()?);
-    let order = ranked(top, listed, panels.sort);
+    let rows = Rows::of(panels.list?, snapshot)?;
+    let order = ranked(&rows, panels.sort);
     if y == area.y {
-        let headings = match listed {
-            Listed::Processes => headings(of_processes(), area),
-            Listed::Cgroups => headings(of_cgroups(top), area),
+        let headings = match &rows {
+            Rows::Processes(_) => headings(of_processes(), area),
+            Rows::Cgroups(cgroups) => headings(of_cgroups(cgroups), area),
         };
         let found = headings
             .into_iter()
@@ -191,8 +204,8 @@ pub(super) fn part_at(area: Rect, panels: &Panels, snapshot: &Snapshot, x: u16, 
         return found.and_then(|(.., sort)| sort).map(Part::Heading);
     }
     let row = usize::from(y.checked_sub(area.y + 1)?);
-    let place = first_row(panels, top, listed, &order, area) + row;
-    let selected = panels.place_in(top, listed, &order);
+    let place = first_row(panels, &rows, &order, area) + row;
+    let selected = panels.place_in(&rows, &order);
     (place < order.len() && row < rows_in(area)).then_some(Part::Row(place, selected == Some(place)))
 }
 

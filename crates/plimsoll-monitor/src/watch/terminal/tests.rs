@@ -12,12 +12,13 @@ use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
 use super::panels::Panels;
+use super::ranking::Rows;
 use super::{
     Action, Depth, LEAST, Listed, Order, Overlay, Picker, Purpose, Snapshot, Sort, Theme, TreeView, View,
     columns_in, draw,
 };
 use crate::cells::ellipsis;
-use crate::processes::{CapKind, CgroupEntry, CgroupListing, CgroupRow, Entry, Identity, Rates, RowCap};
+use crate::processes::{CapKind, CgroupListing, CgroupRow, Entry, Identity, Rates, RowCap};
 use crate::watch::{Candidate, Facts, Level, Mark, MarkKind, State, TargetState, Top};
 use plimsoll_report::analysis::frame::{Frame, Machine};
 use plimsoll_report::analysis::gauges::{GAUGES, gauge};
@@ -164,6 +165,7 @@ fn overlay(kind: u8, name: &str) -> Option<Overlay> {
 /// A tree of cgroups with these names.
 fn cgroups(name: &str, magnitude: f64) -> CgroupListing {
     let row = |depth: usize| CgroupRow {
+        folder: format!("/{depth}").into(),
         path: format!("/{}", vec![name; depth].join("/")),
         name: name.to_owned(),
         depth,
@@ -184,7 +186,7 @@ fn cgroups(name: &str, magnitude: f64) -> CgroupListing {
     }
 }
 
-/// Processes and cgroups with these names, some of which have no rates. The target and a fault storm are among them.
+/// Processes with these names, some of which have no rates. The target and a fault storm are among them.
 fn top(name: &str, magnitude: f64, interval_s: Option<u64>) -> Top {
     let known = |number: u32| (number % 3 > 0).then_some(magnitude);
     let process = |number: u32| Entry {
@@ -219,20 +221,9 @@ fn top(name: &str, magnitude: f64, interval_s: Option<u64>) -> Top {
         limits: Vec::new(),
         storm: number == 2,
     };
-    let cgroup = |number: u32| CgroupEntry {
-        folder: format!("/{number}").into(),
-        name: format!("/{}", vec![name; number as usize].join("/")),
-        processes: number as usize,
-        usage: known(number).map(|bytes| bytes as u64),
-        swap: None,
-        refaults_per_s: known(number),
-        stalled_percent: known(number).map(|percent| percent.min(100.0)),
-    };
     Top {
         interval: interval_s.map(Duration::from_secs),
         processes: (1..40).map(process).collect(),
-        cgroups: (1..9).map(cgroup).collect(),
-        scope: None,
     }
 }
 
@@ -282,7 +273,10 @@ proptest! {
         state.top = (row < 50).then(|| Arc::new(top(&name, magnitude, listed_s)));
         view.panels = panels;
         super::page::settle(&mut view, Rect::new(0, 0, width, height));
-        view.panels.act(Action::SelectRow(row), state.top.as_deref());
+        let listed = view.panels.list;
+        let before = snapshot(&state, &mut view, width, height);
+        let rows = listed.and_then(|listed| Rows::of(listed, &before));
+        view.panels.act(Action::SelectRow(row), rows.as_ref());
         let theme = Theme { depth: if mono { Depth::Mono } else { Depth::True }, light: false, unicode };
         let (buffer, written) = screen(&state, &mut view, theme, (width, height));
         prop_assert!(written.len() > 1);
