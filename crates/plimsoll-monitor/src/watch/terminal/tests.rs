@@ -188,7 +188,7 @@ fn cgroups(name: &str, magnitude: f64) -> CgroupListing {
 
 /// Processes with these names, some of which have no rates. The target and a fault storm are among them.
 fn top(name: &str, magnitude: f64, interval_s: Option<u64>) -> Top {
-    let known = |number: u32| (number % 3 > 0).then_some(magnitude);
+    let known = |number: u32| (!number.is_multiple_of(3)).then_some(magnitude);
     let process = |number: u32| Entry {
         identity: Identity {
             pid: number * 104_729,
