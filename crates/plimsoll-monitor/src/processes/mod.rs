@@ -43,6 +43,7 @@ pub use storm::{
     MOST_US_PER_REFAULT, PINNED_SHARE, PINNED_SLACK, REFAULTS_PER_S, STALLED_PERCENT, SYSTEM_PERCENT, Storm,
     StormProcess, pinned_from, storms,
 };
+pub(crate) use table::cpus;
 pub use table::render;
 pub use users::Users;
 pub use walk::{Found, descendants, list};

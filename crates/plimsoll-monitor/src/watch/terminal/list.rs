@@ -14,7 +14,7 @@ use super::snapshot::Snapshot;
 use super::theme::{Ink, TARGET, Theme};
 use super::words::put;
 use crate::cells::{fit_end, in_cells};
-use crate::processes::{CgroupRow, Entry, cap};
+use crate::processes::{CgroupRow, Entry, Rates, cap, cpus};
 use crate::watch::top::PERIOD;
 
 /// Least width of the names; columns are dropped instead.
@@ -61,10 +61,9 @@ const OF_PROCESSES: &[Column<Entry>] = &[
     column("minor/s", 8, 4, None, |entry| {
         Some(figures::count(entry.rates?.minor_per_s))
     }),
-    column("CPU", 6, 3, None, |entry| {
-        Some(figures::percent(
-            entry.rates?.user_percent + entry.rates?.system_percent,
-        ))
+    column("CPUs", 7, 3, None, |entry| {
+        let percent = |rates: &Rates| rates.user_percent + rates.system_percent;
+        Some(cpus(entry.rates.as_ref().map(percent)))
     }),
 ];
 
