@@ -75,6 +75,9 @@ pub struct CgroupListing {
 /// A cgroup of a [`CgroupListing`]. Values include the cgroups below it. None means unknown.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CgroupRow {
+    /// Not in the JSON document, which has the mount and `path`.
+    #[serde(skip)]
+    pub folder: PathBuf,
     /// Path below the mount, with a slash before it. Not sanitized; invalid UTF-8 is replaced.
     pub path: String,
     /// Last part of the path. Not sanitized.
@@ -187,6 +190,7 @@ fn row(node: &Node, earlier: Option<&Node>, mount: &PathBuf) -> CgroupRow {
         bytes: cap.bytes,
     };
     CgroupRow {
+        folder: node.folder.clone(),
         path: format!("/{}", below.to_string_lossy()),
         name: name.unwrap_or_else(|| "/".to_owned()),
         depth: node.depth,

@@ -7,7 +7,6 @@ use plimsoll_proc::resource_limits::Limit;
 use serde::Serialize;
 
 use super::cgroup::Cap;
-use super::cgroup_listing::{self, CgroupEntry};
 use super::compression::Compressed;
 use super::identity::Identity;
 use super::process::Process;
@@ -36,9 +35,6 @@ pub struct Listing {
     pub denied: BTreeMap<String, u32>,
     /// Missing processes and values, with the reason.
     pub notes: Vec<String>,
-    /// Cgroups of the processes, and their ancestors, by folder. Not in the JSON document.
-    #[serde(skip)]
-    pub cgroups: Vec<CgroupEntry>,
 }
 
 /// A process of a [`Listing`]. None means unknown: see the notes.
@@ -113,11 +109,7 @@ impl Listing {
             let (before, after) = before.zip(after).filter(|_| seconds > 0.0)?;
             Some(after.saturating_sub(before) as f64 / seconds)
         };
-        let cgroups = cgroup_listing::between(before, after);
-        let cgroup_rates: BTreeMap<&Path, Option<f64>> = cgroups
-            .iter()
-            .map(|cgroup| (cgroup.folder.as_path(), cgroup.refaults_per_s))
-            .collect();
+        let refaults = |snapshot: &Snapshot, folder: &Path| snapshot.cgroups.get(folder)?.refaults();
         let processes = after.processes.iter().map(|process| {
             let mut entry = Entry::new(process, after, users);
             let earlier = before.process(process.identity.pid).filter(|_| seconds > 0.0);
@@ -127,7 +119,7 @@ impl Listing {
             entry.cgroup_refaults_per_s = entry
                 .cgroup
                 .as_ref()
-                .and_then(|cgroup| *cgroup_rates.get(cgroup.as_path())?);
+                .and_then(|folder| rate(refaults(before, folder), refaults(after, folder)));
             entry.storm = storms.iter().any(|storm| {
                 storm
                     .processes
@@ -146,7 +138,6 @@ impl Listing {
             storms,
             notes: notes(after, &denied),
             denied,
-            cgroups,
         }
     }
 }

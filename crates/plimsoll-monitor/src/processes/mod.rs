@@ -10,7 +10,6 @@
 //! separate.
 
 mod cgroup;
-mod cgroup_listing;
 mod cgroup_table;
 mod cgroup_tree;
 mod columns;
@@ -27,7 +26,6 @@ mod users;
 mod walk;
 
 pub use cgroup::{Cap, CapKind, Cgroup};
-pub use cgroup_listing::CgroupEntry;
 pub(crate) use cgroup_table::cap;
 pub use cgroup_table::render_cgroups;
 pub(crate) use cgroup_tree::branches;
@@ -45,6 +43,7 @@ pub use storm::{
     MOST_US_PER_REFAULT, PINNED_SHARE, PINNED_SLACK, REFAULTS_PER_S, STALLED_PERCENT, SYSTEM_PERCENT, Storm,
     StormProcess, pinned_from, storms,
 };
+pub(crate) use table::cpus;
 pub use table::render;
 pub use users::Users;
 pub use walk::{Found, descendants, list};

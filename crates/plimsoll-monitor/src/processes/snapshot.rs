@@ -148,14 +148,6 @@ impl Snapshot {
             .map_or(&[], |placement| &placement.folders)
     }
 
-    /// Mount of the memory controller, if a process is in its hierarchy.
-    pub(super) fn mount(&self) -> Option<&Path> {
-        let mut placements = self.placements.values().flatten();
-        placements
-            .find_map(|placement| placement.folders.last())
-            .map(PathBuf::as_path)
-    }
-
     /// Caps on a process of this snapshot, the tightest first, soft limits last.
     pub fn caps_of(&self, process: &Process) -> Vec<&Cap> {
         let folders = self.cgroups_of(process).iter();

@@ -142,7 +142,7 @@ fn cap(entry: &Entry) -> String {
 }
 
 /// CPUs in use: 1.70 are 170% of one.
-fn cpus(percent: Option<f64>) -> String {
+pub(crate) fn cpus(percent: Option<f64>) -> String {
     known(percent.map(|percent| format!("{:.2}", percent / 100.0)))
 }
 

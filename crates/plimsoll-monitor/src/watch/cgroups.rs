@@ -1,4 +1,5 @@
-//! Reads the tree of cgroups for a user interface, on a thread of its own, while it is shown.
+//! Reads the tree of cgroups for a user interface, on a thread of its own, while the tree or the list of cgroups is
+//! shown. The list is an order over the rows of the tree.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -6,15 +7,13 @@ use std::time::{Duration, Instant};
 
 use plimsoll_proc::cgroup::Hierarchy;
 
+use super::lister::pause;
 use super::shared::Shared;
+use super::top::PERIOD;
 use crate::processes::{CGROUP_BOUNDS, CgroupListing, CgroupOrder, CgroupTree};
 
-/// Interval between two readings.
-const PERIOD: Duration = Duration::from_secs(2);
-/// Interval between the first two: rates come soon.
+/// Interval between the first two readings: rates come soon.
 const FIRST: Duration = Duration::from_millis(500);
-/// A reading waits at least this many times as long as the last one took: 2% of a CPU.
-const REST: u32 = 50;
 
 pub(super) struct CgroupReader {
     shared: Arc<Shared>,
@@ -44,8 +43,11 @@ impl CgroupReader {
                     let earlier = before.as_ref().unwrap_or(&tree);
                     self.publish(CgroupListing::between(earlier, &tree, CgroupOrder::Usage));
                     let first = before.replace(tree).is_none();
-                    let period = if first { FIRST } else { PERIOD };
-                    match wanted.recv_timeout(period.max(began.elapsed() * REST)) {
+                    let pause = match pause(began.elapsed()) {
+                        PERIOD if first => FIRST,
+                        pause => pause,
+                    };
+                    match wanted.recv_timeout(pause) {
                         Ok(true) | Err(RecvTimeoutError::Timeout) => {}
                         Ok(false) => return true,
                         Err(RecvTimeoutError::Disconnected) => return false,

@@ -1,9 +1,9 @@
-//! Lists the processes and cgroups of the machine, or of the target cgroup, at a slow pace on a thread of its own.
+//! Lists the processes of the machine, or of the target cgroup, at a slow pace on a thread of its own.
 //!
-//! The thread reads only while a user interface shows a list. A list of 80 processes and 11 cgroups takes less than 10 ms
-//! of CPU. [`pause`] bounds the cost: a list of many processes comes less often.
+//! The thread reads only while a user interface shows the list. A list of 80 processes takes less than 10 ms of CPU.
+//! [`pause`] bounds the cost: a list of many processes comes less often.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -11,17 +11,16 @@ use std::time::{Duration, Instant};
 use plimsoll_os::{UsageScope, resource_usage};
 
 use super::shared::Shared;
-use super::state::Level;
+use super::state::{Level, TargetState};
 use super::top::{PERIOD, Top};
 use crate::processes::{Depth, Listing, Observer, Snapshot, Users};
-use crate::trim::What;
 
 /// Interval to the second list, which is the first one with rates.
 const FIRST_PERIOD: Duration = Duration::from_secs(1);
-/// The thread rests this many times as long as it ran: at most 1% of a core.
+/// A reading thread rests this many times as long as it ran: at most 1% of a core.
 const REST: u32 = 100;
 
-/// Time until the next list, for a list that took `cost` of CPU.
+/// Time until the next list of processes or cgroups, for one that took `cost`.
 pub(super) fn pause(cost: Duration) -> Duration {
     PERIOD.max(cost.saturating_mul(REST))
 }
@@ -73,10 +72,13 @@ impl Lister {
     /// Publishes a list. Returns the time until the next one.
     fn list(&mut self) -> Duration {
         let began = own_cpu();
-        let scope = match self.shared.trimmable() {
-            Some(What::Cgroup(folder)) => Some(folder),
-            _ => None,
-        };
+        let scope = self
+            .shared
+            .state()
+            .target
+            .as_ref()
+            .and_then(TargetState::scope)
+            .map(Path::to_owned);
         let reader = match &mut self.reader {
             Some(reader) => Ok(reader),
             None => Reader::new().map(|reader| self.reader.insert(reader)),
@@ -135,18 +137,10 @@ impl Reader {
         // Two equal snapshots give a list without rates.
         let listing = Listing::between(self.before.as_ref().unwrap_or(&now), &now, &Users::default());
         let interval = self.before.is_some().then_some(listing.interval_s);
-        let mut cgroups = listing.cgroups;
-        cgroups.retain(|cgroup| {
-            scope
-                .as_ref()
-                .is_none_or(|scope| cgroup.folder.starts_with(scope))
-        });
         self.before = Some(now);
         let top = Top {
             interval: interval.map(Duration::from_secs_f64),
             processes: listing.processes,
-            cgroups,
-            scope,
         };
         Ok((top, listing.notes))
     }
@@ -198,9 +192,8 @@ mod tests {
         assert!(second.interval.is_some() && own(&second).rates.is_some());
     }
 
-    /// A target cgroup limits both lists.
     #[test]
-    fn the_lists_of_a_cgroup_have_its_processes_and_cgroups_alone() {
+    fn the_list_of_a_cgroup_has_its_processes_alone() {
         let hierarchy = Hierarchy::of_this_process();
         if !capability("cgroup", hierarchy.is_ok(), "needs a memory cgroup hierarchy") {
             return;
@@ -216,8 +209,6 @@ mod tests {
                 .as_ref()
                 .is_some_and(|cgroup| cgroup.starts_with(&own))
         }));
-        assert!(top.cgroups.iter().any(|cgroup| cgroup.folder == own));
-        assert!(top.cgroups.iter().all(|cgroup| cgroup.folder.starts_with(&own)));
     }
 
     fn facts() -> Facts {

@@ -72,7 +72,7 @@ struct Live {
     /// Ends the running request early.
     stop: Arc<AtomicBool>,
     choices: Sender<TargetChoice>,
-    /// Whether a user interface shows the tree of cgroups.
+    /// Whether a user interface shows cgroups.
     cgroups: Sender<bool>,
     /// Whether a user interface shows the list of processes.
     lists: Sender<bool>,
@@ -158,6 +158,7 @@ impl Monitor {
             .or(followed.title().map(str::to_owned));
         shared.change_target(title.map(|title| TargetState {
             title,
+            cgroup: followed.folder(),
             ..TargetState::default()
         }));
         if let Some(folder) = &options.record {
@@ -344,7 +345,7 @@ impl Monitor {
         candidates
     }
 
-    /// Starts or ends the reading of the tree in [`State::cgroups`]. A replay has none.
+    /// Starts or ends the reading of [`State::cgroups`]. A replay has none.
     pub fn list_cgroups(&self, wanted: bool) {
         if let Some(live) = &self.live {
             // Without a user interface there is no receiver.
@@ -352,7 +353,7 @@ impl Monitor {
         }
     }
 
-    /// Starts or ends the list of processes and cgroups in [`State::top`]. While it runs, another start asks for a list
+    /// Starts or ends the list of processes in [`State::top`]. While it runs, another start asks for a list
     /// at once. A replay has none.
     pub fn list_top(&self, wanted: bool) {
         if let Some(live) = &self.live {

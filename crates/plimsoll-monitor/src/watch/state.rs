@@ -1,6 +1,6 @@
 //! The state that user interfaces draw: history, marks, target and messages.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::history::History;
@@ -27,9 +27,9 @@ pub struct State {
     pub swap_devices: Vec<String>,
     pub status: Status,
     pub messages: Vec<Message>,
-    /// The tree of cgroups, from its first reading for a user interface on. None in a replay.
+    /// The cgroups, from their first reading for a user interface on. None in a replay.
     pub cgroups: Option<Arc<CgroupListing>>,
-    /// The processes and cgroups, while a user interface shows them. None in a replay.
+    /// The processes, from their first list for a user interface on. None in a replay.
     pub top: Option<Arc<Top>>,
     /// Grows with every change except new frames. A user interface compares it to skip redraws.
     pub revision: u64,
@@ -76,6 +76,15 @@ pub struct TargetState {
     pub ended: Option<String>,
     /// Reason for missing values, such as a missing permission.
     pub error: Option<String>,
+    /// Folder of a target cgroup.
+    pub cgroup: Option<PathBuf>,
+}
+
+impl TargetState {
+    /// Folder of the cgroup that limits the lists of processes and cgroups.
+    pub fn scope(&self) -> Option<&Path> {
+        self.cgroup.as_deref().filter(|_| self.ended.is_none())
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]

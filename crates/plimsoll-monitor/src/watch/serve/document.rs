@@ -225,6 +225,7 @@ mod tests {
             unread: 3,
             ended: Some(text.to_owned()),
             error: Some(text.to_owned()),
+            cgroup: None,
         });
         state.status.ended = Some(text.to_owned());
         state.status.recording = Some(text.into());

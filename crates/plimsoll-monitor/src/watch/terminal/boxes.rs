@@ -18,9 +18,9 @@ pub(super) fn columns_inside(page: Rect) -> u16 {
     page.width.saturating_sub(6)
 }
 
-/// A row of a box.
-pub(super) fn row_of(inside: Rect, row: u16) -> Rect {
-    Rect::new(inside.x, inside.y + row, inside.width, 1)
+/// A row of a box or panel.
+pub(super) fn row_of(area: Rect, row: u16) -> Rect {
+    Rect::new(area.x, area.y + row, area.width, 1)
 }
 
 /// Clears a centred box, draws its border with the titles above and below, and returns its inner area.

@@ -42,8 +42,8 @@ const FLOWS: &[Flow] = &[
     flow("refaults", &[gauge::REFAULT, gauge::REFAULT_FILE], Ink::Stall),
     flow("major faults", &[gauge::MAJOR], Ink::Stall),
     flow("reclaimed", &[gauge::RECLAIMED], Ink::Out),
-    flow("page-in", &[gauge::DISK_IN], Ink::In),
-    flow("page-out", &[gauge::DISK_OUT], Ink::Out),
+    flow("block in", &[gauge::DISK_IN], Ink::In),
+    flow("block out", &[gauge::DISK_OUT], Ink::Out),
     flow("zero-filled", &[gauge::ZERO_FILLED], Ink::Plain),
     flow("compaction", &[gauge::COMPACTION], Ink::Stall),
 ];

@@ -10,7 +10,7 @@ use super::legend::NAMES;
 use super::snapshot::Snapshot;
 use super::stack::bar;
 use super::theme::{Depth, Ink, Theme};
-use crate::cells::fit;
+use super::words::put;
 
 /// From this width on, levels and flows stand side by side.
 const SIDE_BY_SIDE: u16 = 76;
@@ -45,8 +45,7 @@ pub(super) fn draw_changes(buffer: &mut Buffer, theme: &Theme, area: Rect, snaps
         .collect();
     let span = span_ns(snapshot);
     if levels.is_empty() && flows.is_empty() {
-        let text = fit("no samples in view", usize::from(area.width), theme.unicode);
-        buffer.set_string(area.x, area.y, text, theme.ink(Ink::Dim));
+        put(buffer, theme, area, "no samples in view", theme.ink(Ink::Dim));
         return;
     }
     let span = figures::duration(span);
@@ -124,11 +123,12 @@ fn table(buffer: &mut Buffer, theme: &Theme, area: Rect, (title, heads): (&str, 
     }
     let numbers = if area.width >= TWO_NUMBERS { 2 } else { 1 };
     let number = usize::from(NUMBER) - 1;
-    let title = fit(title, usize::from(NAME) - 1, theme.unicode);
-    buffer.set_string(area.x, area.y, title, theme.ink(Ink::Strong));
+    let cell = |place: usize, y: u16| Rect::new(area.x + NAME + place as u16 * NUMBER, y, NUMBER - 1, 1);
+    let room = Rect::new(area.x, area.y, NAME - 1, 1);
+    put(buffer, theme, room, title, theme.ink(Ink::Strong));
     for (place, head) in heads.iter().take(numbers).enumerate() {
-        let x = area.x + NAME + place as u16 * NUMBER;
-        buffer.set_string(x, area.y, format!("{head:>number$}"), theme.ink(Ink::Dim));
+        let head = format!("{head:>number$}");
+        put(buffer, theme, cell(place, area.y), &head, theme.ink(Ink::Dim));
     }
     let bars_x = area.x + NAME + numbers as u16 * NUMBER;
     let width = usize::from(area.right().saturating_sub(bars_x));
@@ -136,10 +136,11 @@ fn table(buffer: &mut Buffer, theme: &Theme, area: Rect, (title, heads): (&str, 
         let y = area.y + 1 + row as u16;
         let (sign, style) = line.sign;
         buffer[(area.x, y)].set_char(sign).set_style(style);
-        buffer.set_stringn(area.x + 2, y, line.name, usize::from(NAME) - 3, Style::new());
+        let name = Rect::new(area.x + 2, y, NAME - 3, 1);
+        put(buffer, theme, name, line.name, Style::new());
         for (place, text) in line.numbers.iter().take(numbers).enumerate() {
-            let x = area.x + NAME + place as u16 * NUMBER;
-            buffer.set_stringn(x, y, format!("{text:>number$}"), number, Style::new());
+            let text = format!("{text:>number$}");
+            put(buffer, theme, cell(place, y), &text, Style::new());
         }
         for (column, height) in in_cells_of(&line.heights, width).into_iter().enumerate() {
             let Some(height) = height else { continue };

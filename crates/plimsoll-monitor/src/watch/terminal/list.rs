@@ -5,16 +5,17 @@ use std::time::Duration;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use super::boxes::row_of;
 use super::figures;
 use super::panels::Panels;
-use super::ranking::{Listed, Sort, ranked};
+use super::ranking::{Rows, Sort, ranked};
 use super::snapshot::Snapshot;
 use super::theme::{Ink, TARGET, Theme};
-use crate::cells::{fit, in_cells};
-use crate::processes::{CgroupEntry, Entry};
-use crate::watch::top::{PERIOD, Top};
+use super::words::put;
+use crate::cells::{fit_end, in_cells};
+use crate::processes::{CgroupRow, Entry, Rates, cap, cpus};
+use crate::watch::top::PERIOD;
 
 /// Least width of the names; columns are dropped instead.
 const LEAST_NAME: u16 = 14;
@@ -60,14 +61,13 @@ const OF_PROCESSES: &[Column<Entry>] = &[
     column("minor/s", 8, 4, None, |entry| {
         Some(figures::count(entry.rates?.minor_per_s))
     }),
-    column("CPU", 6, 3, None, |entry| {
-        Some(figures::percent(
-            entry.rates?.user_percent + entry.rates?.system_percent,
-        ))
+    column("CPUs", 7, 3, None, |entry| {
+        let percent = |rates: &Rates| rates.user_percent + rates.system_percent;
+        Some(cpus(entry.rates.as_ref().map(percent)))
     }),
 ];
 
-const OF_CGROUPS: &[Column<CgroupEntry>] = &[
+const OF_CGROUPS: &[Column<CgroupRow>] = &[
     column("memory", 8, 0, Some(Sort::Resident), |entry| bytes(entry.usage)),
     column("swap", 7, 0, Some(Sort::Swap), |entry| bytes(entry.swap)),
     column("refault/s", 11, 0, Some(Sort::Faults), |entry| {
@@ -76,7 +76,7 @@ const OF_CGROUPS: &[Column<CgroupEntry>] = &[
     column(STALL, 7, 2, None, |entry| {
         Some(figures::percent(entry.stalled_percent?))
     }),
-    column("procs", 7, 3, None, |entry| Some(entry.processes.to_string())),
+    column("limit", 11, 3, None, |entry| Some(cap(entry, figures::bytes))),
 ];
 
 /// Heading of the column that only cgroup v2 fills.
@@ -87,8 +87,8 @@ fn of_processes() -> Vec<&'static Column<Entry>> {
 }
 
 /// The columns of cgroups, without one that the kernel cannot fill.
-fn of_cgroups(top: &Top) -> Vec<&'static Column<CgroupEntry>> {
-    let stalls = top.cgroups.iter().any(|entry| entry.stalled_percent.is_some());
+fn of_cgroups(rows: &[&CgroupRow]) -> Vec<&'static Column<CgroupRow>> {
+    let stalls = rows.iter().any(|row| row.stalled_percent.is_some());
     let columns = OF_CGROUPS.iter();
     columns
         .filter(|column| stalls || column.heading != STALL)
@@ -109,51 +109,63 @@ pub(super) fn draw_list(
     past: bool,
 ) {
     let Some(listed) = panels.list else { return };
-    let Some(top) = &snapshot.top else {
+    let Some(rows) = Rows::of(listed, snapshot) else {
         let text = match snapshot.status.replay {
-            true => "a recording has no list of processes",
+            true => "a recording has no list of processes or cgroups",
             false => "listing ...",
         };
-        let text = fit(text, usize::from(area.width), theme.unicode);
-        buffer.set_string(area.x, area.y, text, theme.ink(Ink::Dim));
+        put(buffer, theme, row_of(area, 0), text, theme.ink(Ink::Dim));
         return;
     };
-    let order = ranked(top, listed, panels.sort);
+    let order = ranked(&rows, panels.sort);
     let sheet = Sheet {
         theme,
         area,
         panels,
-        first: first_row(panels, top, listed, &order, area),
+        first: first_row(panels, &rows, &order, area),
         past,
-        interval: top.interval,
+        interval: interval(&rows, snapshot),
     };
-    let selected = panels.place_in(top, listed, &order);
-    match listed {
-        Listed::Processes => {
-            let rows: Vec<&Entry> = order.iter().map(|&index| &top.processes[index]).collect();
-            let pids = snapshot.target.as_ref().map_or(&[][..], |target| &target.pids);
+    let selected = panels.place_in(&rows, &order);
+    match rows {
+        Rows::Processes(entries) => {
+            let entries: Vec<&Entry> = order.iter().map(|&index| &entries[index]).collect();
+            let target = snapshot.target.as_ref();
             // In a list of the target alone, a sign on each row says nothing.
-            let pids = if top.scope.is_some() { &[] } else { pids };
-            sheet.draw(buffer, of_processes(), "process", &rows, selected, |entry| {
+            let marked = target.filter(|target| target.scope().is_none());
+            let pids = marked.map_or(&[][..], |target| &target.pids);
+            sheet.draw(buffer, of_processes(), "process", &entries, selected, |entry| {
                 Named {
-                    name: in_cells(&entry.name, theme.unicode),
+                    name: &entry.name,
                     is_path: false,
                     is_target: pids.contains(&entry.identity.pid),
                     storm: entry.storm,
                 }
             });
         }
-        Listed::Cgroups => {
-            let rows: Vec<&CgroupEntry> = order.iter().map(|&index| &top.cgroups[index]).collect();
-            sheet.draw(buffer, of_cgroups(top), "cgroup", &rows, selected, |entry| {
-                Named {
-                    name: in_cells(&entry.name, theme.unicode),
-                    is_path: true,
-                    is_target: false,
-                    storm: false,
-                }
+        Rows::Cgroups(cgroups) => {
+            let columns = of_cgroups(&cgroups);
+            let cgroups: Vec<&CgroupRow> = order.iter().map(|&index| cgroups[index]).collect();
+            sheet.draw(buffer, columns, "cgroup", &cgroups, selected, |row| Named {
+                name: &row.path,
+                is_path: true,
+                is_target: false,
+                storm: false,
             });
+            let notes = snapshot.cgroups.iter().flat_map(|listing| &listing.notes);
+            // Without a row, the reason is of use.
+            if let Some(note) = notes.take(1).find(|_| cgroups.is_empty() && area.height > 1) {
+                put(buffer, theme, row_of(area, 1), note, theme.ink(Ink::Dim));
+            }
         }
+    }
+}
+
+/// Time between the last two readings of the rows.
+fn interval(rows: &Rows<'_>, snapshot: &Snapshot) -> Option<Duration> {
+    match rows {
+        Rows::Processes(_) => snapshot.top.as_ref()?.interval,
+        Rows::Cgroups(_) => Duration::try_from_secs_f64(snapshot.cgroups.as_ref()?.interval_s).ok(),
     }
 }
 
@@ -162,8 +174,8 @@ pub(super) fn rows_in(area: Rect) -> usize {
     usize::from(area.height.saturating_sub(1))
 }
 
-fn first_row(panels: &Panels, top: &Top, listed: Listed, order: &[usize], area: Rect) -> usize {
-    let selected = panels.place_in(top, listed, order);
+fn first_row(panels: &Panels, rows: &Rows<'_>, order: &[usize], area: Rect) -> usize {
+    let selected = panels.place_in(rows, order);
     panels.first_row(rows_in(area), selected, order.len())
 }
 
@@ -178,12 +190,12 @@ pub(super) enum Part {
 
 /// The part of the list in `area` at a place on the screen.
 pub(super) fn part_at(area: Rect, panels: &Panels, snapshot: &Snapshot, x: u16, y: u16) -> Option<Part> {
-    let (listed, top) = (panels.list?, snapshot.top.as_ref()?);
-    let order = ranked(top, listed, panels.sort);
+    let rows = Rows::of(panels.list?, snapshot)?;
+    let order = ranked(&rows, panels.sort);
     if y == area.y {
-        let headings = match listed {
-            Listed::Processes => headings(of_processes(), area),
-            Listed::Cgroups => headings(of_cgroups(top), area),
+        let headings = match &rows {
+            Rows::Processes(_) => headings(of_processes(), area),
+            Rows::Cgroups(cgroups) => headings(of_cgroups(cgroups), area),
         };
         let found = headings
             .into_iter()
@@ -191,8 +203,8 @@ pub(super) fn part_at(area: Rect, panels: &Panels, snapshot: &Snapshot, x: u16, 
         return found.and_then(|(.., sort)| sort).map(Part::Heading);
     }
     let row = usize::from(y.checked_sub(area.y + 1)?);
-    let place = first_row(panels, top, listed, &order, area) + row;
-    let selected = panels.place_in(top, listed, &order);
+    let place = first_row(panels, &rows, &order, area) + row;
+    let selected = panels.place_in(&rows, &order);
     (place < order.len() && row < rows_in(area)).then_some(Part::Row(place, selected == Some(place)))
 }
 
@@ -221,8 +233,9 @@ fn headings<T>(columns: Vec<&'static Column<T>>, area: Rect) -> Vec<(u16, u16, O
 }
 
 /// Text in front of the numbers of a row.
-struct Named {
-    name: String,
+struct Named<'a> {
+    /// Not sanitized.
+    name: &'a str,
     /// Whether the end of the name says more than its start.
     is_path: bool,
     is_target: bool,
@@ -247,57 +260,62 @@ impl Sheet<'_> {
         noun: &str,
         rows: &[&T],
         selected: Option<usize>,
-        named: impl Fn(&T) -> Named,
+        named: impl Fn(&T) -> Named<'_>,
     ) {
         let (theme, area) = (self.theme, self.area);
         let (columns, name_width) = fitting(columns, area);
         self.head(buffer, &columns, noun, rows.len());
         let visible = rows.iter().enumerate().skip(self.first).take(rows_in(area));
-        for (row, (place, entry)) in visible.enumerate() {
-            let y = area.y + 1 + row as u16;
-            let Named {
-                name,
-                is_path,
-                is_target,
-                storm,
-            } = named(entry);
-            let width = usize::from(name_width);
-            let name = match is_path {
-                true => fit_end(&name, width, theme.unicode),
-                false => fit(&name, width, theme.unicode),
-            };
-            let mut style = match (storm, is_target) {
+        for (at, (place, entry)) in visible.enumerate() {
+            let line = row_of(area, 1 + at as u16);
+            let named = named(entry);
+            let mut style = match (named.storm, named.is_target) {
                 (true, _) => theme.ink(Ink::Alarm),
                 (false, true) => theme.ink(Ink::Strong),
                 (false, false) => Style::new(),
             };
             if selected == Some(place) {
                 style = style.add_modifier(Modifier::REVERSED);
-                buffer.set_string(area.x, y, " ".repeat(usize::from(area.width)), style);
+                buffer.set_style(line, style);
             }
-            match (storm, is_target) {
-                (true, _) => drop(buffer.set_stringn(area.x, y, "!", 1, style)),
-                (false, true) => {
-                    let sign = if theme.unicode { "\u{2571}" } else { "/" };
-                    buffer.set_stringn(
-                        area.x,
-                        y,
-                        sign,
-                        1,
-                        style.fg(theme.hatch()).bg(theme.layer(TARGET)),
-                    );
-                }
-                (false, false) => {}
-            }
-            buffer.set_stringn(area.x + SIGN_WIDTH, y, name, width, style);
-            let mut x = area.x + SIGN_WIDTH + name_width;
+            self.name(buffer, line, &named, name_width, style);
+            let mut x = line.x + SIGN_WIDTH + name_width;
             for column in &columns {
                 let text = (column.cell)(entry).unwrap_or_else(|| "-".to_owned());
-                let text = format!("{text:>0$}", usize::from(column.width));
-                buffer.set_stringn(x, y, text, usize::from(column.width), style);
-                x += column.width;
+                x = self.number(buffer, (x, line.y), column.width, &text, style);
             }
         }
+    }
+
+    /// Draws the sign and the name of an entry.
+    fn name(&self, buffer: &mut Buffer, line: Rect, named: &Named<'_>, width: u16, style: Style) {
+        let theme = self.theme;
+        let sign = Rect { width: 1, ..line };
+        match (named.storm, named.is_target) {
+            (true, _) => drop(put(buffer, theme, sign, "!", style)),
+            (false, true) => {
+                let hatch = if theme.unicode { "\u{2571}" } else { "/" };
+                let style = style.fg(theme.hatch()).bg(theme.layer(TARGET));
+                put(buffer, theme, sign, hatch, style);
+            }
+            (false, false) => {}
+        }
+        let place = Rect::new(line.x + SIGN_WIDTH, line.y, width, 1);
+        let name = in_cells(named.name, theme.unicode);
+        let name = match named.is_path {
+            true => fit_end(&name, usize::from(width), theme.unicode),
+            false => name,
+        };
+        put(buffer, theme, place, &name, style);
+    }
+
+    /// Draws a number or its heading at the right edge of a column of `width` that begins at `x`. Returns that edge.
+    fn number(&self, buffer: &mut Buffer, (x, y): (u16, u16), width: u16, text: &str, style: Style) -> u16 {
+        // The first cell is the gap.
+        let (from, room) = (x + 1, width - 1);
+        let text = format!("{text:>0$}", usize::from(room));
+        put(buffer, self.theme, Rect::new(from, y, room, 1), &text, style);
+        x + width
     }
 
     /// Draws the headings: the noun with the visible rows, then the columns; the sort key is marked.
@@ -319,9 +337,11 @@ impl Sheet<'_> {
                 figures::duration(interval.as_secs() * 1_000_000_000)
             );
         }
-        let width = usize::from(area.width.saturating_sub(taken + 1));
-        let title = fit(&title, width, theme.unicode);
-        buffer.set_stringn(area.x, area.y, title, width, theme.ink(Ink::Strong));
+        let room = Rect {
+            width: area.width.saturating_sub(taken + 1),
+            ..row_of(area, 0)
+        };
+        put(buffer, theme, room, &title, theme.ink(Ink::Strong));
         let mut x = area.right() - taken;
         for column in columns {
             let sorted = column.sort == Some(self.panels.sort);
@@ -330,14 +350,9 @@ impl Sheet<'_> {
                 (true, true) => "\u{25be}",
                 (true, false) => "v",
             };
-            let text = format!(
-                "{:>1$}",
-                format!("{}{sign}", column.heading),
-                usize::from(column.width)
-            );
+            let text = format!("{}{sign}", column.heading);
             let ink = if sorted { Ink::Accent } else { Ink::Dim };
-            buffer.set_stringn(x, area.y, text, usize::from(column.width), theme.ink(ink));
-            x += column.width;
+            x = self.number(buffer, (x, area.y), column.width, &text, theme.ink(ink));
         }
     }
 }
@@ -347,40 +362,5 @@ fn plural(noun: &str, count: usize) -> &'static str {
         (1, _) => "",
         (_, true) => "es",
         (_, false) => "s",
-    }
-}
-
-/// The end of `text` in at most `width` cells, with a mark for a cut.
-fn fit_end(text: &str, width: usize, unicode: bool) -> String {
-    if text.width() <= width {
-        return text.to_owned();
-    }
-    let mut from = text.len();
-    let mut used = 1;
-    for (at, letter) in text.char_indices().rev() {
-        used += letter.width().unwrap_or(0);
-        if used > width {
-            break;
-        }
-        from = at;
-    }
-    let sign = if unicode { "\u{2026}" } else { "~" };
-    match width {
-        0 => String::new(),
-        _ => format!("{sign}{}", &text[from..]),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_long_path_keeps_its_end() {
-        assert_eq!(fit_end("/a/b", 4, true), "/a/b");
-        assert_eq!(fit_end("/kubepods/pod1/web", 8, true), "\u{2026}od1/web");
-        assert_eq!(fit_end("/kubepods/pod1/web", 8, false), "~od1/web");
-        assert_eq!(fit_end("/\u{4e2d}\u{6587}", 4, true), "\u{2026}\u{6587}");
-        assert_eq!(fit_end("/a/b", 0, true), "");
     }
 }

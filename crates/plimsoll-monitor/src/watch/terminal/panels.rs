@@ -1,8 +1,7 @@
 //! State of the panels beside or below the chart: the list of processes or cgroups, and the changes.
 
 use super::action::Action;
-use super::ranking::{Listed, RowId, Sort, id_of, ranked};
-use crate::watch::top::Top;
+use super::ranking::{Listed, RowId, Rows, Sort, id_of, ranked};
 
 /// The panels that the user shows, and the selected row.
 ///
@@ -46,8 +45,8 @@ impl Panels {
         self.list.is_some() || self.changes
     }
 
-    /// Applies an action to the panels. Returns the row that the user wants to watch.
-    pub(super) fn act(&mut self, action: Action, top: Option<&Top>) -> Option<RowId> {
+    /// Applies an action to the panels, of which the list has `rows`. Returns the row that the user wants to watch.
+    pub(super) fn act(&mut self, action: Action, rows: Option<&Rows<'_>>) -> Option<RowId> {
         match action {
             Action::NextList => {
                 self.list = match self.list {
@@ -61,9 +60,7 @@ impl Panels {
             Action::NextSort => self.sort_by(self.sort.next()),
             Action::SortBy(sort) => self.sort_by(sort),
             Action::MoveRow(_) | Action::SelectRow(_) | Action::WatchRow => {
-                if let (Some(top), Some(listed)) = (top, self.list) {
-                    return self.act_on_rows(action, top, listed);
-                }
+                return self.act_on_rows(action, rows?);
             }
             _ => {}
         }
@@ -76,9 +73,9 @@ impl Panels {
         self.first = 0;
     }
 
-    fn act_on_rows(&mut self, action: Action, top: &Top, listed: Listed) -> Option<RowId> {
-        let order = ranked(top, listed, self.sort);
-        let selected = self.place_in(top, listed, &order);
+    fn act_on_rows(&mut self, action: Action, rows: &Rows<'_>) -> Option<RowId> {
+        let order = ranked(rows, self.sort);
+        let selected = self.place_in(rows, &order);
         let last = order.len().checked_sub(1)?;
         let to = match (action, selected) {
             (Action::WatchRow, _) => return self.selected.clone().filter(|_| selected.is_some()),
@@ -89,18 +86,18 @@ impl Panels {
             (_, Some(at)) => at,
         };
         let to = to.min(last);
-        self.selected = Some(id_of(top, listed, order[to]));
+        self.selected = Some(id_of(rows, order[to]));
         self.at = to;
         self.first = self.first_row(self.rows, Some(to), order.len());
         None
     }
 
     /// Place of the selected row in this order; None without one, or if it has gone.
-    pub(super) fn place_in(&self, top: &Top, listed: Listed, order: &[usize]) -> Option<usize> {
+    pub(super) fn place_in(&self, rows: &Rows<'_>, order: &[usize]) -> Option<usize> {
         let selected = self.selected.as_ref()?;
-        let is_selected = |index: &usize| match (selected, listed) {
-            (RowId::Process(identity), Listed::Processes) => top.processes[*index].identity == *identity,
-            (RowId::Cgroup(folder), Listed::Cgroups) => top.cgroups[*index].folder == *folder,
+        let is_selected = |index: &usize| match (selected, rows) {
+            (RowId::Process(identity), Rows::Processes(entries)) => entries[*index].identity == *identity,
+            (RowId::Cgroup(folder), Rows::Cgroups(cgroups)) => cgroups[*index].folder == *folder,
             _ => false,
         };
         order.iter().position(is_selected)
@@ -122,10 +119,25 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::processes::{CgroupEntry, Depth, Listing, Observer, Rates, Users};
+    use crate::processes::{CgroupRow, Depth, Entry, Listing, Observer, Rates, Users};
 
-    /// Processes with these (pid, resident, swap, major faults).
-    fn top(values: &[(u32, u64, Option<u64>, Option<u32>)]) -> Top {
+    /// The rows of both lists.
+    struct Lists {
+        processes: Vec<Entry>,
+        cgroups: Vec<CgroupRow>,
+    }
+
+    impl Lists {
+        fn rows(&self, listed: Listed) -> Rows<'_> {
+            match listed {
+                Listed::Processes => Rows::Processes(&self.processes),
+                Listed::Cgroups => Rows::Cgroups(self.cgroups.iter().collect()),
+            }
+        }
+    }
+
+    /// Processes with these (pid, resident, swap, major faults), and cgroups.
+    fn lists(values: &[(u32, u64, Option<u64>, Option<u32>)]) -> Lists {
         let mut observer = Observer::new().unwrap();
         let own = observer.snapshot_of(&[std::process::id()], Depth::Sizes);
         let template = Listing::between(&own, &own, &Users::default())
@@ -141,19 +153,20 @@ mod tests {
             });
             entry
         });
-        let cgroups = values.iter().map(|&(pid, usage, swap, refaults)| CgroupEntry {
+        let cgroups = values.iter().map(|&(pid, usage, swap, refaults)| CgroupRow {
             folder: format!("/cg/{pid}").into(),
-            name: format!("/{pid}"),
-            processes: 1,
+            path: format!("/{pid}"),
+            name: pid.to_string(),
+            depth: 1,
             usage: Some(usage),
             swap,
+            caps: Vec::new(),
             refaults_per_s: refaults.map(f64::from),
             stalled_percent: None,
         });
-        Top {
+        Lists {
             processes: entries.collect(),
             cgroups: cgroups.collect(),
-            ..Top::default()
         }
     }
 
@@ -180,8 +193,8 @@ mod tests {
         /// Every entry has one row, no row has a larger value than the one above it, and unknown values come last.
         #[test]
         fn rows_are_in_descending_order(values in any_values(), sort in any_sort(), listed in any_list()) {
-            let top = top(&values);
-            let order = ranked(&top, listed, sort);
+            let lists = lists(&values);
+            let order = ranked(&lists.rows(listed), sort);
             let mut all = order.clone();
             all.sort_unstable();
             prop_assert_eq!(all, (0..values.len()).collect::<Vec<_>>());
@@ -211,17 +224,17 @@ mod tests {
             rows in 1..12_usize,
         ) {
             let mut panels = Panels { list: Some(listed), sort, rows, ..Panels::default() };
-            let old = top(&before);
+            let (old, new) = (lists(&before), lists(&after));
+            let (old, new) = (old.rows(listed), new.rows(listed));
             prop_assert_eq!(panels.act(Action::WatchRow, Some(&old)), None);
             panels.act(Action::SelectRow(place), Some(&old));
-            let order = ranked(&old, listed, sort);
-            let wanted = order.get(place.min(order.len().saturating_sub(1))).map(|&index| id_of(&old, listed, index));
+            let order = ranked(&old, sort);
+            let wanted = order.get(place.min(order.len().saturating_sub(1))).map(|&index| id_of(&old, index));
             prop_assert_eq!(panels.selected.as_ref(), wanted.as_ref());
             panels.act(Action::SortBy(then), Some(&old));
-            let new = top(&after);
-            let order = ranked(&new, listed, then);
-            let there = panels.place_in(&new, listed, &order);
-            let expected = order.iter().position(|&index| Some(id_of(&new, listed, index)) == wanted);
+            let order = ranked(&new, then);
+            let there = panels.place_in(&new, &order);
+            let expected = order.iter().position(|&index| Some(id_of(&new, index)) == wanted);
             prop_assert_eq!(there, expected);
             let first = panels.first_row(rows, there, order.len());
             if let Some(place) = there {
@@ -234,12 +247,13 @@ mod tests {
         /// Any number of steps in any list ends on a row of the list.
         #[test]
         fn steps_stay_in_the_list(values in any_values(), steps in prop::collection::vec(-9..9_i16, 0..20)) {
-            let top = top(&values);
+            let lists = lists(&values);
+            let rows = lists.rows(Listed::Processes);
             let mut panels = Panels { list: Some(Listed::Processes), rows: 4, ..Panels::default() };
             for step in steps {
-                panels.act(Action::MoveRow(step), Some(&top));
-                let order = ranked(&top, Listed::Processes, panels.sort);
-                prop_assert_eq!(panels.place_in(&top, Listed::Processes, &order).is_some(), !values.is_empty());
+                panels.act(Action::MoveRow(step), Some(&rows));
+                let order = ranked(&rows, panels.sort);
+                prop_assert_eq!(panels.place_in(&rows, &order).is_some(), !values.is_empty());
             }
         }
     }
@@ -252,13 +266,14 @@ mod tests {
             rows: 4,
             ..Panels::default()
         };
-        let before = top(&[(1, 30, None, None), (2, 20, None, None), (3, 10, None, None)]);
-        panels.act(Action::SelectRow(1), Some(&before));
-        let after = top(&[(1, 30, None, None), (3, 10, None, None)]);
+        let before = lists(&[(1, 30, None, None), (2, 20, None, None), (3, 10, None, None)]);
+        panels.act(Action::SelectRow(1), Some(&before.rows(Listed::Processes)));
+        let after = lists(&[(1, 30, None, None), (3, 10, None, None)]);
+        let after = after.rows(Listed::Processes);
         assert_eq!(panels.act(Action::WatchRow, Some(&after)), None);
         panels.act(Action::MoveRow(1), Some(&after));
         let watched = panels.act(Action::WatchRow, Some(&after));
-        assert_eq!(watched, Some(id_of(&after, Listed::Processes, 1)));
+        assert_eq!(watched, Some(id_of(&after, 1)));
     }
 
     #[test]

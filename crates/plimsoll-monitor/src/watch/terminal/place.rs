@@ -128,6 +128,7 @@ mod tests {
                     layout.header,
                     layout.chart,
                     layout.axis,
+                    layout.marks,
                     layout.swap,
                     layout.status,
                 ];

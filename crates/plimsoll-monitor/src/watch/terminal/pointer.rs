@@ -31,7 +31,7 @@ pub fn pointed(mouse: Mouse, area: Rect, view: &View, snapshot: &Snapshot) -> Op
         return on_list(mouse, list, view, snapshot);
     }
     let chart = place.layout.chart;
-    let charts = [chart, place.layout.axis, place.layout.swap];
+    let charts = [chart, place.layout.axis, place.layout.marks, place.layout.swap];
     let strips = place.layout.strips.iter().map(|(_, strip)| *strip);
     if !charts.into_iter().chain(strips).any(|area| area.contains(at)) {
         return None;

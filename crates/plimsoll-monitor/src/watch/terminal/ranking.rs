@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use crate::processes::{CgroupEntry, Entry, Identity};
-use crate::watch::top::Top;
+use super::snapshot::Snapshot;
+use crate::processes::{CgroupRow, Entry, Identity};
+use crate::watch::state::TargetState;
 
 /// Contents of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,27 @@ pub(super) enum RowId {
     Cgroup(PathBuf),
 }
 
+/// The listed processes or cgroups, in no particular order.
+pub(super) enum Rows<'a> {
+    Processes(&'a [Entry]),
+    Cgroups(Vec<&'a CgroupRow>),
+}
+
+impl<'a> Rows<'a> {
+    /// The rows of a list; None before the first reading. Of a target cgroup, those in it.
+    pub(super) fn of(listed: Listed, snapshot: &'a Snapshot) -> Option<Rows<'a>> {
+        match listed {
+            Listed::Processes => Some(Rows::Processes(&snapshot.top.as_ref()?.processes)),
+            Listed::Cgroups => {
+                let scope = snapshot.target.as_ref().and_then(TargetState::scope);
+                let inside = |row: &&CgroupRow| scope.is_none_or(|scope| row.folder.starts_with(scope));
+                let rows = snapshot.cgroups.as_ref()?.cgroups.iter();
+                Some(Rows::Cgroups(rows.filter(inside).collect()))
+            }
+        }
+    }
+}
+
 impl Sort {
     pub(super) fn next(self) -> Sort {
         match self {
@@ -52,7 +74,7 @@ impl Sort {
         }
     }
 
-    fn of_cgroup(self, entry: &CgroupEntry) -> (f64, f64) {
+    fn of_cgroup(self, entry: &CgroupRow) -> (f64, f64) {
         let key = match self {
             Sort::Resident => entry.usage.map(|bytes| bytes as f64),
             Sort::Swap => entry.swap.map(|bytes| bytes as f64),
@@ -66,28 +88,28 @@ fn known(value: Option<f64>) -> f64 {
     value.unwrap_or(-1.0)
 }
 
-/// Indices of the listed entries of `top` in the order of the rows. Equal entries keep the order of their identities.
-pub(super) fn ranked(top: &Top, listed: Listed, sort: Sort) -> Vec<usize> {
-    let keys: Vec<(f64, f64)> = match listed {
-        Listed::Processes => top.processes.iter().map(|entry| sort.of_process(entry)).collect(),
-        Listed::Cgroups => top.cgroups.iter().map(|entry| sort.of_cgroup(entry)).collect(),
+/// Indices of the rows in their order. Equal ones keep the order of their identities.
+pub(super) fn ranked(rows: &Rows<'_>, sort: Sort) -> Vec<usize> {
+    let keys: Vec<(f64, f64)> = match rows {
+        Rows::Processes(entries) => entries.iter().map(|entry| sort.of_process(entry)).collect(),
+        Rows::Cgroups(cgroups) => cgroups.iter().map(|cgroup| sort.of_cgroup(cgroup)).collect(),
     };
     let mut order: Vec<usize> = (0..keys.len()).collect();
     order.sort_by(|&a, &b| {
         let ((first_a, then_a), (first_b, then_b)) = (keys[a], keys[b]);
         let larger = first_b.total_cmp(&first_a).then(then_b.total_cmp(&then_a));
-        larger.then_with(|| match listed {
-            Listed::Processes => top.processes[a].identity.cmp(&top.processes[b].identity),
-            Listed::Cgroups => top.cgroups[a].folder.cmp(&top.cgroups[b].folder),
+        larger.then_with(|| match rows {
+            Rows::Processes(entries) => entries[a].identity.cmp(&entries[b].identity),
+            Rows::Cgroups(cgroups) => cgroups[a].folder.cmp(&cgroups[b].folder),
         })
     });
     order
 }
 
-/// Identity of the listed entry at an index.
-pub(super) fn id_of(top: &Top, listed: Listed, index: usize) -> RowId {
-    match listed {
-        Listed::Processes => RowId::Process(top.processes[index].identity),
-        Listed::Cgroups => RowId::Cgroup(top.cgroups[index].folder.clone()),
+/// Identity of the row at an index.
+pub(super) fn id_of(rows: &Rows<'_>, index: usize) -> RowId {
+    match rows {
+        Rows::Processes(entries) => RowId::Process(entries[index].identity),
+        Rows::Cgroups(cgroups) => RowId::Cgroup(cgroups[index].folder.clone()),
     }
 }

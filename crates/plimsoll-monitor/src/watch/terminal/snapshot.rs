@@ -28,7 +28,7 @@ pub struct Snapshot {
     pub cgroups: Option<Arc<CgroupListing>>,
     /// Marks by time.
     pub marks: Vec<Mark>,
-    /// The latest list of processes and cgroups.
+    /// The latest list of processes.
     pub top: Option<Arc<Top>>,
     /// Visible columns, oldest first; None for a gap.
     pub columns: Vec<Option<Bucket>>,

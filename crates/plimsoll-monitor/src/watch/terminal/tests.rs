@@ -1,6 +1,8 @@
 //! Text on screens of any size: whole, or with an ellipsis at its end.
 
 use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use ratatui::Terminal;
@@ -9,12 +11,15 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use unicode_width::UnicodeWidthStr;
 
+use super::panels::Panels;
+use super::ranking::Rows;
 use super::{
-    Depth, LEAST, Order, Overlay, Picker, Purpose, Snapshot, Theme, TreeView, View, columns_in, draw,
+    Action, Depth, LEAST, Listed, Order, Overlay, Picker, Purpose, Snapshot, Sort, Theme, TreeView, View,
+    columns_in, draw,
 };
 use crate::cells::ellipsis;
-use crate::processes::{CapKind, CgroupListing, CgroupRow, RowCap};
-use crate::watch::{Candidate, Facts, Level, Mark, MarkKind, State, TargetState};
+use crate::processes::{CapKind, CgroupListing, CgroupRow, Entry, Identity, Rates, RowCap};
+use crate::watch::{Candidate, Facts, Level, Mark, MarkKind, State, TargetState, Top};
 use plimsoll_report::analysis::frame::{Frame, Machine};
 use plimsoll_report::analysis::gauges::{GAUGES, gauge};
 
@@ -64,6 +69,7 @@ fn state(name: &str, magnitude: f64, marks: &[(u64, u8)]) -> State {
     state.swap_devices = vec![name.to_owned(); 4];
     state.target = Some(TargetState {
         title: format!("pid 4242 {name}"),
+        pids: vec![104_729],
         ended: name.len().is_multiple_of(3).then(|| name.to_owned()),
         unread: 12,
         ..TargetState::default()
@@ -159,6 +165,7 @@ fn overlay(kind: u8, name: &str) -> Option<Overlay> {
 /// A tree of cgroups with these names.
 fn cgroups(name: &str, magnitude: f64) -> CgroupListing {
     let row = |depth: usize| CgroupRow {
+        folder: format!("/{depth}").into(),
         path: format!("/{}", vec![name; depth].join("/")),
         name: name.to_owned(),
         depth,
@@ -179,6 +186,57 @@ fn cgroups(name: &str, magnitude: f64) -> CgroupListing {
     }
 }
 
+/// Processes with these names, some of which have no rates. The target and a fault storm are among them.
+fn top(name: &str, magnitude: f64, interval_s: Option<u64>) -> Top {
+    let known = |number: u32| (!number.is_multiple_of(3)).then_some(magnitude);
+    let process = |number: u32| Entry {
+        identity: Identity {
+            pid: number * 104_729,
+            start_ticks: u64::from(number),
+        },
+        parent: 1,
+        uid: None,
+        user: None,
+        name: name.to_owned(),
+        command: None,
+        state: 'S',
+        wss: magnitude as u64,
+        anon: None,
+        file: None,
+        shmem: None,
+        pss: None,
+        swap: known(number).map(|bytes| bytes as u64),
+        compressed: None,
+        rates: known(number).map(|per_s| Rates {
+            minor_per_s: per_s,
+            major_per_s: per_s,
+            user_percent: per_s.min(1600.0),
+            system_percent: 0.0,
+        }),
+        cgroup_refaults_per_s: None,
+        oom_score: None,
+        oom_score_adj: None,
+        cgroup: None,
+        caps: Vec::new(),
+        limits: Vec::new(),
+        storm: number == 2,
+    };
+    Top {
+        interval: interval_s.map(Duration::from_secs),
+        processes: (1..40).map(process).collect(),
+    }
+}
+
+fn any_panels() -> impl Strategy<Value = Panels> {
+    let list = prop::option::of(prop::sample::select(vec![Listed::Processes, Listed::Cgroups]));
+    let sort = prop::sample::select(vec![Sort::Resident, Sort::Swap, Sort::Faults]);
+    (list, any::<bool>(), sort).prop_map(|(list, changes, sort)| {
+        let mut panels = Panels::default();
+        (panels.list, panels.changes, panels.sort) = (list, changes, sort);
+        panels
+    })
+}
+
 fn any_name() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z0-9-]{0,15}",
@@ -189,10 +247,10 @@ fn any_name() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(96))]
+    #![proptest_config(ProptestConfig::with_cases(192))]
 
-    /// Titles, legends, strips, axes, marks, status lines, key hints and boxes: on a terminal from 40 columns on, each
-    /// text stands whole on the screen, or as its beginning and an ellipsis, and nothing overwrites it.
+    /// Titles, legends, strips, axes, marks, panels, status lines, key hints and boxes: on a terminal from 40 columns on,
+    /// each text stands whole on the screen, or as its beginning and an ellipsis, and nothing overwrites it.
     #[test]
     fn every_text_stands_whole_or_ends_with_an_ellipsis(
         name in any_name(),
@@ -202,6 +260,7 @@ proptest! {
         height in LEAST.1..70,
         kind in 0_u8..12,
         cursor in prop::option::of(0_u64..100),
+        (panels, row, listed_s) in (any_panels(), 0_usize..60, prop::option::of(0_u64..5000)),
         (unicode, mono, replay, ended) in any::<(bool, bool, bool, bool)>(),
     ) {
         let mut state = state(&name, magnitude, &marks);
@@ -211,6 +270,13 @@ proptest! {
         let mut view = if replay { View::of_recording(name.clone()) } else { View::new(name.clone()) };
         view.overlay = overlay(kind, &name);
         view.cursor = cursor.map(|second| second * SECOND);
+        state.top = (row < 50).then(|| Arc::new(top(&name, magnitude, listed_s)));
+        view.panels = panels;
+        super::page::settle(&mut view, Rect::new(0, 0, width, height));
+        let listed = view.panels.list;
+        let before = snapshot(&state, &mut view, width, height);
+        let rows = listed.and_then(|listed| Rows::of(listed, &before));
+        view.panels.act(Action::SelectRow(row), rows.as_ref());
         let theme = Theme { depth: if mono { Depth::Mono } else { Depth::True }, light: false, unicode };
         let (buffer, written) = screen(&state, &mut view, theme, (width, height));
         prop_assert!(written.len() > 1);
@@ -260,7 +326,7 @@ fn the_last_row_of_a_wrapped_text_can_be_reached() {
     view.columns_of_text = super::boxes::columns_inside(area);
     let before = snapshot(&state, &mut view, 60, 20);
     for _ in 0..200 {
-        view.act(super::Action::Down, &before);
+        view.act(Action::Down, &before);
     }
     let theme = Theme {
         depth: Depth::True,
@@ -272,7 +338,7 @@ fn the_last_row_of_a_wrapped_text_can_be_reached() {
         written.iter().any(|(_, text)| text.ends_with("19 ends")),
         "{written:?}"
     );
-    view.act(super::Action::Up, &before);
+    view.act(Action::Up, &before);
     let (_, written) = screen(&state, &mut view, theme, (60, 20));
     assert!(
         !written.iter().any(|(_, text)| text.ends_with("19 ends")),
@@ -335,7 +401,6 @@ fn a_recording_of_any_length_fills_the_chart_at_first() {
 
 #[test]
 fn zoom_keys_go_on_from_the_whole_recording_and_a_key_leads_back() {
-    use super::Action;
     let state = recording(101, 10);
     let mut view = View::of_recording("");
     let mut column_ns = |action: Option<Action>| {

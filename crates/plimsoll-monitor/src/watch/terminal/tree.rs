@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
+use unicode_width::UnicodeWidthStr;
 
 use super::action::Action;
-use super::boxes::boxed;
+use super::boxes::{boxed, columns_inside};
 use super::figures;
 use super::theme::{Ink, Theme};
 use super::words::put;
@@ -179,12 +180,19 @@ pub(super) fn draw_tree(
         version => format!("cgroups, {version}, {}", listing.mount),
     };
     let hidden = listing.cgroups.len() - shown.len();
-    let below = match hidden {
-        0 => format!("{} cgroups   arrows fold   Esc closes", listing.cgroups.len()),
-        hidden => format!("{} cgroups, {hidden} folded   Esc closes", listing.cgroups.len()),
+    let count = match hidden {
+        0 => format!("{} cgroups   ", listing.cgroups.len()),
+        hidden => format!("{} cgroups, {hidden} folded   ", listing.cgroups.len()),
     };
-    let inside = boxed(buffer, theme, (&title, &below), page.width, page.height);
+    let keys = "arrows fold   Esc closes";
+    let below = match count.width() + keys.width() <= usize::from(columns_inside(page)) - 2 {
+        true => count + keys,
+        false => keys.to_owned(),
+    };
     let notes = listing.notes.len().min(2);
+    // Folding does not change the height, so that the rows stay in place.
+    let height = u16::try_from(listing.cgroups.len() + 1 + notes).unwrap_or(u16::MAX);
+    let inside = boxed(buffer, theme, (&title, &below), page.width, height);
     let rows = usize::from(inside.height).saturating_sub(1 + notes);
     draw_rows(buffer, theme, inside, (&shown, place, rows), tree);
     for (row, note) in listing.notes.iter().take(notes).enumerate() {
@@ -253,6 +261,7 @@ mod tests {
 
     fn listing(paths: &[&str]) -> CgroupListing {
         let row = |path: &&str| CgroupRow {
+            folder: path.into(),
             path: (*path).to_owned(),
             name: path.rsplit('/').next().unwrap_or_default().to_owned(),
             depth: match *path {

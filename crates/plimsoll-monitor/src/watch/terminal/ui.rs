@@ -50,9 +50,9 @@ struct Ui<'a> {
     changed: bool,
     /// Number of page-flag marks at the time of the user's request for another count.
     flags_after: Option<usize>,
-    /// Whether the monitor reads the tree of cgroups.
+    /// Whether the monitor reads the cgroups.
     reads_cgroups: bool,
-    /// Whether the monitor lists processes and cgroups.
+    /// Whether the monitor lists processes.
     lists: bool,
 }
 
@@ -157,9 +157,8 @@ impl Ui<'_> {
             if suspend.swap(false, Ordering::AcqRel) {
                 self.suspend(screen)?;
             }
-            self.follow_tree();
+            self.follow_lists();
             screen.capture_mouse(self.view.mouse);
-            self.follow_panels();
             let over = duration.is_some_and(|duration| started.elapsed() >= duration);
             if over || self.is_over() {
                 return Ok(End::Over);
@@ -219,14 +218,6 @@ impl Ui<'_> {
         !self.snapshot.status.replay && self.snapshot.status.ended.is_some()
     }
 
-    /// The tree of cgroups is read while it is shown.
-    fn follow_tree(&mut self) {
-        let wanted = matches!(self.view.overlay, Some(Overlay::Tree(_)));
-        if std::mem::replace(&mut self.reads_cgroups, wanted) != wanted {
-            self.monitor.list_cgroups(wanted);
-        }
-    }
-
     /// Shows a panel from the start on a screen with room: the processes, or the changes of a replay.
     fn open_panel(&mut self) {
         let (columns, rows) = screen::size();
@@ -238,13 +229,19 @@ impl Ui<'_> {
         }
     }
 
-    /// Lists processes and cgroups while the list is shown; a frozen view keeps the list that it has.
-    fn follow_panels(&mut self) {
-        let frozen = self.view.frozen && self.snapshot.top.is_some();
-        let wanted = self.view.panels.list.is_some() && !frozen;
-        if wanted != self.lists {
-            self.monitor.list_top(wanted);
-            self.lists = wanted;
+    /// Lists processes while their list is shown, and cgroups while their list or tree is; a frozen view keeps the list
+    /// that it has.
+    fn follow_lists(&mut self) {
+        let listed = self.view.panels.list;
+        let shows = |list, is_known: bool| listed == Some(list) && !(self.view.frozen && is_known);
+        let is_tree = matches!(self.view.overlay, Some(Overlay::Tree(_)));
+        let cgroups = is_tree || shows(Listed::Cgroups, self.snapshot.cgroups.is_some());
+        let processes = shows(Listed::Processes, self.snapshot.top.is_some());
+        if std::mem::replace(&mut self.reads_cgroups, cgroups) != cgroups {
+            self.monitor.list_cgroups(cgroups);
+        }
+        if std::mem::replace(&mut self.lists, processes) != processes {
+            self.monitor.list_top(processes);
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::action::{Action, HINTS, Mode};
 use super::panels::Panels;
 use super::place::LEAST_WITH_PANEL;
-use super::ranking::RowId;
+use super::ranking::{RowId, Rows};
 use super::snapshot::{Snapshot, column_number};
 use super::tree::TreeView;
 use super::words::wrapped;
@@ -202,7 +202,11 @@ impl View {
             return self.act_on_overlay(action);
         }
         if snapshot.status.replay && changes(action) {
-            let text = "A replay has no actions.".to_owned();
+            let text = match action {
+                Action::Cgroups => "A recording has no tree of cgroups.",
+                _ => "A replay has no actions.",
+            };
+            let text = text.to_owned();
             self.overlay = Some(Overlay::Text("replay".to_owned(), vec![text], 0));
             return None;
         }
@@ -255,7 +259,8 @@ impl View {
                 self.overlay = Some(no_room());
             }
             action => {
-                let row = self.panels.act(action, snapshot.top.as_deref());
+                let rows = self.panels.list.and_then(|listed| Rows::of(listed, snapshot));
+                let row = self.panels.act(action, rows.as_ref());
                 return row.map(order_to_watch);
             }
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_monitor::processes::{CgroupEntry, Entry, Identity, Rates};
+use plimsoll_monitor::processes::{CapKind, CgroupListing, CgroupRow, Entry, Identity, Rates, RowCap};
 use plimsoll_monitor::watch::terminal::{
     Action, Depth, Gesture, Mode, Mouse, Order, Snapshot, Theme, View, columns_in, draw, pointed, settle,
 };
@@ -54,15 +54,46 @@ fn process(pid: u32, name: &str, wss: u64, swap: Option<u64>, major_per_s: f64) 
     }
 }
 
-fn cgroup(name: &str, usage: u64, refaults_per_s: Option<f64>) -> CgroupEntry {
-    CgroupEntry {
-        folder: format!("/sys/fs/cgroup{name}").into(),
-        name: name.to_owned(),
-        processes: 3,
+fn cgroup(path: &str, usage: u64, refaults_per_s: Option<f64>) -> CgroupRow {
+    let depth = path.trim_end_matches('/').matches('/').count();
+    CgroupRow {
+        folder: format!("/sys/fs/cgroup{path}").into(),
+        path: path.to_owned(),
+        name: path
+            .rsplit('/')
+            .find(|name| !name.is_empty())
+            .unwrap_or("/")
+            .to_owned(),
+        depth,
         usage: Some(usage * MIB),
         swap: Some(usage * MIB / 4),
+        caps: vec![
+            RowCap {
+                kind: CapKind::High,
+                bytes: 2 * usage * MIB,
+            };
+            depth.min(1)
+        ],
         refaults_per_s,
         stalled_percent: Some(0.2),
+    }
+}
+
+/// The cgroups in the order of the tree.
+fn cgroups() -> CgroupListing {
+    CgroupListing {
+        interval_s: 2.0,
+        version: "v2",
+        mount: "/sys/fs/cgroup".to_owned(),
+        complete: true,
+        cgroups: vec![
+            cgroup("/", 20_000, None),
+            cgroup("/system.slice", 700, Some(3.0)),
+            cgroup("/system.slice/a-service-with-a-long-name.service", 650, Some(3.0)),
+            cgroup("/web", 900, Some(12_000.0)),
+        ],
+        notes: Vec::new(),
+        ..CgroupListing::impossible(String::new())
     }
 }
 
@@ -80,7 +111,7 @@ fn top() -> Top {
         })
         .collect();
     processes.push(process(4242, "redis-server", 905, Some(4096), 30.0));
-    processes.push(process(17, "kswapd-lookalike-with-a-long-name", 12, None, 1234.0));
+    processes.push(process(17, "kswapd-lookalike-with-long-name", 12, None, 1234.0));
     processes.push(process(31, "new", 400, Some(1), -1.0));
     processes.push(Entry {
         storm: true,
@@ -89,18 +120,13 @@ fn top() -> Top {
     Top {
         interval: Some(Duration::from_secs(2)),
         processes,
-        cgroups: vec![
-            cgroup("/", 20_000, None),
-            cgroup("/system.slice/a-service-with-a-long-name.service", 700, Some(3.0)),
-            cgroup("/web", 900, Some(12_000.0)),
-        ],
-        scope: None,
     }
 }
 
 fn listed() -> State {
     let mut state = state(true, true);
     state.top = Some(Arc::new(top()));
+    state.cgroups = Some(Arc::new(cgroups()));
     state
 }
 
@@ -172,7 +198,7 @@ fn rows_follow_the_chosen_order() {
     let expected = [
         ["redis-server", "new"],
         ["redis-server", "stormy"],
-        ["kswapd-lookalike-with-a-long-name", "stormy"],
+        ["kswapd-lookalike-with-long-name", "stormy"],
     ];
     assert_eq!(first, expected);
 }
@@ -233,22 +259,54 @@ fn enter_watches_the_selected_cgroup() {
     assert_eq!(order, Some(Order::Cgroup("/sys/fs/cgroup/web".into())));
 }
 
+/// The list of cgroups is an order over the rows of the tree; that of a target cgroup has the cgroups in it.
+#[test]
+fn the_list_has_the_cgroups_of_the_tree_and_of_the_target() {
+    let mut state = listed();
+    let lists = [Action::NextList, Action::NextList];
+    let (listed, tree) = (
+        drawn(&state, &lists, (80, 24)),
+        drawn(&state, &[Action::Cgroups], (80, 24)),
+    );
+    for row in &cgroups().cgroups {
+        let start: String = row.name.chars().take(20).collect();
+        assert!(tree.contains(&start), "{tree}");
+    }
+    assert!(listed.contains("4 cgroups"), "{listed}");
+    insta::assert_snapshot!("tree_80x24", tree);
+    let target = state.target.as_mut().expect("a target");
+    target.cgroup = Some("/sys/fs/cgroup/system.slice".into());
+    let inside = drawn(&state, &lists, (80, 24));
+    assert!(
+        inside.contains("2 cgroups") && !inside.contains("/web"),
+        "{inside}"
+    );
+    // The target has ended: the list is that of the machine again.
+    state.target.as_mut().expect("a target").ended = Some("ended".to_owned());
+    assert!(drawn(&state, &lists, (80, 24)).contains("4 cgroups"));
+    // A machine without memory cgroups: the reason stands in the list.
+    state.cgroups = Some(Arc::new(CgroupListing::impossible(
+        "no memory controller".to_owned(),
+    )));
+    assert!(drawn(&state, &lists, (80, 24)).contains("no memory controller"));
+}
+
 /// The kernel of cgroup v1 counts no stalls of a cgroup: a column of dashes would say nothing.
 #[test]
 fn a_column_that_the_kernel_cannot_fill_is_left_out() {
     let mut state = listed();
     let actions = [Action::NextList, Action::NextList];
     assert!(drawn(&state, &actions, (120, 40)).contains("stall"));
-    let mut older = top();
+    let mut older = cgroups();
     older
         .cgroups
         .iter_mut()
         .for_each(|entry| entry.stalled_percent = None);
-    state.top = Some(Arc::new(older));
+    state.cgroups = Some(Arc::new(older));
     let page = drawn(&state, &actions, (120, 40));
     let heading = page.lines().find(|row| row.contains("refault/s"));
     assert!(
-        heading.is_some_and(|row| !row.contains("stall") && row.contains("procs")),
+        heading.is_some_and(|row| !row.contains("stall") && row.contains("limit")),
         "{page}"
     );
 }
@@ -293,7 +351,7 @@ fn a_small_terminal_says_that_a_panel_does_not_fit() {
     let state = listed();
     let size = (60, 21);
     let page = drawn(&state, &[Action::NextList], size);
-    assert!(!page.contains("major/s") && page.contains("60x22"), "{page}");
+    assert!(!page.contains("major/s") && page.contains("40x22"), "{page}");
 }
 
 /// The page with the changes at 80x24, at the time of the newest frame of a state.
@@ -373,9 +431,11 @@ fn hostile_names_in_a_list_do_not_act() {
     top.processes
         .iter_mut()
         .for_each(|entry| entry.name = evil.to_owned());
-    top.cgroups
-        .iter_mut()
-        .for_each(|entry| entry.name = evil.repeat(9));
+    let mut cgroups = cgroups();
+    for row in &mut cgroups.cgroups {
+        (row.name, row.path) = (evil.repeat(3), evil.repeat(9));
+    }
+    state.cgroups = Some(Arc::new(cgroups));
     top.processes.truncate(3);
     state.top = Some(Arc::new(top));
     for lists in [1, 2] {
@@ -433,7 +493,7 @@ fn a_click_selects_a_row_and_another_one_watches_it() {
     let page = hand.page();
     assert_eq!(
         names(&page, "major/s")[..2],
-        ["kswapd-lookalike-with-a-long-name", "stormy"]
+        ["kswapd-lookalike-with-long-name", "stormy"]
     );
     let stormy = place_of(&page, "stormy");
     assert_eq!(hand.does(Gesture::Press, stormy), None, "the first click selects");
@@ -466,11 +526,15 @@ fn a_click_in_the_charts_moves_the_cursor_and_the_wheel_zooms() {
         hand.does(Gesture::Press, at);
         assert_eq!(
             place_of(&hand.page(), "\u{25b2}"),
-            (at.0, right.1),
+            (at.0, right.1 + 1),
             "{}",
             hand.page()
         );
     }
+    // A click on a mark moves the cursor to it, and the status line has its text.
+    let mark = place_of(&hand.page(), "T tr");
+    hand.does(Gesture::Press, mark);
+    assert!(hand.page().contains("ago: T trimmed"), "{}", hand.page());
     let period = |hand: &Hand| hand.view.column_ns(SECOND / 10);
     hand.does(Gesture::WheelUp, (20, 5));
     assert_eq!(period(&hand), SECOND / 2);

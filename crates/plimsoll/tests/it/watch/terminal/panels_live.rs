@@ -126,7 +126,7 @@ fn tab_lists_the_cgroups_where_there_are_any() {
     terminal.press("c");
     terminal.until("changes", |screen| {
         let text = screen.contents();
-        text.contains("change") && text.contains("page-in")
+        text.contains("change") && text.contains("block in")
     });
     terminal.press("q");
     assert_eq!(terminal.end(), Some(0));

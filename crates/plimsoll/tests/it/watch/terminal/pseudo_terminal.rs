@@ -279,10 +279,9 @@ fn keys_do_as_help_says() {
     terminal.press("\u{1b}");
     terminal.until("no help", |screen| !screen.contents().contains("set a mark"));
     terminal.press("1");
-    terminal.until("a mark on the axis", |screen| {
-        screen
-            .rows(0, 46)
-            .any(|row| row.contains("\u{253c}") && row.contains('1') && row.contains('\u{2500}'))
+    terminal.until("a mark below the axis", |screen| {
+        let mut rows = screen.rows(0, 46).skip_while(|row| !row.contains("\u{253c}"));
+        rows.nth(1).is_some_and(|marks| marks.trim() == "1")
     });
     terminal.press("T");
     terminal.until_text("There is no target to trim");
