@@ -205,10 +205,8 @@ fn shifted(phases: &[ShiftedPhase], into: &mut Findings) {
     if let Some(worst) = ends().max_by(by_share) {
         footprint(worst, into);
     }
-    if let Some(last) = ends().next_back() {
-        if let Some(share) = live_share(last) {
-            into.set(finding::LAST_LIVE_SHARE, share);
-        }
+    if let Some(share) = ends().next_back().and_then(live_share) {
+        into.set(finding::LAST_LIVE_SHARE, share);
     }
 }
 
