@@ -46,7 +46,7 @@ pub enum ReportError {
     Write { path: PathBuf, source: std::io::Error },
 }
 
-/// Writes the HTML report into the folder of its recording, whatever its path leads to by now, and returns its path.
+/// Writes the HTML report into the folder of its recording, which stays open if its path changes, and returns its path.
 /// Replaces the report that is there, or a link in its place.
 ///
 /// # Errors

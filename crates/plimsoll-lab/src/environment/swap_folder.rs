@@ -19,7 +19,7 @@ mod magic {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SwapFolderDefect {
-    /// The user who called sudo owns it or a folder above it, so that this user could replace the swap file of root.
+    /// The caller of sudo owns it or a folder above it, and could replace the swap file of root.
     #[error(
         "{} belongs to user {user}, who called sudo: the swap file would be root's, and that user could put another file in \
          its place; {}", path.display(), root_folder(.beside)
@@ -74,7 +74,7 @@ impl SwapFolderDefect {
     }
 }
 
-/// The user who called sudo.
+/// The caller of sudo.
 fn sudo_caller() -> Option<u32> {
     std::env::var("SUDO_UID").ok()?.parse().ok()
 }

@@ -1,9 +1,9 @@
 //! The folder of a recording, by its descriptor.
 //!
-//! The parent of a recording may belong to another user, who can rename the folder and put a link in its place. So a
+//! The parent of a recording may belong to another user. That user can rename the folder and put a link in its place. So a
 //! program opens the folder once and addresses every file of it relative to the descriptor, and never through a link.
 //!
-//! Invariant: a writer writes only into the folder that it opened or made, whatever another user does to the names above.
+//! Invariant: a writer writes only into the folder that it opened or made, also after another user has renamed a folder above.
 //! Checked by `a_folder_swapped_for_a_link_gets_nothing`.
 
 use std::ffi::OsStr;
@@ -136,7 +136,7 @@ impl RecordingFolder {
     }
 }
 
-/// Whether a folder was made by the user who made a new file in it, with the modes that were asked for; on a file system
+/// Whether the owner of a new file in a folder also made the folder, with the modes that were asked for; on a file system
 /// without owners or modes all files look alike.
 fn is_made_with(folder: &Stat, file: &Stat) -> bool {
     let for_all = |stat: &Stat| stat.st_mode & WRITABLE_BY_OTHERS != 0;
@@ -162,7 +162,7 @@ impl RecordingFile {
         &self.path
     }
 
-    /// What the calls of the system need: a folder, and the path from there.
+    /// The arguments of a system call: a folder, and the path from there.
     pub(super) fn place(&self) -> (BorrowedFd<'_>, &Path) {
         match &self.of {
             Some((folder, name)) => (folder.handle.as_fd(), Path::new(name)),

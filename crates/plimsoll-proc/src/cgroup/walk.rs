@@ -23,7 +23,7 @@ pub struct Found {
     pub parent: Option<usize>,
 }
 
-/// A cgroup and those below it, level by level: what the bounds leave out is deeper than what they keep.
+/// A cgroup and those below it, level by level: the bounds leave out the deepest ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Walk {
     pub cgroups: Vec<Found>,

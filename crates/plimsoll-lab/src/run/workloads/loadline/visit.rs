@@ -4,7 +4,7 @@
 //! visit which writes raises, so that the page gets dirty, and the page that a chase goes to next. After a visit the
 //! worker computes for a while. A separate measurement on resident memory gives the cost of that.
 //!
-//! Threads share the pages and nothing else; what they count is summed when they have ended.
+//! Threads share the pages and nothing else; their counts are summed when they have ended.
 
 use std::io;
 use std::sync::{PoisonError, RwLock};
@@ -132,7 +132,7 @@ pub(super) struct Visitors {
     rate: Option<f64>,
 }
 
-/// What a thread found in a stretch.
+/// Counts and latencies of a thread in a stretch.
 struct Stretch {
     tally: Tally,
     /// Visits that were due, of an open loop.
@@ -444,7 +444,7 @@ mod tests {
         assert_eq!(checked(&visitors, &mut memory), (0.0, 0.0));
     }
 
-    /// A rate of ten times what the computation allows: the queue grows, and most visits wait for a large part of the
+    /// A rate of ten times the highest that the computation allows: the queue grows, and most visits wait for a large part of the
     /// stretch.
     #[test]
     fn an_open_loop_that_is_overloaded_says_so() {

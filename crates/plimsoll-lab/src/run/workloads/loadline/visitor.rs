@@ -10,7 +10,7 @@ use super::words::Pages;
 use crate::workload::mix;
 use plimsoll_model::scenario::Pattern;
 
-/// What all threads of a worker do alike.
+/// The settings that all threads of a worker share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Habits {
     pub(super) pattern: Pattern,

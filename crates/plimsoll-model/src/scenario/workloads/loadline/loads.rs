@@ -4,7 +4,7 @@ use super::{CARRIED, Criterion, Loadline, SERVED};
 use crate::scenario::assignment::PAGE;
 use crate::scenario::size::size_text;
 
-/// The lowest load of a search: what fits easily.
+/// The lowest load of a search, which fits easily.
 const LOWEST: f64 = 0.5;
 impl Loadline {
     /// The loads to measure and no others, ascending; empty where the load line is searched.
