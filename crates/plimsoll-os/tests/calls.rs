@@ -59,7 +59,7 @@ fn advice_keeps_contents() {
 
 /// Whether the files of a folder have no other place than RAM.
 fn is_in_memory(folder: &str) -> bool {
-    let said = std::process::Command::new("stat")
+    let said = plimsoll_testkit::command("stat")
         .args(["-f", "-c", "%T", folder])
         .output();
     let said = said.expect("coreutils has stat");

@@ -6,6 +6,7 @@ mod errors;
 mod loadlines;
 mod plans;
 mod properties;
+mod workloads;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;

@@ -1,11 +1,13 @@
 //! Reads the tree of cgroups for a user interface, on a thread of its own, while the tree or the list of cgroups is
 //! shown. The list is an order over the rows of the tree.
 
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use plimsoll_proc::cgroup::Hierarchy;
+use plimsoll_proc::cgroup::{Hierarchy, HierarchyError};
 
 use super::lister::pause;
 use super::shared::Shared;
@@ -53,8 +55,8 @@ impl CgroupReader {
                         Err(RecvTimeoutError::Disconnected) => return false,
                     }
                 }
-                Err(reason) => {
-                    self.publish(CgroupListing::impossible(reason));
+                Err(error) => {
+                    self.publish(CgroupListing::impossible(error.to_string()));
                     return true;
                 }
             }
@@ -68,8 +70,18 @@ impl CgroupReader {
     }
 }
 
-fn read() -> Result<CgroupTree, String> {
-    let hierarchy = Hierarchy::of_this_process().map_err(|error| error.to_string())?;
-    let mount = hierarchy.mount.display();
-    CgroupTree::read(&hierarchy, CGROUP_BOUNDS).map_err(|error| format!("cannot list {mount}: {error}"))
+#[derive(Debug, thiserror::Error)]
+enum TreeError {
+    #[error(transparent)]
+    Hierarchy(#[from] HierarchyError),
+    #[error("cannot list {}: {source}", mount.display())]
+    Unlisted { mount: PathBuf, source: io::Error },
+}
+
+fn read() -> Result<CgroupTree, TreeError> {
+    let hierarchy = Hierarchy::of_this_process()?;
+    CgroupTree::read(&hierarchy, CGROUP_BOUNDS).map_err(|source| TreeError::Unlisted {
+        mount: hierarchy.mount,
+        source,
+    })
 }
