@@ -114,10 +114,18 @@ pub fn count(value: u64) -> String {
     text
 }
 
-/// A number of things, whose noun takes an `s` in the plural: `1 trial`, `3 trials`, `12 000 trials`.
+/// A number of things: `1 trial`, `3 trials`, `12 000 processes`.
 pub fn counted(number: usize, noun: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{} {noun}{plural}", self::number(number as f64))
+    format!("{} {noun}{}", self::number(number as f64), plural(noun, number))
+}
+
+/// The ending of a noun for a number of things.
+pub fn plural(noun: &str, number: usize) -> &'static str {
+    match (number, noun.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    }
 }
 
 /// Things a second, in thousands, millions or milliards from 10 000 on: `850/s`, `12.3k/s`, `114M/s`.
@@ -188,6 +196,15 @@ pub fn metric(name: &str, value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A note of a report said "1 other combinations".
+    #[test]
+    fn a_noun_agrees_with_its_number() {
+        assert_eq!(counted(0, "trial"), "0 trials");
+        assert_eq!(counted(1, "other combination"), "1 other combination");
+        assert_eq!(counted(1, "process"), "1 process");
+        assert_eq!(counted(2, "process"), "2 processes");
+    }
 
     #[test]
     fn bytes_keep_three_digits_at_every_unit() {

@@ -26,6 +26,7 @@ mod wording;
 
 use crate::analysis::Group;
 use candidates::{Measurement, measurements};
+use plimsoll_model::quantity::counted;
 use plimsoll_model::recording::model::Manifest;
 use plimsoll_model::recording::{Recommendation, Withheld};
 
@@ -90,7 +91,10 @@ fn merged(all: Vec<Withheld>) -> Vec<Withheld> {
     }
     let merged = kept.into_iter().map(|(mut first, more)| {
         if more > 0 {
-            first.text += &format!(" The same holds for {more} other combinations of the run.");
+            first.text += &format!(
+                " The same holds for {} of the run.",
+                counted(more, "other combination")
+            );
         }
         first
     });

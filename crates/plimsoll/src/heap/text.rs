@@ -5,7 +5,7 @@ use std::fmt::Write;
 use plimsoll_lfh::inspect::MOST_DAMAGES;
 
 use super::model::{FrontReport, HeapReport, HeapSurvey, ProcessHeaps, ValidationReport};
-use plimsoll_model::quantity::{bytes, seconds};
+use plimsoll_model::quantity::{bytes, plural, seconds};
 use plimsoll_model::sanitize::sanitize;
 
 /// Percent of fragmentation above which a heap gets a line about it; the literature has 10 to 15.
@@ -40,18 +40,19 @@ pub fn render(survey: &HeapSurvey, detail: HeapDetail) -> String {
         let _ = writeln!(
             text,
             "- this user cannot read {}",
-            counted(survey.denied.into(), "other process", "other processes")
+            counted(survey.denied.into(), "other process")
         );
     }
     text
 }
 
-fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
+fn counted(count: u64, noun: &str) -> String {
+    let ending = plural(noun, usize::try_from(count).unwrap_or(usize::MAX));
+    format!("{count} {noun}{ending}")
 }
 
 fn process_text(text: &mut String, process: &ProcessHeaps, detail: HeapDetail) {
-    let heaps = counted(process.heaps.len() as u64, "heap", "heaps");
+    let heaps = counted(process.heaps.len() as u64, "heap");
     let affinity = match process.affinity {
         "rseq" => ", slots by restartable sequences",
         "lock" => ", slots by locks",
@@ -114,14 +115,14 @@ fn table(text: &mut String, heaps: &[HeapReport]) {
             let _ = writeln!(
                 text,
                 "  External fragmentation  {percent:.0} % ({})",
-                counted(heap.free_blocks, "free block", "free blocks")
+                counted(heap.free_blocks, "free block")
             );
         }
         if let Some(percent) = high(heap.virtual_fragmentation_percent) {
             let _ = writeln!(
                 text,
                 "  Virtual address fragmentation  {percent:.0} % ({})",
-                counted(heap.uncommitted_ranges, "uncommitted range", "uncommitted ranges")
+                counted(heap.uncommitted_ranges, "uncommitted range")
             );
         }
     }
@@ -129,7 +130,7 @@ fn table(text: &mut String, heaps: &[HeapReport]) {
 }
 
 fn window_text(text: &mut String, process: &ProcessHeaps) {
-    let times = |count| counted(count, "time", "times");
+    let times = |count| counted(count, "time");
     let _ = writeln!(
         text,
         "Address space grew {}, refused {}; pages returned to the kernel {}, {}",
@@ -159,7 +160,7 @@ fn heap_text(text: &mut String, heap: &HeapReport) {
             format!(
                 "{} ({})",
                 percent(heap.external_fragmentation_percent),
-                counted(heap.free_blocks, "free block", "free blocks")
+                counted(heap.free_blocks, "free block")
             ),
         ),
         (
@@ -167,7 +168,7 @@ fn heap_text(text: &mut String, heap: &HeapReport) {
             format!(
                 "{} ({})",
                 percent(heap.virtual_fragmentation_percent),
-                counted(heap.uncommitted_ranges, "uncommitted range", "uncommitted ranges")
+                counted(heap.uncommitted_ranges, "uncommitted range")
             ),
         ),
         (
@@ -298,7 +299,7 @@ fn validation_text(text: &mut String, validation: &ValidationReport) {
         match validation.damaged {
             0 => "no damage".to_owned(),
             MOST_DAMAGES => format!("{MOST_DAMAGES} damages; the walk ended there"),
-            some => counted(some, "damage", "damages"),
+            some => counted(some, "damage"),
         }
     );
     if validation.partial && validation.damaged < MOST_DAMAGES {

@@ -16,6 +16,7 @@ use super::words::put;
 use crate::cells::{fit_end, in_cells};
 use crate::processes::{CgroupRow, Entry, Rates, cap, cpus};
 use crate::watch::top::PERIOD;
+use plimsoll_model::quantity::plural;
 
 /// Least width of the names; columns are dropped instead.
 const LEAST_NAME: u16 = 14;
@@ -354,13 +355,5 @@ impl Sheet<'_> {
             let ink = if sorted { Ink::Accent } else { Ink::Dim };
             x = self.number(buffer, (x, area.y), column.width, &text, theme.ink(ink));
         }
-    }
-}
-
-fn plural(noun: &str, count: usize) -> &'static str {
-    match (count, noun.ends_with('s')) {
-        (1, _) => "",
-        (_, true) => "es",
-        (_, false) => "s",
     }
 }
