@@ -6,7 +6,9 @@ use std::path::PathBuf;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use plimsoll_lab::hold::Amount;
 use plimsoll_model::exit::Exit;
+use plimsoll_model::scenario::{Base, SizeError, SizeExpr};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -92,6 +94,8 @@ pub enum Command {
     Ps(Ps),
     /// Reclaim pages of a process or cgroup and count the refaults
     Trim(Trim),
+    /// Hold memory at a level while other programs come and go
+    Hold(Hold),
     /// Run programs on the low-fragmentation heap and inspect their heaps
     Heap(HeapGroup),
     /// Check the capabilities of this machine and print the commands that enable missing ones
@@ -403,6 +407,41 @@ pub struct Trim {
 }
 
 #[derive(Debug, Clone, Args)]
+#[command(group = clap::ArgGroup::new("level").required(true).multiple(true).args(["used", "available", "bytes", "leak"]))]
+pub struct Hold {
+    /// Keep this much memory in use, by all programs together: 80%, 12G
+    #[arg(long, value_name = "SIZE", value_parser = amount, conflicts_with_all = ["available", "bytes", "leak"])]
+    pub used: Option<Amount>,
+    /// Leave this much memory available to other programs: 500M, 10%
+    #[arg(long, value_name = "SIZE", value_parser = amount, conflicts_with_all = ["bytes", "leak"])]
+    pub available: Option<Amount>,
+    /// Hold this much memory, whatever other programs use
+    #[arg(long, value_name = "SIZE", value_parser = amount)]
+    pub bytes: Option<Amount>,
+    /// Hold this much more each second, as a leak does: 10M/s
+    #[arg(long, value_name = "SIZE/s", value_parser = rate)]
+    pub leak: Option<u64>,
+    /// Hold it in this memory cgroup; shares are of its limit
+    #[arg(short, long, value_name = "PATH")]
+    pub cgroup: Option<PathBuf>,
+    /// Approach the level over this time: 30s, 5m
+    #[arg(long, value_name = "TIME", value_parser = seconds, default_value = "0")]
+    pub ramp: f64,
+    /// Release the memory after this time [default: at a signal]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub duration: Option<f64>,
+    /// Fill the memory with this class of data: random, ratio=2.5, file=PATH
+    #[arg(long, value_name = "CLASS", default_value = "random")]
+    pub class: String,
+    /// Read each page once in this time, so that it stays in RAM
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub touch_every: Option<f64>,
+    /// Print the result as one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Args)]
 pub struct HeapGroup {
     #[command(subcommand)]
     pub command: HeapCommand,
@@ -528,19 +567,52 @@ const LONGEST: f64 = 3.2e8;
 /// An option has an invalid value. Clap adds the option and the value.
 #[derive(Debug, thiserror::Error)]
 enum ValueError {
-    #[error("not a number; give seconds")]
+    #[error("not a time; give seconds, or a number with s, m or h")]
     NoNumber,
     #[error("out of range; give seconds from 0 to {LONGEST}")]
     Seconds,
+    #[error("{0}; give bytes or a share, for instance 512M or 80%")]
+    Size(#[from] SizeError),
+    #[error("a share of something else than the whole; give for instance 80%")]
+    Share,
+    #[error("not bytes a second; give for instance 10M/s")]
+    Rate,
     #[error("not an address and a port; give for instance 127.0.0.1:8080; port 0 selects a free port")]
     Address,
 }
 
+/// Parses a time: seconds, or a number with `s`, `m` or `h`.
 fn seconds(text: &str) -> Result<f64, ValueError> {
-    let seconds: f64 = text.parse().map_err(|_| ValueError::NoNumber)?;
+    const UNITS: [(char, f64); 3] = [('s', 1.0), ('m', 60.0), ('h', 3600.0)];
+    let unit = UNITS
+        .into_iter()
+        .find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
+    let (number, unit) = unit.unwrap_or((text, 1.0));
+    let number: f64 = number.trim().parse().map_err(|_| ValueError::NoNumber)?;
+    let seconds = number * unit;
     match (0.0..=LONGEST).contains(&seconds) {
         true => Ok(seconds),
         false => Err(ValueError::Seconds),
+    }
+}
+
+/// Parses an amount of memory: bytes with a unit, or a share.
+fn amount(text: &str) -> Result<Amount, ValueError> {
+    match text.parse()? {
+        SizeExpr::Bytes(bytes) => Ok(Amount::Bytes(bytes)),
+        SizeExpr::Share {
+            thousandths,
+            of: Base::Ram,
+        } => Ok(Amount::Share(thousandths as f64 / 100_000.0)),
+        SizeExpr::Share { .. } => Err(ValueError::Share),
+    }
+}
+
+/// Parses bytes a second.
+fn rate(text: &str) -> Result<u64, ValueError> {
+    match text.strip_suffix("/s").ok_or(ValueError::Rate)?.parse()? {
+        SizeExpr::Bytes(bytes) => Ok(bytes),
+        SizeExpr::Share { .. } => Err(ValueError::Rate),
     }
 }
 

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::environment::{self, EnvironmentError, Left, Session, Tripwire};
+use crate::hold;
 use crate::workload::protocol::{Command, Reply};
 
 use crate::workload::{self, Worker, WorkerOptions};
@@ -54,7 +55,7 @@ const CALIBRATION_TIMEOUT: Duration = Duration::from_secs(60);
 /// # Errors
 /// An input that cannot be read, or an output that cannot be written: the runner is gone.
 pub fn serve_worker(input: impl BufRead, output: impl Write) -> std::io::Result<()> {
-    workload::serve(input, output, workloads::work)
+    workload::serve(input, output, |name| workloads::work(name).or_else(|| hold::work(name)))
 }
 
 #[derive(Debug, Clone)]
