@@ -27,7 +27,7 @@ loom:
 portability:
     .ci/portability
 
-# Feed hostile input to every command, and kill runs and cleanups at random moments, as root: `just hostile 60`
+# Feed hostile input to every command, and kill runs and cleanups at random moments, as root: `just hostile 60`, or in parts `just hostile 0..10`
 hostile rounds="30":
     cargo test -p plimsoll --test it --no-run
     PLIMSOLL_HOSTILE_ROUNDS={{rounds}} cargo test -p plimsoll --test it -- hostile --nocapture --test-threads 1

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Measures `plimsoll report` on recordings of many trials: CPU time and peak resident memory of each format.
 
-    benchmarks/report/run.py target/release/plimsoll [--trials 1000,4000,10000,30000] > result.json
+    benchmarks/report/run.py target/release/plimsoll [--trials 1000,4000,10000,30000] [--repeat 7] > result.json
+
+With --repeat, each row has the median of the CPU times and the largest peak.
 
 Each trial is a group of its own, the most that a number of trials can have. A trial has four phases with every category
 of memory before and after, and 14 metrics, as one of the compression experiment has.
@@ -12,11 +14,12 @@ import json
 import os
 import pathlib
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 
-TEMPLATE = pathlib.Path(__file__).parent.parent.parent / "crates/plimsoll/tests/data/recording-3/finished"
+TEMPLATE = pathlib.Path(__file__).parent.parent.parent / "crates/plimsoll-testkit/data/recording-3/finished"
 CATEGORIES = ["kernel", "target", "other", "compressed", "swap_cache", "dirty", "page_cache", "slab_reclaimable", "free",
               "unaccounted"]
 PHASES = ["fill", "trim", "restore", "release"]
@@ -64,7 +67,7 @@ def measure(command):
     _, status, used = os.wait4(pid, 0)
     if status != 0:
         sys.exit(f"{command} ended with {status}")
-    return {"cpu_s": round(used.ru_utime + used.ru_stime, 2), "peak_mib": used.ru_maxrss >> 10}
+    return used.ru_utime + used.ru_stime, used.ru_maxrss >> 10
 
 
 def main():
@@ -72,6 +75,7 @@ def main():
     parser.add_argument("plimsoll")
     parser.add_argument("--trials", default="1000,4000,10000,30000")
     parser.add_argument("--formats", default="html,text,csv,markdown,json")
+    parser.add_argument("--repeat", type=int, default=1)
     arguments = parser.parse_args()
     version = subprocess.run([arguments.plimsoll, "--version"], capture_output=True, text=True, check=True).stdout.strip()
     found = {"version": version, "machine": os.uname().release, "rows": []}
@@ -81,7 +85,9 @@ def main():
             record(folder, count)
             for form in arguments.formats.split(","):
                 output = folder / "out"
-                used = measure([arguments.plimsoll, "report", str(folder), "--format", form, "--output", str(output)])
+                command = [arguments.plimsoll, "report", str(folder), "--format", form, "--output", str(output)]
+                cpu, peak = zip(*(measure(command) for _ in range(arguments.repeat)))
+                used = {"cpu_s": round(statistics.median(cpu), 2), "peak_mib": max(peak)}
                 found["rows"].append({"trials": count, "format": form, **used, "output_mib": output.stat().st_size >> 20})
                 print(found["rows"][-1], file=sys.stderr)
             shutil.rmtree(folder)

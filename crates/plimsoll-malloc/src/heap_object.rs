@@ -212,7 +212,7 @@ pub unsafe extern "C" fn plimsoll_heap_count(heap: *const Heap, holdings: *mut H
 }
 
 /// Walks over all heaps of the process. Returns how many damages there are, having written each to standard error; at
-/// least 1 if the walk could not go on to its end.
+/// least 1 if the walk could not go on to its end for damage. A walk that was cut short, as too much changed, says so.
 #[unsafe(no_mangle)]
 pub extern "C" fn plimsoll_heap_validate() -> usize {
     let mut told = 0;
@@ -239,6 +239,14 @@ pub extern "C" fn plimsoll_heap_validate() -> usize {
             StandardError,
             "plimsoll: the walk over the heap ended after {} damages: there may be more",
             found.damaged
+        );
+    }
+    if found.cut_short {
+        // As above.
+        let _ = writeln!(
+            StandardError,
+            "plimsoll: the walk over the heap ended after {} of {} units: too much changed whenever it was read",
+            found.units, found.all_units
         );
     }
     found.damaged as usize

@@ -1,7 +1,5 @@
 //! Where every page of the machine is: layers that lie on each other without overlap and sum to MemTotal exactly.
 
-use std::collections::BTreeMap;
-
 use super::columns::{Row, col};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,13 +113,6 @@ impl Categories {
         self.iter()
             .find(|(layer, _)| layer.name == name)
             .map(|(_, bytes)| bytes)
-    }
-
-    /// Bytes by the names of documents.
-    pub fn to_map(&self) -> BTreeMap<String, i64> {
-        self.iter()
-            .map(|(layer, bytes)| (layer.name.to_owned(), bytes))
-            .collect()
     }
 
     /// Sum of all layers: MemTotal.

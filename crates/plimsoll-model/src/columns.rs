@@ -178,7 +178,7 @@ columns! {
     WORKER2_RESIDENT "worker2_resident" Bytes "/proc/PID/statm resident" "Resident memory of worker 2.";
     WORKER3_RESIDENT "worker3_resident" Bytes "/proc/PID/statm resident" "Resident memory of worker 3.";
     WORKER4_RESIDENT "worker4_resident" Bytes "/proc/PID/statm resident" "Resident memory of worker 4.";
-    RUNNER_RESIDENT "runner_resident" Bytes "/proc/self/statm resident" "Resident memory of the runner, which holds the sampler.";
+    RUNNER_RESIDENT "runner_resident" Bytes "/proc/self/statm resident" "Resident memory of the runner, which holds the sampler; `watch` reads it once a second.";
     RUNNER_CPU_US "runner_cpu_us" CountMicroseconds "CLOCK_PROCESS_CPUTIME_ID" "CPU time of the runner, or of the monitor, all threads.";
     CGROUP_USAGE "cgroup_usage" Bytes "v1 memory.usage_in_bytes, v2 memory.current" "Memory charged to the target's cgroup.";
     CGROUP_SWAP "cgroup_swap" Bytes "v1 memory.stat total_swap, v2 memory.swap.current" "Swap charged to the target's cgroup.";
@@ -189,10 +189,10 @@ columns! {
     CGROUP_PSI_FULL_US "cgroup_psi_full_us" CountMicroseconds "v2 memory.pressure full total" "Time in which all tasks of the target's cgroup waited for memory.";
     DAMON_SZ_APPLIED "damon_sz_applied" CountBytes "/sys/kernel/mm/damon/admin/kdamonds/*/contexts/*/schemes/*/stats/sz_applied" "Bytes that DAMON's schemes acted on, where refresh_ms keeps the file alive.";
     DAMON_NR_APPLIED "damon_nr_applied" Count "/sys/kernel/mm/damon/admin/kdamonds/*/contexts/*/schemes/*/stats/nr_applied" "Regions that DAMON's schemes acted on, where refresh_ms keeps the file alive.";
-    KSWAPD_CPU_US "kswapd_cpu_us" CountMicroseconds "/proc/PID/schedstat of kswapd*" "CPU time of background reclaim.";
-    KCOMPACTD_CPU_US "kcompactd_cpu_us" CountMicroseconds "/proc/PID/schedstat of kcompactd*" "CPU time of background compaction.";
-    KDAMOND_CPU_US "kdamond_cpu_us" CountMicroseconds "/proc/PID/schedstat of kdamond*" "CPU time of DAMON.";
-    KERNEL_THREADS_CPU_US "kernel_threads_cpu_us" CountMicroseconds "/proc/PID/schedstat of kswapd*, kcompactd*, kdamond*, khugepaged, ksmd, zswap* and zram*" "CPU time of the kernel threads that manage memory.";
+    KSWAPD_CPU_US "kswapd_cpu_us" CountMicroseconds "/proc/PID/schedstat of kswapd*" "CPU time of background reclaim; `watch` reads it once a second.";
+    KCOMPACTD_CPU_US "kcompactd_cpu_us" CountMicroseconds "/proc/PID/schedstat of kcompactd*" "CPU time of background compaction; `watch` reads it once a second.";
+    KDAMOND_CPU_US "kdamond_cpu_us" CountMicroseconds "/proc/PID/schedstat of kdamond*" "CPU time of DAMON; `watch` reads it once a second.";
+    KERNEL_THREADS_CPU_US "kernel_threads_cpu_us" CountMicroseconds "/proc/PID/schedstat of kswapd*, kcompactd*, kdamond*, khugepaged, ksmd, zswap* and zram*" "CPU time of the kernel threads that manage memory; `watch` reads it once a second.";
     SAMPLER_CPU_US "sampler_cpu_us" CountMicroseconds "CLOCK_THREAD_CPUTIME_ID" "CPU time of the sampling thread.";
     TICK_LATE_NS "tick_late_ns" Nanoseconds "CLOCK_MONOTONIC" "Time from when this sample was due to when it was begun.";
     MISSED_TICKS "missed_ticks" Count "CLOCK_MONOTONIC" "Samples that were due and never taken.";

@@ -33,6 +33,11 @@ impl Latencies {
         self.0.saturating_record(ns.max(1));
     }
 
+    /// Counts `count` latencies of the same length.
+    pub fn record_many(&mut self, ns: u64, count: u64) {
+        self.0.saturating_record_n(ns.max(1), count);
+    }
+
     /// Counts one latency of work that should have begun every `interval_ns`: the work that could not begin while this
     /// one took its time waited as well, and is counted as if it had been measured (coordinated omission).
     pub fn record_corrected(&mut self, ns: u64, interval_ns: u64) {

@@ -34,6 +34,15 @@ pub fn short_bytes(value: f64) -> String {
     format!("{sign}{scaled:.digits$}{}", &UNITS[unit][..1])
 }
 
+/// CPU time per time, given in percent of one core: `23% of a core`, and `1.7 CPUs` for the time of several threads.
+pub fn cpu_share(percent: f64, digits: usize) -> String {
+    if percent > 100.0 {
+        format!("{:.1} CPUs", percent / 100.0)
+    } else {
+        format!("{percent:.digits$}% of a core")
+    }
+}
+
 /// The size of a number of bytes in the unit that fits, and the place of that in [`UNITS`].
 fn scaled(value: f64) -> (f64, usize) {
     let mut scaled = value.abs();
@@ -137,12 +146,13 @@ fn number(value: f64) -> String {
 }
 
 /// Ratios that are a share of a whole, not a factor, by the beginning of their names.
-const SHARES: [&str; 8] = [
+const SHARES: [&str; 9] = [
     "fairness_",
     "recovered_",
     "trimmed_",
     "distinct_pages_",
     "work_at_",
+    "achieved_",
     // Speeds as shares of that of the undisturbed machine.
     "fill_to_",
     "trim_to_",

@@ -5,10 +5,10 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 
 /// Whether a symbolic link may stand in the place of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,47 +30,54 @@ pub(crate) enum Refusal {
 
 /// Opens a regular file of at most `max` bytes for reading.
 pub(crate) fn open(path: &Path, links: Links, max: u64) -> Result<File, Refusal> {
+    open_at((CWD, path), links, max)
+}
+
+/// As [`open`], of a path from a folder on.
+pub(crate) fn open_at(
+    (folder, path): (BorrowedFd<'_>, &Path),
+    links: Links,
+    max: u64,
+) -> Result<File, Refusal> {
     let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     if links == Links::Refused {
         flags |= OFlags::NOFOLLOW;
     }
-    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+    let file = match rustix::fs::openat(folder, path, flags, Mode::empty()) {
         Ok(descriptor) => File::from(descriptor),
-        Err(error) => return Err(refusal(path, links, error.into())),
+        Err(error) => return Err(refusal((folder, path), links, error.into())),
     };
-    let metadata = file.metadata().map_err(Refusal::System)?;
-    if !metadata.is_file() {
-        return Err(Refusal::Kind(kind(metadata.file_type())));
+    let stat = rustix::fs::fstat(&file).map_err(|error| Refusal::System(error.into()))?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => {}
+        other => return Err(Refusal::Kind(kind(other))),
     }
-    match metadata.len() {
+    match u64::try_from(stat.st_size).unwrap_or(0) {
         bytes if bytes > max => Err(Refusal::Size(bytes)),
         _ => Ok(file),
     }
 }
 
 /// The reason for a failed open: a link or a socket refuses it, and the error of the system does not say so.
-fn refusal(path: &Path, links: Links, error: io::Error) -> Refusal {
-    let metadata = match links {
-        Links::Followed => std::fs::metadata(path),
-        Links::Refused => std::fs::symlink_metadata(path),
+fn refusal((folder, path): (BorrowedFd<'_>, &Path), links: Links, error: io::Error) -> Refusal {
+    let flags = match links {
+        Links::Followed => AtFlags::empty(),
+        Links::Refused => AtFlags::SYMLINK_NOFOLLOW,
     };
-    match metadata {
-        Ok(there) if !there.is_file() => Refusal::Kind(kind(there.file_type())),
-        _ => Refusal::System(error),
+    let there = rustix::fs::statat(folder, path, flags);
+    match there.map(|there| FileType::from_raw_mode(there.st_mode)) {
+        Ok(FileType::RegularFile) | Err(_) => Refusal::System(error),
+        Ok(other) => Refusal::Kind(kind(other)),
     }
 }
 
-fn kind(kind: std::fs::FileType) -> &'static str {
-    if kind.is_dir() {
-        "a folder"
-    } else if kind.is_symlink() {
-        "a symbolic link"
-    } else if kind.is_fifo() {
-        "a pipe"
-    } else if kind.is_socket() {
-        "a socket"
-    } else {
-        "a device"
+fn kind(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Directory => "a folder",
+        FileType::Symlink => "a symbolic link",
+        FileType::Fifo => "a pipe",
+        FileType::Socket => "a socket",
+        _ => "a device",
     }
 }
 

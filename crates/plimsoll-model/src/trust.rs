@@ -93,6 +93,7 @@ const RESIDENT: Kinds = &[Damon];
 /// The working set by the trim, one of the bytes that must agree.
 const TRIMMED: Kinds = &[Damon, InconsistentBytes];
 /// Resident bytes and faults under a cap: a balance-set manager trims once a second, so that they depend on the speed too.
+/// So do the dirty pages that the kernel has not yet written.
 const CAPPED: Kinds = &[Steal, OtherLoad, CpuFrequency, Damon];
 /// Counts of the program itself, whose values no other program can change.
 const NOTHING: Kinds = &[];
@@ -116,6 +117,8 @@ pub const ROWS: &[(&str, Kinds)] = &[
     ("stored_ratio", STORE),
     ("original_bytes", STORE),
     ("swapped_bytes", STORE),
+    ("dirty_bytes", CAPPED),
+    ("cached_bytes", RESIDENT),
     ("trimmed_bytes", TRIMMED),
     ("trimmed_ratio", TRIMMED),
     ("fill_to_memset_ratio", TIME),
@@ -136,6 +139,11 @@ pub const ROWS: &[(&str, Kinds)] = &[
     ("knee_ram_load", TIME),
     ("knee_low_load", TIME),
     ("knee_high_load", TIME),
+    ("needed_limit_bytes", TIME),
+    ("target_load", TIME),
+    ("target_limit_bytes", TIME),
+    ("target_high_load", TIME),
+    ("overload_load", TIME),
     ("work_at_1_ratio", TIME),
     ("work_at_1_5_ratio", TIME),
     ("work_at_2_ratio", TIME),
@@ -149,6 +157,8 @@ pub const ROWS: &[(&str, Kinds)] = &[
     ("fault_path_percent", TIME),
     ("capped_system_cpu_percent", TIME),
     ("faults_per_scan_count", CAPPED),
+    ("file_refaults_per_scan_count", CAPPED),
+    ("cache_hits_percent", CAPPED),
     ("capped_resident_min_bytes", CAPPED),
     ("capped_resident_max_bytes", CAPPED),
     // map

@@ -1,5 +1,6 @@
 //! The monitor, the list of processes, and trim.
 
+mod cells;
 pub mod processes;
 pub mod trim;
 pub mod watch;

@@ -45,6 +45,20 @@ impl BackingFile {
         Ok(BackingFile { file, length })
     }
 
+    /// Gives the file blocks for all its bytes, so that no later write finds the disk full (`fallocate(2)`). A file
+    /// system without such a call leaves it as it is.
+    ///
+    /// # Errors
+    /// `ENOSPC` where the disk has no room.
+    pub(crate) fn reserve(&self) -> Result<(), Errno> {
+        // SAFETY: the call takes numbers, and changes no byte of the file.
+        let returned = unsafe { libc::fallocate(self.file.raw(), 0, 0, self.length as libc::off_t) };
+        match Errno::check(returned) {
+            Err(errno) if errno.raw() == libc::EOPNOTSUPP => Ok(()),
+            outcome => outcome.map(drop),
+        }
+    }
+
     /// Length in bytes.
     pub fn len(&self) -> usize {
         self.length

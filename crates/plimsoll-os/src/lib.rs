@@ -57,4 +57,4 @@ pub use restartable::{
 pub use signals::{default_signals, is_ignored, restore_inherited_signals, take_over_signals};
 pub use swap::{swap_off, swap_on};
 pub use uffd::{UffdApi, UffdMode, api_handshake, open_from_device, open_userfaultfd};
-pub use vm::{Advice, Mapping, page_out};
+pub use vm::{Advice, Mapping, page_out, write_back};

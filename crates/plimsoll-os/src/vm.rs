@@ -1,12 +1,12 @@
-//! Anonymous memory of this process: mapped, advised on, unmapped.
+//! Memory of this process that one value owns, anonymous or of a file of its own: mapped, advised on, unmapped.
 #![allow(unsafe_code)]
 
-use core::ffi::c_int;
+use core::ffi::{CStr, c_int};
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use core::slice;
 
-use crate::{Errno, Range};
+use crate::{BackingFile, Errno, Range, page_size};
 
 /// Advice on a range of memory (`madvise(2)`). None of it changes the contents, so that it is safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,9 +48,31 @@ pub fn page_out(range: Range) -> Result<(), Errno> {
     Errno::check(returned).map(drop)
 }
 
-/// Private anonymous memory, zero at first, unmapped when dropped. Nothing is resident before it is touched.
+/// Writes dirty pages of a part of this process's memory to their file, and waits for it (`msync(2)` with `MS_SYNC`): by
+/// address, so that several threads can do it. Anonymous pages and those of a memory file stay as they are.
 ///
-/// Invariant: `start..start + length` is mapped readable and writable, and no other value refers to it.
+/// # Errors
+/// `EIO` where the disk fails, [`Errno::INVAL`] where the start is no multiple of the page size, [`Errno::NOMEM`] where a
+/// part of the range is not mapped.
+pub fn write_back(range: Range) -> Result<(), Errno> {
+    // SAFETY: the kernel checks the range, and changes neither contents nor protection.
+    let returned = unsafe {
+        libc::msync(
+            range.start as usize as *mut libc::c_void,
+            range.length as usize,
+            libc::MS_SYNC,
+        )
+    };
+    Errno::check(returned).map(drop)
+}
+
+/// Pages whose residency one call of [`Mapping::in_core`] asks for.
+const ASKED_AT_ONCE: usize = 4096;
+
+/// Memory, zero at first, unmapped when dropped. Nothing is resident before it is touched.
+///
+/// Invariant: `start..start + length` is mapped readable and writable, and no other value refers to it or to the file
+/// behind it.
 #[derive(Debug)]
 pub struct Mapping {
     start: NonNull<u8>,
@@ -70,26 +92,92 @@ impl Mapping {
     /// [`Errno::INVAL`] for zero bytes, [`Errno::NOMEM`] where the address space, a limit (RLIMIT_AS) or the
     /// overcommit policy has no room.
     pub fn anonymous(length: usize) -> Result<Mapping, Errno> {
+        Mapping::new(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+    }
+
+    /// Maps all of a new memory file, shared (`memfd_create(2)`). The file ends with the mapping.
+    ///
+    /// # Errors
+    /// As [`Mapping::anonymous`], and those of [`BackingFile::in_memory`].
+    pub fn of_memory_file(length: usize) -> Result<Mapping, Errno> {
+        Mapping::of_file(BackingFile::in_memory(length)?)
+    }
+
+    /// Maps all of a new file without a name on the disk of `folder`, shared, all of whose blocks are allocated. The file
+    /// ends with the mapping.
+    ///
+    /// # Errors
+    /// As [`Mapping::anonymous`], those of [`BackingFile::on_disk`], and `ENOSPC` where the disk has no room.
+    pub fn of_disk_file(folder: &CStr, length: usize) -> Result<Mapping, Errno> {
+        let file = BackingFile::on_disk(folder, length)?;
+        file.reserve()?;
+        Mapping::of_file(file)
+    }
+
+    /// The file must be new: no region refers to it. Its bytes then change through the mapping alone.
+    fn of_file(file: BackingFile) -> Result<Mapping, Errno> {
+        Mapping::new(file.len(), libc::MAP_SHARED, file.raw())
+    }
+
+    fn new(length: usize, flags: c_int, file: c_int) -> Result<Mapping, Errno> {
         // A slice cannot be longer than this.
         if length > isize::MAX as usize {
             return Err(Errno::NOMEM);
         }
+        let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: without MAP_FIXED the kernel picks an unused range, so no memory in use is touched.
-        let address = unsafe {
-            libc::mmap(
-                core::ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
+        let address = unsafe { libc::mmap(core::ptr::null_mut(), length, access, flags, file, 0) };
         if address == libc::MAP_FAILED {
             return Err(Errno::last());
         }
         let start = NonNull::new(address.cast()).ok_or(Errno::NOMEM)?;
         Ok(Mapping { start, length })
+    }
+
+    /// Bytes that are in RAM, in whole pages (`mincore(2)`): of a file those in the page cache, mapped or not, else those
+    /// that are resident or in the swap cache.
+    ///
+    /// # Errors
+    /// [`Errno::AGAIN`] where the kernel is short of memory.
+    pub fn in_core(&self) -> Result<u64, Errno> {
+        let mut resident = 0;
+        self.each_in_core(|_| resident += page_size() as u64)?;
+        Ok(resident)
+    }
+
+    /// Maps the pages of a file that are in the page cache and not mapped, which [`Advice::PageOut`] does not reach: it
+    /// goes by the page tables. Reads no page from the disk that stays in the cache.
+    ///
+    /// # Errors
+    /// As [`Mapping::in_core`].
+    pub fn map_cached(&self) -> Result<(), Errno> {
+        let bytes = self.bytes();
+        self.each_in_core(|offset| {
+            core::hint::black_box(bytes[offset]);
+        })
+    }
+
+    /// Calls `found` with the offset of each page that is in RAM.
+    fn each_in_core(&self, mut found: impl FnMut(usize)) -> Result<(), Errno> {
+        let mut pages = [0u8; ASKED_AT_ONCE];
+        let page = page_size();
+        for offset in (0..self.length).step_by(ASKED_AT_ONCE * page) {
+            let length = (self.length - offset).min(ASKED_AT_ONCE * page);
+            // SAFETY: the range is a part of the mapping, and the kernel writes a byte for each of its pages, of which
+            // `pages` has room for as many as the longest range has.
+            let returned = unsafe {
+                libc::mincore(
+                    self.start.as_ptr().add(offset).cast(),
+                    length,
+                    pages.as_mut_ptr().cast(),
+                )
+            };
+            Errno::check(returned)?;
+            let asked = &pages[..length.div_ceil(page)];
+            let in_core = asked.iter().enumerate().filter(|(_, flags)| **flags & 1 == 1);
+            in_core.for_each(|(number, _)| found(offset + number * page));
+        }
+        Ok(())
     }
 
     /// Address of the first byte.
@@ -110,7 +198,7 @@ impl Mapping {
     /// The memory. Reading a page that was never written brings in the shared zero page.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: by the invariant the range is mapped readable, initialised (zero by the kernel), owned by `self`
-        // and no longer than isize::MAX; the borrow keeps it mapped and unwritten.
+        // with the file behind it, and no longer than isize::MAX; the borrow keeps it mapped and unwritten.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 

@@ -57,6 +57,65 @@ fn advice_keeps_contents() {
     }
 }
 
+/// Whether the files of a folder have no other place than RAM.
+fn is_in_memory(folder: &str) -> bool {
+    let said = plimsoll_testkit::command("stat")
+        .args(["-f", "-c", "%T", folder])
+        .output();
+    let said = said.expect("coreutils has stat");
+    ["tmpfs", "ramfs"].contains(&String::from_utf8_lossy(&said.stdout).trim())
+}
+
+/// A dirty page of a file leaves RAM only after it was written: its page-out alone unmaps it and leaves it in the cache.
+#[test]
+fn a_mapped_file_leaves_ram_after_it_was_written() {
+    let length = 4 << 20;
+    let mut mapping = Mapping::of_disk_file(c"/var/tmp", length).unwrap();
+    assert_eq!((mapping.len(), mapping.bytes()[length - 1]), (length, 0));
+    mapping.bytes_mut().fill(9);
+    assert_eq!(mapping.in_core().unwrap(), length as u64);
+    let range = Range {
+        start: mapping.address() as u64,
+        length: length as u64,
+    };
+    plimsoll_os::write_back(range).unwrap();
+    mapping.advise(Advice::PageOut).unwrap();
+    let left = mapping.in_core().unwrap();
+    assert!(left <= length as u64 / 20 || is_in_memory("/var/tmp"), "{left}");
+    assert!(mapping.bytes().iter().all(|byte| *byte == 9));
+    assert_eq!(mapping.in_core().unwrap(), length as u64);
+}
+
+/// A page-out of dirty pages unmaps them: a second one found no page in the page tables, and half of a file stayed in RAM.
+#[test]
+fn cached_pages_that_are_not_mapped_leave_ram_after_they_are_mapped() {
+    let length = 4 << 20;
+    let mut mapping = Mapping::of_disk_file(c"/var/tmp", length).unwrap();
+    mapping.bytes_mut().fill(9);
+    mapping.advise(Advice::PageOut).unwrap();
+    let range = Range {
+        start: mapping.address() as u64,
+        length: length as u64,
+    };
+    plimsoll_os::write_back(range).unwrap();
+    mapping.map_cached().unwrap();
+    mapping.advise(Advice::PageOut).unwrap();
+    let left = mapping.in_core().unwrap();
+    assert!(left <= length as u64 / 20 || is_in_memory("/var/tmp"), "{left}");
+    assert!(mapping.bytes().iter().all(|byte| *byte == 9));
+}
+
+#[test]
+fn a_mapped_memory_file_is_shared_memory_of_its_own() {
+    let length = 3 * page_size() + 1;
+    let mut mapping = Mapping::of_memory_file(length).unwrap();
+    assert_eq!((mapping.len(), mapping.in_core().unwrap()), (length, 0));
+    mapping.bytes_mut()[length - 1] = 3;
+    assert_eq!(mapping.in_core().unwrap(), page_size() as u64);
+    assert_eq!(mapping.bytes()[length - 1], 3);
+    assert!(Mapping::of_memory_file(0).is_err() && Mapping::of_disk_file(c"/no/such/folder", 4096).is_err());
+}
+
 #[test]
 fn a_userfaultfd_tells_what_it_can_do() {
     let opened = open_userfaultfd(UffdMode::UserModeOnly);

@@ -54,10 +54,10 @@ pub fn value_of(text: &[u8], key: &str) -> Option<u64> {
 
 /// A key of a file, the slot that its value goes to, and the factor of its unit.
 #[derive(Clone, Copy)]
-struct Key {
-    name: &'static [u8],
-    slot: usize,
-    scale: i64,
+pub(crate) struct Key {
+    pub(crate) name: &'static [u8],
+    pub(crate) slot: usize,
+    pub(crate) scale: i64,
 }
 
 /// The wanted keys of a file of `key value` or `key: value unit` lines, found by hash: the order of the lines and
@@ -106,7 +106,19 @@ impl<const KEYS: usize> KeyedLines<KEYS> {
     /// passed over.
     #[inline]
     pub fn parse(&self, text: &[u8], mut found: impl FnMut(usize, i64)) {
+        self.wanted_lines(text, |_, key, value| {
+            if let Some(value) = value {
+                found(key.slot, value);
+            }
+        });
+    }
+
+    /// Calls `found` with the number of every line that has a wanted key, from 0, the key, and the scaled value, if the
+    /// line has one.
+    #[inline]
+    pub(crate) fn wanted_lines(&self, text: &[u8], mut found: impl FnMut(usize, &Key, Option<i64>)) {
         let mut rest = text;
+        let mut line = 0;
         while !rest.is_empty() {
             let mut hash = HASH_START;
             let mut end = 0;
@@ -119,13 +131,12 @@ impl<const KEYS: usize> KeyedLines<KEYS> {
                 .iter()
                 .position(|&byte| byte == b'\n')
                 .unwrap_or(after.len());
-            if let Some(key) = self.find(hash, name)
-                && let Some(value) =
-                    after_key(&after[..line_end]).and_then(|value| value.checked_mul(key.scale))
-            {
-                found(key.slot, value);
+            if let Some(key) = self.find(hash, name) {
+                let value = after_key(&after[..line_end]).and_then(|value| value.checked_mul(key.scale));
+                found(line, key, value);
             }
             rest = after.get(line_end + 1..).unwrap_or_default();
+            line += 1;
         }
     }
 
@@ -143,7 +154,7 @@ impl<const KEYS: usize> KeyedLines<KEYS> {
 
 /// The number behind a key: at most one colon, then spaces, then digits.
 #[inline]
-fn after_key(bytes: &[u8]) -> Option<i64> {
+pub(crate) fn after_key(bytes: &[u8]) -> Option<i64> {
     let bytes = bytes.strip_prefix(b":").unwrap_or(bytes);
     let start = bytes.iter().position(|&byte| byte != b' ')?;
     number(&bytes[start..])

@@ -47,6 +47,21 @@ impl KeptFile {
         Some(&buffer[..whole])
     }
 
+    /// As [`KeptFile::read_to_end`], for a file whose records are at most `longest` bytes, which needs no last call: the
+    /// kernel fills a page as long as a record fits (`seq_read`), so a page with more room than that is the last one.
+    pub fn read_records<'b>(&self, buffer: &'b mut [u8], longest: usize) -> Option<&'b [u8]> {
+        let full = rustix::param::page_size().saturating_sub(longest);
+        let mut length = 0;
+        while length < buffer.len() {
+            let more = self.read_at(&mut buffer[length..], length as u64)?;
+            length += more;
+            if more < full.max(1) && length < buffer.len() {
+                return Some(&buffer[..length]);
+            }
+        }
+        self.read_to_end(buffer)
+    }
+
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Option<usize> {
         let file = self.0.as_ref()?;
         loop {

@@ -33,6 +33,8 @@ pub struct PidStat<'a> {
     pub system_us: u64,
     /// CPU time of the children that it has waited for, with theirs, likewise.
     pub reaped_us: u64,
+    /// Threads.
+    pub threads: u64,
     /// Start in clock ticks since boot.
     pub start_ticks: u64,
     /// Resident pages. Kernels since 6.2 count these roughly: off by up to some pages a CPU.
@@ -65,6 +67,7 @@ impl<'a> PidStat<'a> {
             user_us: us(14)?,
             system_us: us(15)?,
             reaped_us: us(16)?.checked_add(us(17)?)?,
+            threads: field(20)?,
             start_ticks: field(22)?,
             resident_pages: field(24)?,
         })

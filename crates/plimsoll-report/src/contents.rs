@@ -32,6 +32,8 @@ pub struct MemoryUse {
     pub working_set: [Option<Measured>; 2],
     pub compressed: [Option<Measured>; 2],
     pub swap_used: [Option<Measured>; 2],
+    /// Page cache of the trial's cgroup; of file memory alone, which has neither a compressed store nor swap.
+    pub page_cache: [Option<Measured>; 2],
 }
 
 #[derive(Debug, Clone, Default, PartialEq)]

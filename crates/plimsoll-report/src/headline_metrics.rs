@@ -28,12 +28,12 @@ pub(super) fn main_metrics(kind: WorkloadKind, groups: &[&Group]) -> Vec<MainMet
     if !known.is_empty() {
         return known;
     }
-    let mut names: Vec<&String> = groups.iter().flat_map(|group| group.metrics.keys()).collect();
+    let mut names: Vec<&str> = groups.iter().flat_map(|group| group.metrics.keys()).collect();
     names.sort_unstable();
     names.dedup();
     names.retain(|name| find_metric(name).is_none());
     let unknown = names.into_iter().take(MOST_UNKNOWN).map(|name| MainMetric {
-        name: name.clone(),
+        name: name.to_owned(),
         title: words(name),
     });
     unknown.collect()

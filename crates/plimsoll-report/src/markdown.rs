@@ -1,5 +1,6 @@
 //! The summary as Markdown, to paste into an issue or a wiki: headline, table, warnings, environment.
 
+use crate::advice;
 use crate::distrust::spoiled;
 use crate::drawing::table::marked;
 use std::fmt::Write as _;
@@ -50,8 +51,47 @@ pub fn markdown(recording: &Recording, results: &Results) -> String {
         "Warnings",
         results.warnings.iter().map(|warning| inline(&warning.text)),
     );
+    push_recommendations(&mut text, results);
     push_environment(&mut text, results, &recording.manifest);
     text
+}
+
+fn push_recommendations(text: &mut String, results: &Results) {
+    let blocks = advice::shown(results);
+    if blocks.is_empty() {
+        return;
+    }
+    text.push_str("## Recommendations\n\n");
+    for block in blocks {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{}\n\n", inline(block.text));
+        for premise in block.premises {
+            let _ = writeln!(text, "- {}", inline(premise));
+        }
+        if !block.premises.is_empty() {
+            text.push('\n');
+        }
+        push_code(text, "Until the next start of the machine:", block.commands);
+        if let Some(file) = block.persistent {
+            push_code(
+                text,
+                &format!("At every start, in {}:", inline(&file.path)),
+                &file.lines,
+            );
+        }
+    }
+}
+
+/// Lines as a block of code, indented: no line can end it.
+fn push_code(text: &mut String, head: &str, lines: &[String]) {
+    if lines.is_empty() {
+        return;
+    }
+    let _ = write!(text, "{head}\n\n");
+    for line in lines {
+        let _ = writeln!(text, "    {}", sanitize(line));
+    }
+    text.push('\n');
 }
 
 fn push_headline(text: &mut String, headline: &Headline) {

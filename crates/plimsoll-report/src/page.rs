@@ -11,12 +11,13 @@ use crate::analysis::groups::{Dot, Group, Measured, measured};
 use crate::analysis::timeline::{Line, timeline};
 use crate::contents::{Mark, MemoryUse, Page, Series, Timeline};
 use crate::headlines;
-use crate::workloads::compression::{STORED, SWAPPED, TRIMMED};
+use crate::workloads::compression::{CACHED, STORED, SWAPPED, TRIMMED};
+use crate::workloads::memory_of;
 use plimsoll_model::categories::{CATEGORIES, categories};
 use plimsoll_model::columns::Row;
 use plimsoll_model::columns::col;
-use plimsoll_model::recording::Recording;
-use plimsoll_model::recording::model::{Event, EventKind, Phase, Results, Trial};
+use plimsoll_model::recording::model::{Event, EventKind, Manifest, Results, Trial};
+use plimsoll_model::recording::{PhaseRows, Recording};
 use plimsoll_model::sanitize::sanitize;
 
 /// Points of the timeline of the whole run: about two a pixel of a wide screen.
@@ -32,9 +33,25 @@ const SWAP_SLOTS: usize = 4;
 /// Panels of lines, besides that of swap, whose lines have their devices' names.
 const PANELS: [Panel; 4] = [Panel::Io, Panel::Faults, Panel::Pressure, Panel::Cpu];
 
+/// The contents of the report of a recording with these results.
 pub fn build(recording: &Recording, results: &Results) -> Page {
     let groups = groups(&results.trials);
-    let mut results = results.clone();
+    contents(recording, results.clone(), groups)(recording.manifest.clone())
+}
+
+/// As [`build`], of a recording that is not needed any more, with the groups of its results: the contents of a report of
+/// many trials are in memory once.
+pub fn build_from(recording: Recording, results: Results, groups: Vec<Group>) -> Page {
+    let with = contents(&recording, results, groups);
+    with(recording.manifest)
+}
+
+/// The contents of a report without the manifest, which the returned function adds.
+fn contents(
+    recording: &Recording,
+    mut results: Results,
+    groups: Vec<Group>,
+) -> impl FnOnce(Manifest) -> Page + use<> {
     for warning in &recording.warnings {
         if !results.warnings.contains(warning) {
             results.warnings.push(warning.clone());
@@ -43,8 +60,6 @@ pub fn build(recording: &Recording, results: &Results) -> Page {
     for warning in &mut results.warnings {
         warning.text = sanitize(&warning.text).into_owned();
     }
-    let mut manifest = recording.manifest.clone();
-    manifest.plan.title = sanitize(&manifest.plan.title).into_owned();
     let points = TRIAL_POINTS / results.trials.len().max(1);
     let points = points.clamp(POINTS_PER_TRIAL.start, POINTS_PER_TRIAL.end);
     let lines = Lines::of(recording);
@@ -52,18 +67,26 @@ pub fn build(recording: &Recording, results: &Results) -> Page {
         let span = trial.span_ns.0.saturating_sub(MARGIN_NS)..trial.span_ns.1.saturating_add(MARGIN_NS);
         lines.stretch(Some(trial.id.clone()), span, points)
     });
-    Page {
-        headline: headlines::of(recording, &results, &groups),
-        manifest,
-        memory: groups
-            .iter()
-            .map(|group| memory_use(recording, group, &results.trials))
-            .collect(),
-        overview: lines.stretch(None, 0..u64::MAX, OVERVIEW_POINTS),
-        trials: trials.filter(|timeline| !timeline.t.is_empty()).collect(),
-        marks: marks(recording),
-        groups,
-        results,
+    let trials: Vec<Timeline> = trials.filter(|timeline| !timeline.t.is_empty()).collect();
+    let headline = headlines::of(recording, &results, &groups);
+    let memory: Vec<MemoryUse> = groups
+        .iter()
+        .map(|group| memory_use(recording, group, &results.trials))
+        .collect();
+    let overview = lines.stretch(None, 0..u64::MAX, OVERVIEW_POINTS);
+    let marks = marks(recording);
+    move |mut manifest| {
+        manifest.plan.title = sanitize(&manifest.plan.title).into_owned();
+        Page {
+            headline,
+            manifest,
+            results,
+            groups,
+            memory,
+            overview,
+            trials,
+            marks,
+        }
     }
 }
 
@@ -108,8 +131,11 @@ fn drawn<'a>(groups: &[Group], trials: &'a [Trial]) -> Vec<&'a Trial> {
         return trials.iter().collect();
     }
     let firsts = groups.iter().filter_map(|group| group.trials.first());
-    let firsts: HashSet<&String> = firsts.take(MOST).collect();
-    trials.iter().filter(|trial| firsts.contains(&trial.id)).collect()
+    let firsts: HashSet<&str> = firsts.take(MOST).map(AsRef::as_ref).collect();
+    trials
+        .iter()
+        .filter(|trial| firsts.contains(trial.id.as_str()))
+        .collect()
 }
 
 /// The lines of the timelines of a recording.
@@ -251,39 +277,43 @@ fn series(line: &Line, thinned: bool) -> Series {
 }
 
 fn memory_use(recording: &Recording, group: &Group, trials: &[Trial]) -> MemoryUse {
-    let usable = group.usable(trials);
-    let measure = |metric: &str, figure: &dyn Fn(&Phase) -> [Option<f64>; 2]| -> [Option<Measured>; 2] {
-        [0, 1].map(|side| {
-            let dots = usable.iter().filter_map(|trial| {
-                let trim = trial.phases.iter().find(|phase| phase.name == "trim")?;
+    // Each trial with a trim, and the samples around that.
+    let trims = group.usable(trials).into_iter().filter_map(|trial| {
+        let trim = trial.phases.iter().find(|phase| phase.name == "trim")?;
+        let rows = plimsoll_model::recording::rows_around(&recording.samples, trim)?;
+        Some((trial, rows))
+    });
+    let trims: Vec<(&Trial, PhaseRows)> = trims.collect();
+    let measure = |metric: &str, bytes: &dyn Fn(&Row) -> Option<i64>| -> [Option<Measured>; 2] {
+        let side = |row: fn(&PhaseRows) -> &Row| {
+            let dots = trims.iter().filter_map(|(trial, rows)| {
                 Some(Dot {
-                    trial: trial.id.clone(),
-                    value: figure(trim)[side]?,
+                    trial: trial.id.as_str().into(),
+                    value: bytes(row(rows))? as f64,
                     status: trial.status_of(metric),
                 })
             });
             // The seed of the interval's resampling: the same for the same number of values.
             let dots: Vec<Dot> = dots.collect();
             let seed = dots.len() as u64;
-            measured(dots, seed)
-        })
+            measured(dots, || seed)
+        };
+        [side(|rows| &rows.before), side(|rows| &rows.after)]
     };
-    let around = |phase: &Phase, value: &dyn Fn(&Row) -> Option<i64>| -> [Option<f64>; 2] {
-        let rows = plimsoll_model::recording::rows_around(&recording.samples, phase);
-        let bytes = |row: Option<&Row>| Some(value(row?)? as f64);
-        [
-            bytes(rows.as_ref().map(|rows| &rows.before)),
-            bytes(rows.as_ref().map(|rows| &rows.after)),
-        ]
-    };
-    let category =
-        |name: &'static str| move |row: &Row| categories(row).and_then(|categories| categories.get(name));
+    let category = |name: &'static str| move |row: &Row| categories(row)?.get(name);
     let swap_used = |row: &Row| row.get(col::SWAP_TOTAL)?.checked_sub(row.get(col::SWAP_FREE)?);
+    let working_set = measure(TRIMMED, &|row| row.get(col::TARGET_RESIDENT));
+    if !memory_of(&group.params).goes_to_swap() {
+        return MemoryUse {
+            working_set,
+            page_cache: measure(CACHED, &|row| row.get(col::CGROUP_FILE)),
+            ..MemoryUse::default()
+        };
+    }
     MemoryUse {
-        working_set: measure(TRIMMED, &|phase| {
-            around(phase, &|row| row.get(col::TARGET_RESIDENT))
-        }),
-        compressed: measure(STORED, &|phase| around(phase, &category("compressed"))),
-        swap_used: measure(SWAPPED, &|phase| around(phase, &swap_used)),
+        working_set,
+        page_cache: [None, None],
+        compressed: measure(STORED, &category("compressed")),
+        swap_used: measure(SWAPPED, &swap_used),
     }
 }

@@ -1,5 +1,7 @@
 //! How many repeats a comparison with another run needs, for the hint at the end of a run.
 
+use std::borrow::Cow;
+
 use crate::analysis::statistics::{MIN_OF_EACH, median, summarise};
 use crate::analysis::{Direction, Group};
 use crate::headlines;
@@ -45,13 +47,14 @@ impl Spread {
 
 /// The repeats that a comparison of the run of these groups needs; `None` without a trial that counts.
 pub fn needed(groups: &[Group]) -> Option<Needed> {
-    let trusted: Vec<Group> = groups.iter().map(Group::trusted).collect();
+    let trusted: Vec<Cow<'_, Group>> = groups.iter().map(Group::trusted).collect();
     let mut have: Vec<usize> = Vec::new();
     let mut spreads: Vec<Spread> = Vec::new();
     for kind in headlines::kinds(groups) {
         let of_kind: Vec<&Group> = trusted
             .iter()
-            .filter(|group| group.workload == kind.name())
+            .map(AsRef::as_ref)
+            .filter(|group: &&Group| group.workload == kind.name())
             .collect();
         let compared =
             |metric: &&crate::analysis::Metric| metric.headline && metric.direction != Direction::Neither;
@@ -63,7 +66,7 @@ pub fn needed(groups: &[Group]) -> Option<Needed> {
         }
         for phase in PHASES.iter().filter(|_| kind == WorkloadKind::Compression) {
             let phases = of_kind.iter().flat_map(|group| &group.phases);
-            let measured = phases.filter(|found| found.name == *phase);
+            let measured = phases.filter(|found| &*found.name == *phase);
             let values: Vec<Vec<f64>> = measured.map(|found| found.seconds.values()).collect();
             spreads.extend(typical(&format!("{phase} time"), &values));
         }

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use crate::advice;
 use crate::analysis::confounders::confounders;
-use crate::analysis::{groups, ratio};
+use crate::analysis::{Group, groups, ratio};
 use crate::headlines;
 use crate::workloads::find_metric;
 use plimsoll_model::recording::model::{
@@ -17,8 +18,19 @@ use plimsoll_model::trust::can_spoil;
 ///
 /// Trials keep the metrics they were recorded with; confounders are evaluated anew.
 pub fn results(recording: &Recording) -> Results {
+    of_trials(recording, recording.trials.clone()).0
+}
+
+/// As [`results`], with the trials of the recording, which has none then, and their groups: a recording of many trials is
+/// in memory once.
+pub fn take_results(recording: &mut Recording) -> (Results, Vec<Group>) {
+    let trials = std::mem::take(&mut recording.trials);
+    of_trials(recording, trials)
+}
+
+/// The results of a recording with these trials of it.
+fn of_trials(recording: &Recording, mut trials: Vec<Trial>) -> (Results, Vec<Group>) {
     let manifest = &recording.manifest;
-    let mut trials = recording.trials.clone();
     // A watch observes other programs: nothing spoils it.
     let confounders = match manifest.is_watch() {
         true => Vec::new(),
@@ -45,12 +57,17 @@ pub fn results(recording: &Recording) -> Results {
         sampler: sampler_report(recording),
         headline: Headline::default(),
         findings: Vec::new(),
+        recommendations: Vec::new(),
+        withheld: Vec::new(),
         trials,
     };
     let groups = groups(&results.trials);
+    let advice = advice::of(&groups, manifest);
+    results.recommendations = advice.recommendations;
+    results.withheld = advice.withheld;
     results.findings = headlines::findings(&groups, &results.trials);
     results.headline = headlines::of(recording, &results, &groups);
-    results
+    (results, groups)
 }
 
 /// Marks the metrics that confounders spoil in a trial. The trial is untrustworthy, with the reason, if a main metric of

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table};
 
+use super::advice;
 use super::distrust::spoiled;
 use super::drawing::table::marked;
 use super::headline_metrics::{MainMetric, main_metrics};
@@ -13,7 +14,7 @@ use super::headlines;
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
 use crate::workloads::compression::{
-    COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, TRIM_MEMCPY, TRIM_SPEED,
+    COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, TRIM_MEMCPY, TRIM_SPEED, WRITEBACK_SPEED,
 };
 use plimsoll_model::quantity;
 use plimsoll_model::recording::Recording;
@@ -49,7 +50,34 @@ pub fn summary(results: &Results, groups: &[Group], width: u16, colour: bool) ->
         }
         out.push('\n');
     }
-    out + &remarks(&headlines::of_run(results, groups), results, width)
+    out + &remarks(&headlines::of_run(results, groups), results, width) + &recommendations(results, width)
+}
+
+/// The recommendations under a heading; empty without any. Commands are not broken into lines.
+fn recommendations(results: &Results, width: u16) -> String {
+    let mut out = String::new();
+    for block in advice::shown(results) {
+        if out.is_empty() {
+            out.push_str("\nRecommendations\n");
+        }
+        out.push_str(&wrap(block.text, width, "  "));
+        for premise in block.premises {
+            out.push_str(&wrap(&format!("\u{2022} {premise}"), width, "  "));
+        }
+        let mut lines = |head: String, lines: &[String]| {
+            if !lines.is_empty() {
+                let _ = writeln!(out, "  {}", sanitize(&head));
+            }
+            for line in lines {
+                let _ = writeln!(out, "    {}", sanitize(line));
+            }
+        };
+        lines("Until the next start of the machine:".to_owned(), block.commands);
+        if let Some(file) = block.persistent {
+            lines(format!("At every start, in {}:", file.path), &file.lines);
+        }
+    }
+    out
 }
 
 /// The headline and the notes.
@@ -110,11 +138,12 @@ enum Column {
 
 /// Columns of the compression experiment in their order, each with how soon it is left out when the terminal is narrow
 /// (0: never).
-const COMPRESSION_COLUMNS: [(Column, usize); 12] = [
+const COMPRESSION_COLUMNS: [(Column, usize); 13] = [
     (Column::Subject, 0),
     (Column::Rest("class"), 0),
     (Column::Runs, 4),
     (Column::Spread("fill GB/s", FILL_SPEED), 3),
+    (Column::Spread("writeback GB/s", WRITEBACK_SPEED), 1),
     (Column::Spread("trim GB/s", TRIM_SPEED), 0),
     (Column::Spread("restore GB/s", RESTORE_SPEED), 0),
     (Column::Median("shrunk", COMPRESSION), 0),
@@ -129,7 +158,12 @@ const COMPRESSION_COLUMNS: [(Column, usize); 12] = [
 /// the verification.
 fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<(Column, usize)> {
     if kind == WorkloadKind::Compression {
-        return COMPRESSION_COLUMNS.to_vec();
+        let has = |metric: &str| groups.iter().any(|group| group.metrics.contains_key(metric));
+        let mut columns = COMPRESSION_COLUMNS.to_vec();
+        columns.retain(
+            |(column, _)| !matches!(column, Column::Spread(_, WRITEBACK_SPEED) if !has(WRITEBACK_SPEED)),
+        );
+        return columns;
     }
     let metrics = main_metrics(kind, groups);
     let count = metrics.len();
@@ -190,7 +224,7 @@ fn table_of(columns: &[&Column], results: &Results, groups: &[&Group], colour: b
         let trials: Vec<&Trial> = group
             .trials
             .iter()
-            .filter_map(|id| by_id.get(id.as_str()).copied())
+            .filter_map(|id| by_id.get(&**id).copied())
             .collect();
         table.add_row(columns.iter().map(|column| column.cell(group, &trials, colour)));
     }
@@ -234,8 +268,8 @@ impl Column {
             Column::Subject => Cell::new(sanitize(&group.subject)),
             Column::Rest(_) => Cell::new(sanitize(rest(group))),
             Column::Runs => right(trials.len().to_string()),
-            Column::Spread(_, metric) => right(spread(group.metrics.get(*metric), quantity::significant)),
-            Column::Median(_, metric) => right(group.metrics.get(*metric).map_or_else(missing, |measured| {
+            Column::Spread(_, metric) => right(spread(group.metrics.get(metric), quantity::significant)),
+            Column::Median(_, metric) => right(group.metrics.get(metric).map_or_else(missing, |measured| {
                 let text = quantity::metric(metric, measured.summary.median);
                 marked(text, measured.untrustworthy())
             })),

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use plimsoll_proc::KeptFile;
 use plimsoll_proc::cgroup::{CgroupVersion, Field, STAT};
 use plimsoll_proc::fields::{KeyedLines, number};
+use plimsoll_proc::{KeptFile, RepeatedLines};
 
 use super::fields::read_into;
 use super::psi::PressureFile;
@@ -37,7 +37,7 @@ pub(crate) struct Cgroup {
     usage: KeptFile,
     swap: KeptFile,
     stat: KeptFile,
-    keys: KeyedLines<16>,
+    keys: RepeatedLines<16>,
     pressure: Option<PressureFile>,
 }
 
@@ -55,12 +55,12 @@ impl Cgroup {
         }
     }
 
-    pub(crate) fn read(&self, buffer: &mut [u8], row: &mut Row) {
+    pub(crate) fn read(&mut self, buffer: &mut [u8], row: &mut Row) {
         if let Some(bytes) = self.usage.read(buffer).and_then(number) {
             row.set(col::CGROUP_USAGE, bytes);
         }
         if let Some(text) = self.stat.read(buffer) {
-            read_into(&self.keys, text, row);
+            read_into(&mut self.keys, text, row);
         }
         if let Some(bytes) = self.swap.read(buffer).and_then(number) {
             row.set(col::CGROUP_SWAP, bytes);
@@ -72,7 +72,7 @@ impl Cgroup {
 }
 
 /// The names of both versions; no `memory.stat` has both.
-fn keys() -> KeyedLines<16> {
+fn keys() -> RepeatedLines<16> {
     let mut keys = KeyedLines::new();
     for (field, column) in [
         (Field::Anon, col::CGROUP_ANON),
@@ -86,10 +86,10 @@ fn keys() -> KeyedLines<16> {
             }
         }
     }
-    keys
+    RepeatedLines::new(keys)
 }
 
 /// Parses the text of `memory.stat`: for tests, which bring their own.
 pub fn parse_stat(text: &[u8], row: &mut Row) {
-    read_into(&keys(), text, row);
+    read_into(&mut keys(), text, row);
 }

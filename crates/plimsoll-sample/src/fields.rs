@@ -1,5 +1,6 @@
 //! Files of keyed lines, and the columns that they feed.
 
+use plimsoll_proc::RepeatedLines;
 use plimsoll_proc::fields::KeyedLines;
 
 use plimsoll_model::columns::{COLUMNS, Row, Unit};
@@ -9,7 +10,7 @@ use plimsoll_model::columns::{COLUMNS, Row, Unit};
 pub(crate) fn keys_of<const KEYS: usize>(
     file: &'static str,
     scale: impl Fn(Unit) -> i64,
-) -> KeyedLines<KEYS> {
+) -> RepeatedLines<KEYS> {
     let mut lines = KeyedLines::new();
     for (index, column) in COLUMNS.iter().enumerate() {
         if let Some((source, keys)) = column.source.split_once(' ')
@@ -20,10 +21,10 @@ pub(crate) fn keys_of<const KEYS: usize>(
             }
         }
     }
-    lines
+    RepeatedLines::new(lines)
 }
 
 /// Adds the value of every wanted line of `text` to its column of `row`.
-pub(crate) fn read_into<const KEYS: usize>(lines: &KeyedLines<KEYS>, text: &[u8], row: &mut Row) {
+pub(crate) fn read_into<const KEYS: usize>(lines: &mut RepeatedLines<KEYS>, text: &[u8], row: &mut Row) {
     lines.parse(text, |column, value| row.add(column, value));
 }

@@ -1,8 +1,7 @@
 //! /proc/meminfo: levels of the whole machine, zswap's among them.
 
-use plimsoll_proc::KeptFile;
-use plimsoll_proc::fields::KeyedLines;
 use plimsoll_proc::meminfo::SCALE;
+use plimsoll_proc::{KeptFile, RepeatedLines};
 
 use super::fields::{keys_of, read_into};
 use plimsoll_model::columns::Row;
@@ -11,7 +10,7 @@ pub(crate) use plimsoll_proc::meminfo::PATH;
 
 pub(crate) struct Meminfo {
     file: KeptFile,
-    lines: KeyedLines<128>,
+    lines: RepeatedLines<128>,
 }
 
 impl Meminfo {
@@ -23,21 +22,21 @@ impl Meminfo {
     }
 
     /// Reads it into `row`. False when it cannot be read.
-    pub(crate) fn read(&self, buffer: &mut [u8], row: &mut Row) -> bool {
+    pub(crate) fn read(&mut self, buffer: &mut [u8], row: &mut Row) -> bool {
         let Some(text) = self.file.read(buffer) else {
             return false;
         };
-        read_into(&self.lines, text, row);
+        read_into(&mut self.lines, text, row);
         true
     }
 }
 
 /// All these values are in KiB.
-fn keys() -> KeyedLines<128> {
+fn keys() -> RepeatedLines<128> {
     keys_of(PATH, |_| SCALE)
 }
 
 /// Parses the text of the file: for tests, which bring their own.
 pub fn parse(text: &[u8], row: &mut Row) {
-    read_into(&keys(), text, row);
+    read_into(&mut keys(), text, row);
 }

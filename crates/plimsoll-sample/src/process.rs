@@ -33,13 +33,17 @@ impl Statm {
         if let Some(memory) = self.read(buffer) {
             row.set(col::RUNNER_RESIDENT, memory.resident as i64);
         }
-        let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-        row.set(col::RUNNER_CPU_US, cpu.tv_sec * 1_000_000 + cpu.tv_nsec / 1000);
     }
 
     fn read(&self, buffer: &mut [u8]) -> Option<plimsoll_proc::Statm> {
         plimsoll_proc::Statm::parse(self.0.read(buffer)?)
     }
+}
+
+/// The CPU time of this process.
+pub(crate) fn set_process_cpu(row: &mut Row) {
+    let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    row.set(col::RUNNER_CPU_US, cpu.tv_sec * 1_000_000 + cpu.tv_nsec / 1000);
 }
 
 /// Age in clock ticks below which a process is taken for new: all that it ever counted belongs to the target.

@@ -27,11 +27,11 @@ impl PressureFile {
         let Some(text) = self.file.read(buffer) else {
             return;
         };
-        let pressure = psi::parse(text);
-        if let Some(us) = pressure.some.total_us {
+        let (some, full) = psi::totals(text);
+        if let Some(us) = some {
             row.set(self.some, us);
         }
-        if let (Some(us), Some(column)) = (pressure.full.total_us, self.full) {
+        if let (Some(us), Some(column)) = (full, self.full) {
             row.set(column, us);
         }
     }

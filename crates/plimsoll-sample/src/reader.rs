@@ -9,14 +9,14 @@ use super::cgroup::{Cgroup, CgroupFiles};
 use super::damon::Damon;
 use super::kernel_threads::KernelThreads;
 use super::meminfo::{self, Meminfo};
-use super::process::{Statm, Workers};
+use super::process::{Statm, Workers, set_process_cpu};
 use super::psi::Psi;
 use super::residency::{Span, span_of};
 use super::stat::Stat;
 use super::swaps::{OwnDevice, SlotHistory, Swaps};
 use super::vmstat::Vmstat;
 use super::zram::Zram;
-use plimsoll_model::columns::Row;
+use plimsoll_model::columns::{Row, col};
 
 /// Sources besides those of the whole machine. One that is absent, or ends, has no values; that is no error.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,17 +64,36 @@ impl Attached {
         ]
     }
 
-    fn read(&self, buffer: &mut [u8], row: &mut Row) {
+    fn read(&mut self, buffer: &mut [u8], sources: Sources, row: &mut Row) {
         self.workers.read(buffer, row);
-        if let Some(cgroup) = &self.cgroup {
+        if let Some(cgroup) = &mut self.cgroup {
             cgroup.read(buffer, row);
         }
         if let Some(zram) = &self.zram {
             zram.read(buffer, row);
         }
-        self.kernel_threads.read(buffer, row);
+        if sources == Sources::All {
+            self.kernel_threads.read(buffer, row);
+        }
         self.damon.read(buffer, row);
     }
+}
+
+/// Columns of the sources that [`Sources::Frequent`] leaves out.
+pub(crate) const RARE_COLUMNS: [usize; 5] = [
+    col::KSWAPD_CPU_US,
+    col::KCOMPACTD_CPU_US,
+    col::KDAMOND_CPU_US,
+    col::KERNEL_THREADS_CPU_US,
+    col::RUNNER_RESIDENT,
+];
+
+/// The sources that a read covers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sources {
+    All,
+    /// Without those of [`RARE_COLUMNS`], which stay empty.
+    Frequent,
 }
 
 /// Reads a sample when asked: the same sources as the [`super::Sampler`]'s, without its thread.
@@ -130,6 +149,11 @@ impl Reader {
     /// Reads every source now and replaces all values of `row` but its time. Columns of the sampler's own clock
     /// stay empty.
     pub fn read(&mut self, row: &mut Row) {
+        self.read_sources(Sources::All, row);
+    }
+
+    /// As [`Reader::read`], of some sources.
+    pub(crate) fn read_sources(&mut self, sources: Sources, row: &mut Row) {
         let own = &mut *self.own;
         row.clear();
         own.meminfo.read(&mut own.buffer, row);
@@ -137,10 +161,13 @@ impl Reader {
         // Before the target's cgroup: pages on their way out meanwhile then count as the cgroup's, and not as foreign.
         let own_device = self.attached.own_device.as_ref();
         own.swaps.read(&mut own.buffer, own_device, row);
-        self.attached.read(&mut own.buffer, row);
+        self.attached.read(&mut own.buffer, sources, row);
         own.stat.read(&mut own.buffer, row);
         own.psi.read(&mut own.buffer, row);
-        own.runner.read_runner(&mut own.buffer, row);
+        if sources == Sources::All {
+            own.runner.read_runner(&mut own.buffer, row);
+        }
+        set_process_cpu(row);
     }
 
     /// Devices behind the `swapN_*` columns by slot, as far as they were seen; several of one slot with commas between.

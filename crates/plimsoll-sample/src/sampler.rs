@@ -11,7 +11,7 @@ use rustix::time::{Timespec, clock_gettime};
 
 use super::SampleError;
 use super::batch::{Batch, Outbox};
-use super::reader::{Attached, Reader, Target};
+use super::reader::{Attached, RARE_COLUMNS, Reader, Sources, Target};
 use super::residency::{LockError, lock_spans, lock_thread, span_of};
 use super::schedule::Schedule;
 use super::swaps::SlotHistory;
@@ -36,6 +36,9 @@ pub struct SamplerConfig {
     pub origin_ns: u64,
     /// Samples that arrive together: a second's worth to be recorded, one to be looked at.
     pub rows_per_batch: usize,
+    /// Whether sources that change slowly, the kernel threads' CPU time and the resident size of this process, are read
+    /// once a second. Their columns are empty in the other rows.
+    pub rare_once_a_second: bool,
 }
 
 impl SamplerConfig {
@@ -45,6 +48,7 @@ impl SamplerConfig {
             hz,
             origin_ns,
             rows_per_batch: hz as usize,
+            rare_once_a_second: false,
         }
     }
 
@@ -54,6 +58,7 @@ impl SamplerConfig {
             hz,
             origin_ns,
             rows_per_batch: 1,
+            rare_once_a_second: false,
         }
     }
 }
@@ -135,6 +140,7 @@ impl Sampler {
         drop(replaced);
     }
 
+    /// The latest sample. Columns that are read once a second have their last value.
     pub fn latest(&self) -> Row {
         lock(&self.shared.latest).row
     }
@@ -209,13 +215,17 @@ fn run(config: SamplerConfig, mut reader: Reader, mut outbox: Outbox, shared: &S
         let late_ns = schedule.take(now_ns);
         row.t_ns = now_ns.wrapping_sub(config.origin_ns);
         take_handover(&mut reader, shared);
-        reader.read(&mut row);
+        let sources = match config.rare_once_a_second && !schedule.begins_second() {
+            true => Sources::Frequent,
+            false => Sources::All,
+        };
+        reader.read_sources(sources, &mut row);
         let cpu_ns = thread_cpu_ns() - start_cpu_ns;
         row.set(col::SAMPLER_CPU_US, (cpu_ns / 1000) as i64);
         row.set(col::TICK_LATE_NS, late_ns as i64);
         row.set(col::MISSED_TICKS, schedule.missed as i64);
         samples += 1;
-        publish(&row, &reader, shared);
+        publish(&row, sources, &reader, shared);
         outbox.push(&row);
     }
     outbox.flush();
@@ -237,9 +247,17 @@ fn take_handover(reader: &mut Reader, shared: &Shared) {
     }
 }
 
-fn publish(row: &Row, reader: &Reader, shared: &Shared) {
+fn publish(row: &Row, sources: Sources, reader: &Reader, shared: &Shared) {
     if let Ok(mut latest) = shared.latest.try_lock() {
+        let rare = RARE_COLUMNS.map(|column| (column, latest.row.get(column)));
         latest.row = *row;
+        if sources == Sources::Frequent {
+            for (column, value) in rare {
+                if let Some(value) = value {
+                    latest.row.set(column, value);
+                }
+            }
+        }
         if latest.slots.len() != reader.slot_history().len() {
             latest.slots = *reader.slot_history();
         }

@@ -7,6 +7,8 @@ pub(crate) struct Schedule {
     hz: u64,
     /// Number of the tick that is due next.
     next: u64,
+    /// Whether the last tick that was taken is in another second than the one before it.
+    second_began: bool,
     /// Ticks that were taken more than half a period late.
     pub(crate) late: u64,
     /// Ticks that were never taken, since the one after them was due already.
@@ -20,6 +22,7 @@ impl Schedule {
             start_ns,
             hz: u64::from(hz),
             next: 0,
+            second_began: true,
             late: 0,
             missed: 0,
         }
@@ -30,6 +33,11 @@ impl Schedule {
         self.start_ns + self.next * 1_000_000_000 / self.hz
     }
 
+    /// Whether the tick that was taken last is the first one taken in its second since the start.
+    pub(crate) fn begins_second(&self) -> bool {
+        self.second_began
+    }
+
     /// Takes the tick at `now_ns`, which is not before its deadline, and returns how late it is. A tick that is late
     /// by whole periods stands for the last one that was due; those before it are missed.
     pub(crate) fn take(&mut self, now_ns: u64) -> u64 {
@@ -38,6 +46,9 @@ impl Schedule {
             due += 1;
         }
         self.missed += due - self.next;
+        // The tick before may be several seconds back.
+        let before = self.next.checked_sub(1);
+        self.second_began = before.is_none_or(|before| before / self.hz != due / self.hz);
         self.next = due;
         let late_ns = now_ns.saturating_sub(self.deadline_ns());
         if late_ns * self.hz > 500_000_000 {
@@ -63,6 +74,18 @@ mod tests {
         }
         assert_eq!(schedule.deadline_ns(), 5 + 10_000 * MS);
         assert_eq!((schedule.late, schedule.missed), (0, 0));
+    }
+
+    #[test]
+    fn one_tick_of_each_second_begins_it_also_after_a_stall() {
+        let mut schedule = Schedule::new(4, 0);
+        let mut began = Vec::new();
+        // The stall misses ticks 6 to 9, the first one of the third second among them.
+        for at_ms in [0, 250, 500, 750, 1000, 1250, 2500, 2750, 3000] {
+            schedule.take(at_ms * MS);
+            began.push(schedule.begins_second());
+        }
+        assert_eq!(began, [true, false, false, false, true, false, true, false, true]);
     }
 
     #[test]

@@ -5,7 +5,10 @@
 //! | `child` | child processes in a known state |
 //! | `this_program` | a new process of the test program for one test |
 //! | `forked` | children of a `fork` without `exec` |
-//! | `program` | copies of programs |
+//! | `program` | programs and scripts to start |
+//! | `recordings` | a recording of a run that never happened, and stored recordings; with the feature `recordings` |
+//! | `other_readers` | pyarrow and DuckDB on a recording; with the feature `recordings` |
+//! | [`open_metrics`] | strict parser of OpenMetrics |
 //! | `require` | capabilities that a test needs |
 //! | [`rseq`] | check for usable restartable sequences |
 //!
@@ -16,13 +19,18 @@
 
 mod child;
 mod forked;
+pub mod open_metrics;
+#[cfg(feature = "recordings")]
+pub mod other_readers;
 mod program;
+#[cfg(feature = "recordings")]
+pub mod recordings;
 mod require;
 pub mod rseq;
 mod this_program;
 
 pub use child::command;
 pub use forked::status_of_fork;
-pub use program::copy_program;
+pub use program::{copy_program, write_script};
 pub use require::capability;
 pub use this_program::{again, is_emulated_without, role, this_program};

@@ -4,11 +4,13 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use plimsoll_lab::hold::Amount;
 use plimsoll_model::exit::Exit;
-use plimsoll_model::scenario::{Base, SizeError, SizeExpr};
+use plimsoll_model::scenario::{Base, SizeError, SizeExpr, WorkloadKind};
+use plimsoll_report::analysis::statistics::THRESHOLD_PERCENT;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -76,8 +78,8 @@ pub enum When {
 pub enum Command {
     /// Run a scenario and write a recording and a report
     Run(Run),
-    /// List the built-in scenarios
-    List(Json),
+    /// List the built-in scenarios, or the keys of a workload
+    List(List),
     /// Print a built-in scenario file, or the scenario of a recording
     Show(Show),
     /// List the recordings of a folder, newest first
@@ -168,6 +170,17 @@ pub struct Run {
     pub json: bool,
 }
 
+#[derive(Debug, Clone, Args)]
+pub struct List {
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// List the keys that a section of this workload may have
+    #[arg(long, value_name = "WORKLOAD", conflicts_with = "json",
+          value_parser = PossibleValuesParser::new(WorkloadKind::ALL.map(WorkloadKind::name)))]
+    pub keys: Option<String>,
+}
+
 /// Options of commands with `--json` only.
 #[derive(Debug, Clone, Args)]
 pub struct Json {
@@ -247,7 +260,7 @@ pub struct Compare {
     #[arg(long, value_name = "METRIC>LIMIT")]
     pub fail_on: Vec<String>,
     /// Ignore changes of a median below this percentage
-    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = THRESHOLD_PERCENT)]
     pub threshold: f64,
     /// Choose the format
     #[arg(short, long, value_enum, default_value_t = CompareFormat::Text, conflicts_with = "json")]
@@ -318,9 +331,12 @@ pub struct Watch {
     /// Draw nothing and run until a signal, the end of the program, or --duration
     #[arg(long, conflicts_with = "replay")]
     pub headless: bool,
-    /// Serve the monitor to a browser at this address
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with = "headless", value_parser = address)]
+    /// Serve the monitor to a browser, and metrics to a scraper, at this address
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     pub serve: Option<std::net::SocketAddr>,
+    /// Read the token of --serve from this file instead of making a new one
+    #[arg(long, value_name = "FILE", requires = "serve")]
+    pub token_file: Option<PathBuf>,
     /// Allow the browser to trim, release and mark
     #[arg(long, requires = "serve", conflicts_with = "replay")]
     pub allow_actions: bool,
@@ -340,6 +356,12 @@ pub struct Ps {
     /// Sort by this column
     #[arg(short, long, value_enum, default_value_t = PsSort::Wss)]
     pub sort: PsSort,
+    /// List the memory cgroups as a tree instead of processes
+    #[arg(long, conflicts_with_all = ["storm", "pss"])]
+    pub cgroups: bool,
+    /// List at most this many levels of cgroups below the mount
+    #[arg(long, value_name = "N", requires = "cgroups")]
+    pub depth: Option<usize>,
     /// List only processes in a fault storm
     #[arg(long)]
     pub storm: bool,
@@ -352,7 +374,7 @@ pub struct Ps {
     /// Measure rates over this many seconds
     #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0)]
     pub interval: f64,
-    /// List at most this many processes; 0 lists all
+    /// List at most this many processes or cgroups; 0 lists all
     #[arg(short = 'n', long, value_name = "N", default_value_t = 0)]
     pub limit: usize,
     /// Print one JSON document
@@ -363,14 +385,14 @@ pub struct Ps {
 /// Sort keys of `plimsoll ps`: in descending order, `pid` and `name` in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PsSort {
-    /// Working set (resident); also `rss` and `mem`.
+    /// Working set (resident), or memory of a cgroup; also `rss` and `mem`.
     #[value(aliases = ["rss", "mem"])]
     Wss,
     /// Proportional set, with --pss.
     Pss,
     /// Swapped out.
     Swap,
-    /// Minor and major faults a second.
+    /// Minor and major faults a second, or refaults of a cgroup.
     Faults,
     /// Major faults a second.
     Major,

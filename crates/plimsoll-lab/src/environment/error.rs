@@ -10,6 +10,7 @@ use plimsoll_proc::{ControlError, Distrust};
 use serde::Serialize;
 
 use super::holder::Holder;
+use super::swap_folder::SwapFolderDefect;
 use super::undo::Left;
 
 /// Environment variable that moves the state folder.
@@ -94,8 +95,12 @@ pub enum EnvironmentError {
     #[error("cannot turn swap on {} on: another program has put another file in its place; end that program", path.display())]
     Replaced { path: PathBuf },
     /// The folder's file system cannot hold a swap file.
-    #[error("cannot make a swap file in {}: {why}; name another folder with `swap-dir`", folder.display())]
-    UnsuitableFolder { folder: PathBuf, why: String },
+    #[error("cannot make a swap file in {}: {defect}; or name another folder with `swap-dir`", folder.display())]
+    UnsuitableFolder {
+        folder: PathBuf,
+        #[source]
+        defect: SwapFolderDefect,
+    },
     #[error(
         "cannot make a swap file of {needed} bytes in {}: {available} bytes are available, of which {reserve} stay free; free some space, lower `swap-size` or name another `swap-dir`", folder.display()
     )]
@@ -268,7 +273,7 @@ mod tests {
         let errors = [
             EnvironmentError::UnsuitableFolder {
                 folder: folder.clone(),
-                why: "no".to_owned(),
+                defect: SwapFolderDefect::InMemory,
             },
             EnvironmentError::DiskFull {
                 folder,

@@ -36,6 +36,7 @@ mod session;
 mod state;
 mod swap_device;
 mod swap_file;
+mod swap_folder;
 mod sysctl;
 mod undo;
 mod zram;
@@ -52,5 +53,6 @@ pub use requirements::{can_prepare, missing, missing_beside, zram_algorithms_kno
 pub use reserve::{Misfit, TooLarge, Trip, Tripwire, memory_reserve, safe_size};
 pub use session::Session;
 pub use swap_device::{SwapDevice, SwapKind};
+pub use swap_folder::SwapFolderDefect;
 pub use undo::{Left, UndoReport};
 pub use zswap::ZswapDescription;

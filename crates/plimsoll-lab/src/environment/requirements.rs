@@ -12,13 +12,13 @@ use plimsoll_proc::{Tree, crypto, huge_pages};
 use rustix::fs::{Access, access};
 
 use plimsoll_model::scenario::{
-    Allocator, CapBy, FillClass, FrontEnd, KNOWN_ALLOCATORS, Mapping, Need, Settings, Subject,
+    Allocator, Backing, CapBy, FillClass, FrontEnd, KNOWN_ALLOCATORS, Mapping, Need, Settings, Subject,
 };
 
 use super::allocators::allocator_library;
 use super::cgroup::find_parent;
 use super::error::{HOW_TO_GET_HIGH, Missing, MissingKind};
-use super::{swap_file, zram, zswap};
+use super::{swap_folder, zram, zswap};
 
 // Facts that cannot change while the program runs, read once: plans have thousands of trials.
 static MISSING_CGROUP: LazyLock<Option<Missing>> = LazyLock::new(missing_cgroup);
@@ -71,6 +71,9 @@ pub fn missing_beside(settings: &Settings, zram_algorithms: Option<&[String]>) -
         }
         Subject::SwapFile => missing.extend(missing_folder(&settings.swap_dir)),
         Subject::NoSwap | Subject::Allocator(_) => {}
+    }
+    if settings.memory() == Backing::File {
+        missing.extend(missing_disk(&settings.swap_dir));
     }
     for (asked, path) in [
         (settings.swappiness, SWAPPINESS),
@@ -270,11 +273,11 @@ fn missing_zswap(compressor: Option<&str>) -> Option<Missing> {
 
 fn missing_folder(folder: &Path) -> Option<Missing> {
     let how = "name a folder on a disk of this machine with `--set swap-dir=...`".to_owned();
-    if let Err(why) = swap_file::suitable(folder) {
+    if let Err(defect) = swap_folder::suitable(folder) {
         return Some(Missing {
             kind: MissingKind::SwapFolder,
             what: format!("a place for a swap file ({})", folder.display()),
-            why,
+            why: defect.to_string(),
             how,
             available: Vec::new(),
         });
@@ -288,6 +291,21 @@ fn missing_folder(folder: &Path) -> Option<Missing> {
             how: format!("{AS_ROOT}, or {how}"),
             available: Vec::new(),
         })
+}
+
+/// A folder that cannot hold the files of `memory = "file"`.
+fn missing_disk(folder: &Path) -> Option<Missing> {
+    let why = swap_folder::not_on_disk(folder).or_else(|| {
+        let refused = access(folder, Access::WRITE_OK | Access::EXEC_OK).err()?;
+        Some(format!("this user cannot make files in it: {refused}"))
+    })?;
+    Some(Missing {
+        kind: MissingKind::SwapFolder,
+        what: format!("a folder on a disk for the worker's files ({})", folder.display()),
+        why,
+        how: "name a folder on a disk of this machine with `--set swap-dir=...`".to_owned(),
+        available: Vec::new(),
+    })
 }
 
 /// Checks that the administrator has reserved enough huge pages. Plimsoll never reserves them: reserved pages are

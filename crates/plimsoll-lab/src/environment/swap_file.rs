@@ -19,17 +19,11 @@ use super::error::EnvironmentError;
 use super::journal::Journal;
 use super::machine::disk_space;
 use super::swap_device::{SwapDevice, SwapKind, turn_on};
+use super::swap_folder::suitable;
 use super::undo::{UndoError, Undone};
 
-/// `TMPFS_MAGIC`, `RAMFS_MAGIC`, `BTRFS_SUPER_MAGIC`, ... of `<linux/magic.h>`.
-mod magic {
-    pub(super) const TMPFS: u64 = 0x0102_1994;
-    pub(super) const RAMFS: u64 = 0x8584_58f6;
-    pub(super) const OVERLAYFS: u64 = 0x794c_7630;
-    pub(super) const NFS: u64 = 0x6969;
-    pub(super) const SQUASHFS: u64 = 0x7371_7368;
-    pub(super) const BTRFS: u64 = 0x9123_683e;
-}
+/// `BTRFS_SUPER_MAGIC` of `<linux/magic.h>`.
+const BTRFS: u64 = 0x9123_683e;
 
 /// A swap file is named `.plimsoll-<run>-<number>.swap`.
 const PREFIX: &str = ".plimsoll-";
@@ -46,9 +40,9 @@ pub(super) fn create(
     folder: &Path,
     size: u64,
 ) -> Result<SwapDevice, EnvironmentError> {
-    let place = suitable(folder).map_err(|why| EnvironmentError::UnsuitableFolder {
+    let place = suitable(folder).map_err(|defect| EnvironmentError::UnsuitableFolder {
         folder: folder.to_owned(),
-        why,
+        defect,
     })?;
     // /proc/swaps shows the real path.
     let folder = place.path().to_owned();
@@ -107,28 +101,9 @@ fn disk_full(folder: PathBuf, needed: u64) -> EnvironmentError {
     }
 }
 
-/// Opens a folder that can hold a swap file; otherwise the reason.
-pub(super) fn suitable(folder: &Path) -> Result<TrustedFolder, String> {
-    let place = TrustedFolder::shared(folder).map_err(|defect| defect.to_string())?;
-    let kind = match fstatfs(&place) {
-        Ok(stat) => stat.f_type as u64,
-        Err(error) => return Err(format!("its file system cannot be looked at: {error}")),
-    };
-    let why = match kind {
-        magic::TMPFS | magic::RAMFS => {
-            "it is in memory itself (tmpfs), so that swapping to it would free nothing"
-        }
-        magic::OVERLAYFS => "it is on overlayfs, which the kernel cannot swap to",
-        magic::NFS => "it is on a network file system",
-        magic::SQUASHFS => "its file system is read-only",
-        _ => return Ok(place),
-    };
-    Err(why.to_owned())
-}
-
 /// Gives the file `size` bytes of real disk blocks: a swap file must have no holes.
 fn allocate(file: &File, size: u64) -> io::Result<()> {
-    if fstatfs(file)?.f_type as u64 == magic::BTRFS {
+    if fstatfs(file)?.f_type as u64 == BTRFS {
         // btrfs swaps only to files without copy-on-write, a flag that only an empty file takes.
         ioctl_setflags(file, ioctl_getflags(file)? | IFlags::NOCOW)?;
     }
@@ -304,14 +279,6 @@ mod tests {
             );
         }
         assert!(link.is_symlink() && target.exists() && directory.is_dir());
-    }
-
-    #[test]
-    fn a_swap_file_on_tmpfs_is_refused() {
-        if Path::new("/dev/shm").is_dir() {
-            assert!(suitable(Path::new("/dev/shm")).unwrap_err().contains("tmpfs"));
-        }
-        assert!(suitable(Path::new("/not/there")).is_err());
     }
 
     /// The owner of the folder could put a link in place of the file before root writes to it.

@@ -1,18 +1,20 @@
 //! The context of a running trial: environment, workers, phases and the trial's record.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::Runner;
 use super::phase::{Finished, Snapshot, Worked};
 use super::trial_error::TrialError;
 use crate::environment::{Cgroup, Environment, Missing, SwapDevice};
-use crate::workload::protocol::{Command, Reply};
+use crate::workload::protocol::{Command, IN_CORE, Placement, Reply};
 use crate::workload::{Worker, WorkerError, WorkerOptions};
 use plimsoll_model::exit::{Exit, Failure};
 use plimsoll_model::quantity;
+use plimsoll_model::recording::FailureCode;
 use plimsoll_model::recording::model::{Event, EventKind};
-use plimsoll_model::scenario::{FillClass, ThpMode, TrialPlan};
+use plimsoll_model::scenario::{Backing, FillClass, ThpMode, TrialPlan};
 use plimsoll_sample::{CgroupFiles, Target};
 
 /// Where a trial runs.
@@ -122,7 +124,27 @@ impl<'a, 'l> TrialContext<'a, 'l> {
             class: settings.class().cloned().unwrap_or(FillClass::Random),
             seed: self.seed(),
             thp: settings.thp().unwrap_or(ThpMode::System),
+            placement: Placement {
+                memory: settings.memory(),
+                threads: settings.threads(),
+                folder: match settings.memory() {
+                    Backing::File => settings.swap_dir.clone(),
+                    Backing::Anonymous | Backing::Memfd => PathBuf::new(),
+                },
+            },
         }
+    }
+
+    /// Bytes of the workers in their working sets: their anonymous memory, or all of it where the filled memory has files.
+    pub(super) fn working_set(&self, snapshot: &Snapshot) -> u64 {
+        snapshot.working_set(self.plan.settings.memory())
+    }
+
+    /// Bytes of a worker's filled memory that are in RAM, also where they are not mapped.
+    pub(super) fn in_core(&mut self, worker: &mut Worker) -> Result<u64, TrialError> {
+        let found = self.find(worker, &Command::InCore)?.findings;
+        // The worker always finds it.
+        Ok(found.figures.get(IN_CORE).map_or(0, |bytes| *bytes as u64))
     }
 
     /// Carries out a command in a worker, and waits for its answer.
@@ -162,7 +184,7 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         let worked = work(self, &before);
         event.kind = EventKind::PhaseEnd;
         if let Err(error) = &worked {
-            event.text.clone_from(&error.reason);
+            event.text.clone_from(&error.failure.message);
         }
         let end = self.runner.recorder.event(event)?;
         let worked = worked?.into();
@@ -188,7 +210,7 @@ impl<'a, 'l> TrialContext<'a, 'l> {
     /// Returns an error after a stop.
     pub(super) fn go_on(&self) -> Result<(), TrialError> {
         match self.runner.stop.cause() {
-            Some(cause) => Err(TrialError::new(cause.exit(), cause)),
+            Some(cause) => Err(TrialError::stopped(&cause)),
             None => Ok(()),
         }
     }
@@ -196,20 +218,12 @@ impl<'a, 'l> TrialContext<'a, 'l> {
     /// The cause that ended a command, the most certain first: a stop, the OOM killer, the error.
     pub(super) fn explain(&self, error: &WorkerError) -> TrialError {
         if let Some(cause) = self.runner.stop.cause() {
-            return TrialError::new(cause.exit(), cause);
+            return TrialError::stopped(&cause);
         }
-        if let WorkerError::Died { signal, .. } = error {
-            if self.oom_killed() > 0 {
-                return TrialError::new(Exit::Killed, self.out_of_memory());
-            }
-            let exit = if signal.is_some() {
-                Exit::Killed
-            } else {
-                Exit::WorkloadFailed
-            };
-            return TrialError::new(exit, error);
+        match error {
+            WorkerError::Died { .. } if self.oom_killed() > 0 => self.out_of_memory(),
+            _ => TrialError::of_worker(error),
         }
-        TrialError::new(Exit::WorkloadFailed, error)
     }
 
     /// Drops the findings of a killed worker, so that another can repeat the work from the first phase. The phase events
@@ -235,21 +249,26 @@ impl<'a, 'l> TrialContext<'a, 'l> {
             .unwrap_or(0)
     }
 
-    /// Message of an OOM kill in the trial's cgroup.
-    pub(super) fn out_of_memory(&self) -> String {
+    /// An OOM kill in the trial's cgroup.
+    pub(super) fn out_of_memory(&self) -> TrialError {
         let settings = &self.plan.settings;
         let advice = match self.foreign_swap() {
             Some(foreign) => format!(
                 "pages of other cgroups take {} of its swap; stop the programs that the kernel swaps out",
                 quantity::bytes(foreign as f64)
             ),
+            None if settings.memory() == Backing::File => "raise `limit`, or lower `size`".to_owned(),
             None => "raise `limit`, lower `size`, or choose a subject with more swap".to_owned(),
         };
-        format!(
-            "the OOM killer ended the worker: it needs {}, its cgroup's limit is {} and the subject is `{}`; {advice}",
-            quantity::bytes(settings.size() as f64),
-            quantity::bytes(settings.limit as f64),
-            settings.subject,
+        TrialError::new(
+            Exit::Killed,
+            FailureCode::OutOfMemory,
+            format_args!(
+                "the OOM killer ended the worker: it needs {}, its cgroup's limit is {} and the subject is `{}`; {advice}",
+                quantity::bytes(settings.size() as f64),
+                quantity::bytes(settings.limit as f64),
+                settings.subject,
+            ),
         )
     }
 

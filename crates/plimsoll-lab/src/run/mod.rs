@@ -34,7 +34,7 @@ use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::model::{
     EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings, Unlocked,
 };
-use plimsoll_model::recording::{Now, Recording, RecordingError, Warning, WarningCode, Writer};
+use plimsoll_model::recording::{FailureCode, Now, Recording, RecordingError, Warning, WarningCode, Writer};
 
 use plimsoll_model::scenario::{Machine, Plan, SpeedHints};
 use plimsoll_sample::stop::Stop;
@@ -318,11 +318,11 @@ impl<'a> Runner<'a> {
     /// Starts a worker, known to the session so that a cleanup would find it.
     fn start_worker(&mut self, options: &WorkerOptions) -> Result<Worker, TrialError> {
         let worker = Worker::spawn(&self.executable, options)
-            .map_err(|error| TrialError::new(Exit::Missing, error))?;
+            .map_err(|error| TrialError::new(Exit::Missing, FailureCode::WorkerStart, error))?;
         if let Some(session) = self.session.as_mut() {
             session
                 .process_started(worker.pid())
-                .map_err(|error| TrialError::new(Exit::Missing, error))?;
+                .map_err(|error| TrialError::new(Exit::Missing, FailureCode::WorkerStart, error))?;
         }
         Ok(worker)
     }
@@ -402,7 +402,8 @@ impl<'a> Runner<'a> {
         let mut exit = ran?.max(undone?);
         ended.and(kept)?;
         let writer = writer?;
-        let mut results = (self.services.results)(&Recording::open(writer.folder()).or_exit(Exit::Missing)?);
+        let place = writer.open_folder().clone();
+        let mut results = (self.services.results)(&Recording::open_in(&place).or_exit(Exit::Missing)?);
         // Only the samples know the other parts of a resumed run; only the sampler counts dropped samples.
         if self.manifest.resumed.is_empty() {
             results.sampler = sampled;
@@ -411,8 +412,8 @@ impl<'a> Runner<'a> {
         }
         let directory = writer.finish(&results).or_exit(Exit::Missing)?;
         // Opened anew: the page shows the finished recording, not one that is still being written.
-        let recording = Recording::open(&directory).or_exit(Exit::Missing)?;
-        let page = (self.services.report)(&recording, &results, &directory)
+        let recording = Recording::open_in(&place).or_exit(Exit::Missing)?;
+        let page = (self.services.report)(&recording, &results, &place)
             .map_err(|error| Failure::message(Exit::Missing, error))?;
         if exit == Exit::Done && results.status == RunStatus::Untrustworthy {
             exit = Exit::Untrustworthy;

@@ -78,7 +78,7 @@ impl Runner<'_> {
                     neighbour: true,
                     ..WorkerOptions::default()
                 })
-                .map_err(|error| NeighbourError::Start(error.reason))?,
+                .map_err(|error| NeighbourError::Start(error.failure.message))?,
         };
         // After a stop the probe still returns its measurements.
         let reply = worker.call(command, PATIENCE, &AtomicBool::new(false));

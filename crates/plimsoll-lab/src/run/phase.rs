@@ -1,15 +1,14 @@
 //! One phase: a snapshot before, the work, a snapshot after, and its cost.
 
-use std::collections::BTreeMap;
-
 use super::Runner;
 use super::trial_error::TrialError;
 use crate::workload::protocol::Reply;
 use crate::workload::{Cost, Findings};
 use plimsoll_model::columns::{Row, col};
 use plimsoll_model::exit::Failure;
-use plimsoll_model::recording::PhaseRows;
 use plimsoll_model::recording::model::Phase;
+use plimsoll_model::recording::{Levels, PhaseRows};
+use plimsoll_model::scenario::Backing;
 
 use plimsoll_model::quantity;
 
@@ -18,7 +17,7 @@ use plimsoll_model::quantity;
 pub(super) struct Snapshot {
     pub(super) row: Row,
     /// Bytes in each category; they sum to MemTotal.
-    pub(super) categories: BTreeMap<String, i64>,
+    pub(super) categories: Levels,
 }
 
 impl Snapshot {
@@ -30,12 +29,23 @@ impl Snapshot {
             .unwrap_or(0)
     }
 
+    /// Bytes in the target's working set that count for memory of this kind: without a file the anonymous ones, else all.
+    pub(super) fn working_set(&self, memory: Backing) -> u64 {
+        match memory {
+            Backing::Anonymous => self.target(),
+            Backing::Memfd | Backing::File => {
+                let resident = self.row.get(col::TARGET_RESIDENT);
+                resident.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0)
+            }
+        }
+    }
+
     /// Bytes of the cgroup's pages in RAM that also have a place in swap; where the kernel does not count them for a cgroup,
     /// those of the machine that are in no working set.
     ///
     /// Not of the machine where it does: another cgroup that swaps keeps pages there all the time.
     pub(super) fn swap_cache(&self) -> u64 {
-        let of_machine = || self.categories.get("swap_cache").copied();
+        let of_machine = || self.categories.get("swap_cache");
         let bytes = self.row.get(col::CGROUP_SWAP_CACHED).or_else(of_machine);
         bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0)
     }
@@ -128,7 +138,7 @@ impl Runner<'_> {
         let mut row = Row::empty(self.recorder.now());
         self.reader.read(&mut row);
         let categories = plimsoll_model::categories::categories(&row)
-            .map(|categories| categories.to_map())
+            .map(Levels::from)
             .unwrap_or_default();
         Ok(Snapshot { row, categories })
     }
@@ -143,7 +153,7 @@ mod tests {
     fn the_swap_cache_of_a_trial_is_that_of_its_cgroup() {
         let mut snapshot = Snapshot {
             row: Row::empty(0),
-            categories: [("swap_cache".to_owned(), 70 << 20)].into(),
+            categories: [("swap_cache", 70 << 20)].into_iter().collect(),
         };
         assert_eq!(snapshot.swap_cache(), 70 << 20);
         snapshot.row.set(col::CGROUP_SWAP_CACHED, 4096);

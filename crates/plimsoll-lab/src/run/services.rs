@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use plimsoll_model::recording::model::{Calibration, Results, Trial};
-use plimsoll_model::recording::{PhaseRows, Recording};
+use plimsoll_model::recording::{PhaseRows, Recording, RecordingFolder};
 use plimsoll_model::scenario::{FrontEnd, Settings};
 
 /// An error of a service, as text for the user.
@@ -23,7 +23,7 @@ pub struct Services {
     /// Computes the results of a recording.
     pub results: fn(&Recording) -> Results,
     /// Writes the report of a finished recording into its folder, and returns the file.
-    pub report: fn(&Recording, &Results, &Path) -> Result<PathBuf, ServiceError>,
+    pub report: fn(&Recording, &Results, &RecordingFolder) -> Result<PathBuf, ServiceError>,
     /// The project's own heap.
     pub heap: HeapService,
 }

@@ -10,7 +10,8 @@ use super::context::TrialContext;
 use super::trial_error::TrialError;
 use crate::environment::{Environment, SwapDevice};
 use crate::workload::Worker;
-use plimsoll_model::exit::Exit;
+use plimsoll_model::recording::FailureCode;
+use plimsoll_model::scenario::Backing;
 
 /// Swap of which less than this share is in use is free: the kernel takes it in clusters, so that the last is hard to get.
 const FULL: f64 = 0.9;
@@ -34,7 +35,14 @@ impl SwapPeak {
 
     /// Looks at a worker and the device. The end of a worker frees its swap: a look at an ended one changes nothing.
     pub(super) fn look(&mut self, context: &TrialContext<'_, '_>, worker: &Worker) {
-        let own = worker.residency().map_or(0, |residency| residency.swapped);
+        let own = match context.plan.settings.memory() {
+            Backing::Anonymous | Backing::File => worker.residency().map_or(0, |residency| residency.swapped),
+            // The kernel counts swapped pages of a memory file to no process.
+            Backing::Memfd => context
+                .cgroup()
+                .and_then(|cgroup| cgroup.swap().ok().flatten())
+                .unwrap_or(0),
+        };
         self.own = self.own.max(own);
         let used = device(context).and_then(used_bytes).unwrap_or(0);
         self.device = self.device.max(used);
@@ -86,7 +94,7 @@ impl TrialContext<'_, '_> {
             .drain(DRAINED_WITHIN, self.runner.stop.flag())
             .or_else(|error| {
                 self.go_on()?;
-                Err(TrialError::new(Exit::WorkloadFailed, error))
+                Err(TrialError::failed(FailureCode::NotDrained, error))
             })
     }
 }

@@ -10,8 +10,8 @@ use super::trial_error::{TrialError, lacking};
 use super::{Runner, left_alone, workloads};
 use crate::environment::{self, Environment};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_model::recording::PhaseRows;
 use plimsoll_model::recording::model::{Event, EventKind, Trial, TrialStatus};
+use plimsoll_model::recording::{FailureCode, PhaseRows};
 
 use plimsoll_model::quantity::ratio;
 use plimsoll_model::scenario::TrialPlan;
@@ -49,8 +49,10 @@ impl Runner<'_> {
         event.kind = EventKind::TrialEnd;
         trial.span_ns = (start, self.recorder.event(event)?);
         let exit = errors.iter().map(|error| error.exit).max().unwrap_or(Exit::Done);
-        trial.reasons = errors.drain(..).map(|error| error.reason).collect();
-        if !trial.reasons.is_empty() {
+        trial.failures = errors.drain(..).map(|error| error.failure).collect();
+        let messages = trial.failures.iter().map(|failure| failure.message.clone());
+        trial.reasons = messages.collect();
+        if !trial.failures.is_empty() {
             trial.status = TrialStatus::Failed;
         }
         self.recorder.trial(&trial)?;
@@ -70,7 +72,7 @@ impl Runner<'_> {
         };
         let environment = match Environment::prepare(session, &plan.settings) {
             Ok(environment) => environment,
-            Err(error) => return vec![TrialError::new(Exit::Missing, error)],
+            Err(error) => return vec![TrialError::new(Exit::Missing, FailureCode::Environment, error)],
         };
         let mut errors = match self.note_environment(plan, &environment) {
             Ok(()) => self.work(plan, Surroundings::Made(&environment), trial),
@@ -101,7 +103,7 @@ impl Runner<'_> {
                     .try_for_each(|left| self.warn(left_alone(left)));
                 warned.err().map(TrialError::from)
             }
-            Err(error) => Some(TrialError::new(Exit::WorkloadFailed, error)),
+            Err(error) => Some(TrialError::failed(FailureCode::Undo, error)),
         }
     }
 
@@ -181,6 +183,7 @@ fn new_trial(plan: &TrialPlan) -> Trial {
         status: TrialStatus::Ok,
         reasons: Vec::new(),
         untrustworthy: BTreeMap::new(),
+        failures: Vec::new(),
         other_programs: Vec::new(),
         verified: false,
         span_ns: (0, 0),

@@ -16,7 +16,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::cost::Cost;
 use super::cost::Stopwatch;
-use super::protocol::{Command, Reply};
+use super::crew::{self, CrewError};
+use super::parts::{Part, ranges_of};
+use super::protocol::{Command, RefusalCode, Reply};
 
 /// How often a wait looks at the interruption flag.
 const LOOK_UP: Duration = Duration::from_millis(50);
@@ -64,7 +66,7 @@ pub enum WorkerError {
     Protocol(String),
     /// It could not carry out the command, and said why.
     #[error("{message}")]
-    Failed { message: String },
+    Failed { code: RefusalCode, message: String },
     /// The kernel refused a trim from outside.
     #[error(
         "cannot trim the worker by process_madvise(MADV_PAGEOUT) after {advised} bytes: {errno}; it needs Linux 5.10 and \
@@ -75,6 +77,9 @@ pub enum WorkerError {
         advised: u64,
         errno: Errno,
     },
+    /// The runner cannot start the threads that trim it from outside.
+    #[error(transparent)]
+    Crew(#[from] CrewError),
     /// Its figures or its pipes cannot be read.
     #[error("cannot {what}: {source}")]
     Io { what: &'static str, source: io::Error },
@@ -251,7 +256,7 @@ impl Worker {
     /// As [`Worker::call`].
     pub fn answer(&mut self, timeout: Duration, interrupted: &AtomicBool) -> Result<Reply, WorkerError> {
         match self.receive(timeout, interrupted)? {
-            Reply::Failed { message } => Err(WorkerError::Failed { message }),
+            Reply::Failed { code, message } => Err(WorkerError::Failed { code, message }),
             reply => Ok(reply),
         }
     }
@@ -321,13 +326,14 @@ impl Worker {
         }
     }
 
-    /// Has the kernel reclaim all that the worker has filled, from outside by `process_madvise`. The cost is that of
-    /// the calling thread, which does the work.
+    /// Has the kernel reclaim all that the worker has filled, from outside by `process_madvise`, in so many threads. The
+    /// cost is theirs.
     ///
     /// # Errors
     /// [`WorkerError::TrimFromOutside`] where the kernel refuses; else as [`Worker::call`].
     pub fn trim_from_outside(
         &mut self,
+        threads: u32,
         timeout: Duration,
         interrupted: &AtomicBool,
     ) -> Result<Cost, WorkerError> {
@@ -335,23 +341,38 @@ impl Worker {
             Reply::Mappings { ranges } => ranges,
             other => return Err(unexpected("mappings", &other)),
         };
-        let ranges: Vec<Range> = ranges
-            .into_iter()
-            .map(|(start, length)| Range { start, length })
-            .collect();
-        let bytes = ranges.iter().map(|range| range.length).sum();
+        let bytes = ranges.iter().map(|(_, length)| *length).sum();
         let start = Instant::now();
-        let watch = Stopwatch::start(UsageScope::Thread);
-        let proceed = |_| start.elapsed() < timeout && !interrupted.load(Ordering::Relaxed);
-        match self.pidfd.page_out(&ranges, TRIM_STEP, proceed) {
-            Ok(advised) if advised == bytes => Ok(watch.stop(bytes)),
-            Ok(_) if interrupted.load(Ordering::Relaxed) => Err(WorkerError::Interrupted),
-            Ok(_) => Err(WorkerError::Timeout { limit: timeout }),
-            Err(error) if error.errno == Errno::SRCH => Err(self.reap()),
-            Err(error) => Err(WorkerError::TrimFromOutside {
-                advised: error.advised,
-                errno: error.errno,
-            }),
+        let proceed = || start.elapsed() < timeout && !interrupted.load(Ordering::Relaxed);
+        let pidfd = &self.pidfd;
+        let trimmed = crew::each(shared_out(&ranges, threads), |ranges| {
+            let watch = Stopwatch::start(UsageScope::Thread);
+            let trimmed = pidfd.page_out(&ranges, TRIM_STEP, |_| proceed());
+            (watch.stop(bytes), trimmed)
+        })?;
+        let mut cost = Cost::default();
+        let mut advised = 0;
+        for (of_thread, trimmed) in trimmed {
+            cost = cost.and(of_thread);
+            advised += match trimmed {
+                Ok(bytes) => bytes,
+                Err(error) if error.errno == Errno::SRCH => return Err(self.reap()),
+                Err(error) => {
+                    return Err(WorkerError::TrimFromOutside {
+                        advised: advised + error.advised,
+                        errno: error.errno,
+                    });
+                }
+            };
+        }
+        if threads > 1 {
+            // They worked at the same time.
+            cost.seconds = start.elapsed().as_secs_f64();
+        }
+        match advised == bytes {
+            true => Ok(cost),
+            false if interrupted.load(Ordering::Relaxed) => Err(WorkerError::Interrupted),
+            false => Err(WorkerError::Timeout { limit: timeout }),
         }
     }
 
@@ -432,6 +453,17 @@ impl Drop for Worker {
     fn drop(&mut self) {
         let _ = self.end();
     }
+}
+
+/// Ranges of memory in parts of about as many pages, one for each of so many threads.
+fn shared_out(ranges: &[(u64, u64)], threads: u32) -> Vec<Vec<Range>> {
+    let lengths: Vec<usize> = ranges.iter().map(|(_, length)| *length as usize).collect();
+    let page_size = plimsoll_os::page_size();
+    let pages = lengths
+        .iter()
+        .map(|length| length.div_ceil(page_size) as u64)
+        .sum();
+    ranges_of(&Part::split(pages, threads), ranges)
 }
 
 fn unexpected(wanted: &str, found: &Reply) -> WorkerError {

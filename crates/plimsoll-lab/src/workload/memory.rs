@@ -1,13 +1,20 @@
 //! The memory of a worker: mapped and filled, trimmed, restored and verified, released.
 
-use plimsoll_os::{Advice, Errno, Mapping, UsageScope};
-use xxhash_rust::xxh3::Xxh3;
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use plimsoll_os::{Advice, Errno, Mapping, Range, UsageScope, page_out, write_back};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::cost::Cost;
 use super::cost::Stopwatch;
+use super::crew::{self, CrewError};
 use super::fill::{Stream, StreamError};
-use super::protocol::Verification;
-use plimsoll_model::scenario::{FillClass, ThpMode};
+use super::parts::{Part, Writable, pages_of, ranges_of, stretches, writable};
+use super::protocol::{Placement, RefusalCode, Verification};
+use super::working_set::WorkingSet;
+use plimsoll_model::scenario::{Backing, FillClass, ThpMode};
 
 /// Bytes regenerated at a time for the comparison: whole pages, and stays in the second-level cache.
 const COMPARED_AT_ONCE: usize = 256 << 10;
@@ -21,6 +28,7 @@ pub(crate) struct FillRequest {
     pub(crate) class: FillClass,
     pub(crate) seed: u64,
     pub(crate) thp: ThpMode,
+    pub(crate) placement: Placement,
 }
 
 /// Why a worker's memory could not be filled, trimmed or released.
@@ -45,6 +53,12 @@ pub(crate) enum MemoryError {
         length: u64,
         errno: Errno,
     },
+    #[error("cannot make a file in {}: {errno}; name a folder on a disk with room with `--set swap-dir=...`", folder.display())]
+    File { folder: PathBuf, errno: Errno },
+    #[error("cannot write dirty pages to their file: {0}; is the disk of `swap-dir` full or faulty?")]
+    WriteBack(Errno),
+    #[error("cannot ask which pages are in RAM: {0}")]
+    InCore(Errno),
     #[error("cannot call {what}: {errno}; {advice}")]
     Advise {
         what: &'static str,
@@ -55,61 +69,70 @@ pub(crate) enum MemoryError {
     Unmap { length: usize, errno: Errno },
     #[error(transparent)]
     Stream(#[from] StreamError),
+    #[error(transparent)]
+    Crew(#[from] CrewError),
+}
+
+impl MemoryError {
+    pub(crate) fn code(&self) -> RefusalCode {
+        match self {
+            MemoryError::Nothing => RefusalCode::ZeroBytes,
+            MemoryError::TooMuch { .. } => RefusalCode::TooMuch,
+            MemoryError::TooManyRequests { .. } => RefusalCode::TooManyRequests,
+            MemoryError::Map { .. } => RefusalCode::Map,
+            MemoryError::File { .. } | MemoryError::WriteBack(_) | MemoryError::InCore(_) => {
+                RefusalCode::File
+            }
+            MemoryError::Advise { .. } => RefusalCode::Advise,
+            MemoryError::Unmap { .. } => RefusalCode::Unmap,
+            MemoryError::Stream(_) => RefusalCode::Data,
+            MemoryError::Crew(_) => RefusalCode::Threads,
+        }
+    }
 }
 
 /// Filled memory, with the stream it was filled with.
 ///
 /// Invariant: the mappings, one after the other, hold the stream from its start, but for the first byte of pages that
-/// were marked.
+/// were marked; the parts, one after the other, are all of their pages.
 #[derive(Debug)]
 pub(crate) struct Memory {
     mappings: Vec<Mapping>,
+    /// A part for each thread.
+    parts: Vec<Part>,
     stream: Stream,
     thp: ThpMode,
-    marks: Marks,
-}
-
-/// The marks of all pages. Marks go from the first page to the last and start over, so that their count determines
-/// them.
-#[derive(Debug, Clone, Copy, Default)]
-struct Marks {
-    /// Pages marked in all, each as often as it was.
-    count: u64,
-}
-
-impl Marks {
-    /// The first byte of page `page` of `pages`; `None` without a mark.
-    fn byte(self, page: u64, pages: u64) -> Option<u8> {
-        let turn = self.count / pages + u64::from(page < self.count % pages);
-        (turn > 0).then_some(turn_byte(turn))
-    }
-}
-
-/// The mark of a turn, counted from 1. It differs from the turn before.
-fn turn_byte(turn: u64) -> u8 {
-    turn as u8
+    placement: Placement,
+    working_set: WorkingSet,
 }
 
 impl Memory {
-    /// Maps and fills. The cost covers mapping and filling, not reading the file of `file=F`.
+    /// Maps and fills. The cost covers mapping and filling, not reading the file of `class=file=F`.
     pub(crate) fn fill(asked: &FillRequest) -> Result<(Memory, Cost), MemoryError> {
-        check_fits_machine(asked.bytes)?;
+        // File pages need neither RAM nor swap to stay in.
+        if asked.placement.memory.goes_to_swap() {
+            check_fits_machine(asked.bytes)?;
+        }
         let lengths = request_lengths(asked)?;
         let stream = Stream::new(&asked.class, asked.seed)?;
         let mut memory = Memory {
             mappings: Vec::with_capacity(lengths.len()),
+            parts: Vec::new(),
             stream,
-            marks: Marks::default(),
             thp: asked.thp,
+            placement: asked.placement.clone(),
+            working_set: WorkingSet::filled(asked.placement.memory, 0),
         };
         let watch = Stopwatch::start(UsageScope::Process);
         memory.map(&lengths)?;
-        memory.write(0, 0);
+        memory.parts = Part::split(memory.pages(), asked.placement.threads);
+        memory.write()?;
         let cost = watch.stop(asked.bytes);
+        memory.working_set = WorkingSet::filled(asked.placement.memory, asked.bytes);
         Ok((memory, cost))
     }
 
-    /// Maps `bytes` more in one mapping and fills them with the stream's next bytes.
+    /// Maps `bytes` more in one mapping and fills them with the stream's next bytes, in this thread.
     pub(crate) fn grow(&mut self, bytes: u64) -> Result<Cost, MemoryError> {
         if bytes == 0 {
             return Err(MemoryError::Nothing);
@@ -125,34 +148,61 @@ impl Memory {
         }
         let watch = Stopwatch::start(UsageScope::Process);
         self.map(&[bytes])?;
-        self.write(mappings, held);
+        for mapping in &mut self.mappings[mappings..] {
+            self.stream.write(held, mapping.bytes_mut());
+            if let Some(last) = self.parts.last_mut() {
+                last.grow(pages_of(mapping));
+            }
+        }
         Ok(watch.stop(bytes))
     }
 
-    /// Fills the mappings from number `first` on, whose bytes are those of the stream from `offset` on.
-    fn write(&mut self, first: usize, mut offset: u64) {
-        for mapping in &mut self.mappings[first..] {
-            self.stream.write(offset, mapping.bytes_mut());
-            offset += mapping.len() as u64;
-        }
+    /// Fills all parts with the stream.
+    fn write(&mut self) -> Result<(), CrewError> {
+        let stream = self.stream.clone();
+        let parts = self.writable().into_iter();
+        let parts: Vec<_> = parts.map(|part| (part, stream.clone())).collect();
+        crew::each(parts, |(part, mut stream)| {
+            for stretch in part.stretches {
+                stream.write(stretch.offset, stretch.bytes);
+            }
+        })?;
+        Ok(())
     }
 
     /// Maps all requests before the first is filled, so that a refusal costs nothing.
     fn map(&mut self, lengths: &[u64]) -> Result<(), MemoryError> {
         for (index, &length) in lengths.iter().enumerate() {
-            let error = |errno| MemoryError::Map {
-                number: index + 1,
-                length,
-                errno,
-            };
-            let mapping = usize::try_from(length)
-                .map_err(|_| Errno::NOMEM)
-                .and_then(Mapping::anonymous)
-                .map_err(error)?;
+            let mapping = self
+                .map_one(length)
+                .map_err(|errno| match self.placement.memory {
+                    Backing::File => MemoryError::File {
+                        folder: self.placement.folder.clone(),
+                        errno,
+                    },
+                    Backing::Anonymous | Backing::Memfd => MemoryError::Map {
+                        number: index + 1,
+                        length,
+                        errno,
+                    },
+                })?;
             advise_huge_pages(&mapping, self.thp)?;
             self.mappings.push(mapping);
         }
         Ok(())
+    }
+
+    fn map_one(&self, length: u64) -> Result<Mapping, Errno> {
+        let length = usize::try_from(length).map_err(|_| Errno::NOMEM)?;
+        match self.placement.memory {
+            Backing::Anonymous => Mapping::anonymous(length),
+            Backing::Memfd => Mapping::of_memory_file(length),
+            Backing::File => {
+                let folder = self.placement.folder.as_os_str().as_bytes();
+                let folder = CString::new(folder).map_err(|_| Errno::INVAL)?;
+                Mapping::of_disk_file(&folder, length)
+            }
+        }
     }
 
     /// Pages of all mappings; a last one may be used in part.
@@ -160,28 +210,14 @@ impl Memory {
         self.mappings.iter().map(pages_of).sum()
     }
 
-    /// Writes one byte into each of the next `count` pages, and into the first again after the last.
-    pub(crate) fn mark(&mut self, count: u64) {
-        let (page_size, pages) = (plimsoll_os::page_size(), self.pages());
-        let mut left = count;
-        while left > 0 {
-            let byte = turn_byte(self.marks.count / pages + 1);
-            let mut skipped = self.marks.count % pages;
-            for mapping in &mut self.mappings {
-                let own = pages_of(mapping);
-                let first = skipped.min(own);
-                let end = own.min(first + left);
-                let bytes = mapping.bytes_mut();
-                for page in first..end {
-                    bytes[page as usize * page_size] = byte;
-                }
-                // Keeps the compiler from dropping the writes, which no code here reads.
-                std::hint::black_box(bytes);
-                self.marks.count += end - first;
-                left -= end - first;
-                skipped -= first;
-            }
-        }
+    /// All parts, each for one thread to write.
+    pub(crate) fn writable(&mut self) -> Vec<Writable<'_>> {
+        writable(&mut self.mappings, &mut self.parts)
+    }
+
+    /// The count of its resident bytes.
+    pub(crate) fn working_set(&self) -> WorkingSet {
+        self.working_set
     }
 
     fn bytes(&self) -> u64 {
@@ -196,71 +232,110 @@ impl Memory {
         }
     }
 
-    /// Has the kernel reclaim everything. Success does not imply that pages left.
+    /// Has the kernel reclaim everything, each part in a thread of its own. Success does not imply that pages left.
     pub(crate) fn trim(&self) -> Result<Cost, MemoryError> {
+        self.in_parts(page_out, |errno| MemoryError::Advise {
+            what: "madvise(MADV_PAGEOUT)",
+            errno,
+            advice: "trim by the cgroup instead, or use Linux 5.4 or newer",
+        })
+    }
+
+    /// Writes dirty pages to their files, each part in a thread of its own. Then a trim reaches all pages in RAM: those in
+    /// the page cache that are not mapped are mapped, not timed in the cost.
+    pub(crate) fn write_back(&self) -> Result<Cost, MemoryError> {
+        let cost = self.in_parts(write_back, MemoryError::WriteBack)?;
+        let mut mappings = self.mappings.iter();
+        mappings
+            .try_for_each(Mapping::map_cached)
+            .map_err(MemoryError::InCore)?;
+        Ok(cost)
+    }
+
+    fn in_parts(
+        &self,
+        call: fn(Range) -> Result<(), Errno>,
+        error: fn(Errno) -> MemoryError,
+    ) -> Result<Cost, MemoryError> {
         let watch = Stopwatch::start(UsageScope::Process);
-        for mapping in &self.mappings {
-            mapping
-                .advise(Advice::PageOut)
-                .map_err(|errno| MemoryError::Advise {
-                    what: "madvise(MADV_PAGEOUT)",
-                    errno,
-                    advice: "trim by the cgroup instead, or use Linux 5.4 or newer",
-                })?;
-        }
+        let parts = ranges_of(&self.parts, &self.ranges());
+        let done = crew::each(parts, |ranges: Vec<Range>| ranges.into_iter().try_for_each(call))?;
+        done.into_iter().collect::<Result<(), Errno>>().map_err(error)?;
         Ok(watch.stop(self.bytes()))
     }
 
-    /// Reads every byte, timed; then compares every byte with the stream, not timed in the cost.
-    pub(crate) fn restore(&mut self) -> (Cost, Verification) {
-        let bytes = self.bytes();
-        let watch = Stopwatch::start(UsageScope::Process);
-        let mut read = Xxh3::new();
-        for mapping in &self.mappings {
-            read.update(mapping.bytes());
-        }
-        let checksum = read.digest();
-        let cost = watch.stop(bytes);
-        (cost, self.verify(checksum))
+    /// Bytes in RAM, in whole pages; those of files also where they are not mapped.
+    pub(crate) fn in_core(&self) -> Result<u64, MemoryError> {
+        let bytes = self
+            .mappings
+            .iter()
+            .map(Mapping::in_core)
+            .sum::<Result<u64, Errno>>();
+        bytes.map_err(MemoryError::InCore)
     }
 
+    /// Reads every byte, timed, each part in a thread of its own; then compares every byte with the stream, not timed in
+    /// the cost.
+    pub(crate) fn restore(&mut self) -> Result<(Cost, Verification), MemoryError> {
+        let bytes = self.bytes();
+        let watch = Stopwatch::start(UsageScope::Process);
+        let lengths = self.lengths();
+        let parts = self.parts.iter().map(|part| stretches(&lengths, part)).collect();
+        let mappings = &self.mappings;
+        let digests = crew::each(parts, |part: Vec<(usize, std::ops::Range<usize>)>| {
+            let mut read = Xxh3::new();
+            for (number, range) in part {
+                read.update(&mappings[number].bytes()[range]);
+            }
+            read.digest()
+        })?;
+        let checksum = of_all(&digests);
+        let cost = watch.stop(bytes);
+        Ok((cost, self.verify(checksum)))
+    }
+
+    /// Compares every byte in order, whatever the parts are: they only have checksums of their own.
     fn verify(&mut self, checksum: u64) -> Verification {
         let watch = Stopwatch::start(UsageScope::Process);
         let mut expected = vec![0; COMPARED_AT_ONCE];
-        let mut hasher = Xxh3::new();
         let (mut offset, mut wrong_bytes, mut first_wrong) = (0, 0, None);
-        let (page_size, pages) = (plimsoll_os::page_size(), self.pages());
-        let mut page = 0;
-        for mapping in &self.mappings {
-            for found in mapping.bytes().chunks(COMPARED_AT_ONCE) {
-                let expected = &mut expected[..found.len()];
-                self.stream.write(offset, expected);
-                for of_page in expected.chunks_mut(page_size) {
-                    if let Some(byte) = self.marks.byte(page, pages) {
-                        of_page[0] = byte;
+        let (page_size, lengths) = (plimsoll_os::page_size(), self.lengths());
+        let mut digests = Vec::with_capacity(self.parts.len());
+        for part in &self.parts {
+            let (mut hasher, mut page) = (Xxh3::new(), 0);
+            for (number, range) in stretches(&lengths, part) {
+                for found in self.mappings[number].bytes()[range].chunks(COMPARED_AT_ONCE) {
+                    let expected = &mut expected[..found.len()];
+                    self.stream.write(offset, expected);
+                    for of_page in expected.chunks_mut(page_size) {
+                        if let Some(byte) = part.mark(page) {
+                            of_page[0] = byte;
+                        }
+                        page += 1;
                     }
-                    page += 1;
+                    hasher.update(expected);
+                    if found != expected {
+                        let differs = || expected.iter().zip(found).map(|(a, b)| a != b);
+                        wrong_bytes += differs().filter(|wrong| *wrong).count() as u64;
+                        let first = differs().position(|wrong| wrong).map(|at| offset + at as u64);
+                        first_wrong = first_wrong.or(first);
+                    }
+                    offset += found.len() as u64;
                 }
-                hasher.update(expected);
-                if found != expected {
-                    let differs = || expected.iter().zip(found).map(|(a, b)| a != b);
-                    wrong_bytes += differs().filter(|wrong| *wrong).count() as u64;
-                    let first = differs().position(|wrong| wrong).map(|at| offset + at as u64);
-                    first_wrong = first_wrong.or(first);
-                }
-                offset += found.len() as u64;
             }
+            digests.push(hasher.digest());
         }
         Verification {
             bytes: offset,
             wrong_bytes,
             first_wrong,
             checksum,
-            expected_checksum: hasher.digest(),
+            expected_checksum: of_all(&digests),
             seconds: watch.stop(offset).seconds,
         }
     }
 
+    /// Unmaps everything, in this thread: the kernel unmaps for one thread of a process at a time.
     pub(crate) fn release(self) -> Result<Cost, MemoryError> {
         let bytes = self.bytes();
         let watch = Stopwatch::start(UsageScope::Process);
@@ -278,10 +353,23 @@ impl Memory {
         let range = |mapping: &Mapping| (mapping.address() as u64, mapping.len() as u64);
         self.mappings.iter().map(range).collect()
     }
+
+    fn lengths(&self) -> Vec<usize> {
+        self.mappings.iter().map(Mapping::len).collect()
+    }
 }
 
-fn pages_of(mapping: &Mapping) -> u64 {
-    mapping.len().div_ceil(plimsoll_os::page_size()) as u64
+/// The checksum of all parts: of one its own, else that of theirs in order.
+fn of_all(digests: &[u64]) -> u64 {
+    match digests {
+        [digest] => *digest,
+        digests => xxh3_64(
+            &digests
+                .iter()
+                .flat_map(|digest| digest.to_le_bytes())
+                .collect::<Vec<u8>>(),
+        ),
+    }
 }
 
 /// Lengths of the requests: all alike but the last, which takes the rest.
@@ -336,7 +424,23 @@ mod tests {
             class: FillClass::Random,
             seed: 11,
             thp: ThpMode::Never,
+            placement: Placement::default(),
         }
+    }
+
+    fn placed(bytes: u64, request: u64, memory: Backing, threads: u32) -> FillRequest {
+        FillRequest {
+            placement: Placement {
+                memory,
+                threads,
+                folder: "/var/tmp".into(),
+            },
+            ..asked(bytes, request)
+        }
+    }
+
+    fn mark(memory: &mut Memory, count: u64) {
+        memory.writable()[0].mark(count);
     }
 
     #[test]
@@ -374,7 +478,7 @@ mod tests {
         let (mut memory, _) = Memory::fill(&asked(1 << 20, 1 << 20)).unwrap();
         let cost = memory.grow(3 << 19).unwrap();
         assert_eq!((cost.bytes, memory.bytes()), (3 << 19, 5 << 19));
-        let (_, found) = memory.restore();
+        let (_, found) = memory.restore().unwrap();
         assert!(found.holds() && found.bytes == 5 << 19, "{found:?}");
         assert!(memory.grow(0).is_err() && memory.grow(99 << 40).is_err());
         assert_eq!(memory.bytes(), 5 << 19, "a refusal leaves it as it was");
@@ -383,13 +487,13 @@ mod tests {
     #[test]
     fn wrong_bytes_are_counted_and_the_first_has_its_offset() {
         let (mut memory, _) = Memory::fill(&asked(3 << 20, 1 << 20)).unwrap();
-        assert!(memory.restore().1.holds());
+        assert!(memory.restore().unwrap().1.holds());
         let wrong: [u64; 3] = [(1 << 20) + 5, (1 << 20) + 6, (3 << 20) - 1];
         for at in wrong {
             let (mapping, within) = ((at >> 20) as usize, (at % (1 << 20)) as usize);
             memory.mappings[mapping].bytes_mut()[within] ^= 0x80;
         }
-        let (_, found) = memory.restore();
+        let (_, found) = memory.restore().unwrap();
         assert_eq!((found.wrong_bytes, found.first_wrong), (3, Some(wrong[0])));
         assert!(!found.holds() && found.checksum != found.expected_checksum);
     }
@@ -404,7 +508,7 @@ mod tests {
         assert_eq!(pages, 11);
         let mut marked = 0;
         for count in [0, 1, 3, 2, 7, 40, 300 * pages] {
-            memory.mark(count);
+            mark(&mut memory, count);
             marked += count;
             for number in 0..pages {
                 let (mapping, within) = ((number / 4) as usize, (number % 4) as usize);
@@ -412,12 +516,67 @@ mod tests {
                 let first = memory.mappings[mapping].bytes()[within * page];
                 assert!(turns == 0 || first == turns as u8, "page {number} after {marked}");
             }
-            assert!(memory.restore().1.holds(), "after {marked}");
+            assert!(memory.restore().unwrap().1.holds(), "after {marked}");
         }
         // A mark that did not reach its page, and one byte beside it.
         memory.mappings[1].bytes_mut()[0] ^= 1;
         memory.mappings[2].bytes_mut()[1] ^= 1;
-        let (_, found) = memory.restore();
+        let (_, found) = memory.restore().unwrap();
         assert_eq!((found.wrong_bytes, found.first_wrong), (2, Some(4 * page as u64)));
+    }
+
+    /// Whatever the threads and the store are, the memory holds the same stream, and every wrong byte is found.
+    #[test]
+    fn threads_fill_trim_and_read_back_the_same_bytes() {
+        let page = plimsoll_os::page_size() as u64;
+        for memory in [Backing::Anonymous, Backing::Memfd, Backing::File] {
+            for threads in [1, 2, 3, 7, 64] {
+                let asked = placed(37 * page, 10 * page, memory, threads);
+                let (mut filled, cost) = Memory::fill(&asked).unwrap();
+                assert_eq!(cost.bytes, 37 * page);
+                let parts = u64::from(threads).min(37);
+                assert_eq!(filled.writable().len() as u64, parts, "{memory:?}");
+                let mut expected = vec![0; 37 * page as usize];
+                Stream::new(&asked.class, asked.seed)
+                    .unwrap()
+                    .write(0, &mut expected);
+                let held: Vec<u8> = filled.mappings.iter().flat_map(Mapping::bytes).copied().collect();
+                assert!(held == expected, "{memory:?} {threads}");
+                filled.write_back().unwrap();
+                filled.trim().unwrap();
+                assert!(filled.in_core().unwrap() <= 37 * page);
+                for (number, mut part) in filled.writable().into_iter().enumerate() {
+                    part.mark(part.pages() * 2 + number as u64);
+                }
+                let (_, found) = filled.restore().unwrap();
+                assert!(
+                    found.holds() && found.bytes == 37 * page,
+                    "{memory:?} {threads} {found:?}"
+                );
+                for at in (0..37).map(|number| number * page + 1) {
+                    let (mapping, within) = (at / (10 * page), at % (10 * page));
+                    let byte = |filled: &mut Memory| {
+                        filled.mappings[mapping as usize].bytes_mut()[within as usize] ^= 1;
+                    };
+                    byte(&mut filled);
+                    let (_, found) = filled.restore().unwrap();
+                    assert_eq!((found.wrong_bytes, found.first_wrong), (1, Some(at)));
+                    assert!(!found.holds() && found.checksum != found.expected_checksum);
+                    byte(&mut filled);
+                }
+                filled.release().unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_folder_without_files_is_named() {
+        let mut asked = placed(1 << 20, 1 << 20, Backing::File, 1);
+        asked.placement.folder = "/proc".into();
+        let error = Memory::fill(&asked).unwrap_err();
+        assert!(
+            matches!(&error, MemoryError::File { folder, .. } if folder == &PathBuf::from("/proc")),
+            "{error}"
+        );
     }
 }

@@ -8,22 +8,29 @@
 
 mod calibrate;
 mod cost;
+mod crew;
 pub mod fill;
 mod handle;
 mod memory;
+mod parts;
 pub mod probe;
 pub mod protocol;
 mod work;
 mod worker;
+mod working_set;
 
 pub use calibrate::{CalibrationError, calibrate};
 pub(crate) use cost::Stopwatch;
 pub use cost::{Cost, Findings};
+pub use crew::CrewError;
+pub(crate) use crew::each as in_threads;
 pub(crate) use fill::mix;
 pub use handle::{Residency, Usage, Worker, WorkerError, WorkerOptions};
 #[cfg(test)]
 pub(crate) use memory::FillRequest;
 pub(crate) use memory::Memory;
+pub(crate) use parts::Writable;
 pub(crate) use plimsoll_os::UsageScope;
 pub(crate) use work::{NoRequests, Work, WorkError, typed};
 pub(crate) use worker::serve;
+pub(crate) use working_set::WorkingSet;

@@ -4,11 +4,42 @@
 use serde::{Deserialize, Serialize};
 
 use std::fmt;
+use std::path::PathBuf;
 
 use super::cost::{Cost, Findings};
 use super::probe::Probe;
 use plimsoll_model::recording::model::Calibration;
-use plimsoll_model::scenario::{FillClass, ThpMode, WorkloadKind};
+use plimsoll_model::scenario::{Backing, FillClass, ThpMode, WorkloadKind};
+
+/// Store and threads of filled memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Placement {
+    pub memory: Backing,
+    /// Threads that fill, trim and read it, each a part of its own.
+    pub threads: u32,
+    /// Folder for the files of [`Backing::File`].
+    pub folder: PathBuf,
+}
+
+impl Default for Placement {
+    /// Anonymous, and of one thread.
+    fn default() -> Self {
+        Placement {
+            memory: Backing::Anonymous,
+            threads: 1,
+            folder: PathBuf::new(),
+        }
+    }
+}
+
+impl Placement {
+    fn is_default(&self) -> bool {
+        *self == Placement::default()
+    }
+}
+
+/// Bytes of filled memory in RAM: mapped, in the page cache, or in the swap cache.
+pub const IN_CORE: &str = "in_core_bytes";
 
 /// A command of the runner to a worker. Each but the last has exactly one [`Reply`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,9 +53,15 @@ pub enum Command {
         class: FillClass,
         seed: u64,
         thp: ThpMode,
+        #[serde(default, skip_serializing_if = "Placement::is_default")]
+        placement: Placement,
     },
     /// `madvise(MADV_PAGEOUT)` on all filled memory.
     Trim,
+    /// Write the dirty pages of filled files to the disk.
+    WriteBack,
+    /// Answer with the bytes of filled memory that are in RAM: [`IN_CORE`].
+    InCore,
     /// Read every byte (timed, checksummed), then compare every byte with the regenerated stream (not timed).
     Restore,
     Release,
@@ -96,9 +133,54 @@ pub enum Reply {
     },
     /// The command failed; the worker goes on.
     Failed {
+        code: RefusalCode,
         /// Action, cause and remedy.
         message: String,
     },
+}
+
+/// The reason why a worker did not carry out a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum RefusalCode {
+    /// The line is not a command.
+    NotACommand,
+    /// No memory is filled.
+    NothingFilled,
+    /// The worker's memory is filled already.
+    FilledAlready,
+    /// The command is for 0 bytes.
+    ZeroBytes,
+    /// The machine has less RAM and swap.
+    TooMuch,
+    TooManyRequests,
+    /// The kernel refused a mapping.
+    Map,
+    /// The file of the memory cannot be made, written back or examined.
+    File,
+    /// The kernel refused an advice.
+    Advise,
+    /// The kernel refused to unmap.
+    Unmap,
+    /// The threads of the work could not be started.
+    Threads,
+    /// The file of a class of data is empty or unreadable.
+    Data,
+    /// No probe runs.
+    NoProbe,
+    /// Another probe runs already.
+    ProbeRuns,
+    /// The probe failed.
+    Probe,
+    /// The calibration failed.
+    Calibration,
+    /// No workload of that name has requests.
+    UnknownWorkload,
+    /// The request does not match the workload.
+    Request,
+    /// The work of a workload failed.
+    Workload,
 }
 
 /// Result of the byte-for-byte comparison after a restore.
@@ -166,9 +248,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_fill_round_trips(bytes: u64, request: u64, class in class(), seed: u64, always: bool) {
+        fn a_fill_round_trips(
+            bytes: u64, request: u64, class in class(), seed: u64, always: bool, threads: u32, folder in "/[a-z]{1,9}",
+        ) {
             let thp = if always { ThpMode::Always } else { ThpMode::Never };
-            let command = Command::Fill { bytes, request, class, seed, thp };
+            let placement = Placement { memory: Backing::File, threads, folder: folder.into() };
+            let command = Command::Fill { bytes, request, class, seed, thp, placement };
             prop_assert_eq!(round_trip(&command), command);
         }
 
@@ -184,7 +269,7 @@ mod tests {
             for reply in [
                 Reply::Done { cost, verification: Some(verification) },
                 Reply::Done { cost, verification: None },
-                Reply::Failed { message },
+                Reply::Failed { code: RefusalCode::Workload, message },
                 Reply::Mappings { ranges },
             ] {
                 prop_assert_eq!(round_trip(&reply), reply);
@@ -202,6 +287,7 @@ mod tests {
             class: FillClass::Ratio(2.5),
             seed: 1,
             thp: ThpMode::System,
+            placement: Placement::default(),
         };
         assert_eq!(
             text(fill),

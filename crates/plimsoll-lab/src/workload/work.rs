@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::memory::Memory;
-use super::protocol::Reply;
+use super::protocol::{RefusalCode, Reply};
 
 /// The worker's side of a workload: it carries out the workload's own requests, and keeps the state between them.
 pub(crate) trait Work {
@@ -32,6 +32,15 @@ pub(crate) enum WorkError {
 }
 
 impl WorkError {
+    pub(crate) fn code(&self) -> RefusalCode {
+        match self {
+            WorkError::UnknownWorkload(_) | WorkError::NoRequests(_) => RefusalCode::UnknownWorkload,
+            WorkError::Request(_) => RefusalCode::Request,
+            WorkError::NothingFilled { .. } => RefusalCode::NothingFilled,
+            WorkError::Workload(_) => RefusalCode::Workload,
+        }
+    }
+
     /// Wraps an error of the workload's own.
     pub(crate) fn of_workload(error: impl std::error::Error + 'static) -> WorkError {
         WorkError::Workload(Box::new(error))

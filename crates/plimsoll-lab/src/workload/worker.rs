@@ -3,10 +3,10 @@
 use std::io::{BufRead, Result, Write};
 
 use super::calibrate::calibrate;
-use super::cost::Cost;
+use super::cost::{Cost, Findings};
 use super::memory::{FillRequest, Memory, MemoryError};
 use super::probe::{Probe, RunningProbe};
-use super::protocol::{Command, Reply};
+use super::protocol::{Command, IN_CORE, RefusalCode, Reply};
 use super::work::{Work, WorkError};
 
 /// Answers the commands on `input` on `output` until `Quit` or the end of `input`; see [`super::protocol`].
@@ -36,7 +36,7 @@ fn answer_all(input: impl BufRead, mut output: impl Write, works: Works) -> Resu
         let reply = match serde_json::from_str(&line?) {
             Ok(Command::Quit) => break,
             Ok(command) => worker.answer(command),
-            Err(error) => failed(format!("not a command: {error}")),
+            Err(error) => failed(RefusalCode::NotACommand, format!("not a command: {error}")),
         };
         send(&mut output, &reply)?;
     }
@@ -50,8 +50,9 @@ fn send(output: &mut impl Write, reply: &Reply) -> Result<()> {
     output.flush()
 }
 
-fn failed(message: impl ToString) -> Reply {
+fn failed(code: RefusalCode, message: impl ToString) -> Reply {
     Reply::Failed {
+        code,
         message: message.to_string(),
     }
 }
@@ -76,16 +77,18 @@ impl Server {
                 class,
                 seed,
                 thp,
+                placement,
             } => self.fill(&FillRequest {
                 bytes,
                 request,
                 class,
                 seed,
                 thp,
+                placement,
             }),
             Command::Calibrate => match calibrate() {
                 Ok(calibration) => Reply::Calibration { calibration },
-                Err(error) => failed(error),
+                Err(error) => failed(RefusalCode::Calibration, error),
             },
             Command::Release => {
                 if let Some((_, work)) = &mut self.work {
@@ -100,14 +103,21 @@ impl Server {
                 Some(memory) => done(memory.trim()),
                 None => nothing_filled("trim"),
             },
-            Command::Restore => match &mut self.memory {
-                Some(memory) => {
-                    let (cost, verification) = memory.restore();
-                    Reply::Done {
-                        cost,
-                        verification: Some(verification),
-                    }
-                }
+            Command::WriteBack => match &self.memory {
+                Some(memory) => done(memory.write_back()),
+                None => nothing_filled("write back"),
+            },
+            Command::InCore => match self.memory.as_ref().map(Memory::in_core) {
+                Some(Ok(bytes)) => in_core(bytes),
+                Some(Err(error)) => failed(error.code(), error),
+                None => nothing_filled("look at"),
+            },
+            Command::Restore => match self.memory.as_mut().map(Memory::restore) {
+                Some(Ok((cost, verification))) => Reply::Done {
+                    cost,
+                    verification: Some(verification),
+                },
+                Some(Err(error)) => failed(error.code(), error),
                 None => nothing_filled("restore"),
             },
             Command::Mappings => match &self.memory {
@@ -120,20 +130,28 @@ impl Server {
                 Some(memory) => done(memory.grow(bytes)),
                 None => nothing_filled("grow"),
             },
-            Command::Work { workload, request } => self.work(workload, &request).unwrap_or_else(failed),
+            Command::Work { workload, request } => self
+                .work(workload, &request)
+                .unwrap_or_else(|error| failed(error.code(), error)),
             Command::Probe(asked) => self.begin_probe(&asked),
             Command::ProbeLap => match self.probe.as_mut().map(RunningProbe::lap) {
                 Some(Ok((cost, findings))) => Reply::Found { cost, findings },
-                Some(Err(error)) => failed(error),
-                None => failed("there is no probe to ask: none runs; send a probe first"),
+                Some(Err(error)) => failed(RefusalCode::Probe, error),
+                None => failed(
+                    RefusalCode::NoProbe,
+                    "there is no probe to ask: none runs; send a probe first",
+                ),
             },
             Command::ProbeEnd => match self.probe.take().map(RunningProbe::end) {
                 Some(Ok((cost, findings))) => Reply::Found { cost, findings },
-                Some(Err(error)) => failed(error),
-                None => failed("there is no probe to end: none runs; send a probe first"),
+                Some(Err(error)) => failed(RefusalCode::Probe, error),
+                None => failed(
+                    RefusalCode::NoProbe,
+                    "there is no probe to end: none runs; send a probe first",
+                ),
             },
             // The loop leaves before it asks for an answer.
-            Command::Quit => failed("quit has no answer"),
+            Command::Quit => failed(RefusalCode::NotACommand, "quit has no answer"),
         }
     }
 
@@ -155,27 +173,33 @@ impl Server {
 
     fn begin_probe(&mut self, asked: &Probe) -> Reply {
         if self.probe.is_some() {
-            return failed("a probe runs already; end it before another one");
+            return failed(
+                RefusalCode::ProbeRuns,
+                "a probe runs already; end it before another one",
+            );
         }
         match RunningProbe::begin(asked) {
             Ok((probe, cost)) => {
                 self.probe = Some(probe);
                 done(Ok(cost))
             }
-            Err(error) => failed(error),
+            Err(error) => failed(RefusalCode::Probe, error),
         }
     }
 
     fn fill(&mut self, asked: &FillRequest) -> Reply {
         if self.memory.is_some() {
-            return failed("the worker's memory is filled already; release it before another fill");
+            return failed(
+                RefusalCode::FilledAlready,
+                "the worker's memory is filled already; release it before another fill",
+            );
         }
         match Memory::fill(asked) {
             Ok((memory, cost)) => {
                 self.memory = Some(memory);
                 done(Ok(cost))
             }
-            Err(error) => failed(error),
+            Err(error) => failed(error.code(), error),
         }
     }
 }
@@ -186,18 +210,29 @@ fn done(outcome: std::result::Result<Cost, MemoryError>) -> Reply {
             cost,
             verification: None,
         },
-        Err(error) => failed(error),
+        Err(error) => failed(error.code(), error),
+    }
+}
+
+fn in_core(bytes: u64) -> Reply {
+    let mut findings = Findings::default();
+    findings.set(IN_CORE, bytes as f64);
+    Reply::Found {
+        cost: Cost::default(),
+        findings,
     }
 }
 
 fn nothing_filled(action: &'static str) -> Reply {
-    failed(WorkError::NothingFilled { action })
+    let error = WorkError::NothingFilled { action };
+    failed(error.code(), error)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::workload::probe::ProbeKind;
+    use crate::workload::protocol::Placement;
     use plimsoll_model::scenario::{FillClass, ThpMode};
 
     fn answers(commands: &[&str]) -> Vec<Reply> {
@@ -205,6 +240,13 @@ mod tests {
         answer_all(commands.join("\n").as_bytes(), &mut output, |_| None).unwrap();
         let lines = std::str::from_utf8(&output).unwrap().lines();
         lines.map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    fn refusal(reply: &Reply) -> Option<RefusalCode> {
+        match reply {
+            Reply::Failed { code, .. } => Some(*code),
+            _ => None,
+        }
     }
 
     fn line(command: &Command) -> String {
@@ -219,6 +261,7 @@ mod tests {
             class: FillClass::Ratio(2.0),
             seed: 3,
             thp: ThpMode::System,
+            placement: Placement::default(),
         });
         let (trim, restore) = (line(&Command::Trim), line(&Command::Restore));
         let (mappings, release) = (line(&Command::Mappings), line(&Command::Release));
@@ -232,7 +275,13 @@ mod tests {
         );
         assert!(matches!(&replies[5], Reply::Done { cost, .. } if cost.bytes == 1 << 20));
         assert!(matches!(replies[6], Reply::Done { .. }));
-        assert!(matches!(&replies[7], Reply::Failed { message } if message.contains("release it")));
+        assert!(matches!(
+            &replies[7],
+            Reply::Failed {
+                code: RefusalCode::FilledAlready,
+                ..
+            }
+        ));
         assert_eq!(replies.len(), 8);
     }
 
@@ -240,13 +289,16 @@ mod tests {
     fn requests_without_filled_memory_are_refused() {
         for command in [
             Command::Trim,
+            Command::WriteBack,
+            Command::InCore,
             Command::Restore,
             Command::Release,
             Command::Mappings,
         ] {
             let replies = answers(&[&line(&command)]);
-            assert!(
-                matches!(&replies[1], Reply::Failed { message } if message.contains("no memory is filled")),
+            assert_eq!(
+                refusal(&replies[1]),
+                Some(RefusalCode::NothingFilled),
                 "{replies:?}"
             );
         }
@@ -260,21 +312,20 @@ mod tests {
         }));
         let end = line(&Command::ProbeEnd);
         let replies = answers(&[&end, &begin, &begin, &end, &end]);
-        let says = |reply: &Reply, words: &str| matches!(reply, Reply::Failed { message } if message.contains(words));
-        assert!(says(&replies[1], "none runs"), "{replies:?}");
+        assert_eq!(refusal(&replies[1]), Some(RefusalCode::NoProbe), "{replies:?}");
         assert!(matches!(replies[2], Reply::Done { .. }), "{replies:?}");
-        assert!(says(&replies[3], "a probe runs already"), "{replies:?}");
+        assert_eq!(refusal(&replies[3]), Some(RefusalCode::ProbeRuns), "{replies:?}");
         assert!(matches!(&replies[4], Reply::Found { findings, .. } if findings.latency.is_some()));
-        assert!(says(&replies[5], "none runs"), "{replies:?}");
+        assert_eq!(refusal(&replies[5]), Some(RefusalCode::NoProbe), "{replies:?}");
     }
 
     #[test]
     fn the_worker_refuses_a_malformed_command_and_goes_on() {
         let replies = answers(&["{", r#"{"command":"dance"}"#, "", &line(&Command::Trim)]);
         assert_eq!(replies.len(), 5);
-        assert!(replies[1..4].iter().all(|reply| {
-            matches!(reply, Reply::Failed { message } if message.starts_with("not a command"))
-        }));
+        let codes = replies[1..].iter().map(refusal);
+        let [unread, unfilled] = [RefusalCode::NotACommand, RefusalCode::NothingFilled].map(Some);
+        assert_eq!(codes.collect::<Vec<_>>(), [unread, unread, unread, unfilled]);
     }
 
     #[test]

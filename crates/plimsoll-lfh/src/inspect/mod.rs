@@ -30,5 +30,5 @@ pub use self::records::{FrontCounts, HeapRecord, Heaps};
 pub use self::runs::{Description, Run, Runs};
 pub use self::space::{Space, SpaceError, WindowCounts};
 pub use self::statistics::{BucketStatistics, HeapStatistics};
-pub use self::validate::{Damage, Fault, MOST_DAMAGES, Validation, validate};
+pub use self::validate::{Damage, Fault, MOST_DAMAGES, Validation, again_allowed, validate};
 pub use crate::arena::MAGIC;

@@ -1,5 +1,6 @@
 //! The heaps' address space as it is found from outside, checked before anything of it is followed.
 
+use core::cell::Cell;
 use core::fmt;
 use core::mem::offset_of;
 use core::ops::Range;
@@ -70,6 +71,8 @@ pub struct Space<'m, M> {
     segments: usize,
     heaps: u32,
     counts: WindowCounts,
+    /// Times that a reader dropped its copies to look at something again.
+    again: Cell<u64>,
 }
 
 /// Counts over all heaps of a process, since its first call.
@@ -189,7 +192,24 @@ impl<'m, M: Memory> Space<'m, M> {
                 purges: fields.u64(offset_of!(Directory, purges)),
                 purged_bytes: fields.u64(offset_of!(Directory, purged_bytes)),
             },
+            again: Cell::new(0),
         })
+    }
+
+    /// Drops copies of the memory, to look at something again: [`Memory::refresh`], counted.
+    pub(super) fn refresh(&self) {
+        self.again.set(self.again.get() + 1);
+        self.memory.refresh();
+    }
+
+    /// Times that something was looked at again.
+    pub(super) fn looks_again(&self) -> u64 {
+        self.again.get()
+    }
+
+    /// Units that the table describes.
+    pub(super) fn units(&self) -> u64 {
+        u64::from(self.table.end - self.table.start)
     }
 
     /// Address of unit 0.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::folder::RecordingFile;
 use super::lines;
 use super::lock::is_written;
 use super::model::{RECORDING_SCHEMA, RESULTS_SCHEMA, RunStatus, file};
@@ -306,7 +307,7 @@ fn document<T: for<'a> Deserialize<'a>>(path: &Path, known: u32) -> Option<Optio
     if !found.is_file() || found.len() > LARGEST_DOCUMENT {
         return Some(None);
     }
-    Some(lines::read_document(path, known, "").ok())
+    Some(lines::read_document(&RecordingFile::at(path.to_owned()), known, "").ok())
 }
 
 fn size(path: &Path) -> u64 {

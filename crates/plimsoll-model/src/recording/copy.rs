@@ -7,7 +7,7 @@ use super::model::file;
 use super::open::open;
 use super::parquet::{self, CopyError};
 use super::reader::read_manifest;
-use super::{RecordingError, stream};
+use super::{RecordingError, RecordingFolder, stream};
 
 /// Writes the samples of the recording in `folder` as Parquet: a finished recording's file as it is, after comparing it
 /// with its checksum; otherwise the stream so far, with the same schema. Memory use is one
@@ -16,14 +16,19 @@ use super::{RecordingError, stream};
 /// # Errors
 /// Those of [`super::Recording::open`], and those of `output`.
 pub fn copy_parquet(folder: &Path, output: &mut impl Write) -> Result<(), CopyError> {
-    let manifest = read_manifest(folder)?;
-    let finished = folder.join(file::SAMPLES);
+    let folder = RecordingFolder::open(folder)?;
+    let manifest = read_manifest(&folder)?;
+    let finished = folder.file(file::SAMPLES);
     if finished.exists() {
-        let read = |source| RecordingError::io("read", &finished, source);
+        let read = |source| RecordingError::io("read", finished.path(), source);
         // One descriptor for both: a file that another process replaces meanwhile is not copied unverified.
         let mut file = open(&finished)?;
         if let Some(expected) = manifest.checksums.get(file::SAMPLES) {
-            parquet::verify(&finished, &parquet::hash(&mut file).map_err(read)?, expected)?;
+            parquet::verify(
+                finished.path(),
+                &parquet::hash(&mut file).map_err(read)?,
+                expected,
+            )?;
             file.rewind().map_err(read)?;
         }
         let mut buffer = vec![0; 1 << 18];
@@ -34,7 +39,7 @@ pub fn copy_parquet(folder: &Path, output: &mut impl Write) -> Result<(), CopyEr
             }
         }
     }
-    let live = folder.join(file::SAMPLES_LIVE);
+    let live = folder.file(file::SAMPLES_LIVE);
     let mut batches = match live.exists() {
         true => stream::Reader::open(&live)?,
         false => None,

@@ -34,6 +34,9 @@ pub enum RecordingError {
     /// A file or folder of that name exists.
     #[error("cannot create {}: it exists; choose another place, or resume an interrupted run with `plimsoll run SCENARIO --resume {}`", path.display(), path.display())]
     Exists { path: PathBuf },
+    /// Another user swapped the new folder for another one.
+    #[error("cannot create {}: another user has put something else in its place; record below a folder that only you can write to (`--output DIR`)", path.display())]
+    Replaced { path: PathBuf },
     /// The name of the run is no valid folder name.
     #[error("cannot create recording `{name}`: the name must be one plain folder name")]
     Name { name: String },

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 
 use super::batch::Batch;
+use super::folder::RecordingFile;
 use super::lock::is_written;
 use super::model::{Event, EventKind, Manifest, Trial, file};
 use super::open::open_if_there;
 use super::reader::read_manifest;
-use super::{RecordingError, Samples, lines, parquet, stream};
+use super::{RecordingError, RecordingFolder, Samples, lines, parquet, stream};
 
 /// Follows a recording: each [`Follow::poll`] returns the records since the previous one.
 ///
@@ -81,14 +82,14 @@ impl Follow {
         let manifest_seen = Version::of(&folder.join(file::MANIFEST));
         Ok(Follow {
             folder: folder.to_owned(),
-            manifest: read_manifest(folder)?,
+            manifest: read_manifest(&RecordingFolder::open(folder)?)?,
             manifest_seen,
             stream: None,
             finished_seen: None,
             read: 0,
             skip: 0,
-            events: Tail::new(folder.join(file::EVENTS)),
-            trials: Tail::new(folder.join(file::TRIALS)),
+            events: Tail::new(RecordingFile::at(folder.join(file::EVENTS))),
+            trials: Tail::new(RecordingFile::at(folder.join(file::TRIALS))),
             stopped: None,
             news: News::default(),
         })
@@ -157,7 +158,7 @@ impl Follow {
         if version == self.manifest_seen {
             return Ok(());
         }
-        let manifest = read_manifest(&self.folder)?;
+        let manifest = read_manifest(&RecordingFolder::open(&self.folder)?)?;
         self.news.manifest_changed |= manifest != self.manifest;
         self.manifest = manifest;
         self.manifest_seen = version;
@@ -167,7 +168,7 @@ impl Follow {
     fn poll_samples(&mut self) -> Result<(), RecordingError> {
         // Also when its name is gone: until then it held all that there is.
         self.poll_stream()?;
-        let live = self.folder.join(file::SAMPLES_LIVE);
+        let live = RecordingFile::at(self.folder.join(file::SAMPLES_LIVE));
         if live.exists() {
             if self.stream.as_ref().is_some_and(stream::Reader::is_current) {
                 return Ok(());
@@ -187,15 +188,15 @@ impl Follow {
     /// Reads the samples of the finished file that no poll has returned: all, or those that a resumed run added
     /// meanwhile.
     fn poll_finished(&mut self) -> Result<(), RecordingError> {
-        let path = self.folder.join(file::SAMPLES);
-        let version = Version::of(&path);
+        let finished = RecordingFile::at(self.folder.join(file::SAMPLES));
+        let version = Version::of(finished.path());
         if version.is_none() || version == self.finished_seen {
             return Ok(());
         }
-        if parquet::rows(&path)? > self.read {
+        if parquet::rows(&finished)? > self.read {
             let expected = self.manifest.checksums.get(file::SAMPLES).map(String::as_str);
             let mut skip = self.read;
-            parquet::for_each_batch(&path, expected, |_, batch| {
+            parquet::for_each_batch(&finished, expected, |_, batch| {
                 let new = without_first(&batch, &mut skip);
                 self.read += new.rows();
                 add(&mut self.news.samples, &new);
@@ -270,7 +271,7 @@ impl Version {
 /// The unread rest of a file of JSON lines.
 #[derive(Debug)]
 struct Tail<T> {
-    path: PathBuf,
+    place: RecordingFile,
     /// Whole lines that were read, and their bytes.
     lines: usize,
     offset: u64,
@@ -278,9 +279,9 @@ struct Tail<T> {
 }
 
 impl<T: DeserializeOwned> Tail<T> {
-    fn new(path: PathBuf) -> Self {
+    fn new(place: RecordingFile) -> Self {
         Tail {
-            path,
+            place,
             lines: 0,
             offset: 0,
             kind: std::marker::PhantomData,
@@ -290,12 +291,12 @@ impl<T: DeserializeOwned> Tail<T> {
     /// The documents on the whole lines that were added. A torn last line waits.
     fn poll(&mut self) -> Result<Vec<T>, RecordingError> {
         // It is made after the manifest.
-        let Some(mut file) = open_if_there(&self.path)? else {
+        let Some(mut file) = open_if_there(&self.place)? else {
             return Ok(Vec::new());
         };
         file.seek(SeekFrom::Start(self.offset))
-            .map_err(|source| RecordingError::io("read", &self.path, source))?;
-        let read = lines::parse(&self.path, BufReader::new(file), self.lines)?;
+            .map_err(|source| RecordingError::io("read", self.place.path(), source))?;
+        let read = lines::parse(self.place.path(), BufReader::new(file), self.lines)?;
         self.lines += read.count;
         self.offset += read.whole;
         Ok(read.documents)

@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::RecordingError;
+use super::folder::RecordingFile;
 use super::open::{max_bytes, open, open_if_there};
 
 /// The content of a file of JSON lines.
@@ -100,10 +101,10 @@ fn line_reason(error: &serde_json::Error) -> String {
 }
 
 /// Reads a file of JSON lines. A last line without its newline is torn, not damage.
-pub(super) fn read<T: DeserializeOwned>(path: &Path) -> Result<Lines<T>, RecordingError> {
-    match open_if_there(path)? {
-        Some(file) => parse(path, BufReader::with_capacity(1 << 18, file), 0),
-        None => parse(path, std::io::empty(), 0),
+pub(super) fn read<T: DeserializeOwned>(file: &RecordingFile) -> Result<Lines<T>, RecordingError> {
+    match open_if_there(file)? {
+        Some(opened) => parse(file.path(), BufReader::with_capacity(1 << 18, opened), 0),
+        None => parse(file.path(), std::io::empty(), 0),
     }
 }
 
@@ -153,7 +154,44 @@ pub(super) fn parse<T: DeserializeOwned>(
 
 /// Reads a file that is one JSON document with a `schema` field of at most `known`.
 pub(super) fn read_document<T: DeserializeOwned>(
+    file: &RecordingFile,
+    known: u32,
+    advice: &'static str,
+) -> Result<T, RecordingError> {
+    parse_document(file.path(), &read_whole(file)?, known, advice)
+}
+
+/// As [`read_document`], for a document that may have hundreds of megabytes: reads it once if nothing is wrong with it.
+pub(super) fn read_large_document<T: DeserializeOwned>(
+    file: &RecordingFile,
+    known: u32,
+    advice: &'static str,
+    schema_of: fn(&T) -> u32,
+) -> Result<T, RecordingError> {
+    let content = read_whole(file)?;
+    match serde_json::from_slice(&content) {
+        Ok(document) if schema_of(&document) <= known => Ok(document),
+        _ => parse_document(file.path(), &content, known, advice),
+    }
+}
+
+fn read_whole(file: &RecordingFile) -> Result<Vec<u8>, RecordingError> {
+    let path = file.path();
+    let failed = |source| RecordingError::io("read", path, source);
+    let opened = open(file)?;
+    // To the byte: a buffer that doubles when it is full takes up to twice the memory.
+    let length = opened.metadata().map_err(failed)?.len().min(max_bytes(path));
+    let mut content = Vec::with_capacity(usize::try_from(length).unwrap_or(0).saturating_add(1));
+    opened
+        .take(max_bytes(path))
+        .read_to_end(&mut content)
+        .map_err(failed)?;
+    Ok(content)
+}
+
+fn parse_document<T: DeserializeOwned>(
     path: &Path,
+    content: &[u8],
     known: u32,
     advice: &'static str,
 ) -> Result<T, RecordingError> {
@@ -161,11 +199,6 @@ pub(super) fn read_document<T: DeserializeOwned>(
     struct Head {
         schema: u32,
     }
-    let mut content = Vec::new();
-    open(path)?
-        .take(max_bytes(path))
-        .read_to_end(&mut content)
-        .map_err(|source| RecordingError::io("read", path, source))?;
     let corrupt = |error: serde_json::Error| RecordingError::CorruptJson {
         path: path.to_owned(),
         line: error.line(),
@@ -173,7 +206,7 @@ pub(super) fn read_document<T: DeserializeOwned>(
         advice,
     };
     // The head comes first: a newer document need not have the fields of this one.
-    let head: Head = serde_json::from_slice(&content).map_err(corrupt)?;
+    let head: Head = serde_json::from_slice(content).map_err(corrupt)?;
     if head.schema > known {
         return Err(RecordingError::NewerSchema {
             path: path.to_owned(),
@@ -181,5 +214,5 @@ pub(super) fn read_document<T: DeserializeOwned>(
             known,
         });
     }
-    serde_json::from_slice(&content).map_err(corrupt)
+    serde_json::from_slice(content).map_err(corrupt)
 }

@@ -8,14 +8,17 @@ use std::time::Duration;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 use super::RecordingError;
+use super::folder::RecordingFolder;
 
 /// How often, and after how many milliseconds, a lock is tried again that may be only looked at by [`is_written`].
 const LOCK_TRIES: u32 = 5;
 const LOCK_PAUSE_MS: u64 = 4;
 
 /// Takes the folder for writing. The lock goes with the process, however it ends.
-pub(super) fn lock(folder: &Path) -> Result<File, RecordingError> {
-    let handle = open_folder(folder)?;
+pub(super) fn lock(folder: &RecordingFolder) -> Result<File, RecordingError> {
+    let handle = folder.readable();
+    let folder = folder.path();
+    let handle = handle.map_err(|source| RecordingError::io("open", folder, source))?;
     for attempt in 1.. {
         match flock(handle.as_fd(), FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => break,

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::failure::{FailureCode, TrialFailure};
+use super::levels::Levels;
+use super::recommendation::{Recommendation, Withheld};
 use super::renamed;
 use super::warning::{Warning, WarningCode};
 use crate::scenario::Plan;
@@ -13,8 +16,8 @@ use crate::scenario::Plan;
 /// settings with the workload.
 pub const RECORDING_SCHEMA: u32 = 4;
 /// Version of `results.json`. 2 has the values, lists and latencies of the workloads other than compression, 3 the
-/// names `neighbour_*` and `wakeup_*`, 4 warnings with a code, the headline, the findings, and the untrustworthy metrics
-/// of each trial.
+/// names `neighbour_*` and `wakeup_*`, 4 warnings with a code, the headline, the findings, the recommendations, and the
+/// untrustworthy metrics of each trial.
 pub const RESULTS_SCHEMA: u32 = 4;
 
 /// File names inside a recording folder.
@@ -210,6 +213,10 @@ pub struct Trial {
     pub status: TrialStatus,
     /// Why it is not ok. Empty exactly when `status` is ok.
     pub reasons: Vec<String>,
+    /// The reasons of a failed trial with their codes, the one that ended it first. Their messages begin `reasons`, so
+    /// that a reader of earlier versions finds them there. Earlier versions wrote none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<TrialFailure>,
     /// Metrics that confounders spoil, and times and speeds of phases (`trim.seconds`, `trim.gb_per_s`), each with the
     /// names of the confounders. `status` is ok if none of them is a main metric of the workload. In `results.json` only:
     /// the analysis adds it.
@@ -246,9 +253,12 @@ fn compression() -> String {
 impl Trial {
     /// Whether the only problem is a phase that could not run here: the others passed their verification.
     pub fn lacks_only_a_phase(&self) -> bool {
-        self.verified
-            && !self.reasons.is_empty()
-            && self.reasons.iter().all(|reason| reason.contains(NOT_RUN))
+        let all_not_run = match self.failures.as_slice() {
+            // A trial of an earlier version.
+            [] => !self.reasons.is_empty() && self.reasons.iter().all(|reason| reason.contains(NOT_RUN)),
+            failures => failures.iter().all(|failure| failure.code == FailureCode::NotRun),
+        };
+        self.verified && all_not_run
     }
 
     /// The status of one metric, or of the time or speed of a phase (`trim.seconds`).
@@ -272,6 +282,7 @@ impl Trial {
             repeat: 1,
             status: TrialStatus::Ok,
             reasons: Vec::new(),
+            failures: Vec::new(),
             untrustworthy: BTreeMap::new(),
             other_programs: Vec::new(),
             verified: true,
@@ -283,7 +294,7 @@ impl Trial {
     }
 }
 
-/// Part of a trial's reason for a phase that could not run.
+/// Part of a trial's reason for a phase that could not run, by which trials without codes are recognised.
 pub const NOT_RUN: &str = "did not run";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -319,9 +330,9 @@ pub struct Phase {
     pub minor_faults: u64,
     pub major_faults: u64,
     /// Bytes in each category just before.
-    pub before: BTreeMap<String, i64>,
+    pub before: Levels,
     /// Bytes in each category just after.
-    pub after: BTreeMap<String, i64>,
+    pub after: Levels,
     /// Further values by name, with the unit at the end; the workload documents them.
     #[serde(
         default,
@@ -353,6 +364,12 @@ pub struct Results {
     /// The main results by workload, of trustworthy metrics only.
     #[serde(default)]
     pub findings: Vec<Finding>,
+    /// The settings that the metrics support, of trustworthy metrics with an interval only.
+    #[serde(default)]
+    pub recommendations: Vec<Recommendation>,
+    /// The recommendations that the metrics do not support.
+    #[serde(default)]
+    pub withheld: Vec<Withheld>,
     /// Speeds of the undisturbed machine.
     pub calibration: Option<Calibration>,
     /// Disturbances that may have changed the metrics.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::Path;
 
 use super::RecordingError;
+use super::folder::RecordingFile;
 use super::model::file;
 use crate::regular_file::{self, Links, Refusal};
 
@@ -20,10 +21,11 @@ pub(super) fn max_bytes(path: &Path) -> u64 {
 }
 
 /// Opens a file of a recording for reading: a regular file, of at most [`max_bytes`].
-pub(super) fn open(path: &Path) -> Result<File, RecordingError> {
+pub(super) fn open(file: &RecordingFile) -> Result<File, RecordingError> {
+    let path = file.path();
     let max = max_bytes(path);
     let path_of = || path.to_owned();
-    regular_file::open(path, Links::Refused, max).map_err(|refusal| match refusal {
+    regular_file::open_at(file.place(), Links::Refused, max).map_err(|refusal| match refusal {
         Refusal::System(source) => RecordingError::io("read", path, source),
         Refusal::Kind(kind) => RecordingError::NotAFile {
             path: path_of(),
@@ -38,8 +40,8 @@ pub(super) fn open(path: &Path) -> Result<File, RecordingError> {
 }
 
 /// As [`open`]; none if there is no such file.
-pub(super) fn open_if_there(path: &Path) -> Result<Option<File>, RecordingError> {
-    match open(path) {
+pub(super) fn open_if_there(file: &RecordingFile) -> Result<Option<File>, RecordingError> {
+    match open(file) {
         Err(RecordingError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(None),
         opened => opened.map(Some),
     }

@@ -12,7 +12,8 @@ use super::model::{
     Calibration, Confounder, Event, Finding, Headline, Manifest, RECORDING_SCHEMA, RESULTS_SCHEMA, Results,
     RunStatus, SamplerReport, Trial, file,
 };
-use super::{RecordingError, Samples, Warning, WarningCode, parquet, stream};
+use super::recommendation::{Recommendation, Withheld};
+use super::{RecordingError, RecordingFolder, Samples, Warning, WarningCode, parquet, stream};
 
 #[derive(Debug, Clone)]
 pub struct Recording {
@@ -40,8 +41,16 @@ impl Recording {
     /// [`RecordingError::NotARecording`]; [`RecordingError::NewerSchema`]; [`RecordingError::CorruptJson`] and
     /// [`RecordingError::CorruptSamples`] with file and place, for damage to a once whole file.
     pub fn open(folder: &Path) -> Result<Self, RecordingError> {
+        Recording::open_in(&RecordingFolder::open(folder)?)
+    }
+
+    /// As [`Recording::open`], of an open folder.
+    ///
+    /// # Errors
+    /// As [`Recording::open`].
+    pub fn open_in(folder: &RecordingFolder) -> Result<Self, RecordingError> {
         let mut recording = Recording::open_unlocked(folder)?;
-        if !recording.complete && matches!(is_written(folder), Ok(true)) {
+        if !recording.complete && matches!(is_written(folder.path()), Ok(true)) {
             recording.warnings.push(Warning::new(
                 WarningCode::StillRecording,
                 "the run is still going on; the recording has its first part",
@@ -51,27 +60,28 @@ impl Recording {
     }
 
     /// As [`Recording::open`], for the writer itself: without a look at the lock.
-    pub(super) fn open_unlocked(folder: &Path) -> Result<Self, RecordingError> {
+    pub(super) fn open_unlocked(folder: &RecordingFolder) -> Result<Self, RecordingError> {
         let manifest = read_manifest(folder)?;
         let mut warnings = Vec::new();
         // First, as its text needs as much memory as all trials, and only while it is read.
         let mut without_results = Vec::new();
-        let results = read_results::<WithoutTrials>(folder, &mut without_results)?.map(Results::from);
+        let schema_of = |results: &WithoutTrials| results.schema;
+        let results = read_results(folder, &mut without_results, schema_of)?.map(Results::from);
         let samples = read_samples(folder, &manifest, &mut warnings)?;
         let events = whole(
-            lines::read::<Event>(&folder.join(file::EVENTS))?,
+            lines::read::<Event>(&folder.file(file::EVENTS))?,
             ("event", WarningCode::EventTorn),
             &mut warnings,
         );
         let trials = whole(
-            lines::read::<Trial>(&folder.join(file::TRIALS))?,
+            lines::read::<Trial>(&folder.file(file::TRIALS))?,
             ("trial", WarningCode::TrialTorn),
             &mut warnings,
         );
         warnings.append(&mut without_results);
-        let complete = results.is_some() && folder.join(file::SAMPLES).exists() && warnings.is_empty();
+        let complete = results.is_some() && folder.file(file::SAMPLES).exists() && warnings.is_empty();
         Ok(Recording {
-            folder: folder.to_owned(),
+            folder: folder.path().to_owned(),
             manifest,
             events,
             trials: last_of_each(trials),
@@ -87,7 +97,8 @@ impl Recording {
     /// # Errors
     /// As [`Recording::open`].
     pub fn read_results(folder: &Path) -> Result<Option<Results>, RecordingError> {
-        read_results(folder, &mut Vec::new())
+        let folder = RecordingFolder::open(folder)?;
+        read_results(&folder, &mut Vec::new(), |results: &Results| results.schema)
     }
 
     /// The latest time that anything was recorded at, in nanoseconds since the start; 0 when nothing was.
@@ -99,41 +110,35 @@ impl Recording {
     }
 }
 
-pub(super) fn read_manifest(folder: &Path) -> Result<Manifest, RecordingError> {
-    let not_a_recording = |reason: &str| RecordingError::NotARecording {
-        path: folder.to_owned(),
-        reason: reason.to_owned(),
-    };
-    if !folder.exists() {
-        return Err(not_a_recording("there is no such folder"));
+pub(super) fn read_manifest(folder: &RecordingFolder) -> Result<Manifest, RecordingError> {
+    let manifest = folder.file(file::MANIFEST);
+    if !manifest.exists() {
+        return Err(RecordingError::NotARecording {
+            path: folder.path().to_owned(),
+            reason: "it holds no manifest.json".to_owned(),
+        });
     }
-    if !folder.is_dir() {
-        return Err(not_a_recording("it is not a folder"));
-    }
-    let path = folder.join(file::MANIFEST);
-    if !path.exists() {
-        return Err(not_a_recording("it holds no manifest.json"));
-    }
-    lines::read_document(
-        &path,
+    lines::read_large_document(
+        &manifest,
         RECORDING_SCHEMA,
         "restore the file from a copy; the recording does not open without it",
+        |manifest: &Manifest| manifest.schema,
     )
 }
 
 fn read_samples(
-    folder: &Path,
+    folder: &RecordingFolder,
     manifest: &Manifest,
     warnings: &mut Vec<Warning>,
 ) -> Result<Samples, RecordingError> {
-    let finished = folder.join(file::SAMPLES);
+    let finished = folder.file(file::SAMPLES);
     if finished.exists() {
         return parquet::read(
             &finished,
             manifest.checksums.get(file::SAMPLES).map(String::as_str),
         );
     }
-    let live = folder.join(file::SAMPLES_LIVE);
+    let live = folder.file(file::SAMPLES_LIVE);
     if !live.exists() {
         warnings.push(Warning::new(
             WarningCode::SamplesMissing,
@@ -156,21 +161,23 @@ fn read_samples(
 }
 
 fn read_results<T: DeserializeOwned>(
-    folder: &Path,
+    folder: &RecordingFolder,
     warnings: &mut Vec<Warning>,
+    schema_of: fn(&T) -> u32,
 ) -> Result<Option<T>, RecordingError> {
-    let path = folder.join(file::RESULTS);
-    if !path.exists() {
+    let found = folder.file(file::RESULTS);
+    if !found.exists() {
         warnings.push(Warning::new(
             WarningCode::ResultsMissing,
             "the run is incomplete: there is no results.json",
         ));
         return Ok(None);
     }
-    lines::read_document(
-        &path,
+    lines::read_large_document(
+        &found,
         RESULTS_SCHEMA,
         "delete it; `plimsoll report` computes its content from the rest of the recording",
+        schema_of,
     )
     .map(Some)
 }
@@ -191,6 +198,10 @@ struct WithoutTrials {
     headline: Headline,
     #[serde(default)]
     findings: Vec<Finding>,
+    #[serde(default)]
+    recommendations: Vec<Recommendation>,
+    #[serde(default)]
+    withheld: Vec<Withheld>,
     #[serde(rename = "trials")]
     _trials: IgnoredAny,
 }
@@ -209,6 +220,8 @@ impl From<WithoutTrials> for Results {
             sampler: results.sampler,
             headline: results.headline,
             findings: results.findings,
+            recommendations: results.recommendations,
+            withheld: results.withheld,
             trials: Vec::new(),
         }
     }

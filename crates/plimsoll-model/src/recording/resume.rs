@@ -1,6 +1,5 @@
 //! Going on with a recording that was cut short.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use super::model::{Event, Manifest, Resumption, Trial, TrialStatus, file};
 use super::schema::sample_schema;
 use super::stream;
 use super::writer::Streams;
-use super::{Recording, RecordingError, Warning, Writer};
+use super::{Recording, RecordingError, RecordingFolder, Warning, Writer};
 use crate::scenario::Plan;
 
 /// Time between the parts of a resumed run, in nanoseconds: enough to show as a gap.
@@ -47,20 +46,13 @@ impl Writer {
     /// [`RecordingError::OtherPlan`] with the differences, [`RecordingError::OtherVersion`], [`RecordingError::InUse`]
     /// while another process writes it, and the errors of reading and writing.
     pub fn resume(folder: &Path, plan: &Plan, now: &Now) -> Result<Resumed, RecordingError> {
-        let lock = match lock(folder) {
-            Err(RecordingError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-                return Err(RecordingError::NotARecording {
-                    path: folder.to_owned(),
-                    reason: "there is no such folder".to_owned(),
-                });
-            }
-            other => other?,
-        };
-        let recording = Recording::open_unlocked(folder)?;
+        let folder = RecordingFolder::open(folder)?;
+        let lock = lock(&folder)?;
+        let recording = Recording::open_unlocked(&folder)?;
         let differences = differences(&recording.manifest.plan, plan);
         if !differences.is_empty() {
             return Err(RecordingError::OtherPlan {
-                path: folder.to_owned(),
+                path: folder.path().to_owned(),
                 differences,
             });
         }
@@ -76,14 +68,14 @@ impl Writer {
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         });
         let schema = Arc::new(sample_schema());
-        let streams = reopen(folder, &manifest, &schema)?;
+        let streams = reopen(&folder, &manifest, &schema)?;
         manifest.checksums.remove(file::SAMPLES);
-        let mut writer = Writer::with(folder.to_owned(), recording.manifest.clone(), streams, lock);
+        let mut writer = Writer::with(folder.clone(), recording.manifest.clone(), streams, lock);
         writer.update_manifest(&manifest)?;
-        remove_if_there(&folder.join(file::RESULTS))?;
+        folder.file(file::RESULTS).remove_if_there()?;
         // Whether the manifest knew of it or not: a run that could not write its last manifest leaves it without a
         // checksum, and a reader prefers it to the stream, which is longer from here on.
-        remove_if_there(&folder.join(file::SAMPLES))?;
+        folder.file(file::SAMPLES).remove_if_there()?;
         let mut done = recording.trials;
         done.retain(|trial| trial.status == TrialStatus::Ok);
         Ok(Resumed {
@@ -94,10 +86,14 @@ impl Writer {
     }
 }
 
-fn reopen(folder: &Path, manifest: &Manifest, schema: &Arc<Schema>) -> Result<Streams, RecordingError> {
+fn reopen(
+    folder: &RecordingFolder,
+    manifest: &Manifest,
+    schema: &Arc<Schema>,
+) -> Result<Streams, RecordingError> {
     let samples = reopen_samples(folder, manifest, schema)?;
-    let events = folder.join(file::EVENTS);
-    let trials = folder.join(file::TRIALS);
+    let events = folder.file(file::EVENTS);
+    let trials = folder.file(file::TRIALS);
     let whole_events = lines::read::<Event>(&events)?.whole;
     let whole_trials = lines::read::<Trial>(&trials)?.whole;
     Ok(Streams {
@@ -110,30 +106,30 @@ fn reopen(folder: &Path, manifest: &Manifest, schema: &Arc<Schema>) -> Result<St
 
 /// The stream of samples, ready for appending: the whole batches of the live one, or the finished file as a stream.
 fn reopen_samples(
-    folder: &Path,
+    folder: &RecordingFolder,
     manifest: &Manifest,
     schema: &Arc<Schema>,
 ) -> Result<AppendFile, RecordingError> {
-    let live = folder.join(file::SAMPLES_LIVE);
-    let finished = folder.join(file::SAMPLES);
+    let live = folder.file(file::SAMPLES_LIVE);
+    let finished = folder.file(file::SAMPLES);
     let other_version = || RecordingError::OtherVersion {
-        path: folder.to_owned(),
+        path: folder.path().to_owned(),
         reason: "its samples have other columns than this version of plimsoll records".to_owned(),
     };
     if finished.exists() {
-        let temporary = folder.join(".samples.arrows.new");
-        remove_if_there(&temporary)?;
+        let temporary = folder.file(".samples.arrows.new");
+        temporary.remove_if_there()?;
         let expected = manifest.checksums.get(file::SAMPLES).map(String::as_str);
         super::parquet::to_stream(&finished, expected, temporary.clone(), schema)?
             .ok_or_else(other_version)?;
-        fs::rename(&temporary, &live).map_err(|source| RecordingError::io("replace", &live, source))?;
+        temporary.rename_to(&live)?;
     }
     let head = match live.exists() {
         true => stream::Reader::open(&live)?,
         false => None,
     };
     let Some(mut reader) = head else {
-        remove_if_there(&live)?;
+        live.remove_if_there()?;
         return stream::create(live, schema);
     };
     if !reader.schema().same_columns(schema) {
@@ -141,13 +137,4 @@ fn reopen_samples(
     }
     while reader.next_batch()?.is_some() {}
     AppendFile::reopen(live, reader.whole())
-}
-
-fn remove_if_there(path: &Path) -> Result<(), RecordingError> {
-    match fs::remove_file(path) {
-        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-            Err(RecordingError::io("remove", path, source))
-        }
-        _ => Ok(()),
-    }
 }

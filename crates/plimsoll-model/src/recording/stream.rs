@@ -5,14 +5,13 @@
 
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::append::AppendFile;
 use super::arrow::{self, MARK, PREFIX};
 use super::batch::{Batch, Schema};
 use super::damage::{Damage, StreamDamage};
+use super::folder::RecordingFile;
 use super::model::RECORDING_SCHEMA;
 use super::open::open;
 use super::{RecordingError, Samples};
@@ -25,7 +24,7 @@ const BODY_MAX: u64 = 512 << 20;
 #[derive(Debug)]
 pub(super) struct Reader {
     input: BufReader<File>,
-    path: PathBuf,
+    place: RecordingFile,
     length: u64,
     /// Where the next message begins: the end of the last whole one.
     offset: u64,
@@ -40,13 +39,14 @@ struct Message {
 
 impl Reader {
     /// Opens a stream and reads its schema. `None` when it was cut off before its schema was whole.
-    pub(super) fn open(path: &Path) -> Result<Option<Self>, RecordingError> {
+    pub(super) fn open(place: &RecordingFile) -> Result<Option<Self>, RecordingError> {
+        let path = place.path();
         let io = |source| RecordingError::io("read", path, source);
-        let file = open(path)?;
+        let file = open(place)?;
         let length = file.metadata().map_err(io)?.len();
         let mut reader = Reader {
             input: BufReader::with_capacity(1 << 20, file),
-            path: path.to_owned(),
+            place: place.clone(),
             length,
             offset: 0,
             schema: Arc::new(Schema::first_is_time(None, Vec::new())),
@@ -85,7 +85,7 @@ impl Reader {
 
     /// Looks again at a file that may have grown: a torn batch may be whole by now.
     pub(super) fn refresh(&mut self) -> Result<(), RecordingError> {
-        let io = |source| RecordingError::io("read", &self.path, source);
+        let io = |source| RecordingError::io("read", self.place.path(), source);
         let length = self.input.get_ref().metadata().map_err(io)?.len();
         if length < self.offset {
             let read = self.offset;
@@ -98,8 +98,8 @@ impl Reader {
 
     /// Whether the stream's path still names the file that is being read.
     pub(super) fn is_current(&self) -> bool {
-        match (self.input.get_ref().metadata(), std::fs::metadata(&self.path)) {
-            (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+        match (rustix::fs::fstat(self.input.get_ref()), self.place.stat()) {
+            (Ok(open), Ok(named)) => (open.st_dev, open.st_ino) == (named.st_dev, named.st_ino),
             _ => false,
         }
     }
@@ -163,13 +163,13 @@ impl Reader {
         match self.input.read_exact(into) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
-            Err(source) => Err(RecordingError::io("read", &self.path, source)),
+            Err(source) => Err(RecordingError::io("read", self.place.path(), source)),
         }
     }
 
     pub(super) fn corrupt(&self, offset: u64, damage: impl Into<Damage>) -> RecordingError {
         RecordingError::CorruptSamples {
-            path: self.path.clone(),
+            path: self.place.path().to_owned(),
             offset,
             reason: damage.into(),
         }
@@ -177,10 +177,12 @@ impl Reader {
 }
 
 /// Reads a stream, with the number of bytes in whole messages and in a torn one.
-pub(super) fn read(path: &Path) -> Result<(Samples, u64, u64), RecordingError> {
+pub(super) fn read(file: &RecordingFile) -> Result<(Samples, u64, u64), RecordingError> {
     let mut samples = Samples::default();
-    let Some(mut reader) = Reader::open(path)? else {
-        let length = std::fs::metadata(path).map(|file| file.len()).unwrap_or(0);
+    let Some(mut reader) = Reader::open(file)? else {
+        let length = file
+            .stat()
+            .map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
         return Ok((samples, 0, length));
     };
     samples.declare(reader.schema().value_names());
@@ -192,8 +194,8 @@ pub(super) fn read(path: &Path) -> Result<(Samples, u64, u64), RecordingError> {
 }
 
 /// Starts a stream of `schema` in a new file.
-pub(super) fn create(path: PathBuf, schema: &Schema) -> Result<AppendFile, RecordingError> {
-    let mut file = AppendFile::create(path)?;
+pub(super) fn create(place: RecordingFile, schema: &Schema) -> Result<AppendFile, RecordingError> {
+    let mut file = AppendFile::create(place)?;
     file.append(&arrow::schema_message(schema))?;
     Ok(file)
 }

@@ -45,6 +45,8 @@ pub enum WarningCode {
     NeighbourFailed,
     /// The OOM killer ended a worker although swap was free.
     EarlyKill,
+    /// A worker made fewer visits than were due, even at the lowest load.
+    Overload,
     /// A change of the machine stays, as another program changed it since.
     ChangeLeft,
     /// A change of the machine was not undone.
@@ -63,7 +65,7 @@ pub enum WarningCode {
 
 impl WarningCode {
     /// Every code.
-    pub const ALL: [WarningCode; 20] = [
+    pub const ALL: [WarningCode; 21] = [
         WarningCode::SamplesMissing,
         WarningCode::SamplesUnfinished,
         WarningCode::SamplesTorn,
@@ -78,6 +80,7 @@ impl WarningCode {
         WarningCode::CalibrationFailed,
         WarningCode::NeighbourFailed,
         WarningCode::EarlyKill,
+        WarningCode::Overload,
         WarningCode::ChangeLeft,
         WarningCode::UndoFailed,
         WarningCode::Stopped,

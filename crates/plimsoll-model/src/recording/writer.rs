@@ -1,18 +1,16 @@
 //! Writes a recording during the run.
 
 use std::fs::{self, File};
-use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use super::RecordingError;
 use super::append::{AppendFile, replace};
 use super::batch::Schema;
 use super::lines::{encode_file, encode_line, require_finite};
 use super::lock::lock;
 use super::model::{Event, Manifest, Results, Trial, file};
 use super::schema::{batch, sample_schema};
-use super::{arrow, stream};
+use super::{RecordingError, RecordingFolder, arrow, stream};
 use crate::columns::Row;
 
 /// An open recording. A writer dropped without [`Writer::finish`] leaves the recording of a killed run: it opens.
@@ -21,7 +19,7 @@ use crate::columns::Row;
 /// written. A power cut may lose records that the kernel had not yet written to the disk.
 #[derive(Debug)]
 pub struct Writer {
-    folder: PathBuf,
+    folder: RecordingFolder,
     pub(super) manifest: Manifest,
     schema: Arc<Schema>,
     samples: AppendFile,
@@ -53,24 +51,22 @@ impl Writer {
             return Err(RecordingError::Name { name: manifest.run });
         }
         fs::create_dir_all(parent).map_err(|source| RecordingError::io("create", parent, source))?;
-        let folder = parent.join(&manifest.run);
-        fs::create_dir(&folder).map_err(|source| match source.kind() {
-            io::ErrorKind::AlreadyExists => RecordingError::Exists { path: folder.clone() },
-            _ => RecordingError::io("create", &folder, source),
-        })?;
+        let folder = RecordingFolder::create(parent, &manifest.run)?;
         let lock = lock(&folder)?;
+        let events = AppendFile::create(folder.file(file::EVENTS))?;
+        folder.check_made(events.file())?;
         write_manifest(&folder, &manifest)?;
         let schema = Arc::new(sample_schema());
         let streams = Streams {
-            samples: stream::create(folder.join(file::SAMPLES_LIVE), &schema)?,
+            samples: stream::create(folder.file(file::SAMPLES_LIVE), &schema)?,
             schema,
-            events: AppendFile::create(folder.join(file::EVENTS))?,
-            trials: AppendFile::create(folder.join(file::TRIALS))?,
+            events,
+            trials: AppendFile::create(folder.file(file::TRIALS))?,
         };
         Ok(Writer::with(folder, manifest, streams, lock))
     }
 
-    pub(super) fn with(folder: PathBuf, manifest: Manifest, streams: Streams, lock: File) -> Self {
+    pub(super) fn with(folder: RecordingFolder, manifest: Manifest, streams: Streams, lock: File) -> Self {
         Writer {
             folder,
             manifest,
@@ -82,7 +78,13 @@ impl Writer {
         }
     }
 
+    /// Its path.
     pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The folder itself, whatever its path leads to by now.
+    pub fn open_folder(&self) -> &RecordingFolder {
         &self.folder
     }
 
@@ -151,30 +153,30 @@ impl Writer {
         self.samples.sync()?;
         self.events.sync()?;
         self.trials.sync()?;
-        let live = self.folder.join(file::SAMPLES_LIVE);
-        let checksum = super::parquet::from_stream(&live, &self.folder.join(file::SAMPLES))?;
+        let live = self.folder.file(file::SAMPLES_LIVE);
+        let checksum = super::parquet::from_stream(&live, &self.folder.file(file::SAMPLES))?;
         let mut manifest = self.manifest.clone();
         manifest.checksums.insert(file::SAMPLES.to_owned(), checksum);
         self.update_manifest(&manifest)?;
-        fs::remove_file(&live).map_err(|source| RecordingError::io("remove", &live, source))?;
-        Ok(self.folder)
+        live.remove_if_there()?;
+        Ok(self.folder.path().to_owned())
     }
 }
 
-fn write_results(folder: &Path, results: &Results) -> Result<(), RecordingError> {
+fn write_results(folder: &RecordingFolder, results: &Results) -> Result<(), RecordingError> {
     require_finite("results.json", &results.trials)?;
     require_finite("results.json", &results.sampler)?;
     if let Some(calibration) = &results.calibration {
         require_finite("results.json: calibration", calibration)?;
     }
-    let path = folder.join(file::RESULTS);
-    replace(&path, &encode_file(&path, results)?)
+    let document = folder.file(file::RESULTS);
+    replace(&document, &encode_file(document.path(), results)?)
 }
 
-fn write_manifest(folder: &Path, manifest: &Manifest) -> Result<(), RecordingError> {
+fn write_manifest(folder: &RecordingFolder, manifest: &Manifest) -> Result<(), RecordingError> {
     if let Some(calibration) = &manifest.calibration {
         require_finite("manifest.json: calibration", calibration)?;
     }
-    let path = folder.join(file::MANIFEST);
-    replace(&path, &encode_file(&path, manifest)?)
+    let document = folder.file(file::MANIFEST);
+    replace(&document, &encode_file(document.path(), manifest)?)
 }

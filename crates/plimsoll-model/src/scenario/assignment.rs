@@ -68,6 +68,12 @@ pub struct Key {
     pub meaning: &'static str,
     /// Whether a list of values is allowed, which makes a sweep.
     pub sweep: bool,
+    /// Whether a list of values is one value: every trial takes all of them.
+    pub list: bool,
+    /// The key beside which a list of this one is one value instead of a sweep.
+    pub(super) list_beside: Option<&'static str>,
+    /// True for a key that a scenario need not have: without it there is no value to show.
+    pub(super) optional: bool,
     /// True for keys of the whole plan, which a section cannot have.
     pub whole_plan: bool,
     pub(super) preset: Preset,
@@ -100,6 +106,9 @@ pub(super) const fn key(name: &'static str, kind: Kind, preset: Preset, meaning:
         kind,
         meaning,
         sweep: true,
+        list: false,
+        list_beside: None,
+        optional: false,
         whole_plan: false,
         preset,
         derived: false,
@@ -128,6 +137,31 @@ impl Key {
     /// Forbids a list of values.
     pub(super) const fn single(self) -> Key {
         Key { sweep: false, ..self }
+    }
+
+    /// Makes a list of values one value.
+    pub(super) const fn list(self) -> Key {
+        Key {
+            sweep: false,
+            list: true,
+            ..self
+        }
+    }
+
+    /// Makes a list of values one value in sections that have the key `name`.
+    pub(super) const fn list_beside(self, name: &'static str) -> Key {
+        Key {
+            list_beside: Some(name),
+            ..self
+        }
+    }
+
+    /// Leaves it without a value where no file has it.
+    pub(super) const fn optional(self) -> Key {
+        Key {
+            optional: true,
+            ..self
+        }
     }
 
     /// Makes it a key of the whole plan.
@@ -181,6 +215,20 @@ pub(super) struct Entry {
     pub(super) place: Place,
     /// Never empty.
     pub(super) values: Vec<(Value, Place)>,
+    /// Whether each trial takes all of the values.
+    pub(super) together: bool,
+}
+
+impl Entry {
+    /// Of how many a trial takes one.
+    pub(super) fn choices(&self) -> usize {
+        if self.together { 1 } else { self.values.len() }
+    }
+}
+
+/// Bytes rounded up to whole pages, at least one; none if that overflows.
+fn whole_pages(bytes: u64) -> Option<u64> {
+    bytes.max(1).checked_next_multiple_of(PAGE)
 }
 
 /// One combination of a section's values.
@@ -233,7 +281,23 @@ impl<'a> Assignment<'a> {
         Some((value, place))
     }
 
-    /// The final value of a key: as given or by default, sizes in bytes.
+    /// The values of a key that this combination takes, with their places; none where it is not given.
+    pub(super) fn taken(&self, name: &str) -> &'a [(Value, Place)] {
+        let Some(position) = self.entries.iter().position(|entry| entry.key.name == name) else {
+            return &[];
+        };
+        let (values, pick) = (&self.entries[position].values, self.pick[position]);
+        match self.entries[position].together {
+            true => values,
+            false => &values[pick..=pick],
+        }
+    }
+
+    pub(super) fn is_given(&self, name: &str) -> bool {
+        self.given(name).is_some()
+    }
+
+    /// The final value of a key: as given or by default, sizes in bytes; of several sizes the largest.
     pub(super) fn value(&self, name: &str) -> Result<Value, Box<Invalid>> {
         let key = self.key(name)?;
         self.reads.borrow_mut().push(key.name);
@@ -263,6 +327,33 @@ impl<'a> Assignment<'a> {
             Value::Integer(number) => Some(*number),
             _ => None,
         })
+    }
+
+    /// Bytes of each given value of a key that is a size, in whole pages, with their places.
+    pub(super) fn all_bytes(&self, name: &str) -> Result<Vec<(u64, &'a Place)>, Box<Invalid>> {
+        let key = self.key(name)?;
+        let taken = self.taken(name).iter();
+        taken
+            .map(|(value, place)| {
+                let bytes = self.size(value, place)?.and_then(whole_pages);
+                Ok((bytes.ok_or_else(|| self.overflow(key))?, place))
+            })
+            .collect()
+    }
+
+    /// The text of each given value of a key, or of its default.
+    pub(super) fn texts(&self, key: &'static Key) -> Result<Vec<String>, Box<Invalid>> {
+        match (self.taken(key.name), key.kind) {
+            ([] | [_], _) => Ok(vec![self.value(key.name)?.to_string()]),
+            (_, Kind::Size) => {
+                let all = self.all_bytes(key.name)?;
+                Ok(all
+                    .iter()
+                    .map(|(bytes, _)| Value::bytes(*bytes).to_string())
+                    .collect())
+            }
+            (several, _) => Ok(several.iter().map(|(value, _)| value.to_string()).collect()),
+        }
     }
 
     /// A whole number whose range is below 2^32.
@@ -359,22 +450,39 @@ impl<'a> Assignment<'a> {
         }
         self.chain.borrow_mut().push(key.name);
         self.reads.borrow_mut().push(key.name);
-        let bytes = match self.given(key.name) {
-            Some((Value::Size(SizeExpr::Bytes(bytes)), place)) => Ok(Some(self.scaled(*bytes, place))),
-            Some((Value::Size(SizeExpr::Share { thousandths, of }), place)) => match of {
+        let bytes = self.largest(key);
+        self.chain.borrow_mut().pop();
+        bytes?.and_then(whole_pages).ok_or_else(|| self.overflow(key))
+    }
+
+    /// Bytes of a size as it is given or by default, of several the largest; none if one overflows.
+    fn largest(&self, key: &'static Key) -> Result<Option<u64>, Box<Invalid>> {
+        let taken = self.taken(key.name);
+        if taken.is_empty() {
+            let preset = self.preset(key)?;
+            return Ok(preset.as_ref().and_then(Value::as_bytes));
+        }
+        taken
+            .iter()
+            .try_fold(Some(0), |largest: Option<u64>, (value, place)| {
+                let bytes = self.size(value, place)?;
+                Ok(largest.zip(bytes).map(|(largest, bytes)| largest.max(bytes)))
+            })
+    }
+
+    /// Bytes of a given size; none if it overflows.
+    fn size(&self, value: &Value, place: &Place) -> Result<Option<u64>, Box<Invalid>> {
+        match value {
+            Value::Size(SizeExpr::Bytes(bytes)) => Ok(Some(self.scaled(*bytes, place))),
+            Value::Size(SizeExpr::Share { thousandths, of }) => match of {
                 Base::Ram => Ok(self.scaled(self.ram(), place)),
                 Base::Size => self.bytes("size"),
                 Base::Limit => self.bytes("limit"),
             }
             .map(|base| SizeExpr::share(*thousandths, base)),
-            _ => self
-                .preset(key)
-                .map(|value| value.as_ref().and_then(Value::as_bytes)),
-        };
-        self.chain.borrow_mut().pop();
-        bytes?
-            .and_then(|bytes| bytes.max(1).checked_next_multiple_of(PAGE))
-            .ok_or_else(|| self.overflow(key))
+            // The table of keys says that it is a size.
+            _ => Ok(None),
+        }
     }
 
     /// The default; none if it overflows.

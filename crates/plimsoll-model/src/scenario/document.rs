@@ -260,11 +260,12 @@ pub(super) fn entry(
                 key,
                 values: vec![(parse_value::parse(key, raw, &place)?, place)],
                 place: key_place,
+                together: key.list,
             });
         }
     };
     let whole = at(value.span());
-    if !key.sweep {
+    if !key.sweep && !key.list {
         let message = format!("`{}` takes one value, not a list", key.name);
         let mut swept = keys::names();
         swept.retain(|name| Key::find(name).is_some_and(|key| key.sweep));
@@ -305,6 +306,7 @@ pub(super) fn entry(
         key,
         place: key_place,
         values,
+        together: key.list,
     })
 }
 

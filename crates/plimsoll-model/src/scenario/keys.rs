@@ -22,6 +22,14 @@ impl Key {
         WorkloadKind::ALL.into_iter().filter(|kind| self.is_of(*kind))
     }
 
+    /// The type of its value, in words.
+    fn type_words(&self) -> String {
+        match self.list {
+            true => format!("a list, each {}", self.kind),
+            false => self.kind.to_string(),
+        }
+    }
+
     /// A text about the key for each workload, for mistakes made before the workload is known.
     pub(super) fn everywhere(&self, words: fn(&Key) -> String) -> String {
         let general = words(self);
@@ -82,84 +90,64 @@ pub(super) fn names() -> Vec<&'static str> {
     names
 }
 
-/// A row of the documentation: a key, and the workloads that it applies to; none if it applies to all.
-struct Documented {
-    key: &'static Key,
-    of: Vec<WorkloadKind>,
+/// The keys that are alike in every workload.
+fn common() -> impl Iterator<Item = &'static Key> {
+    let alike = |a: &Key, b: &Key| a.default() == b.default() && a.meaning == b.meaning;
+    let in_all = move |key: &&Key| {
+        let mut kinds = WorkloadKind::ALL.into_iter();
+        kinds.all(|kind| row(kind, key.name).is_some_and(|row| alike(row, key)))
+    };
+    FIRST.iter().chain(LAST).filter(in_all)
 }
 
-/// The rows of the documentation: keys that several workloads have alike stand once.
-fn documented() -> Vec<Documented> {
-    let alike = |a: &Key, b: &Key| a.name == b.name && a.default() == b.default() && a.meaning == b.meaning;
-    let mut rows: Vec<Documented> = Vec::new();
-    for key in all() {
-        if rows.iter().any(|row| alike(row.key, key)) {
-            continue;
-        }
-        let kinds = WorkloadKind::ALL.into_iter();
-        let of: Vec<WorkloadKind> = kinds
-            .filter(|kind| row(*kind, key.name).is_some_and(|row| alike(row, key)))
-            .collect();
-        rows.push(Documented {
-            key,
-            of: if of.len() == WorkloadKind::ALL.len() {
-                Vec::new()
-            } else {
-                of
-            },
-        });
-    }
-    rows
+/// The keys of a workload that are not [`common`].
+fn own(kind: WorkloadKind) -> impl Iterator<Item = &'static Key> {
+    of(kind).filter(|key| common().all(|shared| shared.name != key.name))
 }
 
-impl Documented {
-    fn workloads(&self) -> String {
-        let names: Vec<&str> = self.of.iter().map(|kind| kind.name()).collect();
-        names.join(", ")
+impl Key {
+    /// Its names, the one of the literature last.
+    fn names(&self) -> impl Iterator<Item = &'static str> {
+        [Some(self.name), self.alias].into_iter().flatten()
     }
 }
 
-/// The table of keys in Markdown, for the reference.
+/// The tables of keys in Markdown, for the reference: of each workload, and the one of all.
 pub fn keys_markdown() -> String {
-    let mut page =
-        String::from("| key | of | type | default | sweep | meaning |\n|---|---|---|---|---|---|\n");
-    for row in documented() {
-        let key = row.key;
-        let sweep = if key.sweep { "yes" } else { "no" };
-        let of = if row.of.is_empty() {
-            "all".to_owned()
-        } else {
-            row.workloads()
-        };
-        let alias = key.alias.map_or(String::new(), |alias| format!(", `{alias}`"));
-        page += &format!(
-            "| `{}`{alias} | {of} | {} | {} | {sweep} | {} |\n",
-            key.name,
-            key.kind,
+    let mut page = String::new();
+    for kind in WorkloadKind::ALL {
+        page += &format!("### Keys of {}\n\n{}\n", kind.name(), table(own(kind)));
+    }
+    page + &format!("### Keys of every workload\n\n{}", table(common()))
+}
+
+fn table(keys: impl Iterator<Item = &'static Key>) -> String {
+    let mut table = String::from("| key | type | default | sweep | meaning |\n|---|---|---|---|---|\n");
+    for key in keys {
+        let names: Vec<String> = key.names().map(|name| format!("`{name}`")).collect();
+        table += &format!(
+            "| {} | {} | {} | {} | {} |\n",
+            names.join(", "),
+            key.type_words(),
             key.default(),
+            if key.sweep { "yes" } else { "no" },
             key.meaning
         );
     }
-    page
+    table
 }
 
-/// The table of keys for a terminal.
-pub fn keys_help() -> String {
+/// The keys of a workload for a terminal: its own, then those of every workload.
+pub fn keys_help(kind: WorkloadKind) -> String {
     let mut text = String::new();
-    for row in documented() {
-        let key = row.key;
+    for key in own(kind).chain(common()) {
         let sweep = if key.sweep { "; a list is a sweep" } else { "" };
-        let alias = key.alias.map_or(String::new(), |alias| format!(", {alias}"));
-        let of = match row.of.as_slice() {
-            [] => String::new(),
-            _ => format!("; of {}", row.workloads()),
-        };
         let plain = format!(
-            "  {:<20}{}\n{:22}{}; default {}{sweep}{of}\n",
-            format!("{}{alias}", key.name),
+            "  {:<20}{}\n{:22}{}; default {}{sweep}\n",
+            key.names().collect::<Vec<_>>().join(", "),
             key.meaning,
             "",
-            key.kind,
+            key.type_words(),
             key.default()
         );
         text += &plain.replace('`', "");
@@ -184,6 +172,17 @@ mod tests {
                 key.name
             );
             assert_eq!(key.at_most_whole, first.at_most_whole, "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn the_documentation_has_each_key_of_a_workload_once() {
+        for kind in WorkloadKind::ALL {
+            let mut shown: Vec<&str> = own(kind).chain(common()).map(|key| key.name).collect();
+            let mut known: Vec<&str> = of(kind).map(|key| key.name).collect();
+            shown.sort_unstable();
+            known.sort_unstable();
+            assert_eq!(shown, known, "{kind:?}");
         }
     }
 

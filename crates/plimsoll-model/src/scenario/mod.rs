@@ -59,6 +59,6 @@ pub use source_text::Source;
 pub use speed::SpeedHints;
 pub use workload_kind::WorkloadKind;
 pub use workloads::{
-    CapBy, Compression, Contention, Filling, Heap, HeapLoad, Left, Loadline, Map, Mapping, Need, Pattern,
-    ReleaseMethod, Settings, Thrash, Touch, TrimMechanism, Unfit, Workload, Wscap,
+    Backing, CapBy, Compression, Contention, Filling, Heap, HeapLoad, Left, Loadline, Map, Mapping, Need,
+    Pattern, ReleaseMethod, Settings, Thrash, Touch, TrimMechanism, Unfit, Workload, Wscap,
 };

@@ -130,6 +130,7 @@ impl Layers<'_> {
             name_allocators(&mut entries, machine, &section.place);
         }
         check_subjects(&entries, kind)?;
+        join_lists(&mut entries, kind);
         // The key's range keeps it far below 2^32.
         let repeat = u32::try_from(whole_number(&entries, "repeat")).unwrap_or(u32::MAX);
         Ok(Merged {
@@ -256,9 +257,19 @@ fn shrink(entries: &mut Vec<Entry>, kind: WorkloadKind, place: &Place) {
                     key,
                     place: place.clone(),
                     values: vec![(value, place.clone())],
+                    together: false,
                 },
             );
         }
+    }
+}
+
+/// Marks the lists that are one value in this section.
+fn join_lists(entries: &mut [Entry], kind: WorkloadKind) {
+    let names: Vec<&str> = entries.iter().map(|entry| entry.key.name).collect();
+    for entry in entries {
+        let beside = keys::row(kind, entry.key.name).and_then(|row| row.list_beside);
+        entry.together |= beside.is_some_and(|name| names.contains(&name));
     }
 }
 
@@ -271,6 +282,7 @@ fn name_allocators(entries: &mut Vec<Entry>, machine: &Machine, section: &Place)
             key,
             place: section.clone(),
             values: vec![(Value::Installed, section.clone())],
+            together: false,
         });
     }
     for entry in entries.iter_mut().filter(|entry| entry.key.name == "subject") {
@@ -325,9 +337,10 @@ fn check_subjects(entries: &[Entry], kind: WorkloadKind) -> Result<(), Box<Inval
 fn check_count(document: &Document, merged: &[Merged<'_>]) -> Result<(), Box<Invalid>> {
     let mut total: u64 = 0;
     for section in merged {
-        let combinations = section.entries.iter().fold(1u64, |count, entry| {
-            count.saturating_mul(entry.values.len() as u64)
-        });
+        let combinations = section
+            .entries
+            .iter()
+            .fold(1u64, |count, entry| count.saturating_mul(entry.choices() as u64));
         total = total.saturating_add(combinations.saturating_mul(u64::from(section.repeat)));
         if total > MAX_TRIALS {
             let place = match section.section.entries.is_empty() {
@@ -337,7 +350,7 @@ fn check_count(document: &Document, merged: &[Merged<'_>]) -> Result<(), Box<Inv
             let swept: Vec<String> = section
                 .entries
                 .iter()
-                .filter(|entry| entry.values.len() > 1)
+                .filter(|entry| entry.choices() > 1)
                 .map(|entry| format!("{} {}", entry.values.len(), entry.key.name))
                 .collect();
             let message = format!("the scenario has more than {MAX_TRIALS} trials");
@@ -357,16 +370,21 @@ struct Combination {
     /// Index of the value taken, for each entry.
     pick: Vec<usize>,
     settings: Settings,
-    /// The text of every resolved setting, by its key.
-    texts: Vec<(&'static str, String)>,
+    /// The text of every resolved setting, by its key: several of a list that is one value.
+    texts: Vec<(&'static str, Vec<String>)>,
     params: Vec<(String, String)>,
 }
 
 impl Combination {
     /// The text of a setting as it came out.
     fn text(&self, name: &str) -> Option<&str> {
-        let (_, text) = self.texts.iter().find(|(key, _)| *key == name)?;
-        Some(text)
+        self.texts(name)?.first().map(String::as_str)
+    }
+
+    /// The texts of a setting that is a list.
+    fn texts(&self, name: &str) -> Option<&[String]> {
+        let (_, texts) = self.texts.iter().find(|(key, _)| *key == name)?;
+        Some(texts)
     }
 
     fn trial(&self, section: &str, repeat: u32) -> TrialPlan {
@@ -409,7 +427,7 @@ impl Merged<'_> {
             combinations.push(combination);
             let next = (0..pick.len())
                 .rev()
-                .find(|&i| pick[i] + 1 < self.entries[i].values.len());
+                .find(|&i| pick[i] + 1 < self.entries[i].choices());
             let Some(next) = next else { return Ok(combinations) };
             pick[next] += 1;
             pick[next + 1..].fill(0);
@@ -440,7 +458,7 @@ impl Merged<'_> {
             .entries
             .iter()
             .zip(pick)
-            .filter(|(entry, _)| entry.values.len() > 1);
+            .filter(|(entry, _)| entry.choices() > 1);
         combination.params = swept
             .map(|(entry, &index)| {
                 let given = || entry.values[index].0.to_string();
@@ -473,23 +491,30 @@ impl Merged<'_> {
                 format!("comes to {same} here"),
             )
             .and(first, "and so does this")
-            .help("sizes count in whole pages of 4K, and a `request` is at most `size`; remove one of them")
+            .help(match name {
+                "subject" => "with `memory = \"file\"` no page goes to swap, and the subject is `none`; give one subject",
+                _ => "sizes count in whole pages of 4K, and a `request` is at most `size`; remove one of them",
+            })
     }
 
     /// The section as it is shown: sizes in bytes wherever they are the same in all combinations.
     fn resolved(&self, combinations: &[Combination]) -> SectionPlan {
         let mut keys = Vec::new();
         for (position, entry) in self.entries.iter().enumerate() {
-            let agreed = agreed_texts(combinations, entry.key.name, entry.values.len(), |c| {
-                c.pick[position]
-            });
+            let (name, count) = (entry.key.name, entry.values.len());
+            let agreed = match entry.together {
+                true => agreed_list(combinations, name, count),
+                false => agreed_texts(combinations, name, count, |c| c.pick[position]),
+            };
             let texts = entry.values.iter().zip(agreed);
             let texts = texts.map(|((value, _), agreed)| agreed.unwrap_or_else(|| value.to_string()));
             keys.push((entry.key.name.to_owned(), texts.collect()));
         }
+        let has = |name: &str| self.entries.iter().any(|entry| entry.key.name == name);
+        // A limit beside a size would be the one of a list.
         let missing = keys::of(self.kind)
-            .filter(|key| !key.whole_plan)
-            .filter(|key| !self.entries.iter().any(|entry| entry.key.name == key.name));
+            .filter(|key| !key.whole_plan && !key.optional && !key.list_beside.is_some_and(has))
+            .filter(|key| !has(key.name));
         for key in missing {
             let text = match key.name {
                 "repeat" => Some(self.repeat.to_string()),
@@ -503,6 +528,16 @@ impl Merged<'_> {
             name: self.section.name.clone(),
             keys,
         }
+    }
+}
+
+/// The texts of a list that is one value, where they are the same in all combinations.
+fn agreed_list(combinations: &[Combination], name: &str, count: usize) -> Vec<Option<String>> {
+    let mut lists = combinations.iter().map(|combination| combination.texts(name));
+    let first = lists.next().flatten();
+    match first.filter(|first| lists.all(|list| list == Some(*first))) {
+        Some(agreed) => agreed.iter().cloned().map(Some).collect(),
+        None => vec![None; count],
     }
 }
 

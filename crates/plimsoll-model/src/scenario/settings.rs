@@ -26,14 +26,15 @@ pub(super) fn settings(kind: WorkloadKind, values: &Assignment<'_>) -> Result<Se
     })
 }
 
-/// The text of every resolved setting, by its key.
+/// The text of every resolved setting, by its key: several of a list that is one value.
 pub(super) fn texts(
     kind: WorkloadKind,
     values: &Assignment<'_>,
-) -> Result<Vec<(&'static str, String)>, Box<Invalid>> {
+) -> Result<Vec<(&'static str, Vec<String>)>, Box<Invalid>> {
     let of_trial = keys::of(kind).filter(|key| !key.whole_plan && key.name != "repeat");
     of_trial
-        .map(|key| Ok((key.name, values.value(key.name)?.to_string())))
+        .filter(|key| !key.optional || values.is_given(key.name))
+        .map(|key| Ok((key.name, values.texts(key)?)))
         .collect()
 }
 

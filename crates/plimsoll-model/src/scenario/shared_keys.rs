@@ -73,7 +73,8 @@ pub(super) const LAST: &[Key] = &[
         "swap-dir",
         Kind::Folder,
         Preset::Text("/var/tmp"),
-        "folder for swap files, in which no other user can replace them, and for the file of `map` with `mapping = \"file\"`",
+        "folder for swap files, in which no other user can replace them, and for the files of `memory = \"file\"` and \
+         `mapping = \"file\"`",
     )
     .single(),
     key(
@@ -172,6 +173,11 @@ pub(super) const fn duration(meaning: &'static str) -> Key {
         Preset::Text("2"),
         meaning,
     )
+}
+
+/// Threads of a worker.
+pub(super) const fn threads(meaning: &'static str) -> Key {
+    key("threads", integer(1, 4096, false), Preset::Text("1"), meaning)
 }
 
 /// A rest between phases.

@@ -44,10 +44,10 @@ fn section_toml(section: &SectionPlan) -> String {
     let kind = workload
         .and_then(|(_, values)| WorkloadKind::of_name(values.first()?))
         .unwrap_or_default();
-    for key in keys::of(kind).filter(|key| key.kind == Kind::Size) {
+    for key in keys::of(kind).filter(|key| key.kind == Kind::Size && !key.optional) {
         if !section.keys.iter().any(|(name, _)| name == key.name) {
             let default = key.default().replace('`', "");
-            text += &format!("# {} follows the sweep: {default}\n", key.name);
+            text += &format!("# {} follows from the other keys: {default}\n", key.name);
         }
     }
     text

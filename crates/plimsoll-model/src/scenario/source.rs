@@ -73,6 +73,11 @@ const BUILTINS: &[Builtin] = &[
         text: include_str!("../../scenarios/loadline-patterns.toml"),
     },
     Builtin {
+        name: "page-cluster",
+        title: "Read-ahead from swap: the load line of a machine with vm.page-cluster as it is, and without",
+        text: include_str!("../../scenarios/page-cluster.toml"),
+    },
+    Builtin {
         name: "wscap",
         title: "Cost of a cap on the working set: scans of memory larger than the cap",
         text: include_str!("../../scenarios/wscap.toml"),

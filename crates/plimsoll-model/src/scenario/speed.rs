@@ -58,6 +58,11 @@ impl SpeedHints {
         bytes as f64 / 1e9 / self.verify_gb_per_s
     }
 
+    /// Seconds to write `bytes` to a file and to read them back.
+    pub(super) fn disk_seconds(&self, bytes: u64) -> f64 {
+        2.0 * bytes as f64 / 1e9 / self.disk_gb_per_s
+    }
+
     /// Seconds to trim and restore `bytes` of a class.
     pub(super) fn stored_seconds(&self, subject: &Subject, class: &FillClass, bytes: u64) -> f64 {
         let gb = bytes as f64 / 1e9;
@@ -70,7 +75,7 @@ impl SpeedHints {
                 both(self.compress_gb_per_s, self.decompress_gb_per_s)
                     + miss * both(self.disk_gb_per_s, self.disk_gb_per_s)
             }
-            Subject::SwapFile => both(self.disk_gb_per_s, self.disk_gb_per_s),
+            Subject::SwapFile => self.disk_seconds(bytes),
             Subject::NoSwap | Subject::Allocator(_) => 0.0,
         }
     }

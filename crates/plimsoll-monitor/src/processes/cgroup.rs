@@ -57,7 +57,7 @@ pub struct Cgroup {
     pub refaults_anon: Option<u64>,
     /// Refaulted file pages, likewise.
     pub refaults_file: Option<u64>,
-    /// Bytes of swap, compressed or not (v2).
+    /// Bytes of swap, compressed or not, with its descendants.
     pub swap: Option<u64>,
     /// Bytes in zswap, before compression (v2).
     pub zswapped: Option<u64>,
@@ -81,7 +81,7 @@ impl Cgroup {
             file: folder.join(name),
         });
         let swap = match version {
-            CgroupVersion::V1 => None,
+            CgroupVersion::V1 => stat.get(Field::Swap),
             CgroupVersion::V2 => group.swap().ok().flatten(),
         };
         Cgroup {

@@ -1,7 +1,7 @@
 //! List of processes with rates between two snapshots: the output of `plimsoll ps`.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use plimsoll_proc::resource_limits::Limit;
 use serde::Serialize;
@@ -31,6 +31,8 @@ pub struct Listing {
     pub processes: Vec<Entry>,
     /// Fault storms, the most expensive first.
     pub storms: Vec<Storm>,
+    /// Number of processes of other users by the file of `/proc/PID` that this user cannot read.
+    pub denied: BTreeMap<String, u32>,
     /// Missing processes and values, with the reason.
     pub notes: Vec<String>,
 }
@@ -107,24 +109,17 @@ impl Listing {
             let (before, after) = before.zip(after).filter(|_| seconds > 0.0)?;
             Some(after.saturating_sub(before) as f64 / seconds)
         };
-        let cgroup_rates: BTreeMap<&PathBuf, Option<f64>> = after
-            .cgroups
-            .iter()
-            .map(|(folder, cgroup)| {
-                let earlier = before.cgroups.get(folder).and_then(|cgroup| cgroup.refaults());
-                (folder, rate(earlier, cgroup.refaults()))
-            })
-            .collect();
+        let refaults = |snapshot: &Snapshot, folder: &Path| snapshot.cgroups.get(folder)?.refaults();
         let processes = after.processes.iter().map(|process| {
             let mut entry = Entry::new(process, after, users);
             let earlier = before.process(process.identity.pid).filter(|_| seconds > 0.0);
             entry.rates = earlier
                 .filter(|earlier| earlier.identity == process.identity)
-                .map(|earlier| Rates::between(earlier, process, seconds));
+                .and_then(|earlier| Rates::between(earlier, process, after.cpus));
             entry.cgroup_refaults_per_s = entry
                 .cgroup
                 .as_ref()
-                .and_then(|cgroup| *cgroup_rates.get(cgroup)?);
+                .and_then(|folder| rate(refaults(before, folder), refaults(after, folder)));
             entry.storm = storms.iter().any(|storm| {
                 storm
                     .processes
@@ -133,6 +128,7 @@ impl Listing {
             });
             entry
         });
+        let denied = denied(after);
         Listing {
             schema: LISTING_SCHEMA,
             interval_s: seconds,
@@ -140,7 +136,8 @@ impl Listing {
             pss_cost: pss_cost(after),
             processes: processes.collect(),
             storms,
-            notes: notes(after),
+            notes: notes(after, &denied),
+            denied,
         }
     }
 }
@@ -224,24 +221,25 @@ fn pss_cost(snapshot: &Snapshot) -> Option<PssCost> {
     (cost.processes > 0).then_some(cost)
 }
 
+/// Number of processes by the file that this user cannot read.
+fn denied(snapshot: &Snapshot) -> BTreeMap<String, u32> {
+    let details = snapshot.processes.iter();
+    let details = details.filter_map(|process| process.detail.as_ref());
+    let mut denied: BTreeMap<String, u32> = BTreeMap::new();
+    for name in details.flat_map(|detail| &detail.denied) {
+        *denied.entry((*name).to_owned()).or_default() += 1;
+    }
+    denied
+}
+
 /// Missing processes and values, with the reason.
-fn notes(snapshot: &Snapshot) -> Vec<String> {
+fn notes(snapshot: &Snapshot, denied: &BTreeMap<String, u32>) -> Vec<String> {
     let mut notes = Vec::new();
     if snapshot.denied > 0 {
         notes.push(format!(
             "cannot list {} processes of other users: /proc hides them (hidepid); run as root to see them",
             snapshot.denied
         ));
-    }
-    let mut denied: BTreeMap<&str, u32> = BTreeMap::new();
-    for detail in snapshot
-        .processes
-        .iter()
-        .filter_map(|process| process.detail.as_ref())
-    {
-        for name in &detail.denied {
-            *denied.entry(name).or_default() += 1;
-        }
     }
     for (name, count) in denied {
         notes.push(format!(

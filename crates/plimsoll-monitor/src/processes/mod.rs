@@ -3,12 +3,16 @@
 //! ```text
 //! /proc, cgroups -> Observer -> Snapshot -+-> storms()
 //!                                         +-> Listing -> render()
+//! cgroups        -> CgroupTree -> CgroupListing -> render_cgroups()
 //! ```
 //!
 //! Invariant: reading (`Observer`, `list`), computing (`storms`, `Listing::between`) and rendering (`render`) are
 //! separate.
 
 mod cgroup;
+mod cgroup_table;
+mod cgroup_tree;
+mod columns;
 mod compression;
 mod identity;
 mod listing;
@@ -22,6 +26,12 @@ mod users;
 mod walk;
 
 pub use cgroup::{Cap, CapKind, Cgroup};
+pub(crate) use cgroup_table::cap;
+pub use cgroup_table::render_cgroups;
+pub(crate) use cgroup_tree::branches;
+pub use cgroup_tree::{
+    CGROUP_BOUNDS, CGROUPS_SCHEMA, CgroupListing, CgroupOrder, CgroupRow, CgroupTree, RowCap,
+};
 pub use compression::{Compressed, KnownOf, SwapStore};
 pub use identity::Identity;
 pub use listing::{Entry, LISTING_SCHEMA, Listing, OwnLimit, PssCost};
@@ -33,6 +43,7 @@ pub use storm::{
     MOST_US_PER_REFAULT, PINNED_SHARE, PINNED_SLACK, REFAULTS_PER_S, STALLED_PERCENT, SYSTEM_PERCENT, Storm,
     StormProcess, pinned_from, storms,
 };
+pub(crate) use table::cpus;
 pub use table::render;
 pub use users::Users;
 pub use walk::{Found, descendants, list};

@@ -7,11 +7,16 @@ use plimsoll_proc::resource_limits::Limits;
 use plimsoll_proc::{Folder, PidStat, PidStatus, command_line, oom, smaps_rollup};
 
 use super::identity::Identity;
+use plimsoll_sample::monotonic_ns;
 
 /// A process at one moment. None means that this user may not read the value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Process {
     pub identity: Identity,
+    /// Time at which its counters were read, in nanoseconds of CLOCK_MONOTONIC.
+    pub read_ns: u64,
+    /// Number of its threads.
+    pub threads: u64,
     /// Parent pid; 0 if the parent is not visible.
     pub parent: u32,
     /// Name, at most 15 bytes. Callers must [`sanitize`](plimsoll_model::sanitize::sanitize) it before display.
@@ -32,7 +37,7 @@ pub struct Process {
     pub resident: u64,
     /// Text of `/proc/PID/cgroup`.
     pub cgroups: Option<String>,
-    /// Values that are slower to read, for [`Depth::Detail`] and up.
+    /// Values that are slower to read, for [`Depth::Sizes`] and up.
     pub detail: Option<Detail>,
 }
 
@@ -66,6 +71,8 @@ pub struct Proportional {
 pub enum Depth {
     /// `stat` and `cgroup`: counters, enough for fault storms.
     Counters,
+    /// Also `status`: the exact working set, by kind, and swap.
+    Sizes,
     /// All but the proportional set size.
     Detail,
     /// All. For PSS the kernel walks the page tables, 13 ms per GiB, and blocks the process meanwhile.
@@ -96,6 +103,8 @@ impl Process {
                 pid,
                 start_ticks: stat.start_ticks,
             },
+            read_ns: monotonic_ns(),
+            threads: stat.threads,
             parent: stat.parent,
             name: stat.name_text().into_owned(),
             state: stat.state,
@@ -146,6 +155,14 @@ impl Detail {
                 }
             }
         };
+        if depth == Depth::Sizes {
+            let status = read("status", buffer);
+            return Detail {
+                status: status.map_or_else(PidStatus::default, |text| PidStatus::parse(&text)),
+                denied,
+                ..Detail::default()
+            };
+        }
         let mut detail = Detail {
             command: read("cmdline", buffer).map(|text| command_line::parse(&text)),
             status: read("status", buffer).map_or_else(PidStatus::default, |text| PidStatus::parse(&text)),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy};
-use plimsoll_proc::{Tree, mounts, vmstat};
+use plimsoll_proc::{Tree, cpus, mounts, vmstat};
 
 use super::cgroup::{Cap, Cgroup};
 use super::compression::SwapStore;
@@ -46,6 +46,8 @@ pub struct Snapshot {
     /// Refaulted pages of the whole machine.
     pub refaults: Option<u64>,
     pub swap_store: SwapStore,
+    /// Number of online CPUs.
+    pub cpus: u32,
     placements: HashMap<String, Option<Arc<Placement>>>,
 }
 
@@ -109,6 +111,7 @@ impl Observer {
             cgroups,
             refaults: vmstat::refaults(&Tree::live()),
             swap_store: SwapStore::read(),
+            cpus: cpus::online(&Tree::live()),
             placements,
         }
     }
@@ -160,7 +163,10 @@ impl Snapshot {
 #[cfg(test)]
 impl Snapshot {
     /// A snapshot of processes that are all in the innermost of `cgroups`. The innermost is the first.
-    pub(super) fn made_up(at_ns: u64, processes: Vec<Process>, cgroups: Vec<(&str, Cgroup)>) -> Snapshot {
+    pub(super) fn made_up(at_ns: u64, mut processes: Vec<Process>, cgroups: Vec<(&str, Cgroup)>) -> Snapshot {
+        for process in &mut processes {
+            process.read_ns = at_ns;
+        }
         let placement = Placement {
             version: CgroupVersion::V2,
             folders: cgroups.iter().map(|(folder, _)| PathBuf::from(folder)).collect(),
@@ -177,6 +183,7 @@ impl Snapshot {
                 .collect(),
             refaults: None,
             swap_store: SwapStore::default(),
+            cpus: 2,
             placements: placements
                 .map(|text| (text, Some(Arc::clone(&placement))))
                 .collect(),

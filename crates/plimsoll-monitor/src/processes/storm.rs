@@ -96,8 +96,8 @@ impl Storm {
             format!(", waits for memory {percent:.0}% of the time")
         });
         format!(
-            "{} {} (working set {}){others} is pinned at {} of {} by {} and refaults {} pages/s; that costs {:.0}% of \
-             a core in the kernel{stalled}",
+            "{} {} (working set {}){others} is pinned at {} of {} by {} and refaults {} pages/s; that costs {} \
+             in the kernel{stalled}",
             first.identity.pid,
             sanitize(&first.name),
             bytes(first.wss),
@@ -105,7 +105,7 @@ impl Storm {
             bytes(self.cap.bytes),
             sanitize(&self.cap.file.display().to_string()),
             quantity::count(self.refaults_per_s as u64),
-            self.system_percent,
+            quantity::cpu_share(self.system_percent, 0),
         )
     }
 }
@@ -119,7 +119,7 @@ pub fn storms(before: &Snapshot, after: &Snapshot) -> Vec<Storm> {
     }
     let mut members: BTreeMap<&Path, Vec<StormProcess>> = BTreeMap::new();
     for process in &after.processes {
-        let Some(part) = part_of(before, process, seconds) else {
+        let Some(part) = part_of(before, process, after.cpus) else {
             continue;
         };
         for folder in after.cgroups_of(process) {
@@ -146,13 +146,16 @@ pub fn storms(before: &Snapshot, after: &Snapshot) -> Vec<Storm> {
 }
 
 /// Rates of a process between the snapshots; None if it is not in both.
-fn part_of(before: &Snapshot, process: &Process, seconds: f64) -> Option<StormProcess> {
+fn part_of(before: &Snapshot, process: &Process, cpus: u32) -> Option<StormProcess> {
     let earlier = before.process(process.identity.pid)?;
-    (earlier.identity == process.identity).then(|| StormProcess {
+    if earlier.identity != process.identity {
+        return None;
+    }
+    Some(StormProcess {
         identity: process.identity,
         name: process.name.clone(),
         wss: process.wss(),
-        rates: Rates::between(earlier, process, seconds),
+        rates: Rates::between(earlier, process, cpus)?,
     })
 }
 
@@ -175,7 +178,8 @@ fn storm_of(
     let stalled_percent = before
         .stalled_us
         .zip(after.stalled_us)
-        .map(|(before, after)| rate(before, after) / 1e4);
+        // The files are read a little apart: a second can seem to hold more than its time.
+        .map(|(before, after)| (rate(before, after) / 1e4).min(100.0));
     let costs = costs_cpu(system_percent, refaults_per_s)
         || stalled_percent.is_some_and(|percent| percent >= STALLED_PERCENT);
     if processes.is_empty() || refaults_per_s < REFAULTS_PER_S || !costs {
@@ -255,6 +259,8 @@ mod tests {
     fn process(pid: u32, major_faults: u64, system_us: u64) -> Process {
         Process {
             identity: Identity { pid, start_ticks: 7 },
+            read_ns: 0,
+            threads: 1,
             parent: 1,
             name: "scan".to_owned(),
             state: 'R',

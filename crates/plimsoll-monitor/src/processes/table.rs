@@ -3,32 +3,23 @@
 use std::fmt::Write;
 
 use anstyle::{AnsiColor, Style};
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
 use super::cgroup::CapKind;
+use super::columns::{Column, known, lines, rate, right};
 use super::listing::{Entry, Listing};
 use super::storm::Storm;
+use crate::cells::fit;
 use plimsoll_model::quantity;
 use plimsoll_model::sanitize::sanitize;
 
-/// Least width of the command column; other columns are dropped instead.
-const LEAST_COMMAND: usize = 16;
-
-/// A column: heading, rank, alignment and text. A narrow terminal drops the highest rank first, and never rank 0.
-struct Column {
-    heading: &'static str,
-    rank: u8,
-    left: bool,
-    cell: fn(&Entry) -> String,
-}
-
-const COLUMNS: &[Column] = &[
+const COLUMNS: &[Column<Entry>] = &[
     right("PID", 0, |entry| entry.identity.pid.to_string()),
     Column {
         heading: "USER",
         rank: 3,
         left: true,
-        cell: |entry| fit(&known(entry.user.as_deref().map(sanitize)), 10),
+        cell: |entry| fit(&known(entry.user.as_deref().map(sanitize)), 10, true),
     },
     right("WSS", 0, |entry| bytes(Some(entry.wss))),
     right("PSS", 0, |entry| bytes(entry.pss)),
@@ -41,24 +32,15 @@ const COLUMNS: &[Column] = &[
         rate(entry.rates.map(|rates| rates.major_per_s))
     }),
     right("REFAULT/s", 5, |entry| rate(entry.cgroup_refaults_per_s)),
-    right("CPU%", 0, |entry| {
-        rate(entry.rates.map(|rates| rates.user_percent + rates.system_percent))
+    right("CPUS", 0, |entry| {
+        cpus(entry.rates.map(|rates| rates.user_percent + rates.system_percent))
     }),
-    right("SYS%", 7, |entry| {
-        rate(entry.rates.map(|rates| rates.system_percent))
+    right("SYS", 7, |entry| {
+        cpus(entry.rates.map(|rates| rates.system_percent))
     }),
     right("CAP", 2, cap),
     right("OOM", 8, |entry| known(entry.oom_score)),
 ];
-
-const fn right(heading: &'static str, rank: u8, cell: fn(&Entry) -> String) -> Column {
-    Column {
-        heading,
-        rank,
-        left: false,
-        cell,
-    }
-}
 
 /// Renders the listing for a terminal of `width` columns: storms, a table of at most `limit` processes (0 for all), and
 /// notes. Ends with a line feed.
@@ -104,46 +86,14 @@ fn table(text: &mut String, listing: &Listing, limit: usize, width: usize, colou
         limit => &listing.processes[..limit.min(listing.processes.len())],
     };
     let pss = listing.processes.iter().any(|entry| entry.pss.is_some());
-    // The cells of each column, the heading first.
-    let mut columns: Vec<(&Column, Vec<String>, usize)> = COLUMNS
-        .iter()
-        .filter(|column| pss || column.heading != "PSS")
-        .map(|column| {
-            let heading = std::iter::once(column.heading.to_owned());
-            let cells: Vec<String> = heading.chain(shown.iter().map(column.cell)).collect();
-            let widest = cells.iter().map(|cell| cell.width()).max().unwrap_or(0);
-            (column, cells, widest)
-        })
-        .collect();
-    let taken = |columns: &[(&Column, Vec<String>, usize)]| -> usize {
-        columns.iter().map(|(_, _, width)| width + 1).sum()
+    let columns = COLUMNS.iter().filter(|column| pss || column.heading != "PSS");
+    let style = |entry: &Entry| match entry.storm {
+        true => AnsiColor::Red.on_default(),
+        false => Style::new(),
     };
-    while taken(&columns) + LEAST_COMMAND > width {
-        let last = columns.iter().map(|(column, ..)| column.rank).max().unwrap_or(0);
-        if last == 0 {
-            break;
-        }
-        columns.retain(|(column, ..)| column.rank != last);
-    }
-    let room = width.saturating_sub(taken(&columns)).max(1);
-    for row in 0..=shown.len() {
-        let mut line = String::new();
-        for (column, cells, width) in &columns {
-            let gap = " ".repeat(width - cells[row].width());
-            if column.left {
-                let _ = write!(line, "{}{gap} ", cells[row]);
-            } else {
-                let _ = write!(line, "{gap}{} ", cells[row]);
-            }
-        }
-        let entry = row.checked_sub(1).map(|row| &shown[row]);
-        line.push_str(&entry.map_or_else(|| "COMMAND".to_owned(), |entry| fit(&command(entry), room)));
-        let style = match entry {
-            None => Style::new().bold(),
-            Some(entry) if entry.storm => AnsiColor::Red.on_default(),
-            Some(_) => Style::new(),
-        };
-        text.push_str(&paint(line.trim_end(), style, colour));
+    for (line, entry) in lines(columns, shown, ("COMMAND", command), width) {
+        let style = entry.map_or(Style::new().bold(), style);
+        text.push_str(&paint(&line, style, colour));
         text.push('\n');
     }
     let left_out = listing.processes.len() - shown.len();
@@ -170,7 +120,7 @@ fn without_folder(command: &str) -> &str {
     }
 }
 
-fn bytes(value: Option<u64>) -> String {
+pub(super) fn bytes(value: Option<u64>) -> String {
     known(value.map(|value| quantity::bytes(value as f64)))
 }
 
@@ -191,40 +141,12 @@ fn cap(entry: &Entry) -> String {
     }))
 }
 
-/// A number in at most five columns.
-fn rate(value: Option<f64>) -> String {
-    known(value.map(|value| match value {
-        value if value < 0.05 => "0".to_owned(),
-        value if value < 9.95 => format!("{value:.1}"),
-        value if value < 9_999.5 => format!("{value:.0}"),
-        value if value < 999_500.0 => format!("{:.0}k", value / 1e3),
-        value => format!("{:.1}M", value / 1e6),
-    }))
+/// CPUs in use: 1.70 are 170% of one.
+pub(crate) fn cpus(percent: Option<f64>) -> String {
+    known(percent.map(|percent| format!("{:.2}", percent / 100.0)))
 }
 
-fn known(value: Option<impl ToString>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
-}
-
-/// `text` in at most `room` columns, with a mark for a cut.
-fn fit(text: &str, room: usize) -> String {
-    if text.width() <= room {
-        return text.to_owned();
-    }
-    let mut short = String::new();
-    let mut taken = 1;
-    for letter in text.chars() {
-        taken += letter.width().unwrap_or(0);
-        if taken > room {
-            break;
-        }
-        short.push(letter);
-    }
-    short.push('\u{2026}');
-    short
-}
-
-fn paint(text: &str, style: Style, colour: bool) -> String {
+pub(super) fn paint(text: &str, style: Style, colour: bool) -> String {
     if colour && !style.is_plain() {
         format!("{style}{text}{style:#}")
     } else {
@@ -233,7 +155,7 @@ fn paint(text: &str, style: Style, colour: bool) -> String {
 }
 
 /// Appends `words`, wrapped at spaces to `width` columns. A longer word stays whole.
-fn wrap(text: &mut String, words: &str, width: usize) {
+pub(super) fn wrap(text: &mut String, words: &str, width: usize) {
     let mut column = 0;
     for word in words.split_whitespace() {
         if column > 0 && column + 1 + word.width() > width {

@@ -84,6 +84,7 @@ impl Follower {
         let title = self.followed.title().map(str::to_owned);
         self.shared.change_target(title.map(|title| TargetState {
             title,
+            cgroup: self.followed.folder(),
             ..TargetState::default()
         }));
         self.look();

@@ -14,11 +14,13 @@
 
 mod account;
 mod actions;
+mod cgroups;
 mod error;
 mod event;
 mod feed;
 mod follow;
 mod history;
+mod lister;
 mod monitor;
 mod options;
 mod outcome;
@@ -32,6 +34,7 @@ mod storms;
 mod summary;
 mod target;
 pub mod terminal;
+mod top;
 
 pub use error::WatchError;
 pub use history::{Bucket, History};
@@ -41,3 +44,4 @@ pub use state::{Facts, Level, Mark, MarkKind, Message, State, Status, TargetStat
 pub use summary::{
     FaultTime, MachineSummary, MonitorSummary, ProgramSummary, SUMMARY_SCHEMA, Summary, TargetSummary,
 };
+pub use top::Top;

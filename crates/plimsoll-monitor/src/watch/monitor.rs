@@ -11,9 +11,11 @@ use plimsoll_os::{Pidfd, UsageScope, resource_usage};
 
 use super::account::Account;
 use super::actions::{self, Actions, Request};
+use super::cgroups::CgroupReader;
 use super::error::WatchError;
 use super::feed::feed;
 use super::follow::Follower;
+use super::lister::Lister;
 use super::options::{Candidate, Options, Program, Source, TargetChoice};
 use super::program::{self, Running};
 use super::recorder::Recorded;
@@ -24,6 +26,7 @@ use super::summary::{MonitorSummary, Summary};
 use super::target::Followed;
 use crate::processes::{self, Depth};
 use crate::trim::release;
+use plimsoll_model::columns::Row;
 use plimsoll_model::recording::RecordingError;
 use plimsoll_model::recording::model::SamplerReport;
 use plimsoll_model::sanitize::sanitize;
@@ -69,6 +72,10 @@ struct Live {
     /// Ends the running request early.
     stop: Arc<AtomicBool>,
     choices: Sender<TargetChoice>,
+    /// Whether a user interface shows cgroups.
+    cgroups: Sender<bool>,
+    /// Whether a user interface shows the list of processes.
+    lists: Sender<bool>,
 }
 
 impl Monitor {
@@ -120,17 +127,22 @@ impl Monitor {
         let machine = facts.machine;
         let shared = Arc::new(Shared::new(State::new(facts), origin_ns));
         let mut monitor = Monitor::around(Arc::clone(&shared));
-        let config = match options.drawn {
+        let batched = match options.drawn {
             true => SamplerConfig::at_once(options.hz, origin_ns),
             false => SamplerConfig::by_the_second(options.hz, origin_ns),
         };
-        let (sampler, batches) = Sampler::start(config)?;
+        let (sampler, batches) = Sampler::start(SamplerConfig {
+            rare_once_a_second: true,
+            ..batched
+        })?;
         let sampler = Arc::new(sampler);
         shared.state().status.unlocked = sampler.locked().err().map(ToString::to_string);
         let (fed, drawn) = (Arc::clone(&shared), options.drawn);
         let feed = spawn("feed", move || feed(&batches, &fed, machine, drawn))?;
         let (requests, requested) = mpsc::sync_channel(WAITING_REQUESTS);
         let (choices, chosen) = mpsc::channel();
+        let (cgroups, cgroups_wanted) = mpsc::channel();
+        let (lists, wanted) = mpsc::channel();
         let stop = Arc::new(AtomicBool::new(false));
         monitor.live = Some(Live {
             sampler: Arc::clone(&sampler),
@@ -138,12 +150,15 @@ impl Monitor {
             requests,
             stop: Arc::clone(&stop),
             choices,
+            cgroups,
+            lists,
         });
         let title = program
             .map(Program::words)
             .or(followed.title().map(str::to_owned));
         shared.change_target(title.map(|title| TargetState {
             title,
+            cgroup: followed.folder(),
             ..TargetState::default()
         }));
         if let Some(folder) = &options.record {
@@ -160,6 +175,14 @@ impl Monitor {
         monitor
             .threads
             .push(spawn("target", move || follower.run(&chosen))?);
+        if options.drawn {
+            let reader = CgroupReader::new(Arc::clone(&shared));
+            monitor
+                .threads
+                .push(spawn("cgroups", move || reader.run(&cgroups_wanted))?);
+            let lister = Lister::new(Arc::clone(&shared));
+            monitor.threads.push(spawn("top", move || lister.run(&wanted))?);
+        }
         let actions = Actions {
             shared: Arc::clone(&shared),
             sampler,
@@ -206,6 +229,11 @@ impl Monitor {
     /// Locks the state. New frames wait for the lock: hold it only to copy.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.shared.state()
+    }
+
+    /// The latest sample of this machine; None in a replay.
+    pub fn latest_sample(&self) -> Option<Row> {
+        self.live.as_ref().map(|live| live.sampler.latest())
     }
 
     /// Nanoseconds since the start of the recording; in a replay, the time of the last frame.
@@ -317,6 +345,23 @@ impl Monitor {
         candidates
     }
 
+    /// Starts or ends the reading of [`State::cgroups`]. A replay has none.
+    pub fn list_cgroups(&self, wanted: bool) {
+        if let Some(live) = &self.live {
+            // Without a user interface there is no receiver.
+            let _ = live.cgroups.send(wanted);
+        }
+    }
+
+    /// Starts or ends the list of processes in [`State::top`]. While it runs, another start asks for a list
+    /// at once. A replay has none.
+    pub fn list_top(&self, wanted: bool) {
+        if let Some(live) = &self.live {
+            // Without a user interface there is no receiver.
+            let _ = live.lists.send(wanted);
+        }
+    }
+
     /// Starts to record into `folder`, which must not exist; None ends the recording.
     pub fn record(&self, folder: Option<PathBuf>) {
         self.ask(Request::Record(folder));
@@ -377,7 +422,7 @@ impl Monitor {
             return (SamplerReport::default(), None);
         };
         live.stop.store(true, Ordering::Relaxed);
-        drop((live.requests, live.choices));
+        drop((live.requests, live.choices, live.cgroups, live.lists));
         self.join();
         lock(&self.shared.account).close(self.shared.now_ns());
         let slots = live.sampler.swap_slots();

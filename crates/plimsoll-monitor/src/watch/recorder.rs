@@ -257,10 +257,11 @@ fn conclude(writer: Writer, written: Written, lost: u64) -> Result<Recorded, Rec
             error: None,
         });
     }
-    let mut results = plimsoll_report::results(&Recording::open(writer.folder())?);
+    let place = writer.open_folder().clone();
+    let mut results = plimsoll_report::results(&Recording::open_in(&place)?);
     results.sampler.dropped += lost;
     let folder = writer.finish(&results)?;
-    let made = report::write_page(&Recording::open(&folder)?, &results, &folder);
+    let made = report::write_page(&Recording::open_in(&place)?, &results, &place);
     let (page, error) = match made {
         Ok(page) => (Some(page), None),
         Err(error) => (None, Some(error.to_string())),
@@ -288,6 +289,8 @@ fn results_of(manifest: &Manifest, written: Written, lost: u64) -> Results {
         status: RunStatus::Ok,
         headline: Default::default(),
         findings: Vec::new(),
+        recommendations: Vec::new(),
+        withheld: Vec::new(),
         calibration: None,
         confounders: Vec::new(),
         warnings: written.warnings,

@@ -1,8 +1,11 @@
 //! The state that user interfaces draw: history, marks, target and messages.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::history::History;
+use super::top::Top;
+use crate::processes::CgroupListing;
 use plimsoll_report::analysis::frame::Machine;
 
 /// Most messages; older ones are dropped.
@@ -24,6 +27,10 @@ pub struct State {
     pub swap_devices: Vec<String>,
     pub status: Status,
     pub messages: Vec<Message>,
+    /// The cgroups, from their first reading for a user interface on. None in a replay.
+    pub cgroups: Option<Arc<CgroupListing>>,
+    /// The processes, from their first list for a user interface on. None in a replay.
+    pub top: Option<Arc<Top>>,
     /// Grows with every change except new frames. A user interface compares it to skip redraws.
     pub revision: u64,
 }
@@ -69,6 +76,15 @@ pub struct TargetState {
     pub ended: Option<String>,
     /// Reason for missing values, such as a missing permission.
     pub error: Option<String>,
+    /// Folder of a target cgroup.
+    pub cgroup: Option<PathBuf>,
+}
+
+impl TargetState {
+    /// Folder of the cgroup that limits the lists of processes and cgroups.
+    pub fn scope(&self) -> Option<&Path> {
+        self.cgroup.as_deref().filter(|_| self.ended.is_none())
+    }
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -137,6 +153,8 @@ impl State {
             swap_devices: Vec::new(),
             status: Status::default(),
             messages: Vec::new(),
+            cgroups: None,
+            top: None,
             revision: 0,
         }
     }

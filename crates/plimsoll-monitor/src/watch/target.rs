@@ -113,6 +113,14 @@ impl Followed {
         }
     }
 
+    /// Folder of the cgroup.
+    pub(super) fn folder(&self) -> Option<PathBuf> {
+        match self {
+            Followed::Cgroup(group) => Some(group.folder.clone()),
+            _ => None,
+        }
+    }
+
     /// Target of a trim; None without processes.
     pub(super) fn trimmable(&self) -> Option<What> {
         match self {

@@ -25,6 +25,10 @@ pub enum Field {
     Faults,
     /// Page faults that waited.
     MajorFaults,
+    /// Bytes of page cache that wait to be written.
+    Dirty,
+    /// Bytes that are being written to files or to swap.
+    Writeback,
     /// Pages of anonymous memory that were reclaimed and came back.
     RefaultsAnon,
     /// Pages of files that were reclaimed and came back.
@@ -35,7 +39,7 @@ pub enum Field {
     Zswapped,
 }
 
-const FIELDS: usize = 13;
+const FIELDS: usize = 15;
 
 /// The names of each field in v1 and in v2. Those of v1 count the children too (`total_`).
 const NAMES: [(Field, Option<&str>, Option<&str>); FIELDS] = [
@@ -52,6 +56,8 @@ const NAMES: [(Field, Option<&str>, Option<&str>); FIELDS] = [
     (Field::Unevictable, Some("total_unevictable"), Some("unevictable")),
     (Field::Faults, Some("total_pgfault"), Some("pgfault")),
     (Field::MajorFaults, Some("total_pgmajfault"), Some("pgmajfault")),
+    (Field::Dirty, Some("total_dirty"), Some("file_dirty")),
+    (Field::Writeback, Some("total_writeback"), Some("file_writeback")),
     (
         Field::RefaultsAnon,
         Some("total_workingset_refault_anon"),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_proc::RepeatedLines;
 use plimsoll_proc::fields::{KeyedLines, value_of};
 use proptest::prelude::*;
 
@@ -71,18 +72,56 @@ fn file() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(prop_oneof![9 => line, 1 => garbage], 0..60).prop_map(|lines| lines.concat())
 }
 
+fn keyed_lines() -> KeyedLines<16> {
+    let mut lines = KeyedLines::new();
+    for (key, slot, scale) in KEYS {
+        lines.insert(key, slot, scale);
+    }
+    lines
+}
+
+/// Sums by slot.
+fn sums(parse: impl FnOnce(&mut dyn FnMut(usize, i64))) -> BTreeMap<usize, i64> {
+    let mut found = BTreeMap::new();
+    parse(&mut |slot, value| {
+        let sum = found.entry(slot).or_insert(0_i64);
+        *sum = sum.saturating_add(value);
+    });
+    found
+}
+
+/// The text with other numbers: each run of digits is replaced by one of `numbers`.
+fn with_numbers(text: &[u8], numbers: &[u32]) -> Vec<u8> {
+    let mut numbers = numbers.iter().cycle();
+    let mut other = Vec::new();
+    for run in text.chunk_by(|a, b| a.is_ascii_digit() == b.is_ascii_digit()) {
+        match run[0].is_ascii_digit() {
+            true => other.extend(numbers.next().map_or(String::new(), u32::to_string).bytes()),
+            false => other.extend(run),
+        }
+    }
+    other
+}
+
 proptest! {
+    /// As the kernel writes them: the same lines, with other numbers each time.
+    #[test]
+    fn later_texts_of_the_same_lines_have_the_same_values(
+        text in file(),
+        numbers in prop::collection::vec(prop::collection::vec(any::<u32>(), 1..20), 1..4),
+    ) {
+        let mut lines = RepeatedLines::<16>::new(keyed_lines());
+        prop_assert_eq!(sums(|found| lines.parse(&text, found)), simple(&text));
+        for numbers in numbers {
+            let text = with_numbers(&text, &numbers);
+            prop_assert_eq!(sums(|found| lines.parse(&text, found)), simple(&text));
+        }
+    }
+
     #[test]
     fn keyed_lines_are_parsed_as_a_simple_parser_does(text in file()) {
-        let mut lines = KeyedLines::<16>::new();
-        for (key, slot, scale) in KEYS {
-            lines.insert(key, slot, scale);
-        }
-        let mut found = BTreeMap::new();
-        lines.parse(&text, |slot, value| {
-            let sum = found.entry(slot).or_insert(0_i64);
-            *sum = sum.saturating_add(value);
-        });
+        let lines = keyed_lines();
+        let found = sums(|found| lines.parse(&text, found));
         prop_assert_eq!(found, simple(&text));
     }
 
@@ -101,5 +140,23 @@ fn half_of_the_places_stay_empty_so_that_a_search_ends() {
     let mut lines = KeyedLines::<4>::new();
     for key in ["a", "b", "c"] {
         lines.insert(key, 0, 1);
+    }
+}
+
+#[test]
+fn a_line_out_of_its_place_is_found_and_learned() {
+    let mut lines = RepeatedLines::<16>::new(keyed_lines());
+    let first: &[u8] = b"other 1\nMemTotal: 2 kB\nActive: 3 kB\npswpin 4\n";
+    let texts: [&[u8]; 5] = [
+        first,
+        b"other 1\nnew 9\nMemTotal: 20 kB\nActive: 30 kB\npswpin 40\n",
+        b"MemTotal: 200 kB\nActive(anon): 5 kB\nActive: 300 kB\npswpin 400\n",
+        b"MemTotal: 200 kB\n",
+        b"",
+    ];
+    for text in texts.into_iter().chain([first]) {
+        for _ in 0..2 {
+            assert_eq!(sums(|found| lines.parse(text, found)), simple(text));
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod cgroups;
 mod hostile;
+mod kept_files;
 mod keyed_lines;
 mod oracle;
 mod process_files;

@@ -28,6 +28,7 @@ const UNITS = {
   "bytes-per-second": { scale: KIB, text: v => v === 0 ? "0" : bytes(v) + "/s", steps: powersOfTwo() },
   "per-second": { scale: 1, text: v => Math.abs(v) >= 9999.5 ? significant(v / 1e3) + "k/s" : Math.round(v) + "/s" },
   "percent": { scale: 0.01, text: v => (v === 0 ? "0" : Math.abs(v) < 10 ? v.toFixed(1) : v.toFixed(0)) + "%" },
+  "cpus": { scale: 0.01, text: v => v.toFixed(2) + " CPUs" },
   "milliseconds": { scale: 0.01, text: v => (v === 0 ? "0" : significant(v)) + " ms" },
   "number": { scale: 1, text: v => String(Math.round(v)) },
 };

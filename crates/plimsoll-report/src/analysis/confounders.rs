@@ -13,7 +13,7 @@ use super::neighbour::{self, HARMLESS_P99_S};
 use plimsoll_model::recording::model::{Confounder, Manifest, Phase, Trial};
 use plimsoll_model::recording::{ColumnView, Samples};
 use plimsoll_model::sanitize::sanitize;
-use plimsoll_model::scenario::{Settings, Subject, ThpMode, WorkloadKind};
+use plimsoll_model::scenario::{Backing, Settings, Subject, ThpMode, WorkloadKind};
 use plimsoll_model::trust::ConfounderKind;
 
 /// CPU time that a hypervisor took, in percent of all CPU time of the trial. A trial holds about two busy CPUs' worth
@@ -203,7 +203,10 @@ fn pageout_switch(seen: &Seen<'_>) -> Option<(String, &'static str)> {
 /// memory: DAMON and `madvise` page out without scanning. Anonymous pages tell nothing: the trial's own trim and restore
 /// look the same.
 fn unscanned_refaults_percent(seen: &Seen<'_>, trial: &Trial) -> Option<f64> {
-    if seen.growth("pgscan_file", trial)? > 0 {
+    let own_pages_refault = seen
+        .settings(trial)
+        .is_some_and(|settings| settings.memory() == Backing::File);
+    if own_pages_refault || seen.growth("pgscan_file", trial)? > 0 {
         return None;
     }
     let pages = seen.growth("workingset_refault_file", trial)?;

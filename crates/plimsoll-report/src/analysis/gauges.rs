@@ -13,6 +13,8 @@ pub enum Panel {
     Swap,
     Io,
     Faults,
+    /// Reclaim and compaction: values in the terminal, not a panel.
+    Reclaim,
     Pressure,
     Cpu,
     /// CPU time and missed ticks of the monitor.
@@ -30,6 +32,8 @@ pub enum GaugeUnit {
     PerSecond,
     /// Percent of the quantity in [`Scale`].
     Percent,
+    /// CPUs in use, on average: 1.7 are as many as 170% of one.
+    Cpus,
     /// Milliseconds.
     Milliseconds,
     Number,
@@ -52,8 +56,10 @@ pub enum Scale {
     Page,
     /// A microsecond in which something waited: shown as percent of the time.
     PercentOfTime,
-    /// A microsecond of a CPU: shown as percent of one CPU, of which several make more than 100.
+    /// A microsecond of a CPU: shown as percent of one CPU, for threads that use little of it.
     PercentOfOneCpu,
+    /// A microsecond of a CPU: shown as the number of CPUs in use.
+    Cpus,
     /// A microsecond of all CPUs: shown as percent of their time.
     PercentOfCpus,
 }
@@ -96,14 +102,14 @@ macro_rules! gauges {
 }
 
 use Reading::{Level, Rate};
-use Scale::{One, Page, PercentOfCpus, PercentOfOneCpu, PercentOfTime};
+use Scale::{Cpus, One, Page, PercentOfCpus, PercentOfOneCpu, PercentOfTime};
 
 gauges! {
     TARGET_RESIDENT "target-resident" "resident" Target Bytes Level(1.0) => [TARGET_RESIDENT];
     TARGET_SWAP "target-swap" "swapped" Target Bytes Level(1.0) => [TARGET_SWAP];
     TARGET_MINOR "target-minor" "minor faults" Target PerSecond Rate(One) => [TARGET_MINOR_FAULTS];
     TARGET_MAJOR "target-major" "major faults" Target PerSecond Rate(One) => [TARGET_MAJOR_FAULTS];
-    TARGET_CPU "target-cpu" "CPU (of one core)" Target Percent Rate(PercentOfOneCpu) => [TARGET_CPU_US];
+    TARGET_CPU "target-cpu" "CPUs in use" Target Cpus Rate(Cpus) => [TARGET_CPU_US];
     TARGET_PROCESSES "target-processes" "processes" Target Number Level(1.0) => [TARGET_PROCESSES];
     CGROUP_USAGE "cgroup-usage" "cgroup" Target Bytes Level(1.0) => [CGROUP_USAGE];
     CGROUP_SWAP "cgroup-swap" "cgroup swap" Target Bytes Level(1.0) => [CGROUP_SWAP];
@@ -123,6 +129,8 @@ gauges! {
     MAJOR "major" "major" Faults PerSecond Rate(One) => [PGMAJFAULT];
     REFAULT "refault" "anon refault" Faults PerSecond Rate(One) => [WORKINGSET_REFAULT_ANON];
     REFAULT_FILE "refault-file" "file refault" Faults PerSecond Rate(One) => [WORKINGSET_REFAULT_FILE];
+    RECLAIMED "reclaimed" "reclaimed" Reclaim BytesPerSecond Rate(Page) => [PGSTEAL_KSWAPD, PGSTEAL_DIRECT, PGSTEAL_KHUGEPAGED, PGSTEAL_PROACTIVE];
+    COMPACTION "compaction" "compaction stalls" Reclaim PerSecond Rate(One) => [COMPACT_STALL];
     MEMORY_SOME "memory-some" "memory some" Pressure Percent Rate(PercentOfTime) => [PSI_MEMORY_SOME_US];
     MEMORY_FULL "memory-full" "memory full" Pressure Percent Rate(PercentOfTime) => [PSI_MEMORY_FULL_US];
     IO_SOME "io-some" "I/O some" Pressure Percent Rate(PercentOfTime) => [PSI_IO_SOME_US];
@@ -137,6 +145,18 @@ gauges! {
     LATE "late" "tick late" Monitor Milliseconds Level(1e-6) => [TICK_LATE_NS];
     MISSED "missed" "ticks missed" Monitor PerSecond Rate(One) => [MISSED_TICKS];
 }
+
+/// The columns whose times make up that of all CPUs. Time of guests is in that of programs.
+pub(super) const CPU_TIMES: &[usize] = &[
+    col::CPU_USER_US,
+    col::CPU_NICE_US,
+    col::CPU_SYSTEM_US,
+    col::CPU_IDLE_US,
+    col::CPU_IOWAIT_US,
+    col::CPU_IRQ_US,
+    col::CPU_SOFTIRQ_US,
+    col::CPU_STEAL_US,
+];
 
 impl Gauge {
     /// Index of the gauge with that key in [`GAUGES`].

@@ -1,10 +1,13 @@
 //! Trials that differ in nothing but their repeat, side by side.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::statistics::{Summary, summarise};
+use super::name_map::NameMap;
+use super::statistics::{MIN_FOR_INTERVAL, Summary, summarise};
 use plimsoll_model::recording::model::{Phase, Trial, TrialStatus};
 
 /// The repeats of one trial: one combination of subject and parameters of a section.
@@ -17,14 +20,14 @@ pub struct Group {
     pub subject: String,
     pub params: BTreeMap<String, String>,
     /// Ids of its trials, failed ones too.
-    pub trials: Vec<String>,
+    pub trials: Vec<Arc<str>>,
     /// Places of its trials in the list that the groups were made of.
     pub(crate) places: Vec<usize>,
     /// Number of failed trials, excluded from all values.
     pub failed: usize,
     /// True if no trial of the group is ok: main metrics of all of them are untrustworthy.
     pub untrustworthy: bool,
-    pub metrics: BTreeMap<String, Measured>,
+    pub metrics: NameMap<Measured>,
     /// Phases in the order in which they ran.
     pub phases: Vec<PhaseGroup>,
 }
@@ -41,15 +44,24 @@ impl Group {
         self.trials.first().map_or("", |id| shared_part(id))
     }
 
-    /// The group with its trustworthy metrics and phases alone.
-    pub fn trusted(&self) -> Group {
+    /// The group with its trustworthy metrics and phases alone: the group itself if it has no others.
+    pub fn trusted(&self) -> Cow<'_, Group> {
+        let speeds = |phase: &PhaseGroup| phase.gb_per_s.as_ref().is_some_and(Measured::untrustworthy);
+        let doubtful = self.metrics.values().any(Measured::untrustworthy)
+            || self
+                .phases
+                .iter()
+                .any(|phase| phase.seconds.untrustworthy() || speeds(phase));
+        if !doubtful {
+            return Cow::Borrowed(self);
+        }
         let mut group = self.clone();
         group.metrics.retain(|_, measured| !measured.untrustworthy());
         group.phases.retain(|phase| !phase.seconds.untrustworthy());
         for phase in &mut group.phases {
             phase.gb_per_s = phase.gb_per_s.take().filter(|speed| !speed.untrustworthy());
         }
-        group
+        Cow::Owned(group)
     }
 
     /// Its trials that did not fail, in the order of `trials`, the list that the groups were made of: each figure has a
@@ -81,7 +93,7 @@ fn trusted<T>(mut all: Vec<T>, status: impl Fn(&T) -> TrialStatus) -> Vec<T> {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct PhaseGroup {
-    pub name: String,
+    pub name: Arc<str>,
     /// Wall seconds.
     pub seconds: Measured,
     /// GB/s; none where nothing was moved.
@@ -110,7 +122,7 @@ impl Measured {
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dot {
-    pub trial: String,
+    pub trial: Arc<str>,
     pub value: f64,
     pub status: TrialStatus,
 }
@@ -136,7 +148,27 @@ pub fn groups(trials: &[Trial]) -> Vec<Group> {
     });
     let labels = labels(&members);
     let labelled = members.into_iter().zip(labels);
-    labelled.map(|(members, label)| group(members, label)).collect()
+    let mut names = Names::default();
+    labelled
+        .map(|(members, label)| group(members, label, &mut names))
+        .collect()
+}
+
+/// The names of metrics and phases, each once for all groups.
+#[derive(Default)]
+struct Names(HashSet<Arc<str>>);
+
+impl Names {
+    fn shared(&mut self, name: &str) -> Arc<str> {
+        match self.0.get(name) {
+            Some(known) => Arc::clone(known),
+            None => {
+                let new: Arc<str> = Arc::from(name);
+                self.0.insert(Arc::clone(&new));
+                new
+            }
+        }
+    }
 }
 
 /// The trials of a group, with their places in the list of all.
@@ -231,31 +263,33 @@ fn telling_params<'a>(groups: &[Members<'a>]) -> HashMap<&'a str, BTreeSet<&'a s
     kinds.into_iter().map(telling).collect()
 }
 
-fn group(members: Members<'_>, label: String) -> Group {
+fn group(members: Members<'_>, label: String, names: &mut Names) -> Group {
     let Members {
         first,
         trials,
         places,
     } = members;
+    let ids: Vec<Arc<str>> = trials.iter().map(|trial| Arc::from(trial.id.as_str())).collect();
     let usable = || trials.iter().filter(|trial| is_usable(trial));
     let measure = |name: &str, value: &dyn Fn(&Trial) -> Option<f64>| {
-        let dots: Vec<Dot> = usable()
-            .filter_map(|trial| {
-                Some(Dot {
-                    trial: trial.id.clone(),
-                    value: value(trial).filter(|value| value.is_finite())?,
-                    status: trial.status_of(name),
-                })
+        let dots = trials.iter().zip(&ids).filter(|(trial, _)| is_usable(trial));
+        let dots = dots.filter_map(|(trial, id)| {
+            Some(Dot {
+                trial: Arc::clone(id),
+                value: value(trial).filter(|value| value.is_finite())?,
+                status: trial.status_of(name),
             })
-            .collect();
-        measured(dots, xxh3_64(format!("{label}/{name}").as_bytes()))
+        });
+        let mut dots: Vec<Dot> = dots.collect();
+        dots.shrink_to_fit();
+        measured(dots, || xxh3_64(format!("{label}/{name}").as_bytes()))
     };
     let metric_names: BTreeSet<&String> = usable().flat_map(|trial| trial.metrics.keys()).collect();
     let metrics = metric_names
         .into_iter()
         .filter_map(|name| {
             let value = |trial: &Trial| trial.metrics.get(name).copied();
-            Some((name.clone(), measure(name, &value)?))
+            Some((names.shared(name), measure(name, &value)?))
         })
         .collect();
     let phases = phases_by_name(usable().copied())
@@ -264,7 +298,7 @@ fn group(members: Members<'_>, label: String) -> Group {
             let phase = |trial: &Trial| phases.get(trial.id.as_str()).copied();
             let speed = |trial: &Trial| Some(phase(trial)?.gb_per_s).filter(|&speed| speed > 0.0);
             Some(PhaseGroup {
-                name: name.to_owned(),
+                name: names.shared(name),
                 seconds: measure(&format!("{name}.seconds"), &|trial| Some(phase(trial)?.seconds))?,
                 gb_per_s: measure(&format!("{name}.gb_per_s"), &speed),
             })
@@ -274,10 +308,10 @@ fn group(members: Members<'_>, label: String) -> Group {
         workload: first.workload.clone(),
         subject: first.subject.clone(),
         params: first.params.clone(),
-        trials: trials.iter().map(|trial| trial.id.clone()).collect(),
         places,
         failed: trials.len() - usable().count(),
         untrustworthy: usable().count() > 0 && usable().all(|trial| trial.status != TrialStatus::Ok),
+        trials: ids,
         metrics,
         phases,
         label,
@@ -318,9 +352,16 @@ fn label(trial: &Trial, headline: &BTreeSet<&str>) -> String {
     label
 }
 
-/// A value over its dots, with an interval resampled from `seed`; `None` without dots.
-pub fn measured(dots: Vec<Dot>, seed: u64) -> Option<Measured> {
-    let summary = summarise(&summed_up(&dots), seed)?;
+/// A value over its dots, with an interval resampled from `seed`, which is not asked for if there are too few dots for one;
+/// `None` without dots.
+pub fn measured(dots: Vec<Dot>, seed: impl FnOnce() -> u64) -> Option<Measured> {
+    let values = summed_up(&dots);
+    let seed = if values.len() < MIN_FOR_INTERVAL {
+        0
+    } else {
+        seed()
+    };
+    let summary = summarise(&values, seed)?;
     Some(Measured { dots, summary })
 }
 
@@ -332,6 +373,7 @@ fn summed_up(dots: &[Dot]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plimsoll_model::recording::{FailureCode, TrialFailure};
 
     /// Repeats of one trial with these verdicts, each with its number as a figure.
     fn repeats(statuses: &[TrialStatus]) -> Vec<Trial> {
@@ -376,8 +418,25 @@ mod tests {
             "trim {}: no swap",
             plimsoll_model::recording::model::NOT_RUN
         )];
-        let groups = groups(&trials);
-        assert_eq!(groups[0].counted(&trials), [&trials[0]]);
-        assert_eq!(groups[0].metrics["figure"].values(), [0.0]);
+        let counted = |trials: &[Trial]| groups(trials)[0].counted(trials).len();
+        assert_eq!(counted(&trials), 1);
+        assert_eq!(groups(&trials)[0].metrics["figure"].values(), [0.0]);
+        // The code decides, if there is one; a trial with two failures has more than that problem.
+        let failure = |code| TrialFailure {
+            code,
+            message: trials[0].reasons[0].clone(),
+        };
+        let (not_run, trim) = (failure(FailureCode::NotRun), failure(FailureCode::Trim));
+        for (failures, expected) in [
+            (vec![not_run.clone()], 1),
+            (vec![trim.clone()], 0),
+            (vec![not_run, trim], 0),
+        ] {
+            let trial = Trial {
+                failures,
+                ..trials[0].clone()
+            };
+            assert_eq!(counted(&[trial]), expected);
+        }
     }
 }

@@ -16,6 +16,7 @@ pub mod frame;
 pub mod gauges;
 pub mod groups;
 pub mod metric;
+pub mod name_map;
 pub mod neighbour;
 pub mod statistics;
 pub mod timeline;

@@ -6,7 +6,8 @@
 mod two_samples;
 
 pub use two_samples::{
-    MIN_OF_EACH, MedianRatio, SIGNIFICANCE, can_tell, holm, least_p, mann_whitney, median_ratio,
+    MIN_OF_EACH, MedianRatio, SIGNIFICANCE, THRESHOLD_PERCENT, can_tell, holm, least_p, mann_whitney,
+    median_ratio,
 };
 
 /// Repeats below which no interval of 95% exists: with five, even minimum to maximum contains the population's

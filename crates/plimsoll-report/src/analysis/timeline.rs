@@ -1,9 +1,10 @@
 //! Samples thinned out for a report: an hour at 100 Hz becomes some thousand points.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::frame::{Machine, Point};
-use super::gauges::GAUGES;
+use super::frame::{Machine, Point, cpu_time};
+use super::gauges::{CPU_TIMES, GAUGES, Gauge, Reading, Scale};
 use plimsoll_model::categories::INPUTS;
 use plimsoll_model::categories::{CATEGORIES, categories};
 use plimsoll_model::columns::COLUMNS;
@@ -140,12 +141,27 @@ pub fn means<const N: usize>(sums: &[i128; N], count: i128) -> Option<[i64; N]> 
     Some(means.map(|mean| mean as i64))
 }
 
+/// The times of all CPUs by column, for a gauge that needs them.
+fn cpu_times<'a>(samples: &'a Samples, gauge: &Gauge) -> BTreeMap<usize, ColumnView<'a>> {
+    let needed = gauge.reading == Reading::Rate(Scale::PercentOfCpus);
+    let columns = CPU_TIMES.iter().filter(|_| needed);
+    columns
+        .filter_map(|&column| Some((column, samples.column(COLUMNS[column].name)?)))
+        .collect()
+}
+
 fn line(samples: &Samples, machine: Machine, buckets: &[Bucket], index: usize) -> Line {
     let gauge = &GAUGES[index];
     let names = gauge.columns.iter().map(|&column| COLUMNS[column].name);
     let columns: Vec<ColumnView> = names.filter_map(|name| samples.column(name)).collect();
     let point = |row: usize| Point::of(samples.t_ns()[row], columns.iter().map(|column| column.get(row)));
-    let value = |row: usize| gauge.value(point(row), row.checked_sub(1).map(point), machine);
+    let cpu_times = cpu_times(samples, gauge);
+    let cpu_times = &cpu_times;
+    let cpu_time = |row: usize| {
+        let time = |at: Option<usize>| move |column: usize| cpu_times.get(&column)?.get(at?);
+        cpu_time(time(Some(row)), time(row.checked_sub(1)))
+    };
+    let value = |row: usize| gauge.value(point(row), row.checked_sub(1).map(point), machine, cpu_time(row));
     let mut line = Line {
         gauge: index,
         mean: Vec::with_capacity(buckets.len()),

@@ -41,7 +41,7 @@ struct View<'a> {
     layers: Vec<&'static palette::Paint>,
     alignments: Vec<(u32, &'static str)>,
     groups: Vec<GroupView>,
-    table: Table,
+    table: Table<'static>,
     differences: Vec<(&'a Difference, &'a str)>,
 }
 
@@ -245,7 +245,7 @@ fn aligned(comparison: &Comparison, runs: &[RunIndex<'_>], group: &str) -> Vec<A
         .collect()
 }
 
-fn table(comparison: &Comparison) -> Table {
+fn table(comparison: &Comparison) -> Table<'static> {
     const HEADS: [(&str, bool); 12] = [
         ("Run", false),
         ("Group", false),

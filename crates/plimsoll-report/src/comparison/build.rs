@@ -110,7 +110,7 @@ impl GroupValues {
             .metrics
             .iter()
             .filter(|(name, _)| !(timed && is_speed_of_phase(name)));
-        sides.extend(metrics.map(|(name, measured)| (name.clone(), side(measured))));
+        sides.extend(metrics.map(|(name, measured)| (name.to_owned(), side(measured))));
         GroupValues {
             group: group.identity().to_owned(),
             label: group.label.clone(),

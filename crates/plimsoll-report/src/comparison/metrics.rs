@@ -41,7 +41,7 @@ const NATURES: &[(&str, MetricUnit, Direction, bool)] = &[
 ];
 
 /// The phases of the compression experiment, whose times are measurements.
-const PHASES: [&str; 4] = ["fill", "trim", "restore", "release"];
+const PHASES: [&str; 5] = ["fill", "writeback", "trim", "restore", "release"];
 
 /// The properties of the metric with this name; an unknown name is a count.
 pub fn nature(metric: &str) -> Nature {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write;
+use std::sync::Arc;
 
 use super::names::shortened;
 use super::svg;
@@ -58,7 +59,7 @@ pub(crate) struct Bar {
 
 #[derive(Debug, Clone)]
 pub(crate) struct BarDot {
-    pub(crate) trial: String,
+    pub(crate) trial: Arc<str>,
     pub(crate) value: f64,
     /// Whether it is not to be trusted.
     pub(crate) doubtful: bool,
@@ -82,7 +83,7 @@ impl Bar {
     pub(crate) fn of(label: impl Into<Cow<'static, str>>, colour: &'static str, measured: &Measured) -> Bar {
         let summary = &measured.summary;
         let dot = |dot: &Dot| BarDot {
-            trial: dot.trial.clone(),
+            trial: Arc::clone(&dot.trial),
             value: dot.value,
             doubtful: dot.status != TrialStatus::Ok,
         };
@@ -339,7 +340,7 @@ mod tests {
     #[test]
     fn the_value_stands_on_the_median_and_beside_a_bar_without_spread() {
         let dot = |value: f64| BarDot {
-            trial: "a#1".to_owned(),
+            trial: "a#1".into(),
             value,
             doubtful: false,
         };

@@ -51,7 +51,7 @@ macro_rules! panels {
 }
 
 use Contents::{Layers, Moving, Of};
-use gauges::Panel::{Cpu, Faults, Io, Monitor, Pressure, Swap, Target};
+use gauges::Panel::{Cpu, Faults, Io, Monitor, Pressure, Reclaim, Swap, Target};
 
 panels! {
     "whole" "RAM, stacked to MemTotal" "In RAM" Bytes true 150 0.0 Layers;
@@ -90,7 +90,7 @@ impl Panel {
             Of(Faults) => &timeline.faults,
             Of(Pressure) => &timeline.pressure,
             Of(Cpu) => &timeline.cpu,
-            Of(Target | Monitor) => return Vec::new(),
+            Of(Target | Monitor | Reclaim) => return Vec::new(),
         };
         series.iter().collect()
     }
@@ -137,6 +137,7 @@ impl GaugeUnit {
             GaugeUnit::PerSecond => format!("{value:.0}/s"),
             GaugeUnit::Percent if value < 10.0 && value.fract() != 0.0 => format!("{value:.1}%"),
             GaugeUnit::Percent => format!("{value:.0}%"),
+            GaugeUnit::Cpus => format!("{value:.2} CPUs"),
             GaugeUnit::Milliseconds => format!("{} ms", quantity::significant(value)),
             GaugeUnit::Number => format!("{value:.0}"),
         }

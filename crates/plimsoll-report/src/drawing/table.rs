@@ -5,11 +5,55 @@ use std::borrow::Cow;
 use plimsoll_model::quantity;
 
 /// A table as the template prints it.
-pub(crate) struct Table {
+pub(crate) struct Table<'a> {
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
     pub(crate) columns: Vec<Column>,
-    pub(crate) rows: Vec<Vec<Cell>>,
+    pub(crate) rows: Rows<'a>,
+}
+
+/// The rows of a table.
+pub(crate) enum Rows<'a> {
+    Made(Vec<Vec<Cell>>),
+    /// Made one by one when they are printed: the cells of 10,000 trials take more memory than the trials.
+    OnDemand {
+        count: usize,
+        row: Box<dyn Fn(usize) -> Vec<Cell> + 'a>,
+    },
+}
+
+impl<'a> Rows<'a> {
+    /// A row of each item, made by `row` when it is printed.
+    pub(crate) fn of<T: 'a>(items: Vec<T>, row: impl Fn(&T) -> Vec<Cell> + 'a) -> Rows<'a> {
+        Rows::OnDemand {
+            count: items.len(),
+            row: Box::new(move |index| row(&items[index])),
+        }
+    }
+
+    fn count(&self) -> usize {
+        match self {
+            Rows::Made(rows) => rows.len(),
+            Rows::OnDemand { count, .. } => *count,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count() == 0
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Cow<'_, [Cell]>> {
+        (0..self.count()).map(|index| match self {
+            Rows::Made(rows) => Cow::Borrowed(rows[index].as_slice()),
+            Rows::OnDemand { row, .. } => Cow::Owned(row(index)),
+        })
+    }
+}
+
+impl FromIterator<Vec<Cell>> for Rows<'_> {
+    fn from_iter<T: IntoIterator<Item = Vec<Cell>>>(rows: T) -> Self {
+        Rows::Made(rows.into_iter().collect())
+    }
 }
 
 pub(crate) struct Column {
@@ -27,26 +71,28 @@ impl Column {
 }
 
 /// A cell: its text, and the value that it is sorted by.
+#[derive(Clone)]
 pub(crate) struct Cell {
     pub(crate) text: String,
-    pub(crate) sort: String,
+    /// `None` if the cell is sorted by its text.
+    pub(crate) sort: Option<String>,
     pub(crate) class: &'static str,
 }
 
 impl Cell {
     pub(crate) fn text(text: impl Into<String>) -> Cell {
-        let text = text.into();
         Cell {
-            sort: text.clone(),
-            text,
+            text: text.into(),
+            sort: None,
             class: "",
         }
     }
 
     pub(crate) fn number(value: f64, text: String) -> Cell {
+        let sort = value.to_string();
         Cell {
+            sort: (sort != text).then_some(sort),
             text,
-            sort: value.to_string(),
             class: "number",
         }
     }
@@ -54,7 +100,7 @@ impl Cell {
     pub(crate) fn missing() -> Cell {
         Cell {
             text: "\u{2013}".to_owned(),
-            sort: String::new(),
+            sort: Some(String::new()),
             class: "number",
         }
     }
@@ -62,6 +108,7 @@ impl Cell {
     /// The cell, marked if its value is not trustworthy.
     pub(crate) fn doubtful(mut self, doubtful: bool) -> Cell {
         if doubtful {
+            self.sort.get_or_insert_with(|| self.text.clone());
             self.text = marked(self.text, true);
             self.class = "number untrustworthy";
         }

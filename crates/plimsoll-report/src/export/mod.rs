@@ -11,10 +11,12 @@
 //! whole or not at all.
 
 mod csv;
+mod exposition;
 mod json;
 mod prometheus;
 
 pub use csv::csv;
+pub use exposition::{Exposition, Families, labels};
 pub use json::{EXPORT_SCHEMA, json};
 pub use prometheus::prometheus;
 

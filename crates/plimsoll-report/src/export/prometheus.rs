@@ -1,34 +1,12 @@
-//! Results and the last of the samples in Prometheus' text format, version 0.0.4.
-//!
-//! Families have names, units and counters' endings that OpenMetrics accepts as well: base units at the end of the name
-//! (`_seconds`, `_bytes`, `_ratio`), `_total` for counters. There are no timestamps: a textfile collector refuses
-//! them.
+//! Results and the last of the samples in Prometheus' text format.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::SystemTime;
 
+use super::exposition::{Exposition, Families, labels};
 use crate::workloads::find_metric;
-use plimsoll_model::columns::{COLUMNS, Column, Unit};
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Manifest, Phase, Results, Trial, TrialStatus};
-
-/// A metric family: its lines stand together, under one head.
-struct Family {
-    kind: Kind,
-    help: String,
-    /// Values by labels, as they are written: no two lines have the same.
-    values: BTreeMap<String, f64>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Counter,
-    Gauge,
-}
-
-#[derive(Default)]
-struct Families(BTreeMap<String, Family>);
 
 /// Writes the trials' results as gauges with labels, and the last sample as gauges and counters.
 ///
@@ -42,18 +20,7 @@ pub fn prometheus(recording: &Recording, results: &Results, output: &mut impl Wr
         add_trial(&mut families, manifest, trial);
     }
     last_sample(&mut families, recording);
-    for (name, family) in &families.0 {
-        let kind = match family.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-        };
-        writeln!(output, "# HELP {name} {}", escape(&family.help))?;
-        writeln!(output, "# TYPE {name} {kind}")?;
-        for (labels, value) in &family.values {
-            writeln!(output, "{name}{{{labels}}} {value}")?;
-        }
-    }
-    Ok(())
+    families.write(Exposition::Prometheus, output)
 }
 
 fn run(families: &mut Families, manifest: &Manifest, results: &Results) {
@@ -66,12 +33,7 @@ fn run(families: &mut Families, manifest: &Manifest, results: &Results) {
         ("hostname", &manifest.host.hostname),
         ("kernel", &manifest.host.kernel),
     ]);
-    families.gauge(
-        "plimsoll_run_info",
-        "The run; its figures are labels.",
-        &labels,
-        1.0,
-    );
+    families.info("plimsoll_run", "The run; its figures are labels.", &labels);
     let run = run_label(manifest);
     let started = humantime::parse_rfc3339(&manifest.started).ok();
     let since_1970 = started.and_then(|started| started.duration_since(SystemTime::UNIX_EPOCH).ok());
@@ -221,12 +183,12 @@ fn add_phase(families: &mut Families, of: &str, phase: &Phase) {
         );
     }
     for (when, categories) in [("before", &phase.before), ("after", &phase.after)] {
-        for (category, bytes) in categories {
+        for (category, bytes) in categories.iter() {
             families.gauge(
                 "plimsoll_phase_memory_bytes",
                 "Memory of the machine by category, just before and just after the phase.",
                 &format!("{of},{}", labels(&[("when", when), ("category", category)])),
-                *bytes as f64,
+                bytes as f64,
             );
         }
     }
@@ -244,34 +206,7 @@ fn last_sample(families: &mut Families, recording: &Recording) {
         &run,
         samples.t_ns()[last] as f64 / 1e9,
     );
-    let row = samples.row(last);
-    for (index, column) in COLUMNS.iter().enumerate() {
-        let Some(value) = row.get(index) else {
-            continue;
-        };
-        let (kind, name, value) = in_family(column, value as f64, recording.manifest.host.page_size);
-        families.add(kind, &name, column.meaning, &run, value);
-    }
-}
-
-/// Type and name of a column's family, and `value` in the family's unit.
-fn in_family(column: &Column, value: f64, page_size: u64) -> (Kind, String, f64) {
-    let stem = |ending: &str| column.name.strip_suffix(ending).unwrap_or(column.name);
-    let (kind, stem, ending, value) = match column.unit {
-        Unit::Bytes => (Kind::Gauge, column.name, "_bytes", value),
-        Unit::Number => (Kind::Gauge, column.name, "", value),
-        Unit::Nanoseconds => (Kind::Gauge, stem("_ns"), "_seconds", value / 1e9),
-        Unit::Count => (Kind::Counter, column.name, "_total", value),
-        Unit::CountBytes => (Kind::Counter, column.name, "_bytes_total", value),
-        Unit::CountPages => (
-            Kind::Counter,
-            column.name,
-            "_bytes_total",
-            value * page_size as f64,
-        ),
-        Unit::CountMicroseconds => (Kind::Counter, stem("_us"), "_seconds_total", value / 1e6),
-    };
-    (kind, format!("plimsoll_sample_{stem}{ending}"), value)
+    families.sample(&samples.row(last), recording.manifest.host.page_size, &run);
 }
 
 /// A figure whose name has its unit at the end, with name and value in base units. Characters that no name may have
@@ -302,52 +237,10 @@ fn run_label(manifest: &Manifest) -> String {
     labels(&[("run", &manifest.run)])
 }
 
-/// Labels as they are written, without the braces.
-fn labels(pairs: &[(&str, &str)]) -> String {
-    let pairs: Vec<String> = pairs
-        .iter()
-        .map(|(name, value)| format!("{name}=\"{}\"", escape(value).replace('"', "\\\"")))
-        .collect();
-    pairs.join(",")
-}
-
-/// Text with line breaks and backslashes escaped. Other control characters, which a terminal might act on, are replaced.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '\\' => escaped.push_str("\\\\"),
-            '\n' => escaped.push_str("\\n"),
-            c if c.is_control() => escaped.push(char::REPLACEMENT_CHARACTER),
-            c => escaped.push(c),
-        }
-    }
-    escaped
-}
-
 /// A value of an enum as its documents have it.
 fn word(value: &impl serde::Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
         _ => String::new(),
-    }
-}
-
-impl Families {
-    fn gauge(&mut self, name: &str, help: &str, labels: &str, value: f64) {
-        self.add(Kind::Gauge, name, help, labels, value);
-    }
-
-    /// Adds a value, unless it is none or the family has one with these labels.
-    fn add(&mut self, kind: Kind, name: &str, help: &str, labels: &str, value: f64) {
-        if !value.is_finite() {
-            return;
-        }
-        let family = self.0.entry(name.to_owned()).or_insert_with(|| Family {
-            kind,
-            help: help.to_owned(),
-            values: BTreeMap::new(),
-        });
-        family.values.entry(labels.to_owned()).or_insert(value);
     }
 }

@@ -8,6 +8,8 @@ mod neighbour;
 mod trust;
 mod watched;
 
+use std::borrow::Cow;
+
 use crate::analysis::Group;
 use crate::workloads;
 use crate::workloads::sentence::Told;
@@ -72,12 +74,12 @@ const NEIGHBOUR: &str = "neighbour";
 
 /// The findings of one workload, of trustworthy metrics.
 fn told(kind: WorkloadKind, groups: &[Group]) -> Option<Told> {
-    let groups: Vec<Group> = groups
+    let groups: Vec<Cow<'_, Group>> = groups
         .iter()
         .filter(|group| group.workload == kind.name())
         .map(Group::trusted)
         .collect();
-    let groups: Vec<&Group> = groups.iter().collect();
+    let groups: Vec<&Group> = groups.iter().map(AsRef::as_ref).collect();
     (workloads::of(kind).headline)(&groups)
 }
 

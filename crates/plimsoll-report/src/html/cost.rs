@@ -7,12 +7,18 @@ use crate::drawing::bars::{Bar, Bars, chart};
 
 /// Time to fill, trim and restore, for each group. `None` when no group has a time.
 pub(super) fn time_to_complete(groups: &[&Group]) -> Option<String> {
-    const KINDS: [(&str, u32); 3] = [("fill", 1), ("trim", 2), ("restore", 3)];
+    // The writeback of file pages has no number.
+    const KINDS: [(&str, &str, Option<u32>); 4] = [
+        ("fill", "fill", Some(1)),
+        ("writeback", "dirty", None),
+        ("trim", "trim", Some(2)),
+        ("restore", "restore", Some(3)),
+    ];
     let bars = |group: &&Group| {
-        let bar = |(label, event): (&'static str, u32)| {
-            let phase = group.phases.iter().find(|phase| phase.name == label)?;
-            let mut bar = Bar::of(label, label, &phase.seconds);
-            bar.event = Some(event);
+        let bar = |(label, colour, event): (&'static str, &'static str, Option<u32>)| {
+            let phase = group.phases.iter().find(|phase| &*phase.name == label)?;
+            let mut bar = Bar::of(label, colour, &phase.seconds);
+            bar.event = event;
             Some(bar)
         };
         Bars {
@@ -24,13 +30,14 @@ pub(super) fn time_to_complete(groups: &[&Group]) -> Option<String> {
     chart("Time to complete", MetricUnit::Seconds, &groups)
 }
 
-/// Working set, compressed store and swap before and after the trim, for each group. `None` when no group has any.
+/// Working set, and compressed store and swap or the page cache, before and after the trim, for each group. `None` when no group has any.
 pub(super) fn memory_use(groups: &[(&Group, &MemoryUse)]) -> Option<String> {
     let bars = |(group, memory): &(&Group, &MemoryUse)| {
         let kinds = [
             ("working set, before", "target", &memory.working_set),
             ("compressed store, before", "compressed", &memory.compressed),
             ("swap used, before", "device0", &memory.swap_used),
+            ("page cache, before", "page_cache", &memory.page_cache),
         ];
         let mut bars = Vec::new();
         for (label, colour, [before, after]) in kinds {
@@ -64,7 +71,16 @@ mod tests {
     #[test]
     fn colours_of_bars_are_in_the_palette() {
         let css = palette::css_variables(false);
-        for key in ["fill", "trim", "restore", "target", "compressed", "device0"] {
+        for key in [
+            "fill",
+            "dirty",
+            "trim",
+            "restore",
+            "target",
+            "compressed",
+            "device0",
+            "page_cache",
+        ] {
             assert!(css.contains(&format!("--{key}:#")), "{key}");
         }
     }

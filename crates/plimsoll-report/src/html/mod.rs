@@ -16,9 +16,11 @@ pub(super) mod table;
 pub(super) mod timeline;
 
 use std::collections::BTreeMap;
+use std::io;
 
 use askama::Template;
 
+use crate::advice::{self, Shown};
 use crate::analysis::Group;
 use crate::contents::{Index, Mark, MemoryUse, Page};
 pub use crate::drawing::{palette, panel};
@@ -41,7 +43,7 @@ struct View<'a> {
     style: String,
     script: String,
     license: &'static str,
-    data: String,
+    data: data::Document<'a>,
     status: (&'static str, &'static str),
     facts: Vec<(&'static str, String)>,
     calibration: Vec<(&'static str, String)>,
@@ -53,13 +55,14 @@ struct View<'a> {
     overview: (&'static str, String),
     figures: Vec<Figure>,
     sections: Vec<Section>,
+    recommendations: Vec<Shown<'a>>,
     /// The details of compression's finding that the head leaves out.
     details_of_compression: Vec<String>,
     /// Whether the report has the section on time and memory of compression.
     compressed: bool,
     time_chart: Option<String>,
     memory_chart: Option<String>,
-    tables: Vec<Tab>,
+    tables: Vec<Tab<'a>>,
     /// Whether it is a recording of `watch`, which has no trials.
     watched: bool,
     settings: &'a BTreeMap<String, String>,
@@ -72,7 +75,22 @@ struct Figure {
     states: States,
 }
 
+/// The report as text.
 pub fn render(page: &Page) -> String {
+    let mut text = Vec::new();
+    // Writing into memory fails only where a Display implementation does, and all that are used are std's.
+    match write(page, &mut text) {
+        Ok(()) => String::from_utf8_lossy(&text).into_owned(),
+        Err(error) => format!("<!doctype html><p>cannot render the report: {error}"),
+    }
+}
+
+/// Writes the report. Rows of tables and data of charts are made while they are written, so that a report of many trials
+/// takes no memory for its own text.
+///
+/// # Errors
+/// Those of `output`.
+pub fn write(page: &Page, output: &mut impl io::Write) -> io::Result<()> {
     let script = parts::script(&format!("{}\n{SCRIPT}", parts::SORTABLE));
     let mut confounders: Vec<&Confounder> = page.results.confounders.iter().collect();
     confounders.sort_by_key(|confounder| confounder.spoils.is_empty());
@@ -90,7 +108,7 @@ pub fn render(page: &Page) -> String {
         style: parts::style(""),
         script,
         license: parts::LICENSE.trim(),
-        data: data::json(page, &index),
+        data: data::Document::new(page, &index),
         status: status(page.results.status),
         facts: facts(page),
         calibration: page
@@ -105,6 +123,7 @@ pub fn render(page: &Page) -> String {
         overview: overview(page),
         figures: figures(page, &index),
         sections: sections::all(page),
+        recommendations: advice::shown(&page.results),
         details_of_compression: headlines::details(WorkloadKind::Compression, &page.groups),
         compressed: !page.manifest.is_watch() && (page.groups.is_empty() || !squeezed.is_empty()),
         time_chart: cost::time_to_complete(&squeezed),
@@ -113,9 +132,7 @@ pub fn render(page: &Page) -> String {
         watched: page.manifest.is_watch(),
         settings: &page.manifest.host.settings,
     };
-    // Rendering into a String fails only where a Display implementation does, and all that are used are std's.
-    view.render()
-        .unwrap_or_else(|error| format!("<!doctype html><p>cannot render the report: {error}"))
+    view.write_into(output)
 }
 
 fn status(status: RunStatus) -> (&'static str, &'static str) {

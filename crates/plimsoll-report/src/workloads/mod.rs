@@ -16,7 +16,7 @@ use crate::analysis::{Group, Metric, neighbour};
 use crate::contents::Page;
 use plimsoll_model::recording::PhaseRows;
 use plimsoll_model::recording::model::{Calibration, Trial};
-use plimsoll_model::scenario::{Settings, WorkloadKind};
+use plimsoll_model::scenario::{Backing, Settings, WorkloadKind};
 use section::Section;
 use sentence::Told;
 
@@ -71,6 +71,18 @@ pub fn metrics(
         rows,
         calibration,
     })
+}
+
+/// The store behind the memory of a trial or group with these parameters. Recordings of earlier versions name none.
+pub(crate) fn memory_of(params: &BTreeMap<String, String>) -> Backing {
+    let named = params.get("memory").map(String::as_str);
+    named.and_then(Backing::named).unwrap_or_default()
+}
+
+/// Threads of the worker of a trial or group with these parameters.
+pub(crate) fn threads_of(params: &BTreeMap<String, String>) -> u32 {
+    let threads = params.get("threads").and_then(|threads| threads.parse().ok());
+    threads.unwrap_or(1)
 }
 
 pub const COMMON_METRICS: &[Metric] = neighbour::METRICS;

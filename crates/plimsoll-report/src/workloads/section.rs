@@ -10,7 +10,7 @@ pub(crate) struct Section {
     pub(crate) details: Vec<String>,
     /// The drawings, the headline one first.
     pub(crate) drawings: Vec<Drawing>,
-    pub(crate) tables: Vec<Table>,
+    pub(crate) tables: Vec<Table<'static>>,
 }
 
 impl Section {

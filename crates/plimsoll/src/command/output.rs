@@ -63,10 +63,7 @@ fn write(text: &str) -> Result<(), Failure> {
     let mut output = io::stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::message(
-            Exit::Missing,
-            format_args!("cannot write to standard output: {error}"),
-        )),
+        Err(error) => Err(cannot_write(&error)),
         Ok(()) => Ok(()),
     }
 }
@@ -110,6 +107,28 @@ pub(super) fn document_output() -> io::Result<Box<dyn Write + Send>> {
         }),
         false => Box::new(output),
     })
+}
+
+/// Prints a document for programs that is made while it is written. A closed pipe is not an error.
+pub(super) fn print_pieces(
+    write: impl FnOnce(&mut Box<dyn Write + Send>) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let written = document_output().and_then(|mut output| {
+        write(&mut output)?;
+        output.flush()
+    });
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(cannot_write(&error)),
+        Ok(()) => Ok(()),
+    }
+}
+
+fn cannot_write(error: &io::Error) -> Failure {
+    Failure::message(
+        Exit::Missing,
+        format_args!("cannot write to standard output: {error}"),
+    )
 }
 
 /// A writer that sanitizes all text on its way to `output`.

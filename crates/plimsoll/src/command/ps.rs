@@ -1,5 +1,7 @@
 //! `plimsoll ps`.
 
+mod cgroups;
+
 use std::cmp::Reverse;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -32,6 +34,9 @@ pub(super) fn ps(options: &Ps, verbosity: &Verbosity) -> Result<Exit, Failure> {
         ));
     }
     let interval = Duration::from_secs_f64(options.interval);
+    if options.cgroups {
+        return cgroups::ps_cgroups(options, verbosity, interval);
+    }
     let mut source = Source::new(options)?;
     if options.watch {
         return watch(&mut source, options, verbosity, interval);
@@ -132,9 +137,21 @@ fn watch(
     verbosity: &Verbosity,
     interval: Duration,
 ) -> Result<Exit, Failure> {
+    let mut before = source.snapshot(Depth::Counters)?;
+    repeat(interval, || {
+        let (now, listing) = source.listing(&before)?;
+        before = now;
+        Ok(text(&listing, options, verbosity))
+    })
+}
+
+/// Shows a text every interval until a signal, or until the output is closed.
+fn repeat(
+    interval: Duration,
+    mut next_text: impl FnMut() -> Result<String, Failure>,
+) -> Result<Exit, Failure> {
     let stop = Stop::install().or_exit(Exit::Missing)?;
     let screen = Screen::take()?;
-    let mut before = source.snapshot(Depth::Counters)?;
     let mut next = Instant::now() + interval;
     loop {
         while Instant::now() < next && !stop.requested() {
@@ -146,9 +163,7 @@ fn watch(
         }
         // After a delay of more than an interval, such as a suspend, skip the missed ones.
         next = (next + interval).max(Instant::now());
-        let (now, listing) = source.listing(&before)?;
-        before = now;
-        if !screen.show(&text(&listing, options, verbosity))? {
+        if !screen.show(&next_text()?)? {
             return Ok(Exit::Done);
         }
     }

@@ -1,6 +1,6 @@
 //! `plimsoll report`: a finished or incomplete recording as HTML, text, tables, JSON or SVG.
 
-use std::io::{self, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use super::open_page;
@@ -10,9 +10,8 @@ use crate::cli::{Format, Report, Theme, Verbosity};
 use plimsoll_lab::run::recording_failure;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::model::file;
-use plimsoll_model::recording::{Recording, replace_file};
-use plimsoll_report as report;
-use plimsoll_report::analysis;
+use plimsoll_model::recording::{Recording, RecordingFolder};
+use plimsoll_report::{self as report, Page};
 
 pub(super) fn report(options: &Report, verbosity: &Verbosity) -> Result<Exit, Failure> {
     if options.theme.is_some() && options.format != Format::Svg {
@@ -31,50 +30,79 @@ pub(super) fn report(options: &Report, verbosity: &Verbosity) -> Result<Exit, Fa
         run: locate(&options.run)?,
         ..options.clone()
     };
-    let recording = open(&options.run)?;
+    let folder = RecordingFolder::open(&options.run).map_err(recording_failure)?;
+    let mut recording = Recording::open_in(&folder).map_err(recording_failure)?;
     for warning in &recording.warnings {
         super::print_error(&format!("warning: {warning}"));
     }
-    let results = plimsoll_report::results(&recording);
+    let (results, groups) = plimsoll_report::take_results(&mut recording);
     if options.json {
         super::print_json(&results)?;
         return Ok(Exit::Done);
     }
-    let groups = analysis::groups(&results.trials);
-    let text = match options.format {
-        Format::Html => report::html::render(&report::page::build(&recording, &results)),
-        Format::Text if recording.manifest.is_watch() => {
-            report::terminal::watched(&recording, &results, super::width_of_stdout())
-        }
-        Format::Text => report::terminal::summary(
+    let document = match options.format {
+        Format::Html => Document::Page(Box::new(report::page::build_from(recording, results, groups))),
+        Format::Text if recording.manifest.is_watch() => Document::Text(report::terminal::watched(
+            &recording,
+            &results,
+            super::width_of_stdout(),
+        )),
+        Format::Text => Document::Text(report::terminal::summary(
             &results,
             &groups,
             super::width_of_stdout(),
             super::colour_on_stdout(verbosity),
-        ),
-        Format::Csv => report::csv::csv(&results),
-        Format::Markdown => report::markdown::markdown(&recording, &results),
-        Format::Json => report::json::json(&results).or_exit(Exit::WorkloadFailed)?,
-        Format::Svg => report::html::chart(
-            &report::page::build(&recording, &results),
-            options.theme == Some(Theme::Dark),
-        ),
+        )),
+        Format::Csv => Document::Text(report::csv::csv(&results)),
+        Format::Markdown => Document::Text(report::markdown::markdown(&recording, &results)),
+        Format::Json => Document::Text(report::json::json(&results).or_exit(Exit::WorkloadFailed)?),
+        Format::Svg => {
+            let page = report::page::build_from(recording, results, groups);
+            Document::Text(report::html::chart(&page, options.theme == Some(Theme::Dark)))
+        }
     };
     match &options.output {
-        Some(path) if path.as_os_str() == "-" => print_text(options, &text)?,
+        Some(path) if path.as_os_str() == "-" => print(options, &document)?,
         Some(path) => {
-            let result = output_file::to_file(path, |file| file.write_all(text.as_bytes()));
+            let result = output_file::to_file(path, |file| document.write(file));
             written(options, path, result, verbosity)?;
         }
         // The recording may be another user's: a link in place of its report is replaced, not followed.
         None if options.format == Format::Html => {
             let path = options.run.join(file::REPORT);
-            let result = replace_file(&path, |file| file.write_all(text.as_bytes()));
+            let result = folder.replace_file(file::REPORT, |file| {
+                let mut output = BufWriter::new(file);
+                document.write(&mut output)?;
+                output.flush()
+            });
             written(options, &path, result, verbosity)?;
         }
-        None => print_text(options, &text)?,
+        None => print(options, &document)?,
     }
     Ok(Exit::Done)
+}
+
+/// A report before it is written.
+enum Document {
+    Text(String),
+    /// Its HTML is made while it is written: that of many trials takes more memory than its contents.
+    Page(Box<Page>),
+}
+
+impl Document {
+    fn write(&self, output: &mut impl Write) -> io::Result<()> {
+        match self {
+            Document::Text(text) => output.write_all(text.as_bytes()),
+            Document::Page(page) => report::html::write(page, output),
+        }
+    }
+}
+
+fn print(options: &Report, document: &Document) -> Result<(), Failure> {
+    match document {
+        Document::Text(text) => print_text(options, text),
+        Document::Page(page) => super::print_pieces(|output| report::html::write(page, output)),
+    }
 }
 
 fn print_text(options: &Report, text: &str) -> Result<(), Failure> {

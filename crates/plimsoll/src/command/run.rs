@@ -14,8 +14,8 @@ use crate::progress::TerminalProgress;
 use plimsoll_lab::environment;
 use plimsoll_lab::run::{self, HeapService, HeapState, Outcome, ServiceError, Services};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::Results;
+use plimsoll_model::recording::{Recording, RecordingFolder};
 use plimsoll_model::scenario::{self, Document, FrontEnd, Overrides, Plan};
 use plimsoll_report as report;
 use plimsoll_report::analysis;
@@ -155,7 +155,11 @@ fn present(outcome: &Outcome, json: bool, verbosity: &Verbosity) -> Result<(), F
     super::print_linked("Report     ", &outcome.page, verbosity)
 }
 
-fn write_report(recording: &Recording, results: &Results, folder: &Path) -> Result<PathBuf, ServiceError> {
+fn write_report(
+    recording: &Recording,
+    results: &Results,
+    folder: &RecordingFolder,
+) -> Result<PathBuf, ServiceError> {
     report::write_page(recording, results, folder).map_err(ServiceError::from)
 }
 

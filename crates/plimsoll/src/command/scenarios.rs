@@ -5,9 +5,9 @@ use serde::Serialize;
 use std::path::Path;
 
 use super::recordings::locate;
-use crate::cli::{Json, Show, Verbosity};
+use crate::cli::{List, Show, Verbosity};
 use plimsoll_model::exit::{Exit, Failure};
-use plimsoll_model::scenario;
+use plimsoll_model::scenario::{self, WorkloadKind};
 
 #[derive(Serialize)]
 struct ListDocument {
@@ -21,7 +21,11 @@ struct ListEntry {
     title: &'static str,
 }
 
-pub(super) fn list(options: &Json, _verbosity: &Verbosity) -> Result<Exit, Failure> {
+pub(super) fn list(options: &List, _verbosity: &Verbosity) -> Result<Exit, Failure> {
+    if let Some(kind) = options.keys.as_deref().and_then(WorkloadKind::of_name) {
+        super::print(&scenario::keys_help(kind))?;
+        return Ok(Exit::Done);
+    }
     let scenarios: Vec<ListEntry> = scenario::builtin()
         .iter()
         .map(|entry| ListEntry {

@@ -13,7 +13,7 @@ use super::recordings::locate;
 use crate::cli::{Verbosity, Watch, When};
 use plimsoll_lab::run::recording_failure;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_monitor::watch::serve::{ServeError, ServeOptions, Server};
+use plimsoll_monitor::watch::serve::{ServeError, ServeOptions, Server, Token};
 use plimsoll_monitor::watch::terminal::{self, Colours, End, TerminalOptions};
 use plimsoll_monitor::watch::{
     Level, Message, Monitor, Options, Program, Source, Summary, TargetChoice, WatchError,
@@ -22,12 +22,14 @@ use plimsoll_sample::stop::Stop;
 
 /// Interval of checks for a stop request.
 const POLL: Duration = Duration::from_millis(500);
+/// Interval of checks for messages without a program to wait for.
+const NEWS: Duration = Duration::from_secs(1);
 /// Time between SIGTERM and SIGKILL for the started program.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) fn watch(options: &Watch, verbosity: &Verbosity) -> Result<ExitCode, Failure> {
-    let drawn = !options.headless;
-    if drawn && options.serve.is_none() && !std::io::stdout().is_terminal() {
+    let on_terminal = !options.headless && options.serve.is_none();
+    if on_terminal && !std::io::stdout().is_terminal() {
         return Err(Failure::message(
             Exit::Usage,
             "cannot draw: standard output is not a terminal; use --headless, or --serve for a browser",
@@ -49,7 +51,7 @@ pub(super) fn watch(options: &Watch, verbosity: &Verbosity) -> Result<ExitCode, 
     let stop = Stop::install()
         .map_err(|error| anyhow::anyhow!("cannot take over signals: {error}"))
         .or_exit(Exit::Missing)?;
-    let monitor = match Monitor::start(&watched(options, drawn)) {
+    let monitor = match Monitor::start(&watched(options, on_terminal)) {
         Ok(monitor) => Arc::new(monitor),
         Err(WatchError::Program { name, source }) => return Ok(super::not_started(&name, &source)),
         Err(error) => return Err(failure(error)),
@@ -58,7 +60,7 @@ pub(super) fn watch(options: &Watch, verbosity: &Verbosity) -> Result<ExitCode, 
         Some(server) => serve(server, &monitor, &stop, options, verbosity).map(|()| End::Over),
         None if options.headless => {
             announce(&monitor, options, verbosity);
-            wait(&monitor, &stop, end_of(options));
+            wait(&monitor, &stop, options, end_of(options), || false);
             Ok(End::Over)
         }
         None => draw(&monitor, &stop, options, verbosity),
@@ -80,9 +82,11 @@ pub(super) fn watch(options: &Watch, verbosity: &Verbosity) -> Result<ExitCode, 
 
 /// Binds the address before the start of the program, which must not run in vain.
 fn bind(address: std::net::SocketAddr, options: &Watch) -> Result<Server, Failure> {
+    let token = options.token_file.as_deref().map(Token::read).transpose();
     let served = ServeOptions {
         address,
         allow_actions: options.allow_actions,
+        token: token.or_exit(Exit::Usage)?,
     };
     Server::bind(&served).map_err(|error| {
         let exit = match error {
@@ -93,7 +97,8 @@ fn bind(address: std::net::SocketAddr, options: &Watch) -> Result<Server, Failur
     })
 }
 
-/// Prints the address and serves it. The address is a result, so it goes to standard output.
+/// Prints the address and serves it. The address is a result, so it goes to standard output. With `--headless` the
+/// messages of the monitor go to standard error meanwhile.
 fn serve(
     server: Server,
     monitor: &Arc<Monitor>,
@@ -102,10 +107,25 @@ fn serve(
     verbosity: &Verbosity,
 ) -> Result<(), Failure> {
     super::print(&format!("{}\n", server.url()))?;
-    if !verbosity.quiet {
-        super::print_error("open this address in a browser; Ctrl-C ends");
+    let end = end_of(options);
+    if !options.headless {
+        if !verbosity.quiet {
+            super::print_error(match options.token_file {
+                Some(_) => "open this address, followed by the token, in a browser; Ctrl-C ends",
+                None => "open this address in a browser; Ctrl-C ends",
+            });
+        }
+        return server.run(monitor, stop, end).or_exit(Exit::Missing);
     }
-    server.run(monitor, stop, end_of(options)).or_exit(Exit::Missing)
+    announce(monitor, options, verbosity);
+    std::thread::scope(|scope| {
+        let served = scope.spawn(|| server.run(monitor, stop, end));
+        wait(monitor, stop, options, end, || served.is_finished());
+        let result = served
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        result.or_exit(Exit::Missing)
+    })
 }
 
 /// Draws on the terminal until the user quits.
@@ -129,13 +149,13 @@ fn end_of(options: &Watch) -> Option<Instant> {
 }
 
 /// The options of the monitor.
-fn watched(options: &Watch, drawn: bool) -> Options {
+fn watched(options: &Watch, on_terminal: bool) -> Options {
     let source = if let Some(folder) = &options.replay {
         Source::Replay(folder.clone())
     } else if !options.program.is_empty() {
         Source::Program(Program {
             command: options.program.clone(),
-            passes_through: !drawn || options.serve.is_some(),
+            passes_through: !on_terminal,
         })
     } else if let Some(pid) = options.pid {
         Source::Live(TargetChoice::Pid(pid))
@@ -148,7 +168,7 @@ fn watched(options: &Watch, drawn: bool) -> Options {
         source,
         hz: options.hz,
         record: options.record.clone(),
-        drawn,
+        drawn: on_terminal || options.serve.is_some(),
     }
 }
 
@@ -173,17 +193,33 @@ fn announce(monitor: &Monitor, options: &Watch, verbosity: &Verbosity) {
     super::print_error(&text);
 }
 
-/// Waits for the end of the program, `end` or a signal; prints messages on standard error.
-fn wait(monitor: &Monitor, stop: &Stop, end: Option<Instant>) {
+/// Waits for the end of the program, `end`, a signal or `is_over`; prints messages on standard error.
+fn wait(monitor: &Monitor, stop: &Stop, options: &Watch, end: Option<Instant>, is_over: impl Fn() -> bool) {
     let mut printed_ns = None;
-    while !stop.requested() && end.is_none_or(|end| Instant::now() < end) {
-        let until = end.map_or(POLL, |end| end.saturating_duration_since(Instant::now()));
-        let ended = monitor.wait(POLL.min(until));
+    while !stop.requested() && !is_over() && end.is_none_or(|end| Instant::now() < end) {
+        let left = end.map_or(NEWS, |end| end.saturating_duration_since(Instant::now()));
+        let ended = match options.program.is_empty() {
+            true => {
+                sleep_until_signal(NEWS.min(left));
+                false
+            }
+            false => monitor.wait(POLL.min(left)),
+        };
         printed_ns = printed_ns.max(print_messages(monitor, printed_ns));
         if ended {
             return;
         }
     }
+}
+
+/// Sleeps for `time`, or until a signal: the kernel delivers it to the main thread, whose sleep it interrupts. If it
+/// comes just before the sleep, the sleep is not shorter.
+fn sleep_until_signal(time: Duration) {
+    let time = rustix::time::Timespec {
+        tv_sec: time.as_secs() as i64,
+        tv_nsec: time.subsec_nanos().into(),
+    };
+    let _ = rustix::thread::nanosleep(&time);
 }
 
 /// Prints the messages after `printed_ns`; returns the time of the last one.

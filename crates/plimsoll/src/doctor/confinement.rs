@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{About, Check, Group, Look, State};
+use super::{About, Cause, Check, Group, Look, State, USABLE};
 use plimsoll_proc::cgroup::{CgroupVersion, SUBTREE_CONTROL, controllers};
 use plimsoll_proc::{mounts, psi, sysctl};
 
@@ -42,9 +42,9 @@ pub(super) fn cgroup(look: &Look) -> Check {
         "memory controller without swap accounting (kernel option swapaccount=1)".to_owned()
     };
     let state = if at_root || delegated {
-        State::Available
+        USABLE
     } else {
-        State::Limited
+        (State::Limited, Cause::NotPermitted)
     };
     let enable = match (&look.container, version) {
         (Some(_), _) => "docker run --privileged --cgroupns=host -v /sys/fs/cgroup:/sys/fs/cgroup ...",
@@ -54,14 +54,24 @@ pub(super) fn cgroup(look: &Look) -> Check {
         }
         (None, _) => "sudo plimsoll run compression",
     };
-    ABOUT.check(state, format!("{version}, {detail}; {place}"), enable)
+    let folder = match (at_root, delegated) {
+        (true, _) => Some(mount.to_string()),
+        (false, true) => Some(own.to_string()),
+        (false, false) => None,
+    };
+    ABOUT
+        .check(state, format!("{version}, {detail}; {place}"), enable)
+        .with("version", version.to_string())
+        .with("controllers", group.controllers())
+        .with("swap_accounting", group.counts_memory_and_swap())
+        .with("folder", folder)
 }
 
 fn no_cgroup(look: &Look, about: &About) -> Check {
     let memory = controllers::memory(look.tree);
     if memory.is_some_and(|controller| controller.disabled) {
         return about.check(
-            State::Missing,
+            (State::Missing, Cause::DisabledAtBoot),
             "a kernel option disabled the memory controller at boot",
             "# kernel option: cgroup_enable=memory",
         );
@@ -72,27 +82,27 @@ fn no_cgroup(look: &Look, about: &About) -> Check {
         .any(|mount| mount.kind.starts_with("cgroup"));
     match (memory, hierarchy) {
         (None, _) if controllers::is_known(look.tree) => about.check(
-            State::Missing,
+            (State::Missing, Cause::NotBuilt),
             "this kernel has no memory controller",
             "# build the kernel with CONFIG_MEMCG=y",
         ),
         (Some(_), _) if !mounted => about.check(
-            State::Missing,
+            (State::Missing, Cause::NotMounted),
             "the kernel has a memory controller, but no cgroup file system is mounted",
             "sudo mount -t cgroup2 none /sys/fs/cgroup",
         ),
         (Some(_), Some(0)) => about.check(
-            State::Missing,
+            (State::Missing, Cause::NotMounted),
             "the memory controller is unused, but the mounted hierarchy lacks it",
             "sudo mkdir -p /sys/fs/cgroup/memory && sudo mount -t cgroup -o memory none /sys/fs/cgroup/memory",
         ),
         (Some(_), _) => about.check(
-            State::Missing,
+            (State::Missing, Cause::NotMounted),
             "the memory controller's hierarchy is not mounted here",
             look.become_root(),
         ),
         (None, _) => about.check(
-            State::Missing,
+            (State::Missing, Cause::Hidden),
             "no memory controller is visible from here",
             look.become_root(),
         ),
@@ -113,7 +123,11 @@ pub(super) fn pressure(look: &Look) -> Check {
             pressure.some.last_10_s.unwrap_or("?"),
             pressure.full.last_10_s.unwrap_or("?")
         );
-        return ABOUT.check(State::Available, found, "# kernel option: psi=1");
+        let percent = |text: Option<&str>| text.and_then(|text| text.parse::<f64>().ok());
+        return ABOUT
+            .check(USABLE, found, "# kernel option: psi=1")
+            .with("some_10_s_percent", percent(pressure.some.last_10_s))
+            .with("full_10_s_percent", percent(pressure.full.last_10_s));
     }
     let release = look.tree.read(sysctl::RELEASE).unwrap_or_default();
     let config = look
@@ -123,25 +137,25 @@ pub(super) fn pressure(look: &Look) -> Check {
     let options = look.tree.read("proc/cmdline").unwrap_or_default();
     let (state, found, enable) = if look.tree.exists(psi::MEMORY) {
         (
-            State::Limited,
+            (State::Limited, Cause::NotPermitted),
             "this user cannot read /proc/pressure/memory",
             look.become_root(),
         )
     } else if options.split_whitespace().any(|option| option == "psi=0") {
         (
-            State::Missing,
+            (State::Missing, Cause::DisabledAtBoot),
             "disabled by the kernel option psi=0",
             "# kernel option: psi=1",
         )
     } else if config.contains("# CONFIG_PSI is not set") {
         (
-            State::Missing,
+            (State::Missing, Cause::NotBuilt),
             "not built into this kernel",
             "# build the kernel with CONFIG_PSI=y",
         )
     } else {
         (
-            State::Missing,
+            (State::Missing, Cause::NotSupported),
             "no /proc/pressure: the kernel lacks CONFIG_PSI, or CONFIG_PSI_DEFAULT_DISABLED disables it",
             "# kernel option: psi=1\n# if that changes nothing: a kernel with CONFIG_PSI=y",
         )

@@ -1,6 +1,6 @@
 //! Checks of disturbances from outside a run. Here `available` means that the disturbance is absent.
 
-use super::{About, Check, Group, Look, State, size};
+use super::{About, Cause, Check, Group, Look, State, USABLE, size};
 use plimsoll_proc::{Tree, cpu_times, cpus, damon, loadavg};
 
 /// Scheme actions that reclaim pages, or move them to the end of the LRU lists.
@@ -43,7 +43,7 @@ pub(super) fn damon(look: &Look) -> Check {
     }
     if running.is_empty() && (hidden || kdamond_thread(tree)) {
         return ABOUT.check(
-            State::Unknown,
+            (State::Unknown, Cause::NotPermitted),
             "DAMON runs, but only root can read its schemes",
             "sudo plimsoll doctor",
         );
@@ -59,15 +59,19 @@ pub(super) fn damon(look: &Look) -> Check {
         .iter()
         .any(|(_, schemes)| schemes.iter().any(|scheme| scheme.trims));
     match (running.is_empty(), trims) {
-        (true, _) if tree.exists(damon::KDAMONDS) => {
-            ABOUT.check(State::Available, "built in, none running", "")
-        }
-        (true, _) if tree.exists("sys/kernel/mm") => {
-            ABOUT.check(State::Available, "not built into this kernel", "")
-        }
-        (true, _) => ABOUT.check(State::Unknown, "/sys/kernel/mm is hidden", "sudo plimsoll doctor"),
-        (false, false) => ABOUT.check(State::Available, texts.join("; "), enable.join("\n")),
-        (false, true) => ABOUT.check(State::Limited, texts.join("; "), enable.join("\n")),
+        (true, _) if tree.exists(damon::KDAMONDS) => ABOUT.check(USABLE, "built in, none running", ""),
+        (true, _) if tree.exists("sys/kernel/mm") => ABOUT.check(USABLE, "not built into this kernel", ""),
+        (true, _) => ABOUT.check(
+            (State::Unknown, Cause::Hidden),
+            "/sys/kernel/mm is hidden",
+            "sudo plimsoll doctor",
+        ),
+        (false, false) => ABOUT.check(USABLE, texts.join("; "), enable.join("\n")),
+        (false, true) => ABOUT.check(
+            (State::Limited, Cause::Active),
+            texts.join("; "),
+            enable.join("\n"),
+        ),
     }
 }
 
@@ -160,7 +164,7 @@ pub(super) fn page_reporting(look: &Look) -> Check {
     let enable = "# on the host: remove free-page-reporting=on from the guest's balloon device (qemu)";
     match (balloon, reported) {
         (_, Some(kib @ 1..)) => ABOUT.check(
-            State::Limited,
+            (State::Limited, Cause::Active),
             format!(
                 "active, {order}, {} reported to the host since boot",
                 size(kib * 1024)
@@ -168,16 +172,14 @@ pub(super) fn page_reporting(look: &Look) -> Check {
             enable,
         ),
         (Some(device), _) => ABOUT.check(
-            State::Limited,
+            (State::Limited, Cause::Active),
             format!("active through the balloon {device}, {order}"),
             enable,
         ),
-        (None, None) if !tree.exists("sys/bus") => ABOUT.check(State::Unknown, "/sys/bus is hidden", enable),
-        (None, _) => ABOUT.check(
-            State::Available,
-            format!("no device reports free pages ({order})"),
-            enable,
-        ),
+        (None, None) if !tree.exists("sys/bus") => {
+            ABOUT.check((State::Unknown, Cause::Hidden), "/sys/bus is hidden", enable)
+        }
+        (None, _) => ABOUT.check(USABLE, format!("no device reports free pages ({order})"), enable),
     }
 }
 
@@ -202,7 +204,7 @@ pub(super) fn steal(look: &Look) -> Check {
     let total: i64 = times[..=cpu_times::at::STEAL].iter().flatten().sum();
     let (Some(load), Some(stolen), 1..) = (load, times[cpu_times::at::STEAL], total) else {
         return ABOUT.check(
-            State::Unknown,
+            (State::Unknown, Cause::Hidden),
             "this user cannot read /proc/loadavg or /proc/stat",
             enable,
         );
@@ -211,15 +213,19 @@ pub(super) fn steal(look: &Look) -> Check {
     let percent = 100.0 * stolen as f64 / total as f64;
     let busy = load > 0.5 * f64::from(cpus);
     let state = if busy || percent > 1.0 {
-        State::Limited
+        (State::Limited, Cause::Active)
     } else {
-        State::Available
+        USABLE
     };
-    ABOUT.check(
-        state,
-        format!("load {load} on {cpus} CPUs, {percent:.1}% stolen since boot"),
-        enable,
-    )
+    ABOUT
+        .check(
+            state,
+            format!("load {load} on {cpus} CPUs, {percent:.1}% stolen since boot"),
+            enable,
+        )
+        .with("load", load)
+        .with("cpus_count", cpus)
+        .with("stolen_percent", percent)
 }
 
 pub(super) fn frequency(look: &Look) -> Check {
@@ -233,11 +239,15 @@ pub(super) fn frequency(look: &Look) -> Check {
     let governor = cpus::frequency_governor(look.tree);
     match governor.as_deref() {
         None => ABOUT.check(
-            State::Unknown,
+            (State::Unknown, Cause::Absent),
             "no governor is visible: the firmware or the host sets the clock rate",
             enable,
         ),
-        Some("performance") => ABOUT.check(State::Available, "governor performance", enable),
-        Some(name) => ABOUT.check(State::Limited, format!("governor {name}"), enable),
+        Some("performance") => ABOUT.check(USABLE, "governor performance", enable),
+        Some(name) => ABOUT.check(
+            (State::Limited, Cause::Active),
+            format!("governor {name}"),
+            enable,
+        ),
     }
 }

@@ -1,7 +1,7 @@
 //! Checks of the machine and the user: memory, privileges, container or guest, disk.
 
 use super::caller::{SYS_ADMIN, USED};
-use super::{About, Check, Group, Look, State, size};
+use super::{About, Cause, Check, Group, Look, State, USABLE, size};
 use plimsoll_lab::environment::memory_reserve;
 use plimsoll_proc::{meminfo, mounts};
 use plimsoll_sample::host::hypervisor;
@@ -23,28 +23,34 @@ pub(super) fn memory(look: &Look) -> Check {
     let field = |key| meminfo::read(look.tree, key);
     let enable = "# more memory for the machine or the container: docker run --memory 8g ...";
     let (Some(total), Some(available)) = (field("MemTotal"), field("MemAvailable")) else {
-        return ABOUT.check(State::Unknown, "this user cannot read /proc/meminfo", enable);
+        return ABOUT.check(
+            (State::Unknown, Cause::Hidden),
+            "this user cannot read /proc/meminfo",
+            enable,
+        );
     };
     let limit = own_limit(look).filter(|limit| *limit < total);
     let usable = limit.unwrap_or(total).min(available);
-    let limit = limit.map_or("no limit of its own cgroup".to_owned(), |limit| {
+    let words = limit.map_or("no limit of its own cgroup".to_owned(), |limit| {
         format!("its cgroup limits it to {}", size(limit))
     });
     let state = if usable < LITTLE_MEMORY {
-        State::Limited
+        (State::Limited, Cause::TooSmall)
     } else {
-        State::Available
+        USABLE
     };
-    ABOUT.check(
-        state,
-        format!(
-            "{} RAM, {} available, of which a run leaves {} to others; {limit}",
-            size(total),
-            size(available),
-            size(memory_reserve(total))
-        ),
-        enable,
-    )
+    let found = format!(
+        "{} RAM, {} available, of which a run leaves {} to others; {words}",
+        size(total),
+        size(available),
+        size(memory_reserve(total))
+    );
+    ABOUT
+        .check(state, found, enable)
+        .with("ram_bytes", total)
+        .with("available_bytes", available)
+        .with("reserve_bytes", memory_reserve(total))
+        .with("limit_bytes", limit)
 }
 
 /// The limit of the cgroup that this process is in, as a container sets it.
@@ -63,7 +69,7 @@ pub(super) fn privileges(look: &Look) -> Check {
     let caller = &look.caller;
     let (Some(uid), true) = (caller.uid, caller.capabilities_known()) else {
         return ABOUT.check(
-            State::Unknown,
+            (State::Unknown, Cause::Hidden),
             "this user cannot read /proc/self/status",
             look.become_root(),
         );
@@ -91,11 +97,19 @@ pub(super) fn privileges(look: &Look) -> Check {
     }
     let all = USED.iter().all(|capability| caller.has(*capability));
     let state = match (caller.has(SYS_ADMIN), all) {
-        (true, true) => State::Available,
-        (true, false) => State::Limited,
-        (false, _) => State::Missing,
+        (true, true) => USABLE,
+        (true, false) => (State::Limited, Cause::NotPermitted),
+        (false, _) => (State::Missing, Cause::NotPermitted),
     };
-    ABOUT.check(state, found, look.become_root())
+    let lacks: Vec<&str> = USED
+        .iter()
+        .filter(|cap| !caller.has(**cap))
+        .map(|cap| cap.name)
+        .collect();
+    ABOUT
+        .check(state, found, look.become_root())
+        .with("uid", uid)
+        .with("lacks", lacks)
 }
 
 pub(super) fn surroundings(look: &Look) -> Check {
@@ -105,7 +119,8 @@ pub(super) fn surroundings(look: &Look) -> Check {
         title: "container or guest",
         lost: "other guests share CPUs and memory, and this one cannot see them: timings vary more",
     };
-    let guest = match hypervisor(look.tree) {
+    let hypervisor = hypervisor(look.tree);
+    let guest = match &hypervisor {
         Some(name) => format!("guest of {name}"),
         None => "no hypervisor seen".to_owned(),
     };
@@ -113,16 +128,21 @@ pub(super) fn surroundings(look: &Look) -> Check {
         Some((name, mark)) => format!("container mark: {name} ({mark})"),
         None => "no container seen".to_owned(),
     };
-    let state = if guest.starts_with("guest") {
-        State::Limited
-    } else {
-        State::Available
+    let state = match hypervisor {
+        Some(_) => (State::Limited, Cause::Guest),
+        None => USABLE,
     };
-    ABOUT.check(
-        state,
-        format!("{guest}; {container}"),
-        "# for absolute times measure on bare metal; ratios to the calibration hold in guests too",
-    )
+    ABOUT
+        .check(
+            state,
+            format!("{guest}; {container}"),
+            "# for absolute times measure on bare metal; ratios to the calibration hold in guests too",
+        )
+        .with("hypervisor", hypervisor)
+        .with(
+            "container",
+            look.container.as_ref().map(|(name, _)| name.as_str()),
+        )
 }
 
 pub(super) fn disk(look: &Look) -> Check {
@@ -134,7 +154,11 @@ pub(super) fn disk(look: &Look) -> Check {
     };
     let enable = "plimsoll run compression --set swap-dir=/a/folder/on/ext4/or/xfs";
     let Some(disk) = &look.probes.disk else {
-        return ABOUT.check(State::Unknown, "the folder for swap files does not exist", enable);
+        return ABOUT.check(
+            (State::Unknown, Cause::Absent),
+            "the folder for swap files does not exist",
+            enable,
+        );
     };
     let mounts = mounts::of(look.tree);
     // The longest mount point that contains the folder; of equal ones the last, which hides the others.
@@ -154,10 +178,15 @@ pub(super) fn disk(look: &Look) -> Check {
         size(disk.size)
     );
     let state = match (SWAP_FILE_SYSTEMS.contains(&kind), disk.free >= LITTLE_DISK) {
-        (true, true) => State::Available,
-        (true, false) => State::Limited,
-        (false, _) if kind == "unknown" => State::Unknown,
-        (false, _) => State::Missing,
+        (true, true) => USABLE,
+        (true, false) => (State::Limited, Cause::TooSmall),
+        (false, _) if kind == "unknown" => (State::Unknown, Cause::Hidden),
+        (false, _) => (State::Missing, Cause::FileSystem),
     };
-    ABOUT.check(state, found, enable)
+    ABOUT
+        .check(state, found, enable)
+        .with("folder", disk.folder.as_str())
+        .with("file_system", kind)
+        .with("free_bytes", disk.free)
+        .with("size_bytes", disk.size)
 }

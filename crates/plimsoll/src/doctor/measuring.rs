@@ -1,7 +1,7 @@
 //! Checks of the means of measurement: performance events, locked memory, allocators.
 
 use super::caller::IPC_LOCK;
-use super::{About, Check, Group, Look, Outcome, State, size};
+use super::{About, Cause, Check, Group, Look, Outcome, State, USABLE, size};
 use plimsoll_lab::environment::allocators_below;
 use plimsoll_model::scenario::KNOWN_ALLOCATORS;
 use plimsoll_proc::resource_limits::Limit;
@@ -43,9 +43,10 @@ pub(super) fn perf_events(look: &Look) -> Check {
         },
     );
     let state = match (software, hardware) {
-        (Ok(()), Ok(())) => State::Available,
-        (Err(_), Err(_)) if user.is_err() => State::Missing,
-        _ => State::Limited,
+        (Ok(()), Ok(())) => USABLE,
+        (Err(_), Err(_)) if user.is_err() => (State::Missing, Cause::NotPermitted),
+        (Err(_), _) => (State::Limited, Cause::NotPermitted),
+        (Ok(()), Err(_)) => (State::Limited, Cause::Incomplete),
     };
     let mut enable = "sudo sysctl kernel.perf_event_paranoid=1".to_owned();
     if look.container.is_some() {
@@ -54,7 +55,11 @@ pub(super) fn perf_events(look: &Look) -> Check {
     if software.is_ok() && hardware.is_err() {
         enable = "# on the host: add a performance unit to the guest: qemu -cpu host,pmu=on".to_owned();
     }
-    ABOUT.check(state, found, enable)
+    ABOUT
+        .check(state, found, enable)
+        .with("user_code", user.is_ok())
+        .with("software", software.is_ok())
+        .with("hardware", hardware.is_ok())
 }
 
 pub(super) fn locked_memory(look: &Look) -> Check {
@@ -76,9 +81,9 @@ pub(super) fn locked_memory(look: &Look) -> Check {
         None => false,
     };
     let state = match (capable || enough, look.caller.memlock) {
-        (true, _) => State::Available,
-        (false, Some(_)) => State::Limited,
-        (false, None) => State::Unknown,
+        (true, _) => USABLE,
+        (false, Some(_)) => (State::Limited, Cause::TooSmall),
+        (false, None) => (State::Unknown, Cause::Hidden),
     };
     let found = format!(
         "RLIMIT_MEMLOCK {limit}, CAP_IPC_LOCK {}",
@@ -107,8 +112,13 @@ pub(super) fn allocators(look: &Look) -> Check {
     let enable = "sudo apt install libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0   # names of Debian 12";
     if found.is_empty() {
         let known: Vec<&str> = KNOWN_ALLOCATORS.iter().map(|known| known.name).collect();
-        return ABOUT.check(State::Limited, format!("none of {}", known.join(", ")), enable);
+        return ABOUT.check(
+            (State::Limited, Cause::Absent),
+            format!("none of {}", known.join(", ")),
+            enable,
+        );
     }
+    let names: Vec<&str> = found.iter().map(|(name, _)| *name).collect();
     let found: Vec<String> = found.iter().map(named).collect();
-    ABOUT.check(State::Available, found.join(", "), enable)
+    ABOUT.check(USABLE, found.join(", "), enable).with("names", names)
 }

@@ -18,6 +18,7 @@ mod render;
 mod stores;
 mod verdict;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use plimsoll_proc::cgroup::{Hierarchy, MemoryCgroup};
@@ -27,7 +28,8 @@ use plimsoll_model::quantity;
 use plimsoll_sample::host;
 
 use caller::Caller;
-pub use model::{Check, EXAMINATION_SCHEMA, Examination, Group, Readiness, State, Verdict};
+use model::USABLE;
+pub use model::{Cause, Check, EXAMINATION_SCHEMA, Examination, Group, Readiness, State, Verdict};
 pub use probe::{Disk, Outcome, Probes, UffdAccess};
 pub use render::render;
 
@@ -111,12 +113,16 @@ impl Look<'_> {
         }
     }
 
-    /// State::Missing with the text `missing` if `folder` of sysfs is visible, otherwise State::Unknown.
+    /// A check of a kernel without the capability, if `folder` of sysfs is visible; otherwise of an unknown one.
     fn absent_from(&self, folder: &str, about: &About, missing: &str, enable: &str) -> Check {
         if self.tree.exists(folder) {
-            about.check(State::Missing, missing, enable)
+            about.check((State::Missing, Cause::NotBuilt), missing, enable)
         } else {
-            about.check(State::Unknown, format!("/{folder} is hidden"), enable)
+            about.check(
+                (State::Unknown, Cause::Hidden),
+                format!("/{folder} is hidden"),
+                enable,
+            )
         }
     }
 
@@ -140,13 +146,20 @@ struct About {
 }
 
 impl About {
-    fn check(&self, state: State, found: impl Into<String>, enable: impl Into<String>) -> Check {
+    fn check(
+        &self,
+        (state, code): (State, Cause),
+        found: impl Into<String>,
+        enable: impl Into<String>,
+    ) -> Check {
         Check {
             id: self.id.to_owned(),
             group: self.group,
             title: self.title.to_owned(),
             state,
+            code,
             found: found.into(),
+            values: BTreeMap::new(),
             lost: self.lost.to_owned(),
             enable: enable.into(),
         }

@@ -1,6 +1,9 @@
 //! The result of an examination.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Version of the examination as a document.
 pub const EXAMINATION_SCHEMA: u32 = 1;
@@ -57,12 +60,90 @@ pub struct Check {
     /// Name for readers.
     pub title: String,
     pub state: State,
+    /// The cause of the state.
+    pub code: Cause,
     /// The findings, with values.
     pub found: String,
+    /// The values of the findings by name, with the unit at the end of the name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, Value>,
     /// The consequence unless the state is available.
     pub lost: String,
     /// Commands, kernel options or container flags that make it available, one a line; `#` begins a comment.
     pub enable: String,
+}
+
+impl Check {
+    /// The check with a value of its findings.
+    #[must_use]
+    pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Check {
+        self.values.insert(name.to_owned(), value.into());
+        self
+    }
+}
+
+/// The cause of the state of a check. The JSON name of a cause never changes its meaning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Cause {
+    /// The capability is usable; the confounder is absent.
+    Usable,
+    /// A file of the kernel is hidden from this user, or unreadable.
+    Hidden,
+    /// This user lacks a permission or capability.
+    NotPermitted,
+    /// The kernel was built without it.
+    NotBuilt,
+    /// The kernel lacks it: it is too old, or was built without it.
+    NotSupported,
+    /// The module is on disk and not loaded.
+    NotLoaded,
+    /// A kernel option disabled it at boot.
+    DisabledAtBoot,
+    /// No file system shows it.
+    NotMounted,
+    /// Another capability is missing, on which it depends.
+    Depends,
+    /// Memory, disk space or a limit is too small.
+    TooSmall,
+    /// The file system does not support it.
+    FileSystem,
+    /// A setting disables or distorts it.
+    Setting,
+    /// A part of it is missing.
+    Incomplete,
+    /// Nothing of its kind is installed or configured.
+    Absent,
+    /// The machine is a guest.
+    Guest,
+    /// The confounder is active.
+    Active,
+}
+
+/// State and cause of a capability that this user can use, or of an absent confounder.
+pub(super) const USABLE: (State, Cause) = (State::Available, Cause::Usable);
+
+impl Cause {
+    /// Every cause.
+    pub const ALL: [Cause; 16] = [
+        Cause::Usable,
+        Cause::Hidden,
+        Cause::NotPermitted,
+        Cause::NotBuilt,
+        Cause::NotSupported,
+        Cause::NotLoaded,
+        Cause::DisabledAtBoot,
+        Cause::NotMounted,
+        Cause::Depends,
+        Cause::TooSmall,
+        Cause::FileSystem,
+        Cause::Setting,
+        Cause::Incomplete,
+        Cause::Absent,
+        Cause::Guest,
+        Cause::Active,
+    ];
 }
 
 /// Verdict of a check.

@@ -2,7 +2,7 @@
 
 use plimsoll_proc::sysctl;
 
-use super::{About, Check, Group, Look, Outcome, State, UffdAccess};
+use super::{About, Cause, Check, Group, Look, Outcome, State, USABLE, UffdAccess};
 
 /// `UFFD_FEATURE_*` by bit, without the prefix (`<linux/userfaultfd.h>`).
 const FEATURES: [&str; 17] = [
@@ -62,9 +62,10 @@ pub(super) fn userfaultfd(look: &Look) -> Check {
     }
     let all_faults = own.full.is_ok() || own.device.is_ok();
     let state = match own.api {
-        None => State::Missing,
-        Some(_) if all_faults && absent.is_empty() => State::Available,
-        Some(_) => State::Limited,
+        None => (State::Missing, Cause::NotPermitted),
+        Some(_) if all_faults && absent.is_empty() => USABLE,
+        Some(_) if !all_faults => (State::Limited, Cause::NotPermitted),
+        Some(_) => (State::Limited, Cause::Incomplete),
     };
     let mut enable = "sudo sysctl vm.unprivileged_userfaultfd=1\n\
                       sudo setfacl -m u:$USER:rw /dev/userfaultfd   # for one user, Linux 6.1 or newer"
@@ -72,7 +73,13 @@ pub(super) fn userfaultfd(look: &Look) -> Check {
     if look.container.is_some() {
         enable.push_str("\ndocker run --security-opt seccomp=unconfined --device /dev/userfaultfd ...");
     }
-    ABOUT.check(state, found, enable)
+    let unprivileged = look.probes.userfaultfd_unprivileged.as_ref().map(access);
+    ABOUT
+        .check(state, found, enable)
+        .with("access", access(own))
+        .with("unprivileged_access", unprivileged)
+        .with("features", names)
+        .with("lacks", absent)
 }
 
 /// The names of the set bits; `bitN` for one without a name.
@@ -83,6 +90,18 @@ fn feature_names(features: u64) -> Vec<String> {
         None => format!("bit{bit}"),
     })
     .collect()
+}
+
+/// The faults that a user can handle.
+fn access(access: &UffdAccess) -> &'static str {
+    match (
+        access.full.is_ok() || access.device.is_ok(),
+        access.user_mode_only,
+    ) {
+        (true, _) => "all",
+        (false, Ok(())) => "user-mode-only",
+        (false, Err(_)) => "none",
+    }
 }
 
 fn ways(access: &UffdAccess) -> String {

@@ -1,6 +1,6 @@
 //! Checks of the ways to trim, and of the settings by which the kernel chooses pages.
 
-use super::{About, Check, Group, Look, State, size};
+use super::{About, Cause, Check, Group, Look, State, USABLE, size};
 use plimsoll_proc::cgroup::{CgroupVersion, RECLAIM};
 use plimsoll_proc::sysctl;
 
@@ -15,8 +15,12 @@ pub(super) fn page_out(look: &Look) -> Check {
     };
     let enable = "# Linux 5.4 or newer; in a container: --security-opt seccomp=unconfined";
     match &look.probes.page_out {
-        Ok(()) => ABOUT.check(State::Available, "madvise accepts it", enable),
-        Err(errno) => ABOUT.check(State::Missing, format!("madvise refuses it: {errno}"), enable),
+        Ok(()) => ABOUT.check(USABLE, "madvise accepts it", enable),
+        Err(errno) => ABOUT.check(
+            (State::Missing, refusal(*errno)),
+            format!("madvise refuses it: {errno}"),
+            enable,
+        ),
     }
 }
 
@@ -30,13 +34,15 @@ pub(super) fn process_madvise(look: &Look) -> Check {
     let enable = "# Linux 5.10 or newer with CONFIG_ADVISE_SYSCALLS; on other users' processes as root\n\
                   # in a container: --cap-add SYS_NICE --cap-add SYS_PTRACE --security-opt seccomp=unconfined";
     match &look.probes.process_madvise {
-        Ok(()) => ABOUT.check(
-            State::Available,
-            "accepted for this process through a pidfd",
+        Ok(()) => ABOUT.check(USABLE, "accepted for this process through a pidfd", enable),
+        Err(errno @ Errno::NOSYS) => {
+            ABOUT.check((State::Missing, refusal(*errno)), errno.to_string(), enable)
+        }
+        Err(errno) => ABOUT.check(
+            (State::Limited, refusal(*errno)),
+            format!("refused: {errno}"),
             enable,
         ),
-        Err(errno @ Errno::NOSYS) => ABOUT.check(State::Missing, errno.to_string(), enable),
-        Err(errno) => ABOUT.check(State::Limited, format!("refused: {errno}"), enable),
     }
 }
 
@@ -58,25 +64,41 @@ pub(super) fn cgroup_reclaim(look: &Look) -> Check {
                 .iter()
                 .any(|folder| look.group(hierarchy, folder).has(RECLAIM))
             {
-                ABOUT.check(State::Available, "v2: memory.reclaim", "# Linux 5.19 or newer")
+                ABOUT.check(USABLE, "v2: memory.reclaim", "# Linux 5.19 or newer")
             } else {
                 ABOUT.check(
-                    State::Missing,
+                    (State::Missing, Cause::NotSupported),
                     "v2, but there is no memory.reclaim",
                     "# Linux 5.19 or newer",
                 )
             }
         }
         Some((_, CgroupVersion::V1)) => ABOUT.check(
-            State::Available,
+            USABLE,
             "v1: by a short decrease of memory.limit_in_bytes",
             "# kernel option for v2 and its memory.reclaim: systemd.unified_cgroup_hierarchy=1",
         ),
         None => ABOUT.check(
-            State::Missing,
+            (State::Missing, Cause::Depends),
             "there is no memory cgroup",
             "# see the check of the memory cgroup",
         ),
+    }
+}
+
+/// Pages that the kernel reads for a fault on swap, by the logarithm in `vm.page-cluster`.
+fn pages_per_fault(log: u64) -> u64 {
+    u32::try_from(log)
+        .ok()
+        .and_then(|log| 1_u64.checked_shl(log))
+        .unwrap_or(u64::MAX)
+}
+
+/// The cause of a refused call.
+fn refusal(errno: Errno) -> Cause {
+    match errno {
+        Errno::PERM => Cause::NotPermitted,
+        _ => Cause::NotSupported,
     }
 }
 
@@ -94,16 +116,13 @@ pub(super) fn settings(look: &Look) -> Check {
     let shown = |name: &str| number(name).map_or("?".to_owned(), |value| value.to_string());
     let Some(swappiness) = number("swappiness") else {
         return ABOUT.check(
-            State::Unknown,
+            (State::Unknown, Cause::Hidden),
             "this user cannot read /proc/sys/vm",
             "sudo sysctl vm.swappiness=60",
         );
     };
     let cluster = number("page-cluster").map_or("?".to_owned(), |log| {
-        format!(
-            "{log} (reads up to {} pages a fault)",
-            1_u64.checked_shl(log as u32).unwrap_or(u64::MAX)
-        )
+        format!("{log} (reads up to {} pages a fault)", pages_per_fault(log))
     });
     let found = format!(
         "swappiness {swappiness}, page-cluster {cluster}, watermark_scale_factor {}, min_free {}, \
@@ -115,11 +134,19 @@ pub(super) fn settings(look: &Look) -> Check {
         shown("zone_reclaim_mode"),
     );
     let state = if swappiness == 0 {
-        State::Limited
+        (State::Limited, Cause::Setting)
     } else {
-        State::Available
+        USABLE
     };
-    ABOUT.check(state, found, "sudo sysctl vm.swappiness=60")
+    ABOUT
+        .check(state, found, "sudo sysctl vm.swappiness=60")
+        .with("swappiness", swappiness)
+        .with("page_cluster", number("page-cluster"))
+        .with("pages_per_fault", number("page-cluster").map(pages_per_fault))
+        .with(
+            "min_free_bytes",
+            number("min_free_kbytes").map(|kib| kib.saturating_mul(1024)),
+        )
 }
 
 pub(super) fn generations(look: &Look) -> Check {
@@ -154,15 +181,17 @@ pub(super) fn generations(look: &Look) -> Check {
         .read(&format!("{folder}/min_ttl_ms"))
         .unwrap_or_else(|| "?".to_owned());
     let (state, on) = if mask & 1 == 0 {
-        (State::Limited, "off".to_owned())
+        ((State::Limited, Cause::Setting), "off".to_owned())
     } else {
-        (State::Available, on.join(", "))
+        (USABLE, on.join(", "))
     };
-    ABOUT.check(
-        state,
-        format!("{enabled}: {on}; min_ttl_ms {ttl}"),
-        "echo y | sudo tee /sys/kernel/mm/lru_gen/enabled",
-    )
+    ABOUT
+        .check(
+            state,
+            format!("{enabled}: {on}; min_ttl_ms {ttl}"),
+            "echo y | sudo tee /sys/kernel/mm/lru_gen/enabled",
+        )
+        .with("enabled_bits", mask)
 }
 
 pub(super) fn huge_pages(look: &Look) -> Check {
@@ -217,9 +246,16 @@ pub(super) fn huge_pages(look: &Look) -> Check {
         sizes.len()
     );
     let state = if mode == "always" {
-        State::Limited
+        (State::Limited, Cause::Setting)
     } else {
-        State::Available
+        USABLE
     };
-    ABOUT.check(state, found, enable)
+    let sizes: serde_json::Map<String, serde_json::Value> = sizes
+        .into_iter()
+        .map(|(kib, mode)| (kib.to_string(), mode.into()))
+        .collect();
+    ABOUT
+        .check(state, found, enable)
+        .with("mode", mode)
+        .with("sizes_kib", sizes)
 }

@@ -1,7 +1,7 @@
 //! Checks of the destinations of trimmed pages: zram, zswap, swap devices.
 
 use super::caller::SYS_ADMIN;
-use super::{About, Check, Group, Look, State, size};
+use super::{About, Cause, Check, Group, Look, State, USABLE, size};
 use plimsoll_proc::swaps;
 use plimsoll_proc::zram::{CONTROL, HOT_ADD, Zram, devices_of};
 use plimsoll_proc::zswap::{Parameter, Zswap};
@@ -21,10 +21,14 @@ pub(super) fn zram(look: &Look) -> Check {
     let control = tree.exists(CONTROL);
     if devices.is_empty() && !control {
         return if look.module_on_disk("zram") {
-            ABOUT.check(State::Limited, "module on disk, not loaded", "sudo modprobe zram")
+            ABOUT.check(
+                (State::Limited, Cause::NotLoaded),
+                "module on disk, not loaded",
+                "sudo modprobe zram",
+            )
         } else {
             ABOUT.check(
-                State::Missing,
+                (State::Missing, Cause::NotBuilt),
                 "not loaded, and this kernel has no zram module on disk",
                 "sudo modprobe zram   # on the host, if this is a container\n\
                  # without the module: install the distribution's extra kernel modules, or CONFIG_ZRAM=m",
@@ -37,27 +41,36 @@ pub(super) fn zram(look: &Look) -> Check {
     let usable_device = free
         .iter()
         .any(|device| tree.writable_at(&device.file("disksize")) && tree.writable_at(device.node()));
-    let algorithms = devices
-        .iter()
-        .find_map(|device| device.algorithms().ok())
-        .unwrap_or_else(|| "unknown without a device".to_owned());
+    let algorithms = devices.iter().find_map(|device| device.algorithms().ok());
     let in_use: Vec<String> = used.into_iter().map(zram_use).collect();
+    let free = free.len();
     let mut found = format!(
-        "{} device(s), {} free; hot_add {}; algorithms {algorithms}",
+        "{} device(s), {free} free; hot_add {}; algorithms {}",
         devices.len(),
-        free.len(),
         if hot_add { "yes" } else { "no" },
+        algorithms.as_deref().unwrap_or("unknown without a device"),
     );
     if !in_use.is_empty() {
         found.push_str(&format!("; in use: {}", in_use.join(", ")));
     }
     let usable = look.caller.has(SYS_ADMIN) && (hot_add || usable_device);
-    let state = if usable { State::Available } else { State::Limited };
-    ABOUT.check(
-        state,
-        found,
-        format!("sudo modprobe zram\n{}", look.become_root()),
-    )
+    let state = match (usable, look.caller.has(SYS_ADMIN)) {
+        (true, _) => USABLE,
+        (false, false) => (State::Limited, Cause::NotPermitted),
+        // No device is free, and none can be added.
+        (false, true) => (State::Limited, Cause::Absent),
+    };
+    ABOUT
+        .check(
+            state,
+            found,
+            format!("sudo modprobe zram\n{}", look.become_root()),
+        )
+        .with("devices_count", devices.len())
+        .with("free_count", free)
+        .with("hot_add", hot_add)
+        .with("algorithms", algorithms)
+        .with("in_use", in_use)
 }
 
 /// `zram0 (4 GiB, holds 1.2 GiB in 0.4 GiB)`, the first three fields of `mm_stat`.
@@ -99,7 +112,7 @@ pub(super) fn zswap(look: &Look) -> Check {
     };
     let found = format!(
         "{switch}; compressor {}{pool}, at most {}% of RAM, shrinker {}",
-        shown(zswap.compressor),
+        shown(zswap.compressor.clone()),
         shown(zswap.max_pool_percent.map(|percent| percent.to_string())),
         shown(
             zswap
@@ -109,16 +122,19 @@ pub(super) fn zswap(look: &Look) -> Check {
     );
     let writable = look.tree.writable(&Parameter::Enabled.file().to_string_lossy());
     let state = if writable {
-        State::Available
+        USABLE
     } else {
-        State::Limited
+        (State::Limited, Cause::NotPermitted)
     };
     let enable = if writable {
         "# a run switches it; by hand: echo 1 | sudo tee /sys/module/zswap/parameters/enabled"
     } else {
         look.become_root()
     };
-    ABOUT.check(state, found, enable)
+    ABOUT
+        .check(state, found, enable)
+        .with("enabled", on)
+        .with("compressor", zswap.compressor)
 }
 
 pub(super) fn swap(look: &Look) -> Check {
@@ -130,7 +146,7 @@ pub(super) fn swap(look: &Look) -> Check {
     };
     if !look.tree.exists(swaps::PATH) {
         return ABOUT.check(
-            State::Missing,
+            (State::Missing, Cause::NotSupported),
             "no /proc/swaps: this kernel lacks CONFIG_SWAP, or the file is hidden",
             "# build the kernel with CONFIG_SWAP=y",
         );
@@ -159,9 +175,12 @@ pub(super) fn swap(look: &Look) -> Check {
         if can_add { "" } else { "not " }
     );
     let state = match (can_add, devices.is_empty()) {
-        (true, _) => State::Available,
-        (false, false) => State::Limited,
-        (false, true) => State::Missing,
+        (true, _) => USABLE,
+        (false, false) => (State::Limited, Cause::NotPermitted),
+        (false, true) => (State::Missing, Cause::NotPermitted),
     };
-    ABOUT.check(state, found, look.become_root())
+    ABOUT
+        .check(state, found, look.become_root())
+        .with("devices_count", devices.len())
+        .with("can_add", can_add)
 }

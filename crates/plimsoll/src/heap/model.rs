@@ -180,6 +180,11 @@ pub struct RangeReport {
 pub struct ValidationReport {
     /// Units checked.
     pub units: u64,
+    /// Units of all heaps of the process.
+    pub all_units: u64,
+    /// Whether the check ended before the last unit or slot, as too many objects changed whenever it read them, or at the
+    /// largest number of damages.
+    pub partial: bool,
     /// Free blocks checked.
     pub free_blocks: u64,
     /// Blocks in slots checked.

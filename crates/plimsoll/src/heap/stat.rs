@@ -154,6 +154,8 @@ fn validation(space: &Space<'_, Snapshot>) -> Result<ValidationReport, MemoryErr
     })?;
     Ok(ValidationReport {
         units: seen.units,
+        all_units: seen.all_units,
+        partial: seen.stopped || seen.cut_short,
         free_blocks: seen.free_blocks,
         cached_blocks: seen.cached_blocks,
         guarded_blocks: seen.guarded_blocks,

@@ -107,6 +107,8 @@ fn survey() -> HeapSurvey {
         heaps: vec![low_fragmentation(), standard()],
         validation: Some(ValidationReport {
             units: 2048,
+            all_units: 4096,
+            partial: true,
             free_blocks: 1021,
             cached_blocks: 1031,
             guarded_blocks: 1033,

@@ -287,8 +287,12 @@ fn distribution_text(text: &mut String, heap: &HeapReport) {
 fn validation_text(text: &mut String, validation: &ValidationReport) {
     let _ = writeln!(
         text,
-        "\nValidated {} units, {} free blocks, {} blocks in slots: {}",
+        "\nValidated {}{} units, {} free blocks, {} blocks in slots: {}",
         validation.units,
+        match validation.partial {
+            true => format!(" of {}", validation.all_units),
+            false => String::new(),
+        },
         validation.free_blocks,
         validation.cached_blocks,
         match validation.damaged {
@@ -297,6 +301,13 @@ fn validation_text(text: &mut String, validation: &ValidationReport) {
             some => counted(some, "damage", "damages"),
         }
     );
+    if validation.partial && validation.damaged < MOST_DAMAGES {
+        let _ = writeln!(
+            text,
+            "  the check ended there, as too much changed whenever it was read; the rest has no verdict: repeat it when the \
+             program is less busy"
+        );
+    }
     if validation.moved > 0 {
         let _ = writeln!(
             text,

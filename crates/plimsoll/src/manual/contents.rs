@@ -127,7 +127,10 @@ const PAGES: &[(&str, Page); 19] = &[
     (
         "plimsoll-list",
         Page {
-            examples: &[example("plimsoll list", "List the built-in scenarios:")],
+            examples: &[
+                example("plimsoll list", "List the built-in scenarios:"),
+                example("plimsoll list --keys wscap", "List the keys of a workload:"),
+            ],
             exit: "",
             files: &[],
             environment: COLOURS,
@@ -246,6 +249,10 @@ const PAGES: &[(&str, Page); 19] = &[
                     "plimsoll watch --serve 127.0.0.1:8080",
                     "Show the machine in a browser:",
                 ),
+                example(
+                    "plimsoll watch --headless --serve 127.0.0.1:9180 --token-file /etc/plimsoll/token",
+                    "Serve the page and metrics as a service:",
+                ),
             ],
             exit: "With COMMAND: its exit code; 128 + N if signal N ended it; 127 if it was not found; 126 if it could \
                    not be executed.",
@@ -270,6 +277,10 @@ const PAGES: &[(&str, Page); 19] = &[
                 example(
                     "plimsoll ps --storm",
                     "List the processes in a fault storm, with its cap and a remedy:",
+                ),
+                example(
+                    "plimsoll ps --cgroups --depth 2",
+                    "List the upper memory cgroups as a tree:",
                 ),
             ],
             exit: "",

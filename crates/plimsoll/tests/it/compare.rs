@@ -1,5 +1,3 @@
-//! Tests of comparisons: the statistics, the conditions, what is shown, and the command on recordings.
+//! `plimsoll compare` on recordings.
 
 mod command;
-mod shown;
-mod statistics;

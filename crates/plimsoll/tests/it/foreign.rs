@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use plimsoll_lab::workload::protocol::Command;
+use plimsoll_lab::workload::protocol::{Command, Placement};
 use plimsoll_lab::workload::{Worker, WorkerOptions};
 use plimsoll_model::scenario::{FillClass, ThpMode};
 use plimsoll_proc::cgroup::{Hierarchy, MemoryCgroup, PROCESSES};
@@ -111,6 +111,7 @@ impl Program {
             class: FillClass::Constant,
             seed: 1,
             thp: ThpMode::Never,
+            placement: Placement::default(),
         };
         let mut command = &fill;
         while worker.call(command, PATIENCE, &self.stop).is_ok() {
@@ -144,7 +145,14 @@ impl OtherSwap {
 
 impl Drop for OtherSwap {
     fn drop(&mut self) {
-        let _ = plimsoll_os::swap_off(&self.node);
+        // The kernel gives up while other programs read their pages back; it must not stay for the tests after this one.
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while let Err(errno) = plimsoll_os::swap_off(&self.node) {
+            if errno == plimsoll_os::Errno::INVAL || Instant::now() >= deadline {
+                break;
+            }
+            std::thread::sleep(PAUSE);
+        }
         let _ = self.device.reset();
         let _ = zram::hot_remove(self.device.id);
     }

@@ -160,6 +160,11 @@ fn a_program_under_way_is_validated_a_hundred_times() {
         let survey = json(&output);
         let validation = &survey["processes"][0]["validation"];
         assert_eq!(validation["damage"], Value::Array(Vec::new()), "round {round}");
+        assert_eq!(
+            (&validation["partial"], &validation["units"]),
+            (&Value::Bool(false), &validation["all_units"]),
+            "round {round}"
+        );
         walked += number(&validation["free_blocks"]) + number(&validation["cached_blocks"]);
         moved += number(&validation["moved"]);
     }

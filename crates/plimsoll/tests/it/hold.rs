@@ -6,7 +6,7 @@ use std::process::{Child, Output, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use plimsoll_lab::workload::protocol::Command;
+use plimsoll_lab::workload::protocol::{Command, Placement};
 use plimsoll_lab::workload::{Worker, WorkerOptions};
 use plimsoll_model::scenario::{FillClass, ThpMode};
 use plimsoll_proc::cgroup::{Hierarchy, MemoryCgroup, PROCESSES};
@@ -121,6 +121,7 @@ fn a_level_of_a_cgroup_is_kept_while_another_program_comes_and_goes() {
             class: FillClass::Constant,
             seed: 1,
             thp: ThpMode::Never,
+            placement: Placement::default(),
         };
         neighbour
             .call(&fill, PATIENCE, &AtomicBool::new(false))

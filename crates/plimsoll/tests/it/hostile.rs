@@ -2,7 +2,7 @@
 //!
 //! Every command ends in bounded time with one of its exit codes: no panic, no signal, no control character on a terminal,
 //! no markup in a report. The inputs follow from seeds. Tests run a short form; `just hostile` sets
-//! `PLIMSOLL_HOSTILE_ROUNDS`, which multiplies the rounds.
+//! `PLIMSOLL_HOSTILE_ROUNDS`, which multiplies the rounds, or selects a part of them.
 
 mod files;
 mod growth;
@@ -12,6 +12,7 @@ mod texts;
 
 use std::ffi::OsStr;
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -21,13 +22,28 @@ use tempfile::TempDir;
 /// Longest that a command may take; a command that waits for a pipe never ends.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How many times the rounds of the short form are run.
-pub(crate) fn rounds(short: u64) -> u64 {
-    let factor = std::env::var("PLIMSOLL_HOSTILE_ROUNDS");
-    short
-        * factor.map_or(1, |text| {
-            text.parse::<u64>().expect("PLIMSOLL_HOSTILE_ROUNDS is a number")
-        })
+/// The numbers of the rounds of a test that has `short` ones in its short form.
+pub(crate) fn rounds(short: u64) -> Range<u64> {
+    let factors = std::env::var("PLIMSOLL_HOSTILE_ROUNDS").map_or(0..1, |text| factors(&text));
+    short * factors.start..short * factors.end
+}
+
+/// Multiples of the rounds of the short form: so many (`30`), or a part of so many (`10..20`).
+fn factors(text: &str) -> Range<u64> {
+    let number = |text: &str| {
+        text.parse::<u64>()
+            .expect("PLIMSOLL_HOSTILE_ROUNDS is a number or a range")
+    };
+    match text.split_once("..") {
+        Some((from, to)) => number(from)..number(to),
+        None => 0..number(text),
+    }
+}
+
+#[test]
+fn parts_of_the_rounds_are_all_of_them() {
+    assert_eq!(factors("30"), 0..30);
+    assert_eq!((factors("0..10"), factors("10..30")), (0..10, 10..30));
 }
 
 /// Random numbers that are the same in every run of the tests.
@@ -173,10 +189,7 @@ fn assert_page_is_own(page: &str, what: &str) {
 
 /// A copy of a recording that came with the tests.
 fn copy_of(format: &str, name: &str) -> (TempDir, PathBuf) {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/data")
-        .join(format)
-        .join(name);
+    let golden = plimsoll_testkit::recordings::stored().join(format).join(name);
     let parent = tempfile::tempdir().expect("a folder");
     let folder = parent.path().join("run");
     fs::create_dir(&folder).expect("a folder");

@@ -4,10 +4,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use plimsoll_lab::environment::Session;
-use plimsoll_model::scenario::{Compression, FillClass, Filling, Settings, ThpMode, TrimMechanism, Workload};
+use plimsoll_model::scenario::{
+    Backing, Compression, FillClass, Filling, Settings, ThpMode, TrimMechanism, Workload,
+};
 
 /// How long a test waits for the machine: all the others may be before it, on a machine several times slower.
-const WAIT: Duration = Duration::from_secs(1800);
+pub const WAIT: Duration = Duration::from_secs(1800);
 /// How long the test that killed a run has to clean up after it.
 const CLEANED_UP_WITHIN: Duration = Duration::from_secs(60);
 
@@ -45,6 +47,8 @@ pub fn settings(subject: &str, size: u64, limit: u64, swap_size: u64) -> Setting
                 size,
                 hold: 0.0,
                 thp: ThpMode::Never,
+                memory: Backing::Anonymous,
+                threads: 1,
             },
             request: size,
             trim: TrimMechanism::Cgroup,

@@ -1,6 +1,5 @@
 //! Integration tests of the command and its libraries, one file per topic.
 
-mod analysis;
 mod architecture;
 mod callers;
 mod command;
@@ -25,7 +24,6 @@ mod recordings;
 mod report;
 mod run;
 mod sample;
-mod scenario;
 mod trim;
 mod watch;
 mod workload;

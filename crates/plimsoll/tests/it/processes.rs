@@ -1,5 +1,6 @@
 //! Tests of the `processes` room: an oracle, real processes, real storms.
 
+mod cgroups;
 mod listing;
 mod oracle;
 pub(crate) mod storms;

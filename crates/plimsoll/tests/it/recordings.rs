@@ -3,8 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Output;
 
 use tempfile::TempDir;
@@ -27,7 +26,7 @@ impl Desk {
 
     /// With a copy of the stored recording that started at `started`.
     pub(crate) fn with(self, name: &str, started: &str) -> Desk {
-        let stored = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/recording-3/finished");
+        let stored = plimsoll_testkit::recordings::stored().join("recording-3/finished");
         let folder = self.path().join("plimsoll-runs").join(name);
         fs::create_dir_all(&folder).expect("a folder");
         for entry in fs::read_dir(stored).expect("the recording") {
@@ -64,8 +63,7 @@ impl Desk {
     /// An executable script in the folder.
     fn script(&self, name: &str, text: &str) -> String {
         let path = self.path().join(name);
-        fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("written");
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("permissions");
+        plimsoll_testkit::write_script(&path, &format!("#!/bin/sh\n{text}\n"));
         path.display().to_string()
     }
 }

@@ -9,10 +9,13 @@ mod heap;
 mod hostile_kills;
 mod interruptions;
 mod loadline;
+mod loadline_points;
 mod map;
 mod neighbour;
+mod recommendations;
 mod refusals;
 mod requirements;
+mod stores;
 mod thrash;
 mod tour;
 mod wscap;
@@ -42,6 +45,27 @@ fn has_laboratory() -> bool {
 struct Run {
     folder: TempDir,
     arguments: Vec<String>,
+}
+
+/// Cleans up until nothing of a killed run is left: the run of another test may hold the machine meanwhile, for as long
+/// as a test waits for the machine.
+fn undo_killed(name: &str) {
+    let journals: &Path = "/var/lib/plimsoll/runs".as_ref();
+    let deadline = Instant::now() + crate::machine::WAIT;
+    loop {
+        let cleanup = plimsoll_testkit::command(PLIMSOLL)
+            .args(["cleanup", "--json"])
+            .output()
+            .expect("plimsoll starts");
+        let said = String::from_utf8_lossy(&cleanup.stderr);
+        assert!(cleanup.status.code().is_some_and(|code| code <= 7), "{said}");
+        assert!(!said.contains("panicked"), "{said}");
+        if find(journals, name, 1).is_empty() {
+            return;
+        }
+        assert!(Instant::now() < deadline, "cleanup never undid {name}: {said}");
+        std::thread::sleep(Duration::from_millis(200));
+    }
 }
 
 /// How a run ended.
@@ -142,17 +166,20 @@ fn find(folder: &Path, name: &str, depth: usize) -> Vec<PathBuf> {
     found
 }
 
-/// Whether a process has ended, or does within five seconds. A zombie has: who adopted it may not be quick to wait.
-fn ends_within_seconds(pid: u32) -> bool {
+/// Whether a process has ended, or does within a minute. A zombie has: who adopted it may not be quick to wait.
+fn ends_soon(pid: u32) -> bool {
     let ended = || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit(')')
             .next()
             .is_none_or(|rest| rest.trim().is_empty() || rest.trim().starts_with('Z'))
     };
-    (0..100).any(|_| {
-        std::thread::sleep(Duration::from_millis(50));
-        ended()
+    (0..1200).any(|_| {
+        let ended = ended();
+        if !ended {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        ended
     })
 }
 
@@ -183,6 +210,12 @@ impl Started<'_> {
     /// The process id of the trial's worker: the latest that was started.
     fn worker(&self) -> u32 {
         *self.children().last().expect("a worker")
+    }
+
+    /// Stops the trial's worker (SIGSTOP): it answers nothing from now on.
+    fn stop_worker(&self) {
+        let pid = rustix::process::Pid::from_raw(self.worker() as i32).expect("a process id");
+        rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("the worker lives");
     }
 
     /// Waits until an event of the recording is `kind` of `phase` ("" for events without one).
@@ -272,13 +305,51 @@ impl Ended {
         }
     }
 
-    fn assert_failed(&self, code: i32, words: &[&str]) {
-        assert_eq!(self.code, code, "{}\n{:#}", self.stderr, self.results);
-        for word in words {
-            let said = self.stderr.contains(word) || self.results.to_string().contains(word);
-            assert!(said, "`{word}` is not in: {}\n{:#}", self.stderr, self.results);
+    /// The run ended with this exit code, and each of its trials failed for this reason.
+    fn assert_failed(&self, exit: i32, code: &str) {
+        assert_eq!(self.code, exit, "{}\n{:#}", self.stderr, self.results);
+        assert!(!self.trials().is_empty(), "{}\n{:#}", self.stderr, self.results);
+        for trial in self.trials() {
+            assert_eq!(trial["status"], "failed", "{trial:#}");
+            assert!(failure_codes(trial).contains(&code), "{code}: {trial:#}");
         }
     }
+
+    /// The run was stopped for `code` and says so with `name`; a trial that this ended has no other reason.
+    fn assert_stopped(&self, exit: i32, code: &str, name: &str) {
+        assert_eq!(self.code, exit, "{}\n{:#}", self.stderr, self.results);
+        assert_eq!(self.results["status"], "interrupted", "{:#}", self.results);
+        assert!(self.warning_codes().contains(&"stopped"), "{:#}", self.results);
+        assert!(self.stderr.contains(name), "{name}: {}", self.stderr);
+        let failed = self.trials().iter().filter(|trial| trial["status"] == "failed");
+        for trial in failed {
+            assert_eq!(failure_codes(trial), [code], "{trial:#}");
+        }
+    }
+
+    /// The run was refused before it began, with an error that has these names of keys, options, files and values.
+    fn assert_refused(&self, exit: i32, names: &[&str]) {
+        assert_eq!(self.code, exit, "{}\n{:#}", self.stderr, self.results);
+        assert!(self.results.is_null(), "{:#}", self.results);
+        for name in names {
+            assert!(self.stderr.contains(name), "`{name}` is not in: {}", self.stderr);
+        }
+    }
+
+    fn warning_codes(&self) -> Vec<&str> {
+        codes(&self.results["warnings"])
+    }
+}
+
+/// The codes of a trial's failures, the one that ended it first.
+fn failure_codes(trial: &Value) -> Vec<&str> {
+    codes(&trial["failures"])
+}
+
+/// The codes of a list of warnings or failures.
+fn codes(list: &Value) -> Vec<&str> {
+    let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
+    list.iter().filter_map(|one| one["code"].as_str()).collect()
 }
 
 /// The phases of a trial that ran, in their order.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll_lab::workload::Cost;
-use plimsoll_lab::workload::protocol::{Command, Reply, Verification};
+use plimsoll_lab::workload::protocol::{Command, Placement, RefusalCode, Reply, Verification};
 use plimsoll_lab::workload::{Worker, WorkerError, WorkerOptions};
 use plimsoll_model::scenario::{FillClass, ThpMode};
 
@@ -28,6 +28,7 @@ fn fill(bytes: u64, class: FillClass) -> Command {
         class,
         seed: 17,
         thp: ThpMode::Never,
+        placement: Placement::default(),
     }
 }
 
@@ -143,16 +144,16 @@ fn a_worker_killed_from_outside_is_noticed_at_once() {
     let killer = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(200));
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
-        Instant::now()
     });
-    // Restore after restore, so that the kill falls into one or between two.
+    // Restore after restore, so that the kill falls into one or between two. No clock reaches the end of a call: only the
+    // notice of the death can end it.
+    let never = Duration::from_secs(u64::MAX);
     let error = loop {
-        if let Err(error) = call(&mut worker, &Command::Restore) {
+        if let Err(error) = worker.call(&Command::Restore, never, &AtomicBool::new(false)) {
             break error;
         }
     };
-    let noticed = Instant::now();
-    let killed = killer.join().unwrap();
+    killer.join().unwrap();
     assert!(
         matches!(
             error,
@@ -163,7 +164,6 @@ fn a_worker_killed_from_outside_is_noticed_at_once() {
         ),
         "{error:?}"
     );
-    assert!(noticed.saturating_duration_since(killed) < Duration::from_secs(2));
     // Each further call returns the same error.
     let again = call(&mut worker, &Command::Trim).unwrap_err();
     assert!(
@@ -221,7 +221,7 @@ fn a_worker_dies_with_the_thread_that_started_it() {
     })
     .join()
     .unwrap();
-    assert!(ends_within(pid, Duration::from_secs(5)));
+    assert!(ends_within(pid, MINUTE));
 }
 
 #[test]
@@ -245,18 +245,19 @@ fn a_failed_fill_is_an_error_and_the_worker_continues() {
         class: FillClass::Constant,
         seed: 1,
         thp: ThpMode::System,
+        placement: Placement::default(),
     };
-    for (command, words) in [
-        (huge, "ask for less or add swap"),
-        (fill(0, FillClass::Random), "0 bytes"),
+    for (command, expected) in [
+        (huge, RefusalCode::TooMuch),
+        (fill(0, FillClass::Random), RefusalCode::ZeroBytes),
         (
             fill(MIB, FillClass::File("/no/such/file".into())),
-            "cannot read /no/such/file",
+            RefusalCode::Data,
         ),
-        (Command::Restore, "no memory is filled"),
+        (Command::Restore, RefusalCode::NothingFilled),
     ] {
         match call(&mut worker, &command) {
-            Err(WorkerError::Failed { message }) => assert!(message.contains(words), "{message}"),
+            Err(WorkerError::Failed { code, message }) => assert_eq!(code, expected, "{message}"),
             other => panic!("{other:?}"),
         }
     }
@@ -264,7 +265,7 @@ fn a_failed_fill_is_an_error_and_the_worker_continues() {
 }
 
 #[test]
-fn an_address_space_limit_is_words_and_not_a_crash() {
+fn an_address_space_limit_is_a_refusal_and_not_a_crash() {
     let script = format!("ulimit -v 262144; exec {EXE} worker");
     let mut child = Process::new("sh")
         .args(["-c", &script])
@@ -277,9 +278,23 @@ fn an_address_space_limit_is_words_and_not_a_crash() {
     child.stdin.take().unwrap().write_all(command.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    let replies: Vec<Reply> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
     assert!(
-        output.status.success() && text.contains("cannot map request") && text.contains("ulimit -v"),
-        "{text}"
+        matches!(
+            &replies[..],
+            [
+                Reply::Ready { .. },
+                Reply::Failed {
+                    code: RefusalCode::Map,
+                    ..
+                }
+            ]
+        ),
+        "{replies:?}"
     );
 }
 
@@ -349,7 +364,7 @@ fn a_trim_from_outside_covers_every_byte() {
     let mut worker = worker();
     let bytes = 130 * MIB + 77;
     done(&mut worker, &fill(bytes, FillClass::Constant));
-    let outcome = worker.trim_from_outside(MINUTE, &AtomicBool::new(false));
+    let outcome = worker.trim_from_outside(3, MINUTE, &AtomicBool::new(false));
     let refused = matches!(&outcome, Err(WorkerError::TrimFromOutside { errno, .. })
         if [plimsoll_os::Errno::PERM, plimsoll_os::Errno::NOSYS].contains(errno));
     if !plimsoll_testkit::capability("process-madvise", !refused, "the kernel refuses process_madvise") {
@@ -357,7 +372,7 @@ fn a_trim_from_outside_covers_every_byte() {
     }
     assert_eq!(outcome.unwrap().bytes, bytes);
     assert!(done(&mut worker, &Command::Restore).1.unwrap().holds());
-    let interrupted = worker.trim_from_outside(MINUTE, &AtomicBool::new(true));
+    let interrupted = worker.trim_from_outside(1, MINUTE, &AtomicBool::new(true));
     assert!(
         matches!(interrupted, Err(WorkerError::Interrupted)),
         "{interrupted:?}"
@@ -485,7 +500,9 @@ fn trimmed_memory_leaves_the_working_set_and_comes_back_whole() {
     for from_outside in [false, true] {
         let full = worker.usage().unwrap().resident_bytes;
         if from_outside {
-            worker.trim_from_outside(MINUTE, &AtomicBool::new(false)).unwrap();
+            worker
+                .trim_from_outside(1, MINUTE, &AtomicBool::new(false))
+                .unwrap();
         } else {
             done(&mut worker, &Command::Trim);
         }

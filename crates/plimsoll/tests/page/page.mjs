@@ -231,6 +231,65 @@ for (const width of [1280, 700]) {
   }
 }
 
+// A page that decodes pictures: the report's policy allows it no pictures.
+const decoder = await (await browser.newContext()).newPage();
+
+// How much the pixels at the left and the right end of a strip of the report differ from the one in its middle.
+async function shadesOf(clip) {
+  const png = (await page.screenshot({ clip })).toString("base64");
+  return decoder.evaluate(async png => {
+    const bytes = Uint8Array.from(atob(png), letter => letter.charCodeAt(0));
+    const bitmap = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
+    const context = new OffscreenCanvas(bitmap.width, bitmap.height).getContext("2d");
+    context.drawImage(bitmap, 0, 0);
+    const at = x => context.getImageData(x, bitmap.height >> 1, 1, 1).data;
+    const middle = at(bitmap.width >> 1);
+    const shade = x => Math.max(...[0, 1, 2].map(channel => Math.abs(at(x)[channel] - middle[channel])));
+    return { left: shade(2), right: shade(bitmap.width - 3) };
+  }, png);
+}
+
+// A strip through the middle of a table's box, scrolled to its start or its end, without the table.
+const stripOf = (box, end) => box.evaluate((box, end) => {
+  for (const child of box.children) child.style.visibility = "hidden";
+  box.scrollLeft = end ? box.scrollWidth : 0;
+  box.scrollIntoView({ block: "center", behavior: "instant" });
+  const { x, y, width, height } = box.getBoundingClientRect();
+  return { hidden: box.scrollWidth - box.clientWidth, clip: { x, y: y + height / 2 - 1, width, height: 3 } };
+}, end);
+
+for (const scheme of ["light", "dark"]) {
+  await check(`a shadow marks the edge behind which a table has more, ${scheme}`, async () => {
+    // As narrow as a phone: there no table of phases fits.
+    await page.setViewportSize({ width: 400, height: 900 });
+    await page.emulateMedia({ colorScheme: scheme });
+    const [marked, unmarked] = [40, 8];
+    let scrolled = 0;
+    for (const box of await page.locator(".scroll:visible", { has: page.locator("table") }).all()) {
+      const start = await stripOf(box, false);
+      const before = await shadesOf(start.clip);
+      const after = await shadesOf((await stripOf(box, true)).clip);
+      const said = `${start.hidden} px hidden, ${JSON.stringify({ before, after })}`;
+      // The cover of the shadow is 40 px wide, and fades.
+      if (start.hidden > 40) {
+        scrolled++;
+        assert.ok(before.right > marked && after.left > marked, said);
+      }
+      if (start.hidden > 40 || start.hidden === 0) assert.ok(before.left < unmarked && after.right < unmarked, said);
+      if (start.hidden === 0) assert.ok(before.right < unmarked && after.left < unmarked, said);
+      await box.evaluate(box => {
+        for (const child of box.children) child.style.visibility = "";
+        box.scrollLeft = 0;
+      });
+    }
+    assert.ok(scrolled > 0, "no table is wider than the page");
+    return `${scrolled} tables`;
+  });
+}
+await decoder.context().close();
+await page.setViewportSize({ width: 700, height: 900 });
+await page.emulateMedia({ colorScheme: "light" });
+
 if (shots) {
   await page.setViewportSize({ width: 1280, height: 900 });
   await page.emulateMedia({ colorScheme: "light" });

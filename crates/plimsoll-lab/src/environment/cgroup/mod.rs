@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plimsoll_proc::cgroup::{CgroupFolder, CgroupVersion, Hierarchy, MemoryCgroup, PROCESSES};
+use plimsoll_proc::cgroup::{CgroupFolder, CgroupVersion, Field, Hierarchy, MemoryCgroup, PROCESSES};
 use serde::Serialize;
 
 use super::undo::{UndoError, Undone};
@@ -123,6 +123,20 @@ impl Cgroup {
         Ok(self.0.swap()?)
     }
 
+    /// Bytes of page cache that are not on the disk; `None` where the kernel does not count them.
+    pub fn dirty(&self) -> Option<u64> {
+        let stat = self.0.stat().ok()?;
+        Some(
+            stat.get(Field::Dirty)?
+                .saturating_add(stat.get(Field::Writeback)?),
+        )
+    }
+
+    /// Pages of files that were reclaimed and read again; `None` where the kernel does not count them.
+    pub fn file_refaults(&self) -> Option<u64> {
+        self.0.stat().ok()?.get(Field::RefaultsFile)
+    }
+
     /// Processes of it that the OOM killer has killed.
     ///
     /// # Errors
@@ -163,6 +177,25 @@ impl Cgroup {
             limit: bytes,
             used: self.usage()?,
         })
+    }
+
+    /// The same for a cgroup whose pages may not go to swap: v1 limits memory and swap together, so that both limits
+    /// change. It must hold next to nothing.
+    ///
+    /// # Errors
+    /// As [`Cgroup::set_limit`].
+    pub fn set_limit_without_swap(
+        &self,
+        bytes: u64,
+        timeout: Duration,
+        interrupted: &AtomicBool,
+    ) -> Result<(), EnvironmentError> {
+        // The limit of both together is never below that of memory.
+        if self.limit()?.is_some_and(|limit| limit < bytes) {
+            self.0.forbid_swap(bytes)?;
+        }
+        self.set_limit(bytes, timeout, interrupted)?;
+        Ok(self.0.forbid_swap(bytes)?)
     }
 
     /// Sets its soft ceiling (`memory.high`), above which the kernel throttles its processes and reclaims; `None`

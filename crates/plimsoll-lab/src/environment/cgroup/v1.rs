@@ -53,3 +53,39 @@ fn lower(cgroup: &MemoryCgroup, target: u64, patience: &Patience<'_>) -> Result<
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
+    use plimsoll_proc::cgroup::CgroupVersion;
+
+    use super::super::Cgroup;
+    use super::*;
+
+    /// A limit on memory alone would let the pages above it go to the swap of other programs.
+    #[test]
+    fn without_swap_the_limit_of_memory_and_swap_together_follows() {
+        const LIMIT: &str = CgroupVersion::V1.limit_file();
+        const BOTH: &str = "memory.memsw.limit_in_bytes";
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            (LIMIT, "1000"),
+            (BOTH, "1000"),
+            (CgroupVersion::V1.usage_file(), "0"),
+        ] {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        let cgroup = Cgroup(MemoryCgroup::new(folder.path(), CgroupVersion::V1));
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        let go_on = AtomicBool::new(false);
+        for limit in ["4000", "2000"] {
+            cgroup
+                .set_limit_without_swap(limit.parse().unwrap(), Duration::from_secs(1), &go_on)
+                .unwrap();
+            assert_eq!((read(LIMIT).as_str(), read(BOTH).as_str()), (limit, limit));
+        }
+    }
+}

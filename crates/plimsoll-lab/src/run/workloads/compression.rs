@@ -1,18 +1,22 @@
 //! The memory eater: 1 fill, 2 trim, 3 restore, 4 release.
+//!
+//! Memory of files is written back before the trim, in a phase of its own: the kernel unmaps dirty pages and keeps them.
 
 use std::time::{Duration, Instant};
 
 use crate::environment::{Cgroup, Reclaimed};
 use crate::run::context::{Surroundings, TrialContext};
-use crate::run::phase::Snapshot;
+use crate::run::phase::{Snapshot, Worked};
 use crate::run::trial_error::{TrialError, lacking};
 use crate::workload::Cost;
 use crate::workload::protocol::{Command, Reply, Verification};
 use crate::workload::{Stopwatch, UsageScope, Worker};
 use plimsoll_model::exit::Exit;
 use plimsoll_model::quantity;
+use plimsoll_model::recording::FailureCode;
 use plimsoll_model::recording::model::NOT_RUN;
-use plimsoll_model::scenario::{Compression, TrimMechanism};
+use plimsoll_model::scenario::workloads::compression::{finding, phase};
+use plimsoll_model::scenario::{Backing, Compression, TrimMechanism};
 
 /// Share of the size that must be in the working set after fill, and have left it after trim; else the phase fails.
 const REACHED: f64 = 0.95;
@@ -45,24 +49,29 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, asked: &Compression) -> Re
 impl Eater<'_> {
     fn eat(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
         let fill = context.fill(self.asked.filling.size, self.asked.request);
-        context.phase("fill", Some(1), |context, _| {
+        context.phase(phase::FILL, Some(1), |context, _| {
             self.call(context, &fill).map(|(cost, _)| cost)
         })?;
-        check_filled(context);
+        check_filled(context, &mut self.worker)?;
         context.rest(self.asked.filling.hold)?;
         match cannot_trim(context) {
             Some(error) => context.errors.push(error),
             None => {
-                context.phase("trim", Some(2), |context, before| {
+                if self.asked.filling.memory == Backing::File {
+                    context.phase(phase::WRITEBACK, None, |context, _| {
+                        write_back(context, &mut self.worker)
+                    })?;
+                }
+                context.phase(phase::TRIM, Some(2), |context, before| {
                     let cost = self.trim(context)?;
                     self.empty_swap_cache(context, before, cost)
                 })?;
-                check_trimmed(context);
+                self.check_trimmed(context)?;
                 context.rest(self.asked.filling.hold)?;
             }
         }
-        context.phase("restore", Some(3), |context, _| self.restore(context))?;
-        context.phase("release", Some(4), |context, _| {
+        context.phase(phase::RESTORE, Some(3), |context, _| self.restore(context))?;
+        context.phase(phase::RELEASE, Some(4), |context, _| {
             self.call(context, &Command::Release).map(|(cost, _)| cost)
         })
     }
@@ -88,11 +97,32 @@ impl Eater<'_> {
             TrimMechanism::ProcessMadvise => {
                 self.mechanism = Some("process_madvise(MADV_PAGEOUT) by the runner".to_owned());
                 self.worker
-                    .trim_from_outside(context.timeout(), context.runner.stop.flag())
+                    .trim_from_outside(
+                        self.asked.filling.threads,
+                        context.timeout(),
+                        context.runner.stop.flag(),
+                    )
                     .map_err(|error| context.explain(&error))
             }
             TrimMechanism::Cgroup => self.reclaim(context),
         }
+    }
+
+    /// Checks that the pages left, and notes how many of a file stayed in the page cache, where a restore reads no disk.
+    fn check_trimmed(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
+        let memory = self.asked.filling.memory;
+        let stayed = match memory {
+            Backing::Anonymous => None,
+            Backing::Memfd | Backing::File => Some(context.in_core(&mut self.worker)?),
+        };
+        if memory == Backing::File
+            && let (Some(trim), Some(cached)) = (context.finished.last_mut(), stayed)
+        {
+            let figures = &mut trim.phase.figures;
+            figures.insert(finding::CACHED.to_owned(), cached as f64);
+        }
+        check_trimmed(context, stayed);
+        Ok(())
     }
 
     /// Frees the memory of trimmed pages that are still in the swap cache, and counts that into the trim.
@@ -136,6 +166,7 @@ impl Eater<'_> {
         let Some(cgroup) = context.cgroup() else {
             return Err(TrialError::new(
                 Exit::Missing,
+                FailureCode::NotRun,
                 "trim = \"cgroup\" needs a memory cgroup, and there is none",
             ));
         };
@@ -149,15 +180,32 @@ impl Eater<'_> {
     fn restore(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Cost, TrialError> {
         let (cost, verification) = self.call(context, &Command::Restore)?;
         match verification {
-            Some(found) if found.holds() => context.verified = true,
-            Some(found) => context.errors.push(TrialError::new(Exit::WorkloadFailed, found)),
-            None => context.errors.push(TrialError::new(
-                Exit::WorkloadFailed,
+            Some(found) if found.holds() && found.bytes == self.asked.filling.size => context.verified = true,
+            Some(found) => context
+                .errors
+                .push(TrialError::failed(FailureCode::WrongBytes, found)),
+            None => context.errors.push(TrialError::failed(
+                FailureCode::WrongBytes,
                 "the worker compared nothing",
             )),
         }
         Ok(cost)
     }
+}
+
+/// Has dirty pages written to their files. The bytes are those that the kernel had not yet written by itself, where it
+/// counts them.
+pub(super) fn write_back(
+    context: &mut TrialContext<'_, '_>,
+    worker: &mut Worker,
+) -> Result<Worked, TrialError> {
+    let dirty = context.cgroup().and_then(Cgroup::dirty);
+    let mut worked = context.find(worker, &Command::WriteBack)?;
+    if let Some(dirty) = dirty {
+        worked.cost.bytes = worked.cost.bytes.min(dirty);
+        worked.findings.set(finding::DIRTY, dirty as f64);
+    }
+    Ok(worked)
 }
 
 /// Bytes that may stay behind without a phase having failed.
@@ -173,8 +221,8 @@ fn reclaim_cgroup(
     cgroup
         .reclaim(bytes, context.timeout(), context.runner.stop.flag())
         .map_err(|error| match context.runner.stop.cause() {
-            Some(cause) => TrialError::new(cause.exit(), cause),
-            None => TrialError::new(Exit::WorkloadFailed, error),
+            Some(cause) => TrialError::stopped(&cause),
+            None => TrialError::failed(FailureCode::Trim, error),
         })
 }
 
@@ -182,23 +230,32 @@ fn reclaim_cgroup(
 fn cannot_trim(context: &TrialContext<'_, '_>) -> Option<TrialError> {
     match &context.surroundings {
         Surroundings::Lacking(missing) => Some(lacking("trim", missing)),
-        Surroundings::Made(environment) if environment.swap_device().is_none() => Some(TrialError::new(
-            Exit::WorkloadFailed,
-            format_args!("trim {NOT_RUN}: the subject is `none`, so there is no swap to trim to"),
-        )),
+        Surroundings::Made(environment)
+            if environment.swap_device().is_none() && context.plan.settings.memory().goes_to_swap() =>
+        {
+            Some(TrialError::failed(
+                FailureCode::NotRun,
+                format_args!("trim {NOT_RUN}: the subject is `none`, so there is no swap to trim to"),
+            ))
+        }
         Surroundings::Made(_) => None,
     }
 }
 
 /// Checks that the fill stayed in the working set: else the later phases measure something else.
-pub(super) fn check_filled(context: &mut TrialContext<'_, '_>) {
+pub(super) fn check_filled(
+    context: &mut TrialContext<'_, '_>,
+    worker: &mut Worker,
+) -> Result<(), TrialError> {
     let (size, limit) = (context.plan.settings.size(), context.plan.settings.limit);
-    let Some(resident) = context.finished.last().map(|finished| finished.after.target()) else {
-        return;
+    let resident = match context.plan.settings.memory() {
+        Backing::Anonymous => context.finished.last().map_or(0, |fill| fill.after.target()),
+        // Not its resident files: its program is one.
+        Backing::Memfd | Backing::File => context.in_core(worker)?,
     };
     if (resident as f64) < size as f64 * REACHED {
-        context.errors.push(TrialError::new(
-            Exit::WorkloadFailed,
+        context.errors.push(TrialError::failed(
+            FailureCode::SizeNotReached,
             format_args!(
                 "size not reached: {} of {} were in the working set after fill (the cgroup's limit is {}); \
                  raise `limit` or lower `size`",
@@ -208,25 +265,36 @@ pub(super) fn check_filled(context: &mut TrialContext<'_, '_>) {
             ),
         ));
     }
+    Ok(())
 }
 
-/// Counts the pages that stayed: pages that another program reclaimed during the rest are out as well.
-fn check_trimmed(context: &mut TrialContext<'_, '_>) {
+/// Counts the pages that stayed: pages that another program reclaimed during the rest are out as well. `in_core` are the
+/// bytes in RAM of memory with files.
+fn check_trimmed(context: &mut TrialContext<'_, '_>, in_core: Option<u64>) {
     let (size, few) = (context.plan.settings.size(), few(context));
     let foreign = context.foreign_swap();
-    let empty = context.finished.first().map_or(0, |fill| fill.before.target());
+    let memory = context.plan.settings.memory();
+    let empty = context
+        .finished
+        .first()
+        .map_or(0, |fill| fill.before.working_set(memory));
     let Some(trim) = context.finished.last_mut() else {
         return;
     };
-    trim.phase.bytes = trim.before.target().saturating_sub(trim.after.target());
+    let (before, after) = (trim.before.working_set(memory), trim.after.working_set(memory));
+    trim.phase.bytes = before.saturating_sub(after);
+    if in_core.is_some() {
+        // Pages of the program, which is a file, left as well.
+        trim.phase.bytes = trim.phase.bytes.min(size);
+    }
     trim.phase.gb_per_s = quantity::gb_per_s(trim.phase.bytes, trim.phase.seconds);
     // The working set may have grown by more than the fill: by a file's bytes, by the program's own.
-    let stayed = trim.after.target().saturating_sub(empty).min(size);
+    let stayed = in_core.unwrap_or(after.saturating_sub(empty)).min(size);
     let cached = trim.after.swap_cache().saturating_sub(trim.before.swap_cache());
     let moved = size - stayed;
     if cached > few {
-        context.errors.push(TrialError::new(
-            Exit::WorkloadFailed,
+        context.errors.push(TrialError::failed(
+            FailureCode::Trim,
             format_args!(
                 "{} of {} stayed in the swap cache after the trim, so their memory is not free and restore does \
                  not read them; is the disk slow?",
@@ -235,16 +303,20 @@ fn check_trimmed(context: &mut TrialContext<'_, '_>) {
             ),
         ));
     }
-    if (moved as f64) < size as f64 * REACHED && trim.phase.bytes < size {
+    let is_short = (moved as f64) < size as f64 * REACHED;
+    if is_short && (trim.phase.bytes < size || in_core.is_some()) {
         let cause = match foreign {
             Some(foreign) => format!(
                 "pages of other cgroups take {} of the swap device",
                 quantity::bytes(foreign as f64)
             ),
+            None if memory == Backing::File => {
+                "the rest is in the page cache; is memory locked, or `swap-dir` in memory?".to_owned()
+            }
             None => "is the swap device full, or memory locked?".to_owned(),
         };
-        context.errors.push(TrialError::new(
-            Exit::WorkloadFailed,
+        context.errors.push(TrialError::failed(
+            FailureCode::Trim,
             format_args!(
                 "trim moved only {} of {} out of the working set; {cause}",
                 quantity::bytes(moved as f64),

@@ -6,8 +6,8 @@ use crate::run::trial_error::{TrialError, lacking};
 use crate::workload::Findings;
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Residency, Worker};
-use plimsoll_model::exit::Exit;
 use plimsoll_model::quantity;
+use plimsoll_model::recording::FailureCode;
 use plimsoll_model::scenario::Contention;
 
 /// Share of its memory by which the first program must shrink to count as trimmed. The kernel's batches of counting,
@@ -87,8 +87,8 @@ impl Programs<'_> {
         context.phase("hold", None, |context, _| context.find(&mut self.holder, &fill))?;
         self.at_first = residency(context, &self.holder)?;
         if (self.at_first.resident as f64) < size as f64 * REACHED {
-            context.errors.push(TrialError::new(
-                Exit::WorkloadFailed,
+            context.errors.push(TrialError::failed(
+                FailureCode::SizeNotReached,
                 format_args!(
                     "size not reached: only {} of {} were resident before the first ask; raise `limit`",
                     quantity::bytes(self.at_first.resident as f64),
@@ -174,7 +174,9 @@ fn restore(
     let right = matches!(&reply, Reply::Done { verification: Some(found), .. } if found.holds());
     if !right {
         let error = format!("{name}: bytes that were read back differ from what was written: {reply:?}");
-        context.errors.push(TrialError::new(Exit::WorkloadFailed, error));
+        context
+            .errors
+            .push(TrialError::failed(FailureCode::WrongBytes, error));
     }
     Ok((Worked::of_reply(reply)?, right))
 }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::StreamError;
 
@@ -11,9 +12,9 @@ pub(super) const LIMIT: u64 = 64 << 20;
 /// The stream repeats a short file in its buffer, so that copies are long.
 const LONG_COPY: usize = 64 << 10;
 
-/// The file's bytes: one or several whole copies, never empty.
-#[derive(Debug)]
-pub(super) struct Contents(Vec<u8>);
+/// The file's bytes: one or several whole copies, never empty. Clones share them.
+#[derive(Debug, Clone)]
+pub(super) struct Contents(Arc<[u8]>);
 
 impl Contents {
     pub(super) fn read(path: &Path) -> Result<Contents, StreamError> {
@@ -30,7 +31,10 @@ impl Contents {
             });
         }
         let copies = LONG_COPY.div_ceil(bytes.len());
-        Ok(Contents(if copies > 1 { bytes.repeat(copies) } else { bytes }))
+        Ok(Contents(match copies {
+            0 | 1 => bytes.into(),
+            copies => bytes.repeat(copies).into(),
+        }))
     }
 
     /// Writes the repeated bytes from `offset` on into all of `target`.

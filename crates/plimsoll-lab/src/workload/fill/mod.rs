@@ -16,10 +16,11 @@ use plimsoll_model::scenario::FillClass;
 pub(crate) use random::mix;
 pub use speed::{FillSpeed, SpeedError, Spread, fill_speed};
 
-#[derive(Debug)]
+/// A clone writes the same bytes, for another thread.
+#[derive(Debug, Clone)]
 pub struct Stream(Kind);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Kind {
     Random(random::Source),
     Runs20(random::Source),

@@ -22,7 +22,7 @@ pub(crate) fn mix(value: u64) -> u64 {
 }
 
 /// A random stream, with the block that was used last.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Source {
     seed: u64,
     /// Number of the block in `bytes`.

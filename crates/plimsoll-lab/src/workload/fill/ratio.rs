@@ -6,7 +6,7 @@ use super::random::Source;
 const PAGE: usize = 4096;
 
 /// A stream of such pages.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Pages {
     source: Source,
     /// Random bytes at the start of each page, 1 to [`PAGE`]: never none, so that pages are unlike one another and no

@@ -124,7 +124,7 @@ fn in_use<M: Memory>(
             return Ok(None);
         }
         let was = state;
-        space.memory.refresh();
+        space.refresh();
         space.read_states(block, &mut state[..state_bytes(bucket)])?;
         if was != state {
             wrong = None;
@@ -168,7 +168,7 @@ fn large<M: Memory>(space: &Space<'_, M>, first: UnitIndex, guarded: &mut u64) -
             fault,
         };
         wrong = Some((damage, (run, found)));
-        space.memory.refresh();
+        space.refresh();
     }
     Ok(wrong)
 }
@@ -203,7 +203,7 @@ fn quarantine<M: Memory>(
         let mut held = *block;
         while !rests(space, record.number, held)? {
             looks += 1;
-            space.memory.refresh();
+            space.refresh();
             // It may have left meanwhile, and another be in its place.
             let now = slots.quarantine(space.memory, slot)?;
             let Some(pointer) = slots.pointer(space.memory, slot, &now, position)? else {

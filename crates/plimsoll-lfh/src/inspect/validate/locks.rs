@@ -18,7 +18,7 @@ impl<M: Memory> Space<'_, M> {
     /// heap.
     pub(super) fn is_locked(&self, damage: &Damage) -> Result<bool, MemoryError> {
         // Copies may be older than the data.
-        self.memory.refresh();
+        self.refresh();
         if !(1..=self.highest_heap()).contains(&damage.heap) {
             return Ok(false);
         }

@@ -6,6 +6,9 @@
 //! several times over another tenth of a second, until it has waited for a second in all. Only a fault that stays the
 //! same all the time is damage. Changing data count as moved.
 //!
+//! Invariant: however many data change, the walks repeat at most [`again_allowed`] looks, but for the last thing that they
+//! look at. Checked by `a_heap_that_always_changes_is_checked_in_part`.
+//!
 //! Invariant: however many data change, the walks wait for [`PAUSE_MS`] and [`MOST_WAITED_MS`] and one fault's pauses at
 //! most. Checked by `a_busy_heap_is_not_waited_for`.
 
@@ -66,6 +69,19 @@ pub struct Validation {
     pub damaged: u64,
     /// Whether the walk ended at that many damages, before it had looked at everything.
     pub stopped: bool,
+    /// Units that the heaps have.
+    pub all_units: u64,
+    /// Whether the walk ended early, as too much changed whenever it was looked at: at most [`again_allowed`] looks are
+    /// repeated. The other units and slots, and what it looked at last, have no verdict.
+    pub cut_short: bool,
+}
+
+/// Looks that a validation of so many units may repeat, in both walks together.
+///
+/// A heap in use needs few: almost everything is consistent at one of the first looks. A repeated look reads a bounded
+/// part of the heap, so that a validation takes at most a time in proportion to the heap, however busy the program is.
+pub const fn again_allowed(units: u64) -> u64 {
+    (1 << 16) + 4 * units
 }
 
 /// Walks over all heaps of `space` and calls `tell` with each damage.
@@ -130,12 +146,16 @@ impl<'w, 'm, M: Memory> Walk<'w, 'm, M> {
     }
 
     fn validate(&mut self) -> Result<(), MemoryError> {
+        self.seen.all_units = self.space.units();
         self.runs()?;
         self.slots()?;
-        if self.suspects.count > 0 {
+        if self.suspects.count > 0 && !self.seen.cut_short {
             (self.sleep)(Duration::from_millis(PAUSE_MS));
-            self.space.memory.refresh();
-            self.seen = Validation::default();
+            self.space.refresh();
+            self.seen = Validation {
+                all_units: self.seen.all_units,
+                ..Validation::default()
+            };
             self.judges = true;
             self.runs()?;
             self.slots()?;
@@ -143,23 +163,37 @@ impl<'w, 'm, M: Memory> Walk<'w, 'm, M> {
         Ok(())
     }
 
+    /// Whether the walk is to end before it has looked at everything.
+    fn is_over(&self) -> bool {
+        self.seen.stopped || self.seen.cut_short
+    }
+
+    /// Whether no look may be repeated any more: then the walk ends.
+    fn is_spent(&mut self) -> bool {
+        self.seen.cut_short |= self.space.looks_again() >= again_allowed(self.seen.all_units);
+        self.seen.cut_short
+    }
+
     /// Calls `tell` with the fault of `look`, if it is the same at each look of both walks. Returns whether there is no
-    /// fault. Does not look if the walk is to end.
+    /// fault. Does not look if the walk is to end, and ends it when too many looks were repeated.
     fn judge<E: PartialEq>(
         &mut self,
         mut look: impl FnMut(&Space<'m, M>) -> Result<Option<(Damage, E)>, MemoryError>,
     ) -> Result<bool, MemoryError> {
-        if self.seen.stopped {
+        if self.is_over() {
             return Ok(true);
         }
         let space = self.space;
-        let mut look = || while_it_is_there(space.memory, || look(space));
+        let mut look = || while_it_is_there(|| space.refresh(), || look(space));
         let Some(mut last) = look()? else {
             return Ok(true);
         };
         let mut changed = false;
         for _ in 0..LOOKS_AT_ONCE {
-            space.memory.refresh();
+            if self.is_spent() {
+                return Ok(true);
+            }
+            space.refresh();
             let Some(now) = look()? else {
                 return Ok(true);
             };
@@ -175,9 +209,12 @@ impl<'w, 'm, M: Memory> Walk<'w, 'm, M> {
             if changed || self.waited_ms >= MOST_WAITED_MS {
                 break;
             }
+            if self.is_spent() {
+                return Ok(true);
+            }
             (self.sleep)(Duration::from_millis(pause));
             self.waited_ms += pause;
-            space.memory.refresh();
+            space.refresh();
             let Some(now) = look()? else {
                 return Ok(true);
             };
@@ -197,12 +234,12 @@ impl<'w, 'm, M: Memory> Walk<'w, 'm, M> {
 
 /// The result of `look`, if it can read its data: a run that ends meanwhile may make way for the guard page of a block.
 fn while_it_is_there<T>(
-    memory: &impl Memory,
+    refresh: impl Fn(),
     mut look: impl FnMut() -> Result<T, MemoryError>,
 ) -> Result<T, MemoryError> {
     for _ in 1..LOOKS_AT_UNREADABLE {
         match look() {
-            Err(MemoryError::Unreadable { .. }) => memory.refresh(),
+            Err(MemoryError::Unreadable { .. }) => refresh(),
             looked => return looked,
         }
     }

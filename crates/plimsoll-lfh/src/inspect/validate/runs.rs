@@ -12,11 +12,10 @@ impl<M: Memory> Walk<'_, '_, M> {
         // Behind an invalid run, units are inside of it until a run begins.
         let mut lost = false;
         for run in self.space.runs() {
-            if self.seen.stopped {
+            if self.is_over() {
                 break;
             }
             let run = run?;
-            self.seen.units += u64::from(run.length);
             match run.kind {
                 Some(UnitKind::Nothing) | None if lost => {}
                 Some(UnitKind::Nothing) => lost = !self.judge(|space| hole(space, run.first))?,
@@ -25,6 +24,10 @@ impl<M: Memory> Walk<'_, '_, M> {
                     lost = false;
                     self.run(&run, kind)?;
                 }
+            }
+            // What it looked at last has no verdict if the walk was cut short there.
+            if !self.seen.cut_short {
+                self.seen.units += u64::from(run.length);
             }
         }
         Ok(())

@@ -25,7 +25,7 @@ impl<M: Memory> Walk<'_, '_, M> {
             let record = record?;
             let Some(slots) = record.slots() else { continue };
             for slot in record.slot_numbers() {
-                if self.seen.stopped {
+                if self.is_over() {
                     return Ok(());
                 }
                 for bucket in Bucket::all() {
@@ -56,7 +56,7 @@ pub(super) fn while_it_lives<M: Memory>(
     loop {
         looks += 1;
         match look() {
-            Err(MemoryError::Unreadable { .. }) if looks < LOOKS_AT_A_BLOCK => space.memory.refresh(),
+            Err(MemoryError::Unreadable { .. }) if looks < LOOKS_AT_A_BLOCK => space.refresh(),
             looked => return looked,
         }
         let now = space.record(record.number)?;
@@ -109,7 +109,7 @@ fn array<M: Memory>(
         let mut held = *block;
         while !is_free(space, record, bucket, held)? {
             looks += 1;
-            space.memory.refresh();
+            space.refresh();
             // It may have been taken meanwhile, and another be in its place.
             let now = slots.array(space.memory, slot, bucket)?;
             let Some(pointer) = slots.pointer(space.memory, slot, &now, position)? else {

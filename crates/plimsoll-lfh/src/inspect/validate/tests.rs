@@ -415,19 +415,58 @@ fn a_busy_heap_is_not_waited_for() {
     });
 }
 
+/// Each subsegment that changed at every look was looked at nine times: however many they were, a validation had no end but
+/// theirs.
+#[test]
+fn a_heap_that_always_changes_is_checked_in_part() {
+    alone("a_heap_that_always_changes_is_checked_in_part", || {
+        let heap = Heap::of(FrontEnd::LowFragmentation);
+        let bucket = Bucket::for_size(SMALL).expect("it has a bucket");
+        let blocks = blocks(&heap, 20_000, SMALL);
+        let mut fields: Vec<usize> = blocks
+            .iter()
+            .map(|block| Subsegment::containing(*block, bucket).unit())
+            .map(|unit| ptr::from_ref(unit).addr() + offset_of!(Unit, split))
+            .collect();
+        fields.dedup();
+        let memory = Busy {
+            fields,
+            reads: Cell::new(0),
+        };
+        let space = Space::open(&memory, arena::window()).expect("the control block is whole");
+        let allowed = again_allowed(space.units());
+        // As if a larger heap had used up all but a few looks.
+        (0..allowed - 100).for_each(|_| space.refresh());
+        let mut tell = |damage| panic!("{damage}");
+        let mut walk = Walk::new(&space, &mut tell, |_| {});
+        walk.validate().expect("it can be read");
+        let seen = walk.seen;
+        assert!(seen.cut_short && !seen.stopped, "{seen:?}");
+        assert!(seen.units < seen.all_units, "{seen:?}");
+        assert_eq!(seen.all_units, space.units());
+        assert!(seen.moved <= 100 / u64::from(LOOKS_AT_ONCE), "{seen:?}");
+        // No thing repeats its last looks without an end.
+        let most = allowed + u64::from(LOOKS_AT_UNREADABLE);
+        assert!(space.looks_again() <= most, "{}", space.looks_again());
+    });
+}
+
 /// A guard page may be where a run was a moment ago.
 #[test]
 fn unreadable_memory_is_read_again() {
     let mut looks = 0;
     let mut until = |last: u32| {
         looks = 0;
-        while_it_is_there(&ThisProcess, || {
-            looks += 1;
-            if looks < last {
-                return Err(MemoryError::Unreadable { address: 1 });
-            }
-            Ok(looks)
-        })
+        while_it_is_there(
+            || {},
+            || {
+                looks += 1;
+                if looks < last {
+                    return Err(MemoryError::Unreadable { address: 1 });
+                }
+                Ok(looks)
+            },
+        )
     };
     assert_eq!(until(1), Ok(1));
     assert_eq!(until(LOOKS_AT_UNREADABLE), Ok(LOOKS_AT_UNREADABLE));

@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use ruzstd::decoding::FrameDecoder;
@@ -15,6 +15,7 @@ use super::{codec, corrupt, encoding, page_type};
 use crate::recording::RecordingError;
 use crate::recording::batch::{Batch, Column, Field, Schema};
 use crate::recording::damage::{ColumnDamage, Damage, ParquetDamage};
+use crate::recording::folder::RecordingFile;
 use crate::recording::model::RECORDING_SCHEMA;
 use crate::recording::open::open;
 use crate::recording::schema::VERSION_KEY;
@@ -38,10 +39,11 @@ pub(super) struct FileReader {
 
 impl FileReader {
     /// Opens a file and reads its metadata.
-    pub(super) fn open(path: &Path) -> Result<Self, RecordingError> {
+    pub(super) fn open(place: &RecordingFile) -> Result<Self, RecordingError> {
+        let path = place.path();
         let io = |source| RecordingError::io("read", path, source);
         let damaged = |damage: ParquetDamage| corrupt(path, damage);
-        let mut file = open(path)?;
+        let mut file = open(place)?;
         let length = file.metadata().map_err(io)?.len();
         let frame = 2 * MAGIC.len() as u64 + 4;
         if length < frame {

@@ -11,7 +11,7 @@ mod thrift;
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -20,9 +20,10 @@ use xxhash_rust::xxh3::Xxh3;
 
 use self::decode::FileReader;
 use self::encode::FileWriter;
-use super::append::{AppendFile, replace_file};
+use super::append::AppendFile;
 use super::batch::{Batch, Schema};
 use super::damage::{Damage, ParquetDamage, StreamDamage};
+use super::folder::RecordingFile;
 use super::model::RECORDING_SCHEMA;
 use super::open::open;
 use super::schema::{VERSION_KEY, sample_schema};
@@ -54,16 +55,16 @@ mod page_type {
 }
 
 /// Writes the samples of the stream `from` as the Parquet file `to` and returns its checksum.
-pub(super) fn from_stream(from: &Path, to: &Path) -> Result<String, RecordingError> {
+pub(super) fn from_stream(from: &RecordingFile, to: &RecordingFile) -> Result<String, RecordingError> {
     let mut batches = stream::Reader::open(from)?.ok_or_else(|| RecordingError::CorruptSamples {
-        path: from.to_owned(),
+        path: from.path().to_owned(),
         offset: 0,
         reason: StreamDamage::SchemaCutOff.into(),
     })?;
-    match replace_file(to, |file| encode(Some(&mut batches), file)) {
+    match to.replace(|file| encode(Some(&mut batches), file)) {
         Ok(()) => checksum(to),
         Err(CopyError::Read(error)) => Err(error),
-        Err(CopyError::Write(source)) => Err(RecordingError::io("write", to, source)),
+        Err(CopyError::Write(source)) => Err(RecordingError::io("write", to.path(), source)),
     }
 }
 
@@ -95,9 +96,9 @@ pub(super) fn encode(batches: Option<&mut stream::Reader>, output: impl Write) -
 }
 
 /// Reads a Parquet file of samples, after comparing it with its checksum where one is known.
-pub(super) fn read(path: &Path, expected: Option<&str>) -> Result<Samples, RecordingError> {
+pub(super) fn read(file: &RecordingFile, expected: Option<&str>) -> Result<Samples, RecordingError> {
     let mut samples = Samples::default();
-    for_each_batch(path, expected, |first, batch| {
+    for_each_batch(file, expected, |first, batch| {
         if first {
             samples.declare(batch.schema.value_names());
         }
@@ -110,9 +111,9 @@ pub(super) fn read(path: &Path, expected: Option<&str>) -> Result<Samples, Recor
 
 /// Converts a finished file into a stream of `schema`, for a resumed run; `None` if it has other columns.
 pub(super) fn to_stream(
-    from: &Path,
+    from: &RecordingFile,
     expected: Option<&str>,
-    to: PathBuf,
+    to: RecordingFile,
     schema: &Arc<Schema>,
 ) -> Result<Option<AppendFile>, RecordingError> {
     if !FileReader::open(from)?.schema().same_columns(schema) {
@@ -128,20 +129,20 @@ pub(super) fn to_stream(
 }
 
 /// Number of samples in a Parquet file.
-pub(super) fn rows(path: &Path) -> Result<usize, RecordingError> {
-    Ok(FileReader::open(path)?.rows)
+pub(super) fn rows(file: &RecordingFile) -> Result<usize, RecordingError> {
+    Ok(FileReader::open(file)?.rows)
 }
 
 /// Hands over the batches of a file, the first one empty, after comparing it with its checksum where one is known.
 pub(super) fn for_each_batch(
-    path: &Path,
+    file: &RecordingFile,
     expected: Option<&str>,
     mut each: impl FnMut(bool, Batch) -> Result<(), RecordingError>,
 ) -> Result<(), RecordingError> {
     if let Some(expected) = expected {
-        verify(path, &checksum(path)?, expected)?;
+        verify(file.path(), &checksum(file)?, expected)?;
     }
-    let mut reader = FileReader::open(path)?;
+    let mut reader = FileReader::open(file)?;
     // The first, empty, batch tells the columns also of a file without rows.
     each(true, Batch::empty(Arc::clone(reader.schema())))?;
     let mut rows = 0;
@@ -154,7 +155,7 @@ pub(super) fn for_each_batch(
     match rows == reader.rows {
         true => Ok(()),
         false => Err(corrupt(
-            path,
+            file.path(),
             ParquetDamage::OtherRows {
                 found: rows,
                 stated: reader.rows,
@@ -185,8 +186,8 @@ pub(super) fn verify(path: &Path, found: &str, expected: &str) -> Result<(), Rec
 }
 
 /// xxh3 of a file, 16 hex digits.
-fn checksum(path: &Path) -> Result<String, RecordingError> {
-    hash(&mut open(path)?).map_err(|source| RecordingError::io("read", path, source))
+fn checksum(file: &RecordingFile) -> Result<String, RecordingError> {
+    hash(&mut open(file)?).map_err(|source| RecordingError::io("read", file.path(), source))
 }
 
 pub(super) fn hash(file: &mut File) -> io::Result<String> {

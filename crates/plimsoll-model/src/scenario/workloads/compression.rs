@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Filling, Model, Settings};
+use super::filling::{MEMORY, SUBJECT, THREADS};
+use super::{Backing, Filling, Model, Settings, Unfit, swap_holds_size};
 use crate::scenario::assignment::{Assignment, Key, Preset, key};
 use crate::scenario::choice::named;
 use crate::scenario::error::Invalid;
@@ -38,10 +39,29 @@ named!(
     "cgroup" = TrimMechanism::Cgroup,
 );
 
+pub mod phase {
+    pub const FILL: &str = "fill";
+    /// Dirty pages of files are written to them; of such memory alone.
+    pub const WRITEBACK: &str = "writeback";
+    pub const TRIM: &str = "trim";
+    pub const RESTORE: &str = "restore";
+    pub const RELEASE: &str = "release";
+}
+
+pub mod finding {
+    /// Dirty bytes of the cgroup before the writeback; absent where the kernel does not count them.
+    pub const DIRTY: &str = "dirty_bytes";
+    /// Bytes of files that are in the page cache after the trim.
+    pub const CACHED: &str = "cached_bytes";
+}
+
 pub(in crate::scenario) const KEYS: &[Key] = &[
+    SUBJECT,
     CLASS,
     shared_keys::size("bytes that the worker fills"),
     shared_keys::request("bytes of one allocation; more than `size` means `size`"),
+    MEMORY,
+    THREADS,
     key(
         "trim",
         Kind::Choice(TrimMechanism::NAMES),
@@ -55,7 +75,7 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
 impl Model for Compression {
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {
         Ok(Compression {
-            filling: Filling::read(values)?,
+            filling: Filling::read_all(values)?,
             request: values.bytes("request")?,
             trim: values.choice("trim")?,
         })
@@ -69,16 +89,25 @@ impl Model for Compression {
         Some(&self.filling)
     }
 
+    fn maps_file(&self) -> bool {
+        self.filling.memory == Backing::File
+    }
+
     fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64 {
+        let size = self.filling.size;
         self.rest_seconds(settings, hints)
-            + hints.once_seconds(&settings.subject, &self.filling.class, self.filling.size)
+            + hints.fill_seconds(size)
+            + self.filling.stored_seconds(settings, hints)
+            + hints.verify_seconds(size)
     }
 
     fn params(&self, _: &Settings) -> Vec<(&'static str, String)> {
-        vec![
-            ("size", self.filling.size.to_string()),
-            ("class", self.filling.class.to_string()),
-            ("trim", self.trim.name().to_owned()),
-        ]
+        let trim = ("trim", self.trim.name().to_owned());
+        self.filling.params().into_iter().chain([trim]).collect()
+    }
+
+    fn check(&self, settings: &Settings) -> Result<(), Unfit> {
+        swap_holds_size(settings)?;
+        self.filling.check()
     }
 }

@@ -145,12 +145,7 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
         Preset::Text("replacement"),
         "the worker's load on its heap",
     ),
-    key(
-        "threads",
-        integer(1, 4096, false),
-        Preset::Text("1"),
-        "threads that do so at a time",
-    ),
+    shared_keys::threads("threads that do so at a time"),
     key(
         "blocks",
         integer(1, 100_000_000, false),

@@ -1,21 +1,28 @@
 //! The sweep of load that finds how much this machine carries: one worker visits its memory, at one load after the
 //! other.
 
+mod keys;
 mod knee;
+mod loads;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Model, Settings};
-use crate::scenario::assignment::{Assignment, Key, MIB, PAGE, Preset, derived, key};
+use super::{Model, Settings, Unfit, swap_holds_size};
+use crate::quantity;
+use crate::scenario::assignment::{Assignment, PAGE};
 use crate::scenario::choice::named;
 use crate::scenario::error::Invalid;
-use crate::scenario::kind::Kind;
 use crate::scenario::model::{FillClass, ThpMode};
-use crate::scenario::shared_keys::{self, CLASS, THP};
+use crate::scenario::size::size_text;
 use crate::scenario::speed::SpeedHints;
-use crate::scenario::value::Value;
 
-pub use knee::{Bracket, CARRIED, Point, better, bracket};
+pub(in crate::scenario) use keys::KEYS;
+pub use knee::{Bracket, CARRIED, Criterion, Point, SERVED, base, better, bracket};
+
+/// Bytes that a visiting thread takes besides the visited memory: stack, histograms, the table of its pattern.
+const THREAD: u64 = 128 << 10;
+/// Fewest visits that are due in a stretch: p99 of fewer is not known.
+const LEAST_DUE: f64 = 100.0;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Loadline {
@@ -29,6 +36,57 @@ pub struct Loadline {
     pub duration: f64,
     /// Transparent huge pages for the worker's memory.
     pub thp: ThpMode,
+    /// Bytes that are visited at every load, where the load changes the limit; none where it changes the size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_set: Option<u64>,
+    /// The limits of all points in bytes, descending; empty where loads are given or searched. Only with a working set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<u64>,
+    /// The loads of all points, ascending; empty where limits are given or loads are searched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loads: Vec<f64>,
+    /// Share of the useful work at the lowest load, or of the visits that are due, from which on a load is carried.
+    #[serde(default = "half", skip_serializing_if = "is_half")]
+    pub target_work: f64,
+    /// Largest p99 in seconds of a load that meets the target; none without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_p99: Option<f64>,
+    /// Visiting threads of the worker.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub threads: u32,
+    /// Percent of the visits that write.
+    #[serde(default = "all", skip_serializing_if = "is_all")]
+    pub write_percent: u32,
+    /// Visits that are due a second, of all threads together; none where each visit begins when the one before has
+    /// ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+}
+
+// Recordings have the settings that differ from those of earlier versions.
+
+fn half() -> f64 {
+    CARRIED
+}
+
+fn is_half(share: &f64) -> bool {
+    *share == half()
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(threads: &u32) -> bool {
+    *threads == one()
+}
+
+fn all() -> u32 {
+    100
+}
+
+fn is_all(percent: &u32) -> bool {
+    *percent == all()
 }
 
 /// How a worker chooses the page that it visits next.
@@ -91,84 +149,38 @@ pub mod finding {
     pub const PSI_FULL: &str = "psi_full_percent";
     /// Latency that 99 of 100 visits do not exceed.
     pub const P99: &str = "p99_s";
-}
-
-pub(in crate::scenario) const KEYS: &[Key] = &[
-    CLASS,
-    key(
-        "max-load",
-        Kind::Number { min: 1.0, max: 10.0 },
-        Preset::Text("3"),
-        "largest load, as a multiple of `limit`; that many bytes are its `size`",
-    )
-    .single(),
-    derived("size", "`max-load` times `limit`", |values| {
-        let largest = Loadline::largest(values.bytes("limit")?, values.number("max-load")?);
-        Ok(Some(Value::bytes(largest)))
-    }),
-    shared_keys::limit(
-        Preset::Of("2% of the available memory, `64M` to `256M`", |values| {
-            let share = (values.available() / 50 / MIB * MIB).clamp(64 * MIB, 256 * MIB);
-            Ok(Some(Value::bytes(values.scale.of(share))))
-        }),
-        "limit of the memory cgroup that the worker runs in",
-    ),
-    key(
-        "pattern",
-        Kind::Choice(Pattern::NAMES),
-        Preset::Text("uniform"),
-        "how the worker chooses the page that it visits next",
-    ),
-    key(
-        "compute",
-        Kind::Seconds { min: 0.0, max: 1.0 },
-        Preset::Text("0.00001"),
-        "computing after each visit of a page, in seconds of CPU time",
-    ),
-    shared_keys::duration("seconds of each measured stretch"),
-    THP,
-];
-
-impl Loadline {
-    /// The loads that are measured first, over the whole axis.
-    pub fn coarse_loads(&self) -> impl Iterator<Item = f64> + use<> {
-        const COARSE: [f64; 9] = [0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0];
-        let most = self.max_load;
-        COARSE.into_iter().filter(move |load| *load < most).chain([most])
-    }
-
-    /// About the loads of a trial: the coarse ones, and six around a knee that is taken to be at 1.5.
-    fn usual_loads(&self) -> impl Iterator<Item = f64> + use<> {
-        self.coarse_loads().chain([self.max_load.min(1.5); 6])
-    }
-
-    /// Bytes of the largest load.
-    fn largest(limit: u64, max_load: f64) -> u64 {
-        // A float holds any size closely enough here: the load is a number with a few digits.
-        (limit as f64 * max_load) as u64
-    }
+    /// Limit of the cgroup.
+    pub const LIMIT: &str = "limit_bytes";
+    /// Visits that were due a second; absent without a rate.
+    pub const OFFERED: &str = "offered_per_s";
+    /// Share of the due visits that were made in their stretch; absent without a rate.
+    pub const ACHIEVED: &str = "achieved_ratio";
+    /// Latency that 99 of 100 visits which only read do not exceed; absent where all visits do the same.
+    pub const READ_P99: &str = "read_p99_s";
+    /// The same of visits that write.
+    pub const WRITE_P99: &str = "write_p99_s";
+    /// Pages of the machine that were written to swap devices.
+    pub const SWAP_OUT: &str = "swap_out_pages_per_s";
 }
 
 impl Model for Loadline {
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {
-        // Refuses a limit that is made from the size, which is made from it.
-        values.bytes("size")?;
-        Ok(Loadline {
-            class: values.class("class")?,
-            pattern: values.choice("pattern")?,
-            max_load: values.number("max-load")?,
-            compute: values.number("compute")?,
-            duration: values.number("duration")?,
-            thp: values.choice("thp")?,
-        })
+        keys::read(values)
     }
 
     fn size_keys(&self) -> &'static [&'static str] {
-        &["limit", "max-load"]
+        match (self.working_set, self.loads.as_slice()) {
+            (Some(_), _) => &["size"],
+            (None, []) => &["limit", "max-load"],
+            (None, _) => &["limit", "loads"],
+        }
     }
 
     fn size(&self, settings: &Settings) -> u64 {
-        let largest = Loadline::largest(settings.limit, self.max_load);
+        let largest = match self.working_set {
+            Some(size) => size,
+            None => Loadline::largest(settings.limit, self.highest_load()),
+        };
         largest.checked_next_multiple_of(PAGE).unwrap_or(largest)
     }
 
@@ -182,11 +194,78 @@ impl Model for Loadline {
         /// Starting and ending a worker.
         const WORKER_S: f64 = 0.3;
         let point = |load: f64| {
-            let bytes = (load * settings.limit as f64) as u64;
+            let (bytes, _) = self.size_and_limit(load, settings.limit);
             let over = if load > 1.0 { bytes } else { 0 };
             let moved = 2.0 * hints.stored_seconds(&settings.subject, &self.class, over);
             WORKER_S + 1.5 * self.duration + hints.fill_seconds(bytes) + moved
         };
         hints.setup_s + self.usual_loads().map(point).sum::<f64>()
+    }
+
+    /// The size and the class, and what differs from the defaults.
+    fn params(&self, settings: &Settings) -> Vec<(&'static str, String)> {
+        let list = |texts: Vec<String>| (!texts.is_empty()).then(|| texts.join(","));
+        let loads = list(self.loads.iter().map(f64::to_string).collect());
+        let limits = list(self.limits.iter().map(|limit| size_text(*limit)).collect());
+        let work = (self.target_work != self.usual_target_work()).then(|| self.target_work.to_string());
+        let of = |differs: bool, value: u32| differs.then(|| value.to_string());
+        let others = [
+            ("loads", loads),
+            ("limits", limits),
+            ("target-work", work),
+            ("target-p99", self.target_p99.map(|target| target.to_string())),
+            ("threads", of(self.threads != one(), self.threads)),
+            (
+                "write-percent",
+                of(self.write_percent != all(), self.write_percent),
+            ),
+            ("rate", self.rate.map(|rate| rate.to_string())),
+        ];
+        let always = [
+            ("size", self.size(settings).to_string()),
+            ("class", self.class.to_string()),
+        ];
+        let others = others.into_iter().filter_map(|(name, text)| Some((name, text?)));
+        always.into_iter().chain(others).collect()
+    }
+
+    fn check(&self, settings: &Settings) -> Result<(), Unfit> {
+        swap_holds_size(settings)?;
+        self.check_threads(settings)?;
+        self.check_rate()
+    }
+}
+
+impl Loadline {
+    /// Rejects threads whose own memory would be a large part of the smallest limit.
+    fn check_threads(&self, settings: &Settings) -> Result<(), Unfit> {
+        let own = THREAD * u64::from(self.threads);
+        let least = self.limits.last().copied();
+        let least = least.unwrap_or_else(|| self.size_and_limit(self.highest_load(), settings.limit).1);
+        if self.threads == 1 || own <= least / 2 {
+            return Ok(());
+        }
+        let bytes = |bytes: u64| quantity::bytes(bytes as f64);
+        Err(Unfit::new(format!(
+            "`threads` is {}: they take about {} themselves, more than half of the smallest limit of {}; lower `threads` \
+             or raise `limit`",
+            self.threads,
+            bytes(own),
+            bytes(least),
+        )))
+    }
+
+    /// Rejects a rate at which a stretch has too few visits for a percentile, or a thread has none.
+    fn check_rate(&self) -> Result<(), Unfit> {
+        let least = LEAST_DUE.max(self.threads.into());
+        match self.rate {
+            Some(rate) if rate * self.duration < least => Err(Unfit::new(format!(
+                "`rate` is {rate} visits a second, of which {} are due in the `duration` of {} s: at least {least} are \
+                 needed; raise `rate` or `duration`",
+                (rate * self.duration).floor(),
+                self.duration,
+            ))),
+            _ => Ok(()),
+        }
     }
 }

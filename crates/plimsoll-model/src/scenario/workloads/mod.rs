@@ -23,7 +23,7 @@ use crate::quantity;
 
 pub use compression::{Compression, TrimMechanism};
 pub use contention::Contention;
-pub use filling::Filling;
+pub use filling::{Backing, Filling};
 pub use heap::{Heap, HeapLoad};
 pub use loadline::{Loadline, Pattern};
 pub use map::{Left, Map, Mapping, ReleaseMethod, Touch};
@@ -88,7 +88,7 @@ pub struct Settings {
     pub page_cluster: Option<u32>,
     /// zswap's `max_pool_percent`, for the subject zswap; `None` leaves it alone.
     pub zswap_pool_percent: Option<u32>,
-    /// Folder for swap files and for the file that is mapped.
+    /// Folder for swap files and for the files that are mapped.
     pub swap_dir: PathBuf,
     /// Timeout of a phase in seconds; its trial fails.
     pub phase_timeout: f64,
@@ -121,12 +121,24 @@ impl Settings {
         self.workload.model().filled().map(|(_, thp)| thp)
     }
 
+    /// The store behind the filled memory.
+    pub fn memory(&self) -> Backing {
+        let filling = self.workload.model().filling();
+        filling.map_or(Backing::Anonymous, |filling| filling.memory)
+    }
+
+    /// Threads of the worker that work on its filled memory.
+    pub fn threads(&self) -> u32 {
+        let filling = self.workload.model().filling();
+        filling.map_or(1, |filling| filling.threads)
+    }
+
     /// Whether swapped-out pages go to a file.
     pub fn has_swap_file(&self) -> bool {
         matches!(self.subject, Subject::Zswap(_) | Subject::SwapFile)
     }
 
-    /// Whether the memory is that of a file on a disk, of its `size`.
+    /// Whether the memory is that of files on a disk, of its `size`.
     pub fn maps_file(&self) -> bool {
         self.workload.model().maps_file()
     }
@@ -209,7 +221,7 @@ pub(super) trait Model {
         self.filling().map(|filling| (&filling.class, filling.thp))
     }
 
-    /// Whether the memory is that of a file on a disk.
+    /// Whether the memory is that of files on a disk.
     fn maps_file(&self) -> bool {
         false
     }

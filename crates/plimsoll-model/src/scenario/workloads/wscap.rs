@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Filling, Model, Need, Settings};
+use super::filling::{MEMORY, SUBJECT, THREADS};
+use super::{Backing, Filling, Model, Need, Settings, Unfit, swap_holds_size};
 use crate::scenario::assignment::{Assignment, GIB, Key, PAGE, Preset, key};
 use crate::scenario::choice::named;
 use crate::scenario::error::Invalid;
@@ -84,11 +85,18 @@ pub mod finding {
     pub const EMPTYING: &str = "emptying_s";
     /// Bytes that stayed resident.
     pub const STAYED: &str = "stayed_bytes";
+    /// Seconds in which dirty pages of a file were written to it, before the emptying.
+    pub const WRITEBACK: &str = "writeback_s";
+    /// Pages a scan that were reclaimed and read again from their file.
+    pub const FILE_REFAULTS: &str = "file_refaults_per_scan_count";
 }
 
 pub(in crate::scenario) const KEYS: &[Key] = &[
+    SUBJECT,
     CLASS,
     shared_keys::size("bytes that the worker fills"),
+    MEMORY,
+    THREADS,
     key(
         "load",
         Kind::Number { min: 0.1, max: 100.0 },
@@ -125,7 +133,7 @@ impl Wscap {
 impl Model for Wscap {
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {
         Ok(Wscap {
-            filling: Filling::read(values)?,
+            filling: Filling::read_all(values)?,
             load: values.number("load")?,
             cap_by: values.choice("cap-by")?,
             duration: values.number("duration")?,
@@ -142,12 +150,10 @@ impl Model for Wscap {
 
     /// Three measured stretches; the working set goes out under the cap and once more when it is emptied.
     fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64 {
-        let stretches = match settings.subject.has_swap() {
+        let is_capped = settings.subject.has_swap() || !self.filling.memory.goes_to_swap();
+        let stretches = match is_capped {
             false => self.duration,
-            true => {
-                3.0 * self.duration
-                    + 2.0 * hints.stored_seconds(&settings.subject, &self.filling.class, self.filling.size)
-            }
+            true => 3.0 * self.duration + 2.0 * self.filling.stored_seconds(settings, hints),
         };
         self.rest_seconds(settings, hints)
             + hints.fill_seconds(self.filling.size)
@@ -155,13 +161,21 @@ impl Model for Wscap {
             + stretches
     }
 
+    fn maps_file(&self) -> bool {
+        self.filling.memory == Backing::File
+    }
+
     fn params(&self, _: &Settings) -> Vec<(&'static str, String)> {
-        vec![
-            ("size", self.filling.size.to_string()),
-            ("class", self.filling.class.to_string()),
+        let own = [
             ("load", self.load.to_string()),
             ("cap-by", self.cap_by.name().to_owned()),
-        ]
+        ];
+        self.filling.params().into_iter().chain(own).collect()
+    }
+
+    fn check(&self, settings: &Settings) -> Result<(), Unfit> {
+        swap_holds_size(settings)?;
+        self.filling.check()
     }
 
     fn needs(&self) -> Vec<Need> {

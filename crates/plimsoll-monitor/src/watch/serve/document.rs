@@ -131,7 +131,9 @@ fn push_gauge(text: &mut String, gauge: &Gauge, value: Option<f64>) {
         return;
     };
     let _ = match gauge.unit {
-        GaugeUnit::Percent | GaugeUnit::Milliseconds => write!(text, "{}", (value * 100.0).round() / 100.0),
+        GaugeUnit::Percent | GaugeUnit::Cpus | GaugeUnit::Milliseconds => {
+            write!(text, "{}", (value * 100.0).round() / 100.0)
+        }
         _ => write!(text, "{}", value.round() as i64),
     };
 }
@@ -223,6 +225,7 @@ mod tests {
             unread: 3,
             ended: Some(text.to_owned()),
             error: Some(text.to_owned()),
+            cgroup: None,
         });
         state.status.ended = Some(text.to_owned());
         state.status.recording = Some(text.into());

@@ -4,30 +4,22 @@
 //! Other users of the machine can connect, and any page in the user's browser can send requests. Other users do not
 //! know the token. Three checks reject foreign pages: the token; the Host header, which holds the attacker's name after
 //! DNS rebinding; and the Origin and Sec-Fetch-Site headers, which the browser sets and a page cannot. There is no
-//! cookie, because browsers send cookies to every port of a host, so to the servers of other users too.
+//! cookie, because browsers send cookies to every port of a host, so to the servers of other users too. Scrapers send the
+//! token as `Authorization: Bearer`, which no browser adds by itself.
 
-use std::io;
 use std::net::SocketAddr;
 
 use axum::http::{HeaderMap, Uri, header};
 
+use super::token::Token;
+
 pub(super) const TOKEN_HEADER: &str = "x-plimsoll";
 
-/// Length of a token in bytes.
-const TOKEN_BYTES: usize = 16;
-
 /// Expected values of a request.
+#[derive(Debug)]
 pub(super) struct Guard {
-    token: String,
+    token: Token,
     hosts: Vec<String>,
-}
-
-impl std::fmt::Debug for Guard {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Guard")
-            .field("hosts", &self.hosts)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Valid Host headers: the address and the names of the loopback. Browsers omit HTTP's default port.
@@ -47,20 +39,14 @@ fn own_hosts(address: SocketAddr) -> Vec<String> {
 pub(super) type Refusal = &'static str;
 
 impl Guard {
-    /// Creates a guard for the address with a new token.
-    pub(super) fn new(address: SocketAddr) -> io::Result<Guard> {
-        let mut bytes = [0_u8; TOKEN_BYTES];
-        let mut filled = 0;
-        while filled < bytes.len() {
-            filled += rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
-        }
-        Ok(Guard {
-            token: bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+    pub(super) fn new(address: SocketAddr, token: Token) -> Guard {
+        Guard {
+            token,
             hosts: own_hosts(address),
-        })
+        }
     }
 
-    pub(super) fn token(&self) -> &str {
+    pub(super) fn token(&self) -> &Token {
         &self.token
     }
 
@@ -83,13 +69,13 @@ impl Guard {
         }
     }
 
-    /// Checks the token in a header or in the address.
+    /// Checks the token in a header, `X-Plimsoll` or `Authorization: Bearer`, or in the address.
     pub(super) fn check_token(&self, headers: &HeaderMap, uri: &Uri) -> Result<(), Refusal> {
         let in_address = uri
             .query()
             .and_then(|query| query.split('&').find_map(|pair| pair.strip_prefix("token=")));
-        match only(headers, TOKEN_HEADER).or(in_address) {
-            Some(token) if same(token, &self.token) => Ok(()),
+        match only(headers, TOKEN_HEADER).or(bearer(headers)).or(in_address) {
+            Some(token) if self.token.is(token) => Ok(()),
             _ => Err(
                 "The token is missing or belongs to another run: open the address that `plimsoll watch` printed.",
             ),
@@ -99,7 +85,7 @@ impl Guard {
     /// Checks the token in the header, which a page of another site cannot set.
     pub(super) fn check_token_header(&self, headers: &HeaderMap) -> Result<(), Refusal> {
         match only(headers, TOKEN_HEADER) {
-            Some(token) if same(token, &self.token) => Ok(()),
+            Some(token) if self.token.is(token) => Ok(()),
             _ => Err("Actions need the token in the header X-Plimsoll."),
         }
     }
@@ -115,11 +101,10 @@ fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     }
 }
 
-/// Compares two texts in a time that does not depend on the place of the first difference. Their length is not secret.
-fn same(given: &str, own: &str) -> bool {
-    let differences = given
-        .bytes()
-        .zip(own.bytes())
-        .fold(0, |all, (a, b)| all | (a ^ b));
-    given.len() == own.len() && std::hint::black_box(differences) == 0
+/// The token of `Authorization: Bearer TOKEN`; the scheme's case does not matter.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = only(headers, header::AUTHORIZATION.as_str())?.split_once(' ')?;
+    scheme
+        .eq_ignore_ascii_case("bearer")
+        .then(|| token.trim_matches(' '))
 }

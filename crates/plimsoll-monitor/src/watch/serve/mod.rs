@@ -1,9 +1,11 @@
-//! The live page: the monitor in a browser, as one HTML document, one event stream, and actions if allowed.
+//! The live page: the monitor in a browser, as one HTML document, one event stream, and actions if allowed; and metrics
+//! for a scraper.
 //!
 //! ```text
-//! browser -> guard (Host, Origin, token) -> page
-//!                                        -> events  <- State
-//!                                        -> actions -> Monitor
+//! browser, scraper -> guard (Host, Origin, token) -> page
+//!                                                 -> events  <- State
+//!                                                 -> metrics <- latest sample
+//!                                                 -> actions -> Monitor
 //! ```
 //!
 //! Connections that have not shown the token have a deadline and places of their own (`places`).
@@ -19,9 +21,11 @@ mod document;
 mod events;
 mod guard;
 mod listener;
+mod metrics;
 mod page;
 mod places;
 mod router;
+mod token;
 
 use std::io;
 use std::net::SocketAddr;
@@ -35,6 +39,8 @@ use context::{Context, End};
 use guard::Guard;
 use plimsoll_sample::stop::Stop;
 
+pub use token::{Token, TokenError};
+
 /// Most concurrent clients of the event stream.
 pub const MAX_CLIENTS: usize = 16;
 /// Interval of updates: frames are sent in batches, at most four times a second.
@@ -42,12 +48,14 @@ const BEAT: Duration = Duration::from_millis(250);
 /// Time for clients to receive the last events.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServeOptions {
     /// Listening address: a loopback address; port 0 for any free port.
     pub address: SocketAddr,
     /// Whether the live page may mark, trim and release.
     pub allow_actions: bool,
+    /// The token that requests must show; None for a new one.
+    pub token: Option<Token>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -87,10 +95,12 @@ pub struct Server {
     address: SocketAddr,
     guard: Guard,
     allow_actions: bool,
+    /// Whether the token is that of the options, which the user knows.
+    known_token: bool,
 }
 
 impl Server {
-    /// Listens, with a new token.
+    /// Listens.
     ///
     /// # Errors
     ///
@@ -103,12 +113,16 @@ impl Server {
         }
         let listener = listener::listen(options.address).map_err(|error| explain(options.address, error))?;
         let address = listener.local_addr().map_err(ServeError::Server)?;
-        let guard = Guard::new(address).map_err(ServeError::Token)?;
+        let token = match &options.token {
+            Some(token) => token.clone(),
+            None => Token::random().map_err(ServeError::Token)?,
+        };
         Ok(Server {
             listener,
             address,
-            guard,
+            guard: Guard::new(address, token),
             allow_actions: options.allow_actions,
+            known_token: options.token.is_some(),
         })
     }
 
@@ -116,9 +130,13 @@ impl Server {
         self.address
     }
 
-    /// Address for a browser. It holds the token, which gives access to the live page.
+    /// Address for a browser. It holds the token, which gives access to the live page, unless the options had it: the
+    /// address may go into a log.
     pub fn url(&self) -> String {
-        format!("http://{}/?token={}", self.address, self.guard.token())
+        match self.known_token {
+            true => format!("http://{}/?token=", self.address),
+            false => format!("http://{}/?token={}", self.address, self.guard.token().text()),
+        }
     }
 
     /// Serves until `stop`, the end of the monitor, or `until`. Clients receive the reason.

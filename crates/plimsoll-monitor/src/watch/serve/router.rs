@@ -15,6 +15,7 @@ use super::context::Context;
 use super::events;
 use super::guard::Refusal;
 use super::listener::Caller;
+use super::metrics;
 
 const MAX_BODY: usize = 4096;
 
@@ -23,6 +24,7 @@ pub(super) fn router(context: Arc<Context>) -> Router {
     Router::new()
         .route("/", get(page))
         .route("/events", get(events))
+        .route("/metrics", get(latest_sample))
         .route("/actions/{name}", post(action))
         .fallback(|| async { StatusCode::NOT_FOUND })
         .layer(DefaultBodyLimit::max(MAX_BODY))
@@ -99,6 +101,24 @@ async fn events(State(context): State<Arc<Context>>, headers: HeaderMap, uri: Ur
         Body::from_stream(stream),
     )
         .into_response()
+}
+
+async fn latest_sample(State(context): State<Arc<Context>>, headers: HeaderMap, uri: Uri) -> Response {
+    if let Err(refusal) = context.guard.check_token(&headers, &uri) {
+        let challenge = [(header::WWW_AUTHENTICATE, "Bearer realm=\"plimsoll\"")];
+        return (StatusCode::UNAUTHORIZED, challenge, format!("{refusal}\n")).into_response();
+    }
+    let format = metrics::format_for(&headers);
+    match metrics::document(&context.monitor, format) {
+        Some(text) => {
+            let kind = [
+                (header::CONTENT_TYPE, format.content_type()),
+                (header::VARY, "Accept"),
+            ];
+            (kind, text).into_response()
+        }
+        None => (StatusCode::NOT_FOUND, "A replay has no metrics.\n").into_response(),
+    }
 }
 
 async fn action(

@@ -1,6 +1,7 @@
 //! Actions of keys.
 
 use super::keys::Key;
+use super::ranking::Sort;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
@@ -12,6 +13,8 @@ pub enum Action {
     ZoomIn,
     /// More time per column.
     ZoomOut,
+    /// All frames in the width of the chart.
+    Whole,
     Back,
     Forward,
     PageBack,
@@ -48,6 +51,28 @@ pub enum Action {
     PageDown,
     Type(char),
     Erase,
+    /// Show the tree of cgroups.
+    Cgroups,
+    /// Hide the children of the selected cgroup.
+    Collapse,
+    /// Show them.
+    Expand,
+    /// Show the list of processes, then that of cgroups, then none.
+    NextList,
+    /// Show or hide the changes.
+    Changes,
+    NextSort,
+    SortBy(Sort),
+    /// Select the row this many places further down.
+    MoveRow(i16),
+    /// Select the row at this place in the order.
+    SelectRow(usize),
+    /// Make the selected process or cgroup the target.
+    WatchRow,
+    /// Move the cursor to this visible column.
+    CursorTo(usize),
+    /// Take mouse events, or leave them to the terminal.
+    Mouse,
 }
 
 /// The element that receives keys.
@@ -63,6 +88,8 @@ pub enum Mode {
     Typing,
     /// An overlay with a filtered list.
     Picking,
+    /// An overlay with a tree.
+    Tree,
 }
 
 /// Help for a key of the main screen.
@@ -80,19 +107,27 @@ pub(super) struct Hint {
 pub(super) const HINTS: &[Hint] = &[
     hint("?", "?", "help", "this help"),
     hint("q", "q", "quit", "quit"),
+    hint("Tab", "Tab", "list", "processes, cgroups"),
+    hint("c", "c", "changes", "changes in view"),
+    hint("g", "g", "tree", "tree of cgroups"),
+    hint("t", "t", "target", "choose the target"),
     hint("1-4", "1-4", "mark", "set a mark"),
     hint("T", "T", "trim", "trim the target"),
     hint("E", "E", "release", "release cache"),
-    hint("t", "t", "target", "choose the target"),
     hint("space", "space", "freeze", "freeze or unfreeze"),
-    hint("\u{2190} \u{2192}", "< >", "scroll", "scroll; PgUp, PgDn: far"),
     hint("+ -", "+ -", "zoom", "zoom in or out"),
+    hint("0", "0", "all", "fit all samples"),
+    hint("\u{2190} \u{2192}", "< >", "scroll", "scroll; PgUp, PgDn: far"),
+    hint("o", "o", "order", "order of the list"),
+    hint("\u{2191} \u{2193}", "up, down", "", "select in the list"),
+    hint("Enter", "Enter", "", "watch the selected row"),
     hint("P", "P", "peak", "go to the peak"),
     hint("m", "m", "note", "set a note"),
+    hint("[ ]", "[ ]", "marks", "previous, next mark"),
     hint("r", "r", "record", "start or stop recording"),
     hint("k", "k", "flags", "count page flags"),
     hint("s", "s", "share", "scale: all or used RAM"),
-    hint("[ ]", "[ ]", "marks", "previous, next mark"),
+    hint("M", "M", "mouse", "mouse on or off"),
     hint("w", "w", "page", "address of live page"),
     hint("l", "l", "log", "all messages"),
     hint("shift-\u{2190} \u{2192}", "shift <>", "", "move the cursor"),
@@ -140,7 +175,24 @@ pub fn action_of(key: Key, mode: Mode) -> Option<Action> {
             Key::PageDown => Some(Action::PageDown),
             _ => typed(key),
         },
+        Mode::Tree => in_tree(key),
     }
+}
+
+fn in_tree(key: Key) -> Option<Action> {
+    Some(match key {
+        Key::Escape | Key::Char('q' | 'g') => Action::Close,
+        Key::Up | Key::Char('k') => Action::Up,
+        Key::Down | Key::Char('j') => Action::Down,
+        Key::PageUp => Action::PageUp,
+        Key::PageDown => Action::PageDown,
+        Key::Home => Action::Oldest,
+        Key::End => Action::Newest,
+        Key::Left | Key::Char('-') => Action::Collapse,
+        Key::Right | Key::Char('+') => Action::Expand,
+        Key::Enter | Key::Char(' ') => Action::Confirm,
+        _ => return None,
+    })
 }
 
 fn typed(key: Key) -> Option<Action> {
@@ -159,6 +211,7 @@ fn on_page(key: Key) -> Option<Action> {
         Key::Char('?' | 'h') => Action::Help,
         Key::Char('+' | '=') => Action::ZoomIn,
         Key::Char('-' | '_') => Action::ZoomOut,
+        Key::Char('0') => Action::Whole,
         Key::Left | Key::Char('<') => Action::Back,
         Key::Right | Key::Char('>') => Action::Forward,
         Key::PageUp => Action::PageBack,
@@ -179,8 +232,16 @@ fn on_page(key: Key) -> Option<Action> {
         Key::Char('l') => Action::Messages,
         Key::Char(digit @ '1'..='4') => Action::Mark(u32::from(digit) - u32::from('0')),
         Key::Char('m') => Action::Note,
+        Key::Char('g') => Action::Cgroups,
         Key::Char('T') => Action::Trim,
         Key::Char('E') => Action::Release,
+        Key::Tab => Action::NextList,
+        Key::Char('c') => Action::Changes,
+        Key::Char('o') => Action::NextSort,
+        Key::Up => Action::MoveRow(-1),
+        Key::Down => Action::MoveRow(1),
+        Key::Enter => Action::WatchRow,
+        Key::Char('M') => Action::Mouse,
         _ => return None,
     })
 }

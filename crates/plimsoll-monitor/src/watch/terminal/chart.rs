@@ -1,16 +1,18 @@
 //! The layers of RAM over time, the time axis, and the vertical lines of marks and cursor.
 
 use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::figures;
 use super::layout::{AXIS_WIDTH, Layout};
+use super::marks::mark_ink;
 use super::snapshot::Snapshot;
 use super::stack::{cells, heights};
 use super::strips::label;
 use super::theme::{Depth, FREE, Ink, TARGET, Theme};
 use super::view::View;
-use crate::watch::state::MarkKind;
+use super::words::put;
 use plimsoll_model::categories::CATEGORIES;
 use plimsoll_report::analysis::gauges::gauge;
 
@@ -60,7 +62,13 @@ pub(super) fn draw_chart(
         let y = area.bottom() - 1 - row.min(area.height - 1);
         if y > area.y + 1 && y < area.bottom() - 1 {
             let words = format!("{:>5}", text(height / top));
-            buffer.set_string(area.x - AXIS_WIDTH, y, words, dim);
+            put(
+                buffer,
+                theme,
+                Rect::new(area.x - AXIS_WIDTH, y, AXIS_WIDTH - 1, 1),
+                &words,
+                dim,
+            );
         }
         height += step;
     }
@@ -79,23 +87,17 @@ fn round_step(top: f64, rows: u16) -> f64 {
         .unwrap_or(10.0 * decade)
 }
 
-/// Draws the time axis: times, marks, missed ticks, and the cursor.
-pub(super) fn draw_axis(
-    buffer: &mut Buffer,
-    theme: &Theme,
-    layout: &Layout,
-    view: &View,
-    snapshot: &Snapshot,
-) {
+/// Draws the time axis: times and missed ticks. Marks and the cursor have a row of their own.
+pub(super) fn draw_axis(buffer: &mut Buffer, theme: &Theme, layout: &Layout, snapshot: &Snapshot) {
     let area = layout.axis;
     let dim = theme.ink(Ink::Dim);
     let (line, corner, missed) = match theme.unicode {
-        true => ("\u{2500}", "\u{253c}", "\u{254c}"),
-        false => ("-", "+", "~"),
+        true => ('\u{2500}', '\u{253c}', '\u{254c}'),
+        false => ('-', '+', '~'),
     };
-    buffer.set_string(area.x - 1, area.y, corner, dim);
+    buffer[(area.x - 1, area.y)].set_char(corner).set_style(dim);
     for x in area.x..area.right() {
-        buffer.set_string(x, area.y, line, dim);
+        buffer[(x, area.y)].set_char(line).set_style(dim);
     }
     for (column, bucket) in snapshot.columns.iter().enumerate() {
         let late = bucket
@@ -104,70 +106,96 @@ pub(super) fn draw_axis(
             .is_some_and(|missed| missed > 0.0);
         if late {
             let style = theme.ink(Ink::Warning);
-            buffer.set_string(area.x + column as u16, area.y, missed, style);
+            buffer[(area.x + column as u16, area.y)]
+                .set_char(missed)
+                .set_style(style);
         }
     }
-    let signs = snapshot.marks.iter().map(|mark| mark.t_ns).chain(view.cursor);
-    let signs: Vec<usize> = signs.filter_map(|t_ns| snapshot.column_of(t_ns)).collect();
-    draw_times(buffer, theme, layout, snapshot, &signs);
-    for mark in &snapshot.marks {
-        if let Some(column) = snapshot.column_of(mark.t_ns) {
-            let cell = &mut buffer[(area.x + column as u16, area.y)];
-            cell.set_char(mark.kind.symbol())
-                .set_style(theme.ink(mark_ink(mark.kind)));
-        }
-    }
-    if let Some(column) = view.cursor.and_then(|cursor| snapshot.column_of(cursor)) {
-        let cell = &mut buffer[(area.x + column as u16, area.y)];
-        if !snapshot
-            .marks
-            .iter()
-            .any(|mark| snapshot.column_of(mark.t_ns) == Some(column))
-        {
-            cell.set_char(if theme.unicode { '\u{25b2}' } else { '^' });
-        }
-        cell.set_style(theme.ink(Ink::Accent));
-    }
+    draw_times(buffer, theme, layout, snapshot);
 }
 
-fn mark_ink(kind: MarkKind) -> Ink {
-    match kind {
-        MarkKind::Number(_) | MarkKind::Note | MarkKind::PageFlags => Ink::Accent,
-        MarkKind::Trim | MarkKind::Release | MarkKind::Target => Ink::Warning,
-        MarkKind::FaultStorm | MarkKind::Event => Ink::Alarm,
-    }
+/// Distances between two times of the axis, in milliseconds.
+const TIME_STEPS_MS: [u64; 25] = [
+    10,
+    20,
+    50,
+    100,
+    200,
+    500,
+    1_000,
+    2_000,
+    5_000,
+    10_000,
+    20_000,
+    30_000,
+    60_000,
+    120_000,
+    300_000,
+    600_000,
+    1_200_000,
+    1_800_000,
+    3_600_000,
+    7_200_000,
+    10_800_000,
+    21_600_000,
+    43_200_000,
+    86_400_000,
+    604_800_000,
+];
+
+/// The smallest distance of at least `columns` columns.
+fn time_step(column_ns: u64, columns: u64) -> u64 {
+    let least = column_ns.saturating_mul(columns);
+    TIME_STEPS_MS
+        .into_iter()
+        .map(|ms| ms * 1_000_000)
+        .find(|&step| step >= least)
+        .unwrap_or(least)
 }
 
-/// Draws times at regular distances from the right edge. A time that a sign would overlap goes to the left of its tick,
-/// or is omitted if a sign is there too: a partly hidden number would be wrong.
-fn draw_times(buffer: &mut Buffer, theme: &Theme, layout: &Layout, snapshot: &Snapshot, signs: &[usize]) {
+/// Draws round times before the newest sample, each at the right of its tick, and the newest one.
+fn draw_times(buffer: &mut Buffer, theme: &Theme, layout: &Layout, snapshot: &Snapshot) {
     let area = layout.axis;
-    let columns = snapshot.columns.len();
     let every = if area.width >= 100 { 20 } else { 10 };
     let dim = theme.ink(Ink::Dim);
-    let Some(right) = columns.checked_sub(1).and_then(|last| snapshot.time_of(last)) else {
-        return;
-    };
-    let behind = (snapshot.edge_ns / snapshot.column_ns * snapshot.column_ns).saturating_sub(right);
-    let mut steps = every;
-    while steps < columns {
-        let ago = behind + steps as u64 * snapshot.column_ns;
-        let text = format!("-{}", figures::duration(ago));
-        let column = columns - 1 - steps;
-        let tick = if theme.unicode { "\u{2534}" } else { "+" };
-        buffer.set_string(area.x + column as u16, area.y, tick, dim);
-        let length = text.len();
-        let free = |from: usize| !signs.iter().any(|sign| (from..from + length).contains(sign));
-        let place = Some(column + 1)
-            .filter(|&from| free(from))
-            .or_else(|| column.checked_sub(length).filter(|&from| free(from)));
-        if let Some(place) = place.filter(|_| 2 * length + 1 < every) {
-            buffer.set_string(area.x + place as u16, area.y, text, dim);
-        }
-        steps += every;
+    let column_ns = snapshot.column_ns.max(1);
+    let step = time_step(column_ns, every);
+    let columns = snapshot.columns.len() as i64;
+    // Column of the newest sample, right of the chart in a scrolled view.
+    let newest = super::snapshot::column_number(snapshot.edge_ns, column_ns) - snapshot.first;
+    let column_at = |ago: u64| newest - i64::try_from((ago + column_ns / 2) / column_ns).unwrap_or(i64::MAX);
+    let hidden = u64::try_from(newest - (columns - 1)).unwrap_or(0);
+    let mut ago = (hidden.saturating_mul(column_ns) / step).max(1) * step;
+    let here = if snapshot.status.replay { "end" } else { "now" };
+    let mut right = area.right();
+    if newest == columns - 1 && columns > 4 {
+        right -= here.len() as u16;
+        put(
+            buffer,
+            theme,
+            Rect::new(right, area.y, here.len() as u16, 1),
+            here,
+            dim,
+        );
     }
-    if behind == 0 && columns > 4 && !signs.iter().any(|&sign| sign + 3 >= columns) {
-        buffer.set_string(area.right() - 3, area.y, "now", dim);
+    let tick = if theme.unicode { '\u{2534}' } else { '+' };
+    loop {
+        let column = column_at(ago);
+        if column < 0 {
+            return;
+        }
+        let x = area.x + column.min(columns) as u16;
+        if column < columns && x < right {
+            buffer[(x, area.y)].set_char(tick).set_style(dim);
+            let text = format!("-{}", figures::duration(ago));
+            // A part of a number would be another number.
+            if x + 1 + text.len() as u16 <= right {
+                let place = Rect::new(x + 1, area.y, text.len() as u16, 1);
+                put(buffer, theme, place, &text, dim);
+            }
+            right = x;
+        }
+        ago = ago.saturating_add(step);
     }
 }
 

@@ -3,7 +3,12 @@
 //! The terminal library's own reader is not used: after the terminal is gone, it reads in an endless loop and takes a
 //! whole CPU.
 
-/// A key or a combination of keys.
+use super::mouse::{self, Mouse, Report};
+
+/// More bytes than any sequence of a key or of the mouse has behind its first two.
+const LONGEST: usize = 22;
+
+/// A key, a combination of keys, or a mouse event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
     Char(char),
@@ -23,17 +28,26 @@ pub enum Key {
     PageDown,
     Home,
     End,
+    Tab,
+    Mouse(Mouse),
 }
 
-/// The keys in `bytes`, which keeps the start of an incomplete character.
+/// The keys in `bytes`, which keeps the start of an incomplete character or sequence.
 ///
-/// Ignores unknown sequences. An escape at the end is the escape key: terminals send a sequence at once.
-pub fn decode(bytes: &mut Vec<u8>) -> Vec<Key> {
+/// Ignores unknown sequences. `over` means that no rest arrives soon: an escape at the end is then the escape key. A
+/// terminal sends a sequence at once, but a read can end in the middle of it, and its rest must not become keys.
+pub fn decode(bytes: &mut Vec<u8>, over: bool) -> Vec<Key> {
     let mut keys = Vec::new();
     let mut rest = bytes.as_slice();
     while let Some(&first) = rest.first() {
         let (key, length) = match first {
-            0x1b => escape(rest),
+            0x1b if !over && is_start(rest) => break,
+            0x1b => match mouse::parse(rest) {
+                Report::Complete(event, length) => (event.map(Key::Mouse), length),
+                Report::Incomplete => (None, rest.len()),
+                Report::Other => escape(rest),
+            },
+            b'\t' => (Some(Key::Tab), 1),
             b'\r' | b'\n' => (Some(Key::Enter), 1),
             0x7f | 0x08 => (Some(Key::Backspace), 1),
             0x01..=0x1a => (Some(Key::Ctrl(char::from(first - 1 + b'a'))), 1),
@@ -49,6 +63,18 @@ pub fn decode(bytes: &mut Vec<u8>) -> Vec<Key> {
     }
     *bytes = rest.to_vec();
     keys
+}
+
+/// Whether `bytes`, which start with an escape, are the start of a longer sequence.
+fn is_start(bytes: &[u8]) -> bool {
+    match bytes {
+        [_] | [_, b'[' | b'O'] => true,
+        [_, b'[', rest @ ..] if rest.len() < LONGEST => {
+            let ended = rest.iter().any(|byte| (0x40..=0x7e).contains(byte));
+            !ended || mouse::parse(bytes) == Report::Incomplete
+        }
+        _ => false,
+    }
 }
 
 /// A UTF-8 character and its length; None if it is incomplete.
@@ -97,7 +123,7 @@ fn control_sequence(bytes: &[u8]) -> (Option<Key>, usize) {
         (b'~', b"4" | b"8") => Some(Key::End),
         (b'~', b"5") => Some(Key::PageUp),
         (b'~', b"6") => Some(Key::PageDown),
-        (b'~', _) => None,
+        (b'~', _) | (b'M', _) => None,
         _ => named(last, shifted),
     };
     (key, 3 + end)

@@ -5,13 +5,15 @@ use ratatui::layout::Rect;
 use super::strip::{STRIPS, Strip};
 
 /// Smallest screen: columns, rows.
-pub const LEAST: (u16, u16) = (60, 16);
+pub const LEAST: (u16, u16) = (40, 16);
 
 /// Width of the numbers on the y axis, with the line beside them.
 pub(super) const AXIS_WIDTH: u16 = 6;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Detail {
+    /// Names and numbers, without shares.
+    Least,
     Bare,
     /// Also the explanation of a number, abbreviated.
     Short,
@@ -23,20 +25,28 @@ impl Detail {
     /// Width of the legend in cells.
     fn width(self) -> u16 {
         match self {
+            Detail::Least => 20,
             Detail::Bare => 24,
             Detail::Short => 35,
             Detail::Full => 46,
         }
     }
+
+    /// Whether numbers have an explanation.
+    pub(super) fn explains(self) -> bool {
+        matches!(self, Detail::Short | Detail::Full)
+    }
 }
 
-/// Areas of the main screen. Chart, axis, swap and strips have the same columns.
+/// Areas of the main screen. Chart, axis, marks, swap and strips have the same columns.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Layout {
     /// Target and state.
     pub(super) header: Rect,
     pub(super) chart: Rect,
     pub(super) axis: Rect,
+    /// Marks and the cursor, with their labels.
+    pub(super) marks: Rect,
     pub(super) swap: Rect,
     /// Strips that fit.
     pub(super) strips: Vec<(&'static Strip, Rect)>,
@@ -56,7 +66,8 @@ impl Layout {
             return None;
         }
         let detail = match area.width {
-            ..76 => Detail::Bare,
+            ..60 => Detail::Least,
+            60..76 => Detail::Bare,
             76..110 => Detail::Short,
             110.. => Detail::Full,
         };
@@ -72,7 +83,7 @@ impl Layout {
             .filter(|strip| area.height >= strip.from_height)
             .collect();
         let strip_height = if area.height >= 50 { 2 } else { 1 };
-        let fixed = 4 + swap_height + strip_height * shown.len() as u16;
+        let fixed = 5 + swap_height + strip_height * shown.len() as u16;
         let mut y = area.y;
         let mut rows = |height: u16| {
             let row = Rect::new(area.x, y, area.width, height);
@@ -84,6 +95,7 @@ impl Layout {
             header: rows(1),
             chart: columns(rows(area.height - fixed)),
             axis: columns(rows(1)),
+            marks: columns(rows(1)),
             swap: columns(rows(swap_height)),
             strips: shown
                 .into_iter()
@@ -95,5 +107,15 @@ impl Layout {
             legend_width: detail.width(),
             detail,
         })
+    }
+
+    /// The row of the legend at `y`, without its first `indent` cells.
+    pub(super) fn legend_row(&self, y: u16, indent: u16) -> Rect {
+        Rect::new(
+            self.legend_x + indent,
+            y,
+            self.legend_width.saturating_sub(indent),
+            1,
+        )
     }
 }

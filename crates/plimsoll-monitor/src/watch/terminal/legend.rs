@@ -9,12 +9,13 @@ use super::layout::{Detail, Layout};
 use super::snapshot::Snapshot;
 use super::theme::{Depth, Ink, TARGET, Theme};
 use super::view::View;
+use super::words::put;
 use plimsoll_model::categories::CATEGORIES;
 use plimsoll_report::analysis::frame::Frame;
 use plimsoll_report::analysis::gauges::gauge;
 
 /// Short names of the layers.
-const NAMES: [&str; CATEGORIES.len()] = [
+pub(super) const NAMES: [&str; CATEGORIES.len()] = [
     "kernel",
     "target",
     "other",
@@ -47,7 +48,13 @@ pub(super) fn draw_legend(
         } else {
             ""
         };
-        buffer.set_string(layout.legend_x, layout.chart.y, text, theme.ink(Ink::Dim));
+        put(
+            buffer,
+            theme,
+            layout.legend_row(layout.chart.y, 0),
+            text,
+            theme.ink(Ink::Dim),
+        );
         return;
     };
     let drawn = shown(&layers, view.share);
@@ -84,21 +91,26 @@ pub(super) fn draw_legend(
             format!("{left_out} smaller"),
             figures::bytes(rest as f64)
         );
-        buffer.set_string(layout.legend_x, y, text, theme.ink(Ink::Dim));
+        put(buffer, theme, layout.legend_row(y, 0), &text, theme.ink(Ink::Dim));
     } else if spare >= 2 {
         let text = format!(
             "  {:<10} {:>6}",
             "RAM",
             figures::bytes(layers.iter().sum::<i64>() as f64)
         );
-        buffer.set_string(layout.legend_x, y + 1, text, theme.ink(Ink::Strong));
+        put(
+            buffer,
+            theme,
+            layout.legend_row(y + 1, 0),
+            &text,
+            theme.ink(Ink::Strong),
+        );
         for (row, text) in target_lines(snapshot, frame, spare - 2).into_iter().enumerate() {
-            let width = usize::from(layout.legend_width);
-            buffer.set_stringn(
-                layout.legend_x + 2,
-                y + 3 + row as u16,
-                text,
-                width - 2,
+            put(
+                buffer,
+                theme,
+                layout.legend_row(y + 3 + row as u16, 2),
+                &text,
                 Style::new(),
             );
         }
@@ -120,7 +132,7 @@ fn target_lines(snapshot: &Snapshot, frame: &Frame, rows: usize) -> Vec<String> 
         format!("swapped  {:>8}", figures::bytes(known(gauge::TARGET_SWAP))),
         format!("minor    {:>8}", figures::events(known(gauge::TARGET_MINOR))),
         format!("major    {:>8}", figures::events(known(gauge::TARGET_MAJOR))),
-        format!("CPU      {:>8}", figures::percent(known(gauge::TARGET_CPU))),
+        format!("CPU{:>14}", figures::cpus(known(gauge::TARGET_CPU))),
         format!("processes{:>8}", known(gauge::TARGET_PROCESSES)),
     ];
     if let Some(usage) = frame.gauge(gauge::CGROUP_USAGE) {
@@ -157,7 +169,10 @@ fn draw_entry(
     } else {
         format!("{:>4}", figures::percent(part))
     };
-    let mut text = format!("{:<10} {:>6} {part}", NAMES[layer], figures::bytes(bytes as f64));
+    let mut text = format!("{:<10} {:>6}", NAMES[layer], figures::bytes(bytes as f64));
+    if layout.detail != Detail::Least {
+        text += &format!(" {part}");
+    }
     let mut style = Style::new();
     if layer == TARGET {
         if snapshot.target.is_some() {
@@ -168,15 +183,14 @@ fn draw_entry(
         }
     }
     text += &behind(layer, layout.detail, frame, bytes);
-    let width = usize::from(layout.legend_width) - 2;
-    buffer.set_stringn(x + 2, y, text, width, style);
+    put(buffer, theme, layout.legend_row(y, 2), &text, style);
 }
 
 /// Explanation of a layer's bytes: contents of compressed memory, swapped memory of the target.
 fn behind(layer: usize, detail: Detail, frame: &Frame, bytes: i64) -> String {
     let known = |index| frame.gauge(index).filter(|&value| value > 0.0);
     match (layer, detail) {
-        (_, Detail::Bare) => String::new(),
+        (_, Detail::Least | Detail::Bare) => String::new(),
         (TARGET, _) => match (known(gauge::TARGET_SWAP), detail) {
             (Some(swap), Detail::Full) => format!("  (swapped {})", figures::bytes(swap)),
             (Some(swap), _) => format!(" sw {}", figures::bytes(swap)),

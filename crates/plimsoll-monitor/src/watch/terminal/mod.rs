@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! bytes -> Key -> Action -> View, or Order -> Monitor
+//!          Mouse -> pointed()
 //! State -> Snapshot (under the state's lock, short) -> draw(View, Snapshot) -> Buffer -> changed cells -> terminal
 //! ```
 //!
@@ -15,21 +16,34 @@
 //!   `a_panic_restores_the_terminal_before_its_message`.
 
 mod action;
+mod boxes;
+mod change;
+mod changes;
 mod chart;
 mod figures;
 mod keys;
 mod layout;
 mod legend;
 mod link;
+mod list;
+mod marks;
+mod mouse;
 mod overlay;
 mod pace;
 mod page;
+mod panels;
+mod place;
+mod pointer;
+mod ranking;
 mod screen;
 mod snapshot;
 mod stack;
 mod strip;
 mod strips;
+#[cfg(test)]
+mod tests;
 mod theme;
+mod tree;
 mod ui;
 mod view;
 mod words;
@@ -40,11 +54,15 @@ use std::time::Duration;
 pub use action::{Action, Mode, action_of};
 pub use keys::{Key, decode};
 pub use layout::LEAST;
+pub use mouse::{Gesture, Mouse};
 pub use pace::Pace;
-pub use page::{columns_in, draw};
+pub use page::{columns_in, draw, settle};
+pub use pointer::pointed;
+pub use ranking::{Listed, Sort};
 pub use snapshot::Snapshot;
 pub use stack::heights;
 pub use theme::{Colours, Depth, Theme};
+pub use tree::TreeView;
 pub use view::{Order, Overlay, Picker, Purpose, View};
 
 use super::monitor::Monitor;

@@ -5,32 +5,53 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use unicode_width::UnicodeWidthStr;
 
+use super::boxes::{columns_inside, rows_inside};
+use super::changes::draw_changes;
 use super::chart::{draw_axis, draw_chart, draw_lines};
 use super::layout::{LEAST, Layout};
 use super::legend::draw_legend;
+use super::list::{draw_list, rows_in};
+use super::marks::draw_marks;
 use super::overlay::draw_overlay;
+use super::place::{self, Place};
 use super::snapshot::Snapshot;
 use super::strips::{draw_strip, draw_swap};
 use super::theme::{Ink, Theme};
 use super::view::View;
-use super::words::{fit, in_cells};
+use super::words::put;
 use super::{action, figures};
+use crate::cells::{ellipsis, fit, in_cells};
 use crate::watch::state::Level;
 use plimsoll_report::analysis::frame::Frame;
 use plimsoll_report::analysis::gauges::gauge;
 
-/// Columns of the chart in `area`; None if it is too small.
-pub fn columns_in(area: Rect) -> Option<usize> {
-    Layout::of(area).map(|layout| usize::from(layout.chart.width))
+/// Columns of the chart in `area`, beside the panels of `view`; None if it is too small.
+pub fn columns_in(area: Rect, view: &View) -> Option<usize> {
+    Place::of(area, &view.panels).map(|place| usize::from(place.layout.chart.width))
+}
+
+/// Adapts the view to a screen of `area`, before a frame and the actions on it.
+pub fn settle(view: &mut View, area: Rect) {
+    view.rows_of_text = rows_inside(area);
+    view.columns_of_text = columns_inside(area);
+    view.panels.fits = place::fits(area);
+    let Some(place) = Place::of(area, &view.panels) else {
+        return;
+    };
+    view.width = usize::from(place.layout.chart.width);
+    if let Some(list) = place.list {
+        view.panels.rows = rows_in(list);
+    }
 }
 
 /// Draws the main screen into the whole of `buffer`.
 pub fn draw(buffer: &mut Buffer, theme: &Theme, view: &View, snapshot: &Snapshot) {
     let area = *buffer.area();
-    let Some(layout) = Layout::of(area) else {
-        draw_too_small(buffer, area);
+    let Some(place) = Place::of(area, &view.panels) else {
+        draw_too_small(buffer, theme, area);
         return;
     };
+    let layout = place.layout;
     let figures = frame_of(view, snapshot);
     let figures = figures.as_ref();
     draw_header(buffer, theme, &layout, view, snapshot, figures);
@@ -39,13 +60,21 @@ pub fn draw(buffer: &mut Buffer, theme: &Theme, view: &View, snapshot: &Snapshot
     for &(strip, area) in &layout.strips {
         draw_strip(buffer, theme, &layout, (strip, area), snapshot, figures);
     }
-    draw_axis(buffer, theme, &layout, view, snapshot);
+    draw_axis(buffer, theme, &layout, snapshot);
+    draw_marks(buffer, theme, &layout, view, snapshot);
     draw_lines(buffer, theme, &layout, view, snapshot);
     draw_legend(buffer, theme, &layout, view, snapshot, figures);
+    if let Some(area) = place.list {
+        let past = view.cursor.is_some() || (view.anchor.is_some() && !view.frozen);
+        draw_list(buffer, theme, area, &view.panels, snapshot, past);
+    }
+    if let Some(area) = place.changes {
+        draw_changes(buffer, theme, area, snapshot);
+    }
     draw_status(buffer, theme, &layout, view, snapshot);
     draw_keys(buffer, theme, layout.keys);
     if let Some(overlay) = &view.overlay {
-        draw_overlay(buffer, theme, overlay);
+        draw_overlay(buffer, theme, overlay, snapshot);
     }
 }
 
@@ -58,7 +87,7 @@ fn frame_of(view: &View, snapshot: &Snapshot) -> Option<Frame> {
     snapshot.columns[place].map(|bucket| bucket.mean)
 }
 
-fn draw_too_small(buffer: &mut Buffer, area: Rect) {
+fn draw_too_small(buffer: &mut Buffer, theme: &Theme, area: Rect) {
     let (width, height) = LEAST;
     let text = format!(
         "terminal too small ({}x{}), needs {width}x{height}",
@@ -69,7 +98,8 @@ fn draw_too_small(buffer: &mut Buffer, area: Rect) {
     for (row, line) in letters.chunks(usize::from(area.width.max(1))).enumerate() {
         if row < usize::from(area.height) {
             let line: String = line.iter().collect();
-            buffer.set_string(area.x, area.y + row as u16, line, Style::new());
+            let place = Rect::new(area.x, area.y + row as u16, area.width, 1);
+            put(buffer, theme, place, &line, Style::new());
         }
     }
 }
@@ -78,7 +108,7 @@ fn draw_too_small(buffer: &mut Buffer, area: Rect) {
 type Piece = (String, Style, u8);
 
 /// Draws as many pieces as fit, two cells apart.
-fn draw_pieces(buffer: &mut Buffer, area: Rect, mut pieces: Vec<Piece>) {
+fn draw_pieces(buffer: &mut Buffer, theme: &Theme, area: Rect, mut pieces: Vec<Piece>) {
     let width = |pieces: &[Piece]| -> usize { pieces.iter().map(|(text, ..)| text.width() + 2).sum() };
     while width(&pieces) > usize::from(area.width) + 1 {
         let last = pieces.iter().map(|(.., order)| *order).max().unwrap_or(0);
@@ -92,9 +122,8 @@ fn draw_pieces(buffer: &mut Buffer, area: Rect, mut pieces: Vec<Piece>) {
     }
     let mut x = area.x;
     for (text, style, _) in pieces {
-        let left = usize::from(area.right().saturating_sub(x));
-        (x, _) = buffer.set_stringn(x, area.y, text, left, style);
-        x = x.saturating_add(2);
+        let left = Rect::new(x, area.y, area.right().saturating_sub(x), 1);
+        x = put(buffer, theme, left, &text, style).saturating_add(2);
     }
 }
 
@@ -138,7 +167,7 @@ fn draw_header(
     let late = late.map_or_else(String::new, |late| format!(" {sign}{late:.1}ms"));
     pieces.push((format!("{} Hz{late}", snapshot.facts.hz), plain, 2));
     if let Some(own) = gauge(gauge::SELF_CPU) {
-        pieces.push((format!("self {}", figures::percent(own)), plain, 4));
+        pieces.push((format!("self {}", figures::share_of_cpu(own)), plain, 4));
     }
     pieces.extend(states(theme, view, snapshot));
     if let Some(some) = gauge(gauge::MEMORY_SOME) {
@@ -157,7 +186,7 @@ fn draw_header(
     }
     let column = figures::duration(snapshot.column_ns);
     pieces.push((format!("{column}/col"), theme.ink(Ink::Dim), 3));
-    draw_pieces(buffer, layout.header, pieces);
+    draw_pieces(buffer, theme, layout.header, pieces);
 }
 
 /// Source of the frames, state of the recording, and whether the view moves.
@@ -182,6 +211,9 @@ fn states(theme: &Theme, view: &View, snapshot: &Snapshot) -> Vec<Piece> {
             pieces.push((format!("-{}", figures::duration(ago)), theme.ink(Ink::Warning), 0));
         }
     }
+    if !view.mouse {
+        pieces.push(("mouse off".to_owned(), theme.ink(Ink::Dim), 5));
+    }
     if view.share {
         pieces.push(("SHARE".to_owned(), theme.ink(Ink::Accent), 5));
     }
@@ -190,9 +222,7 @@ fn states(theme: &Theme, view: &View, snapshot: &Snapshot) -> Vec<Piece> {
 
 fn draw_status(buffer: &mut Buffer, theme: &Theme, layout: &Layout, view: &View, snapshot: &Snapshot) {
     let (text, ink) = status_line(view, snapshot);
-    let width = usize::from(layout.status.width);
-    let text = fit(&in_cells(&text, theme.unicode), width, theme.unicode);
-    buffer.set_string(layout.status.x, layout.status.y, text, theme.ink(ink));
+    put(buffer, theme, layout.status, &text, theme.ink(ink));
 }
 
 /// The most important status: cursor position, running request, error, or last message.
@@ -245,19 +275,34 @@ fn status_line(view: &View, snapshot: &Snapshot) -> (String, Ink) {
     (String::new(), Ink::Plain)
 }
 
-/// Draws the keys that fit, always with help and quit.
+/// Draws the keys that fit, always with help and quit; an ellipsis stands for the others, which `?` lists.
 fn draw_keys(buffer: &mut Buffer, theme: &Theme, area: Rect) {
-    let hints = action::HINTS.iter().filter(|hint| !hint.short.is_empty());
-    let width = |hint: &action::Hint| hint.keys.chars().count() + 1 + hint.short.len();
+    let keys_of = |hint: &action::Hint| if theme.unicode { hint.keys } else { hint.ascii };
+    let hints: Vec<(&str, &str)> = action::HINTS
+        .iter()
+        .filter(|hint| !hint.short.is_empty())
+        .map(|hint| (keys_of(hint), hint.short))
+        .collect();
+    let width = |(keys, short): &(&str, &str)| (keys.width() + 1 + short.width()) as u16;
     let mut x = area.x;
-    for hint in hints {
-        let keys = if theme.unicode { hint.keys } else { hint.ascii };
-        if usize::from(area.right().saturating_sub(x)) < width(hint) {
-            break;
+    for (place, hint) in hints.iter().enumerate() {
+        let (keys, short) = hint;
+        // Room for the ellipsis, unless this is the last one.
+        let more = if place + 1 < hints.len() { 3 } else { 0 };
+        if area.right().saturating_sub(x) < width(hint) + more {
+            let sign = ellipsis(theme.unicode).to_string();
+            put(
+                buffer,
+                theme,
+                Rect::new(x, area.y, 1, 1),
+                &sign,
+                theme.ink(Ink::Dim),
+            );
+            return;
         }
         let accent = theme.ink(Ink::Accent).add_modifier(Modifier::BOLD);
-        (x, _) = buffer.set_stringn(x, area.y, keys, usize::MAX, accent);
-        (x, _) = buffer.set_stringn(x + 1, area.y, hint.short, usize::MAX, theme.ink(Ink::Dim));
-        x = x.saturating_add(2);
+        let rest = |x: u16| Rect::new(x, area.y, area.right().saturating_sub(x), 1);
+        x = put(buffer, theme, rest(x), keys, accent) + 1;
+        x = put(buffer, theme, rest(x), short, theme.ink(Ink::Dim)) + 2;
     }
 }

@@ -1,5 +1,6 @@
 //! Takes over the terminal, and restores it however the program ends.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,8 +15,11 @@ use super::link::{milliseconds_of, ready};
 
 /// Alternate screen, cursor off.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[2J";
-/// Colours off, cursor on, main screen.
-const LEAVE: &str = "\x1b[0m\x1b[?25h\x1b[?1049l";
+/// Mouse and colours off, cursor on, main screen.
+const LEAVE: &str = "\x1b[?1006l\x1b[?1002l\x1b[0m\x1b[?25h\x1b[?1049l";
+/// Report of clicks, drags and the wheel, in SGR form.
+const MOUSE_ON: &str = "\x1b[?1002h\x1b[?1006h";
+const MOUSE_OFF: &str = "\x1b[?1006l\x1b[?1002l";
 
 /// Saved terminal settings; None while the terminal is not taken over. A static, for the panic hook, which may run on
 /// any thread.
@@ -31,6 +35,8 @@ struct Taken {
 /// The taken-over terminal. Dropping it restores the terminal.
 pub(super) struct Screen {
     input: OwnedFd,
+    /// Whether the terminal reports mouse events.
+    mouse: Cell<bool>,
 }
 
 /// Result of waiting for the keyboard.
@@ -56,7 +62,10 @@ impl Screen {
         }
         let input = keyboard()?;
         restore_on_panic();
-        let screen = Screen { input };
+        let screen = Screen {
+            input,
+            mouse: Cell::new(false),
+        };
         screen.take().map_err(failed("take"))?;
         Ok(screen)
     }
@@ -69,7 +78,17 @@ impl Screen {
         *TAKEN.lock().unwrap_or_else(PoisonError::into_inner) = Some(Taken { input, before });
         tcsetattr(&self.input, OptionalActions::Now, &raw)?;
         say(ENTER);
+        if self.mouse.get() {
+            say(MOUSE_ON);
+        }
         Ok(())
+    }
+
+    /// Turns the report of mouse events on or off.
+    pub(super) fn capture_mouse(&self, on: bool) {
+        if self.mouse.replace(on) != on {
+            say(if on { MOUSE_ON } else { MOUSE_OFF });
+        }
     }
 
     /// Restores the terminal, stops the process until the shell continues it, and takes the terminal over again.

@@ -1,7 +1,11 @@
 //! A copy of the visible state, so that the state is locked only briefly.
 
+use std::sync::Arc;
+
+use crate::processes::CgroupListing;
 use crate::watch::history::{Bucket, History};
 use crate::watch::state::{Facts, Mark, Message, State, Status, TargetState};
+use crate::watch::top::Top;
 use plimsoll_report::analysis::frame::Frame;
 
 /// Averaging time of displayed rates: faster changes are unreadable.
@@ -20,8 +24,12 @@ pub struct Snapshot {
     pub swap_devices: Vec<String>,
     pub status: Status,
     pub message: Option<Message>,
+    /// The tree of cgroups, once it was read.
+    pub cgroups: Option<Arc<CgroupListing>>,
     /// Marks by time.
     pub marks: Vec<Mark>,
+    /// The latest list of processes.
+    pub top: Option<Arc<Top>>,
     /// Visible columns, oldest first; None for a gap.
     pub columns: Vec<Option<Bucket>>,
     /// Number of the first visible column, counted from the start of the recording; negative before it.
@@ -52,7 +60,9 @@ impl Snapshot {
             swap_devices: Vec::new(),
             status: Status::default(),
             message: None,
+            cgroups: None,
             marks: Vec::new(),
+            top: None,
             columns: Vec::new(),
             first: 0,
             column_ns: READABLE_NS,
@@ -77,7 +87,9 @@ impl Snapshot {
             self.swap_devices.clone_from(&state.swap_devices);
             self.status.clone_from(&state.status);
             self.message = state.messages.last().cloned();
+            self.cgroups.clone_from(&state.cgroups);
             self.marks.clone_from(&state.marks);
+            self.top.clone_from(&state.top);
             self.period_ns = state.history.period_ns();
         }
         self.span = state.history.span();
@@ -116,7 +128,8 @@ impl Snapshot {
         for number in first + self.columns.len() as i64..first + count as i64 {
             let bucket = u64::try_from(number).ok().and_then(|number| {
                 let from = number.saturating_mul(column_ns);
-                summed(history, from, from.saturating_add(column_ns))
+                let to = from.saturating_add(column_ns);
+                summed(history, from, to).or_else(|| held(history, column_ns, to))
             });
             self.columns.push(bucket);
         }
@@ -149,4 +162,17 @@ pub(super) fn column_number(t_ns: u64, column_ns: u64) -> i64 {
 
 fn summed(history: &History, from: u64, to: u64) -> Option<Bucket> {
     history.buckets(from..to, 1).pop().flatten()
+}
+
+/// The frame that still stands at the end of a column without one: where a column is hardly longer than a tick, or
+/// shorter, not every column has a frame. A frame stands for a period and a half: a missed tick stays a gap.
+fn held(history: &History, column_ns: u64, to: u64) -> Option<Bucket> {
+    let period_ns = history.period_ns();
+    if column_ns >= 2 * period_ns {
+        return None;
+    }
+    let from = to.saturating_sub(period_ns + period_ns / 2);
+    let later = history.after(from).take_while(|frame| frame.t_ns < to).last();
+    let last_ns = later.map_or(from, |frame| frame.t_ns);
+    summed(history, last_ns, last_ns + 1)
 }

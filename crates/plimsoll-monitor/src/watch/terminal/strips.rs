@@ -10,7 +10,8 @@ use super::snapshot::Snapshot;
 use super::stack::{bar, device_cell, heights};
 use super::strip::Strip;
 use super::theme::{Ink, Theme};
-use super::words::{fit, in_cells};
+use super::words::put;
+use crate::cells::{fit, in_cells, padded};
 use plimsoll_report::analysis::frame::Frame;
 use plimsoll_report::analysis::gauges::gauge;
 
@@ -46,7 +47,7 @@ pub(super) fn draw_strip(
     let now = figures.and_then(|frame| strip.value(frame));
     let value = now.map_or_else(|| "-".to_owned(), |value| strip.text(value));
     let mut text = format!("{:<9} {value:>7}", strip.title);
-    if layout.detail != Detail::Bare {
+    if layout.detail.explains() {
         let beside = strip
             .beside
             .and_then(|(title, index)| Some((title, figures?.gauge(index)?)));
@@ -65,8 +66,13 @@ pub(super) fn draw_strip(
     } else {
         theme.ink(Ink::Dim)
     };
-    let width = usize::from(layout.legend_width);
-    buffer.set_stringn(layout.legend_x, area.bottom() - 1, text, width, style);
+    put(
+        buffer,
+        theme,
+        layout.legend_row(area.bottom() - 1, 0),
+        &text,
+        style,
+    );
 }
 
 /// Draws used swap by device, and swap size.
@@ -108,7 +114,7 @@ pub(super) fn draw_swap(
     {
         let y = area.y + row as u16;
         if y < area.bottom() {
-            buffer.set_stringn(layout.legend_x, y, text, usize::from(layout.legend_width), style);
+            put(buffer, theme, layout.legend_row(y, 0), &text, style);
         }
     }
 }
@@ -161,12 +167,13 @@ fn swap_lines(
     }
     for (slot, bytes) in used {
         let key = if mono { format!("{slot} ") } else { String::new() };
-        let name = fit(&name(slot), 16, theme.unicode);
+        let room = usize::from(layout.legend_width.saturating_sub(9)).clamp(4, 16);
+        let name = padded(&name(slot), room, theme.unicode);
         let style = match mono {
             true => Style::new(),
             false => Style::new().fg(theme.device(slot)).add_modifier(Modifier::BOLD),
         };
-        lines.push((format!("{key}{name:<16} {:>6}", figures::bytes(bytes)), style));
+        lines.push((format!("{key}{name} {:>6}", figures::bytes(bytes)), style));
     }
     lines
 }
@@ -174,14 +181,17 @@ fn swap_lines(
 /// The labels and the line on the left of a chart.
 pub(super) fn label(buffer: &mut Buffer, theme: &Theme, area: Rect, bottom: &str, top: &str) {
     let dim = theme.ink(Ink::Dim);
-    let line = if theme.unicode { "\u{2502}" } else { "|" };
+    let line = if theme.unicode { '\u{2502}' } else { '|' };
     let left = area.x - super::layout::AXIS_WIDTH;
     for y in area.y..area.bottom() {
-        buffer.set_string(area.x - 1, y, line, dim);
+        buffer[(area.x - 1, y)].set_char(line).set_style(dim);
     }
-    let words = |text: &str| format!("{text:>5}");
+    let mut words = |y: u16, text: &str| {
+        let place = Rect::new(left, y, super::layout::AXIS_WIDTH - 1, 1);
+        put(buffer, theme, place, &format!("{text:>5}"), dim);
+    };
     if area.height > 1 {
-        buffer.set_string(left, area.y, words(top), dim);
+        words(area.y, top);
     }
-    buffer.set_string(left, area.bottom() - 1, words(bottom), dim);
+    words(area.bottom() - 1, bottom);
 }

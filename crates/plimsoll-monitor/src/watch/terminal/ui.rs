@@ -14,11 +14,13 @@ use unicode_width::UnicodeWidthStr;
 
 use super::action::action_of;
 use super::figures;
-use super::keys::decode;
+use super::keys::{Key, decode};
 use super::link::Link;
-use super::overlay::rows_inside;
 use super::pace::Pace;
-use super::page::{columns_in, draw};
+use super::page::{columns_in, draw, settle};
+use super::place;
+use super::pointer::pointed;
+use super::ranking::Listed;
 use super::screen::{self, Input, Screen};
 use super::snapshot::Snapshot;
 use super::theme::{Depth, FREE, Theme};
@@ -30,6 +32,9 @@ use crate::watch::state::{MarkKind, Message, State};
 use plimsoll_report::analysis::frame::Frame;
 use plimsoll_report::analysis::gauges::gauge;
 use plimsoll_sample::stop::Stop;
+
+/// Longest wait for the rest of a sequence of which a read brought the start.
+const REST_WAIT: Duration = Duration::from_millis(50);
 
 struct Ui<'a> {
     monitor: &'a Monitor,
@@ -45,6 +50,10 @@ struct Ui<'a> {
     changed: bool,
     /// Number of page-flag marks at the time of the user's request for another count.
     flags_after: Option<usize>,
+    /// Whether the monitor reads the cgroups.
+    reads_cgroups: bool,
+    /// Whether the monitor lists processes.
+    lists: bool,
 }
 
 pub(super) fn run(monitor: &Monitor, options: &TerminalOptions, stop: &Stop) -> Result<End, TerminalError> {
@@ -71,17 +80,24 @@ pub(super) fn run(monitor: &Monitor, options: &TerminalOptions, stop: &Stop) -> 
         "The live page is off. `plimsoll watch --serve 127.0.0.1:8080` serves it instead of this screen."
             .to_owned()
     });
+    let snapshot = Snapshot::of(&monitor.state());
     let mut ui = Ui {
         monitor,
         theme,
-        view: View::new(page),
-        snapshot: Snapshot::of(&monitor.state()),
+        view: match snapshot.status.replay {
+            true => View::of_recording(page),
+            false => View::new(page),
+        },
+        snapshot,
         backend: CrosstermBackend::new(Link::new(stop)),
         shown: Buffer::empty(Rect::ZERO),
         next: Buffer::empty(Rect::ZERO),
         changed: true,
         flags_after: None,
+        reads_cgroups: false,
+        lists: false,
     };
+    ui.open_panel();
     match ui.show_until_end(&screen, options.duration, stop, &suspend) {
         Ok(end) => Ok(end),
         Err(_) if stop.requested() => Ok(End::Stopped),
@@ -129,6 +145,8 @@ impl Ui<'_> {
         let started = Instant::now();
         let mut pace = Pace::default();
         let mut typed = Vec::new();
+        // Time of the last read.
+        let mut read = started;
         loop {
             if stop.requested() {
                 return Ok(End::Stopped);
@@ -139,6 +157,8 @@ impl Ui<'_> {
             if suspend.swap(false, Ordering::AcqRel) {
                 self.suspend(screen)?;
             }
+            self.follow_lists();
+            screen.capture_mouse(self.view.mouse);
             let over = duration.is_some_and(|duration| started.elapsed() >= duration);
             if over || self.is_over() {
                 return Ok(End::Over);
@@ -151,20 +171,25 @@ impl Ui<'_> {
                 panic_if_asked_to();
             }
             // Rounded up: a wait that is too short would cause another one.
-            let wait = pace.wait(Instant::now()).as_millis() as i64 + 1;
+            let mut wait = pace.wait(Instant::now()).as_millis() as i64 + 1;
+            if !typed.is_empty() {
+                wait = wait.min(REST_WAIT.as_millis() as i64);
+            }
             match screen.wait(wait) {
-                Input::Nothing => {}
+                Input::Nothing if typed.is_empty() || read.elapsed() < REST_WAIT => {}
                 Input::Gone => return Ok(End::Gone),
-                Input::Bytes(bytes) => {
-                    typed.extend(bytes);
-                    for key in decode(&mut typed) {
-                        let action = action_of(key, self.view.mode());
-                        let order = action.and_then(|action| self.view.act(action, &self.snapshot));
-                        match order {
-                            Some(Order::Quit) => return Ok(End::Quit),
-                            Some(Order::Suspend) => suspend.store(true, Ordering::Release),
-                            Some(order) => self.pass_on(order),
-                            None => {}
+                input => {
+                    let over = match input {
+                        Input::Bytes(bytes) => {
+                            typed.extend(bytes);
+                            read = Instant::now();
+                            false
+                        }
+                        _ => true,
+                    };
+                    for key in decode(&mut typed, over) {
+                        if let Some(end) = self.press(key, suspend) {
+                            return Ok(end);
                         }
                     }
                     self.changed = true;
@@ -174,9 +199,50 @@ impl Ui<'_> {
         }
     }
 
+    /// Executes a key or a mouse event. Returns the reason for the end of the interface, if it was one.
+    fn press(&mut self, key: Key, suspend: &AtomicBool) -> Option<End> {
+        let action = match key {
+            Key::Mouse(mouse) => pointed(mouse, *self.shown.area(), &self.view, &self.snapshot),
+            key => action_of(key, self.view.mode()),
+        };
+        match action.and_then(|action| self.view.act(action, &self.snapshot))? {
+            Order::Quit => return Some(End::Quit),
+            Order::Suspend => suspend.store(true, Ordering::Release),
+            order => self.pass_on(order),
+        }
+        None
+    }
+
     /// A finished recording stays open for inspection, a finished live target does not.
     fn is_over(&self) -> bool {
         !self.snapshot.status.replay && self.snapshot.status.ended.is_some()
+    }
+
+    /// Shows a panel from the start on a screen with room: the processes, or the changes of a replay.
+    fn open_panel(&mut self) {
+        let (columns, rows) = screen::size();
+        if place::is_roomy(Rect::new(0, 0, columns, rows)) {
+            match self.snapshot.status.replay {
+                false => self.view.panels.list = Some(Listed::Processes),
+                true => self.view.panels.changes = true,
+            }
+        }
+    }
+
+    /// Lists processes while their list is shown, and cgroups while their list or tree is; a frozen view keeps the list
+    /// that it has.
+    fn follow_lists(&mut self) {
+        let listed = self.view.panels.list;
+        let shows = |list, is_known: bool| listed == Some(list) && !(self.view.frozen && is_known);
+        let is_tree = matches!(self.view.overlay, Some(Overlay::Tree(_)));
+        let cgroups = is_tree || shows(Listed::Cgroups, self.snapshot.cgroups.is_some());
+        let processes = shows(Listed::Processes, self.snapshot.top.is_some());
+        if std::mem::replace(&mut self.reads_cgroups, cgroups) != cgroups {
+            self.monitor.list_cgroups(cgroups);
+        }
+        if std::mem::replace(&mut self.lists, processes) != processes {
+            self.monitor.list_top(processes);
+        }
     }
 
     fn suspend(&mut self, screen: &Screen) -> io::Result<()> {
@@ -219,13 +285,20 @@ impl Ui<'_> {
         let before = self.snapshot.stamp();
         let now_ns = self.monitor.now_ns();
         let state = self.monitor.state();
+        let title = |snapshot: &Snapshot| snapshot.target.as_ref().map(|target| target.title.clone());
+        let before_title = title(&self.snapshot);
         self.snapshot.refresh_facts(&state, now_ns);
+        if self.lists && title(&self.snapshot) != before_title {
+            // The list of another target is not two seconds late.
+            self.monitor.list_top(true);
+        }
         if !std::mem::take(&mut self.changed) && self.snapshot.stamp() == before {
             return false;
         }
-        if let Some(columns) = columns_in(*self.shown.area()) {
-            self.view.width = columns;
-            self.view.rows_of_text = rows_inside(*self.shown.area());
+        let area = *self.shown.area();
+        settle(&mut self.view, area);
+        if let Some(columns) = columns_in(area, &self.view) {
+            self.view.fit(&self.snapshot, columns);
             let column_ns = self.view.column_ns(self.snapshot.period_ns);
             let first = self.view.first_column(&self.snapshot, columns);
             self.snapshot.show(&state.history, column_ns, first, columns);
@@ -267,6 +340,7 @@ impl Ui<'_> {
                 self.view.overlay = Some(Overlay::Question(Order::Release, lines));
             }
             Order::Target(pid) => monitor.set_target(TargetChoice::Pid(pid)),
+            Order::Cgroup(folder) => monitor.set_target(TargetChoice::Cgroup(folder)),
             Order::NoTarget => monitor.set_target(TargetChoice::None),
             Order::PageFlags => {
                 self.flags_after = Some(flag_counts(&self.snapshot).len());

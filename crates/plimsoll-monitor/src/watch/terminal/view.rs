@@ -1,7 +1,15 @@
 //! The user's view, and the effect of actions on it.
 
-use super::action::{Action, Mode};
+use std::path::PathBuf;
+
+use super::action::{Action, HINTS, Mode};
+use super::panels::Panels;
+use super::place::LEAST_WITH_PANEL;
+use super::ranking::{RowId, Rows};
 use super::snapshot::{Snapshot, column_number};
+use super::tree::TreeView;
+use super::words::wrapped;
+use crate::cells::in_cells;
 use crate::watch::options::Candidate;
 
 /// Durations of a column that the user can choose, in milliseconds. Those below a tick are skipped.
@@ -9,15 +17,26 @@ const ZOOMS_MS: [u64; 17] = [
     10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000,
     1_800_000, 3_600_000,
 ];
-/// Initial duration: the view then moves once a second, which is calm and cheap to draw.
+/// Initial duration for a live machine: the view then moves once a second, which is calm and cheap to draw.
 const START_ZOOM: usize = 6;
 /// Most characters of an input line.
 const LONGEST_LINE: usize = 200;
 
+/// Shortest column of a fitted chart.
+const LEAST_COLUMN_NS: u64 = 1_000_000;
+
+/// Duration of a column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Zoom {
+    /// Index into [`ZOOMS_MS`].
+    Step(usize),
+    /// All frames fill the width of the chart; with the duration for its present width.
+    Whole { column_ns: u64 },
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct View {
-    /// Index into [`ZOOMS_MS`].
-    zoom: usize,
+    zoom: Zoom,
     /// Time at the right edge; None to follow the newest frame.
     pub(super) anchor: Option<u64>,
     pub(super) frozen: bool,
@@ -26,24 +45,33 @@ pub struct View {
     /// Whether layers are scaled to used memory instead of all RAM.
     pub(super) share: bool,
     pub(super) overlay: Option<Overlay>,
+    /// The tree of cgroups as the user left it.
+    tree: TreeView,
     /// Columns of the chart in the last frame.
     pub(super) width: usize,
-    /// Rows of text that fit into a box.
+    /// Rows of text that fit into a box, and cells of a row.
     pub(super) rows_of_text: usize,
+    pub(super) columns_of_text: u16,
     /// Address of the live page, or how to serve it.
     pub(super) page: String,
+    pub(super) panels: Panels,
+    /// Whether mouse events come here, not to the terminal.
+    pub(super) mouse: bool,
 }
 
 /// A box over the main screen.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Overlay {
-    Help,
+    /// First visible line.
+    Help(usize),
     /// Title, lines, first visible line.
     Text(String, Vec<String>, usize),
     /// The order to execute on yes, and the text of the question.
     Question(Order, Vec<String>),
     Prompt(Purpose, String),
     Picker(Picker),
+    /// The tree of cgroups.
+    Tree(TreeView),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +100,8 @@ pub enum Order {
     ListCandidates,
     Target(u32),
     NoTarget,
+    /// Watch the cgroup with this folder.
+    Cgroup(PathBuf),
     PageFlags,
     Messages,
     /// Start to record into this folder.
@@ -89,15 +119,37 @@ impl View {
     /// A view of the newest minutes. `page` is the address of the live page, or how to serve it.
     pub fn new(page: impl Into<String>) -> View {
         View {
-            zoom: START_ZOOM,
+            zoom: Zoom::Step(START_ZOOM),
             anchor: None,
             frozen: false,
             cursor: None,
             share: false,
             overlay: None,
+            tree: TreeView::default(),
             width: 1,
             rows_of_text: 1,
+            columns_of_text: 1,
             page: page.into(),
+            panels: Panels::default(),
+            mouse: true,
+        }
+    }
+
+    /// A view of a whole recording: its frames fill the width of the chart, however many they are.
+    pub fn of_recording(page: impl Into<String>) -> View {
+        View {
+            zoom: Zoom::Whole {
+                column_ns: LEAST_COLUMN_NS,
+            },
+            ..View::new(page)
+        }
+    }
+
+    /// Adapts the view to a chart of `width` columns and to the frames of `snapshot`.
+    pub fn fit(&mut self, snapshot: &Snapshot, width: usize) {
+        self.width = width;
+        if let Zoom::Whole { column_ns } = &mut self.zoom {
+            *column_ns = whole_column_ns(snapshot, width);
         }
     }
 
@@ -107,7 +159,10 @@ impl View {
 
     /// Duration of a column: at least a tick, and a whole number of ticks if possible.
     pub fn column_ns(&self, period_ns: u64) -> u64 {
-        let wanted = ZOOMS_MS[self.zoom] * 1_000_000;
+        let wanted = match self.zoom {
+            Zoom::Step(step) => ZOOMS_MS[step] * 1_000_000,
+            Zoom::Whole { column_ns } => return column_ns,
+        };
         match wanted.checked_div(period_ns) {
             None | Some(0) => period_ns.max(1),
             Some(ticks) if ticks < 100 => ticks * period_ns,
@@ -125,10 +180,11 @@ impl View {
     pub fn mode(&self) -> Mode {
         match &self.overlay {
             None => Mode::Page,
-            Some(Overlay::Help | Overlay::Text(..)) => Mode::Reading,
+            Some(Overlay::Help(_) | Overlay::Text(..)) => Mode::Reading,
             Some(Overlay::Question(..)) => Mode::Asking,
             Some(Overlay::Prompt(..)) => Mode::Typing,
             Some(Overlay::Picker(_)) => Mode::Picking,
+            Some(Overlay::Tree(_)) => Mode::Tree,
         }
     }
 
@@ -139,17 +195,25 @@ impl View {
             Action::Suspend => return Some(Order::Suspend),
             _ => {}
         }
+        if let (Some(Overlay::Tree(tree)), Some(listing)) = (&mut self.overlay, &snapshot.cgroups) {
+            tree.act(action, listing);
+        }
         if self.overlay.is_some() {
             return self.act_on_overlay(action);
         }
         if snapshot.status.replay && changes(action) {
-            let text = "A replay has no actions.".to_owned();
+            let text = match action {
+                Action::Cgroups => "A recording has no tree of cgroups.",
+                _ => "A replay has no actions.",
+            };
+            let text = text.to_owned();
             self.overlay = Some(Overlay::Text("replay".to_owned(), vec![text], 0));
             return None;
         }
         match action {
-            Action::ZoomIn => self.zoom_to(self.zoom.saturating_sub(1), snapshot),
-            Action::ZoomOut => self.zoom_to((self.zoom + 1).min(ZOOMS_MS.len() - 1), snapshot),
+            Action::ZoomIn => self.zoom_to(self.shorter(), snapshot),
+            Action::ZoomOut => self.zoom_to(self.longer(), snapshot),
+            Action::Whole => self.show_whole(snapshot),
             Action::Back => self.scroll(-(self.width as i64 / 8).max(1), snapshot),
             Action::Forward => self.scroll((self.width as i64 / 8).max(1), snapshot),
             Action::PageBack => self.scroll(-(self.width as i64), snapshot),
@@ -168,10 +232,11 @@ impl View {
             Action::PreviousMark => self.step_to_mark(false, snapshot),
             Action::NextMark => self.step_to_mark(true, snapshot),
             Action::Share => self.share = !self.share,
-            Action::Help => self.overlay = Some(Overlay::Help),
+            Action::Help => self.overlay = Some(Overlay::Help(0)),
             Action::OpenPage => {
                 self.overlay = Some(Overlay::Text("page".to_owned(), vec![self.page.clone()], 0));
             }
+            Action::Cgroups => self.overlay = Some(Overlay::Tree(self.tree.clone())),
             Action::Note => self.overlay = Some(Overlay::Prompt(Purpose::Note, String::new())),
             Action::Record if snapshot.status.recording.is_some() => return Some(Order::EndRecording),
             Action::Record => self.overlay = Some(Overlay::Prompt(Purpose::Record, String::new())),
@@ -182,22 +247,48 @@ impl View {
             Action::Messages => return Some(Order::Messages),
             Action::Mark(number) => return Some(Order::Mark(number)),
             Action::Release => return Some(Order::PlanRelease),
-            _ => {}
+            Action::CursorTo(column) => {
+                if let Some((oldest, newest)) = snapshot.span {
+                    // A column before the start has no time.
+                    let t_ns = snapshot.time_of(column).unwrap_or(0);
+                    self.go_to(t_ns.clamp(oldest, newest), snapshot);
+                }
+            }
+            Action::Mouse => self.mouse = !self.mouse,
+            Action::NextList | Action::Changes if !self.panels.fits && !self.panels.any() => {
+                self.overlay = Some(no_room());
+            }
+            action => {
+                let rows = self.panels.list.and_then(|listed| Rows::of(listed, snapshot));
+                let row = self.panels.act(action, rows.as_ref());
+                return row.map(order_to_watch);
+            }
         }
         None
     }
 
     fn act_on_overlay(&mut self, action: Action) -> Option<Order> {
-        let rows = self.rows_of_text;
-        let last = |lines: &[String]| lines.len().saturating_sub(rows);
+        let (rows, columns) = (self.rows_of_text, self.columns_of_text);
+        let last = |lines: &[String]| {
+            let lines: Vec<String> = lines.iter().map(|line| in_cells(line, true)).collect();
+            wrapped(&lines, columns).len().saturating_sub(rows)
+        };
+        let last_hint = HINTS.len().saturating_sub(rows);
         let overlay = self.overlay.as_mut()?;
         match (action, overlay) {
+            (Action::Close, Overlay::Tree(tree)) => {
+                // The next time, it is as the user left it.
+                self.tree = std::mem::take(tree);
+                self.overlay = None;
+            }
             (Action::Close, _) => self.overlay = None,
-            (Action::Up, Overlay::Text(.., top)) => *top = top.saturating_sub(1),
+            (Action::Up, Overlay::Text(.., top) | Overlay::Help(top)) => *top = top.saturating_sub(1),
+            (Action::PageUp, Overlay::Text(.., top) | Overlay::Help(top)) => *top = top.saturating_sub(10),
+            (Action::Down, Overlay::Help(top)) => *top = (*top + 1).min(last_hint),
+            (Action::PageDown, Overlay::Help(top)) => *top = (*top + 10).min(last_hint),
             (Action::Down, Overlay::Text(_, lines, top)) => {
                 *top = (*top + 1).min(last(lines));
             }
-            (Action::PageUp, Overlay::Text(.., top)) => *top = top.saturating_sub(10),
             (Action::PageDown, Overlay::Text(_, lines, top)) => {
                 *top = (*top + 10).min(last(lines));
             }
@@ -240,13 +331,50 @@ impl View {
         (self.anchor, self.cursor, self.frozen) = (None, None, false);
     }
 
+    /// The longest step that is shorter than the present duration of a column.
+    fn shorter(&self) -> usize {
+        match self.zoom {
+            Zoom::Step(step) => step.saturating_sub(1),
+            Zoom::Whole { column_ns } => ZOOMS_MS
+                .iter()
+                .rposition(|ms| ms * 1_000_000 < column_ns)
+                .unwrap_or(0),
+        }
+    }
+
+    /// The shortest step that is longer than the present duration of a column.
+    fn longer(&self) -> usize {
+        let last = ZOOMS_MS.len() - 1;
+        match self.zoom {
+            Zoom::Step(step) => (step + 1).min(last),
+            Zoom::Whole { column_ns } => ZOOMS_MS
+                .iter()
+                .position(|ms| ms * 1_000_000 > column_ns)
+                .unwrap_or(last),
+        }
+    }
+
+    /// Shows all frames of a recording, and the shortest step that holds all frames of a live machine, which get more.
+    fn show_whole(&mut self, snapshot: &Snapshot) {
+        self.follow();
+        let column_ns = whole_column_ns(snapshot, self.width);
+        self.zoom = if snapshot.status.replay {
+            Zoom::Whole { column_ns }
+        } else {
+            let steps = ZOOMS_MS.iter().map(|ms| ms * 1_000_000);
+            let holds = |step: u64| step >= column_ns && step >= snapshot.period_ns;
+            let step = steps.into_iter().position(holds);
+            Zoom::Step(step.unwrap_or(ZOOMS_MS.len() - 1))
+        };
+    }
+
     /// Keeps the cursor, or the right edge, in place on the screen.
     fn zoom_to(&mut self, zoom: usize, snapshot: &Snapshot) {
         let least = ZOOMS_MS
             .iter()
             .position(|ms| ms * 1_000_000 >= snapshot.period_ns)
             .unwrap_or(ZOOMS_MS.len() - 1);
-        self.zoom = zoom.max(least);
+        self.zoom = Zoom::Step(zoom.max(least));
         if let Some(cursor) = self.cursor {
             self.bring_to_sight(cursor, snapshot);
         }
@@ -313,6 +441,39 @@ impl View {
     }
 }
 
+/// Duration of a column with which all frames fill `width` columns. A recording that still grows gets the next longer
+/// step, so that the chart moves rather than shrinks with every second.
+fn whole_column_ns(snapshot: &Snapshot, width: usize) -> u64 {
+    let Some((oldest, newest)) = snapshot.span else {
+        return LEAST_COLUMN_NS;
+    };
+    let width = (width as u64).max(1);
+    let mut column_ns = ((newest - oldest) / width).max(LEAST_COLUMN_NS);
+    // The first and the last column may be filled in part only.
+    while newest / column_ns - oldest / column_ns >= width {
+        column_ns += (column_ns / (8 * width)).max(1);
+    }
+    if snapshot.status.ended.is_some() {
+        return column_ns;
+    }
+    let steps = ZOOMS_MS.iter().map(|ms| ms * 1_000_000);
+    let holds = |step: &u64| *step >= column_ns && *step >= snapshot.period_ns;
+    steps.into_iter().find(holds).unwrap_or(column_ns)
+}
+
+fn order_to_watch(row: RowId) -> Order {
+    match row {
+        RowId::Process(identity) => Order::Target(identity.pid),
+        RowId::Cgroup(folder) => Order::Cgroup(folder),
+    }
+}
+
+fn no_room() -> Overlay {
+    let (width, height) = LEAST_WITH_PANEL;
+    let text = format!("A panel needs a terminal of {width}x{height}.");
+    Overlay::Text("panel".to_owned(), vec![text], 0)
+}
+
 /// Whether an action affects the machine, not only the view.
 fn changes(action: Action) -> bool {
     matches!(
@@ -322,6 +483,7 @@ fn changes(action: Action) -> bool {
             | Action::PageFlags
             | Action::PickTarget
             | Action::Record
+            | Action::Cgroups
             | Action::Mark(_)
             | Action::Note
     )

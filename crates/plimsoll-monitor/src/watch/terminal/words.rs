@@ -1,38 +1,30 @@
-//! Text in terminal cells, including untrusted text such as process names.
+//! Text on the screen, including untrusted text such as process names: the one place that writes it.
 
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use plimsoll_model::sanitize::sanitize;
+use super::theme::Theme;
+use crate::cells::{fit, in_cells};
 
-/// [`sanitize`]s `text` and removes zero-width characters: a terminal may draw an accent over a neighbouring cell, or a
-/// variant wider than reported. Without `unicode`, each non-ASCII character becomes a question mark.
-pub(super) fn in_cells(text: &str, unicode: bool) -> String {
-    let letters = sanitize(text);
-    let letters = letters.chars().filter(|letter| letter.width() != Some(0));
-    letters
-        .map(|letter| if unicode || letter.is_ascii() { letter } else { '?' })
-        .collect()
-}
-
-/// `text` in at most `width` cells, with a mark for a cut.
-pub(super) fn fit(text: &str, width: usize, unicode: bool) -> String {
-    if text.width() <= width {
-        return text.to_owned();
+/// Writes `text` into the first row of `area`, which the screen bounds. A text that does not fit ends with an ellipsis.
+/// Returns the column after the text.
+///
+/// Invariant: all text of the terminal goes through this function, so none is clipped without an ellipsis. Checked by
+/// `every_text_stands_whole_or_ends_with_an_ellipsis` and `only_one_function_writes_text`.
+pub(super) fn put(buffer: &mut Buffer, theme: &Theme, area: Rect, text: &str, style: Style) -> u16 {
+    let area = area.intersection(*buffer.area());
+    if area.is_empty() {
+        return area.x;
     }
-    let sign = if unicode { '\u{2026}' } else { '~' };
-    let mut fitted = String::new();
-    let mut used = 1;
-    for letter in text.chars() {
-        used += letter.width().unwrap_or(0);
-        if used > width {
-            break;
-        }
-        fitted.push(letter);
-    }
-    if width > 0 {
-        fitted.push(sign);
-    }
-    fitted
+    let text = in_cells(text, theme.unicode);
+    let shown = fit(&text, usize::from(area.width), theme.unicode);
+    #[cfg(test)]
+    super::tests::wrote(area, &text);
+    buffer
+        .set_stringn(area.x, area.y, shown, usize::from(area.width), style)
+        .0
 }
 
 /// Wraps lines at spaces to `width` cells and indents continuations. Splits words that are longer than a line.

@@ -7,7 +7,7 @@ use super::{Seen, confounder};
 use crate::analysis::ratio;
 use plimsoll_model::quantity::{bytes, significant};
 use plimsoll_model::recording::model::{Confounder, Trial};
-use plimsoll_model::scenario::Subject;
+use plimsoll_model::scenario::{Backing, Settings, Subject};
 use plimsoll_model::trust::ConfounderKind;
 
 /// Bytes that came onto other swap devices, in percent of the trial's memory: some pages of idle programs are no
@@ -216,10 +216,15 @@ impl Trim {
     fn of(seen: &Seen<'_>, trial: &Trial) -> Option<Trim> {
         let metric = |name: &str| trial.metrics.get(name).copied();
         let start_ns = trial.phases.iter().find(|phase| phase.name == "trim")?.span_ns.0;
+        // Swapped pages of a memory file count to its cgroup, and to no process.
+        let own_swap = match seen.settings(trial).map(Settings::memory) {
+            Some(Backing::Memfd) => "cgroup_swap",
+            _ => "target_swap",
+        };
         let early = seen
             .samples
             .at_or_before(start_ns)
-            .and_then(|sample| seen.column("target_swap")?.get(sample));
+            .and_then(|sample| seen.column(own_swap)?.get(sample));
         let zeros = seen
             .growth("swpout_zero", trial)
             .and_then(|pages| pages.checked_mul(super::page_size(seen)?));

@@ -4,6 +4,8 @@ use super::{RESAMPLES, SplitMix64, median_of_sorted, resampled_median};
 
 /// Probability below which chance is not taken for the reason.
 pub const SIGNIFICANCE: f64 = 0.05;
+/// Least change of a median that counts if the user chooses no other, in percent.
+pub const THRESHOLD_PERCENT: f64 = 5.0;
 /// Values of each sample below which the bootstrap of a ratio of medians is too narrow: with four, chance alone is
 /// taken for a change in 8% of all cases instead of 5%.
 pub const MIN_OF_EACH: usize = 5;

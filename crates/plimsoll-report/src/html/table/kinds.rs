@@ -1,6 +1,8 @@
 //! The tables of a kind of work that is described by its metrics: a column for each headline one.
 
-use super::{Cell, Column, Table, columns, heading, metric_cell, reasons_cell, status_cell, verified_cell};
+use super::{
+    Cell, Column, Rows, Table, columns, heading, metric_cell, reasons_cell, status_cell, verified_cell,
+};
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
 use crate::headline_metrics::{MainMetric, main_metrics};
@@ -9,9 +11,14 @@ use plimsoll_model::recording::model::Trial;
 use plimsoll_model::scenario::WorkloadKind;
 
 /// A row a group: the median of each headline metric, with the lowest and the highest run.
-pub(super) fn summary(kind: WorkloadKind, groups: &[&Group]) -> Table {
+pub(super) fn summary<'a>(kind: WorkloadKind, groups: &[&'a Group]) -> Table<'a> {
     let metrics = main_metrics(kind, groups);
-    let row = |group: &&Group| {
+    let columns = with_metrics(
+        &[("Group", false), ("Runs", true)],
+        &metrics,
+        &[("Remarks", false)],
+    );
+    let row = move |group: &&Group| {
         let runs = group.trials.len();
         let mut row = vec![
             Cell::text(&group.label),
@@ -31,12 +38,8 @@ pub(super) fn summary(kind: WorkloadKind, groups: &[&Group]) -> Table {
     Table {
         id: "summary",
         title: "Summary",
-        rows: groups.iter().map(row).collect(),
-        columns: with_metrics(
-            &[("Group", false), ("Runs", true)],
-            &metrics,
-            &[("Remarks", false)],
-        ),
+        rows: Rows::of(groups.to_vec(), row),
+        columns,
     }
 }
 
@@ -53,9 +56,14 @@ fn spread(name: &str, measured: &Measured) -> Cell {
 }
 
 /// A row a trial: its status and its headline metrics.
-pub(super) fn trials(kind: WorkloadKind, groups: &[&Group], trials: &[&Trial]) -> Table {
+pub(super) fn trials<'a>(kind: WorkloadKind, groups: &[&Group], trials: &[&'a Trial]) -> Table<'a> {
     let metrics = main_metrics(kind, groups);
-    let row = |trial: &&Trial| {
+    let columns = with_metrics(
+        &[("Trial", false), ("Status", false), ("Verified", false)],
+        &metrics,
+        &[("Reasons", false)],
+    );
+    let row = move |trial: &&Trial| {
         let mut row = vec![Cell::text(&trial.id), status_cell(trial), verified_cell(trial)];
         let value = |metric: &MainMetric| metric_cell(trial, &metric.name);
         row.extend(metrics.iter().map(value));
@@ -65,12 +73,8 @@ pub(super) fn trials(kind: WorkloadKind, groups: &[&Group], trials: &[&Trial]) -
     Table {
         id: "trials",
         title: "Trials",
-        rows: trials.iter().map(row).collect(),
-        columns: with_metrics(
-            &[("Trial", false), ("Status", false), ("Verified", false)],
-            &metrics,
-            &[("Reasons", false)],
-        ),
+        rows: Rows::of(trials.to_vec(), row),
+        columns,
     }
 }
 

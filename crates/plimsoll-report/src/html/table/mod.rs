@@ -9,51 +9,59 @@ use crate::analysis::Group;
 use crate::analysis::groups::Measured;
 use crate::analysis::statistics::IntervalKind;
 use crate::contents::{Mark, Page};
-use crate::drawing::table::{Cell, Column, Table, columns};
+use crate::drawing::table::{Cell, Column, Rows, Table, columns};
 use crate::headlines;
 use crate::workloads::find_metric;
 use plimsoll_model::recording::model::{Trial, TrialStatus};
 use plimsoll_model::scenario::WorkloadKind;
 pub(super) use states::{States, states};
 
-pub(super) struct Tab {
+pub(super) struct Tab<'a> {
     pub(super) id: String,
     pub(super) title: String,
-    pub(super) table: Table,
+    pub(super) table: Table<'a>,
+}
+
+impl<'a> Tab<'a> {
+    fn plain(table: Table<'a>) -> Tab<'a> {
+        Tab {
+            id: table.id.to_owned(),
+            title: table.title.to_owned(),
+            table,
+        }
+    }
+
+    fn of_kind(table: Table<'a>, kind: WorkloadKind) -> Tab<'a> {
+        Tab {
+            id: format!("{}-{}", table.id, kind.name()),
+            title: format!("{}: {}", kind.name(), table.title.to_lowercase()),
+            table,
+        }
+    }
 }
 
 /// All tables, in the order of their tabs. Where several kinds of work ran, a tab has the name of its kind.
-pub(super) fn all(page: &Page) -> Vec<Tab> {
-    let plain = |table: Table| Tab {
-        id: table.id.to_owned(),
-        title: table.title.to_owned(),
-        table,
-    };
+pub(super) fn all(page: &Page) -> Vec<Tab<'_>> {
     if page.manifest.is_watch() {
-        return vec![plain(events(&page.marks))];
+        return vec![Tab::plain(events(&page.marks))];
     }
     let kinds = headlines::kinds(&page.groups);
     let mut tabs = Vec::new();
-    for kind in &kinds {
-        let named = |table: Table| match kinds.len() {
-            1 => plain(table),
-            _ => Tab {
-                id: format!("{}-{}", table.id, kind.name()),
-                title: format!("{}: {}", kind.name(), table.title.to_lowercase()),
-                table,
-            },
-        };
-        tabs.extend(of_kind(page, *kind).into_iter().map(named));
+    for &kind in &kinds {
+        tabs.extend(of_kind(page, kind).map(|table| match kinds.len() {
+            1 => Tab::plain(table),
+            _ => Tab::of_kind(table, kind),
+        }));
     }
     if kinds.is_empty() {
-        tabs.extend(of_kind(page, WorkloadKind::Compression).into_iter().map(plain));
+        tabs.extend(of_kind(page, WorkloadKind::Compression).map(Tab::plain));
     }
-    tabs.push(plain(metrics(&page.groups)));
+    tabs.push(Tab::plain(metrics(&page.groups)));
     tabs
 }
 
 /// Summary, trials and phases of one kind of work.
-fn of_kind(page: &Page, kind: WorkloadKind) -> [Table; 3] {
+fn of_kind(page: &Page, kind: WorkloadKind) -> [Table<'_>; 3] {
     let groups: Vec<&Group> = page
         .groups
         .iter()
@@ -81,7 +89,7 @@ fn of_kind(page: &Page, kind: WorkloadKind) -> [Table; 3] {
 }
 
 /// The events of a watch: the lines in the drawings have no room for text.
-fn events(marks: &[Mark]) -> Table {
+fn events(marks: &[Mark]) -> Table<'static> {
     let row = |mark: &Mark| {
         vec![
             Cell::number(mark.t, format!("{:.2} s", mark.t)),
@@ -143,8 +151,8 @@ fn verified_cell(trial: &Trial) -> Cell {
     Cell::text(if trial.verified { "yes" } else { "no" })
 }
 
-fn metrics(groups: &[Group]) -> Table {
-    let row = |group: &Group, name: &str, measured: &Measured| {
+fn metrics(groups: &[Group]) -> Table<'_> {
+    let row = |&(group, name, measured): &(&Group, &str, &Measured)| {
         let summary = &measured.summary;
         let number = |value: f64| Cell::metric(name, Some(value));
         let title = find_metric(name).map_or(name, |metric| metric.title);
@@ -163,15 +171,10 @@ fn metrics(groups: &[Group]) -> Table {
             Cell::number(summary.n as f64, summary.n.to_string()),
         ]
     };
-    let rows = groups
-        .iter()
-        .flat_map(|group| {
-            group
-                .metrics
-                .iter()
-                .map(move |(name, measured)| row(group, name, measured))
-        })
-        .collect();
+    let all = groups.iter().flat_map(|group| {
+        let metrics = group.metrics.iter();
+        metrics.map(move |(name, measured)| (group, name, measured))
+    });
     Table {
         id: "metrics",
         title: "Metrics",
@@ -186,6 +189,6 @@ fn metrics(groups: &[Group]) -> Table {
             ("Highest", true),
             ("Runs", true),
         ]),
-        rows,
+        rows: Rows::of(all.collect(), row),
     }
 }

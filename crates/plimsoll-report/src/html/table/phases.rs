@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Cell, Column, Table, columns, heading};
+use super::{Cell, Column, Rows, Table, columns, heading};
 use crate::headline_metrics::words;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Phase, Trial};
@@ -42,15 +42,15 @@ const KNOWN: [Known; 8] = [
 ];
 
 /// A row a phase, over these trials.
-pub(super) fn table(trials: &[&Trial]) -> Table {
-    let phases = || trials.iter().flat_map(|trial| trial.phases.iter());
+pub(super) fn table<'a>(trials: &[&'a Trial]) -> Table<'a> {
+    let phases = || trials.iter().flat_map(|&trial| trial.phases.iter());
     let known: Vec<&Known> = KNOWN
         .iter()
         .filter(|(title, value, _)| {
             *title == "Time" || trials.is_empty() || phases().any(|phase| value(phase) != 0.0)
         })
         .collect();
-    let figures: BTreeSet<&String> = phases().flat_map(|phase| phase.figures.keys()).collect();
+    let figures: BTreeSet<&'a String> = phases().flat_map(|phase| phase.figures.keys()).collect();
     let profiled = phases().any(|phase| !phase.profile.is_empty());
     let mut heads = columns(&[("Trial", false), ("Phase", false)]);
     heads.extend(known.iter().map(|(title, _, _)| Column::new(*title, true)));
@@ -62,7 +62,7 @@ pub(super) fn table(trials: &[&Trial]) -> Table {
     if profiled {
         heads.extend(columns(&[("Where CPU time went", false)]));
     }
-    let row = |trial: &Trial, phase: &Phase| {
+    let row = move |&(trial, phase): &(&Trial, &Phase)| {
         let mut row = vec![Cell::text(&trial.id), Cell::text(sanitize(&phase.name))];
         row.extend(known.iter().map(|(_, value, text)| {
             let value = value(phase);
@@ -78,15 +78,14 @@ pub(super) fn table(trials: &[&Trial]) -> Table {
         }
         row
     };
-    let rows = trials
+    let all = trials
         .iter()
-        .flat_map(|trial| trial.phases.iter().map(|phase| row(trial, phase)))
-        .collect();
+        .flat_map(|&trial| trial.phases.iter().map(move |phase| (trial, phase)));
     Table {
         id: "phases",
         title: "Phases",
         columns: heads,
-        rows,
+        rows: Rows::of(all.collect(), row),
     }
 }
 

@@ -43,7 +43,11 @@ pub(in crate::html) fn states(trial: &Trial, marks: &[&Mark]) -> Option<States> 
     if trial.phases.len() > MOST_PHASES || moved < TELLING_CHANGE {
         return None;
     }
-    let keys: BTreeSet<&String> = trial.phases.iter().flat_map(|phase| phase.after.keys()).collect();
+    let keys: BTreeSet<&str> = trial
+        .phases
+        .iter()
+        .flat_map(|phase| phase.after.names())
+        .collect();
     if keys.is_empty() {
         return None;
     }
@@ -68,7 +72,7 @@ pub(in crate::html) fn states(trial: &Trial, marks: &[&Mark]) -> Option<States> 
     };
     let headline = worked_on * TELLING_SHARE;
     let place = |key: &str| palette::LAYERS.iter().position(|paint| paint.key == key);
-    let mut keys: Vec<&String> = keys.into_iter().collect();
+    let mut keys: Vec<&str> = keys.into_iter().collect();
     keys.sort_by_key(|key| {
         let place = place(key);
         (
@@ -85,7 +89,7 @@ pub(in crate::html) fn states(trial: &Trial, marks: &[&Mark]) -> Option<States> 
             let mut last: Option<f64> = None;
             let cells = levels
                 .map(|level| {
-                    let Some(level) = level.map(|level| *level as f64) else {
+                    let Some(level) = level.map(|level| level as f64) else {
                         return ("\u{2013}".to_owned(), String::new());
                     };
                     let change = last.map_or(0.0, |last| level - last);
@@ -114,13 +118,6 @@ fn moved(phase: &Phase) -> f64 {
     palette::LAYERS
         .iter()
         .filter(|paint| paint.moves)
-        .filter_map(|paint| {
-            Some(
-                phase
-                    .after
-                    .get(paint.key)?
-                    .abs_diff(*phase.before.get(paint.key)?) as f64,
-            )
-        })
+        .filter_map(|paint| Some(phase.after.get(paint.key)?.abs_diff(phase.before.get(paint.key)?) as f64))
         .fold(0.0, f64::max)
 }

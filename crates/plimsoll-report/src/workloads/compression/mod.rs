@@ -4,23 +4,27 @@ mod headline;
 
 use std::collections::BTreeMap;
 
-use super::WorkloadReport;
+use super::{WorkloadReport, memory_of};
 use crate::analysis::metric::metrics;
 use crate::analysis::{PhaseRows, ratio};
 use plimsoll_model::columns::Row;
 use plimsoll_model::columns::col;
 use plimsoll_model::recording::model::{Calibration, Trial};
 use plimsoll_model::scenario::Subject;
+use plimsoll_model::scenario::workloads::compression::{finding, phase};
 
 metrics! {
     TRIM_SPEED "trim_gb_per_s" More false "trim" "Speed of the removal of memory from the working set.";
     RESTORE_SPEED "restore_gb_per_s" More false "restore" "Speed of reading every byte back.";
+    WRITEBACK_SPEED "writeback_gb_per_s" More false "writeback" "Speed of writing dirty pages to their file. Of file memory alone; absent if the kernel wrote them before.";
     FILL_SPEED "fill_gb_per_s" More false "fill" "Speed of filling memory, faults included.";
     STORED "stored_bytes" Less true "stored" "RAM taken by the compressed store for the trimmed memory; with a plain swap file, bytes of the file.";
     COMPRESSION "compression_ratio" More true "ratio" "Trimmed bytes over bytes after compression, as the compressor counts them. Absent if no page was compressed.";
     STORED_RATIO "stored_ratio" More false "saving" "Trimmed bytes over the RAM taken by their store, its overhead included.";
     ORIGINAL "original_bytes" Neither false "original size" "Uncompressed size of the pages in the store after the trim.";
     SWAPPED "swapped_bytes" Neither false "swapped" "Growth of used swap by the trim, on all devices.";
+    DIRTY "dirty_bytes" Neither false "dirty" "Bytes that the kernel had not yet written to the file when the writeback began. Of file memory alone.";
+    CACHED "cached_bytes" Less false "in page cache" "Bytes of the file in the page cache after the trim: restore does not read them from the disk. Of file memory alone.";
     TRIMMED "trimmed_bytes" More false "trimmed" "Decrease of the workers' resident memory by the trim.";
     TRIMMED_RATIO "trimmed_ratio" More false "trimmed share" "`trimmed_bytes` over the filled bytes.";
     FILL_MEMSET "fill_to_memset_ratio" More false "fill / memset" "Fill speed over the calibrated memset of resident memory.";
@@ -55,7 +59,10 @@ pub fn metrics(
         // What the store held before the fill was not this trial's.
         let base = rows.first().map_or(&trim.before, |first| &first.before);
         amounts(&mut metrics, trial, trim);
-        store(&mut metrics, trial, base, trim);
+        if memory_of(&trial.params).goes_to_swap() {
+            swap(&mut metrics, trim);
+            store(&mut metrics, trial, base, trim);
+        }
     }
     metrics.0
 }
@@ -76,7 +83,14 @@ fn speeds(metrics: &mut Metrics, trial: &Trial, calibration: Option<&Calibration
         let phase = trial.phases.iter().find(|phase| phase.name == name)?;
         Some(phase.gb_per_s).filter(|&speed| speed > 0.0)
     };
-    let (fill, trim, restore) = (speed("fill"), speed("trim"), speed("restore"));
+    let (fill, trim, restore) = (speed(phase::FILL), speed(phase::TRIM), speed(phase::RESTORE));
+    metrics.set(WRITEBACK_SPEED, speed(phase::WRITEBACK));
+    let figure = |name: &str, figure: &str| {
+        let phase = trial.phases.iter().find(|phase| phase.name == name)?;
+        phase.figures.get(figure).copied()
+    };
+    metrics.set(DIRTY, figure(phase::WRITEBACK, finding::DIRTY));
+    metrics.set(CACHED, figure(phase::TRIM, finding::CACHED));
     metrics.set(FILL_SPEED, fill);
     metrics.set(TRIM_SPEED, trim);
     metrics.set(RESTORE_SPEED, restore);
@@ -90,9 +104,12 @@ fn speeds(metrics: &mut Metrics, trial: &Trial, calibration: Option<&Calibration
     metrics.set(RESTORE_READ, over(restore, calibration.read_gb_per_s));
 }
 
-fn amounts(metrics: &mut Metrics, trial: &Trial, trim: &PhaseRows) {
+fn swap(metrics: &mut Metrics, trim: &PhaseRows) {
     let used = |row: &Row| row.get(col::SWAP_TOTAL)?.checked_sub(row.get(col::SWAP_FREE)?);
     metrics.set(SWAPPED, growth(used(&trim.before), used(&trim.after)));
+}
+
+fn amounts(metrics: &mut Metrics, trial: &Trial, trim: &PhaseRows) {
     let resident = trim.before.get(col::TARGET_RESIDENT);
     let trimmed = growth(trim.after.get(col::TARGET_RESIDENT), resident);
     metrics.set(TRIMMED, trimmed);
@@ -136,4 +153,63 @@ fn store(metrics: &mut Metrics, trial: &Trial, base: &Row, trim: &PhaseRows) {
 /// By how much a level rose, in bytes; 0 where it fell.
 fn growth(from: Option<i64>, to: Option<i64>) -> Option<f64> {
     Some(to?.checked_sub(from?)?.max(0) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plimsoll_model::recording::model::Phase;
+
+    fn metrics_of(memory: Option<&str>) -> BTreeMap<String, f64> {
+        let phase = |name: &str, figures: &[(&str, f64)]| Phase {
+            name: name.to_owned(),
+            gb_per_s: 2.0,
+            bytes: 100,
+            figures: figures
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), *value))
+                .collect(),
+            ..Phase::default()
+        };
+        let phases = vec![
+            phase("fill", &[]),
+            phase("writeback", &[("dirty_bytes", 90.0)]),
+            phase("trim", &[("cached_bytes", 3.0)]),
+            phase("restore", &[]),
+        ];
+        let row = |resident, free| {
+            let mut row = Row::empty(0);
+            row.set(col::TARGET_RESIDENT, resident);
+            row.set(col::SWAP_TOTAL, 1000);
+            row.set(col::SWAP_FREE, free);
+            row
+        };
+        let full = row(100, 900);
+        let trimmed = row(4, 800);
+        let rows = [(full, full), (full, full), (full, trimmed), (trimmed, full)];
+        let rows = rows.map(|(before, after)| PhaseRows { before, after });
+        let mut trial = Trial::made_up("compression", phases);
+        trial.subject = "swapfile".to_owned();
+        trial
+            .params
+            .extend(memory.map(|memory| ("memory".to_owned(), memory.to_owned())));
+        metrics(&trial, &rows, None)
+    }
+
+    /// Pages of files leave without swap and compression: a swapped byte is another program's.
+    #[test]
+    fn memory_of_files_has_no_metrics_of_swap() {
+        let of_swap = [SWAPPED, STORED, COMPRESSION, STORED_RATIO, ORIGINAL];
+        let file = metrics_of(Some("file"));
+        assert!(of_swap.iter().all(|name| !file.contains_key(*name)), "{file:?}");
+        assert_eq!((file[TRIMMED], file[DIRTY], file[CACHED]), (96.0, 90.0, 3.0));
+        assert_eq!(file[WRITEBACK_SPEED], 2.0);
+        for memory in [None, Some("anonymous"), Some("memfd")] {
+            let swapped = metrics_of(memory);
+            assert_eq!(
+                (swapped[SWAPPED], swapped[STORED], swapped[TRIMMED]),
+                (100.0, 100.0, 96.0)
+            );
+        }
+    }
 }

@@ -125,7 +125,7 @@ fn times(asked: &[(&Group, Asks<'_>)]) -> Option<Drawing> {
 }
 
 /// A row for each ask of each group.
-fn table(asked: &[(&Group, Asks<'_>)]) -> Table {
+fn table(asked: &[(&Group, Asks<'_>)]) -> Table<'static> {
     const FIGURES: [&str; 7] = [
         "asked_bytes",
         "demand_percent",

@@ -192,7 +192,7 @@ fn ideal(panel: &[Test<'_>], ink: usize, cpus: u32) -> Option<Line> {
     })
 }
 
-fn table(tests: &[Test<'_>]) -> Table {
+fn table(tests: &[Test<'_>]) -> Table<'static> {
     const FIGURES: [(&str, &str); 9] = [
         ("CPU an operation", OPERATION_CPU),
         ("Operations", OPERATIONS),

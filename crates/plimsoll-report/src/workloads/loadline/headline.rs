@@ -2,36 +2,39 @@
 
 use crate::analysis::Group;
 use crate::analysis::statistics::IntervalKind;
-use crate::workloads::loadline::{KILLED_LOAD, KNEE, KNEE_HIGH, KNEE_LOW, KNEE_RAM};
+use crate::workloads::loadline::conditions::{Basis, share_of, size_of};
+use crate::workloads::loadline::{KILLED_LOAD, KNEE, KNEE_RAM, OVERLOAD, WORK};
 use crate::workloads::sentence::{Told, brief, bullets_of_groups};
-use plimsoll_model::quantity::significant;
-use plimsoll_model::scenario::FillClass;
+use plimsoll_model::quantity::{self, significant};
+use plimsoll_model::scenario::{FillClass, SizeExpr};
 
 /// A store that takes less than this share of a load is not worth a word.
 const STORE_TOLD: f64 = 0.02;
+/// A lowest load above this is worth a word: not all of it stays in memory.
+const BASE_TOLD: f64 = 0.75;
 
 /// The group with the highest load line; its details, and the others with their load, are bullets.
 pub(super) fn told(groups: &[&Group]) -> Option<Told> {
-    let mut groups: Vec<&Group> = groups
-        .iter()
-        .copied()
-        .filter(|group| carried(group).is_some())
-        .collect();
-    groups.sort_by(|a, b| carried(b).unwrap_or(0.0).total_cmp(&carried(a).unwrap_or(0.0)));
-    let (best, others) = groups.split_first()?;
-    let factor_of_best = factor(best)?;
-    let finding = |name: &str| {
-        format!(
-            "With {name} this machine sustains {factor_of_best} its memory before useful work falls below half."
-        )
+    let basis = Basis::of(groups);
+    let mut carrying: Vec<&Group> = groups.to_vec();
+    carrying.retain(|group| basis.carried(group).is_some());
+    carrying.sort_by(|a, b| {
+        let carried = |group| basis.carried(group).unwrap_or(0.0);
+        carried(b).total_cmp(&carried(a))
+    });
+    let Some((best, others)) = carrying.split_first() else {
+        return none_carried(groups, basis);
     };
     let name = others
         .first()
         .map_or(best.subject.as_str(), |other| short(best, other));
     let mut bullets: Vec<String> = [
-        interval(best),
-        with_store(best),
+        interval(best, basis),
+        with_store(best, basis),
+        useful_work(best, basis),
+        overloaded(best),
         killed(best),
+        relative_to(best),
         circumstances(best, name),
     ]
     .into_iter()
@@ -43,18 +46,70 @@ pub(super) fn told(groups: &[&Group]) -> Option<Told> {
         Some(format!(
             "With {}: {}{killed}.",
             short(group, best),
-            factor(group)?
+            amount(group, basis)?
         ))
     });
-    bullets.extend(bullets_of_groups(others.collect()));
+    let failed = groups.iter().filter(|group| basis.carried(group).is_none());
+    let failed = failed.filter_map(|group| {
+        let reason = not_carried(group, basis)?;
+        Some(format!("With {}: {}.", short(group, best), lower(&reason)))
+    });
+    bullets.extend(bullets_of_groups(others.chain(failed).collect()));
+    let findings = [
+        finding(best, basis, Some(name))?,
+        finding(best, basis, Some(&best.subject))?,
+        finding(best, basis, None)?,
+    ];
     Some(Told {
-        finding: brief(&[
-            finding(name),
-            finding(&best.subject),
-            format!("This machine sustains {factor_of_best} its memory before useful work falls below half."),
-        ]),
+        finding: brief(&findings),
         bullets,
     })
+}
+
+/// The result of the best group, which the name stands for if it is given.
+fn finding(group: &Group, basis: Basis, name: Option<&str>) -> Option<String> {
+    let condition = basis.condition(group);
+    let amount = amount(group, basis)?;
+    let with = name.map_or(String::new(), |name| format!("With {name} "));
+    let (this, a) = match name {
+        Some(_) => ("this", "a"),
+        None => ("This", "A"),
+    };
+    Some(match (size_of(group), basis.has_line(group)) {
+        (Some(size), true) => {
+            let size = quantity::bytes(size);
+            format!("{with}{a} working set of {size} needs {amount}; with less, {condition}.")
+        }
+        (Some(size), false) => {
+            let size = quantity::bytes(size);
+            format!("{with}{a} working set of {size} needs {amount}, the smallest limit.")
+        }
+        (None, _) => format!("{with}{this} machine sustains {amount} its memory before {condition}."),
+    })
+}
+
+/// The result where even the lowest load of every group was too much.
+fn none_carried(groups: &[&Group], basis: Basis) -> Option<Told> {
+    let group = groups.iter().find(|group| not_carried(group, basis).is_some())?;
+    let reason = not_carried(group, basis)?;
+    let notes = [useful_work(group, basis), overloaded(group), killed(group)];
+    Some(Told {
+        finding: brief(&[
+            format!("With {}, {}.", group.subject, lower(&reason)),
+            format!("{reason}."),
+        ]),
+        bullets: notes
+            .into_iter()
+            .flatten()
+            .map(|note| format!("{note}."))
+            .collect(),
+    })
+}
+
+/// The lowest load misses the condition; none of a group that measured nothing.
+fn not_carried(group: &Group, basis: Basis) -> Option<String> {
+    let measured = group.metrics.contains_key(WORK) || group.metrics.contains_key(OVERLOAD);
+    measured.then(|| format!("Even at the lowest load {}", basis.condition(group)))
 }
 
 /// The sentence as the continuation of another one.
@@ -71,6 +126,7 @@ fn short<'a>(group: &'a Group, best: &Group) -> &'a str {
     let mut others = group
         .params
         .keys()
+        .chain(best.params.keys())
         .filter(|name| !matches!(name.as_str(), "subject" | "pattern"));
     let alike = others.all(|name| !differs(name));
     match (alike, group.subject != best.subject, differs("pattern")) {
@@ -103,43 +159,48 @@ fn circumstances(group: &Group, name: &str) -> Option<String> {
     }
 }
 
-/// Whether most repeats found a knee; one that carried the largest load has none.
-fn has_knee(group: &Group) -> bool {
-    let count = |metric: &str| group.metrics.get(metric).map_or(0, |found| found.values().len());
-    2 * count(KNEE) > count(KNEE_LOW)
-}
-
-/// How often its memory a group carries: the knee or, without one, the least that a repeat carried, which is certain.
-fn carried(group: &Group) -> Option<f64> {
-    match has_knee(group) {
-        true => group.median(KNEE),
-        false => Some(group.metrics.get(KNEE_LOW)?.summary.min),
-    }
-}
-
-fn factor(group: &Group) -> Option<String> {
-    let more = if has_knee(group) { "" } else { "more than " };
-    Some(format!("{more}{}\u{d7}", significant(carried(group)?)))
+/// The load that a group carries as a factor, or the limit that its working set needs.
+fn amount(group: &Group, basis: Basis) -> Option<String> {
+    let carried = basis.carried(group)?;
+    let has_line = basis.has_line(group);
+    Some(match size_of(group) {
+        Some(size) => {
+            let most = if has_line { "" } else { "at most " };
+            format!("{most}{}", quantity::bytes(size / carried))
+        }
+        None => {
+            let more = if has_line { "" } else { "more than " };
+            format!("{more}{}\u{d7}", significant(carried))
+        }
+    })
 }
 
 /// The range of the knee: from the interval over the repeats of the sustained load to that of the load no
 /// longer was. None without a knee.
-fn interval(group: &Group) -> Option<String> {
-    if !has_knee(group) {
+fn interval(group: &Group, basis: Basis) -> Option<String> {
+    if !basis.has_line(group) {
         return None;
     }
-    let (low, high) = (group.metrics.get(KNEE_LOW)?, group.metrics.get(KNEE_HIGH)?);
-    let from = significant(low.summary.interval.low);
-    let to = significant(high.summary.interval.high);
+    let (_, low, high) = basis.metrics();
+    let (low, high) = (group.metrics.get(low)?, group.metrics.get(high)?);
+    let (from, to) = (low.summary.interval.low, high.summary.interval.high);
+    let (of, from, to) = match size_of(group) {
+        Some(size) => ("limit", quantity::bytes(size / from), quantity::bytes(size / to)),
+        None => (
+            "load",
+            format!("{}\u{d7}", significant(from)),
+            format!("{}\u{d7}", significant(to)),
+        ),
+    };
     Some(match (high.summary.interval.kind, high.summary.n) {
-        (IntervalKind::Bootstrap95, _) => format!("95% interval of that load: {from}\u{d7} to {to}\u{d7}"),
-        (IntervalKind::Range, 1) => format!("Tried loads: {from}\u{d7} was sustained, {to}\u{d7} was not"),
-        (IntervalKind::Range, n) => format!("Range in {n} repeats: {from}\u{d7} to {to}\u{d7}"),
+        (IntervalKind::Bootstrap95, _) => format!("95% interval of that {of}: {from} to {to}"),
+        (IntervalKind::Range, 1) => format!("Tried {of}s: {from} was sustained, {to} was not"),
+        (IntervalKind::Range, n) => format!("Range in {n} repeats: {from} to {to}"),
     })
 }
 
-fn with_store(group: &Group) -> Option<String> {
-    if !has_knee(group) {
+fn with_store(group: &Group, basis: Basis) -> Option<String> {
+    if basis != Basis::Work || !basis.has_line(group) {
         return None;
     }
     let (load, by_ram) = (group.median(KNEE)?, group.median(KNEE_RAM)?);
@@ -152,6 +213,25 @@ fn with_store(group: &Group) -> Option<String> {
     })
 }
 
+/// The load line by useful work, where the finding is about latency.
+fn useful_work(group: &Group, basis: Basis) -> Option<String> {
+    if basis == Basis::Work || !Basis::Work.has_line(group) {
+        return None;
+    }
+    let condition = Basis::Work.condition(group);
+    Some(format!("At {} {condition}", amount(group, Basis::Work)?))
+}
+
+/// The load from which on visits are not made in time, where visits are due at a rate.
+fn overloaded(group: &Group) -> Option<String> {
+    let load = group.median(OVERLOAD)?;
+    Some(format!(
+        "From {}\u{d7} on the worker is overloaded: it makes less than {} of the visits that are due",
+        significant(load),
+        share_of(group).words(),
+    ))
+}
+
 fn killed(group: &Group) -> Option<String> {
     let load = group.median(KILLED_LOAD)?;
     Some(format!(
@@ -160,12 +240,30 @@ fn killed(group: &Group) -> Option<String> {
     ))
 }
 
+/// The load that useful work is relative to, where a scenario gives one that is not light.
+fn relative_to(group: &Group) -> Option<String> {
+    let first = |name: &str| group.params.get(name)?.split(',').next();
+    let lowest = match (first("loads"), first("limits").map(str::parse)) {
+        (Some(load), _) => load.parse().ok()?,
+        (None, Some(Ok(SizeExpr::Bytes(limit)))) => size_of(group)? / limit as f64,
+        (None, _) => return None,
+    };
+    let told = lowest > BASE_TOLD && !group.params.contains_key("rate");
+    told.then(|| {
+        format!(
+            "Useful work is relative to that at load {}, the lowest one",
+            significant(lowest)
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
     use crate::analysis::groups::{Dot, measured};
+    use crate::workloads::loadline::{KNEE_HIGH, KNEE_LOW, NEEDED, TARGET_HIGH, TARGET_LOAD};
     use plimsoll_model::recording::model::TrialStatus;
 
     fn group(subject: &str, metrics: &[(&str, f64)]) -> Group {
@@ -179,7 +277,7 @@ mod tests {
     /// A group with the figures of several repeats.
     fn repeated(subject: &str, metrics: &[(&str, &[f64])]) -> Group {
         let one = |value: &f64| Dot {
-            trial: "a#1".to_owned(),
+            trial: "a#1".into(),
             value: *value,
             status: TrialStatus::Ok,
         };
@@ -189,14 +287,14 @@ mod tests {
             workload: "loadline".to_owned(),
             subject: subject.to_owned(),
             params: BTreeMap::from([("class".to_owned(), "ratio=2.5".to_owned())]),
-            trials: vec!["a#1".to_owned()],
+            trials: vec!["a#1".into()],
             failed: 0,
             untrustworthy: false,
             metrics: metrics
                 .iter()
                 .filter_map(|(name, values)| {
                     let dots = values.iter().map(one).collect();
-                    Some(((*name).to_owned(), measured(dots, 1)?))
+                    Some(((*name).into(), measured(dots, || 1)?))
                 })
                 .collect(),
             phases: Vec::new(),
@@ -270,5 +368,90 @@ mod tests {
             "{finding}"
         );
         assert!(told(&[]).is_none());
+    }
+
+    fn with_params(mut group: Group, params: &[(&str, &str)]) -> Group {
+        let params = params
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        group.params.extend(params);
+        group
+    }
+
+    #[test]
+    fn a_fixed_working_set_has_a_limit_that_it_needs() {
+        let metrics = [
+            (KNEE, 1.5),
+            (KNEE_LOW, 1.4),
+            (KNEE_HIGH, 1.6),
+            (KNEE_RAM, 1.5),
+            (NEEDED, 100.0 * 1024.0 * 1024.0),
+            (WORK, 1e5),
+        ];
+        let params = [
+            ("size", "157286400"),
+            ("limits", "150M,100M"),
+            ("target-work", "0.8"),
+        ];
+        let told = told(&[&with_params(group("zram", &metrics), &params)]).expect("told");
+        assert_eq!(
+            told.finding,
+            "With zram a working set of 150 MiB needs 100 MiB; with less, useful work falls below 80%."
+        );
+        let base = "Useful work is relative to that at load 1.00, the lowest one.";
+        assert!(
+            told.bullets.iter().any(|bullet| bullet == base),
+            "{:?}",
+            told.bullets
+        );
+    }
+
+    #[test]
+    fn a_target_is_the_finding_and_useful_work_a_bullet() {
+        let metrics = [
+            (KNEE, 1.9),
+            (KNEE_LOW, 1.85),
+            (KNEE_HIGH, 1.94),
+            (TARGET_LOAD, 1.2),
+            (TARGET_HIGH, 1.25),
+        ];
+        let params = [("target-p99", "0.001")];
+        let zram = with_params(group("zram", &metrics), &params);
+        let swap = with_params(group("swapfile", &[(WORK, 1e5), (KNEE_LOW, 1.0)]), &params);
+        let told = told(&[&swap, &zram]).expect("told");
+        assert_eq!(
+            told.finding,
+            "With zram this machine sustains 1.20\u{d7} its memory before p99 exceeds 1.00 ms."
+        );
+        for bullet in [
+            "Tried loads: 1.20\u{d7} was sustained, 1.25\u{d7} was not.",
+            "At 1.90\u{d7} useful work falls below half.",
+            "With swapfile: even at the lowest load p99 exceeds 1.00 ms.",
+        ] {
+            assert!(
+                told.bullets.iter().any(|told| told == bullet),
+                "{:?}",
+                told.bullets
+            );
+        }
+    }
+
+    #[test]
+    fn overload_is_said() {
+        let params = [("rate", "10000")];
+        let metrics = [(KNEE, 1.9), (KNEE_LOW, 1.85), (KNEE_HIGH, 1.94), (OVERLOAD, 1.94)];
+        let served = with_params(group("zram", &metrics), &params);
+        let told_of_served = told(&[&served]).expect("told");
+        assert!(
+            told_of_served.bullets[1].starts_with("From 1.94\u{d7} on the worker is overloaded"),
+            "{:?}",
+            told_of_served.bullets
+        );
+        let never = with_params(group("zram", &[(OVERLOAD, 0.5), (WORK, 4000.0)]), &params);
+        let finding = told(&[&never]).expect("told").finding;
+        assert_eq!(
+            finding,
+            "With zram, even at the lowest load visits fall below 95% of the rate."
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! Metrics of the loadline scenario.
 
+mod conditions;
 mod headline;
 mod section;
 
@@ -10,22 +11,32 @@ use crate::analysis::metric::metrics;
 use crate::analysis::statistics::summarise;
 use plimsoll_model::quantity::ratio;
 use plimsoll_model::recording::model::{Phase, Trial};
-use plimsoll_model::scenario::workloads::loadline::finding::{CPU_PER_VISIT, LOAD, NET, P99, VISITS};
-use plimsoll_model::scenario::workloads::loadline::{Point, better, bracket};
+use plimsoll_model::scenario::workloads::loadline::finding::{
+    CPU_PER_VISIT, LOAD, NET, P99, READ_P99, VISITS, WRITE_P99,
+};
+use plimsoll_model::scenario::workloads::loadline::{Criterion, Point, base, better, bracket};
+use plimsoll_model::scenario::{Loadline, Workload};
 
 metrics! {
-    KNEE "knee_load" More true "load line" "Load (size over limit) at which useful work falls below half of the useful work at load 0.5, interpolated. Absent if it never falls as far or if the machine cannot sustain the lowest load.";
+    KNEE "knee_load" More true "load line" "Load (size over limit) at which useful work falls below `target-work` (by default half) of the useful work at the lowest load, or of `rate`, interpolated. Absent if it never falls as far or if the machine cannot sustain the lowest load.";
     KNEE_RAM "knee_ram_load" More true "load line by RAM" "The load line with the compressed store counted as RAM: size over the sum of limit and store.";
-    WORK_1 "work_at_1_ratio" More true "work at 1" "Useful work at load 1 over the value at load 0.5.";
-    WORK_1_5 "work_at_1_5_ratio" More true "work at 1.5" "Useful work at load 1.5 over the value at load 0.5.";
-    WORK_2 "work_at_2_ratio" More true "work at 2" "Useful work at load 2 over the value at load 0.5.";
+    NEEDED "needed_limit_bytes" Less true "needed limit" "Limit at which useful work falls below `target-work`: the working set over the load line. Only where the working set is the same at every load.";
+    TARGET_LOAD "target_load" More true "load line by p99" "Largest measured load below the first whose p99 latency exceeds `target-p99`. Absent without a target or if even the lowest load misses it.";
+    TARGET_NEEDED "target_limit_bytes" Less true "needed limit by p99" "Limit at the load line by p99. Only where the working set is the same at every load.";
+    OVERLOAD "overload_load" More true "overloaded at" "Lowest load at which fewer than `target-work` of the visits that were due were made.";
+    WORK_1 "work_at_1_ratio" More true "work at 1" "Useful work at load 1 over the value at the lowest load, or over `rate`.";
+    WORK_1_5 "work_at_1_5_ratio" More true "work at 1.5" "Useful work at load 1.5 over the value at the lowest load, or over `rate`.";
+    WORK_2 "work_at_2_ratio" More true "work at 2" "Useful work at load 2 over the value at the lowest load, or over `rate`.";
     P99_1 "p99_at_1_s" Less false "p99 at 1" "99th percentile of the visit latency at load 1, including visits that queue behind a slow one.";
     P99_1_5 "p99_at_1_5_s" Less true "p99 at 1.5" "99th percentile of the visit latency at load 1.5, including visits that queue behind a slow one.";
-    WORK "unloaded_visits_per_s" More false "unloaded work" "Useful work at load 0.5.";
+    READ_P99_1_5 "read_p99_at_1_5_s" Less false "read p99 at 1.5" "99th percentile of the latency of visits that only read, at load 1.5. Absent where all visits do the same.";
+    WRITE_P99_1_5 "write_p99_at_1_5_s" Less false "write p99 at 1.5" "99th percentile of the latency of visits that write, at load 1.5. Absent where all visits do the same.";
+    WORK "unloaded_visits_per_s" More false "unloaded work" "Useful work at the lowest load.";
     CPU_1_5 "cpu_per_visit_at_1_5_ratio" Less false "CPU at 1.5" "CPU time of a visit at load 1.5 over the value at load 0.5.";
     NET_1_5 "net_visit_at_1_5_s" Less false "net visit at 1.5" "Time of a visit at load 1.5 without the worker's own overhead: page choice, clock and computation.";
     KNEE_LOW "knee_low_load" Neither false "sustained" "Highest load measured below the knee.";
     KNEE_HIGH "knee_high_load" Neither false "not sustained" "Lowest load measured above the knee.";
+    TARGET_HIGH "target_high_load" Neither false "target missed" "Lowest load whose p99 latency exceeds `target-p99`.";
     KILLED_LOAD "oom_killed_load" More true "killed at" "Lowest load at which the OOM killer ended the worker.";
 }
 
@@ -51,21 +62,24 @@ pub fn points(trial: &Trial) -> Vec<Point> {
         .collect()
 }
 
-/// The values of a trial by load; useful work relative to that at the lowest load.
-fn line(trial: &Trial, name: &str) -> Vec<(f64, f64)> {
+/// The values of a trial over the figure `axis`, ascending; useful work relative to that at the lowest load, or to the
+/// rate.
+fn line(trial: &Trial, axis: &str, name: &str) -> Vec<(f64, f64)> {
     let base = match name {
-        VISITS => points(trial).first().map_or(f64::NAN, |point| point.visits_per_s),
+        VISITS => base(&points(trial)).unwrap_or(f64::NAN),
         _ => 1.0,
     };
-    let point = |phase: &Phase| Some((*phase.figures.get(LOAD)?, ratio(*phase.figures.get(name)?, base)?));
-    measured(trial).into_iter().filter_map(point).collect()
+    let point = |phase: &Phase| Some((*phase.figures.get(axis)?, ratio(*phase.figures.get(name)?, base)?));
+    let mut line: Vec<(f64, f64)> = measured(trial).into_iter().filter_map(point).collect();
+    line.sort_by(|a, b| a.0.total_cmp(&b.0));
+    line
 }
 
-/// A line of several repeats at one load: median, least and greatest.
+/// A line of several repeats at one place: median, least and greatest.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
-    /// Size over limit.
-    pub load: f64,
+    /// Size over limit, or another figure of the axis.
+    pub x: f64,
     pub median: f64,
     pub min: f64,
     pub max: f64,
@@ -74,21 +88,26 @@ pub struct Spread {
 /// A figure over the load, of repeats, at every load that one of them measured: the others by the line between their
 /// neighbouring points, and not beyond their ends. Useful work ([`VISITS`]) is its share of that at the lowest load.
 pub fn curve(trials: &[&Trial], name: &str) -> Vec<Spread> {
-    let lines: Vec<Vec<(f64, f64)>> = trials.iter().map(|trial| line(trial, name)).collect();
-    let mut loads: Vec<f64> = lines.iter().flatten().map(|(load, _)| *load).collect();
-    loads.sort_by(f64::total_cmp);
-    loads.dedup();
-    let spread = |load: f64| {
-        let values: Vec<f64> = lines.iter().filter_map(|line| value_at(line, load)).collect();
+    curve_over(trials, LOAD, name)
+}
+
+/// The same over another figure of the points.
+pub fn curve_over(trials: &[&Trial], axis: &str, name: &str) -> Vec<Spread> {
+    let lines: Vec<Vec<(f64, f64)>> = trials.iter().map(|trial| line(trial, axis, name)).collect();
+    let mut places: Vec<f64> = lines.iter().flatten().map(|(x, _)| *x).collect();
+    places.sort_by(f64::total_cmp);
+    places.dedup();
+    let spread = |x: f64| {
+        let values: Vec<f64> = lines.iter().filter_map(|line| value_at(line, x)).collect();
         let summary = summarise(&values, 0)?;
         Some(Spread {
-            load,
+            x,
             median: summary.median,
             min: summary.min,
             max: summary.max,
         })
     };
-    loads.into_iter().filter_map(spread).collect()
+    places.into_iter().filter_map(spread).collect()
 }
 
 /// The value of a line, by ascending x, at `x`.
@@ -104,13 +123,16 @@ fn value_at(line: &[(f64, f64)], x: f64) -> Option<f64> {
 
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
-    metrics: |of| metrics(of.trial),
+    metrics: |of| match &of.settings.workload {
+        Workload::Loadline(loadline) => metrics(of.trial, loadline),
+        _ => BTreeMap::new(),
+    },
     headline: headline::told,
     section: Some(section::section),
 };
 
 /// The metrics of a trial; unknown ones are absent.
-pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
+pub fn metrics(trial: &Trial, loadline: &Loadline) -> BTreeMap<String, f64> {
     let mut metrics = BTreeMap::new();
     let mut set = |name: &str, value: Option<f64>| {
         if let Some(value) = value.filter(|value| value.is_finite()) {
@@ -121,16 +143,33 @@ pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
     let points = points(trial);
     let killed = points.iter().find(|point| point.killed);
     set(KILLED_LOAD, killed.map(|point| point.load));
-    if let Some(bracket) = bracket(&points) {
-        set(WORK, Some(bracket.base));
-        set(KNEE, bracket.load());
-        set(KNEE_RAM, bracket.knee(|point| point.ram_load));
-        set(KNEE_LOW, Some(bracket.low.load));
-        set(KNEE_HIGH, bracket.high.map(|point| point.load));
+    let limit_at = |load: f64| ratio(loadline.working_set? as f64, load);
+    for criterion in loadline.criteria() {
+        let Some(bracket) = bracket(&points, criterion) else {
+            continue;
+        };
+        let (low, high) = (Some(bracket.low.load), bracket.high.map(|point| point.load));
+        match criterion {
+            Criterion::Work(_) => {
+                set(KNEE, bracket.load());
+                set(KNEE_RAM, bracket.knee(|point| point.ram_load));
+                set(NEEDED, bracket.load().and_then(limit_at));
+                set(KNEE_LOW, low);
+                set(KNEE_HIGH, high);
+            }
+            Criterion::P99(_) => {
+                set(TARGET_LOAD, low);
+                set(TARGET_NEEDED, low.and_then(limit_at));
+                set(TARGET_HIGH, high);
+            }
+        }
+    }
+    if let Some(base) = base(&points) {
+        set(WORK, points.first().map(|point| point.visits_per_s));
         let at = |load: f64| points.iter().find(|point| point.load == load);
         // What gets the worker killed at a load does so at every larger one.
         let work = |load: f64| match (at(load), killed) {
-            (Some(point), _) => ratio(point.visits_per_s, bracket.base),
+            (Some(point), _) => ratio(point.visits_per_s, base),
             (None, Some(killed)) => (killed.load < load).then_some(0.0),
             (None, None) => None,
         };
@@ -138,6 +177,11 @@ pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
         set(WORK_1_5, work(1.5));
         set(WORK_2, work(2.0));
     }
+    let overloaded = |point: &&Point| {
+        let offered = point.offered_per_s;
+        offered.is_some_and(|offered| point.visits_per_s < loadline.target_work * offered)
+    };
+    set(OVERLOAD, points.iter().find(overloaded).map(|point| point.load));
     let figure = |load: f64, name: &str| {
         let of_load = |phase: &Phase| phase.figures.get(LOAD) == Some(&load);
         phases
@@ -149,6 +193,8 @@ pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
     };
     set(P99_1, figure(1.0, P99));
     set(P99_1_5, figure(1.5, P99));
+    set(READ_P99_1_5, figure(1.5, READ_P99));
+    set(WRITE_P99_1_5, figure(1.5, WRITE_P99));
     set(NET_1_5, figure(1.5, NET));
     let cpu = |load: f64| figure(load, CPU_PER_VISIT);
     set(
@@ -163,7 +209,8 @@ pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plimsoll_model::scenario::workloads::loadline::finding::{KILLED, RAM_LOAD};
+    use plimsoll_model::scenario::workloads::loadline::finding::{KILLED, LIMIT, OFFERED, RAM_LOAD};
+    use plimsoll_model::scenario::{FillClass, Pattern, ThpMode};
 
     #[test]
     fn of_a_load_that_was_measured_twice_the_better_counts() {
@@ -179,7 +226,7 @@ mod tests {
             phase(2.0, 60.0),
             phase(1.5, 80.0),
         ]);
-        let metrics = metrics(&trial);
+        let metrics = metrics(&trial, &search());
         assert_eq!((metrics[WORK_1_5], metrics[P99_1_5]), (0.8, 1.0 / 80.0));
         assert!(!metrics.contains_key(KNEE));
         let curve: Vec<f64> = curve(&[&trial], VISITS).iter().map(|at| at.median).collect();
@@ -207,7 +254,7 @@ mod tests {
             phase(1.0, 90.0, 1.0),
             phase(2.0, 40.0, 1.4),
         ]);
-        let metrics = metrics(&trial);
+        let metrics = metrics(&trial, &search());
         let near = |name: &str, value: f64| {
             assert!((metrics[name] - value).abs() < 1e-9, "{name}: {}", metrics[name])
         };
@@ -236,7 +283,7 @@ mod tests {
         let one = repeat(&[(0.5, 100.0), (1.0, 80.0), (2.0, 40.0)]);
         let two = repeat(&[(0.5, 200.0), (1.5, 100.0)]);
         let curve = curve(&[&one, &two], VISITS);
-        let seen: Vec<(f64, f64, f64)> = curve.iter().map(|at| (at.load, at.min, at.max)).collect();
+        let seen: Vec<(f64, f64, f64)> = curve.iter().map(|at| (at.x, at.min, at.max)).collect();
         let expected = [
             (0.5, 1.0, 1.0),
             (1.0, 0.75, 0.8),
@@ -265,12 +312,108 @@ mod tests {
             ..Phase::default()
         };
         let trial = trial(vec![phase(0.5, 100.0), phase(0.97, 99.0), phase(1.0, 0.0)]);
-        let metrics = metrics(&trial);
+        let metrics = metrics(&trial, &search());
         assert_eq!(metrics[KNEE], 0.97);
         assert_eq!(
             (metrics[KILLED_LOAD], metrics[WORK_1], metrics[WORK_2]),
             (1.0, 0.0, 0.0)
         );
+    }
+
+    /// A point of a working set of 1200 bytes, served at a rate of 100 visits a second.
+    fn served(limit: f64, work: f64, p99: f64) -> Phase {
+        let load = 1200.0 / limit;
+        Phase {
+            figures: [
+                (LOAD, load),
+                (LIMIT, limit),
+                (VISITS, work),
+                (P99, p99),
+                (OFFERED, 100.0),
+            ]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
+            ..Phase::default()
+        }
+    }
+
+    #[test]
+    fn a_fixed_working_set_has_the_limits_that_it_needs() {
+        let trial = trial(vec![
+            served(2400.0, 100.0, 1e-4),
+            served(1200.0, 100.0, 5e-4),
+            served(800.0, 96.0, 5e-3),
+            served(600.0, 70.0, 0.1),
+        ]);
+        let loadline = Loadline {
+            working_set: Some(1200),
+            target_work: 0.95,
+            target_p99: Some(1e-3),
+            rate: Some(100.0),
+            ..search()
+        };
+        let metrics = metrics(&trial, &loadline);
+        let near = |name: &str, value: f64| {
+            assert!(
+                (metrics[name] / value - 1.0).abs() < 1e-9,
+                "{name}: {}",
+                metrics[name]
+            )
+        };
+        // 95 of 100 is a 26th of the way from 96 to 70.
+        let knee = 1.5 + 0.5 / 26.0;
+        near(KNEE, knee);
+        near(NEEDED, 1200.0 / knee);
+        near(KNEE_HIGH, 2.0);
+        near(TARGET_LOAD, 1.0);
+        near(TARGET_NEEDED, 1200.0);
+        near(TARGET_HIGH, 1.5);
+        near(OVERLOAD, 2.0);
+        near(WORK_2, 0.7);
+        let over_limit: Vec<(f64, f64)> = curve_over(&[&trial], LIMIT, VISITS)
+            .iter()
+            .map(|at| (at.x, at.median))
+            .collect();
+        assert_eq!(
+            over_limit,
+            [(600.0, 0.7), (800.0, 0.96), (1200.0, 1.0), (2400.0, 1.0)]
+        );
+    }
+
+    #[test]
+    fn a_rate_that_no_load_serves_has_an_overload_and_no_line() {
+        let trial = trial(vec![served(2400.0, 40.0, 0.5), served(1200.0, 40.0, 0.5)]);
+        let loadline = Loadline {
+            working_set: Some(1200),
+            target_work: 0.95,
+            target_p99: Some(1e-3),
+            rate: Some(100.0),
+            ..search()
+        };
+        let metrics = metrics(&trial, &loadline);
+        assert_eq!((metrics[OVERLOAD], metrics[WORK_1]), (0.5, 0.4));
+        for absent in [KNEE, KNEE_LOW, NEEDED, TARGET_LOAD, TARGET_NEEDED] {
+            assert!(!metrics.contains_key(absent), "{absent}");
+        }
+    }
+
+    fn search() -> Loadline {
+        Loadline {
+            class: FillClass::Random,
+            thp: ThpMode::System,
+            pattern: Pattern::Uniform,
+            max_load: 3.0,
+            compute: 1e-5,
+            duration: 1.0,
+            working_set: None,
+            limits: Vec::new(),
+            loads: Vec::new(),
+            target_work: 0.5,
+            target_p99: None,
+            threads: 1,
+            write_percent: 100,
+            rate: None,
+        }
     }
 
     fn trial(phases: Vec<Phase>) -> Trial {

@@ -7,15 +7,15 @@ use crate::contents::Page;
 use crate::drawing::table::{Cell, Table, columns};
 use crate::drawing::values;
 use crate::drawing::xy::{Axis, Chart, Line};
-use crate::workloads::loadline::{KNEE, Spread, curve, measured};
+use crate::workloads::loadline::conditions::{share_of, target};
+use crate::workloads::loadline::{KNEE, NEEDED, Spread, curve, curve_over, measured};
 use crate::workloads::section::{Drawing, Section};
 use plimsoll_model::latency::Latencies;
-use plimsoll_model::quantity::significant;
+use plimsoll_model::quantity::{self, significant};
 use plimsoll_model::recording::model::{Phase, Trial};
-use plimsoll_model::scenario::workloads::loadline::CARRIED;
 use plimsoll_model::scenario::workloads::loadline::finding::{
-    CPU_SYSTEM, CPU_WAIT, EARLY_KILLS, HARD_FAULTS, KILLED, LOAD, NET, PSI_SOME, RAM_LOAD, RESIDENT, STORE,
-    SWAPPED, VISITS,
+    ACHIEVED, CPU_SYSTEM, CPU_WAIT, EARLY_KILLS, HARD_FAULTS, KILLED, LIMIT, LOAD, NET, P99, PSI_SOME,
+    RAM_LOAD, READ_P99, RESIDENT, STORE, SWAP_OUT, SWAPPED, VISITS, WRITE_P99,
 };
 
 /// Loads with a drawn latency distribution: every trial measures them first.
@@ -33,7 +33,7 @@ const DRAWN: [(&str, &str, &str, bool); 7] = [
         true,
     ),
     (
-        "p99_s",
+        P99,
         "p99 latency over load",
         "99th percentile of all due visits, including those that queue behind a slow one",
         true,
@@ -65,13 +65,42 @@ const DRAWN: [(&str, &str, &str, bool); 7] = [
     ),
 ];
 
+/// The same where some visits only read.
+const DRAWN_OF_READS: [(&str, &str, &str, bool); 3] = [
+    (
+        READ_P99,
+        "p99 latency of reads over load",
+        "99th percentile of the visits that only read their page",
+        true,
+    ),
+    (
+        WRITE_P99,
+        "p99 latency of writes over load",
+        "99th percentile of the visits that write to their page",
+        true,
+    ),
+    (
+        SWAP_OUT,
+        "Pages written to swap over load",
+        "Pages that the machine writes to swap devices: a page that was only read since it came back may still have its copy there",
+        false,
+    ),
+];
+/// Loads of a scenario's own list with a drawn latency distribution, at most.
+const MOST_SHOWN: usize = 5;
+
 pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     let groups: Vec<(&Group, Vec<&Trial>)> = groups
         .iter()
         .map(|group| (*group, group.counted(&page.results.trials)))
         .collect();
     let mut drawings: Vec<Drawing> = useful_work(&groups).into_iter().collect();
-    for (figure, title, meaning, log) in DRAWN {
+    drawings.extend(over_limit(&groups));
+    let has_reads = groups
+        .iter()
+        .any(|(group, _)| group.params.contains_key("write-percent"));
+    let of_reads = DRAWN_OF_READS.into_iter().filter(|_| has_reads);
+    for (figure, title, meaning, log) in DRAWN.into_iter().chain(of_reads) {
         drawings.extend(over_load(&groups, figure, title, meaning, log));
     }
     drawings.extend(
@@ -93,9 +122,9 @@ fn line(label: &str, ink: usize, spread: &[Spread]) -> Line {
     Line {
         label: label.to_owned(),
         ink,
-        points: spread.iter().map(|at| (at.load, Some(at.median))).collect(),
+        points: spread.iter().map(|at| (at.x, Some(at.median))).collect(),
         dots: true,
-        band: spread.iter().map(|at| (at.load, at.min, at.max)).collect(),
+        band: spread.iter().map(|at| (at.x, at.min, at.max)).collect(),
         behind: Vec::new(),
     }
 }
@@ -133,31 +162,102 @@ fn load_axis() -> Axis {
     }
 }
 
+/// The vertical axis of useful work, and the level at which a load is no longer carried.
+fn work_axis(groups: &[(&Group, Vec<&Trial>)]) -> (Axis, Vec<(f64, String)>) {
+    let mut shares: Vec<(f64, String)> = Vec::new();
+    let mut of_rate = false;
+    for (group, _) in groups {
+        let share = share_of(group);
+        of_rate |= share.of_rate;
+        let level = (100.0 * share.share, share.words());
+        if !shares.contains(&level) {
+            shares.push(level);
+        }
+    }
+    let base = if of_rate {
+        "the rate"
+    } else {
+        "that at the lowest load"
+    };
+    let axis = Axis {
+        title: format!("useful work, percent of {base}"),
+        unit: MetricUnit::Percent,
+        log: false,
+    };
+    (axis, shares)
+}
+
 fn useful_work(groups: &[(&Group, Vec<&Trial>)]) -> Option<Drawing> {
     let mark = |(group, _): &(&Group, Vec<&Trial>)| {
         let knee = group.metrics.get(KNEE)?.summary.median;
         Some((knee, format!("{} {}\u{d7}", group.label, significant(knee))))
     };
+    let (y, levels) = work_axis(groups);
     let chart = Chart {
         title: "Useful work over load".to_owned(),
         x: load_axis(),
-        y: Axis {
-            title: "useful work, percent of that at load 0.5".to_owned(),
-            unit: MetricUnit::Percent,
-            log: false,
-        },
+        y,
         lines: lines(groups, VISITS).into_iter().map(in_percent).collect(),
         marks: groups.iter().filter_map(mark).collect(),
-        levels: vec![(100.0 * CARRIED, "half".to_owned())],
+        levels,
     };
     Some(Drawing {
         caption: "Useful work over load".to_owned(),
         hint: "Visits of pages a second, without the time that the worker waited for a CPU that others used, as a share of \
-               those at load 0.5. Where a line falls under half is its load line. A line that ends at 0 ends \
-               with a kill. Bands show the spread of the repeats."
+               those at the lowest load, or of the rate at which visits are due. Where a line falls under the level is its \
+               load line. A line that ends at 0 ends with a kill. Bands show the spread of the repeats."
             .to_owned(),
         svg: values::draw(&chart)?,
     })
+}
+
+/// Useful work over the limit, of the groups whose working set is the same at every load.
+fn over_limit(groups: &[(&Group, Vec<&Trial>)]) -> Option<Drawing> {
+    let lines: Vec<Line> = groups
+        .iter()
+        .enumerate()
+        .filter(|(_, (_, trials))| is_fixed(trials))
+        .map(|(ink, (group, trials))| {
+            let spread = curve_over(trials, LIMIT, VISITS);
+            in_percent(line(&group.label, ink, &spread))
+        })
+        .collect();
+    let mark = |(group, _): &(&Group, Vec<&Trial>)| {
+        let needed = group.metrics.get(NEEDED)?.summary.median;
+        Some((needed, format!("{} {}", group.label, quantity::bytes(needed))))
+    };
+    let (y, levels) = work_axis(groups);
+    let chart = Chart {
+        title: "Useful work over limit".to_owned(),
+        x: Axis {
+            title: "limit of the cgroup".to_owned(),
+            unit: MetricUnit::Bytes,
+            log: false,
+        },
+        y,
+        lines,
+        marks: groups.iter().filter_map(mark).collect(),
+        levels,
+    };
+    Some(Drawing {
+        caption: "Useful work over limit".to_owned(),
+        hint: "The same over the limit of the worker's cgroup: its working set is the same under every limit. Where a line \
+               falls under the level, the program needs at least that limit."
+            .to_owned(),
+        svg: values::draw(&chart)?,
+    })
+}
+
+/// Whether the points of a trial differ in their limit.
+fn is_fixed(trials: &[&Trial]) -> bool {
+    let limits = |trial: &&Trial| -> Vec<f64> {
+        let phases = trial.phases.iter();
+        phases
+            .filter_map(|phase| phase.figures.get(LIMIT).copied())
+            .collect()
+    };
+    let differ = |limits: Vec<f64>| limits.windows(2).any(|two| two[0] != two[1]);
+    trials.iter().map(limits).any(differ)
 }
 
 fn over_load(
@@ -177,7 +277,10 @@ fn over_load(
         },
         lines: lines(groups, figure),
         marks: Vec::new(),
-        levels: Vec::new(),
+        levels: match figure {
+            P99 => targets(groups),
+            _ => Vec::new(),
+        },
     };
     Some(Drawing {
         caption: title.to_owned(),
@@ -186,9 +289,40 @@ fn over_load(
     })
 }
 
+/// The targets of p99, each once.
+fn targets(groups: &[(&Group, Vec<&Trial>)]) -> Vec<(f64, String)> {
+    let mut targets: Vec<f64> = groups.iter().filter_map(|(group, _)| target(group)).collect();
+    targets.sort_by(f64::total_cmp);
+    targets.dedup();
+    let level = |target: f64| (target, format!("target {}", quantity::seconds(target)));
+    targets.into_iter().map(level).collect()
+}
+
+/// The loads whose latencies are drawn, with their names: of a scenario's own list some over its whole length.
+fn shown_loads(group: &Group, trials: &[&Trial]) -> Vec<(f64, String)> {
+    if !["loads", "limits"]
+        .iter()
+        .any(|name| group.params.contains_key(*name))
+    {
+        return SHOWN_LOADS.map(|load| (load, format!("load {load}"))).into();
+    }
+    let mut loads: Vec<(f64, String)> = Vec::new();
+    for phase in trials.iter().flat_map(|trial| measured(trial)) {
+        if let Some(&load) = phase.figures.get(LOAD)
+            && !loads.iter().any(|(known, _)| *known == load)
+        {
+            loads.push((load, phase.name.clone()));
+        }
+    }
+    loads.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (count, shown) = (loads.len(), loads.len().min(MOST_SHOWN));
+    let places = (0..shown).map(|place| place * (count - 1) / (shown - 1).max(1));
+    places.map(|place| loads[place].clone()).collect()
+}
+
 /// Latency over how rare it is, at some loads, over all repeats of a group.
 fn percentiles(group: &Group, trials: &[&Trial]) -> Option<Drawing> {
-    let line = |(ink, load): (usize, f64)| {
+    let line = |(ink, (load, label)): (usize, (f64, String))| {
         let mut all = Latencies::new();
         let of_load = |phase: &&Phase| phase.figures.get(LOAD) == Some(&load);
         for text in trials
@@ -207,7 +341,7 @@ fn percentiles(group: &Group, trials: &[&Trial]) -> Option<Drawing> {
             (all.count() as f64 >= one_in).then_some((one_in, Some(ns as f64 / 1e9)))
         };
         Line {
-            label: format!("load {load}"),
+            label,
             ink,
             points: RAREST.into_iter().filter_map(point).collect(),
             ..Line::default()
@@ -225,7 +359,11 @@ fn percentiles(group: &Group, trials: &[&Trial]) -> Option<Drawing> {
             unit: MetricUnit::Seconds,
             log: true,
         },
-        lines: SHOWN_LOADS.into_iter().enumerate().map(line).collect(),
+        lines: shown_loads(group, trials)
+            .into_iter()
+            .enumerate()
+            .map(line)
+            .collect(),
         marks: Vec::new(),
         levels: Vec::new(),
     };
@@ -239,23 +377,49 @@ fn percentiles(group: &Group, trials: &[&Trial]) -> Option<Drawing> {
     })
 }
 
-fn points(page: &Page, groups: &[(&Group, Vec<&Trial>)]) -> Table {
-    const FIGURES: [(&str, &str); 14] = [
-        ("Visits", VISITS),
-        ("p50", "p50_s"),
-        ("p99", "p99_s"),
-        ("p99.9", "p999_s"),
-        ("Max", "max_s"),
-        ("Net visit", NET),
-        ("Hard faults", HARD_FAULTS),
-        ("Kernel CPU", CPU_SYSTEM),
-        ("PSI some", PSI_SOME),
-        ("Resident", RESIDENT),
-        ("Swapped", SWAPPED),
-        ("Store", STORE),
-        ("CPU wait", CPU_WAIT),
-        ("Early kills", EARLY_KILLS),
-    ];
+/// Columns of every table of points, and those of the points that have a value for them.
+const COLUMNS: [(&str, &str); 14] = [
+    ("Visits", VISITS),
+    ("p50", "p50_s"),
+    ("p99", P99),
+    ("p99.9", "p999_s"),
+    ("Max", "max_s"),
+    ("Net visit", NET),
+    ("Hard faults", HARD_FAULTS),
+    ("Kernel CPU", CPU_SYSTEM),
+    ("PSI some", PSI_SOME),
+    ("Resident", RESIDENT),
+    ("Swapped", SWAPPED),
+    ("Store", STORE),
+    ("CPU wait", CPU_WAIT),
+    ("Early kills", EARLY_KILLS),
+];
+const MORE_COLUMNS: [(&str, &str); 3] = [
+    ("Achieved", ACHIEVED),
+    ("p99 of reads", READ_P99),
+    ("p99 of writes", WRITE_P99),
+];
+
+fn points(page: &Page, groups: &[(&Group, Vec<&Trial>)]) -> Table<'static> {
+    let of_groups = groups.iter().flat_map(|(group, _)| &group.trials);
+    let ids: HashSet<&str> = of_groups.map(AsRef::as_ref).collect();
+    let trials = page.results.trials.iter();
+    let trials = trials.filter(|trial| ids.contains(trial.id.as_str()));
+    let mut points: Vec<(&Trial, &Phase)> = trials
+        .flat_map(|trial| {
+            let phases = trial.phases.iter();
+            phases.map(move |phase| (trial, phase))
+        })
+        .filter(|(_, phase)| phase.figures.contains_key(LOAD))
+        .collect();
+    // The ladder jumps: its next load depends on the last one. Readers compare trials at one load.
+    let load = |phase: &Phase| phase.figures.get(LOAD).copied().unwrap_or(0.0);
+    points.sort_by(|a, b| load(a.1).total_cmp(&load(b.1)));
+    let fixed = groups.iter().any(|(_, trials)| is_fixed(trials));
+    let limit = [("Limit", LIMIT)].into_iter().filter(|_| fixed);
+    let has = |name: &str| points.iter().any(|(_, phase)| phase.figures.contains_key(name));
+    let more = MORE_COLUMNS.into_iter().filter(|(_, name)| has(name));
+    let shown: Vec<(&str, &str)> = limit.chain(COLUMNS).chain(more).collect();
     let row = |trial: &Trial, phase: &Phase| {
         let figure = |name: &str| phase.figures.get(name).copied();
         let number = |value: Option<f64>| match value {
@@ -267,28 +431,16 @@ fn points(page: &Page, groups: &[(&Group, Vec<&Trial>)]) -> Table {
             number(figure(LOAD)),
             number(figure(RAM_LOAD)),
         ];
-        row.extend(FIGURES.iter().map(|(_, name)| Cell::metric(name, figure(name))));
+        row.extend(shown.iter().map(|(_, name)| Cell::metric(name, figure(name))));
         row.push(Cell::text(match figure(KILLED) {
             Some(killed) if killed > 0.0 => "killed",
             _ => "",
         }));
         row
     };
-    let ids: HashSet<&String> = groups.iter().flat_map(|(group, _)| &group.trials).collect();
-    let trials = page.results.trials.iter().filter(|trial| ids.contains(&trial.id));
-    let mut points: Vec<(&Trial, &Phase)> = trials
-        .flat_map(|trial| {
-            let phases = trial.phases.iter();
-            phases.map(move |phase| (trial, phase))
-        })
-        .filter(|(_, phase)| phase.figures.contains_key(LOAD))
-        .collect();
-    // The ladder jumps: its next load depends on the last one. Readers compare trials at one load.
-    let load = |phase: &Phase| phase.figures.get(LOAD).copied().unwrap_or(0.0);
-    points.sort_by(|a, b| load(a.1).total_cmp(&load(b.1)));
     let rows = points.iter().map(|(trial, phase)| row(trial, phase));
     let mut titles = vec![("Trial", false), ("Load", true), ("Load by RAM", true)];
-    titles.extend(FIGURES.map(|(title, _)| (title, true)));
+    titles.extend(shown.iter().map(|(title, _)| (*title, true)));
     titles.push(("End", false));
     Table {
         id: "points",

@@ -104,7 +104,7 @@ fn back(groups: &[&Group]) -> Option<Drawing> {
 }
 
 /// A row for each way of each group.
-fn table(groups: &[&Group]) -> Table {
+fn table(groups: &[&Group]) -> Table<'static> {
     let row = |group: &Group, way: ReleaseMethod| {
         let median = |figure: &str| Some(group.metrics.get(&of_way(way, figure))?.summary.median);
         median(TOTAL)?;

@@ -341,7 +341,7 @@ fn fairness(subjects: &[Subject<'_>]) -> Option<Drawing> {
 }
 
 /// The probes' values in each phase.
-fn felt(every: &[Seen<'_>]) -> Table {
+fn felt(every: &[Seen<'_>]) -> Table<'static> {
     const FIGURES: [(&str, &str); 8] = [
         ("wakeup_p50_s", "Wake-up p50"),
         ("wakeup_p99_s", "Wake-up p99"),
@@ -372,7 +372,7 @@ fn felt(every: &[Seen<'_>]) -> Table {
 }
 
 /// Compares the number of distinct pages in a cycle with its expectation.
-fn checked(every: &[Seen<'_>]) -> Table {
+fn checked(every: &[Seen<'_>]) -> Table<'static> {
     let number = |value: f64| Cell::number(value, quantity::significant(value));
     let rows = every
         .iter()

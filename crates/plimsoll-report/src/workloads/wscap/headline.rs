@@ -3,7 +3,7 @@
 use crate::analysis::Group;
 use crate::analysis::statistics::{IntervalKind, Summary};
 use crate::workloads::sentence::{Told, brief, bullets_of_groups, range};
-use crate::workloads::wscap::{FAULT_PATH, SLOWDOWN, load};
+use crate::workloads::wscap::{CACHE_HITS, FAULT_PATH, SLOWDOWN, load, place};
 use plimsoll_model::quantity::significant;
 
 /// Groups listed one by one; of more, the finding gives a range.
@@ -45,6 +45,15 @@ pub(super) fn told(groups: &[&Group]) -> Option<Told> {
     if let Some(percent) = range(&in_faults) {
         bullets.push(format!("{percent}% of its CPU time goes into page faults."));
     }
+    let hits: Vec<f64> = there
+        .iter()
+        .filter_map(|point| point.group.median(CACHE_HITS))
+        .collect();
+    if let Some(percent) = range(&hits) {
+        bullets.push(format!(
+            "{percent}% of the faults in files found their page in the page cache."
+        ));
+    }
     if let Some(largest) = largest_free(&points) {
         bullets.push(format!(
             "Up to {} its cap it takes as long as without one.",
@@ -84,9 +93,10 @@ fn times(load: f64) -> String {
 
 /// The name of a point among others: with its mechanism if they differ in that.
 fn named(point: &Point<'_>, among: &[&Point<'_>]) -> String {
+    let place = place(&point.group.subject, &point.group.params);
     match among.iter().all(|other| other.cap_by() == point.cap_by()) {
-        true => point.group.subject.clone(),
-        false => format!("{} {}", point.group.subject, capped_by(point.cap_by())),
+        true => place,
+        false => format!("{place} {}", capped_by(point.cap_by())),
     }
 }
 

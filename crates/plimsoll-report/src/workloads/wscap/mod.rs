@@ -6,10 +6,12 @@ mod section;
 
 use std::collections::BTreeMap;
 
-use super::WorkloadReport;
+use super::{WorkloadReport, memory_of, threads_of};
 use crate::analysis::metric::metrics;
 use plimsoll_model::quantity::ratio;
 use plimsoll_model::recording::model::{Phase, Trial};
+use plimsoll_model::scenario::Backing;
+use plimsoll_model::scenario::workloads::wscap::finding;
 
 metrics! {
     SLOWDOWN "slowdown_ratio" Less true "slowdown" "Scans per second without a cap over scans per second under the cap: the factor by which a scan takes longer.";
@@ -17,6 +19,8 @@ metrics! {
     CAPPED_SCANS "capped_scans_per_s" More true "capped scans" "Scans per second under the cap.";
     FAULT_PATH "fault_path_percent" Neither true "CPU in faults" "Share of the scanning thread's CPU time under the cap in the page-fault handler, from a sampling profile.";
     FAULTS "faults_per_scan_count" Less false "faults per scan" "Page faults of the worker, major and minor, per scan under the cap.";
+    FILE_REFAULTS "file_refaults_per_scan_count" Less false "file refaults" "Pages per scan under the cap that were reclaimed and read again from their file, read-ahead included. Of file memory alone.";
+    CACHE_HITS "cache_hits_percent" Neither false "page cache hits" "Share of the page faults under the cap that found their page in the page cache, without a read. Of file memory alone.";
     CPU_SLOWDOWN "cpu_slowdown_ratio" Less false "CPU slowdown" "CPU time of the worker per scan under the cap over CPU time per scan without it: the slowdown without time spent waiting for a disk or a CPU.";
     SYSTEM_CPU "capped_system_cpu_percent" Neither false "system CPU" "Share of system time in the CPU time of the worker under the cap.";
     RESIDENT_MIN "capped_resident_min_bytes" Neither false "least resident" "Minimum of the resident filled memory under the cap, over all samples.";
@@ -38,6 +42,7 @@ pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
     let phase = |name: &str| trial.phases.iter().find(|phase| phase.name == name);
     let figure = |name: &str, figure: &str| phase(name)?.figures.get(figure).copied();
     let over = |above: Option<f64>, below: Option<f64>| ratio(above?, below?);
+    let of_file = memory_of(&trial.params) == Backing::File;
     let uncapped = figure("uncapped", "scans_per_s");
     let capped = figure("capped", "scans_per_s");
     let found = [
@@ -46,6 +51,14 @@ pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
         (CAPPED_SCANS, capped),
         (FAULT_PATH, figure("capped", "fault_path_percent")),
         (FAULTS, figure("capped", "faults_per_scan_count")),
+        (
+            FILE_REFAULTS,
+            figure("capped", finding::FILE_REFAULTS).filter(|_| of_file),
+        ),
+        (
+            CACHE_HITS,
+            phase("capped").and_then(hits_percent).filter(|_| of_file),
+        ),
         (
             CPU_SLOWDOWN,
             over(
@@ -83,10 +96,30 @@ fn system_percent(phase: &Phase) -> Option<f64> {
     ratio(100.0 * phase.cpu_system_s, phase.cpu_user_s + phase.cpu_system_s)
 }
 
+/// Faults without a read in percent of all faults of a phase.
+fn hits_percent(phase: &Phase) -> Option<f64> {
+    let (minor, major) = (phase.minor_faults as f64, phase.major_faults as f64);
+    ratio(100.0 * minor, minor + major)
+}
+
 /// Size over cap of a trial or group with these parameters.
 pub fn load(params: &BTreeMap<String, String>) -> Option<f64> {
     let load: f64 = params.get("load")?.parse().ok()?;
     (load.is_finite() && load > 0.0).then_some(load)
+}
+
+/// The store of trimmed pages of a trial or group, and its threads if there are several: `zram:lz4`,
+/// `zram:lz4 (memfd)`, `its file, 4 threads`.
+fn place(subject: &str, params: &BTreeMap<String, String>) -> String {
+    let store = match memory_of(params) {
+        Backing::Anonymous => subject.to_owned(),
+        Backing::Memfd => format!("{subject} (memfd)"),
+        Backing::File => "its file".to_owned(),
+    };
+    match threads_of(params) {
+        1 => store,
+        threads => format!("{store}, {threads} threads"),
+    }
 }
 
 #[cfg(test)]
@@ -188,5 +221,42 @@ mod tests {
             assert_eq!(of(text), None, "{text}");
         }
         assert_eq!(load(&BTreeMap::new()), None);
+    }
+
+    #[test]
+    fn hits_and_refaults_are_of_file_memory_alone() {
+        let of = |memory: &str| {
+            let mut capped = phase("capped", (0.1, 0.9), &[("file_refaults_per_scan_count", 40.0)]);
+            (capped.minor_faults, capped.major_faults) = (75, 25);
+            let mut trial = Trial::made_up("wscap", vec![capped]);
+            trial.params.insert("memory".to_owned(), memory.to_owned());
+            metrics(&trial)
+        };
+        let file = of("file");
+        assert_eq!((file[CACHE_HITS], file[FILE_REFAULTS]), (75.0, 40.0));
+        for memory in ["anonymous", "memfd"] {
+            let found = of(memory);
+            assert!(
+                !found.contains_key(CACHE_HITS) && !found.contains_key(FILE_REFAULTS),
+                "{memory}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_place_names_the_store_and_several_threads() {
+        let of = |params: &[(&str, &str)]| {
+            let params = params
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            place("zram", &params.collect())
+        };
+        assert_eq!(of(&[]), "zram");
+        assert_eq!(of(&[("memory", "anonymous"), ("threads", "1")]), "zram");
+        assert_eq!(
+            of(&[("memory", "memfd"), ("threads", "4")]),
+            "zram (memfd), 4 threads"
+        );
+        assert_eq!(of(&[("memory", "file")]), "its file");
     }
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use crate::analysis::{Group, MetricUnit};
 use crate::contents::Page;
-use crate::drawing::table::{Cell, Table, columns};
+use crate::drawing::table::{Cell, Rows, Table, columns};
 use crate::drawing::values;
 use crate::drawing::xy::{Axis, Chart, Line};
 use crate::workloads::section::{Drawing, Section};
 use crate::workloads::wscap::{
-    CAPPED_SCANS, CPU_SLOWDOWN, EMPTIED_SLOWDOWN, FAULT_PATH, FAULTS, REFILL, RESIDENT_MAX, RESIDENT_MIN,
-    SLOWDOWN, SYSTEM_CPU, UNCAPPED_SCANS, load,
+    CACHE_HITS, CAPPED_SCANS, CPU_SLOWDOWN, EMPTIED_SLOWDOWN, FAULT_PATH, FAULTS, FILE_REFAULTS, REFILL,
+    RESIDENT_MAX, RESIDENT_MIN, SLOWDOWN, SYSTEM_CPU, UNCAPPED_SCANS, load, place,
 };
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::Trial;
@@ -75,12 +75,8 @@ impl<'a> Series<'a> {
 
     /// The key of a line: all parameters except the load.
     fn line(&self) -> String {
-        let words = [
-            self.group.subject.as_str(),
-            self.param("class"),
-            self.param("cap-by"),
-        ];
-        words.join(" ")
+        let place = place(&self.group.subject, &self.group.params);
+        [place.as_str(), self.param("class"), self.param("cap-by")].join(" ")
     }
 
     fn median(&self, metric: &str) -> Option<f64> {
@@ -216,20 +212,28 @@ fn curve(trial: &Trial) -> (Curve, Vec<(f64, String)>) {
     (points, starts)
 }
 
-fn figures(measured: &[Series<'_>]) -> Table {
-    const METRICS: [&str; 11] = [
-        SLOWDOWN,
-        CPU_SLOWDOWN,
-        UNCAPPED_SCANS,
-        CAPPED_SCANS,
-        FAULT_PATH,
-        SYSTEM_CPU,
-        FAULTS,
-        RESIDENT_MIN,
-        RESIDENT_MAX,
-        REFILL,
-        EMPTIED_SLOWDOWN,
+fn figures(measured: &[Series<'_>]) -> Table<'static> {
+    const METRICS: [(&str, &str); 13] = [
+        (SLOWDOWN, "Slowdown"),
+        (CPU_SLOWDOWN, "In CPU time"),
+        (UNCAPPED_SCANS, "Uncapped"),
+        (CAPPED_SCANS, "Capped"),
+        (FAULT_PATH, "CPU in faults"),
+        (SYSTEM_CPU, "System CPU"),
+        (FAULTS, "Faults per scan"),
+        (FILE_REFAULTS, "File refaults per scan"),
+        (CACHE_HITS, "Page cache hits"),
+        (RESIDENT_MIN, "Least resident"),
+        (RESIDENT_MAX, "Most resident"),
+        (REFILL, "First scan when emptied"),
+        (EMPTIED_SLOWDOWN, "Slowdown when emptied once"),
     ];
+    let of_file = |metric: &str| [FILE_REFAULTS, CACHE_HITS].contains(&metric);
+    let has = |metric: &str| measured.iter().any(|series| series.median(metric).is_some());
+    let metrics: Vec<&(&str, &str)> = METRICS
+        .iter()
+        .filter(|(metric, _)| !of_file(metric) || has(metric))
+        .collect();
     let row = |series: &Series<'_>| {
         let number = |value: Option<f64>, text: fn(f64) -> String| {
             value.map_or_else(Cell::missing, |value| Cell::number(value, text(value)))
@@ -240,42 +244,33 @@ fn figures(measured: &[Series<'_>]) -> Table {
             number(series.cap(), quantity::bytes),
             Cell::text(series.param("mechanism")),
         ];
-        cells.extend(METRICS.iter().map(|name| {
+        cells.extend(metrics.iter().map(|(name, _)| {
             series.median(name).map_or_else(Cell::missing, |value| {
                 Cell::number(value, quantity::metric(name, value))
             })
         }));
         cells
     };
+    let mut heads = vec![
+        ("Group", false),
+        ("Size / cap", true),
+        ("Cap", true),
+        ("Capped by", false),
+    ];
+    heads.extend(metrics.iter().map(|(_, head)| (*head, true)));
     let mut by_load: Vec<&Series<'_>> = measured.iter().collect();
     by_load.sort_by(|a, b| a.load.total_cmp(&b.load));
     Table {
         id: "wscap-figures",
         title: "Capped scans",
-        columns: columns(&[
-            ("Group", false),
-            ("Size / cap", true),
-            ("Cap", true),
-            ("Capped by", false),
-            ("Slowdown", true),
-            ("In CPU time", true),
-            ("Uncapped", true),
-            ("Capped", true),
-            ("CPU in faults", true),
-            ("System CPU", true),
-            ("Faults per scan", true),
-            ("Least resident", true),
-            ("Most resident", true),
-            ("First scan when emptied", true),
-            ("Slowdown when emptied once", true),
-        ]),
+        columns: columns(&heads),
         rows: by_load.into_iter().map(row).collect(),
     }
 }
 
 /// CPU profile of capped scans; `None` without one.
-fn profile(detailed: &[&Series<'_>]) -> Option<Table> {
-    let rows: Vec<Vec<Cell>> = detailed
+fn profile(detailed: &[&Series<'_>]) -> Option<Table<'static>> {
+    let rows: Rows<'static> = detailed
         .iter()
         .flat_map(|series| {
             let shares = mean_shares(&series.trials);
@@ -355,6 +350,49 @@ mod tests {
         assert!(points.windows(2).all(|pair| pair[0].0 <= pair[1].0));
         assert_eq!(starts.len(), 2);
         assert!(starts[1].0 > 0.19 && starts[1].0 < 0.21 && starts[1].1 == "capped");
+    }
+
+    /// Groups are sorted by their subject first: the table repeated the loads for each subject.
+    #[test]
+    fn rows_of_the_table_are_sorted_by_load_and_keep_the_order_of_equal_loads() {
+        let of = |subject: &str, load: &str| {
+            let trial = trial(&[], &[]);
+            Trial {
+                id: format!("wscap/{subject}/{load}#1"),
+                subject: subject.to_owned(),
+                params: BTreeMap::from([("load".to_owned(), load.to_owned())]),
+                ..trial
+            }
+        };
+        let trials = [
+            of("swapfile", "10"),
+            of("zram", "0.5"),
+            of("zram", "2"),
+            of("swapfile", "2"),
+        ];
+        let groups = crate::analysis::groups(&trials);
+        let measured: Vec<Series<'_>> = groups
+            .iter()
+            .filter_map(|group| Series::of(group, &trials))
+            .collect();
+        let table = figures(&measured);
+        let place = |title: &str| table.columns.iter().position(|column| column.title == title);
+        let (group, load) = (
+            place("Group").expect("a column"),
+            place("Size / cap").expect("a column"),
+        );
+        let sorted = |cell: &Cell| cell.sort.clone().unwrap_or_else(|| cell.text.clone());
+        let rows: Vec<(String, String)> = table
+            .rows
+            .iter()
+            .map(|row| (sorted(&row[load]), row[group].text.clone()))
+            .collect();
+        let loads: Vec<&str> = rows.iter().map(|(load, _)| load.as_str()).collect();
+        assert_eq!(loads, ["0.5", "2", "2", "10"], "{rows:?}");
+        assert!(
+            rows[1].1.contains("swapfile") && rows[2].1.contains("zram"),
+            "{rows:?}"
+        );
     }
 
     #[test]

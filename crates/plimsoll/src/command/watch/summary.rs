@@ -1,6 +1,6 @@
 //! The summary of a watch as text.
 
-use plimsoll_model::quantity::{bytes, count, seconds};
+use plimsoll_model::quantity::{bytes, count, cpu_share, seconds};
 use plimsoll_monitor::watch::{FaultTime, ProgramSummary, Summary};
 
 const NAMES: usize = 18;
@@ -70,8 +70,11 @@ pub(super) fn text(summary: &Summary) -> String {
     line(
         "monitor",
         format!(
-            "{:.2}% of a core; {} late, {} missed, {} lost",
-            summary.monitor.cpu_percent, sampler.late, sampler.missed, sampler.dropped
+            "{}; {} late, {} missed, {} lost",
+            cpu_share(summary.monitor.cpu_percent, 2),
+            sampler.late,
+            sampler.missed,
+            sampler.dropped
         ),
     );
     for note in &summary.notes {

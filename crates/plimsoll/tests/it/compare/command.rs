@@ -12,7 +12,7 @@ fn compare(arguments: &[&Path], options: &[&str]) -> Output {
 }
 
 fn stored() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/recording-1/finished")
+    plimsoll_testkit::recordings::stored().join("recording-1/finished")
 }
 
 /// A copy of the stored recording, without the samples by which its trials are judged untrustworthy, whose fills take `factor` times as long.
@@ -161,7 +161,7 @@ fn incomparable_runs_are_errors() {
 /// A run of schema 3, and the same run under the names of today.
 #[test]
 fn a_recording_of_schema_3_shares_its_metrics_with_one_of_schema_4() {
-    let old = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/data/recording-3/thrash");
+    let old = plimsoll_testkit::recordings::stored().join("recording-3/thrash");
     let folder = tempfile::tempdir().expect("a folder");
     let new = folder.path().join("new");
     std::fs::create_dir_all(&new).expect("a folder");

@@ -1,6 +1,6 @@
 //! The checks of confounders.
 
-use plimsoll::doctor::{Disk, Probes, State, examine_machine};
+use plimsoll::doctor::{Cause, Disk, Probes, State, examine_machine};
 use rustix::process::geteuid;
 
 use super::{Machine, SCHEME, all_work, as_nobody, check, modern_host, paging_out};
@@ -8,7 +8,7 @@ use super::{Machine, SCHEME, all_work, as_nobody, check, modern_host, paging_out
 #[test]
 fn a_damon_scheme_that_pages_out_is_a_confounder() {
     let found = paging_out().check("damon");
-    assert_eq!(found.state, State::Limited);
+    assert_eq!((found.state, found.code), (State::Limited, Cause::Active));
     assert_eq!(
         found.found,
         "kdamond 0: pageout of pages idle for 60.0 s, at most 128 MiB each 1000 ms"

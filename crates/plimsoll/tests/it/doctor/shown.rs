@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use plimsoll::doctor::{Examination, State, examine_machine, render};
+use plimsoll::doctor::{Cause, Examination, State, examine_machine, render};
 
 use super::{all_work, as_nobody, modern_host, plain_container};
 
@@ -75,19 +75,26 @@ fn an_examination_is_a_document() {
     assert_eq!(ids.len(), examination.checks.len(), "ids are unique");
 }
 
-#[test]
-fn every_check_is_in_the_book() {
+/// The first column of the table with this head in the chapter on doctor.
+fn documented(head: &str) -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/doctor.md");
     let chapter = fs::read_to_string(path).expect("the chapter is there");
-    let rows = chapter
-        .lines()
-        .skip_while(|line| *line != "| id | looks at |")
-        .skip(2);
-    let documented: Vec<&str> = rows
-        .take_while(|line| line.starts_with("| `"))
+    let rows = chapter.lines().skip_while(|line| *line != head).skip(2);
+    rows.take_while(|line| line.starts_with("| `"))
         .filter_map(|line| line.split('`').nth(1))
-        .collect();
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_check_is_in_the_book() {
     let examination = modern_host().examine();
     let ids: Vec<&str> = examination.checks.iter().map(|check| check.id.as_str()).collect();
-    assert_eq!(documented, ids);
+    assert_eq!(documented("| id | looks at |"), ids);
+}
+
+#[test]
+fn every_cause_is_in_the_book() {
+    let codes = Cause::ALL.map(|code| serde_json::to_value(code).expect("a name"));
+    assert_eq!(documented("| `code` | meaning |"), codes);
 }

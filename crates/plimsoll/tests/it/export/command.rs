@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use plimsoll_model::recording::model::file;
 use plimsoll_model::recording::{Recording, RecordingError, WarningCode};
 
-use super::recorded;
+use plimsoll_testkit::recordings::recorded;
 
 fn export(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = plimsoll_testkit::command(env!("CARGO_BIN_EXE_plimsoll"));

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use plimsoll_model::recording::model::{EventKind, TrialStatus};
-use plimsoll_model::recording::{Recording, Writer};
+use plimsoll_model::categories::CATEGORIES;
+use plimsoll_model::recording::model::{EventKind, Phase, Trial, TrialStatus, file};
+use plimsoll_model::recording::{Levels, Recording, Writer};
 use plimsoll_model::scenario::FillClass;
 use plimsoll_report::analysis::groups;
 use plimsoll_report::compare::terminal as compared;
@@ -12,6 +13,7 @@ use plimsoll_report::page::build;
 use plimsoll_report::results;
 use plimsoll_report::{csv, html, markdown, terminal};
 
+use super::ended;
 use crate::recording::{event, manifest, plan, results as results_of, rows, trial};
 
 /// A recording of `count` small trials, each a group of its own.
@@ -41,6 +43,72 @@ fn recording(count: usize) -> (tempfile::TempDir, std::path::PathBuf) {
     }
     let folder = writer.finish(&results_of("many", Vec::new())).expect("finished");
     (parent, folder)
+}
+
+/// A recording of `count` trials, each a group of its own, with as many values as a trial of compression has.
+fn full_recording(count: usize) -> (tempfile::TempDir, std::path::PathBuf) {
+    const METRICS: usize = 14;
+    let (parent, folder) = recording(count);
+    let trials = Recording::open(&folder).expect("it opens").trials;
+    let levels: Levels = CATEGORIES
+        .iter()
+        .map(|category| (category.name, 1 << 30))
+        .collect();
+    let phases = ["fill", "trim", "restore", "release"].map(|name| Phase {
+        name: name.to_owned(),
+        before: levels.clone(),
+        after: levels.clone(),
+        ..trials[0].phases[0].clone()
+    });
+    let full = trials.into_iter().map(|trial| Trial {
+        phases: phases.to_vec(),
+        metrics: (0..METRICS)
+            .map(|number| (format!("made_up_{number}_s"), 0.5))
+            .collect(),
+        ..trial
+    });
+    let full: Vec<Trial> = full.collect();
+    let lines: Vec<String> = full
+        .iter()
+        .map(|trial| serde_json::to_string(trial).expect("JSON"))
+        .collect();
+    std::fs::write(folder.join(file::TRIALS), lines.join("\n") + "\n").expect("written");
+    let results = serde_json::to_string_pretty(&results_of("many", full)).expect("JSON");
+    std::fs::write(folder.join(file::RESULTS), results).expect("written");
+    (parent, folder)
+}
+
+/// A report held every trial four times, with a text for each name, and its own text three times: one of 30,000 trials
+/// took 2.6 GiB.
+#[test]
+fn the_memory_of_a_report_is_that_of_its_trials_once() {
+    const TRIALS: usize = 4000;
+    // Address space of the program, its libraries, stacks and samples, then of a trial; it was 130 KiB a trial.
+    const BASE_KIB: usize = 64 << 10;
+    const KIB_A_TRIAL: usize = 24;
+    let (_parent, folder) = full_recording(TRIALS);
+    let report = |format: &str, limit_kib: usize| {
+        let script = "ulimit -v \"$0\" && exec \"$@\"";
+        let output = folder.join("report");
+        let mut command = plimsoll_testkit::command("sh");
+        command
+            .args([
+                "-c",
+                script,
+                &limit_kib.to_string(),
+                env!("CARGO_BIN_EXE_plimsoll"),
+                "report",
+                "--format",
+                format,
+            ])
+            .arg("--output")
+            .args([&output, &folder]);
+        ended(&mut command)
+    };
+    for format in ["html", "text", "svg"] {
+        let ended = report(format, BASE_KIB + TRIALS * KIB_A_TRIAL);
+        assert_eq!(ended.code, Some(0), "{}: {}", ended.what, ended.stderr);
+    }
 }
 
 /// CPU time of this thread for `work`.

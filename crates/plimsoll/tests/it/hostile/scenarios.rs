@@ -64,7 +64,7 @@ fn mutated(seed: &mut Seed) -> Vec<u8> {
 fn a_mutated_scenario_is_resolved_or_its_mistake_is_shown() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("hostile.toml");
-    for number in 0..rounds(40) {
+    for number in rounds(40) {
         fs::write(&path, mutated(&mut Seed::of(number))).expect("written");
         let run = |option: &str| plimsoll(&[OsStr::new("run"), path.as_os_str(), OsStr::new(option)]);
         run("--check").assert_sound().assert_readable();
@@ -73,7 +73,7 @@ fn a_mutated_scenario_is_resolved_or_its_mistake_is_shown() {
             run("--show").assert_sound();
         }
     }
-    eprintln!("{} mutated scenarios", rounds(40));
+    eprintln!("{} mutated scenarios", rounds(40).count());
 }
 
 #[test]

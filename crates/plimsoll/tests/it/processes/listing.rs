@@ -3,7 +3,6 @@
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use plimsoll_testkit::capability;
 use serde_json::Value;
@@ -179,15 +178,16 @@ fn another_user_sees_the_reasons_for_missing_values() {
     plimsoll_testkit::copy_program(env!("CARGO_BIN_EXE_plimsoll"), &program);
     let mut command = plimsoll_testkit::command(&program);
     command
-        .args(["ps", "--pss", "--interval", "0.1"])
-        .env("NO_COLOR", "1")
+        .args(["ps", "--pss", "--json", "--interval", "0.1"])
         .uid(65534)
         .gid(65534);
-    let text = stdout(&mut command).replace("\n  ", " ");
-    assert!(
-        text.contains("the proportional set of ") && text.contains("run as root"),
-        "{text}"
-    );
+    let listing: Value = serde_json::from_str(&stdout(&mut command)).unwrap();
+    let processes = listing["processes"].as_array().unwrap();
+    let unknown = processes.iter().filter(|process| process["pss"].is_null());
+    let denied = listing["denied"]["smaps_rollup"].as_u64().unwrap();
+    assert!(denied > 0 && unknown.count() as u64 >= denied, "{listing:#}");
+    let notes = listing["notes"].as_array().unwrap();
+    assert!(!notes.is_empty(), "{listing:#}");
 }
 
 #[test]
@@ -216,7 +216,5 @@ fn a_watched_list_comes_again_and_ends_with_its_reader_or_by_a_signal() {
 
     let mut child = watch();
     drop(child.0.stdout.take());
-    let start = Instant::now();
     assert_eq!(child.0.wait().unwrap().code(), Some(0));
-    assert!(start.elapsed() < Duration::from_secs(30));
 }

@@ -18,13 +18,13 @@ use super::{Kept, wait_until};
 const MIB: u64 = 1 << 20;
 
 /// A cgroup of this test's, removed when dropped.
-struct Group {
-    folder: PathBuf,
+pub(super) struct Group {
+    pub(super) folder: PathBuf,
     version: CgroupVersion,
 }
 
 impl Group {
-    fn new(name: &str, limit: u64) -> Option<Group> {
+    pub(super) fn new(name: &str, limit: u64) -> Option<Group> {
         let hierarchy = Hierarchy::of_this_process();
         let root = rustix::process::geteuid().is_root();
         if !capability(
@@ -67,33 +67,45 @@ impl Drop for Group {
     }
 }
 
-/// Starts a command inside of a cgroup.
-fn spawn(folder: &Path, command: &str) -> Child {
+/// Starts a command inside of a cgroup, with this standard output.
+fn spawn(folder: &Path, command: &str, output: Stdio) -> Child {
     plimsoll_testkit::command("sh")
         .args([
             "-c",
             &format!("echo $$ > {}/cgroup.procs && exec {command}", folder.display()),
         ])
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(output)
         .spawn()
         .unwrap()
 }
 
 /// A worker that fills memory and reads it again and again.
 pub(crate) fn scanner(folder: &Path, bytes: u64) -> Kept {
-    let mut child = spawn(folder, &format!("{} worker", env!("CARGO_BIN_EXE_plimsoll")));
+    scanner_to(folder, bytes, Stdio::null())
+}
+
+/// The same, with its replies in `output`.
+fn scanner_to(folder: &Path, bytes: u64, output: Stdio) -> Kept {
+    let mut child = spawn(
+        folder,
+        &format!("{} worker", env!("CARGO_BIN_EXE_plimsoll")),
+        output,
+    );
     let fill = plimsoll_lab::workload::protocol::Command::Fill {
         bytes,
         request: bytes,
         class: FillClass::Constant,
         seed: 1,
         thp: ThpMode::Never,
+        placement: plimsoll_lab::workload::protocol::Placement::default(),
     };
-    let mut lines = serde_json::to_string(&fill).unwrap() + "\n";
+    let line = serde_json::to_string(&fill).unwrap() + "\n";
     let again = serde_json::to_string(&plimsoll_lab::workload::protocol::Command::Restore).unwrap() + "\n";
-    lines.push_str(&again.repeat(2000));
-    child.stdin.as_mut().unwrap().write_all(lines.as_bytes()).unwrap();
+    let mut input = child.stdin.take().unwrap();
+    input.write_all(line.as_bytes()).unwrap();
+    // Until it is killed, however fast it reads.
+    std::thread::spawn(move || while input.write_all(again.as_bytes()).is_ok() {});
     Kept(child)
 }
 
@@ -194,7 +206,7 @@ fn a_file_read_again_and_again_beyond_its_cap_is_a_storm() {
     };
     let file = file(48 * MIB);
     let names = format!("{} ", file.path().display()).repeat(1000);
-    let reader = Kept(spawn(&group.folder, &format!("cat {names}")));
+    let reader = Kept(spawn(&group.folder, &format!("cat {names}"), Stdio::null()));
     wait_until("the cap to be reached", || usage(&group.folder) > 15 * MIB);
     let found = (0..10).find_map(|_| storm(&group.folder)).expect("a storm");
     assert_eq!(found.processes[0].identity.pid, reader.pid());
@@ -234,9 +246,13 @@ fn a_cgroup_at_its_cap_without_refaults_is_no_storm() {
     let Some(group) = Group::new("full", 256 * MIB) else {
         return;
     };
-    let mut worker = scanner(&group.folder, 16 * MIB);
-    wait_until("the fill", || usage(&group.folder) > 16 * MIB);
-    std::thread::sleep(Duration::from_millis(500));
+    let replies = tempfile::NamedTempFile::new().unwrap();
+    let output = replies.reopen().unwrap().into();
+    let mut worker = scanner_to(&group.folder, 16 * MIB, output);
+    // It is ready, has filled its memory, and has read all of it once.
+    wait_until("the fill", || {
+        fs::read_to_string(replies.path()).unwrap().lines().count() >= 3
+    });
     let cap = usage(&group.folder) + MIB / 2;
     fs::write(group.limit_file(), cap.to_string()).unwrap();
     let mut observer = Observer::new().unwrap();

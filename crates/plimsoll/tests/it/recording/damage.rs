@@ -28,7 +28,7 @@ fn small(parent: &Path, finished: bool) -> PathBuf {
 /// A stream that is small enough to try every bit of, as pyarrow wrote it: batches of three and two samples of `t_ns`,
 /// `mem_free` and `from_the_future`.
 fn write_tiny_stream(folder: &Path) {
-    let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tiny.arrows");
+    let tiny = plimsoll_testkit::recordings::stored().join("tiny.arrows");
     fs::copy(tiny, folder.join(file::SAMPLES_LIVE)).unwrap();
 }
 
@@ -186,7 +186,7 @@ fn a_turned_bit_of_parquet_without_a_checksum_never_panics() {
     let parent = tempfile::tempdir().unwrap();
     let ours = small(&parent.path().join("ours"), true);
     let old = parent.path().join("old");
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recording-1/finished");
+    let golden = plimsoll_testkit::recordings::stored().join("recording-1/finished");
     fs::create_dir(&old).unwrap();
     for entry in fs::read_dir(golden).unwrap() {
         let from = entry.unwrap().path();

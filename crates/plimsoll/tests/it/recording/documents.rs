@@ -9,7 +9,10 @@ use plimsoll_model::columns::Row;
 use plimsoll_model::recording::model::{
     Confounder, EventKind, Finding, Manifest, Resumption, TrialStatus, file,
 };
-use plimsoll_model::recording::{Follow, Recording, Warning, WarningCode, Writer, format_table_markdown};
+use plimsoll_model::recording::{
+    ConfigurationFile, FailureCode, Follow, Recommendation, RecommendationCode, Recording, TrialFailure,
+    Warning, WarningCode, Withheld, WithheldCode, Worth, Writer, format_table_markdown,
+};
 use plimsoll_model::scenario::{FillClass, Settings, TrimMechanism, Workload, WorkloadKind};
 use serde_json::Value;
 
@@ -52,7 +55,8 @@ fn the_document_lists_the_columns_of_the_table() {
 
 /// Field names of a document, with those of what it holds. Maps by name (`params`, `settings`, ...) are not looked into.
 fn fields(value: &Value, into: &mut BTreeSet<String>) {
-    const MAPS: [&str; 9] = [
+    const MAPS: [&str; 10] = [
+        "conditions",
         "params",
         "metrics",
         "before",
@@ -100,6 +104,10 @@ fn the_document_lists_the_fields_of_every_file() {
     let spoiled = ("fill_gb_per_s".into(), vec!["steal".into()]);
     trial.untrustworthy = [spoiled].into();
     trial.other_programs.push(("cc1".into(), 12.5));
+    trial.failures.push(TrialFailure {
+        code: FailureCode::Other,
+        message: String::new(),
+    });
     let phase = &mut trial.phases[0];
     phase.figures.insert("scans_per_s".into(), 1.0);
     phase.latency = Some("HISTFAAA".into());
@@ -125,6 +133,13 @@ fn the_document_lists_the_fields_of_every_file() {
         bullets: vec![String::new()],
     });
     full_results.headline.bullets.push(String::new());
+    full_results.recommendations.push(recommendation());
+    full_results.withheld.push(Withheld {
+        code: WithheldCode::Other,
+        setting: String::new(),
+        workload: String::new(),
+        text: String::new(),
+    });
     full_results.confounders.push(Confounder {
         name: "steal".into(),
         evidence: String::new(),
@@ -148,15 +163,65 @@ fn the_document_lists_the_fields_of_every_file() {
     }
 }
 
+/// A recommendation with every field.
+fn recommendation() -> Recommendation {
+    Recommendation {
+        code: RecommendationCode::SwapSubject,
+        setting: "swap".into(),
+        value: "zram:lz4".into(),
+        against: Some("swapfile".into()),
+        workload: "loadline".into(),
+        conditions: [("class".into(), "ratio=2.5".into())].into(),
+        basis: "knee_ram_load".into(),
+        repeats: 6,
+        worth: Worth {
+            median: 1.25,
+            low: 1.2,
+            high: 1.3,
+        },
+        text: String::new(),
+        premises: vec![String::new()],
+        commands: vec![String::new()],
+        persistent: Some(ConfigurationFile {
+            path: "/etc/sysctl.d/90-swap.conf".into(),
+            lines: vec![String::new()],
+        }),
+    }
+}
+
 #[test]
-fn the_document_lists_the_codes_of_warnings() {
+fn the_document_lists_every_code() {
     let (_, text) = format_document();
-    let row = text
-        .lines()
-        .find(|line| line.starts_with("| `warnings.code` "))
-        .expect("the document has a row of the codes");
-    let listed: BTreeSet<&str> = row.split('`').skip(3).step_by(2).collect();
-    let codes = WarningCode::ALL.map(|code| serde_json::to_value(code).unwrap());
+    let json = |code: Result<Value, serde_json::Error>| code.unwrap();
+    let warnings = WarningCode::ALL.map(|code| json(serde_json::to_value(code)));
+    let recommendations = RecommendationCode::ALL.map(|code| json(serde_json::to_value(code)));
+    let withheld = WithheldCode::ALL.map(|code| json(serde_json::to_value(code)));
+    for (field, codes) in [
+        ("warnings.code", &warnings[..]),
+        ("recommendations.code", &recommendations[..]),
+        ("withheld.code", &withheld[..]),
+    ] {
+        let row = text
+            .lines()
+            .find(|line| line.starts_with(&format!("| `{field}` ")))
+            .expect("the document has a row of the codes");
+        let listed: BTreeSet<&str> = row.split('`').skip(3).step_by(2).collect();
+        let codes: BTreeSet<&str> = codes.iter().filter_map(Value::as_str).collect();
+        assert_eq!(listed, codes, "{field}");
+    }
+}
+
+#[test]
+fn the_document_lists_the_codes_of_failures() {
+    let (_, text) = format_document();
+    let row = text.lines().find(|line| line.starts_with("| `failures.code` "));
+    let listed: BTreeSet<&str> = row
+        .expect("the document has a row of the codes")
+        .split('`')
+        .skip(3)
+        .step_by(2)
+        .collect();
+    let codes = FailureCode::ALL.map(|code| serde_json::to_value(code).unwrap());
     let codes: BTreeSet<&str> = codes.iter().filter_map(Value::as_str).collect();
     assert_eq!(listed, codes);
 }
@@ -191,7 +256,7 @@ fn warnings_of_results_of_version_3_stay_readable() {
 }
 
 fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recording-1")
+    plimsoll_testkit::recordings::stored().join("recording-1")
 }
 
 /// Writes the golden recordings anew. Only for a new format version, into a folder of its own.
@@ -251,7 +316,7 @@ fn recordings_of_format_1_stay_readable() {
 }
 
 fn golden_of_format_3() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/recording-3")
+    plimsoll_testkit::recordings::stored().join("recording-3")
 }
 
 /// Row `index` of the golden recordings of format 3: columns that are always, sometimes and never there, the least and
@@ -405,9 +470,10 @@ fn recordings_of_format_2_stay_readable() {
 /// A run of every workload, written when the settings of all workloads were one list (schema 3).
 #[test]
 fn settings_of_schema_3_are_read_as_those_of_their_workload() {
-    let text = include_str!("../../data/manifest-3.json");
-    let document: Value = serde_json::from_str(text).unwrap();
-    let manifest: Manifest = serde_json::from_str(text).unwrap();
+    let text =
+        std::fs::read_to_string(plimsoll_testkit::recordings::stored().join("manifest-3.json")).unwrap();
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let manifest: Manifest = serde_json::from_str(&text).unwrap();
     assert_eq!(manifest.schema, 3);
     let kinds: BTreeSet<WorkloadKind> = manifest
         .plan
@@ -437,8 +503,11 @@ fn settings_of_schema_3_are_read_as_those_of_their_workload() {
         let name = settings.workload.kind().name();
         let own = now["workload"][name].as_object().unwrap();
         assert!(!own.is_empty(), "{id}");
+        // Settings that came later have the value that stands for what there was before.
+        let later = serde_json::json!({"memory": "anonymous", "threads": 1});
         for (key, value) in own {
-            let before = was.get(key).unwrap_or_else(|| &was["workload"][name][key]);
+            let written = was.get(key).or_else(|| was["workload"][name].get(key));
+            let before = written.unwrap_or_else(|| &later[key]);
             assert_eq!(value, before, "{id}: {key}");
         }
         assert_eq!(

@@ -10,8 +10,8 @@ use tempfile::TempDir;
 
 /// A copy of one of the recordings that came with the tests.
 fn copy(name: &str) -> (TempDir, PathBuf) {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/data/recording-1")
+    let golden = plimsoll_testkit::recordings::stored()
+        .join("recording-1")
         .join(name);
     let parent = tempfile::tempdir().unwrap();
     let folder = parent.path().join(name);

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use plimsoll_model::columns::{COLUMNS, Row};
 use plimsoll_model::recording::model::{EventKind, Phase, Results, Trial, TrialStatus, file};
-use plimsoll_model::recording::{Recording, RecordingError, Samples, WarningCode, Writer};
+use plimsoll_model::recording::{
+    FailureCode, Levels, Recording, RecordingError, Samples, TrialFailure, WarningCode, Writer,
+};
 use plimsoll_model::scenario::FillClass;
 use proptest::prelude::*;
 
@@ -167,7 +169,7 @@ fn any_trial() -> impl Strategy<Value = Trial> {
         any::<i64>(),
     )
         .prop_map(|(name, counts, figures, bytes)| Phase {
-            before: BTreeMap::from([(name.clone(), bytes)]),
+            before: Levels::from_iter([(name.as_str(), bytes)]),
             name,
             span_ns: (counts[0], counts[1]),
             seconds: figures[0],
@@ -196,7 +198,11 @@ fn any_trial() -> impl Strategy<Value = Trial> {
                 params: BTreeMap::from([(name, text.clone())]),
                 repeat,
                 status: TrialStatus::Failed,
-                reasons: vec![text],
+                reasons: vec![text.clone()],
+                failures: vec![TrialFailure {
+                    code: FailureCode::ALL[repeat as usize % FailureCode::ALL.len()],
+                    message: text,
+                }],
                 untrustworthy: BTreeMap::new(),
                 other_programs: Vec::new(),
                 verified,

@@ -1,5 +1,6 @@
 //! Runs whose caller leaves them signals, file descriptors or a umask that differ from a login shell's.
 
+use std::path::Path;
 use std::process::Command;
 
 use rustix::process::Signal;
@@ -68,7 +69,7 @@ fn a_run_is_stopped_where_its_caller_blocked_the_signal() {
     let mut started = run.start_by(blocked);
     started.await_event("phase-end", "fill");
     started.signal(Signal::TERM);
-    started.finish().assert_failed(5, &["SIGTERM"]);
+    started.finish().assert_stopped(5, "signal", "SIGTERM");
 }
 
 /// The first files that a program opens would otherwise become its standard input, output and error.
@@ -95,6 +96,53 @@ fn a_run_without_standard_files_writes_into_its_recording_alone() {
         .expect("plimsoll starts");
     let results: serde_json::Value = serde_json::from_slice(&report.stdout).expect("one document");
     assert_eq!(results["trials"].as_array().map(Vec::len), Some(3), "{results:#}");
+}
+
+/// A browser that does not start is an error of a run that went well, and hides no worse exit code.
+#[test]
+fn a_run_opens_its_report_and_keeps_its_exit_code() {
+    if !has_laboratory() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let opened = folder.path().join("opened");
+    let script = folder.path().join("browser");
+    std::fs::write(&script, "printf '%s\n' \"$2\" >>\"$1\"\n").expect("written");
+    // Words without a shell: no path here has a space.
+    let browser = format!("sh {} {} %s", script.display(), opened.display());
+    let (fine, late) = (["--set", "hold=0.1"], ["--set", "hold=600"]);
+    for (browser, hold, limit, codes) in [
+        (browser.as_str(), fine, "time-limit=600", [0, 7]),
+        ("/nonexistent", fine, "time-limit=600", [3, 7]),
+        (browser.as_str(), late, "time-limit=4", [2, 2]),
+        ("/nonexistent", late, "time-limit=4", [2, 2]),
+    ] {
+        let set = ["--set", "class=constant", "--set", limit, "--open"];
+        let run = Run::new(&[hold.as_slice(), set.as_slice()].concat());
+        let before = lines_of(&opened).len();
+        let mut command = run.command();
+        command.env("BROWSER", browser);
+        let ended = run.start_by(command).finish();
+        let said = format!("{browser}: exit {}: {}", ended.code, ended.stderr);
+        assert!(codes.contains(&ended.code), "{said}");
+        // A machine with other load makes metrics untrustworthy, and that is worse than no browser.
+        assert_eq!(
+            ended.code == 7,
+            ended.results["status"] == "untrustworthy",
+            "{said}"
+        );
+        let page = run.recording().expect("a recording").join("report.html");
+        assert!(page.exists(), "{said}");
+        let urls = lines_of(&opened);
+        let expected = (browser != "/nonexistent").then(|| format!("file://{}", page.display()));
+        assert_eq!(urls[before..], Vec::from_iter(expected), "{said}");
+    }
+}
+
+/// The lines of a file; none without the file.
+fn lines_of(path: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
 }
 
 /// Without standard error nobody reads a message: the exit code and what `cleanup` does remain.

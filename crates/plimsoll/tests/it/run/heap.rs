@@ -198,14 +198,8 @@ fn our_heaps_are_looked_into_while_fragmentation_holds_its_blocks() {
 #[test]
 fn an_allocator_that_is_not_there_is_named_with_the_way_to_get_it() {
     let run = run_of("subject = \"preload=/nowhere/libmine.so\"");
-    run.finish().assert_failed(
-        3,
-        &[
-            "preload=/nowhere/libmine.so",
-            "name a library that is there",
-            "glibc, plimsoll:lfh",
-        ],
-    );
+    let names = ["preload=/nowhere/libmine.so", "glibc", "plimsoll:lfh"];
+    run.finish().assert_refused(3, &names);
 }
 
 #[test]
@@ -216,7 +210,7 @@ fn a_library_that_brings_no_malloc_does_not_pass_for_an_allocator() {
         .find(|word| word.contains("libgcc_s.so"))
         .expect("a library");
     let ended = run_of(&format!("subject = \"preload={other}\"")).finish();
-    ended.assert_failed(2, &["its malloc comes from libc.so.6"]);
+    ended.assert_failed(2, "allocator");
 }
 
 #[test]
@@ -230,10 +224,8 @@ fn it_needs_no_privilege() {
 fn a_worker_that_takes_more_than_its_limit_is_ended_with_and_without_a_cgroup() {
     let lines = "subject = \"glibc\"\nheap-load = \"aggressive\"\nvolume = \"48M\"\nlimit = \"24M\"";
     let ended = run_of(lines).finish_as_nobody();
-    ended.assert_failed(5, &["its limit of 24.0 MiB"]);
+    ended.assert_failed(5, "over-limit");
     if super::has_laboratory() {
-        run_of(lines)
-            .finish()
-            .assert_failed(5, &["the OOM killer ended the worker"]);
+        run_of(lines).finish().assert_failed(5, "out-of-memory");
     }
 }

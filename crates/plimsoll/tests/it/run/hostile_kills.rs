@@ -1,12 +1,11 @@
 //! Runs that are killed at any moment, with their workers, and cleanups that are killed too: nothing stays behind.
 
-use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::{PLIMSOLL, Run, ends_within_seconds, find, has_laboratory};
+use super::{PLIMSOLL, Run, ends_soon, has_laboratory, undo_killed};
 use crate::hostile::{Seed, rounds};
 
 /// What is killed.
@@ -39,22 +38,6 @@ fn started<'a>(run: &'a Run, seed: &mut Seed) -> super::Started<'a> {
     started.await_event(kind, phase);
     std::thread::sleep(Duration::from_millis(seed.below(40) as u64));
     started
-}
-
-/// Cleans up until nothing of this run is left: the run of another test may hold the machine meanwhile.
-fn clean_up(name: &str) {
-    let journals: &Path = "/var/lib/plimsoll/runs".as_ref();
-    for _ in 0..600 {
-        let output = cleanup().output().expect("plimsoll starts");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.code().is_some_and(|code| code <= 7), "{said}");
-        assert!(!said.contains("panicked"), "{said}");
-        if find(journals, name, 1).is_empty() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(200));
-    }
-    panic!("cleanup never undid {name}");
 }
 
 fn kill_round(number: u64, victim: Victim) {
@@ -103,10 +86,10 @@ fn kill_round(number: u64, victim: Victim) {
             child.wait().expect("a child");
         }
     }
-    clean_up(&name);
+    undo_killed(&name);
     run.assert_nothing_left();
     for pid in children {
-        assert!(ends_within_seconds(pid), "a worker outlived its runner");
+        assert!(ends_soon(pid), "a worker outlived its runner");
     }
 }
 
@@ -134,7 +117,7 @@ fn signal_round(number: u64, signal: Signal) {
     );
     assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
     for pid in children {
-        assert!(ends_within_seconds(pid), "a worker outlived its runner");
+        assert!(ends_soon(pid), "a worker outlived its runner");
     }
 }
 
@@ -144,12 +127,12 @@ fn a_killed_runner_worker_or_cleanup_leaves_nothing_behind() {
         return;
     }
     let victims = [Victim::Runner, Victim::Worker, Victim::RunnerAndCleanup];
-    for number in 0..rounds(1) {
+    for number in rounds(1) {
         for (index, victim) in victims.into_iter().enumerate() {
             kill_round(number * 10 + index as u64, victim);
         }
     }
-    eprintln!("{} rounds of SIGKILL", rounds(1) * victims.len() as u64);
+    eprintln!("{} rounds of SIGKILL", rounds(1).count() * victims.len());
 }
 
 #[test]
@@ -157,10 +140,10 @@ fn an_interrupted_run_leaves_nothing_behind() {
     if !has_laboratory() {
         return;
     }
-    for number in 0..rounds(1) {
+    for number in rounds(1) {
         for (index, signal) in [Signal::INT, Signal::TERM].into_iter().enumerate() {
             signal_round(number * 10 + 5 + index as u64, signal);
         }
     }
-    eprintln!("{} rounds of SIGINT and SIGTERM", 2 * rounds(1));
+    eprintln!("{} rounds of SIGINT and SIGTERM", 2 * rounds(1).count());
 }

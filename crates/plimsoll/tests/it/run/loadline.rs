@@ -122,7 +122,12 @@ fn without_a_cgroup_nothing_is_measured() {
     let Some(ended) = unprivileged(&arguments) else {
         return;
     };
-    ended.assert_failed(3, &["sudo", "loadline did not run"]);
+    ended.assert_failed(3, "not-run");
+    assert!(
+        ended.warning_codes().contains(&"capability-missing"),
+        "{:#}",
+        ended.results
+    );
     for trial in ended.trials() {
         assert!(trial["phases"].as_array().is_none_or(Vec::is_empty), "{trial:#}");
         assert_eq!(trial["metrics"]["knee_low_load"], Value::Null);
@@ -155,13 +160,13 @@ fn a_sweep_ends_at_once_when_it_is_stopped() {
         return;
     }
     // Half of that is warm-up, before the point begins.
-    let run = small(&["--set", "subject=zram", "--set", "duration=16"]);
+    let run = small(&["--set", "subject=zram", "--set", "duration=160"]);
     let mut started = run.start();
     started.await_event("phase-start", "load 0.5");
     started.signal(Signal::INT);
     let ended = started.finish();
-    ended.assert_failed(5, &["SIGINT"]);
-    // A point that is measured to its end takes 16 s. What follows, the clean-up, takes as long as the machine lets it.
+    ended.assert_stopped(5, "signal", "SIGINT");
+    // A point that is measured to its end takes 160 s. What follows, the clean-up, takes as long as the machine lets it.
     let events = std::fs::read_to_string(run.recording().expect("a recording").join("events.jsonl"))
         .expect("the events of the run");
     let times: Vec<u64> = events
@@ -173,7 +178,7 @@ fn a_sweep_ends_at_once_when_it_is_stopped() {
     let &[start_ns, end_ns] = times.as_slice() else {
         panic!("the start and the end of one point: {events}");
     };
-    assert!(end_ns - start_ns < 12_000_000_000, "{events}");
+    assert!(end_ns - start_ns < 80_000_000_000, "{events}");
     for trial in ended.trials() {
         assert!(trial["phases"].as_array().is_none_or(Vec::is_empty), "{trial:#}");
     }

@@ -151,6 +151,6 @@ fn reserved_huge_pages_that_are_not_there_are_named_with_the_way_to_get_them() {
     ];
     let run = Run::of("map", &hugetlb);
     run.finish()
-        .assert_failed(3, &["huge pages", "nr_hugepages", "mapping=anonymous"]);
+        .assert_refused(3, &["nr_hugepages", "mapping=anonymous"]);
     assert_eq!(run.name(), None, "a refusal leaves no recording");
 }

@@ -81,7 +81,7 @@ fn the_wakeup_is_outside_of_the_cgroup_and_stays_for_the_whole_run() {
     );
     let ended = started.finish();
     ended.assert_went_well();
-    assert!(super::ends_within_seconds(wakeup));
+    assert!(super::ends_soon(wakeup));
 }
 
 #[test]
@@ -89,7 +89,8 @@ fn a_dead_wakeup_probe_is_a_warning_and_is_replaced() {
     if !has_laboratory() {
         return;
     }
-    let run = twice("hold=0.4");
+    // The first trial lasts until the probe is dead.
+    let run = twice("hold=2");
     let mut started = run.start();
     started.await_event("phase-end", "fill");
     let process = Pid::from_raw(started.children()[0] as i32).expect("a process id");

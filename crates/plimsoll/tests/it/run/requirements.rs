@@ -92,6 +92,11 @@ fn every_kind_of_missing_requirement_is_found_before_the_start() {
     }
     let tmpfs = lack(&["compression", "subject=swapfile", "swap-dir=/dev/shm", "size=16M"]);
     assert_eq!(tmpfs["kind"], "swap-folder");
+    for folder in ["/dev/shm", "/nonexistent"] {
+        let folder = format!("swap-dir={folder}");
+        let files = lack(&["compression", "memory=file", &folder, "size=16M"]);
+        assert_eq!(files["kind"], "swap-folder", "{files:#}");
+    }
     let file = lack(&[
         "compression",
         "class=file=/nonexistent/dump",

@@ -1,7 +1,6 @@
 //! The capped scans, small and for real.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -146,8 +145,9 @@ fn a_balance_set_manager_trims_once_a_second() {
     ended.assert_went_well();
     let trial = &ended.trials()[0];
     let looks = figure(trial, "capped", "balance_looks_count");
-    // At once, and a second after each.
-    assert!((2.0..=3.0).contains(&looks), "{trial:#}");
+    // At once, and a second after each; the last piece of a scan takes as long as the machine lets it.
+    let seconds = phase(trial, "capped")["seconds"].as_f64().expect("seconds");
+    assert!((2.0..=seconds.floor() + 1.0).contains(&looks), "{trial:#}");
     // What is trimmed comes back while the rest is: less may be missing after a trim than was trimmed, but it has faulted.
     // A piece is 256 pages, and each look trims at least one.
     let scans = figure(trial, "capped", "scans_count");
@@ -168,12 +168,7 @@ fn a_cap_that_this_machine_does_not_have_is_named() {
     }
     let run = wscap(&["--set", "cap-by=high"]);
     let ended = run.finish();
-    assert_eq!(ended.code, 3, "{}", ended.stderr);
-    assert!(
-        ended.stderr.contains("memory.high") && ended.stderr.contains("cap-by=limit"),
-        "{}",
-        ended.stderr
-    );
+    ended.assert_refused(3, &["memory.high", "cap-by=limit"]);
     assert_eq!(run.name(), None, "a refusal leaves no recording");
 }
 
@@ -187,12 +182,9 @@ fn scans_under_a_cap_can_be_interrupted() {
     started.await_event("phase-start", "uncapped");
     let worker = started.worker();
     started.signal(Signal::INT);
-    let asked = Instant::now();
     let ended = started.finish();
-    assert!(
-        asked.elapsed() < Duration::from_secs(20),
-        "far from the end of the scan"
-    );
-    ended.assert_failed(5, &["SIGINT"]);
-    assert!(super::ends_within_seconds(worker));
+    // A phase that the worker finishes is in the trial.
+    assert_eq!(phase_names(&ended.trials()[0]), ["fill"]);
+    ended.assert_stopped(5, "signal", "SIGINT");
+    assert!(super::ends_soon(worker));
 }

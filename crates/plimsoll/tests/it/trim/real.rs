@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use plimsoll_monitor::processes::Identity;
-use plimsoll_monitor::trim::{Mechanism, Reason, TrimError, What, trim};
+use plimsoll_monitor::trim::{Mechanism, Reason, Report, TrimError, What, trim};
 
 use super::{HELD, Holder, MIB, environment, no_swap_at_all, root_with_cgroup, root_with_zram};
 use crate::machine::alone;
@@ -34,9 +34,25 @@ fn a_trimmed_process_moves_to_zram_and_refaults() {
     assert!(report.returned.bytes < HELD / 10, "nobody touched it: {report}");
     assert!(report.returned.within_s >= 1.0 && !report.interrupted);
 
-    // The holder reads its memory as soon as the second of watching begins.
     holder.touch();
     holder.touched();
+    // The trim watches for a second, and nothing outside shows when that begins: on a busy machine the holder may read
+    // its memory before or after it.
+    let mut reports = Vec::new();
+    let seen = (0..5).any(|_| {
+        let report = trimmed_and_read(&mut holder);
+        let seen = report.returned.bytes >= HELD / 8 && report.returned.major_faults > 0;
+        reports.push(report.to_string());
+        seen
+    });
+    assert!(seen, "{}", reports.join("\n"));
+
+    drop(holder);
+    let _ = environment.tear_down(&mut session).expect("undone");
+}
+
+/// Trims the holder, which reads its memory as soon as the second of watching has probably begun.
+fn trimmed_and_read(holder: &mut Holder) -> Report {
     let pid = holder.pid();
     let trimming = std::thread::spawn(move || trim(&What::pid(pid), None, &NEVER));
     let swapped = || {
@@ -53,11 +69,7 @@ fn a_trimmed_process_moves_to_zram_and_refaults() {
     holder.touch();
     let report = trimming.join().expect("no panic").expect("trimmed");
     holder.touched();
-    assert!(report.returned.bytes >= HELD / 8, "{report}");
-    assert!(report.returned.major_faults > 0, "{report}");
-
-    drop(holder);
-    let _ = environment.tear_down(&mut session).expect("undone");
+    report
 }
 
 #[test]

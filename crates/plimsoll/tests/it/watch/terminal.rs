@@ -3,5 +3,7 @@
 mod cells;
 mod drawn;
 mod keys;
+mod panels;
+mod panels_live;
 pub(crate) mod pseudo_terminal;
 mod seen;

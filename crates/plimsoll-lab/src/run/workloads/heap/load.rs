@@ -205,8 +205,8 @@ fn shifted(phases: &[ShiftedPhase], into: &mut Findings) {
     if let Some(worst) = ends().max_by(by_share) {
         footprint(worst, into);
     }
-    if let Some(last) = ends().next_back() {
-        into.set(finding::LAST_LIVE_SHARE, 100.0 / last.per_live());
+    if let Some(share) = ends().next_back().and_then(live_share) {
+        into.set(finding::LAST_LIVE_SHARE, share);
     }
 }
 
@@ -214,15 +214,38 @@ fn footprint(found: &Footprint, into: &mut Findings) {
     into.set(finding::LIVE, found.live as f64);
     into.set(finding::RESIDENT, found.growth() as f64);
     into.set(finding::PEAK, found.peak.saturating_sub(found.before) as f64);
-    // Where the growth is nothing, all of it was resident before, and no share says anything.
-    if found.growth() > 0 {
-        into.set(finding::LIVE_SHARE, 100.0 / found.per_live());
+    if let Some(share) = live_share(found) {
+        into.set(finding::LIVE_SHARE, share);
     }
+}
+
+/// The live bytes in percent of the RAM taken for them. None where it is not known: blocks that fit into pages that were
+/// resident before (220 KB of them took 160 KB, "137%"), and so few bytes that such pages may be a part of their RAM.
+fn live_share(found: &Footprint) -> Option<f64> {
+    const LEAST_LIVE: u64 = 512 << 10;
+    (found.live >= LEAST_LIVE && found.growth() >= found.live).then(|| 100.0 / found.per_live())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_in_pages_that_were_resident_before_have_no_share() {
+        let share = |live: u64, growth: u64| {
+            live_share(&Footprint {
+                before: 3 << 20,
+                live,
+                resident: (3 << 20) + growth,
+                peak: 16 << 20,
+            })
+        };
+        assert_eq!(share(220_000, 160_000), None);
+        assert_eq!(share(220_000, 0), None);
+        assert_eq!(share(220_000, 400_000), None);
+        assert_eq!(share(4 << 20, 3 << 20), None);
+        assert_eq!(share(4 << 20, 5 << 20), Some(80.0));
+    }
 
     fn heap(load: HeapLoad) -> Heap {
         Heap {

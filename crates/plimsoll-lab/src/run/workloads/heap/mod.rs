@@ -24,6 +24,7 @@ use crate::workload::protocol::{Command, Reply};
 use load::HeapStep;
 use plimsoll_model::exit::Exit;
 use plimsoll_model::quantity;
+use plimsoll_model::recording::FailureCode;
 use plimsoll_model::scenario::workloads::heap::finding;
 use plimsoll_model::scenario::{Allocator, FrontEnd, Heap, HeapLoad, WorkloadKind};
 
@@ -45,6 +46,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, heap: &Heap) -> Result<(),
     let Some(allocator) = context.plan.settings.subject.allocator().cloned() else {
         return Err(TrialError::new(
             Exit::Usage,
+            FailureCode::Allocator,
             format_args!("`{}` is no allocator", context.plan.settings.subject),
         ));
     };
@@ -127,11 +129,16 @@ impl Preloaded {
     fn of(allocator: &Allocator, service: HeapService) -> Result<Preloaded, TrialError> {
         let library = match allocator {
             Allocator::Glibc => None,
-            Allocator::Plimsoll(_) => {
-                Some((service.unpack)().map_err(|error| TrialError::new(Exit::Missing, error))?)
-            }
+            Allocator::Plimsoll(_) => Some(
+                (service.unpack)()
+                    .map_err(|error| TrialError::new(Exit::Missing, FailureCode::Allocator, error))?,
+            ),
             other => Some(environment::allocator_library(other).ok_or_else(|| {
-                TrialError::new(Exit::Missing, format_args!("the library of `{other}` is gone"))
+                TrialError::new(
+                    Exit::Missing,
+                    FailureCode::Allocator,
+                    format_args!("the library of `{other}` is gone"),
+                )
             })?),
         };
         Ok(Preloaded {
@@ -187,8 +194,8 @@ impl Preloaded {
         };
         match self.heap_of(pid)?.and_then(|heap| heap.front_end) {
             Some(found) if found == front_end => Ok(()),
-            found => Err(TrialError::new(
-                Exit::WorkloadFailed,
+            found => Err(TrialError::failed(
+                FailureCode::Allocator,
                 format_args!(
                     "the worker's heap has the wrong front end: wanted {}, found {}",
                     front_end.name(),
@@ -200,7 +207,7 @@ impl Preloaded {
 
     /// Reads the process's own heap of a worker on our allocator.
     fn heap_of(&self, pid: u32) -> Result<Option<HeapState>, TrialError> {
-        (self.service.inspect)(pid).map_err(|error| TrialError::new(Exit::WorkloadFailed, error))
+        (self.service.inspect)(pid).map_err(|error| TrialError::failed(FailureCode::Allocator, error))
     }
 
     /// Refuses a worker whose malloc comes from elsewhere: its figures would bear a wrong name.
@@ -214,8 +221,8 @@ impl Preloaded {
             return Ok(());
         }
         let wanted = wanted.map_or_else(|| "the C library".into(), |name| name.to_string_lossy());
-        Err(TrialError::new(
-            Exit::WorkloadFailed,
+        Err(TrialError::failed(
+            FailureCode::Allocator,
             format_args!(
                 "the worker was to run on `{}` ({wanted}), and its malloc comes from {found}: the loader did not take \
                  the library, as where this program is linked statically or the library is of another machine",
@@ -229,6 +236,7 @@ fn over_limit(context: &TrialContext<'_, '_>) -> TrialError {
     let settings = &context.plan.settings;
     TrialError::new(
         Exit::Killed,
+        FailureCode::OverLimit,
         format_args!(
             "the worker held more than its limit of {} and was ended; raise `limit`, or ask for fewer blocks or threads",
             quantity::bytes(settings.limit as f64)
@@ -248,8 +256,8 @@ struct Guard {
 impl Guard {
     fn start(pid: u32, limit: u64) -> Result<Guard, TrialError> {
         let pidfd = Pidfd::open(pid).map_err(|errno| {
-            TrialError::new(
-                Exit::WorkloadFailed,
+            TrialError::failed(
+                FailureCode::WorkerStart,
                 format_args!("cannot watch the worker: {errno}"),
             )
         })?;
@@ -271,7 +279,11 @@ impl Guard {
                 }
             })
             .map_err(|error| {
-                TrialError::new(Exit::Missing, format_args!("cannot start a thread: {error}"))
+                TrialError::new(
+                    Exit::Missing,
+                    FailureCode::WorkerStart,
+                    format_args!("cannot start a thread: {error}"),
+                )
             })?;
         Ok(Guard {
             tripped,

@@ -1,7 +1,7 @@
 //! One worker visits its memory, at one load after the other, until the knee is found.
 //!
 //! Each load is a point: a fresh worker fills its memory, warms up, and is measured; then every page is checked. It begins
-//! when the cgroup holds nothing of the worker before. A point records that the OOM killer ended its worker: that is a
+//! when the cgroup holds nothing of the worker before. The load changes the size or, with a fixed working set, the limit. A point records that the OOM killer ended its worker: that is a
 //! result of the load.
 //!
 //! The OOM killer sometimes ends a worker although swap is free. A cgroup's reclaim goes by statistics that lag behind: the
@@ -9,9 +9,15 @@
 //! the swap device. Such a kill, and one below a load that was completed, says nothing about the load, which gets another
 //! worker.
 
+mod cpu_time;
+mod own_cost;
+mod pace;
 mod pattern;
 mod search;
+mod tally;
 mod visit;
+mod visitor;
+mod words;
 
 use std::time::Duration;
 
@@ -24,22 +30,21 @@ use crate::run::trial_error::{TrialError, lacking};
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Cost, Findings};
 use crate::workload::{Worker, WorkerError};
+use cpu_time::crowding;
 use plimsoll_model::columns::col;
 use plimsoll_model::exit::Exit;
-use plimsoll_model::recording::{Warning, WarningCode};
+use plimsoll_model::recording::{FailureCode, Warning, WarningCode};
 use plimsoll_model::scenario::workloads::loadline::Point;
 use plimsoll_model::scenario::workloads::loadline::finding::{
-    CPU_PER_VISIT, CPU_SYSTEM, CPU_USER, EARLY_KILLS, HARD_FAULTS, KILLED, LOAD, NET, PSI_FULL, PSI_SOME,
-    RAM_LOAD, RESIDENT, STORE, SWAPPED, VISITS,
+    ACHIEVED, CPU_PER_VISIT, CPU_SYSTEM, CPU_USER, EARLY_KILLS, HARD_FAULTS, KILLED, LIMIT, LOAD, NET,
+    PSI_FULL, PSI_SOME, RAM_LOAD, RESIDENT, STORE, SWAP_OUT, SWAPPED, VISITS,
 };
 use plimsoll_model::scenario::{Loadline, Subject, WorkloadKind};
 use search::next_load;
-use visit::Visit;
+use visit::{Preparation, Visit};
 
 pub(super) use visit::Visits;
 
-/// Sizes are whole pages of this many bytes.
-const PAGE: u64 = 4096;
 /// Workers that a load gets at most: a kill that comes too early is rare, three at one load are the load's doing.
 pub(super) const TRIES: u32 = 3;
 /// Pause between two looks at the swap while a worker works.
@@ -76,15 +81,17 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, loadline: &Loadline) -> Re
     };
     let mut points: Vec<Point> = Vec::new();
     let mut early_kills = 0;
+    let mut achieved = None;
     while let Some(load) = next_load(&points, loadline) {
         let again = points.iter().any(|point| point.load == load);
         sweep.point(context, load, again)?;
         early_kills += sweep.early_kills;
-        let point = context
-            .finished
-            .last()
-            .and_then(|finished| Point::of(&finished.phase.figures));
-        let point = point.ok_or_else(|| failed("a point has no figures"))?;
+        let figures = context.finished.last().map(|finished| &finished.phase.figures);
+        // Of the first, lowest load.
+        achieved = achieved.or(figures.and_then(|figures| figures.get(ACHIEVED).copied()));
+        let point = figures.and_then(Point::of);
+        let point =
+            point.ok_or_else(|| TrialError::failed(FailureCode::Inconsistent, "a point has no figures"))?;
         if !point.killed {
             sweep.completed = sweep.completed.max(load);
         }
@@ -97,6 +104,17 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, loadline: &Loadline) -> Re
             context.plan.id,
         );
         context.runner.warn(Warning::new(WarningCode::EarlyKill, text))?;
+    }
+    if let (Some(rate), Some(achieved)) = (loadline.rate, achieved)
+        && achieved < loadline.target_work
+    {
+        let text = format!(
+            "{}: at the lowest load, {:.0}% of the {rate} visits a second that were due were made; lower `rate` or \
+             `compute`, or raise `threads`",
+            context.plan.id,
+            100.0 * achieved,
+        );
+        context.runner.warn(Warning::new(WarningCode::Overload, text))?;
     }
     // A wrong page has ended the trial before.
     context.verified = points.iter().any(|point| !point.killed);
@@ -111,10 +129,12 @@ impl Sweep<'_> {
         load: f64,
         again: bool,
     ) -> Result<(), TrialError> {
-        let name = format!("load {load}{}", if again { " again" } else { "" });
+        let again = if again { " again" } else { "" };
+        let name = format!("{}{again}", self.loadline.phase(load));
         self.early_kills = 0;
         loop {
             context.drain()?;
+            self.set_limit(context, load)?;
             let mut worker = context.spawn()?;
             context.watch(&[worker.pid()]);
             self.swap = SwapPeak::default();
@@ -126,6 +146,20 @@ impl Sweep<'_> {
         }
     }
 
+    /// Sets the limit of the cgroup, which is empty, where the working set is the same at every load.
+    fn set_limit(&self, context: &TrialContext<'_, '_>, load: f64) -> Result<(), TrialError> {
+        let settings = &context.plan.settings;
+        let (_, limit) = self.loadline.size_and_limit(load, settings.limit);
+        let Some(cgroup) = context.cgroup().filter(|_| self.loadline.working_set.is_some()) else {
+            return Ok(());
+        };
+        let set = match settings.subject.has_swap() {
+            true => cgroup.set_limit(limit, context.timeout(), context.runner.stop.flag()),
+            false => cgroup.set_limit_without_swap(limit, context.timeout(), context.runner.stop.flag()),
+        };
+        set.map_err(|error| TrialError::failed(FailureCode::Limit, error))
+    }
+
     /// One try; false after an early kill.
     fn visit(
         &mut self,
@@ -134,7 +168,7 @@ impl Sweep<'_> {
         load: f64,
         phase: &str,
     ) -> Result<bool, TrialError> {
-        let size = (context.plan.settings.limit as f64 * load) as u64 / PAGE * PAGE;
+        let (size, limit) = self.loadline.size_and_limit(load, context.plan.settings.limit);
         let own = self.prepare(context, worker, size)?;
         if own.is_none() && self.is_tried_again(context, load)? {
             return Ok(false);
@@ -142,13 +176,14 @@ impl Sweep<'_> {
         let mut counts = true;
         let ended = context.phase(phase, None, |context, before| {
             let measured = match &own {
-                Some(_) => self.measure(context, worker, before, size)?,
+                Some(_) => self.measure(context, worker, before, (size, limit))?,
                 None => None,
             };
             if own.is_some() && measured.is_none() && self.is_tried_again(context, load)? {
                 counts = false;
                 // A phase that does not count is none: its end says why.
-                return Err(failed(
+                return Err(TrialError::failed(
+                    FailureCode::OutOfMemory,
                     "the OOM killer ended the worker, which was not the load's doing",
                 ));
             }
@@ -160,7 +195,8 @@ impl Sweep<'_> {
                 .extend(own.into_iter().flat_map(|own| own.figures));
             findings.set(LOAD, load);
             findings.set("size_bytes", size as f64);
-            net(findings);
+            findings.set(LIMIT, limit as f64);
+            net(findings, self.loadline);
             Ok(worked)
         });
         if !counts {
@@ -187,6 +223,7 @@ impl Sweep<'_> {
                 };
                 Err(TrialError::new(
                     Exit::Killed,
+                    FailureCode::OutOfMemory,
                     format_args!(
                         "cannot measure load {load}: the OOM killer ended {TRIES} workers in a row though their own swap was \
                          not full{beyond}; stop the programs that the kernel swaps out, or raise `limit`"
@@ -236,14 +273,17 @@ impl Sweep<'_> {
         if self.ask(context, worker, &fill)?.is_none() {
             return Ok(None);
         }
-        let prepare = Visit::Prepare {
+        let prepare = Visit::Prepare(Preparation {
             pattern: self.loadline.pattern,
             compute: self.loadline.compute,
             steps: self.steps,
             // Half as long as the measurement: uniform choices need none, uneven ones have their hot pages back soon.
             warm_up: self.loadline.duration / 2.0,
             seed: context.seed(),
-        };
+            threads: self.loadline.threads,
+            write_percent: self.loadline.write_percent,
+            rate: self.loadline.rate,
+        });
         let prepare = Command::work(WorkloadKind::Loadline, &prepare);
         let Some(reply) = self.ask(context, worker, &prepare)? else {
             return Ok(None);
@@ -260,7 +300,7 @@ impl Sweep<'_> {
         context: &mut TrialContext<'_, '_>,
         worker: &mut Worker,
         before: &Snapshot,
-        size: u64,
+        size_and_limit: (u64, u64),
     ) -> Result<Option<Worked>, TrialError> {
         let seconds = self.loadline.duration;
         let Some(reply) = self.ask(
@@ -273,7 +313,13 @@ impl Sweep<'_> {
         };
         let mut worked = Worked::of_reply(reply)?;
         let after = context.snapshot()?;
-        self.figures(context, &mut worked.findings, worked.cost, (before, &after), size);
+        self.figures(
+            context,
+            &mut worked.findings,
+            worked.cost,
+            (before, &after),
+            size_and_limit,
+        );
         Ok(self.check(context, worker)?.then_some(worked))
     }
 
@@ -290,11 +336,14 @@ impl Sweep<'_> {
         let found = Worked::of_reply(reply)?.findings.figures;
         match (found.get("wrong_tags"), found.get("uncounted_visits")) {
             (Some(0.0), Some(0.0)) => Ok(true),
-            (wrong, uncounted) => Err(failed(format_args!(
-                "pages hold what was not written to them: {} wrong tags, and their counters are {} visits off",
-                wrong.unwrap_or(&f64::NAN),
-                uncounted.unwrap_or(&f64::NAN),
-            ))),
+            (wrong, uncounted) => Err(TrialError::failed(
+                FailureCode::WrongBytes,
+                format_args!(
+                    "pages hold what was not written to them: {} wrong tags, and their counters are {} visits off",
+                    wrong.unwrap_or(&f64::NAN),
+                    uncounted.unwrap_or(&f64::NAN),
+                ),
+            )),
         }
     }
 
@@ -305,7 +354,7 @@ impl Sweep<'_> {
         findings: &mut Findings,
         cost: Cost,
         (before, after): (&Snapshot, &Snapshot),
-        size: u64,
+        (size, limit): (u64, u64),
     ) {
         let settings = &context.plan.settings;
         let store = (store_bytes(&settings.subject, after) - self.store_before).max(0);
@@ -314,7 +363,7 @@ impl Sweep<'_> {
         findings.set(CPU_USER, 100.0 * cost.cpu_user_s / seconds);
         findings.set(CPU_SYSTEM, 100.0 * cost.cpu_system_s / seconds);
         findings.set(STORE, store as f64);
-        findings.set(RAM_LOAD, size as f64 / (settings.limit as f64 + store as f64));
+        findings.set(RAM_LOAD, size as f64 / (limit as f64 + store as f64));
         if let Some(&visits) = findings.figures.get("visits") {
             findings.set(CPU_PER_VISIT, (cost.cpu_user_s + cost.cpu_system_s) / visits);
         }
@@ -333,6 +382,9 @@ impl Sweep<'_> {
             if let (Some(from), Some(to)) = (before.row.get(column), after.row.get(column)) {
                 findings.set(name, 100.0 * (to - from) as f64 / elapsed_us);
             }
+        }
+        if let (Some(from), Some(to)) = (before.row.get(col::PSWPOUT), after.row.get(col::PSWPOUT)) {
+            findings.set(SWAP_OUT, (to - from) as f64 / elapsed_us * 1e6);
         }
     }
 }
@@ -368,16 +420,13 @@ fn killed() -> Worked {
     worked
 }
 
-/// Time of a visit without choice, clock and computing.
-fn net(findings: &mut Findings) {
+/// Time of a visit without choice, clock and computing. Visits at a rate wait for their time, which is none of theirs.
+fn net(findings: &mut Findings, loadline: &Loadline) {
     let figure = |name: &str| findings.figures.get(name).copied().filter(|&value| value > 0.0);
-    if let (Some(visits_per_s), Some(own)) = (figure(VISITS), figure("own_s")) {
-        findings.set(NET, 1.0 / visits_per_s - own);
+    if let (Some(visits_per_s), Some(own), None) = (figure(VISITS), figure("own_s"), loadline.rate) {
+        let own = own * crowding(loadline.threads);
+        findings.set(NET, f64::from(loadline.threads) / visits_per_s - own);
     }
-}
-
-fn failed(reason: impl std::fmt::Display) -> TrialError {
-    TrialError::new(Exit::WorkloadFailed, reason)
 }
 
 /// RAM that the subject's compressed store takes.

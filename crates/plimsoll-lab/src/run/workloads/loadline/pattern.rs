@@ -59,6 +59,14 @@ impl Choices {
         }
     }
 
+    /// The same, from another page on if the pattern has an order of its own.
+    pub(super) fn starting_at(mut self, page: u64) -> Choices {
+        if let Kind::Sequential { next } = &mut self.kind {
+            *next = page;
+        }
+        self
+    }
+
     /// Visits page after page, from `first` in a chase, until `visit` returns `None`. Otherwise it returns
     /// the page's successor, which only a chase follows.
     ///
@@ -112,16 +120,16 @@ pub(super) fn cycle(pages: u64, seed: u64) -> Vec<u32> {
 /// xoroshiro128+ (D. Blackman and S. Vigna, 2021): no multiplication; its weak lowest bits do not matter, since the
 /// choices use the higher ones.
 #[derive(Debug)]
-struct Random([u64; 2]);
+pub(super) struct Random([u64; 2]);
 
 impl Random {
-    fn new(seed: u64) -> Random {
+    pub(super) fn new(seed: u64) -> Random {
         // Not both zero, as the function is a bijection.
         Random([mix(seed), mix(!seed)])
     }
 
     #[inline]
-    fn next(&mut self) -> u64 {
+    pub(super) fn next(&mut self) -> u64 {
         let [first, second] = self.0;
         let mixed = first ^ second;
         self.0 = [

@@ -1,74 +1,87 @@
 //! Visiting the pages of filled memory by a pattern, with the latency of every visit.
 //!
 //! A page that is visited has three words in one cache line: its *tag*, which never changes, a *counter* that each
-//! visit raises, so that the page gets dirty, and the page that a chase goes to next. After a visit the worker
-//! computes for a while. A separate measurement on resident memory gives the cost of that.
+//! visit which writes raises, so that the page gets dirty, and the page that a chase goes to next. After a visit the
+//! worker computes for a while. A separate measurement on resident memory gives the cost of that.
+//!
+//! Threads share the pages and nothing else; their counts are summed when they have ended.
 
-use std::fs;
-use std::hint::black_box;
+use std::io;
+use std::sync::{PoisonError, RwLock};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_os::{UsageScope, page_size};
-use plimsoll_proc::schedstat::Schedstat;
 use serde::{Deserialize, Serialize};
 
-use super::pattern::{self, Choices};
+use super::cpu_time::{CpuWait, crowding, own_seconds};
+use super::own_cost::{own_cost_s, steps_of};
+use super::pace::{Schedule, wake_exactly};
+use super::pattern;
+use super::tally::Tally;
+use super::visitor::{Habits, Visitor};
+use super::words::{Pages, PagesError};
 use crate::workload::Stopwatch;
-use crate::workload::mix;
 use crate::workload::protocol::Reply;
 use crate::workload::{Cost, Findings};
 use crate::workload::{Memory, Work, WorkError, typed};
-use plimsoll_model::latency::Latencies;
 use plimsoll_model::scenario::Pattern;
+use plimsoll_model::scenario::workloads::loadline::finding::{ACHIEVED, CPU_WAIT, OFFERED, VISITS};
 
-/// Bytes of a cache line: the words of a page are in one.
-const LINE: usize = 64;
-/// Pages that the own cost is measured on: few enough for the second-level cache.
-const OWN_PAGES: u64 = 64;
-/// Seconds of each pass that measures the own cost, and how many of them: the best counts.
-const OWN_SECONDS: f64 = 0.001;
-const OWN_PASSES: u32 = 20;
-/// Steps of computing in a pass that measures how long one takes, and how many of them: the best counts.
-const STEPS: u64 = 10_000;
-const STEP_PASSES: u32 = 50;
 /// Shortest time between two visits with corrected latencies: a shorter one costs as much as its correction.
 const LEAST_INTERVAL_S: f64 = 1e-6;
+/// Bytes of the stack of a visiting thread.
+const STACK: usize = 256 << 10;
 
 /// Requests, in this order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub(super) enum Visit {
     /// Set the words of every page, measure the own cost, and visit for a while without counting latencies.
-    Prepare {
-        pattern: Pattern,
-        /// Seconds of CPU time of computing after each visit.
-        compute: f64,
-        /// Steps of computing after each visit, where an earlier worker has found how many `compute` seconds are:
-        /// so the work of a visit is the same at every load.
-        steps: Option<u64>,
-        warm_up: f64,
-        seed: u64,
-    },
+    Prepare(Preparation),
     /// Visit for so long, with the latency of every visit.
     Measure { seconds: f64 },
-    /// Read every page: are all tags right, and do the counters sum to the visits?
+    /// Read every page: are all tags right, and do the counters sum to the visits that wrote?
     Check,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Preparation {
+    pub(super) pattern: Pattern,
+    /// Seconds of CPU time of computing after each visit.
+    pub(super) compute: f64,
+    /// Steps of computing after each visit, where an earlier worker has found how many `compute` seconds are:
+    /// so the work of a visit is the same at every load.
+    pub(super) steps: Option<u64>,
+    pub(super) warm_up: f64,
+    pub(super) seed: u64,
+    pub(super) threads: u32,
+    /// Percent of the visits that write.
+    pub(super) write_percent: u32,
+    /// Visits that are due a second when it is measured; none where each begins after the one before.
+    pub(super) rate: Option<f64>,
 }
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum VisitError {
     #[error("cannot visit memory that is not filled as one mapping; fill it with `request` = `bytes`")]
     Pieces,
-    #[error("cannot visit {0} pages; ask for 1 to 2^32 - 1")]
-    Pages(u64),
+    #[error(transparent)]
+    Pages(#[from] PagesError),
     #[error("cannot visit: no memory is prepared; prepare it first")]
     Unprepared,
+    #[error("cannot visit with {0} threads; ask for 1 or more")]
+    Threads(u32),
+    #[error(
+        "cannot start a visiting thread: {0}; lower `threads` or raise the limit of processes (ulimit -u, pids.max)"
+    )]
+    Thread(#[source] io::Error),
 }
 
 #[derive(Default)]
 pub(in crate::run) struct Visits {
-    /// The visitor, after `Prepare`.
-    visitor: Option<Visitor>,
+    /// The visitors, after `Prepare`.
+    visitors: Option<Visitors>,
 }
 
 impl Work for Visits {
@@ -84,83 +97,90 @@ impl Work for Visits {
     }
 
     fn released(&mut self) {
-        self.visitor = None;
+        self.visitors = None;
     }
 }
 
 impl Visits {
     fn visit(&mut self, memory: Option<&mut [u8]>, asked: &Visit) -> Result<(Cost, Findings), VisitError> {
-        match *asked {
-            Visit::Prepare {
-                pattern,
-                compute,
-                steps,
-                warm_up,
-                seed,
-            } => {
-                let (visitor, cost, findings) =
-                    Visitor::prepare(memory, (pattern, compute, steps), warm_up, seed)?;
-                self.visitor = Some(visitor);
+        match asked {
+            Visit::Prepare(preparation) => {
+                let (visitors, cost, findings) = Visitors::prepare(memory, preparation)?;
+                self.visitors = Some(visitors);
                 Ok((cost, findings))
             }
             Visit::Measure { seconds } => {
-                let visitor = self.visitor.as_mut().ok_or(VisitError::Unprepared)?;
-                visitor.measure(memory, seconds)
+                let visitors = self.visitors.as_mut().ok_or(VisitError::Unprepared)?;
+                visitors.measure(memory, *seconds)
             }
             Visit::Check => {
-                let visitor = self.visitor.as_ref().ok_or(VisitError::Unprepared)?;
-                visitor.check(memory)
+                let visitors = self.visitors.as_ref().ok_or(VisitError::Unprepared)?;
+                visitors.check(memory)
             }
         }
     }
 }
 
-/// A worker's visits, from its preparation on.
+/// The visiting threads of a worker, from their preparation on.
 #[derive(Debug)]
-pub(super) struct Visitor {
-    choices: Choices,
+pub(super) struct Visitors {
+    /// One a thread, never empty.
+    all: Vec<Visitor>,
     seed: u64,
-    /// Steps of computing after a visit.
-    steps: u64,
-    /// Nanoseconds from one visit to the next when nothing is in the way.
+    /// Nanoseconds from one visit of a thread to the next when nothing is in the way.
     interval_ns: u64,
-    /// The page that a chase goes to next.
-    next: u64,
-    visits: u64,
-    /// Of them, those of a page with a wrong tag.
-    wrong: u64,
+    rate: Option<f64>,
 }
 
-impl Visitor {
+/// Counts and latencies of a thread in a stretch.
+struct Stretch {
+    tally: Tally,
+    /// Visits that were due, of an open loop.
+    due: u64,
+    /// Time that it could run and waited for a CPU.
+    waited: Option<Duration>,
+}
+
+impl Visitors {
     pub(super) fn prepare(
         memory: Option<&mut [u8]>,
-        (pattern, compute, steps): (Pattern, f64, Option<u64>),
-        warm_up: f64,
-        seed: u64,
-    ) -> Result<(Visitor, Cost, Findings), VisitError> {
-        let mut pages = Pages::of(memory.ok_or(VisitError::Pieces)?)?;
+        asked: &Preparation,
+    ) -> Result<(Visitors, Cost, Findings), VisitError> {
+        let pages = Pages::of(memory.ok_or(VisitError::Pieces)?)?;
+        if asked.threads == 0 {
+            return Err(VisitError::Threads(0));
+        }
         let watch = Stopwatch::start(UsageScope::Process);
-        let steps = steps.unwrap_or_else(|| steps_of(compute));
-        let mut choices = Choices::new(pattern, pages.count, seed);
+        let habits = Habits {
+            pattern: asked.pattern,
+            write_percent: asked.write_percent,
+            threads: asked.threads,
+            steps: asked.steps.unwrap_or_else(|| steps_of(asked.compute)),
+            seed: asked.seed,
+        };
+        let all = (0..asked.threads).map(|thread| Visitor::new(habits, pages.count, thread));
+        let mut all: Vec<Visitor> = all.collect();
         let mut findings = Findings::default();
-        findings.set("generator_s", pattern::cost_s(&mut choices));
-        let own_s = own_cost_s(pattern, steps, seed);
-        let interval_s = own_s.max(LEAST_INTERVAL_S);
+        if let Some(first) = all.first_mut() {
+            findings.set("generator_s", pattern::cost_s(first.choices()));
+        }
+        let own_s = own_cost_s(habits);
+        let interval_s = (own_s * crowding(asked.threads)).max(LEAST_INTERVAL_S);
         findings.set("own_s", own_s);
         findings.set("expected_interval_s", interval_s);
-        findings.set("compute_steps", steps as f64);
-        let mut visitor = Visitor {
-            choices,
-            seed,
-            steps,
+        findings.set("compute_steps", habits.steps as f64);
+        let mut visitors = Visitors {
+            all,
+            seed: asked.seed,
             interval_ns: (interval_s * 1e9) as u64,
-            next: 0,
-            visits: 0,
-            wrong: 0,
+            rate: asked.rate,
         };
-        pages.tag(pattern, seed);
-        visitor.visit(&mut pages, warm_up, |_| {});
-        Ok((visitor, watch.stop(0), findings))
+        pages.tag(asked.pattern, asked.seed);
+        // As fast as it goes, also where visits are due at a rate: until the pages that stay resident are.
+        visitors.together(|visitor, _, start| {
+            visitor.visit(pages, start, asked.warm_up, |_, _| {});
+        })?;
+        Ok((visitors, watch.stop(0), findings))
     }
 
     pub(super) fn measure(
@@ -168,49 +188,53 @@ impl Visitor {
         memory: Option<&mut [u8]>,
         seconds: f64,
     ) -> Result<(Cost, Findings), VisitError> {
-        let mut pages = Pages::of(memory.ok_or(VisitError::Pieces)?)?;
-        let mut latencies = Latencies::new();
-        let interval_ns = self.interval_ns;
-        let mut access_ns = 0;
-        let before = self.visits;
-        let waited = cpu_wait();
+        let pages = Pages::of(memory.ok_or(VisitError::Pieces)?)?;
+        let (rate, interval_ns, threads) = (self.rate, self.interval_ns, self.threads());
+        let (visits_before, writes_before) = (self.sum(|one| one.visits), self.sum(|one| one.writes));
         let watch = Stopwatch::start(UsageScope::Process);
-        self.visit(&mut pages, seconds, |ns| {
-            access_ns += ns;
-            latencies.record_corrected(ns, interval_ns);
-        });
-        let visits = self.visits - before;
+        let stretches = self.together(|visitor, thread, start| {
+            let mut tally = Tally::new();
+            let wait = CpuWait::start();
+            let due = match rate {
+                None => {
+                    let count = |writes, ns| tally.closed(writes, ns, interval_ns);
+                    visitor.visit(pages, start, seconds, count);
+                    0
+                }
+                Some(rate) => {
+                    wake_exactly();
+                    let schedule = Schedule::of_thread(rate, thread, threads);
+                    visitor.visit_on_schedule(pages, start, seconds, (schedule, &mut tally))
+                }
+            };
+            Stretch {
+                tally,
+                due,
+                waited: wait.stop(),
+            }
+        })?;
         // A visit works on a line of its page, which is no throughput.
         let cost = watch.stop(0);
-        let waited = waited.zip(cpu_wait()).map(|(from, to)| to.saturating_sub(from));
-        let mut findings = Findings {
-            latency: Some(latencies.to_text()),
-            ..Findings::default()
-        };
+        let visits = self.sum(|one| one.visits) - visits_before;
+        let mut findings = Findings::default();
         findings.set("visits", visits as f64);
-        findings.set("wall_visits_per_s", visits as f64 / cost.seconds);
-        findings.set("visits_per_s", visits as f64 / own_seconds(cost, waited));
-        if let Some(waited) = waited {
-            findings.set("cpu_wait_s", waited.as_secs_f64());
-        }
-        findings.set("access_s", access_ns as f64 / 1e9 / visits as f64);
-        for (name, percent) in [
-            ("p50_s", 50.0),
-            ("p99_s", 99.0),
-            ("p999_s", 99.9),
-            ("max_s", 100.0),
-        ] {
-            if let Some(ns) = latencies.percentile(percent) {
-                findings.set(name, ns as f64 / 1e9);
-            }
+        findings.set("writes", (self.sum(|one| one.writes) - writes_before) as f64);
+        find(&stretches, visits, cost, &mut findings);
+        if let Some(rate) = rate {
+            let due: u64 = stretches.iter().map(|stretch| stretch.due).sum();
+            let achieved = visits as f64 / due.max(1) as f64;
+            findings.set(OFFERED, rate);
+            findings.set(ACHIEVED, achieved);
+            findings.set("unserved_visits", due.saturating_sub(visits) as f64);
+            findings.set(VISITS, achieved * rate);
         }
         Ok((cost, findings))
     }
 
     pub(super) fn check(&self, memory: Option<&mut [u8]>) -> Result<(Cost, Findings), VisitError> {
-        let mut pages = Pages::of(memory.ok_or(VisitError::Pieces)?)?;
+        let pages = Pages::of(memory.ok_or(VisitError::Pieces)?)?;
         let watch = Stopwatch::start(UsageScope::Process);
-        let (mut wrong, mut counted) = (self.wrong, 0_u64);
+        let (mut wrong, mut counted) = (self.sum(|one| one.wrong), 0_u64);
         for page in 0..pages.count {
             let words = pages.words(page);
             wrong += u64::from(words.tag() != page ^ self.seed);
@@ -219,293 +243,257 @@ impl Visitor {
         let cost = watch.stop(pages.count * page_size() as u64);
         let mut findings = Findings::default();
         findings.set("wrong_tags", wrong as f64);
-        findings.set("uncounted_visits", counted.abs_diff(self.visits) as f64);
+        let writes = self.sum(|one| one.writes);
+        findings.set("uncounted_visits", counted.abs_diff(writes) as f64);
         Ok((cost, findings))
     }
 
-    /// Visits for `seconds`, at least once, and hands out the nanoseconds of each visit.
-    ///
-    /// A visit is timed from before its access to after it: the computation is not in its latency.
-    fn visit(&mut self, pages: &mut Pages<'_>, seconds: f64, mut timed: impl FnMut(u64)) {
-        let start = Instant::now();
-        let lasts = Duration::from_secs_f64(seconds);
-        let (seed, steps) = (self.seed, self.steps);
-        let (mut visits, mut wrong, mut successor) = (0, 0, self.next);
-        let mut work = seed;
-        let mut before = Duration::ZERO;
-        self.choices.each(self.next, |page| {
-            let mut words = pages.words(page);
-            wrong += u64::from(words.tag() != page ^ seed);
-            words.count();
-            successor = words.successor();
-            let after = start.elapsed();
-            visits += 1;
-            timed(after.saturating_sub(before).as_nanos() as u64);
-            work = compute(work, steps);
-            before = start.elapsed();
-            (before < lasts).then_some(successor)
-        });
-        black_box(work);
-        self.next = successor;
-        self.visits += visits;
-        self.wrong += wrong;
+    fn threads(&self) -> u32 {
+        u32::try_from(self.all.len()).unwrap_or(u32::MAX)
     }
-}
 
-/// Time that this thread could run and waited for a CPU since it began; none where the kernel does not count it.
-fn cpu_wait() -> Option<Duration> {
-    waited(&fs::read("/proc/thread-self/schedstat").ok()?)
-}
-
-fn waited(schedstat: &[u8]) -> Option<Duration> {
-    let spent = Schedstat::parse(schedstat)?;
-    // A thread that was never on a CPU has no counts.
-    (spent.on_cpu_ns > 0).then(|| Duration::from_nanos(spent.waited_ns.unsigned_abs()))
-}
-
-/// Seconds of work without those waited for a CPU; never less than the CPU time, which is counted apart from the wait, and
-/// never more than all seconds: CPU time is read around them, and may be some microseconds longer.
-fn own_seconds(cost: Cost, waited: Option<Duration>) -> f64 {
-    let waited = waited.unwrap_or_default().as_secs_f64();
-    (cost.seconds - waited)
-        .max(cost.cpu_user_s + cost.cpu_system_s)
-        .min(cost.seconds)
-}
-
-/// Steps of arithmetic, none of which can begin before the one before it has ended.
-fn compute(work: u64, steps: u64) -> u64 {
-    (0..steps).fold(work, |work, _| mix(work))
-}
-
-/// Number of steps that take `seconds` on an idle CPU.
-fn steps_of(seconds: f64) -> u64 {
-    if seconds == 0.0 {
-        return 0;
+    /// Sum of a count over all threads.
+    fn sum(&self, of: impl Fn(&Visitor) -> u64) -> u64 {
+        self.all.iter().map(of).sum()
     }
-    let mut best = f64::INFINITY;
-    for pass in 0..STEP_PASSES {
-        let start = Instant::now();
-        black_box(compute(black_box(pass.into()), STEPS));
-        best = best.min(start.elapsed().as_secs_f64());
-    }
-    ((seconds / best * STEPS as f64) as u64).max(1)
-}
 
-/// Seconds of a visit on memory that is surely resident and cached: choice, clock, computing.
-fn own_cost_s(pattern: Pattern, steps: u64, seed: u64) -> f64 {
-    let mut memory = vec![0; OWN_PAGES as usize * page_size()];
-    let Ok(mut pages) = Pages::of(&mut memory) else {
-        unreachable!("a constant number of pages");
-    };
-    pages.tag(pattern, seed);
-    let mut visitor = Visitor {
-        choices: Choices::new(pattern, pages.count, seed),
-        seed,
-        steps,
-        interval_ns: 0,
-        next: 0,
-        visits: 0,
-        wrong: 0,
-    };
-    let mut latencies = Latencies::new();
-    let mut best = f64::INFINITY;
-    for _ in 0..OWN_PASSES {
-        let before = visitor.visits;
-        let start = Instant::now();
-        visitor.visit(&mut pages, OWN_SECONDS, |ns| latencies.record(ns));
-        best = best.min(start.elapsed().as_secs_f64() / (visitor.visits - before) as f64);
-    }
-    black_box(latencies);
-    best
-}
-
-struct Pages<'m> {
-    memory: &'m mut [u8],
-    page_size: usize,
-    count: u64,
-}
-
-impl<'m> Pages<'m> {
-    fn of(memory: &'m mut [u8]) -> Result<Pages<'m>, VisitError> {
-        let page_size = page_size();
-        let count = (memory.len() / page_size) as u64;
-        if !(1..1 << 32).contains(&count) {
-            return Err(VisitError::Pages(count));
+    /// Has all threads work at a time, from one start on; one alone works on this thread. `work` gets the number of the
+    /// thread.
+    fn together<T: Send>(
+        &mut self,
+        work: impl Fn(&mut Visitor, u32, Instant) -> T + Sync,
+    ) -> Result<Vec<T>, VisitError> {
+        if let [one] = self.all.as_mut_slice() {
+            return Ok(vec![work(one, 0, Instant::now())]);
         }
-        Ok(Pages {
-            memory,
-            page_size,
-            count,
+        // Closed until all threads exist; without a start if one could not be started.
+        let gate: RwLock<Option<Instant>> = RwLock::new(None);
+        thread::scope(|scope| {
+            let mut start = gate.write().unwrap_or_else(PoisonError::into_inner);
+            let (gate, work) = (&gate, &work);
+            let threads: Result<Vec<_>, io::Error> = (0..)
+                .zip(&mut self.all)
+                .map(|(number, visitor)| {
+                    let begin = move || {
+                        let start = *gate.read().unwrap_or_else(PoisonError::into_inner);
+                        start.map(|start| work(visitor, number, start))
+                    };
+                    let builder = thread::Builder::new()
+                        .name("visitor".to_owned())
+                        .stack_size(STACK);
+                    builder.spawn_scoped(scope, begin)
+                })
+                .collect();
+            *start = threads.is_ok().then(Instant::now);
+            drop(start);
+            let threads = threads.map_err(VisitError::Thread)?.into_iter();
+            Ok(threads
+                .filter_map(|thread| {
+                    thread
+                        .join()
+                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                })
+                .collect())
         })
     }
-
-    /// The words of a page. They are in another line of each page: the first lines of all would share a few sets of the
-    /// caches.
-    #[inline]
-    fn words(&mut self, page: u64) -> Words<'_> {
-        // Below the length of the memory, which is a usize.
-        let page = page as usize;
-        let at = page * self.page_size + (page * LINE) % self.page_size;
-        Words(&mut self.memory[at..at + LINE])
-    }
-
-    /// Sets the words of every page, from the last page on: those that were filled last are most likely resident.
-    fn tag(&mut self, pattern: Pattern, seed: u64) {
-        let successors = match pattern {
-            Pattern::Chase => pattern::cycle(self.count, seed),
-            _ => Vec::new(),
-        };
-        for page in (0..self.count).rev() {
-            let successor = successors.get(page as usize).copied().unwrap_or(0);
-            self.words(page).set(page ^ seed, u64::from(successor));
-        }
-    }
 }
 
-struct Words<'m>(&'m mut [u8]);
-
-impl Words<'_> {
-    #[inline]
-    fn get(&self, word: usize) -> u64 {
-        let (words, _) = self.0.as_chunks::<8>();
-        u64::from_ne_bytes(words[word])
-    }
-
-    #[inline]
-    fn put(&mut self, word: usize, value: u64) {
-        let (words, _) = self.0.as_chunks_mut::<8>();
-        words[word] = value.to_ne_bytes();
-    }
-
-    fn set(&mut self, tag: u64, successor: u64) {
-        self.put(0, tag);
-        self.put(1, 0);
-        self.put(2, successor);
-    }
-
-    fn tag(&self) -> u64 {
-        self.get(0)
-    }
-
-    fn counter(&self) -> u64 {
-        self.get(1)
-    }
-
-    fn count(&mut self) {
-        self.put(1, self.get(1).wrapping_add(1));
-    }
-
-    fn successor(&self) -> u64 {
-        self.get(2)
+/// The findings of all threads: useful work and latencies.
+fn find(stretches: &[Stretch], visits: u64, cost: Cost, findings: &mut Findings) {
+    let mut all = Tally::new();
+    stretches.iter().for_each(|stretch| all.merge(&stretch.tally));
+    all.find(visits, findings);
+    let waited: Option<Duration> = stretches.iter().map(|stretch| stretch.waited).sum();
+    let own = own_seconds(cost, waited, stretches.len());
+    findings.set("wall_visits_per_s", visits as f64 / cost.seconds);
+    findings.set(VISITS, visits as f64 / own);
+    if let Some(waited) = waited {
+        findings.set(CPU_WAIT, waited.as_secs_f64());
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plimsoll_model::latency::Latencies;
 
     const SEED: u64 = 0x5EED;
+    const PATTERNS: [Pattern; 5] = [
+        Pattern::Uniform,
+        Pattern::Zipf,
+        Pattern::Sequential,
+        Pattern::HotCold,
+        Pattern::Chase,
+    ];
 
-    fn prepared(pattern: Pattern, memory: &mut [u8]) -> Visitor {
-        let (visitor, _, found) =
-            Visitor::prepare(Some(memory), (pattern, 0.0, None), 0.002, SEED).expect("prepared");
+    fn asked(pattern: Pattern) -> Preparation {
+        Preparation {
+            pattern,
+            compute: 0.0,
+            steps: None,
+            warm_up: 0.002,
+            seed: SEED,
+            threads: 1,
+            write_percent: 100,
+            rate: None,
+        }
+    }
+
+    fn prepared(asked: &Preparation, memory: &mut [u8]) -> Visitors {
+        let (visitors, _, found) = Visitors::prepare(Some(memory), asked).expect("prepared");
         assert!(found.figures["own_s"] > 0.0 && found.figures["compute_steps"] == 0.0);
-        visitor
+        visitors
+    }
+
+    /// Wrong tags and uncounted visits.
+    fn checked(visitors: &Visitors, memory: &mut [u8]) -> (f64, f64) {
+        let (_, check) = visitors.check(Some(memory)).expect("checked");
+        (check.figures["wrong_tags"], check.figures["uncounted_visits"])
+    }
+
+    fn counters(memory: &mut [u8]) -> u64 {
+        let pages = Pages::of(memory).expect("pages");
+        (0..pages.count).map(|page| pages.words(page).counter()).sum()
     }
 
     #[test]
     fn every_visit_is_timed_and_counted_in_a_page() {
-        for pattern in [
-            Pattern::Uniform,
-            Pattern::Zipf,
-            Pattern::Sequential,
-            Pattern::HotCold,
-            Pattern::Chase,
-        ] {
+        for (pattern, threads) in PATTERNS
+            .into_iter()
+            .flat_map(|pattern| [(pattern, 1), (pattern, 3)])
+        {
             let mut memory = vec![0xAB; 100 * page_size()];
-            let mut visitor = prepared(pattern, &mut memory);
-            let (_, found) = visitor.measure(Some(&mut memory), 0.01).expect("measured");
+            let mut visitors = prepared(
+                &Preparation {
+                    threads,
+                    ..asked(pattern)
+                },
+                &mut memory,
+            );
+            let (_, found) = visitors.measure(Some(&mut memory), 0.01).expect("measured");
             let visits = found.figures["visits"];
             let latencies = Latencies::from_text(found.latency.as_deref().unwrap_or("")).expect("a text");
             assert!(
-                visits >= 100.0 && latencies.count() as f64 >= visits,
+                visits >= f64::from(threads) && latencies.count() as f64 >= visits,
                 "{pattern:?}: {visits}"
             );
-            let (_, check) = visitor.check(Some(&mut memory)).expect("checked");
-            assert_eq!(
-                (check.figures["wrong_tags"], check.figures["uncounted_visits"]),
-                (0.0, 0.0),
-                "{pattern:?}"
+            assert!(found.figures["visits_per_s"] >= found.figures["wall_visits_per_s"]);
+            assert_eq!(checked(&visitors, &mut memory), (0.0, 0.0), "{pattern:?}");
+            assert_eq!(counters(&mut memory), visitors.sum(|one| one.visits));
+            assert!(
+                visitors.all.iter().all(|one| one.visits > 0),
+                "each thread visits"
             );
-            let words: u64 = (0..100)
-                .map(|page| Pages::of(&mut memory).expect("pages").words(page).counter())
-                .sum();
-            assert_eq!(words, visitor.visits);
         }
+    }
+
+    /// Four threads on three pages: with a plain addition for a count, some of them get lost.
+    #[test]
+    fn threads_that_visit_the_same_pages_lose_no_count() {
+        let mut memory = vec![0; 3 * page_size()];
+        let asked = Preparation {
+            threads: 4,
+            ..asked(Pattern::Uniform)
+        };
+        let mut visitors = prepared(&asked, &mut memory);
+        visitors.measure(Some(&mut memory), 0.05).expect("measured");
+        assert_eq!(checked(&visitors, &mut memory), (0.0, 0.0));
+        let visited: Vec<u64> = visitors.all.iter().map(|one| one.visits).collect();
+        assert_eq!(counters(&mut memory), visited.iter().sum::<u64>());
+    }
+
+    #[test]
+    fn visits_that_only_read_raise_no_counter() {
+        for percent in [0, 30] {
+            let mut memory = vec![0; 50 * page_size()];
+            let asked = Preparation {
+                write_percent: percent,
+                threads: 2,
+                ..asked(Pattern::Zipf)
+            };
+            let mut visitors = prepared(&asked, &mut memory);
+            let (_, found) = visitors.measure(Some(&mut memory), 0.02).expect("measured");
+            assert_eq!(checked(&visitors, &mut memory), (0.0, 0.0));
+            assert_eq!(counters(&mut memory), visitors.sum(|one| one.writes));
+            let (writes, visits) = (found.figures["writes"], found.figures["visits"]);
+            match percent {
+                0 => assert_eq!(writes, 0.0),
+                _ => assert!(writes > 0.0 && writes < visits, "{writes} of {visits}"),
+            }
+            assert_eq!(found.figures.contains_key("read_p99_s"), percent > 0);
+            assert_eq!(found.figures.contains_key("write_p99_s"), percent > 0);
+        }
+    }
+
+    #[test]
+    fn an_open_loop_makes_the_visits_that_are_due() {
+        let mut memory = vec![0; 50 * page_size()];
+        let asked = Preparation {
+            threads: 2,
+            rate: Some(2000.0),
+            ..asked(Pattern::Uniform)
+        };
+        let mut visitors = prepared(&asked, &mut memory);
+        let (_, found) = visitors.measure(Some(&mut memory), 0.1).expect("measured");
+        let figure = |name: &str| found.figures[name];
+        assert_eq!(figure("visits") + figure("unserved_visits"), 200.0);
+        assert_eq!(figure("offered_per_s"), 2000.0);
+        assert!((figure("achieved_ratio") - figure("visits") / 200.0).abs() < 1e-9);
+        let latencies = Latencies::from_text(found.latency.as_deref().unwrap_or("")).expect("a text");
+        assert_eq!(latencies.count(), 200, "each due visit once, and no other");
+        assert_eq!(checked(&visitors, &mut memory), (0.0, 0.0));
+    }
+
+    /// A rate of ten times the highest that the computation allows: the queue grows, and most visits wait for a large part of the
+    /// stretch.
+    #[test]
+    fn an_open_loop_that_is_overloaded_says_so() {
+        let mut memory = vec![0; 50 * page_size()];
+        let asked = Preparation {
+            compute: 1e-3,
+            rate: Some(10_000.0),
+            ..asked(Pattern::Uniform)
+        };
+        let (mut visitors, ..) = Visitors::prepare(Some(&mut memory), &asked).expect("prepared");
+        let (_, found) = visitors.measure(Some(&mut memory), 0.2).expect("measured");
+        let figure = |name: &str| found.figures[name];
+        assert_eq!(figure("visits") + figure("unserved_visits"), 2000.0);
+        assert!(figure("achieved_ratio") < 0.25, "{found:?}");
+        assert!(figure("p50_s") > 0.05, "{found:?}");
+        assert!(figure("visits_per_s") < 2500.0);
     }
 
     #[test]
     fn a_wrong_tag_and_a_lost_count_are_found() {
         let mut memory = vec![0; 10 * page_size()];
-        let visitor = prepared(Pattern::Sequential, &mut memory);
-        let mut pages = Pages::of(&mut memory).expect("pages");
-        pages.words(3).put(0, 99);
-        pages.words(4).count();
-        let (_, check) = visitor.check(Some(&mut memory)).expect("checked");
-        assert_eq!(
-            (check.figures["wrong_tags"], check.figures["uncounted_visits"]),
-            (1.0, 1.0)
-        );
-    }
-
-    #[test]
-    fn a_visit_leaves_the_rest_of_a_page_as_it_was() {
-        let mut memory = vec![0xAB; 10 * page_size()];
-        let mut visitor = prepared(Pattern::Chase, &mut memory);
-        visitor.measure(Some(&mut memory), 0.002).expect("measured");
-        let untouched = memory.iter().filter(|&&byte| byte == 0xAB).count();
-        assert!(untouched >= 10 * (page_size() - 24));
-    }
-
-    #[test]
-    fn the_wait_for_a_cpu_is_the_second_field() {
-        assert_eq!(waited(b"123456 789 5\n"), Some(Duration::from_nanos(789)));
-        for nothing in ["0 0 0\n", "12", "", "a b c"] {
-            assert_eq!(waited(nothing.as_bytes()), None, "{nothing:?}");
-        }
-    }
-
-    #[test]
-    fn own_seconds_exclude_the_wait_for_a_cpu() {
-        let cost = Cost {
-            seconds: 2.0,
-            cpu_user_s: 0.25,
-            cpu_system_s: 0.25,
-            ..Cost::default()
-        };
-        let own = |waited| own_seconds(cost, Some(Duration::from_secs_f64(waited)));
-        assert_eq!((own_seconds(cost, None), own(0.5), own(1.9)), (2.0, 1.5, 0.5));
-        let read_late = Cost {
-            cpu_user_s: 1.8,
-            ..cost
-        };
-        assert_eq!(own_seconds(read_late, None), 2.0);
-    }
-
-    #[test]
-    fn computing_takes_about_its_time() {
-        let steps = steps_of(1e-3);
-        let start = Instant::now();
-        black_box(compute(1, black_box(steps)));
-        // On a busy machine it takes longer, never much less.
-        assert!(start.elapsed().as_secs_f64() > 0.5e-3, "{steps} steps");
-        assert_eq!(steps_of(0.0), 0);
+        let visitors = prepared(&asked(Pattern::Sequential), &mut memory);
+        let pages = Pages::of(&mut memory).expect("pages");
+        let (counter, tag) = (pages.words(3).counter(), 99);
+        pages.words(3).set(tag, 0);
+        (0..counter).for_each(|_| pages.words(3).count(false));
+        pages.words(4).count(false);
+        assert_eq!(checked(&visitors, &mut memory), (1.0, 1.0));
     }
 
     #[test]
     fn invalid_visits_are_refused() {
-        let refused = |memory| Visitor::prepare(memory, (Pattern::Uniform, 0.0, None), 0.0, 1).err();
-        assert!(matches!(refused(None), Some(VisitError::Pieces)));
-        assert!(matches!(refused(Some(&mut [0; 16])), Some(VisitError::Pages(0))));
+        fn refused(memory: Option<&mut [u8]>, threads: u32) -> Option<VisitError> {
+            let asked = Preparation {
+                threads,
+                ..asked(Pattern::Uniform)
+            };
+            Visitors::prepare(memory, &asked).err()
+        }
+        assert!(matches!(refused(None, 1), Some(VisitError::Pieces)));
+        let mut little = vec![0; 16];
+        assert!(matches!(
+            refused(Some(&mut little), 1),
+            Some(VisitError::Pages(PagesError::Count(0)))
+        ));
+        let mut page = vec![0; page_size()];
+        assert!(matches!(
+            refused(Some(&mut page), 0),
+            Some(VisitError::Threads(0))
+        ));
     }
 }

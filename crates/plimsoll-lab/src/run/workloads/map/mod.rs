@@ -12,7 +12,7 @@ use crate::workload::Findings;
 use crate::workload::Worker;
 use crate::workload::protocol::Command;
 use plimsoll_model::columns::col;
-use plimsoll_model::exit::Exit;
+use plimsoll_model::recording::FailureCode;
 use plimsoll_model::scenario::workloads::map::REALLY_BACK_PERCENT;
 use plimsoll_model::scenario::{Map, Mapping, ReleaseMethod, Workload, WorkloadKind, shuffle};
 use steps::Step;
@@ -151,7 +151,9 @@ fn compare(
             "after {after} {} pages held what they must not",
             wrong.unwrap_or(f64::NAN)
         );
-        context.errors.push(TrialError::new(Exit::WorkloadFailed, error));
+        context
+            .errors
+            .push(TrialError::failed(FailureCode::WrongBytes, error));
     }
     Ok(())
 }

@@ -14,9 +14,9 @@ use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Cost, Findings};
 use consumer::{Asked, Consume};
 use plimsoll_model::columns::Row;
-use plimsoll_model::exit::Exit;
 use plimsoll_model::latency::Latencies;
 use plimsoll_model::quantity::{self, ratio};
+use plimsoll_model::recording::FailureCode;
 use plimsoll_model::scenario::workloads::thrash::{Distinct, LONGEST_RECOVERY, finding};
 use plimsoll_model::scenario::{Thrash, WorkloadKind};
 use usage::{Use, usage};
@@ -265,8 +265,8 @@ impl Crew {
                 }
             };
             if !found.holds() {
-                return Err(TrialError::new(
-                    Exit::WorkloadFailed,
+                return Err(TrialError::failed(
+                    FailureCode::WrongBytes,
                     format_args!(
                         "consumer {}: {} of {} bytes differ from what was written, the first at offset {:?}",
                         number + 1,
@@ -286,7 +286,7 @@ impl Crew {
         loop {
             context.go_on()?;
             if context.oom_killed() > 0 {
-                return Err(TrialError::new(Exit::Killed, context.out_of_memory()));
+                return Err(context.out_of_memory());
             }
             // A look that cannot be read is left out: the next one is near.
             let swap = context.cgroup().and_then(|cgroup| cgroup.swap().ok().flatten());
@@ -303,12 +303,15 @@ impl Crew {
     fn with_swap(&self, context: &TrialContext<'_, '_>, error: TrialError) -> TrialError {
         match self.most_swap {
             Some(used)
-                if error.exit == Exit::Killed
-                    && context.oom_killed() > 0
+                if error.failure.code == FailureCode::OutOfMemory
                     && context.plan.settings.subject.has_swap() =>
             {
                 let words = swap_words(used, context.plan.settings.swap_size, context.foreign_swap());
-                TrialError::new(error.exit, format_args!("{}; {words}", error.reason))
+                TrialError::new(
+                    error.exit,
+                    error.failure.code,
+                    format_args!("{}; {words}", error.failure.message),
+                )
             }
             _ => error,
         }
@@ -361,8 +364,8 @@ fn check_distinct(context: &mut TrialContext<'_, '_>, thrash: &Thrash, load: &Lo
     if let Some(touched) = ratio(pages, cycles)
         && !expected.agrees(touched, cycles)
     {
-        context.errors.push(TrialError::new(
-            Exit::WorkloadFailed,
+        context.errors.push(TrialError::failed(
+            FailureCode::Inconsistent,
             format_args!(
                 "the places that the generator chose for a cycle are on {} distinct pages in the mean of {cycles} cycles, \
                  where n(1-(1-1/n)^W) is {}",

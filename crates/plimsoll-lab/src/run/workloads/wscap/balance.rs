@@ -1,13 +1,13 @@
 //! A balance-set manager in user space: a thread that reads its process's resident memory once a second, and trims
 //! the part above a cap. It needs no privilege and no cgroup.
 
-use std::fs;
 use std::io;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use plimsoll_os::{Errno, Range, page_out};
-use plimsoll_proc::Statm;
+
+use crate::workload::WorkingSet;
 
 /// Time between two looks, as Windows' balance-set manager has it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -37,6 +37,7 @@ pub(super) struct Balanced {
 pub(super) struct Balancer {
     /// In pieces, in the order in which they are trimmed: the one that was left alone the longest comes next.
     pieces: Vec<Range>,
+    working_set: WorkingSet,
     cap: u64,
     look_every: Duration,
     ended: Mutex<bool>,
@@ -44,9 +45,10 @@ pub(super) struct Balancer {
 }
 
 impl Balancer {
-    /// A manager that keeps the resident memory at `cap` bytes by trimming `ranges` (address and length).
-    pub(super) fn new(ranges: Vec<(u64, u64)>, cap: u64) -> Balancer {
+    /// A manager that keeps a working set at `cap` bytes by trimming `ranges` (address and length).
+    pub(super) fn new(ranges: Vec<(u64, u64)>, working_set: WorkingSet, cap: u64) -> Balancer {
         Balancer {
+            working_set,
             pieces: ranges.into_iter().flat_map(pieces).collect(),
             cap,
             look_every: LOOK_EVERY,
@@ -72,10 +74,10 @@ impl Balancer {
         loop {
             balanced.looks += 1;
             let start = Instant::now();
-            let before = resident_anonymous()?;
+            let before = self.working_set.bytes()?;
             if before > self.cap {
                 next = self.trim(next)?;
-                balanced.trimmed_bytes += before.saturating_sub(resident_anonymous()?);
+                balanced.trimmed_bytes += before.saturating_sub(self.working_set.bytes()?);
                 balanced.seconds += start.elapsed().as_secs_f64();
             }
             let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
@@ -94,7 +96,7 @@ impl Balancer {
         for _ in 0..self.pieces.len() {
             page_out(self.pieces[next]).map_err(BalanceError::Refused)?;
             next = (next + 1) % self.pieces.len();
-            if self.has_ended() || resident_anonymous()? <= self.cap {
+            if self.has_ended() || self.working_set.bytes()? <= self.cap {
                 break;
             }
         }
@@ -109,16 +111,10 @@ fn pieces((start, length): (u64, u64)) -> impl Iterator<Item = Range> {
     })
 }
 
-/// Bytes of this process that are resident and of no file.
-fn resident_anonymous() -> Result<u64, io::Error> {
-    let text = fs::read("/proc/self/statm")?;
-    let statm = Statm::parse(&text).ok_or_else(|| io::Error::other("it holds no three numbers"))?;
-    Ok(statm.anonymous())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plimsoll_model::scenario::Backing;
 
     #[test]
     fn pieces_cover_a_range_once_and_in_order() {
@@ -134,16 +130,11 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_anonymous_memory() {
-        assert!(resident_anonymous().unwrap() > 0);
-    }
-
-    #[test]
     fn an_end_is_noticed_while_it_waits() {
         // A manager that waited for its next look would keep this test for an hour.
         let balancer = Balancer {
             look_every: Duration::from_secs(3600),
-            ..Balancer::new(Vec::new(), u64::MAX)
+            ..Balancer::new(Vec::new(), WorkingSet::filled(Backing::Anonymous, 0), u64::MAX)
         };
         let start = Instant::now();
         let balanced = std::thread::scope(|scope| {

@@ -8,7 +8,7 @@ mod scan;
 
 use std::time::Duration;
 
-use super::compression::check_filled;
+use super::compression::{check_filled, write_back};
 use super::loadline::TRIES;
 use crate::environment::{Cgroup, Environment, EnvironmentError};
 
@@ -18,14 +18,13 @@ use crate::run::swap_use::SwapPeak;
 use crate::run::trial_error::{TrialError, lacking};
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Worker, WorkerError};
-use plimsoll_model::exit::Exit;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::NOT_RUN;
-use plimsoll_model::recording::{Warning, WarningCode};
+use plimsoll_model::recording::{FailureCode, Warning, WarningCode};
 use plimsoll_sample::{ProfileError, Profiler, Symbols, kernel_symbols};
 
 use plimsoll_model::scenario::workloads::wscap::{finding, phase};
-use plimsoll_model::scenario::{CapBy, WorkloadKind, Wscap};
+use plimsoll_model::scenario::{Backing, CapBy, WorkloadKind, Wscap};
 use scan::Scan;
 pub(super) use scan::Scanner;
 
@@ -95,7 +94,7 @@ fn lift(context: &TrialContext<'_, '_>, wscap: &Wscap) -> Result<(), TrialError>
     };
     lifted.or_else(|error| {
         context.go_on()?;
-        Err(TrialError::new(Exit::WorkloadFailed, error))
+        Err(TrialError::failed(FailureCode::Limit, error))
     })
 }
 
@@ -115,7 +114,7 @@ impl Experiment {
         context.phase(phase::FILL, Some(1), |context, _| {
             context.find(&mut self.worker, &fill)
         })?;
-        check_filled(context);
+        check_filled(context, &mut self.worker)?;
         context.rest(hold)?;
         context.phase(phase::UNCAPPED, Some(2), |context, _| {
             self.scan(context, phase::UNCAPPED, None)
@@ -135,6 +134,10 @@ impl Experiment {
     /// Scans under the cap, which is gone afterwards.
     fn capped(&mut self, context: &mut TrialContext<'_, '_>, cgroup: &Cgroup) -> Result<(), TrialError> {
         let cap = self.wscap.cap();
+        if self.wscap.filling.memory == Backing::File {
+            // The kernel lowers no limit below dirty pages.
+            write_back(context, &mut self.worker)?;
+        }
         let (mechanism, balance, set) = match self.wscap.cap_by {
             CapBy::Limit => (cgroup.limit_file(), None, set_limit(context, cgroup, cap)),
             CapBy::High => ("memory.high", None, set_high(context, cgroup, Some(cap))),
@@ -144,8 +147,8 @@ impl Experiment {
         if let Err(error) = set {
             // The rest of the trial is as good without it.
             context.go_on()?;
-            context.errors.push(TrialError::new(
-                Exit::WorkloadFailed,
+            context.errors.push(TrialError::failed(
+                FailureCode::NotRun,
                 format_args!("capped {NOT_RUN}: {error}"),
             ));
             return Ok(());
@@ -158,15 +161,28 @@ impl Experiment {
 
     /// Empties the working set once, and scans: it refills.
     fn emptied(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Worked, TrialError> {
+        let written = match self.wscap.filling.memory {
+            // The kernel unmaps a dirty page of a file and keeps it.
+            Backing::File => Some(write_back(context, &mut self.worker)?.cost),
+            Backing::Anonymous | Backing::Memfd => None,
+        };
         let emptied = context.find(&mut self.worker, &Command::Trim)?.cost;
-        let stayed = context.snapshot()?.target().saturating_sub(own_bytes(context));
+        let stayed = match self.wscap.filling.memory {
+            Backing::Anonymous => context.snapshot()?.target().saturating_sub(own_bytes(context)),
+            Backing::Memfd | Backing::File => context.in_core(&mut self.worker)?,
+        };
         context
             .errors
             .extend(not_emptied(stayed, self.wscap.filling.size));
         let mut worked = self.scan(context, phase::EMPTIED, None)?;
         worked.findings.set(finding::EMPTYING, emptied.seconds);
         worked.findings.set(finding::STAYED, stayed as f64);
-        worked.cost = emptied.and(worked.cost);
+        let mut before = emptied;
+        if let Some(written) = written {
+            worked.findings.set(finding::WRITEBACK, written.seconds);
+            before = written.and(emptied);
+        }
+        worked.cost = before.and(worked.cost);
         Ok(worked)
     }
 
@@ -187,6 +203,7 @@ impl Experiment {
         let mut profiler = self.profiler();
         self.worker.send(&scan).map_err(|error| context.explain(&error))?;
         let own = own_bytes(context);
+        let refaults = file_refaults(context);
         let mut resident: Option<(u64, u64)> = None;
         let mut left = context.timeout();
         let reply = loop {
@@ -199,7 +216,8 @@ impl Experiment {
                 Err(error) => return Err(context.explain(&error)),
             }
             self.swap.look(context, &self.worker);
-            let now = context.snapshot()?.target().saturating_sub(own);
+            let now = context.snapshot()?;
+            let now = context.working_set(&now).saturating_sub(own);
             let (least, most) = resident.unwrap_or((now, now));
             resident = Some((least.min(now), most.max(now)));
             if let Some(profiler) = &mut profiler {
@@ -210,6 +228,12 @@ impl Experiment {
         if let Some((least, most)) = resident {
             worked.findings.set(finding::RESIDENT_MIN, least as f64);
             worked.findings.set(finding::RESIDENT_MAX, most as f64);
+        }
+        if let (Some(before), Some(after)) = (refaults, file_refaults(context))
+            && let Some(scans) = worked.findings.figures.get(finding::SCANS)
+            && let Some(each) = quantity::ratio(after.saturating_sub(before) as f64, *scans)
+        {
+            worked.findings.set(finding::FILE_REFAULTS, each);
         }
         if let (Some(profiler), Ok(symbols)) = (profiler, &self.symbols) {
             let profile = profiler.finish(symbols);
@@ -246,10 +270,12 @@ impl Experiment {
                 cost,
                 verification: Some(found),
             } => {
-                if found.holds() {
+                if found.holds() && found.bytes == self.wscap.filling.size {
                     context.verified = true;
                 } else {
-                    context.errors.push(TrialError::new(Exit::WorkloadFailed, found));
+                    context
+                        .errors
+                        .push(TrialError::failed(FailureCode::WrongBytes, found));
                 }
                 Ok(cost.into())
             }
@@ -262,24 +288,45 @@ impl Experiment {
 fn cannot_cap(context: &TrialContext<'_, '_>) -> Option<TrialError> {
     match &context.surroundings {
         Surroundings::Lacking(missing) => Some(lacking(phase::CAPPED, missing)),
-        Surroundings::Made(environment) if environment.swap_device().is_none() => Some(TrialError::new(
-            Exit::WorkloadFailed,
-            format_args!("capped {NOT_RUN}: the subject is `none`, so memory above the cap has no swap"),
-        )),
+        Surroundings::Made(environment)
+            if environment.swap_device().is_none() && context.plan.settings.memory().goes_to_swap() =>
+        {
+            Some(TrialError::failed(
+                FailureCode::NotRun,
+                format_args!("capped {NOT_RUN}: the subject is `none`, so memory above the cap has no swap"),
+            ))
+        }
         Surroundings::Made(_) => None,
     }
 }
 
-/// Resident bytes of the worker before its fill.
+/// Resident bytes of the worker besides its filled memory.
 fn own_bytes(context: &TrialContext<'_, '_>) -> u64 {
-    context.finished.first().map_or(0, |fill| fill.before.target())
+    let Some(fill) = context.finished.first() else {
+        return 0;
+    };
+    match context.plan.settings.memory() {
+        Backing::Anonymous => fill.before.target(),
+        // The fill itself reads pages of the program, which is a file too.
+        Backing::Memfd | Backing::File => context
+            .working_set(&fill.after)
+            .saturating_sub(context.plan.settings.size()),
+    }
+}
+
+/// Pages of files that the trial's cgroup has read again so far; `None` of other memory, and where they are not counted.
+fn file_refaults(context: &TrialContext<'_, '_>) -> Option<u64> {
+    match context.plan.settings.memory() {
+        Backing::File => context.cgroup()?.file_refaults(),
+        Backing::Anonymous | Backing::Memfd => None,
+    }
 }
 
 /// That emptying left more of `size` bytes resident than it may, if so: then the scan after it does not refill.
 fn not_emptied(stayed: u64, size: u64) -> Option<TrialError> {
     (stayed as f64 > MAY_STAY * size as f64).then(|| {
-        TrialError::new(
-            Exit::WorkloadFailed,
+        TrialError::failed(
+            FailureCode::Trim,
             format_args!(
                 "{} of {} stayed in the working set when it was emptied; is the swap device full, or memory locked?",
                 quantity::bytes(stayed as f64),
@@ -320,10 +367,11 @@ mod tests {
     fn a_working_set_that_stays_resident_is_an_error() {
         assert!(not_emptied(0, 100 << 20).is_none() && not_emptied(5 << 20, 100 << 20).is_none());
         let error = not_emptied(50 << 20, 100 << 20).unwrap();
+        assert_eq!(error.failure.code, FailureCode::Trim);
+        let bytes = [50, 100].map(|mib| quantity::bytes(f64::from(mib << 20)));
         assert!(
-            error.reason.starts_with("50.0 MiB of 100 MiB stayed"),
-            "{}",
-            error.reason
+            bytes.iter().all(|bytes| error.failure.message.contains(bytes)),
+            "{error:?}"
         );
     }
 }

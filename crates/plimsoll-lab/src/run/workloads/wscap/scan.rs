@@ -12,7 +12,7 @@ use super::balance::Balancer;
 use crate::workload::Stopwatch;
 use crate::workload::protocol::Reply;
 use crate::workload::{Cost, Findings};
-use crate::workload::{Memory, Work, WorkError, typed};
+use crate::workload::{CrewError, Memory, Work, WorkError, Writable, in_threads, typed};
 use plimsoll_model::latency::Latencies;
 use plimsoll_model::scenario::Wscap;
 use plimsoll_model::scenario::workloads::wscap::finding;
@@ -34,6 +34,8 @@ pub(super) enum ScanError {
     Seconds(f64),
     #[error("cannot keep the working set at its cap: {0}")]
     Balance(#[from] super::balance::BalanceError),
+    #[error(transparent)]
+    Crew(#[from] CrewError),
 }
 
 #[derive(Default)]
@@ -51,25 +53,30 @@ impl Work for Scanner {
     }
 }
 
-/// Scans `memory` for the seconds asked, and on from where the scan before it ended.
+/// Scans `memory` for the seconds asked, each part in a thread of its own, and on from where the scan before it ended.
 ///
 /// A scan counts from the page that it begins with, through all others.
 pub(super) fn scan(memory: &mut Memory, asked: &Scan) -> Result<(Cost, Findings), ScanError> {
     let length = Duration::try_from_secs_f64(asked.seconds).map_err(|_| ScanError::Seconds(asked.seconds))?;
-    let balancer = asked.balance.map(|cap| Balancer::new(memory.ranges(), cap));
+    let working_set = memory.working_set();
+    let balancer = asked
+        .balance
+        .map(|cap| Balancer::new(memory.ranges(), working_set, cap));
+    let all = memory.pages();
     let watch = Stopwatch::start(UsageScope::Process);
     let (counted, balanced) = thread::scope(|scope| {
         let manager = balancer.as_ref().map(|balancer| scope.spawn(|| balancer.go_on()));
-        let counted = Counted::of(memory, length);
+        let counted = in_threads(memory.writable(), |part| Counted::of(part, all, length));
         if let Some(balancer) = &balancer {
             balancer.end();
         }
         // A thread that panicked has nothing to say.
         (counted, manager.and_then(|manager| manager.join().ok()))
     });
+    let counted = Counted::together(counted?);
     let page_size = plimsoll_os::page_size() as u64;
     let cost = watch.stop(counted.pages.saturating_mul(page_size));
-    let mut findings = counted.findings(memory.pages(), cost);
+    let mut findings = counted.findings(all, cost);
     if let Some(balanced) = balanced {
         let balanced = balanced?;
         findings.set(finding::LOOKS, balanced.looks as f64);
@@ -79,9 +86,13 @@ pub(super) fn scan(memory: &mut Memory, asked: &Scan) -> Result<(Cost, Findings)
     Ok((cost, findings))
 }
 
-/// Counts of a scan.
+/// Counts of a scan: of a thread, or of all together.
+#[derive(Default)]
 struct Counted {
+    /// Seconds of writing, of all threads.
     seconds: f64,
+    /// Scans a second of the whole memory.
+    rate: f64,
     pages: u64,
     first: Option<Duration>,
     scans: Latencies,
@@ -89,23 +100,17 @@ struct Counted {
 }
 
 impl Counted {
-    /// Writes until `length` is over.
-    fn of(memory: &mut Memory, length: Duration) -> Counted {
-        let all = memory.pages();
+    /// Writes to a part of `all` pages until `length` is over.
+    fn of(mut part: Writable<'_>, all: u64, length: Duration) -> Counted {
+        let own = part.pages();
         let interval = Duration::from_secs_f64(Wscap::RATE_INTERVAL_S);
-        let mut counted = Counted {
-            seconds: 0.0,
-            pages: 0,
-            first: None,
-            scans: Latencies::new(),
-            rates: Vec::new(),
-        };
+        let mut counted = Counted::default();
         let start = Instant::now();
         let (mut scan_start, mut interval_start, mut interval_pages) = (start, start, 0);
         loop {
-            let left = all - counted.pages % all;
+            let left = own - counted.pages % own;
             let now_marked = left.min(PAGES_AT_ONCE);
-            memory.mark(now_marked);
+            part.mark(now_marked);
             counted.pages += now_marked;
             interval_pages += now_marked;
             let now = Instant::now();
@@ -126,9 +131,35 @@ impl Counted {
             }
             if over {
                 counted.seconds = (now - start).as_secs_f64();
+                counted.rate = counted.pages as f64 / all as f64 / counted.seconds;
                 return counted;
             }
         }
+    }
+
+    /// The counts of threads that scanned at the same time: they add up. The time of a scan is that of a thread's own
+    /// part; the first is over when the slowest thread has ended its own.
+    fn together(threads: Vec<Counted>) -> Counted {
+        let intervals = threads.iter().map(|thread| thread.rates.len()).min().unwrap_or(0);
+        let mut all = Counted {
+            first: threads
+                .iter()
+                .map(|thread| thread.first)
+                .collect::<Option<Vec<_>>>()
+                .and_then(|firsts| firsts.into_iter().max()),
+            rates: vec![0.0; intervals],
+            ..Counted::default()
+        };
+        for thread in threads {
+            all.seconds += thread.seconds;
+            all.rate += thread.rate;
+            all.pages += thread.pages;
+            all.scans.merge(&thread.scans);
+            for (sum, rate) in all.rates.iter_mut().zip(thread.rates) {
+                *sum += rate;
+            }
+        }
+        all
     }
 
     /// Notes the rate of an interval: pages that took longer than one had the same rate in all that it spans.
@@ -142,7 +173,7 @@ impl Counted {
         let faults = cost.minor_faults + cost.major_faults;
         let mut findings = Findings::default();
         findings.set(finding::SCANS, scans);
-        findings.set(finding::RATE, scans / self.seconds);
+        findings.set(finding::RATE, self.rate);
         findings.set(finding::PAGE, self.seconds / self.pages as f64);
         findings.set(finding::FAULTS, faults as f64 / scans);
         if let (Some(first), Some(median)) = (self.first, self.scans.percentile(50.0)) {
@@ -159,15 +190,24 @@ impl Counted {
 mod tests {
     use super::*;
     use crate::workload::FillRequest;
+    use crate::workload::protocol::Placement;
     use plimsoll_model::scenario::{FillClass, ThpMode};
 
     fn memory(bytes: u64) -> Memory {
+        memory_of(bytes, 1)
+    }
+
+    fn memory_of(bytes: u64, threads: u32) -> Memory {
         let asked = FillRequest {
             bytes,
             request: bytes / 3,
             class: FillClass::Ratio(2.0),
             seed: 7,
             thp: ThpMode::Never,
+            placement: Placement {
+                threads,
+                ..Placement::default()
+            },
         };
         Memory::fill(&asked).unwrap().0
     }
@@ -188,7 +228,7 @@ mod tests {
             assert!((found.figures[finding::SCANS] - scans).abs() < 1e-9);
             let latencies = Latencies::from_text(&found.latency.unwrap()).unwrap();
             assert_eq!(latencies.count(), scans as u64, "whole scans have a latency");
-            assert!(memory.restore().1.holds());
+            assert!(memory.restore().unwrap().1.holds());
         }
         assert!(all_pages > memory.pages(), "a quarter of a second is many scans");
     }
@@ -218,6 +258,42 @@ mod tests {
         let (_, found) = scan(&mut memory, &asked(0.05, Some(1 << 40))).unwrap();
         assert!(found.figures[finding::LOOKS] >= 1.0);
         assert_eq!(found.figures[finding::TRIMMED], 0.0);
-        assert!(memory.restore().1.holds());
+        assert!(memory.restore().unwrap().1.holds());
+    }
+
+    #[test]
+    fn threads_scan_their_parts_and_the_counts_add_up() {
+        let mut memory = memory_of(4 << 20, 3);
+        for seconds in [0.0, 0.25] {
+            let (cost, found) = scan(&mut memory, &asked(seconds, Some(1 << 40))).unwrap();
+            let pages = cost.bytes / plimsoll_os::page_size() as u64;
+            let scans = pages as f64 / memory.pages() as f64;
+            assert!((found.figures[finding::SCANS] - scans).abs() < 1e-9);
+            assert!(found.figures[finding::RATE] > 0.0);
+            assert!(memory.restore().unwrap().1.holds());
+        }
+    }
+
+    #[test]
+    fn rates_of_threads_add_up_and_the_slowest_ends_the_first_scan() {
+        let thread = |rates: &[f64], first: Option<u64>| Counted {
+            seconds: 2.0,
+            rate: 3.0,
+            pages: 10,
+            first: first.map(Duration::from_millis),
+            rates: rates.to_vec(),
+            ..Counted::default()
+        };
+        let two = Counted::together(vec![
+            thread(&[1.0, 2.0], Some(7)),
+            thread(&[10.0, 20.0, 30.0], Some(9)),
+        ]);
+        assert_eq!(
+            (two.rates, two.first),
+            (vec![11.0, 22.0], Some(Duration::from_millis(9)))
+        );
+        assert_eq!((two.seconds, two.rate, two.pages), (4.0, 6.0, 20));
+        let unended = Counted::together(vec![thread(&[1.0], None), thread(&[1.0], Some(9))]);
+        assert_eq!(unended.first, None, "a part was not scanned to its end");
     }
 }

@@ -1,15 +1,37 @@
-//! The knee of useful work over the load.
+//! The knee of useful work over the load, and the largest load that meets a target.
 //!
 //! Useful work is visits a second, without the time that the worker waited for a CPU that others used. The *knee* is
-//! the load at which it falls under half of its value at the lowest load.
+//! the load at which it falls under a share, by default half, of its value at the lowest load; where visits are due at a
+//! rate, of that rate.
 
 use std::collections::BTreeMap;
 
-use super::finding::{KILLED, LOAD, RAM_LOAD, VISITS};
+use super::finding::{KILLED, LOAD, OFFERED, P99, RAM_LOAD, VISITS};
 use crate::quantity::ratio;
 
-/// Share of the unloaded work from which on a load counts as carried.
+/// Share of the unloaded work from which on a load counts as carried, where the scenario does not say.
 pub const CARRIED: f64 = 0.5;
+/// The same share of the visits that are due at a rate.
+pub const SERVED: f64 = 0.95;
+
+/// The condition under which a load is carried.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Criterion {
+    /// Useful work is at least this share of the base.
+    Work(f64),
+    /// 99 of 100 visits take at most so many seconds.
+    P99(f64),
+}
+
+impl Criterion {
+    fn is_met(self, point: &Point, base: f64) -> bool {
+        match self {
+            Criterion::Work(share) => point.visits_per_s >= share * base,
+            Criterion::P99(target) => !point.killed && point.p99_s.is_some_and(|p99| p99 <= target),
+        }
+    }
+}
+
 /// The measurement at one load.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Point {
@@ -21,6 +43,10 @@ pub struct Point {
     pub ram_load: f64,
     /// Whether the OOM killer ended the worker.
     pub killed: bool,
+    /// Latency that 99 of 100 visits do not exceed; none where the worker was killed.
+    pub p99_s: Option<f64>,
+    /// Visits that were due a second; none without a rate.
+    pub offered_per_s: Option<f64>,
 }
 
 /// The loads next to the knee.
@@ -30,8 +56,9 @@ pub struct Bracket {
     pub low: Point,
     /// The first load that is not carried; none if the largest one is.
     pub high: Option<Point>,
-    /// Useful work at the lowest load.
+    /// Useful work that others are a share of: that at the lowest load, or all that was due.
     pub base: f64,
+    pub criterion: Criterion,
 }
 
 impl Point {
@@ -44,6 +71,8 @@ impl Point {
             visits_per_s: figure(VISITS)?,
             ram_load: figure(RAM_LOAD).unwrap_or(load),
             killed: figure(KILLED).is_some_and(|killed| killed > 0.0),
+            p99_s: figure(P99),
+            offered_per_s: figure(OFFERED),
         })
     }
 }
@@ -59,19 +88,23 @@ pub fn better<T>(mut all: Vec<T>, point: impl Fn(&T) -> Point) -> Vec<T> {
     all
 }
 
+/// Useful work that others are a share of, from points by load; none where the lowest load has none.
+pub fn base(points: &[Point]) -> Option<f64> {
+    let lowest = points.first()?;
+    let base = lowest.offered_per_s.unwrap_or(lowest.visits_per_s);
+    (base > 0.0).then_some(base)
+}
+
 /// The loads next to the knee, from points by load; none if even the lowest load is not carried.
-pub fn bracket(points: &[Point]) -> Option<Bracket> {
-    let base = points
-        .first()
-        .filter(|point| point.visits_per_s > 0.0)?
-        .visits_per_s;
-    let carried = |point: &Point| point.visits_per_s >= CARRIED * base;
-    let above = points.iter().position(|point| !carried(point));
+pub fn bracket(points: &[Point], criterion: Criterion) -> Option<Bracket> {
+    let base = base(points)?;
+    let above = points.iter().position(|point| !criterion.is_met(point, base));
     let low = points[..above.unwrap_or(points.len())].last()?;
     Some(Bracket {
         low: *low,
         high: above.map(|above| points[above]),
         base,
+        criterion,
     })
 }
 
@@ -81,19 +114,20 @@ impl Bracket {
         let beyond = |point: &Point| self.high.is_some_and(|high| point.load > high.load);
         points
             .iter()
-            .any(|point| beyond(point) && point.visits_per_s >= CARRIED * self.base)
+            .any(|point| beyond(point) && self.criterion.is_met(point, self.base))
     }
 
     /// The knee by an axis: where the line between the two points crosses the share. A worker that was killed drew no
-    /// line: then it is the last load that was carried.
+    /// line, and neither do percentiles, which jump: then it is the last load that was carried.
     pub fn knee(&self, axis: impl Fn(&Point) -> f64) -> Option<f64> {
         let high = self.high?;
         let (from, to) = (axis(&self.low), axis(&high));
-        if high.killed {
-            return Some(from);
-        }
+        let share = match self.criterion {
+            Criterion::Work(share) if !high.killed => share,
+            Criterion::Work(_) | Criterion::P99(_) => return Some(from),
+        };
         let fall = self.low.visits_per_s - high.visits_per_s;
-        let part = ratio(self.low.visits_per_s - CARRIED * self.base, fall)?;
+        let part = ratio(self.low.visits_per_s - share * self.base, fall)?;
         Some(from + (to - from) * part)
     }
 

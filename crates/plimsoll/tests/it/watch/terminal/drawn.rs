@@ -64,7 +64,7 @@ fn without_unicode_every_cell_is_ascii() {
         };
         let mut state = state(true, true);
         state.swap_devices[0] = "/dev/zr\u{e4}m".to_owned();
-        for overlay in [None, Some(Overlay::Help)] {
+        for overlay in [None, Some(Overlay::Help(0))] {
             let mut view = view();
             if overlay.is_some() {
                 view.act(Action::Help, &snapshot(&state, &view, 80, 24));
@@ -176,7 +176,7 @@ fn hostile_names_do_not_act() {
 
 #[test]
 fn a_small_terminal_gets_a_message() {
-    for (width, height) in [(59, 24), (80, 15), (20, 3), (1, 1)] {
+    for (width, height) in [(39, 24), (80, 15), (20, 3), (1, 1)] {
         let drawn = signs(&page(
             &state(true, true),
             &view(),
@@ -192,6 +192,8 @@ fn a_small_terminal_gets_a_message() {
     }
     let drawn = signs(&page(&state(true, true), &view(), theme(Depth::True), 60, 16));
     insta::assert_snapshot!("page_60x16", drawn);
+    let drawn = signs(&page(&state(true, true), &view(), theme(Depth::True), 40, 16));
+    insta::assert_snapshot!("page_40x16", drawn);
 }
 
 #[test]
@@ -253,6 +255,12 @@ fn any_action() -> impl Strategy<Value = Action> {
         Action::Close,
         Action::Down,
         Action::Up,
+        Action::NextList,
+        Action::Changes,
+        Action::NextSort,
+        Action::MoveRow(1),
+        Action::CursorTo(7),
+        Action::Mouse,
     ])
 }
 
@@ -274,7 +282,7 @@ proptest! {
         let area = ratatui::layout::Rect::new(0, 0, width, height);
         for action in actions {
             view.act(action, &carried);
-            if let Some(columns) = plimsoll_monitor::watch::terminal::columns_in(area) {
+            if let Some(columns) = plimsoll_monitor::watch::terminal::columns_in(area, &view) {
                 let column_ns = view.column_ns(carried.period_ns);
                 let first = view.first_column(&carried, columns);
                 carried.show(&state.history, column_ns, first, columns);

@@ -1,13 +1,13 @@
 //! Bytes to keys, keys to actions, actions to orders.
 
-use plimsoll_monitor::watch::terminal::{Action, Key, Mode, Order, View, action_of, decode};
+use plimsoll_monitor::watch::terminal::{Action, Gesture, Key, Mode, Mouse, Order, View, action_of, decode};
 use proptest::prelude::*;
 
 use super::seen::{snapshot, state};
 
 fn keys(bytes: &[u8]) -> Vec<Key> {
     let mut bytes = bytes.to_vec();
-    let keys = decode(&mut bytes);
+    let keys = decode(&mut bytes, true);
     assert!(bytes.is_empty(), "nothing is left of {bytes:?}");
     keys
 }
@@ -45,9 +45,72 @@ fn bytes_of_terminals_are_keys() {
 #[test]
 fn a_character_in_two_reads_is_one_key() {
     let mut bytes = "\u{e4}".as_bytes()[..1].to_vec();
-    assert_eq!(decode(&mut bytes), []);
+    assert_eq!(decode(&mut bytes, false), []);
     bytes.push("\u{e4}".as_bytes()[1]);
-    assert_eq!(decode(&mut bytes), [Key::Char('\u{e4}')]);
+    assert_eq!(decode(&mut bytes, false), [Key::Char('\u{e4}')]);
+}
+
+#[test]
+fn an_escape_without_a_rest_is_a_key() {
+    let mut bytes = b"q\x1b".to_vec();
+    assert_eq!(decode(&mut bytes, false), [Key::Char('q')]);
+    assert_eq!(decode(&mut bytes, true), [Key::Escape]);
+    assert!(bytes.is_empty());
+}
+
+fn mouse(gesture: Gesture, column: u16, row: u16) -> Key {
+    Key::Mouse(Mouse { gesture, column, row })
+}
+
+#[test]
+fn bytes_of_a_mouse_are_events() {
+    assert_eq!(
+        keys(b"\x1b[<0;1;1M\x1b[<0;1;1m\x1b[<32;300;70M"),
+        [mouse(Gesture::Press, 0, 0), mouse(Gesture::Drag, 299, 69)]
+    );
+    let wheel: Vec<Key> = [
+        Gesture::WheelUp,
+        Gesture::WheelDown,
+        Gesture::WheelLeft,
+        Gesture::WheelRight,
+    ]
+    .map(|gesture| mouse(gesture, 4, 5))
+    .into();
+    assert_eq!(
+        keys(b"\x1b[<64;5;6M\x1b[<65;5;6M\x1b[<66;5;6M\x1b[<67;5;6M"),
+        wheel
+    );
+    // With modifier keys; from a terminal without the SGR form; of other buttons.
+    assert_eq!(keys(b"\x1b[<20;5;6M"), [mouse(Gesture::Press, 4, 5)]);
+    assert_eq!(keys(b"\x1b[M %&q"), [mouse(Gesture::Press, 4, 5), Key::Char('q')]);
+    assert_eq!(keys(b"\x1b[<1;5;6M\x1b[<2;5;6M\x1b[<128;5;6Mq"), [Key::Char('q')]);
+    assert_eq!(
+        keys(b"\x1b[<;;Mq\x1b[<0;0;0Mr\x1b[<99999999;1;1M"),
+        [Key::Char('q'), Key::Char('r')]
+    );
+}
+
+/// A fast drag fills the buffer of a read: the rest of a sequence set mark 3 and turned the mouse off, as it was read as
+/// keys.
+#[test]
+fn a_sequence_in_two_reads_is_one_event_and_no_keys() {
+    for whole in [
+        &b"\x1b[<32;12;14M"[..],
+        b"\x1b[M %&",
+        b"\x1b[1;2C",
+        b"\x1bOA",
+        b"\x1b[5~",
+    ] {
+        let expected = keys(whole);
+        assert_eq!(expected.len(), 1);
+        for cut in 1..whole.len() {
+            let mut bytes = whole[..cut].to_vec();
+            assert_eq!(decode(&mut bytes, false), [], "{cut}");
+            bytes.extend(&whole[cut..]);
+            assert_eq!(decode(&mut bytes, false), expected, "{cut}");
+            assert!(bytes.is_empty());
+        }
+    }
 }
 
 proptest! {
@@ -55,8 +118,29 @@ proptest! {
     #[test]
     fn any_bytes_are_decoded(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let mut rest = bytes;
-        decode(&mut rest);
+        decode(&mut rest, true);
         prop_assert!(rest.len() < 4);
+    }
+
+    /// Reads of any length give the same keys as one read.
+    #[test]
+    fn the_length_of_a_read_does_not_matter(
+        pieces in prop::collection::vec(
+            prop::sample::select(vec![
+                "\x1b[<32;120;14M", "\x1b[<0;1;1m", "\x1b[<64;5;6M", "\x1b[A", "\x1b[1;2D", "\x1bOB", "q", "3", "\u{e4}", "\t",
+            ]),
+            0..40,
+        ),
+        length in 1..40_usize,
+    ) {
+        let whole = pieces.concat();
+        let mut pending = Vec::new();
+        let mut read = Vec::new();
+        for bytes in whole.as_bytes().chunks(length) {
+            pending.extend(bytes);
+            read.extend(decode(&mut pending, false));
+        }
+        prop_assert_eq!(read, keys(whole.as_bytes()));
     }
 
     #[test]
@@ -73,6 +157,7 @@ fn every_key_of_the_page_has_its_action() {
         (Key::Char('?'), Action::Help),
         (Key::Char('+'), Action::ZoomIn),
         (Key::Char('-'), Action::ZoomOut),
+        (Key::Char('0'), Action::Whole),
         (Key::Left, Action::Back),
         (Key::Right, Action::Forward),
         (Key::PageUp, Action::PageBack),
@@ -94,18 +179,32 @@ fn every_key_of_the_page_has_its_action() {
         (Key::Char('1'), Action::Mark(1)),
         (Key::Char('4'), Action::Mark(4)),
         (Key::Char('m'), Action::Note),
+        (Key::Char('g'), Action::Cgroups),
         (Key::Char('T'), Action::Trim),
         (Key::Char('E'), Action::Release),
+        (Key::Tab, Action::NextList),
+        (Key::Char('c'), Action::Changes),
+        (Key::Char('o'), Action::NextSort),
+        (Key::Up, Action::MoveRow(-1)),
+        (Key::Down, Action::MoveRow(1)),
+        (Key::Enter, Action::WatchRow),
+        (Key::Char('M'), Action::Mouse),
         (Key::Ctrl('z'), Action::Suspend),
         (Key::Ctrl('c'), Action::Quit),
     ];
     for (key, action) in table {
         assert_eq!(action_of(key, Mode::Page), Some(action), "{key:?}");
     }
-    for key in ['5', '0', 'x', 'Q'] {
+    for key in ['5', 'x', 'Q'] {
         assert_eq!(action_of(Key::Char(key), Mode::Page), None, "{key:?}");
     }
-    for mode in [Mode::Reading, Mode::Asking, Mode::Typing, Mode::Picking] {
+    for mode in [
+        Mode::Reading,
+        Mode::Asking,
+        Mode::Typing,
+        Mode::Picking,
+        Mode::Tree,
+    ] {
         assert_eq!(action_of(Key::Ctrl('c'), mode), Some(Action::Quit), "{mode:?}");
         assert_eq!(action_of(Key::Escape, mode), Some(Action::Close), "{mode:?}");
     }

@@ -22,7 +22,7 @@ use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 use crate::machine::{alone, settings};
 
 const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A session of its own with the terminal, so that signals of the terminal reach the program.
 pub(crate) const OWNED: &[&str] = &["setsid", "--ctty"];
@@ -140,7 +140,7 @@ impl Terminal {
         master.write_all(keys.as_bytes()).expect("keys are taken");
     }
 
-    fn resize(&self, columns: u16, rows: u16) {
+    pub(super) fn resize(&self, columns: u16, rows: u16) {
         let mut seen = self.screen.lock().expect("no reader panics");
         seen.parser.screen_mut().set_size(cells(rows), cells(columns));
         let master = self.master.as_ref().expect("the terminal is there");
@@ -169,6 +169,11 @@ impl Terminal {
         self.screen.lock().expect("no reader panics").bytes.clone()
     }
 
+    /// A value of the screen.
+    pub(super) fn on_screen<T>(&self, value: impl Fn(&vt100::Screen) -> T) -> T {
+        value(self.screen.lock().expect("no reader panics").parser.screen())
+    }
+
     /// Waits until the screen is as wanted.
     pub(crate) fn until(&self, what: &str, wanted: impl Fn(&vt100::Screen) -> bool) {
         let started = Instant::now();
@@ -187,7 +192,7 @@ impl Terminal {
     }
 
     /// Waits for the page with figures in it.
-    fn until_drawn(&self) {
+    pub(super) fn until_drawn(&self) {
         self.until("the page", |screen| {
             let text = screen.contents();
             screen.alternate_screen()
@@ -213,10 +218,12 @@ impl Terminal {
         }
     }
 
-    /// The terminal is as it was: the screen from before, a cursor, and the settings.
-    fn assert_given_back(&self) {
+    /// The terminal is as it was: the screen from before, a cursor, no report of the mouse, and the settings.
+    pub(super) fn assert_given_back(&self) {
         self.until("the screen from before, with a cursor", |screen| {
-            !screen.alternate_screen() && !screen.hide_cursor()
+            !screen.alternate_screen()
+                && !screen.hide_cursor()
+                && screen.mouse_protocol_mode() == vt100::MouseProtocolMode::None
         });
         let now = tcgetattr(&self.slave).expect("settings");
         let modes = |termios: &Termios| {
@@ -239,7 +246,7 @@ impl Drop for Terminal {
     }
 }
 
-fn watch(variables: &[(&str, &str)]) -> Terminal {
+pub(super) fn watch(variables: &[(&str, &str)]) -> Terminal {
     Terminal::start(OWNED, &[PLIMSOLL, "watch"], variables)
 }
 
@@ -253,7 +260,7 @@ fn the_page_is_drawn_follows_the_size_and_quits() {
         rows[39].contains("quit") && rows[0].contains("PSI mem")
     });
     terminal.resize(50, 10);
-    terminal.until_text("terminal too small (50x10), needs 60x16");
+    terminal.until_text("terminal too small (50x10), needs 40x16");
     terminal.resize(80, 24);
     terminal.until("the page again", |screen| {
         screen.rows(0, 80).nth(23).is_some_and(|row| row.contains("quit"))
@@ -272,10 +279,9 @@ fn keys_do_as_help_says() {
     terminal.press("\u{1b}");
     terminal.until("no help", |screen| !screen.contents().contains("set a mark"));
     terminal.press("1");
-    terminal.until("a mark on the axis", |screen| {
-        screen
-            .rows(0, 46)
-            .any(|row| row.contains("\u{253c}") && row.contains('1') && row.contains('\u{2500}'))
+    terminal.until("a mark below the axis", |screen| {
+        let mut rows = screen.rows(0, 46).skip_while(|row| !row.contains("\u{253c}"));
+        rows.nth(1).is_some_and(|marks| marks.trim() == "1")
     });
     terminal.press("T");
     terminal.until_text("There is no target to trim");
@@ -374,10 +380,15 @@ fn ctrl_z_leaves_the_terminal_to_the_shell_until_fg() {
     terminal.until_drawn();
     terminal.press("\u{1a}");
     terminal.until("the shell", |screen| {
-        !screen.alternate_screen() && screen.contents().contains("Stopped")
+        !screen.alternate_screen()
+            && screen.contents().contains("Stopped")
+            && screen.mouse_protocol_mode() == vt100::MouseProtocolMode::None
     });
     terminal.press("fg\r");
     terminal.until_drawn();
+    terminal.until("the mouse", |screen| {
+        screen.mouse_protocol_mode() == vt100::MouseProtocolMode::ButtonMotion
+    });
     terminal.press("q");
     terminal.until("the shell", |screen| !screen.alternate_screen());
     terminal.press("exit 7\r");

@@ -60,7 +60,7 @@ fn frame(tick: u64, with_target: bool, with_swap: bool) -> Frame {
         );
         set(gauge::TARGET_MINOR, 1200.0);
         set(gauge::TARGET_MAJOR, if trimmed { 30.0 } else { 0.0 });
-        set(gauge::TARGET_CPU, 87.0);
+        set(gauge::TARGET_CPU, 0.87);
         set(gauge::TARGET_PROCESSES, 2.0);
     }
     if with_swap {
@@ -144,7 +144,7 @@ pub fn theme(depth: Depth) -> Theme {
 pub fn snapshot(state: &State, view: &View, width: u16, height: u16) -> Snapshot {
     let mut snapshot = Snapshot::of(state);
     snapshot.refresh_facts(state, 100 * SECOND);
-    if let Some(columns) = columns_in(Rect::new(0, 0, width, height)) {
+    if let Some(columns) = columns_in(Rect::new(0, 0, width, height), view) {
         let column_ns = view.column_ns(snapshot.period_ns);
         let first = view.first_column(&snapshot, columns);
         snapshot.show(&state.history, column_ns, first, columns);

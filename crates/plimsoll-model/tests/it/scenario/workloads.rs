@@ -1,0 +1,191 @@
+//! Plans of each workload: its keys, sizes and settings.
+
+use std::collections::BTreeSet;
+
+use plimsoll_model::scenario::{
+    Backing, Document, Overrides, Settings, Source, Subject, Workload, WorkloadKind, keys,
+};
+
+use super::plans::ids;
+use super::{MIB, machine, plan, resolve, sets};
+
+fn workload(text: &str, set: &[&str]) -> Workload {
+    resolve(text, &sets(set))
+        .unwrap()
+        .trials
+        .remove(0)
+        .settings
+        .workload
+}
+
+#[test]
+fn every_kind_of_work_has_a_name_and_knows_its_own_keys() {
+    for kind in WorkloadKind::ALL {
+        let text = format!(
+            "[scenario]\nname = \"s\"\n[global]\nworkload = \"{}\"\n",
+            kind.name()
+        );
+        let plan = plan(&text);
+        assert_eq!(plan.trials[0].settings.workload.kind(), kind);
+        for (key, _) in &plan.sections[0].keys {
+            let key = keys().find(|known| known.name == key).unwrap();
+            assert!(key.is_of(kind), "{} is shown for {}", key.name, kind.name());
+        }
+        let again = Document::parse(&Source::new("shown", plan.to_toml())).unwrap();
+        let again = again.resolve(&machine(), &Overrides::default()).unwrap();
+        assert_eq!(again.trials, plan.trials, "{}", plan.to_toml());
+    }
+}
+
+const THRASH: &str =
+    "[scenario]\nname = \"t\"\n[global]\nworkload = \"thrash\"\nconsumer-size = \"100M\"\nlimit = \"1G\"\n";
+
+#[test]
+fn the_letters_of_the_thrashing_paper_are_keys() {
+    let letters = workload(THRASH, &["N=4", "S=8M", "W=77", "ts=250ms", "tc=2"]);
+    let words = workload(
+        THRASH,
+        &[
+            "consumers=4",
+            "consumer-size=8M",
+            "writes=77",
+            "sleep=0.25",
+            "stagger=2",
+        ],
+    );
+    assert_eq!(letters, words);
+    let Workload::Thrash(thrash) = letters else {
+        panic!("{letters:?}")
+    };
+    assert_eq!(
+        (thrash.consumers, thrash.consumer_size, thrash.writes),
+        (4, 8 * MIB, 77)
+    );
+    assert_eq!(
+        (thrash.sleep, thrash.stagger, thrash.seconds()),
+        (0.25, 2.0, 10.0)
+    );
+}
+
+#[test]
+fn scale_shrinks_memory_stagger_and_writes_of_the_file_together() {
+    let plan = resolve(THRASH, &sets(&["scale=0.1"])).unwrap();
+    let settings = &plan.trials[0].settings;
+    let Workload::Thrash(thrash) = &settings.workload else {
+        panic!("{settings:?}")
+    };
+    assert_eq!(thrash.writes, 1000);
+    assert!((thrash.stagger - 3.0).abs() < 1e-9 && thrash.sleep == 0.1);
+    // Whole pages.
+    let near = |bytes: u64, wanted: u64| bytes.abs_diff(wanted) <= 4096;
+    assert!(near(thrash.consumer_size, 10 * MIB), "{}", thrash.consumer_size);
+    assert!(near(settings.limit, (1 << 30) / 10), "{}", settings.limit);
+    assert_eq!(settings.size(), thrash.consumer_size * 25);
+    // What the command line says is meant as it is written.
+    let Workload::Thrash(given) = workload(THRASH, &["scale=0.1", "S=64M", "tc=5", "W=9"]) else {
+        panic!()
+    };
+    assert_eq!(
+        (given.consumer_size, given.stagger, given.writes),
+        (64 * MIB, 5.0, 9)
+    );
+}
+
+#[test]
+fn the_size_of_a_loadline_is_its_largest_load() {
+    let text =
+        "[scenario]\nname = \"l\"\n[global]\nworkload = \"loadline\"\nlimit = \"64M\"\nmax-load = 2.5\n";
+    let settings = plan(text).trials.remove(0).settings;
+    assert_eq!((settings.limit, settings.size()), (64 * MIB, 160 * MIB));
+    assert!(settings.swap_size > settings.size());
+}
+
+#[test]
+fn sections_of_one_plan_may_do_different_work() {
+    let text = "[scenario]\nname = \"mixed\"\n[global]\nsize = \"8M\"\nclass = \"runs20\"\n[cap]\nworkload = \"wscap\"\nload = \
+                [1, 2]\n[matrix]\nworkload = \"map\"\ntouch = \"4k\"\n";
+    let plan = plan(text);
+    let kinds: BTreeSet<WorkloadKind> = plan.trials.iter().map(|t| t.settings.workload.kind()).collect();
+    assert_eq!(kinds, BTreeSet::from([WorkloadKind::Wscap, WorkloadKind::Map]));
+    assert!(
+        ids(&plan).contains(&"cap/zram/runs20/load=2#1"),
+        "{:?}",
+        ids(&plan)
+    );
+    // A key of one section's work, given for all, holds for that section alone.
+    let mixed = resolve(text, &sets(&["duration=0.5"])).unwrap();
+    assert!(mixed.trials.iter().any(|trial| matches!(
+        &trial.settings.workload,
+        Workload::Wscap(wscap) if wscap.duration == 0.5
+    )));
+}
+
+/// Pages of files never go to swap: under the name of a swap device they would pass for a result of it.
+#[test]
+fn memory_of_files_has_no_subject() {
+    for kind in ["compression", "wscap"] {
+        let text = format!(
+            "[scenario]\nname = \"s\"\n[global]\nworkload = \"{kind}\"\nsubject = \"zram\"\nsize = \"16M\"\n\
+             memory = [\"anonymous\", \"memfd\", \"file\"]\nthreads = [1, 4]\nrepeat = 1\n"
+        );
+        let plan = plan(&text);
+        let mut found = ids(&plan);
+        found.sort_unstable();
+        let expected: Vec<String> = [("none", "file"), ("zram", "anonymous"), ("zram", "memfd")]
+            .into_iter()
+            .flat_map(|(subject, memory)| {
+                [1, 4].map(|threads| format!("s/{subject}/random/memory={memory}/threads={threads}#1"))
+            })
+            .collect();
+        assert_eq!(found, expected);
+        for trial in &plan.trials {
+            let settings = &trial.settings;
+            let of_file = settings.memory() == Backing::File;
+            assert_eq!(settings.maps_file(), of_file);
+            assert_eq!(settings.subject == Subject::NoSwap, of_file);
+            settings.check().unwrap();
+            let params = settings.workload.params(settings);
+            let param = |name: &str| {
+                params
+                    .iter()
+                    .find(|(known, _)| *known == name)
+                    .map(|(_, value)| value.as_str())
+            };
+            assert_eq!(param("memory"), Some(settings.memory().name()));
+            assert_eq!(param("threads"), Some(settings.threads().to_string().as_str()));
+        }
+        // The file of `size` bytes; swap files there are none.
+        assert_eq!(plan.bounds().disk, 16 * MIB);
+        let again = Document::parse(&Source::new("shown", plan.to_toml())).unwrap();
+        let again = again.resolve(&machine(), &Overrides::default()).unwrap();
+        assert_eq!(again.trials, plan.trials, "{}", plan.to_toml());
+    }
+}
+
+#[test]
+fn more_threads_than_pages_are_refused_by_name() {
+    for workload in ["compression", "wscap"] {
+        let text = format!("[scenario]\nname = \"s\"\n[global]\nworkload = \"{workload}\"\nsize = \"1M\"\n");
+        let settings = |threads: u32| {
+            let set = sets(&[&format!("threads={threads}")]);
+            resolve(&text, &set).unwrap().trials.remove(0).settings
+        };
+        settings(256).check().unwrap();
+        let error = settings(257).check().unwrap_err().to_string();
+        assert!(
+            error.contains("`threads` is 257") && error.contains("`size`"),
+            "{error}"
+        );
+    }
+}
+
+/// Recordings of earlier versions name neither.
+#[test]
+fn settings_without_a_store_and_threads_are_those_of_one_thread_on_anonymous_memory() {
+    let settings = plan("[scenario]\nname = \"s\"\n").trials.remove(0).settings;
+    let mut document = serde_json::to_value(&settings).unwrap();
+    let own = document["workload"]["compression"].as_object_mut().unwrap();
+    assert_eq!(own.remove("memory").unwrap(), "anonymous");
+    assert_eq!(own.remove("threads").unwrap(), 1);
+    assert_eq!(serde_json::from_value::<Settings>(document).unwrap(), settings);
+}

@@ -1,0 +1,112 @@
+//! The conditions of a load line, from the metrics and parameters of a group.
+
+use super::{KNEE, KNEE_HIGH, KNEE_LOW, NEEDED, TARGET_HIGH, TARGET_LOAD, TARGET_NEEDED};
+use crate::analysis::Group;
+use plimsoll_model::quantity::{self, significant};
+use plimsoll_model::scenario::workloads::loadline::{CARRIED, SERVED};
+
+/// The condition that the headline is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Basis {
+    /// Useful work.
+    Work,
+    /// Latency, where a scenario has a target.
+    P99,
+}
+
+impl Basis {
+    pub(super) fn of(groups: &[&Group]) -> Basis {
+        match groups.iter().any(|group| target(group).is_some()) {
+            true => Basis::P99,
+            false => Basis::Work,
+        }
+    }
+
+    /// The metrics of the line, of the last load that is carried, and of the first that is not.
+    pub(super) const fn metrics(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Basis::Work => (KNEE, KNEE_LOW, KNEE_HIGH),
+            Basis::P99 => (TARGET_LOAD, TARGET_LOAD, TARGET_HIGH),
+        }
+    }
+
+    /// Whether most repeats found the line; one that carried the largest load has none.
+    pub(super) fn has_line(self, group: &Group) -> bool {
+        let (_, low, high) = self.metrics();
+        let count = |metric: &str| group.metrics.get(metric).map_or(0, |found| found.values().len());
+        let end = match self {
+            Basis::Work => KNEE,
+            // The last load that meets the target is there also where no load misses it.
+            Basis::P99 => high,
+        };
+        2 * count(end) > count(low)
+    }
+
+    /// The load that a group carries: the line or, without one, the least that a repeat carried, which is certain.
+    pub(super) fn carried(self, group: &Group) -> Option<f64> {
+        let (line, low, _) = self.metrics();
+        match self.has_line(group) {
+            true => group.median(line),
+            false => Some(group.metrics.get(low)?.summary.min),
+        }
+    }
+
+    /// The end of the line, as a clause.
+    pub(super) fn condition(self, group: &Group) -> String {
+        let share = share_of(group);
+        match (self, target(group)) {
+            (Basis::P99, Some(target)) => format!("p99 exceeds {}", quantity::seconds(target)),
+            (Basis::P99 | Basis::Work, _) if share.of_rate => {
+                format!("visits fall below {} of the rate", share.words())
+            }
+            (Basis::P99 | Basis::Work, _) => format!("useful work falls below {}", share.words()),
+        }
+    }
+}
+
+/// The share of useful work down to which a load is carried.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Share {
+    pub(super) share: f64,
+    /// Whether it is a share of the visits that are due.
+    pub(super) of_rate: bool,
+}
+
+impl Share {
+    /// `half`, or in percent.
+    pub(super) fn words(self) -> String {
+        match self.share == CARRIED {
+            true => "half".to_owned(),
+            false => {
+                let percent = significant(100.0 * self.share);
+                let percent = percent.trim_end_matches('0').trim_end_matches('.');
+                format!("{percent}%")
+            }
+        }
+    }
+}
+
+pub(super) fn share_of(group: &Group) -> Share {
+    let of_rate = group.params.contains_key("rate");
+    let given = number(group, "target-work");
+    let share = given.unwrap_or(if of_rate { SERVED } else { CARRIED });
+    Share { share, of_rate }
+}
+
+/// The largest p99 in seconds of a load that meets the target.
+pub(super) fn target(group: &Group) -> Option<f64> {
+    number(group, "target-p99").filter(|target| *target > 0.0)
+}
+
+/// The working set, where it is the same at every load.
+pub(super) fn size_of(group: &Group) -> Option<f64> {
+    let fixed = [NEEDED, TARGET_NEEDED]
+        .iter()
+        .any(|name| group.metrics.contains_key(name));
+    let fixed = fixed || group.params.contains_key("limits");
+    number(group, "size").filter(|_| fixed)
+}
+
+fn number(group: &Group, name: &str) -> Option<f64> {
+    group.params.get(name)?.parse().ok()
+}

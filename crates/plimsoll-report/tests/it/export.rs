@@ -1,0 +1,4 @@
+//! Exports: other programs read the recorded values.
+
+mod prometheus;
+mod samples;

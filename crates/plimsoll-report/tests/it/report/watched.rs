@@ -1,0 +1,104 @@
+//! Reports of recordings of `plimsoll watch`: no trials, and what was marked by hand.
+
+use plimsoll_model::recording::Recording;
+use plimsoll_model::recording::model::{Event, EventKind, WATCH};
+use plimsoll_report::page::build;
+use plimsoll_report::{html, markdown, terminal};
+
+use super::simulation::QUICK;
+use super::{recorded, synthetic};
+
+/// What a stranger may call a process or write as a note.
+const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\u{1b}[2J\n| x | **y** \u{202e}";
+
+/// A recording as the monitor makes it of the synthetic machine, with an event of every kind that it marks.
+fn watched() -> Recording {
+    let mut recording = recorded::recording(QUICK, 10);
+    recording.manifest.plan.scenario = WATCH.to_owned();
+    recording.manifest.plan.title = format!("watch of pid 42 {HOSTILE}");
+    recording.manifest.plan.trials.clear();
+    recording.manifest.calibration = None;
+    recording.trials.clear();
+    recording.results = None;
+    let kinds = [
+        (EventKind::RunStart, None),
+        (EventKind::Target, None),
+        (EventKind::Mark, Some(1)),
+        (EventKind::Mark, Some(4)),
+        (EventKind::Mark, None),
+        (EventKind::Trim, None),
+        (EventKind::Release, None),
+        (EventKind::PageFlags, None),
+        (EventKind::Warning, None),
+        (EventKind::RunEnd, None),
+    ];
+    recording.events = (0_u64..)
+        .zip(kinds)
+        .map(|(second, (kind, number))| Event {
+            t_ns: second * 1_000_000_000,
+            kind,
+            trial: None,
+            phase: None,
+            number,
+            code: None,
+            text: HOSTILE.to_owned(),
+        })
+        .collect();
+    recording
+}
+
+#[test]
+fn the_report_of_a_watch_has_no_trials() {
+    let recording = watched();
+    let results = plimsoll_report::results(&recording);
+    let page = build(&recording, &results);
+    let signs: Vec<&str> = page.marks.iter().map(|mark| mark.sign.as_str()).collect();
+    assert_eq!(signs, ["*", "1", "4", "m", "T", "E", "k", "!"]);
+    let target = recording.samples.column("target_resident").expect("sampled");
+    let most = target.iter().flatten().max().expect("a target");
+    let peak = plimsoll_model::quantity::bytes(most as f64);
+    assert!(page.manifest.is_watch());
+    for number in ["pid 42 ", &peak, "10 Hz"] {
+        assert!(
+            page.headline.lines().any(|line| line.contains(number)),
+            "{:?}",
+            page.headline
+        );
+    }
+
+    let text = terminal::watched(&recording, &results, 80);
+    let document = markdown::markdown(&recording, &results);
+    let of_trials = terminal::summary(&results, &page.groups, 80, false);
+    let html = html::render(&page);
+    std::fs::write(synthetic::folder().join("watched.html"), &html).expect("written");
+    for (name, shown) in [("terminal", &text), ("markdown", &document), ("page", &html)] {
+        assert!(!shown.contains(of_trials.trim()), "{name}");
+        assert!(!shown.to_lowercase().contains("calibration"), "{name}");
+        assert!(!shown.contains(['\u{1b}', '\u{202e}']), "{name}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(
+        !document.contains("0 trials") && !document.contains("<img"),
+        "{document}"
+    );
+    assert_eq!(html.matches("<svg class=\"timeline\"").count(), 1);
+    assert_eq!(html.matches("<svg class=\"bars\"").count(), 0);
+    assert_eq!(html.matches("<table class=\"sortable\">").count(), 1);
+    assert!(!html.contains("Nothing to list") && !html.contains("No phase ended"));
+    assert!(!html.contains("<img"), "an element came in from outside");
+    assert_eq!(html.matches("</script>").count(), 2);
+}
+
+#[test]
+fn a_watch_without_samples_says_so() {
+    let mut recording = watched();
+    recording.samples = plimsoll_model::recording::Samples::from_rows(&[]);
+    let results = plimsoll_report::results(&recording);
+    let page = build(&recording, &results);
+    assert!(
+        page.overview.t.is_empty() && page.headline.finding.contains("pid 42 "),
+        "{:?}",
+        page.headline
+    );
+    assert!(!html::render(&page).contains("NaN"));
+}

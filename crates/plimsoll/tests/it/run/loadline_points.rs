@@ -1,0 +1,254 @@
+//! `plimsoll run loadline` on real zram and swap files: given points, a fixed working set, targets, threads, reads beside
+//! writes, and visits that are due at a rate.
+
+use serde_json::Value;
+
+use super::{Ended, Run, figure, has_laboratory, phases};
+
+const MIB: f64 = (1 << 20) as f64;
+
+/// One short trial with these settings.
+fn run(settings: &[&str]) -> Ended {
+    let mut arguments = vec!["--repeat", "1"];
+    for setting in ["subject=zram", "duration=0.15"].iter().chain(settings) {
+        arguments.extend(["--set", setting]);
+    }
+    let ended = Run::of("loadline", &arguments).finish();
+    ended.assert_went_well();
+    ended
+}
+
+fn figures_of(trial: &Value, name: &str) -> Vec<f64> {
+    phases(trial).iter().map(|point| figure(point, name)).collect()
+}
+
+fn metric(trial: &Value, name: &str) -> Option<f64> {
+    trial["metrics"][name].as_f64()
+}
+
+#[test]
+fn given_loads_are_measured_in_their_order_and_no_others() {
+    if !has_laboratory() {
+        return;
+    }
+    let ended = run(&["limit=32M", "loads=[1.5, 0.5, 1.25]"]);
+    let trial = &ended.trials()[0];
+    assert_eq!(figures_of(trial, "load"), [0.5, 1.25, 1.5]);
+    assert_eq!(trial["params"]["loads"], "0.5,1.25,1.5");
+    assert!(metric(trial, "work_at_1_5_ratio").is_some_and(|work| work > 0.0 && work < 1.2));
+    assert_eq!(trial["metrics"]["work_at_1_ratio"], Value::Null);
+}
+
+#[test]
+fn a_fixed_working_set_stays_while_the_limit_falls() {
+    if !has_laboratory() {
+        return;
+    }
+    let run = Run::of(
+        "loadline",
+        &[
+            "--repeat",
+            "1",
+            "--set",
+            "subject=zram",
+            "--set",
+            "duration=0.15",
+            "--set",
+            "size=48M",
+            "--set",
+            "limit=[96M, 48M, 32M, 16M]",
+        ],
+    );
+    let ended = run.finish();
+    ended.assert_went_well();
+    let trial = &ended.trials()[0];
+    let limits: Vec<f64> = figures_of(trial, "limit_bytes")
+        .iter()
+        .map(|bytes| bytes / MIB)
+        .collect();
+    assert_eq!(limits, [96.0, 48.0, 32.0, 16.0]);
+    assert!(
+        figures_of(trial, "size_bytes")
+            .iter()
+            .all(|bytes| *bytes == 48.0 * MIB)
+    );
+    let names: Vec<&str> = phases(trial)
+        .iter()
+        .filter_map(|point| point["name"].as_str())
+        .collect();
+    assert_eq!(names, ["limit 96M", "limit 48M", "limit 32M", "limit 16M"]);
+    for (point, limit) in phases(trial).iter().zip(&limits) {
+        // The kernel enforces the limit of each point: resident memory is below it, but for what the worker got before it
+        // was moved into the cgroup, and the rest is in swap.
+        let (resident, swapped) = (figure(point, "resident_bytes"), figure(point, "swapped_bytes"));
+        assert!(resident <= (limit + 4.0) * MIB, "{point:#}");
+        assert!(swapped >= (48.0 - limit) * MIB * 0.9, "{point:#}");
+    }
+    if let (Some(needed), Some(knee)) = (metric(trial, "needed_limit_bytes"), metric(trial, "knee_load")) {
+        assert!((needed * knee / (48.0 * MIB) - 1.0).abs() < 1e-6);
+        let finding = ended.results["headline"]["finding"].as_str().expect("a finding");
+        assert!(finding.contains("48.0 MiB"), "{finding}");
+    }
+    let page =
+        std::fs::read_to_string(run.recording().expect("a recording").join("report.html")).expect("a page");
+    assert!(page.contains("Useful work over limit"));
+}
+
+/// Without swap a limit below the working set gets the worker killed, also where the limit was larger before: nothing may
+/// go to the swap of the machine.
+#[test]
+fn without_swap_a_fixed_working_set_needs_a_limit_that_holds_it() {
+    if !has_laboratory() {
+        return;
+    }
+    let ended = run(&["subject=none", "size=32M", "limit=[64M, 48M, 24M, 16M]"]);
+    let trial = &ended.trials()[0];
+    let points = phases(trial);
+    assert_eq!(points.len(), 3, "16M would be no better than 24M");
+    assert_eq!(figure(&points[2], "oom_killed"), 1.0);
+    assert_eq!(metric(trial, "oom_killed_load"), Some(32.0 / 24.0));
+    let needed = metric(trial, "needed_limit_bytes").expect("a limit");
+    assert!((needed / (48.0 * MIB) - 1.0).abs() < 1e-9, "{needed}");
+}
+
+#[test]
+fn a_target_of_p99_has_a_load_line_beside_useful_work() {
+    if !has_laboratory() {
+        return;
+    }
+    // No visit takes ten seconds here, and none takes less than a nanosecond.
+    let ended = run(&["limit=32M", "loads=[0.5, 1, 1.5]", "target-p99=[10, 0.000000001]"]);
+    for trial in ended.trials() {
+        let (target, missed) = (metric(trial, "target_load"), metric(trial, "target_high_load"));
+        match trial["params"]["target-p99"].as_str() {
+            Some("10") => assert_eq!((target, missed), (Some(1.5), None)),
+            Some(_) => assert_eq!((target, missed), (None, None)),
+            None => panic!("{trial:#}"),
+        }
+        assert!(metric(trial, "knee_low_load").is_some());
+    }
+    // A search brackets the target too.
+    let ended = run(&[
+        "limit=32M",
+        "max-load=2",
+        "target-p99=0.00002",
+        "compute=0.000005",
+    ]);
+    let trial = &ended.trials()[0];
+    if let (Some(target), Some(missed)) = (metric(trial, "target_load"), metric(trial, "target_high_load")) {
+        assert!(
+            target < missed && missed <= target * 1.051,
+            "{:#}",
+            trial["metrics"]
+        );
+        let p99 = |load: f64| {
+            let of_load = phases(trial).iter().filter(|point| figure(point, "load") == load);
+            of_load
+                .map(|point| figure(point, "p99_s"))
+                .fold(f64::INFINITY, f64::min)
+        };
+        assert!(p99(target) <= 0.000_02);
+    }
+}
+
+#[test]
+fn several_threads_visit_one_memory_and_no_count_is_lost() {
+    if !has_laboratory() {
+        return;
+    }
+    // A wrong tag or a lost count would have failed the trial.
+    let ended = run(&[
+        "limit=32M",
+        "loads=[0.5, 1.5]",
+        "threads=[1, 4]",
+        "pattern=[zipf, chase]",
+    ]);
+    assert_eq!(ended.trials().len(), 4);
+    for trial in ended.trials() {
+        assert_eq!(trial["verified"], true);
+        for point in phases(trial) {
+            assert!(figure(point, "visits") >= 10.0, "{point:#}");
+            assert_eq!(figure(point, "visits"), figure(point, "writes"));
+        }
+    }
+}
+
+#[test]
+fn reads_stand_beside_writes() {
+    if !has_laboratory() {
+        return;
+    }
+    let ended = run(&[
+        "limit=32M",
+        "loads=[0.5, 1.5]",
+        "write-percent=[0, 25, 100]",
+        "subject=swapfile",
+    ]);
+    for trial in ended.trials() {
+        let percent: f64 = trial["params"]["write-percent"]
+            .as_str()
+            .map_or(100.0, |text| text.parse().unwrap());
+        for point in phases(trial) {
+            let (visits, writes) = (figure(point, "visits"), figure(point, "writes"));
+            // Six standard deviations of the number of writes.
+            let share = percent / 100.0;
+            let allowed = 6.0 * (visits * share * (1.0 - share)).sqrt();
+            assert!((writes - visits * share).abs() <= allowed, "{writes} of {visits}");
+            let both = percent == 25.0 && visits > 100.0;
+            assert!(point["figures"]["read_p99_s"].is_number() >= both, "{point:#}");
+            assert!(point["figures"]["write_p99_s"].is_number() >= both, "{point:#}");
+        }
+    }
+}
+
+#[test]
+fn an_open_loop_reports_what_it_achieved_of_its_rate() {
+    if !has_laboratory() {
+        return;
+    }
+    let ended = run(&[
+        "limit=32M",
+        "loads=[0.5, 1.5]",
+        "rate=2000",
+        "threads=2",
+        "duration=0.2",
+        "compute=0",
+    ]);
+    let trial = &ended.trials()[0];
+    for point in phases(trial) {
+        let (visits, unserved) = (figure(point, "visits"), figure(point, "unserved_visits"));
+        assert_eq!(
+            (visits + unserved, figure(point, "offered_per_s")),
+            (400.0, 2000.0)
+        );
+        assert!((figure(point, "achieved_ratio") - visits / 400.0).abs() < 1e-9);
+        assert!((figure(point, "visits_per_s") - visits / 0.2).abs() < 1e-6);
+        assert!(point["figures"]["net_visit_s"].is_null());
+    }
+    // A millisecond of work, ten times as often as that is possible: overload, even where all memory is resident.
+    let ended = run(&[
+        "limit=32M",
+        "loads=[0.5, 1]",
+        "rate=10000",
+        "duration=0.2",
+        "compute=0.001",
+    ]);
+    let trial = &ended.trials()[0];
+    assert_eq!(metric(trial, "overload_load"), Some(0.5));
+    assert_eq!(
+        (metric(trial, "knee_load"), metric(trial, "knee_low_load")),
+        (None, None)
+    );
+    let codes: Vec<&str> = ended.results["warnings"]
+        .as_array()
+        .expect("warnings")
+        .iter()
+        .filter_map(|warning| warning["code"].as_str())
+        .collect();
+    assert!(codes.contains(&"overload"), "{codes:?}");
+    // Nothing is left out of the percentiles: the median visit waited for a large part of the stretch.
+    assert!(
+        figures_of(trial, "p50_s").iter().all(|p50| *p50 > 0.05),
+        "{trial:#}"
+    );
+}
