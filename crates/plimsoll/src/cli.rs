@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use plimsoll_lab::hold::Amount;
+use plimsoll_lab::hold::Pressure;
 use plimsoll_model::exit::Exit;
-use plimsoll_model::scenario::{Base, SizeError, SizeExpr, WorkloadKind};
+use plimsoll_model::scenario::{Amount, SizeError, SizeExpr, WorkloadKind};
 use plimsoll_report::analysis::statistics::THRESHOLD_PERCENT;
 
 const STYLES: Styles = Styles::styled()
@@ -429,21 +429,24 @@ pub struct Trim {
 }
 
 #[derive(Debug, Clone, Args)]
-#[command(group = clap::ArgGroup::new("level").required(true).multiple(true).args(["used", "available", "bytes", "leak"]))]
+#[command(group = clap::ArgGroup::new("level").required(true).multiple(true).args(["used", "available", "bytes", "leak", "psi"]))]
 pub struct Hold {
     /// Keep this much memory in use, by all programs together: 80%, 12G
-    #[arg(long, value_name = "SIZE", value_parser = amount, conflicts_with_all = ["available", "bytes", "leak"])]
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["available", "bytes", "leak", "psi"])]
     pub used: Option<Amount>,
     /// Leave this much memory available to other programs: 500M, 10%
-    #[arg(long, value_name = "SIZE", value_parser = amount, conflicts_with_all = ["bytes", "leak"])]
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["bytes", "leak", "psi"])]
     pub available: Option<Amount>,
-    /// Hold this much memory, whatever other programs use
-    #[arg(long, value_name = "SIZE", value_parser = amount)]
+    /// Hold this much memory, regardless of other programs
+    #[arg(long, value_name = "SIZE", conflicts_with = "psi")]
     pub bytes: Option<Amount>,
     /// Hold this much more each second, as a leak does: 10M/s
-    #[arg(long, value_name = "SIZE/s", value_parser = rate)]
+    #[arg(long, value_name = "SIZE/s", value_parser = rate, conflicts_with = "psi")]
     pub leak: Option<u64>,
-    /// Hold it in this memory cgroup; shares are of its limit
+    /// Keep tasks waiting for memory in this share of time: some=10%, full=5%
+    #[arg(long, value_name = "KIND=SHARE")]
+    pub psi: Option<Pressure>,
+    /// Hold the level in this memory cgroup; shares are of its limit
     #[arg(short, long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
     /// Approach the level over this time: 30s, 5m
@@ -453,11 +456,17 @@ pub struct Hold {
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     pub duration: Option<f64>,
     /// Fill the memory with this class of data: random, ratio=2.5, file=PATH
-    #[arg(long, value_name = "CLASS", default_value = "random")]
+    #[arg(long, value_name = "CLASS", default_value = "random", conflicts_with = "psi")]
     pub class: String,
     /// Read each page once in this time, so that it stays in RAM
-    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    #[arg(long, value_name = "TIME", value_parser = seconds, conflicts_with = "psi")]
     pub touch_every: Option<f64>,
+    /// Release all when less than this is available [default: 5% of RAM; at least 512M and 5%]
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub reserve: Option<u64>,
+    /// Make the file that --psi reads in this folder on a disk
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp", requires = "psi")]
+    pub folder: PathBuf,
     /// Print the result as one JSON document
     #[arg(long)]
     pub json: bool,
@@ -593,9 +602,9 @@ enum ValueError {
     NoNumber,
     #[error("out of range; give seconds from 0 to {LONGEST}")]
     Seconds,
-    #[error("{0}; give bytes or a share, for instance 512M or 80%")]
+    #[error("{0}; give bytes, for instance 512M")]
     Size(#[from] SizeError),
-    #[error("a share of something else than the whole; give for instance 80%")]
+    #[error("a share; give bytes, for instance 512M")]
     Share,
     #[error("not bytes a second; give for instance 10M/s")]
     Rate,
@@ -618,14 +627,10 @@ fn seconds(text: &str) -> Result<f64, ValueError> {
     }
 }
 
-/// Parses an amount of memory: bytes with a unit, or a share.
-fn amount(text: &str) -> Result<Amount, ValueError> {
+/// Parses bytes with a unit.
+fn bytes(text: &str) -> Result<u64, ValueError> {
     match text.parse()? {
-        SizeExpr::Bytes(bytes) => Ok(Amount::Bytes(bytes)),
-        SizeExpr::Share {
-            thousandths,
-            of: Base::Ram,
-        } => Ok(Amount::Share(thousandths as f64 / 100_000.0)),
+        SizeExpr::Bytes(bytes) => Ok(bytes),
         SizeExpr::Share { .. } => Err(ValueError::Share),
     }
 }

@@ -10,8 +10,10 @@ pub(super) const MOST_TAKEN: u64 = 64 * MIB;
 /// Share of the goal that the level may be off without a step, as a divisor: half a percent, a quarter of what a
 /// level may be off.
 const SLACK_DIVISOR: u64 = 200;
-/// Least slack: the kernel's counters of pages lag behind by some hundred KiB a CPU.
+/// Least slack of a level of the scope: the kernel's counters of pages lag behind by some hundred KiB a CPU.
 const LEAST_SLACK: u64 = MIB;
+/// Least step of an amount that is held.
+const LEAST_STEP: u64 = 4096;
 
 /// The level to hold, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +39,8 @@ pub enum Step {
     Keep,
     Take(u64),
     Give(u64),
+    /// The goal needs memory that the reserve keeps: release all.
+    Full,
 }
 
 /// Decides one step at a time.
@@ -52,13 +56,15 @@ impl Controller {
         Controller { goal, ramp }
     }
 
+    pub fn goal(&self) -> Goal {
+        self.goal
+    }
+
     /// Bytes to hold now so that the level is the goal, were nothing to change.
     pub fn wanted(&self, reading: Reading, held: u64, elapsed: Duration) -> u64 {
         let whole = match self.goal {
             Goal::Available(goal) => held.saturating_add(reading.available).saturating_sub(goal),
-            Goal::Held { bytes, leak } => {
-                bytes.saturating_add((leak as f64 * elapsed.as_secs_f64()) as u64)
-            }
+            Goal::Held { bytes, leak } => bytes.saturating_add((leak as f64 * elapsed.as_secs_f64()) as u64),
         };
         // A level is approached evenly; a leak has a speed of its own.
         match self.ramp.is_zero() || elapsed >= self.ramp {
@@ -69,11 +75,11 @@ impl Controller {
 
     /// Bytes that the level may be off without a step.
     pub fn slack(&self) -> u64 {
-        let goal = match self.goal {
-            Goal::Available(goal) => goal,
-            Goal::Held { .. } => 0,
-        };
-        (goal / SLACK_DIVISOR).max(LEAST_SLACK)
+        match self.goal {
+            Goal::Available(goal) => (goal / SLACK_DIVISOR).max(LEAST_SLACK),
+            Goal::Held { bytes, leak: 0 } => (bytes / SLACK_DIVISOR).clamp(LEAST_STEP, LEAST_SLACK),
+            Goal::Held { .. } => LEAST_SLACK,
+        }
     }
 
     /// The step after a reading, while `held` bytes are held. Memory is given back at once and taken in pieces; the
@@ -81,16 +87,37 @@ impl Controller {
     pub fn step(&self, reading: Reading, held: u64, elapsed: Duration) -> Step {
         let wanted = self.wanted(reading, held, elapsed);
         if wanted > held {
-            let take = (wanted - held).min(MOST_TAKEN).min(reading.spare);
-            // What a ramp or a leak asks for is small and exact; a level has slack.
-            let least = match self.goal {
-                Goal::Available(_) if elapsed >= self.ramp => self.slack(),
-                _ => LEAST_SLACK,
-            };
-            return if take >= least.min(MOST_TAKEN) { Step::Take(take) } else { Step::Keep };
+            return self.grow(reading, wanted - held, elapsed);
         }
         match held - wanted {
             off if off >= self.slack() => Step::Give(off),
+            _ => Step::Keep,
+        }
+    }
+
+    fn grow(&self, reading: Reading, missing: u64, elapsed: Duration) -> Step {
+        let (least, piece) = match self.goal {
+            // A second holder may take the same bytes at the same time: halves converge, wholes swing.
+            Goal::Available(_) if elapsed >= self.ramp => {
+                let slack = self.slack();
+                (
+                    slack,
+                    if missing >= 4 * slack {
+                        missing / 2
+                    } else {
+                        missing
+                    },
+                )
+            }
+            // The steps of a ramp are small.
+            Goal::Available(_) => (LEAST_SLACK, missing),
+            Goal::Held { .. } => (self.slack(), missing),
+        };
+        let least = least.min(MOST_TAKEN);
+        let take = piece.min(MOST_TAKEN).min(reading.spare);
+        match self.goal {
+            Goal::Held { .. } if missing >= least && reading.spare < least => Step::Full,
+            _ if take >= least => Step::Take(take),
             _ => Step::Keep,
         }
     }
@@ -115,7 +142,7 @@ mod tests {
 
     fn apply(step: Step, held: u64) -> u64 {
         match step {
-            Step::Keep => held,
+            Step::Keep | Step::Full => held,
             Step::Take(bytes) => held + bytes,
             Step::Give(bytes) => held - bytes,
         }
@@ -131,7 +158,7 @@ mod tests {
             let controller = Controller::new(Goal::Available(goal), Duration::ZERO);
             let mut held = 0;
             for others in others {
-                for _ in 0..24 * GIB / MOST_TAKEN + 2 {
+                for _ in 0..24 * GIB / MOST_TAKEN + 16 {
                     let step = controller.step(reading(total, others, held, reserve), held, TICK);
                     held = apply(step, held);
                     let taken_too_much = held + others + goal > total + controller.slack();
@@ -199,6 +226,33 @@ mod tests {
             available: GIB,
             spare: 0,
         };
-        assert_eq!(controller.step(full, held, Duration::from_secs(1000)), Step::Keep);
+        assert_eq!(controller.step(full, held, Duration::from_secs(1000)), Step::Full);
+    }
+
+    /// Two holders that look at the same moment took the whole distance each, gave it back each, and so on without end.
+    #[test]
+    fn two_holders_that_look_at_the_same_moment_reach_the_level() {
+        let controller = Controller::new(Goal::Available(4 * GIB), Duration::ZERO);
+        let (mut one, mut other) = (0, 0);
+        for _ in 0..400 {
+            let now = reading(24 * GIB, 2 * GIB, one + other, GIB);
+            (one, other) = (
+                apply(controller.step(now, one, TICK), one),
+                apply(controller.step(now, other, TICK), other),
+            );
+        }
+        let available = reading(24 * GIB, 2 * GIB, one + other, GIB).available;
+        assert!(available.abs_diff(4 * GIB) <= controller.slack(), "{one} {other}");
+    }
+
+    #[test]
+    fn a_small_amount_is_held_in_full() {
+        let goal = Goal::Held {
+            bytes: 512 << 10,
+            leak: 0,
+        };
+        let controller = Controller::new(goal, Duration::ZERO);
+        let step = controller.step(reading(24 * GIB, 0, 0, GIB), 0, TICK);
+        assert_eq!(step, Step::Take(512 << 10));
     }
 }

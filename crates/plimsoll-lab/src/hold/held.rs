@@ -10,13 +10,15 @@ use crate::workload::{Findings, Memory, Stopwatch, Work, WorkError, typed};
 use plimsoll_model::scenario::FillClass;
 
 /// The name that the runner asks for this work by; no workload of a scenario has it.
-pub(super) const NAME: &str = "hold";
+const NAME: &str = "hold";
 /// The figure of a reply: bytes that are held after the request.
 pub(super) const HELD_BYTES: &str = "held_bytes";
 /// Most chunks: below the kernel's usual `vm.max_map_count` of 65530.
 const MOST_CHUNKS: u64 = 60_000;
-/// Least bytes of a chunk.
-const LEAST_CHUNK: u64 = 1 << 20;
+/// Usual bytes of a chunk.
+const USUAL_CHUNK: u64 = 1 << 20;
+/// Least chunks of a small amount: the last is less than half a percent of it.
+const LEAST_CHUNKS: u64 = 256;
 
 /// A request to a worker that holds memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -67,7 +69,8 @@ struct Held {
 impl Held {
     fn begin(class: &FillClass, seed: u64, most: u64) -> Result<Held, HeldError> {
         let page = plimsoll_os::page_size() as u64;
-        let chunk = most.div_ceil(MOST_CHUNKS).max(LEAST_CHUNK).next_multiple_of(page);
+        let usual = USUAL_CHUNK.min(most / LEAST_CHUNKS);
+        let chunk = most.div_ceil(MOST_CHUNKS).max(usual).next_multiple_of(page);
         Ok(Held {
             stream: Stream::new(class, seed)?,
             chunk,
@@ -116,7 +119,7 @@ impl Held {
 
 /// The work of `plimsoll hold`, for a worker.
 #[derive(Debug, Default)]
-pub(super) struct Holding(Option<Held>);
+struct Holding(Option<Held>);
 
 impl Holding {
     fn held(&mut self, action: &'static str) -> Result<&mut Held, HeldError> {
@@ -137,9 +140,7 @@ impl Holding {
 impl Work for Holding {
     fn carry_out(&mut self, request: &Value, _: Option<&mut Memory>) -> Result<Reply, WorkError> {
         let watch = Stopwatch::start(UsageScope::Process);
-        let held = self
-            .carry_out(&typed(request)?)
-            .map_err(WorkError::of_workload)?;
+        let held = self.carry_out(&typed(request)?).map_err(WorkError::of_workload)?;
         let mut findings = Findings::default();
         findings.set(HELD_BYTES, held as f64);
         Ok(Reply::Found {
@@ -147,6 +148,10 @@ impl Work for Holding {
             findings,
         })
     }
+}
+
+pub(super) fn work(name: &str) -> Option<Box<dyn Work>> {
+    (name == NAME).then(|| Box::<Holding>::default() as Box<dyn Work>)
 }
 
 #[cfg(test)]
@@ -164,7 +169,7 @@ mod tests {
             steps in prop::collection::vec((0..3u8, 0..9 * MIB), 1..20), seed: u64,
         ) {
             let class = FillClass::Ratio(2.5);
-            let mut held = Held::begin(&class, seed, 64 * MIB).unwrap();
+            let mut held = Held::begin(&class, seed, 256 * MIB).unwrap();
             for (kind, bytes) in steps {
                 let before = held.bytes();
                 match kind {
