@@ -24,8 +24,12 @@ fn a_trial_has_its_background_and_its_record_names_it() {
     if !has_laboratory() {
         return;
     }
-    let ended = beside_96_mib("hold=0.5").finish();
+    let run = beside_96_mib("hold=0.5");
+    let ended = run.finish();
     ended.assert_went_well();
+    let report = run.recording().expect("a recording").join("report.html");
+    let page = std::fs::read_to_string(report).expect("a report");
+    assert!(page.contains("bytes=96M"), "the report names the level");
     assert_eq!(ended.trials().len(), 1);
     for trial in ended.trials() {
         assert_eq!(trial["params"]["background"], "bytes=96M", "{trial:#}");
