@@ -36,13 +36,18 @@ hostile rounds="30":
 lint:
     cargo fmt --check
     cargo clippy --workspace --all-targets -- -D warnings
-    shellcheck vm/*.sh vm/guest/* .ci/run .ci/smoke .ci/left-behind .ci/loom .ci/portability .ci/heap-by-hand docs/pictures.sh .ci/package packaging/build.sh
+    shellcheck vm/*.sh vm/guest/* .ci/run .ci/smoke .ci/left-behind .ci/loom .ci/portability .ci/heap-by-hand .ci/kubernetes docs/pictures.sh .ci/package packaging/build.sh
     .ci/inputs check
     packaging/third_party.py check
 
 # Check dependencies, licences, links and the book
 workspace:
     cargo test -p plimsoll --test it workspace::
+
+# Check the Kubernetes manifests against their schemas
+kubernetes folder="/tmp/plimsoll-kubernetes":
+    .ci/kubernetes fetch {{folder}}
+    .ci/kubernetes check {{folder}}
 
 # Build the API documentation; `cargo test` checks the book
 docs:

@@ -1,5 +1,7 @@
-//! Everything that changes a machine: the environment of a trial, the workloads in it, and the runner.
+//! Everything that changes a machine: the environment of a trial, the workloads in it, the runner, and a level of
+//! memory that is held.
 
 pub mod environment;
+pub mod hold;
 pub mod run;
 pub mod workload;

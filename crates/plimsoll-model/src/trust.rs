@@ -188,6 +188,9 @@ pub const ROWS: &[(&str, Kinds)] = &[
     ("slowest_ask_ratio", TIME),
     // every workload
     ("neighbour_cpu_percent", TIME),
+    ("background_held_bytes", NOTHING),
+    ("background_within_percent", NOTHING),
+    ("background_cpu_percent", TIME),
     ("*_s", TIME),
     ("*.seconds", TIME),
     ("*gb_per_s", TIME),

@@ -264,6 +264,7 @@ fn push_environment(text: &mut String, results: &Results, manifest: &Manifest) {
         ("scenario", results.scenario.clone()),
         ("started", manifest.started.clone()),
         ("command", manifest.command.join(" ")),
+        ("background", manifest.plan.backgrounds()),
         ("plimsoll", manifest.tool_version.clone()),
         ("host", host.hostname.clone()),
         ("kernel", host.kernel.clone()),

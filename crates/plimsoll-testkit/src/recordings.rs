@@ -68,6 +68,7 @@ fn settings(class: FillClass) -> Settings {
         page_cluster: None,
         zswap_pool_percent: None,
         swap_dir: PathBuf::from("/var/tmp"),
+        background: None,
         phase_timeout: 60.0,
     }
 }

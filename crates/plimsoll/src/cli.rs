@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use plimsoll_lab::hold::Pressure;
 use plimsoll_model::exit::Exit;
-use plimsoll_model::scenario::WorkloadKind;
+use plimsoll_model::scenario::{Amount, SizeError, SizeExpr, WorkloadKind};
 use plimsoll_report::analysis::statistics::THRESHOLD_PERCENT;
 
 const STYLES: Styles = Styles::styled()
@@ -95,6 +96,8 @@ pub enum Command {
     Ps(Ps),
     /// Reclaim pages of a process or cgroup and count the refaults
     Trim(Trim),
+    /// Hold memory at a level while other programs come and go
+    Hold(Hold),
     /// Run programs on the low-fragmentation heap and inspect their heaps
     Heap(HeapGroup),
     /// Check the capabilities of this machine and print the commands that enable missing ones
@@ -426,6 +429,50 @@ pub struct Trim {
 }
 
 #[derive(Debug, Clone, Args)]
+#[command(group = clap::ArgGroup::new("level").required(true).multiple(true).args(["used", "available", "bytes", "leak", "psi"]))]
+pub struct Hold {
+    /// Keep this much memory in use, by all programs together: 80%, 12G
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["available", "bytes", "leak", "psi"])]
+    pub used: Option<Amount>,
+    /// Leave this much memory available to other programs: 500M, 10%
+    #[arg(long, value_name = "SIZE", conflicts_with_all = ["bytes", "leak", "psi"])]
+    pub available: Option<Amount>,
+    /// Hold this much memory, regardless of other programs
+    #[arg(long, value_name = "SIZE", conflicts_with = "psi")]
+    pub bytes: Option<Amount>,
+    /// Hold this much more each second, as a leak does: 10M/s
+    #[arg(long, value_name = "SIZE/s", value_parser = rate, conflicts_with = "psi")]
+    pub leak: Option<u64>,
+    /// Keep tasks waiting for memory in this share of time: some=10%, full=5%
+    #[arg(long, value_name = "KIND=SHARE")]
+    pub psi: Option<Pressure>,
+    /// Hold the level in this memory cgroup; shares are of its limit
+    #[arg(short, long, value_name = "PATH")]
+    pub cgroup: Option<PathBuf>,
+    /// Approach the level over this time: 30s, 5m
+    #[arg(long, value_name = "TIME", value_parser = seconds, default_value = "0")]
+    pub ramp: f64,
+    /// Release the memory after this time [default: at a signal]
+    #[arg(long, value_name = "TIME", value_parser = seconds)]
+    pub duration: Option<f64>,
+    /// Fill the memory with this class of data: random, ratio=2.5, file=PATH
+    #[arg(long, value_name = "CLASS", default_value = "random", conflicts_with = "psi")]
+    pub class: String,
+    /// Read each page once in this time, so that it stays in RAM
+    #[arg(long, value_name = "TIME", value_parser = seconds, conflicts_with = "psi")]
+    pub touch_every: Option<f64>,
+    /// Release all when less than this is available [default: 5% of RAM; at least 512M and 5%]
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    pub reserve: Option<u64>,
+    /// Make the file that --psi reads in this folder on a disk
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp", requires = "psi")]
+    pub folder: PathBuf,
+    /// Print the result as one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Args)]
 pub struct HeapGroup {
     #[command(subcommand)]
     pub command: HeapCommand,
@@ -551,19 +598,48 @@ const LONGEST: f64 = 3.2e8;
 /// An option has an invalid value. Clap adds the option and the value.
 #[derive(Debug, thiserror::Error)]
 enum ValueError {
-    #[error("not a number; give seconds")]
+    #[error("not a time; give seconds, or a number with s, m or h")]
     NoNumber,
     #[error("out of range; give seconds from 0 to {LONGEST}")]
     Seconds,
+    #[error("{0}; give bytes, for instance 512M")]
+    Size(#[from] SizeError),
+    #[error("a share; give bytes, for instance 512M")]
+    Share,
+    #[error("not bytes a second; give for instance 10M/s")]
+    Rate,
     #[error("not an address and a port; give for instance 127.0.0.1:8080; port 0 selects a free port")]
     Address,
 }
 
+/// Parses a time: seconds, or a number with `s`, `m` or `h`.
 fn seconds(text: &str) -> Result<f64, ValueError> {
-    let seconds: f64 = text.parse().map_err(|_| ValueError::NoNumber)?;
+    const UNITS: [(char, f64); 3] = [('s', 1.0), ('m', 60.0), ('h', 3600.0)];
+    let unit = UNITS
+        .into_iter()
+        .find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
+    let (number, unit) = unit.unwrap_or((text, 1.0));
+    let number: f64 = number.trim().parse().map_err(|_| ValueError::NoNumber)?;
+    let seconds = number * unit;
     match (0.0..=LONGEST).contains(&seconds) {
         true => Ok(seconds),
         false => Err(ValueError::Seconds),
+    }
+}
+
+/// Parses bytes with a unit.
+fn bytes(text: &str) -> Result<u64, ValueError> {
+    match text.parse()? {
+        SizeExpr::Bytes(bytes) => Ok(bytes),
+        SizeExpr::Share { .. } => Err(ValueError::Share),
+    }
+}
+
+/// Parses bytes a second.
+fn rate(text: &str) -> Result<u64, ValueError> {
+    match text.strip_suffix("/s").ok_or(ValueError::Rate)?.parse()? {
+        SizeExpr::Bytes(bytes) => Ok(bytes),
+        SizeExpr::Share { .. } => Err(ValueError::Rate),
     }
 }
 

@@ -66,6 +66,11 @@ pub enum EnvironmentError {
     /// A cgroup of v1 has no soft ceiling.
     #[error("cannot set memory.high: cgroup v1 has none; {HOW_TO_GET_HIGH}")]
     NoHigh,
+    /// The children of a cgroup of v2 cannot have a limit.
+    #[error(
+        "cannot make a cgroup with a limit there: the children do not have the memory controller; use another cgroup"
+    )]
+    NoChildren,
     /// A change of the system, or its undoing, failed.
     #[error("cannot {action}: {source}{}", advice_clause(.advice))]
     System {

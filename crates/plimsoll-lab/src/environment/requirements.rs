@@ -92,6 +92,11 @@ pub fn missing_beside(settings: &Settings, zram_algorithms: Option<&[String]>) -
     missing
 }
 
+/// The requirement for a cgroup that this machine or user lacks.
+pub fn cgroup_missing() -> Option<Missing> {
+    MISSING_CGROUP.clone()
+}
+
 /// Whether the algorithms of zram are known: without a device the kernel lists none.
 pub fn zram_algorithms_known() -> bool {
     zram::algorithms().is_some()

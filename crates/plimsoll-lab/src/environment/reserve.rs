@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use plimsoll_model::quantity::bytes;
-use plimsoll_model::scenario::{Machine, Settings, Subject};
+use plimsoll_model::scenario::{Level, Machine, Settings, Subject};
 
 const MIB: u64 = 1 << 20;
 
@@ -206,12 +206,17 @@ impl Ask {
 fn fits(machine: &Machine, disk_free: Option<u64>, settings: &Settings, ask: Ask) -> Result<(), Misfit> {
     let reserve = memory_reserve(machine.ram);
     let needed = ask.worst_memory(machine, settings);
-    if needed.saturating_add(reserve) > machine.available {
+    let available = match settings.background {
+        // Other levels make way for the trial.
+        Some(level @ Level::Bytes(_)) => level.leaves(machine.ram, machine.available),
+        _ => machine.available,
+    };
+    if needed.saturating_add(reserve) > available {
         return Err(Misfit::Memory {
             subject: settings.subject.clone(),
             needed,
             reserve,
-            available: machine.available,
+            available,
         });
     }
     let resident = ask.resident().saturating_add(PROCESSES);
@@ -276,8 +281,13 @@ impl Tripwire {
 
     /// A tripwire for a machine with `ram` bytes.
     pub fn new(ram: u64) -> Tripwire {
+        Tripwire::with_reserve(memory_reserve(ram))
+    }
+
+    /// A tripwire that keeps `reserve` bytes.
+    pub fn with_reserve(reserve: u64) -> Tripwire {
         Tripwire {
-            reserve: memory_reserve(ram),
+            reserve,
             readings: VecDeque::with_capacity(64),
         }
     }

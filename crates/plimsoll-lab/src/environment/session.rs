@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, MemoryCgroup};
+
+use super::cgroup::{Cgroup, CgroupSettings};
 use super::change::Change;
 use super::cleanup::{dead_runs, undo_changes};
 use super::error::EnvironmentError;
@@ -129,6 +132,34 @@ impl Session {
         let found = zram::look_at_algorithms(self.journal_mut());
         self.undo_since(first).map(drop)?;
         found
+    }
+
+    /// Makes a cgroup with a limit and without swap, in this process's own or in the cgroup `within`. Undone with the
+    /// session.
+    ///
+    /// # Errors
+    /// [`EnvironmentError::NoChildren`] where cgroups in `within` cannot have a limit, and an error of the system when it
+    /// refuses.
+    pub fn make_cgroup(&mut self, within: Option<&Path>, limit: u64) -> Result<Cgroup, EnvironmentError> {
+        let mut hierarchy = Hierarchy::of_this_process().map_err(|found| {
+            EnvironmentError::system(
+                "find the memory cgroup of this process",
+                std::io::Error::other(found),
+            )
+        })?;
+        if let Some(within) = within {
+            let group = MemoryCgroup::new(within, hierarchy.version);
+            if hierarchy.version == CgroupVersion::V2 && !group.gives_controller() {
+                return Err(EnvironmentError::NoChildren);
+            }
+            within.clone_into(&mut hierarchy.own);
+        }
+        let settings = CgroupSettings {
+            limit,
+            swappiness: None,
+            swap: false,
+        };
+        Cgroup::create(self.journal_mut(), &hierarchy, settings)
     }
 
     /// Undoes the outstanding changes, removes the journal and releases the machine lock.

@@ -80,7 +80,7 @@ fn sudo_caller() -> Option<u32> {
 }
 
 /// Why files in this folder are in memory alone, or cannot be looked at; `None` of a folder on a disk.
-pub(super) fn not_on_disk(folder: &Path) -> Option<String> {
+pub(crate) fn not_on_disk(folder: &Path) -> Option<String> {
     match rustix::fs::statfs(folder) {
         Ok(stat) => matches!(stat.f_type as u64, magic::TMPFS | magic::RAMFS)
             .then(|| "it is in memory itself (tmpfs), so that no page would leave RAM".to_owned()),

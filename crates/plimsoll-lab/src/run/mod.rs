@@ -3,6 +3,7 @@
 //! Invariant: every open session ends with its undoing, and every open recording stays readable, also after an error.
 //! Checked by `a_killed_run_is_undone_by_cleanup_and_its_recording_opens`.
 
+mod background;
 mod context;
 mod fallback;
 mod neighbour;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::environment::{self, EnvironmentError, Left, Session, Tripwire};
+use crate::hold;
 use crate::workload::protocol::{Command, Reply};
 
 use crate::workload::{self, Worker, WorkerOptions};
@@ -54,7 +56,9 @@ const CALIBRATION_TIMEOUT: Duration = Duration::from_secs(60);
 /// # Errors
 /// An input that cannot be read, or an output that cannot be written: the runner is gone.
 pub fn serve_worker(input: impl BufRead, output: impl Write) -> std::io::Result<()> {
-    workload::serve(input, output, workloads::work)
+    workload::serve(input, output, |name| {
+        workloads::work(name).or_else(|| hold::work(name))
+    })
 }
 
 #[derive(Debug, Clone)]
@@ -101,6 +105,8 @@ struct Runner<'a> {
     executable: PathBuf,
     /// The wake-up probe outside of the trials' cgroups, from the first trial on.
     neighbour: Option<Worker>,
+    /// The worker that holds the background of the present trial.
+    background: Option<u32>,
 }
 
 /// Runs a plan and leaves the machine as it was.
@@ -148,7 +154,8 @@ pub fn run(
     for warning in warnings {
         runner.warn(warning)?;
     }
-    let limit = Duration::from_secs_f64(options.plan.time_limit());
+    let limit = Duration::from_secs_f64(options.plan.time_limit())
+        .saturating_add(background::time(&options.plan, &options.machine));
     let ran = TimeLimit::start(limit, Arc::clone(&runner.stop)).and_then(|_limit| runner.go(&options.plan));
     runner.conclude(ran)
 }
@@ -161,6 +168,11 @@ pub fn check_sizes(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
             true => Some(environment::disk_free(&settings.swap_dir).or_exit(Exit::Missing)?),
             false => None,
         };
+        if let Some(level) = settings.background {
+            hold::fits(level, machine)
+                .map_err(|error| anyhow::anyhow!("trial {}: background: {error}", trial.id))
+                .or_exit(Exit::Missing)?;
+        }
         environment::safe_size(machine, disk_free, settings)
             .map_err(|error| anyhow::anyhow!("trial {}: {error}", trial.id))
             .or_exit(Exit::Missing)?;
@@ -260,6 +272,7 @@ impl<'a> Runner<'a> {
             services,
             executable,
             neighbour: None,
+            background: None,
         })
     }
 

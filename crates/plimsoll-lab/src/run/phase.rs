@@ -18,6 +18,8 @@ pub(super) struct Snapshot {
     pub(super) row: Row,
     /// Bytes in each category; they sum to MemTotal.
     pub(super) categories: Levels,
+    /// CPU seconds of the worker that holds the background so far.
+    pub(super) background_cpu_s: f64,
 }
 
 impl Snapshot {
@@ -113,6 +115,7 @@ impl Finished {
             cpu_user_s: cost.cpu_user_s,
             cpu_system_s: cost.cpu_system_s,
             cpu_kernel_threads_s: kernel_us.max(0) as f64 / 1e6,
+            cpu_background_s: (after.background_cpu_s - before.background_cpu_s).max(0.0),
             minor_faults: cost.minor_faults,
             major_faults: cost.major_faults,
             before: before.categories.clone(),
@@ -140,7 +143,11 @@ impl Runner<'_> {
         let categories = plimsoll_model::categories::categories(&row)
             .map(Levels::from)
             .unwrap_or_default();
-        Ok(Snapshot { row, categories })
+        Ok(Snapshot {
+            row,
+            categories,
+            background_cpu_s: self.background_cpu_s(),
+        })
     }
 }
 
@@ -154,6 +161,7 @@ mod tests {
         let mut snapshot = Snapshot {
             row: Row::empty(0),
             categories: [("swap_cache", 70 << 20)].into_iter().collect(),
+            background_cpu_s: 0.0,
         };
         assert_eq!(snapshot.swap_cache(), 70 << 20);
         snapshot.row.set(col::CGROUP_SWAP_CACHED, 4096);

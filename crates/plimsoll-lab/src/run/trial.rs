@@ -39,11 +39,19 @@ impl Runner<'_> {
             code: None,
             text: String::new(),
         };
+        let background = self.start_background(plan);
         let start = self.recorder.event(event.clone())?;
         let mut trial = new_trial(plan);
         let others = Others::watch();
         self.start_neighbour()?;
-        let mut errors = self.in_environment(plan, &mut trial);
+        let mut errors = match background {
+            Ok(background) => {
+                let mut errors = self.in_environment(plan, &mut trial);
+                errors.extend(background.and_then(|background| self.end_background(background, &mut trial)));
+                errors
+            }
+            Err(error) => vec![error],
+        };
         trial.metrics.extend(self.end_neighbour()?);
         trial.other_programs = others.percent(self.manifest.host.cpus);
         event.kind = EventKind::TrialEnd;
@@ -173,6 +181,9 @@ fn new_trial(plan: &TrialPlan) -> Trial {
     let mut params: BTreeMap<String, String> = plan.params.iter().cloned().collect();
     for (name, value) in settings.workload.params(settings) {
         params.insert(name.to_owned(), value);
+    }
+    if let Some(level) = settings.background {
+        params.insert("background".to_owned(), level.to_string());
     }
     Trial {
         id: plan.id.clone(),

@@ -209,6 +209,21 @@ impl Worker {
         self.child.id()
     }
 
+    /// Checks that the worker lives, for a caller that asks it nothing for long.
+    ///
+    /// # Errors
+    /// [`WorkerError::Died`], and [`WorkerError::Io`] if it cannot be waited for.
+    pub fn check(&mut self) -> Result<(), WorkerError> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            Ok(Some(_)) => Err(self.reap()),
+            Err(source) => Err(WorkerError::Io {
+                what: "wait for the worker",
+                source,
+            }),
+        }
+    }
+
     /// Sends `command` and waits for its answer. A death of the worker is noticed at once.
     ///
     /// # Errors

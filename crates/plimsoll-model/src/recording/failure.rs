@@ -27,6 +27,8 @@ pub enum FailureCode {
     Environment,
     /// The environment could not be undone.
     Undo,
+    /// The level `background` could not be held.
+    Background,
     /// A worker could not be started or watched.
     WorkerStart,
     /// The OOM killer ended a worker.
@@ -67,13 +69,14 @@ pub enum FailureCode {
 
 impl FailureCode {
     /// Every code.
-    pub const ALL: [FailureCode; 23] = [
+    pub const ALL: [FailureCode; 24] = [
         FailureCode::NotRun,
         FailureCode::Signal,
         FailureCode::TimeLimit,
         FailureCode::Tripwire,
         FailureCode::Environment,
         FailureCode::Undo,
+        FailureCode::Background,
         FailureCode::WorkerStart,
         FailureCode::OutOfMemory,
         FailureCode::OverLimit,

@@ -14,6 +14,7 @@
 
 mod append;
 mod arrow;
+pub mod background;
 mod batch;
 pub mod catalog;
 mod copy;

@@ -308,6 +308,11 @@ pub enum TrialStatus {
     Untrustworthy,
 }
 
+/// For serde: whether a value of 0 is left out.
+fn is_zero(value: &f64) -> bool {
+    *value <= 0.0
+}
+
 /// A named, timed part of a trial.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
@@ -327,6 +332,9 @@ pub struct Phase {
     pub cpu_system_s: f64,
     /// CPU seconds of kernel threads (kswapd, kcompactd, zswap and zram writers, kdamond).
     pub cpu_kernel_threads_s: f64,
+    /// CPU seconds of the worker that holds the level `background`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cpu_background_s: f64,
     pub minor_faults: u64,
     pub major_faults: u64,
     /// Bytes in each category just before.

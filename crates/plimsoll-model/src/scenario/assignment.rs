@@ -9,6 +9,7 @@ use super::block_sizes::BlockSizes;
 use super::choice::Choice;
 use super::error::{Invalid, Place, Problem};
 use super::kind::{Kind, SYSTEM};
+use super::level::Level;
 use super::model::{FillClass, Machine, Subject};
 use super::size::{Base, SizeExpr};
 use super::value::{self, Value};
@@ -409,6 +410,17 @@ impl<'a> Assignment<'a> {
     pub(super) fn block_sizes(&self, name: &str) -> Result<BlockSizes, Box<Invalid>> {
         self.typed(name, |value| match value {
             Value::BlockSizes(sizes) => Some(*sizes),
+            _ => None,
+        })
+    }
+
+    /// A level of memory; `None` without one.
+    pub(super) fn level(&self, name: &str) -> Result<Option<Level>, Box<Invalid>> {
+        if !self.is_given(name) {
+            return Ok(None);
+        }
+        self.typed(name, |value| match value {
+            Value::Level(level) => Some(Some(*level)),
             _ => None,
         })
     }

@@ -22,6 +22,8 @@ pub enum Kind {
         max: f64,
     },
     BlockSizes,
+    /// A level of memory.
+    Level,
     Choice(&'static [&'static str]),
     Flag,
     /// A whole number between two bounds, both allowed.
@@ -94,6 +96,7 @@ impl fmt::Display for Kind {
                 f.write_str(if or_system { ", or `\"system\"`" } else { "" })
             }
             Kind::BlockSizes => f.write_str("bytes, or a range of them"),
+            Kind::Level => f.write_str("a level"),
             Kind::Folder => f.write_str("a folder"),
         }
     }

@@ -8,6 +8,7 @@ use toml::de::DeValue;
 use super::assignment::Key;
 use super::error::{Invalid, Place, Problem};
 use super::kind::{CLASSES, INSTALLED, Kind, SUBJECTS, SYSTEM};
+use super::level::{AmountError, LEVELS, LevelError};
 use super::model::ParseNameError;
 use super::nearest::nearest;
 use super::size::{SizeError, SizeExpr, UNIT_NAMES};
@@ -74,6 +75,10 @@ fn parse_text(key: &'static Key, text: &str, place: &Place) -> Result<Value, Box
             Ok(class) => Ok(Value::Class(class)),
             Err(ParseNameError { known, .. }) => Err(unknown_class(text, place, known)),
         },
+        Kind::Level => text
+            .parse()
+            .map(Value::Level)
+            .map_err(|error: LevelError| unknown_level(key, text, place, &error)),
         Kind::Folder if text.is_empty() || text.contains('\0') => Err(place
             .error(
                 Problem::BadValue,
@@ -95,6 +100,34 @@ fn parse_text(key: &'static Key, text: &str, place: &Place) -> Result<Value, Box
             format!("`{}` needs {}", key.name, key.kind),
             "this is text",
         )),
+    }
+}
+
+fn unknown_level(key: &Key, text: &str, place: &Place, error: &LevelError) -> Box<Invalid> {
+    match error {
+        LevelError::Unknown(_) => unknown_name(
+            text,
+            place,
+            "a level of memory",
+            "used=SIZE, available=SIZE, bytes=SIZE",
+            LEVELS,
+        ),
+        LevelError::Amount { source, .. } => {
+            let problem = match source {
+                AmountError::MoreThanWhole
+                | AmountError::Size(SizeError::Negative | SizeError::Zero | SizeError::TooLarge(_)) => {
+                    Problem::OutOfRange
+                }
+                _ => Problem::BadValue,
+            };
+            place
+                .error(
+                    problem,
+                    format!("`{}` needs a level of memory", key.name),
+                    source.to_string(),
+                )
+                .help("write used=80%, available=2G or bytes=512M")
+        }
     }
 }
 
@@ -282,6 +315,7 @@ fn example(key: &Key) -> String {
         Kind::Seconds { .. } => "2.5",
         Kind::Number { .. } => "1",
         Kind::Integer { .. } => "10",
+        Kind::Level => "\"used=80%\"",
         Kind::Folder => "\"/var/tmp\"",
     };
     text.to_owned()

@@ -29,6 +29,20 @@ pub struct Plan {
     pub trials: Vec<TrialPlan>,
 }
 
+impl Plan {
+    /// The levels that the runner holds during trials, each once, as text; empty without one.
+    pub fn backgrounds(&self) -> String {
+        let mut levels: Vec<String> = Vec::new();
+        for level in self.trials.iter().filter_map(|trial| trial.settings.background) {
+            let level = level.to_string();
+            if !levels.contains(&level) {
+                levels.push(level);
+            }
+        }
+        levels.join(", ")
+    }
+}
+
 /// A section of a plan, as it is written to a scenario file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SectionPlan {

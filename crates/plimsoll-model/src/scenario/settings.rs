@@ -7,6 +7,7 @@ use serde_json::{Map, Value as Json};
 use super::assignment::Assignment;
 use super::error::Invalid;
 use super::keys;
+use super::level::Level;
 use super::model::Subject;
 use super::workload_kind::WorkloadKind;
 use super::workloads::{Settings, Workload};
@@ -22,6 +23,7 @@ pub(super) fn settings(kind: WorkloadKind, values: &Assignment<'_>) -> Result<Se
         page_cluster: values.optional("page-cluster")?,
         zswap_pool_percent: values.optional("zswap-pool-percent")?,
         swap_dir: values.folder("swap-dir")?,
+        background: values.level("background")?,
         phase_timeout: values.number("phase-timeout")?,
     })
 }
@@ -50,6 +52,8 @@ struct Present {
     page_cluster: Option<u32>,
     zswap_pool_percent: Option<u32>,
     swap_dir: std::path::PathBuf,
+    #[serde(default)]
+    background: Option<Level>,
     phase_timeout: f64,
 }
 

@@ -78,6 +78,14 @@ pub(super) const LAST: &[Key] = &[
     )
     .single(),
     key(
+        "background",
+        Kind::Level,
+        Preset::Of("no level", |_| Ok(None)),
+        "level of memory that the runner holds on the machine during each trial: `used=80%`, `available=2G`, \
+         `bytes=512M`, as `plimsoll hold` does",
+    )
+    .optional(),
+    key(
         "phase-timeout",
         Kind::Seconds {
             min: 0.1,

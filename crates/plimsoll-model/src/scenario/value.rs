@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::block_sizes::BlockSizes;
 use super::kind::{INSTALLED, Kind, SYSTEM};
+use super::level::Level;
 use super::model::{FillClass, Subject};
 use super::size::SizeExpr;
 use super::workload_kind::WorkloadKind;
@@ -19,6 +20,7 @@ pub(super) enum Value {
     Class(FillClass),
     BlockSizes(BlockSizes),
     Size(SizeExpr),
+    Level(Level),
     Seconds(f64),
     Number(f64),
     Choice(&'static str),
@@ -57,6 +59,7 @@ impl fmt::Display for Value {
             Value::Class(class) => class.fmt(f),
             Value::BlockSizes(sizes) => sizes.fmt(f),
             Value::Size(size) => size.fmt(f),
+            Value::Level(level) => level.fmt(f),
             // The debug form of a float is the shortest that reads back as the same, and always a TOML float.
             Value::Seconds(number) | Value::Number(number) if number.fract() == 0.0 => write!(f, "{number}"),
             Value::Seconds(number) | Value::Number(number) => write!(f, "{number:?}"),
@@ -77,6 +80,7 @@ pub(super) fn of_text(kind: Kind, text: &str) -> Option<Value> {
         Kind::Subject => Value::Subject(text.parse().ok()?),
         Kind::Class => Value::Class(text.parse().ok()?),
         Kind::Size => Value::Size(text.parse().ok()?),
+        Kind::Level => Value::Level(text.parse().ok()?),
         Kind::Seconds { .. } => Value::Seconds(text.parse().ok()?),
         Kind::Number { .. } => Value::Number(text.parse().ok()?),
         Kind::BlockSizes => Value::BlockSizes(text.parse().ok()?),

@@ -11,6 +11,8 @@ pub enum Field {
     Anon,
     /// Bytes of page cache, shared memory included.
     File,
+    /// Bytes of page cache that reclaim takes first.
+    InactiveFile,
     /// Bytes of shared memory and tmpfs.
     Shmem,
     /// Bytes of swap; v2 has a file of its own for it, `memory.swap.current`.
@@ -37,12 +39,17 @@ pub enum Field {
     Zswapped,
 }
 
-const FIELDS: usize = 14;
+const FIELDS: usize = 15;
 
 /// The names of each field in v1 and in v2. Those of v1 count the children too (`total_`).
 const NAMES: [(Field, Option<&str>, Option<&str>); FIELDS] = [
     (Field::Anon, Some("total_rss"), Some("anon")),
     (Field::File, Some("total_cache"), Some("file")),
+    (
+        Field::InactiveFile,
+        Some("total_inactive_file"),
+        Some("inactive_file"),
+    ),
     (Field::Shmem, Some("total_shmem"), Some("shmem")),
     (Field::Swap, Some("total_swap"), None),
     (Field::SwapCached, Some("total_swapcached"), Some("swapcached")),

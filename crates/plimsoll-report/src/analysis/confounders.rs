@@ -303,6 +303,8 @@ fn other_load_percent(seen: &Seen<'_>, trial: &Trial) -> Option<f64> {
         let window_s = seconds(seen.samples.t_ns()[first], seen.samples.t_ns()[last]);
         others_s += busy_s - own_cpu_s(phase) * share_of_phase(phase, window_s);
         // The wake-up probe outside of the cgroup is the run's own too, and beats all the time.
+        // So is the worker that holds the background.
+        others_s -= phase.cpu_background_s * share_of_phase(phase, window_s);
         others_s -= trial.metrics.get(neighbour::CPU).copied().unwrap_or(0.0) / 100.0 * window_s;
         all_s += window_s * f64::from(seen.manifest.host.cpus);
     }

@@ -154,7 +154,7 @@ fn facts(page: &Page) -> Vec<(&'static str, String)> {
         let device = |(name, size): &(String, u64)| format!("{name} {}", quantity::bytes(*size as f64));
         host.swap_before.iter().map(device).collect::<Vec<_>>().join(", ")
     };
-    vec![
+    let mut rows = vec![
         ("Host", host.hostname.clone()),
         ("Kernel", host.kernel.clone()),
         ("CPU", format!("{} \u{d7} {}", host.cpus, host.cpu)),
@@ -177,7 +177,12 @@ fn facts(page: &Page) -> Vec<(&'static str, String)> {
         ("Command", page.manifest.command.join(" ")),
         ("Seed", page.manifest.plan.seed.to_string()),
         ("Version", format!("plimsoll {}", page.manifest.tool_version)),
-    ]
+    ];
+    let backgrounds = page.manifest.plan.backgrounds();
+    if !backgrounds.is_empty() {
+        rows.push(("Background", backgrounds));
+    }
+    rows
 }
 
 fn calibration(figures: &Calibration) -> Vec<(&'static str, String)> {

@@ -8,6 +8,7 @@ mod compare;
 mod doctor;
 mod export;
 mod heap;
+mod hold;
 mod open_page;
 mod output;
 mod output_file;
@@ -47,6 +48,7 @@ pub fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Heap(options) => return heap::heap(&options.command),
         Command::Watch(options) => return watch::watch(options, verbosity),
         Command::Ps(options) => ps::ps(options, verbosity),
+        Command::Hold(options) => hold::hold(options, verbosity),
         Command::Trim(options) => trim::trim(options, verbosity),
         Command::Doctor(options) => doctor::doctor(options, verbosity),
         Command::Cleanup(options) => cleanup::cleanup(options, verbosity),

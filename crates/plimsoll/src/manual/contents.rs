@@ -58,7 +58,7 @@ pub fn page(name: &str) -> Page {
     found.map_or(program.1, |(_, page)| *page)
 }
 
-const PAGES: &[(&str, Page); 19] = &[
+const PAGES: &[(&str, Page); 20] = &[
     (
         "plimsoll",
         Page {
@@ -315,6 +315,36 @@ const PAGES: &[(&str, Page); 19] = &[
                 ("plimsoll-ps", 1),
                 ("process_madvise", 2),
                 ("cgroups", 7),
+            ],
+        },
+    ),
+    (
+        "plimsoll-hold",
+        Page {
+            examples: &[
+                example(
+                    "plimsoll hold --available 500M --duration 5m",
+                    "Leave 500 MiB to other programs for five minutes:",
+                ),
+                example(
+                    "plimsoll hold --used 90% --cgroup /web",
+                    "Fill a cgroup to 90% of its limit, as root:",
+                ),
+                example(
+                    "plimsoll hold --psi some=10%",
+                    "Keep a task waiting for memory 10% of the time, as root:",
+                ),
+            ],
+            exit: "0 after the duration, 5 at a signal, 3 if the reserve of the machine was reached or would be, 2 if the \
+                   level was never reached.",
+            files: &[JOURNALS],
+            environment: &[STATE],
+            see_also: &[
+                ("plimsoll", 1),
+                ("plimsoll-trim", 1),
+                ("plimsoll-cleanup", 1),
+                ("cgroups", 7),
+                ("proc", 5),
             ],
         },
     ),

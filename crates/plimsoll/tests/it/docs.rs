@@ -169,6 +169,32 @@ fn examples_of_man_pages_parse() {
     }
 }
 
+/// The lines `args: [...]` of the Kubernetes manifests.
+#[test]
+fn commands_of_manifests_parse() {
+    let folder = repository().join("packaging/kubernetes");
+    let mut seen = 0;
+    for entry in fs::read_dir(folder).expect("the manifests") {
+        let path = entry.expect("an entry").path();
+        let text = fs::read_to_string(&path).expect("a manifest is text");
+        let lines = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("args: ["));
+        for arguments in lines {
+            seen += 1;
+            let arguments = arguments.trim_end_matches(']').split(", ");
+            let result = plimsoll()
+                .args(arguments)
+                .arg("--help")
+                .output()
+                .expect("plimsoll starts");
+            let errors = String::from_utf8_lossy(&result.stderr).into_owned();
+            assert!(result.status.success(), "{}: {errors}", path.display());
+        }
+    }
+    assert_eq!(seen, 2, "each manifest has its arguments");
+}
+
 #[test]
 fn commands_marked_to_run_do() {
     let mut seen = 0;

@@ -61,6 +61,7 @@ pub fn settings(subject: &str, size: u64, limit: u64, swap_size: u64) -> Setting
         zswap_pool_percent: None,
         // The system's own folder for temporary files is often in memory.
         swap_dir: env!("CARGO_TARGET_TMPDIR").into(),
+        background: None,
         phase_timeout: 60.0,
     }
 }

@@ -14,6 +14,7 @@ mod heap;
 mod heap_damage;
 mod heap_mistakes;
 mod heap_stat;
+mod hold;
 mod hostile;
 mod machine;
 mod manual;

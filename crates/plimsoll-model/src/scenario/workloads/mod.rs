@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::assignment::{Assignment, Key};
 use super::error::Invalid;
+use super::level::Level;
 use super::model::{FillClass, Subject, ThpMode};
 use super::speed::SpeedHints;
 use super::workload_kind::{WorkloadKind, for_each_workload};
@@ -90,6 +91,9 @@ pub struct Settings {
     pub zswap_pool_percent: Option<u32>,
     /// Folder for swap files and for the files that are mapped.
     pub swap_dir: PathBuf,
+    /// Level of memory that the runner holds on the machine during the trial.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub background: Option<Level>,
     /// Timeout of a phase in seconds; its trial fails.
     pub phase_timeout: f64,
 }

@@ -530,6 +530,16 @@ fn the_wakeup_of_the_run_is_no_other_load() {
 }
 
 #[test]
+fn the_background_of_the_run_is_no_other_load() {
+    let mut run = quiet(grow(col::CPU_USER_US, 300_000));
+    assert_one(&run, "other-load", false, "of all CPUs");
+    for phase in run.2.iter_mut().flat_map(|trial| &mut trial.phases) {
+        phase.cpu_background_s = 0.2 * phase.seconds;
+    }
+    assert_eq!(found(&run), []);
+}
+
+#[test]
 fn a_spoiled_trial_is_untrustworthy_and_a_failed_one_stays_failed() {
     let run = quiet(grow(col::CPU_STEAL_US, 400_000));
     let confounders = found(&run);

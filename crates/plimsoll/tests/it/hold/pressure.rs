@@ -1,0 +1,122 @@
+//! A pressure on the real machine: as measured from outside, and its end.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use plimsoll_proc::cgroup::Hierarchy;
+use plimsoll_proc::psi;
+use plimsoll_testkit::capability;
+use rustix::process::Signal;
+
+use super::{Group, MIB, PATIENCE, PLIMSOLL, end_by, hold, json, root_with_cgroup, start, terminate};
+
+/// Time from the start of the loop until the pressure is measured, and of the measurement.
+const APPROACH: Duration = Duration::from_secs(6);
+const MEASURED: Duration = Duration::from_secs(12);
+
+fn can_press() -> bool {
+    root_with_cgroup() && capability("psi", Path::new(psi::MEMORY).exists(), "needs a kernel with PSI")
+}
+
+/// Microseconds in which some task stalled.
+fn stalled_us() -> i64 {
+    let text = fs::read(psi::MEMORY).expect("a pressure");
+    psi::totals(&text).0.expect("a total")
+}
+
+/// A folder on the disk of the build.
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder")
+}
+
+/// The cgroups of holds.
+fn cgroups() -> Vec<PathBuf> {
+    let own = Hierarchy::of_this_process().expect("a hierarchy").own;
+    let entries = fs::read_dir(own).expect("its cgroups").flatten();
+    entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("plimsoll-hold-"))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+fn wait_until(what: &str, met: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !met() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_pressure_is_held_within_five_points_as_measured_from_outside() {
+    if !can_press() {
+        return;
+    }
+    let folder = folder();
+    let path = folder.path().to_str().expect("ASCII");
+    let holder = start(&["--psi", "some=15%", "--folder", path, "--json"]);
+    wait_until("no cgroup", || !cgroups().is_empty());
+    std::thread::sleep(APPROACH);
+    let (before, start) = (stalled_us(), Instant::now());
+    std::thread::sleep(MEASURED);
+    let percent = (stalled_us() - before) as f64 / 1e4 / start.elapsed().as_secs_f64();
+    let output = terminate(holder);
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    let document = json(&output);
+    assert!((percent - 15.0).abs() <= 5.0, "{percent}% {document:#}");
+    assert_eq!(document["goal"]["some_percent"], 15.0);
+    assert!(document["reached_s"].is_number(), "{document:#}");
+    assert!(cgroups().is_empty());
+    assert_eq!(fs::read_dir(path).expect("the folder").count(), 0);
+}
+
+#[test]
+fn cleanup_leaves_nothing_of_a_killed_pressure() {
+    if !can_press() {
+        return;
+    }
+    let folder = folder();
+    let path = folder.path().to_str().expect("ASCII");
+    let holder = start(&["--psi", "some=5%", "--folder", path]);
+    wait_until("no cgroup", || !cgroups().is_empty());
+    assert_eq!(end_by(holder, Signal::KILL).status.code(), None);
+    wait_until("cleanup left the cgroup", || {
+        let cleanup = plimsoll_testkit::command(PLIMSOLL).arg("cleanup").output();
+        cleanup.expect("plimsoll starts").status.success() && cgroups().is_empty()
+    });
+    assert_eq!(fs::read_dir(path).expect("the folder").count(), 0);
+}
+
+#[test]
+fn one_pressure_at_a_time_holds_the_machine() {
+    if !can_press() {
+        return;
+    }
+    let folder = folder();
+    let path = folder.path().to_str().expect("ASCII");
+    let holder = start(&["--psi", "some=5%", "--folder", path]);
+    wait_until("no cgroup", || !cgroups().is_empty());
+    let output = hold(&["--psi", "some=90%", "--folder", path]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert_eq!(terminate(holder).status.code(), Some(5));
+    assert!(cgroups().is_empty());
+}
+
+#[test]
+fn a_pressure_needs_a_disk_and_its_own_cgroup() {
+    if !can_press() {
+        return;
+    }
+    if Path::new("/dev/shm").is_dir() {
+        let output = hold(&["--psi", "some=90%", "--folder", "/dev/shm"]);
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+    }
+    let output = hold(&["--psi", "some=90%", "--folder", "/nonexistent"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    // A leaf: v1 counts no pressure of it, and a leaf of v2 cannot have children with a limit.
+    let group = Group::new("pressed", 256 * MIB);
+    let output = hold(&["--psi", "some=90%", "--cgroup", group.path()]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(cgroups().is_empty());
+}
