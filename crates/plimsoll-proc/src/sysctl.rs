@@ -37,6 +37,13 @@ pub fn kernel(tree: &Tree) -> String {
     format!("{release} {version}").trim().to_owned()
 }
 
+/// Major and minor number of the kernel's release; `None` of a release without them.
+pub fn release(tree: &Tree) -> Option<(u32, u32)> {
+    let release = tree.read(RELEASE)?;
+    let mut numbers = release.split(|letter: char| !letter.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
 /// The kernel's name for this boot.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use plimsoll_proc::cgroup::Hierarchy;
-use plimsoll_proc::meminfo;
+use plimsoll_proc::{Tree, meminfo, mounts};
 
 use plimsoll_model::scenario::Machine;
 
@@ -65,6 +65,14 @@ pub fn disk_free(folder: &Path) -> Result<u64, EnvironmentError> {
 pub fn disk_available(folder: &Path) -> Result<u64, EnvironmentError> {
     let space = disk_space(folder).map_err(|source| EnvironmentError::reading(folder, source))?;
     Ok(space.available)
+}
+
+/// The file system of a folder and its source, as `ext4 on /dev/vda`; `None` where the kernel does not say.
+pub fn file_system(folder: &Path) -> Option<String> {
+    let folder = fs::canonicalize(folder).ok()?;
+    let mounts = mounts::of(&Tree::live());
+    let mount = mounts::holding(&mounts, &folder)?;
+    Some(format!("{} on {}", mount.kind, mount.source))
 }
 
 pub(super) fn disk_space(folder: &Path) -> io::Result<DiskSpace> {

@@ -237,7 +237,7 @@ fn impossible_loads(trial: &Value, of: &dyn Fn(&str) -> Option<f64>) -> Vec<Stri
 }
 
 /// Each scenario in a small form, as arguments of `run`.
-const SMALL: [&[&str]; 20] = [
+const SMALL: [&[&str]; 21] = [
     &["compression", "size=64M", "swap-size=256M", "hold=1"],
     &["compression-devices", "size=64M", "swap-size=256M", "hold=0.5"],
     &[
@@ -258,6 +258,7 @@ const SMALL: [&[&str]; 20] = [
     &["loadline", "duration=0.2"],
     &["loadline-patterns", "duration=0.1"],
     &["page-cluster"],
+    &["swappiness"],
     &["heap-replacement", "duration=0.1"],
     &["heap-larson"],
     &["heap-aggressive"],
