@@ -59,6 +59,7 @@ fn of_trials(recording: &Recording, mut trials: Vec<Trial>) -> (Results, Vec<Gro
         findings: Vec::new(),
         recommendations: Vec::new(),
         withheld: Vec::new(),
+        size: None,
         trials,
     };
     let groups = groups(&results.trials);
