@@ -32,6 +32,8 @@ pub enum Kind {
         or_system: bool,
     },
     Folder,
+    /// A text, as it is written.
+    Text,
 }
 
 /// Subjects to offer when one is not known.
@@ -95,6 +97,7 @@ impl fmt::Display for Kind {
             }
             Kind::BlockSizes => f.write_str("bytes, or a range of them"),
             Kind::Folder => f.write_str("a folder"),
+            Kind::Text => f.write_str("text"),
         }
     }
 }

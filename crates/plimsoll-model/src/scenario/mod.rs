@@ -60,5 +60,6 @@ pub use speed::SpeedHints;
 pub use workload_kind::WorkloadKind;
 pub use workloads::{
     Backing, CapBy, Compression, Contention, Filling, Heap, HeapLoad, Left, Loadline, Map, Mapping, Need,
-    Pattern, ReleaseMethod, Settings, Thrash, Touch, TrimMechanism, Unfit, Workload, Wscap,
+    PageCache, Pattern, ProgramRun, ReleaseMethod, Settings, Thrash, Touch, TrimMechanism, Unfit, Workload,
+    Wscap,
 };

@@ -27,6 +27,7 @@ pub(super) enum Value {
     /// Leave it as the system has it.
     System,
     Folder(PathBuf),
+    Text(String),
 }
 
 /// A text as a TOML string.
@@ -65,6 +66,7 @@ impl fmt::Display for Value {
             Value::Integer(number) => number.fmt(f),
             Value::System => f.write_str(SYSTEM),
             Value::Folder(path) => path.display().fmt(f),
+            Value::Text(text) => f.write_str(text),
         }
     }
 }
@@ -84,6 +86,7 @@ pub(super) fn of_text(kind: Kind, text: &str) -> Option<Value> {
         Kind::Flag => Value::Flag(text.parse().ok()?),
         Kind::Integer { .. } => Value::Integer(text.parse().ok()?),
         Kind::Folder => Value::Folder(PathBuf::from(text)),
+        Kind::Text => Value::Text(text.to_owned()),
     })
 }
 
