@@ -100,6 +100,8 @@ pub mod finding {
     pub const SWAP_PEAK: &str = "swap_peak_bytes";
     /// Processes that were still in the cgroup when the program had ended; the runner ended them.
     pub const LEFT: &str = "left_processes";
+    /// Runs that the OOM killer ended under this limit although swap was free; absent if there were none.
+    pub const EARLY_KILLS: &str = "early_kills";
     /// Bytes that the program wrote to stdout.
     pub const OUTPUT: &str = "output_bytes";
 }
