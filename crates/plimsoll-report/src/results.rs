@@ -6,6 +6,7 @@ use crate::advice;
 use crate::analysis::confounders::confounders;
 use crate::analysis::{Group, groups, ratio};
 use crate::headlines;
+use crate::size;
 use crate::workloads::find_metric;
 use plimsoll_model::recording::model::{
     Confounder, Event, EventKind, Headline, RESULTS_SCHEMA, Results, RunStatus, SamplerReport, Trial,
@@ -66,6 +67,7 @@ fn of_trials(recording: &Recording, mut trials: Vec<Trial>) -> (Results, Vec<Gro
     let advice = advice::of(&groups, manifest);
     results.recommendations = advice.recommendations;
     results.withheld = advice.withheld;
+    results.size = size::of(&manifest.plan, &groups, &results.trials);
     results.findings = headlines::findings(&groups, &results.trials);
     results.headline = headlines::of(recording, &results, &groups);
     (results, groups)

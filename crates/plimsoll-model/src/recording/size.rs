@@ -26,6 +26,9 @@ pub struct ProgramSize {
     /// Largest page cache without pressure, memory of `tmpfs` and shared memory included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_file_bytes: Option<u64>,
+    /// Share of the peak that is page cache at most: the kernel reclaims it, except for memory of `tmpfs`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaimable_percent: Option<f64>,
     pub engines: Vec<EngineSize>,
 }
 
@@ -53,6 +56,10 @@ pub struct EngineSize {
     /// The least RAM that the measurement supports: the upper end of the interval in whole MiB or, without a knee, the
     /// smallest limit that every repeat tolerated.
     pub recommended_bytes: Option<u64>,
+    /// Most swap of the program's cgroup under that limit: pages that an engine with a compressed store keeps in RAM
+    /// beyond the limit, compressed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swap_bytes: Option<u64>,
     /// Bytes that a hard limit adds to it.
     pub headroom_bytes: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,34 +68,14 @@ pub struct EngineSize {
 }
 
 /// One run of the program under a limit.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SizePoint {
     pub repeat: u32,
     pub limit_bytes: u64,
     /// Cost of the run over that of the first run of its repeat, minus one; absent if the run has no cost.
     pub slowdown: Option<f64>,
-    pub status: PointStatus,
-}
-
-/// The end of a run under a limit. The JSON name never changes its meaning.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum PointStatus {
-    /// The program ended as without pressure.
-    Ok,
-    /// The OOM killer ended the program.
-    OomKilled,
-    /// The program had another exit code.
-    OtherExit,
-    /// The program wrote another output.
-    OtherOutput,
-    /// The program did not end in time.
-    Timeout,
-    /// The status of a later version.
-    #[default]
-    #[serde(other)]
-    Other,
+    /// The end of the run, by its name ([`Status::name`](crate::scenario::workloads::command::Status::name)).
+    pub status: String,
 }
 
 /// The origin of the ends of a knee's interval.
@@ -113,9 +100,9 @@ pub enum SizeInterval {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum HeadroomReason {
-    /// A tenth: for inputs and versions of the program that need more.
+    /// A quarter: for inputs and versions of the program that need more.
     Share,
-    /// The width of the knee's interval, which is more than a tenth.
+    /// The width of the knee's interval, which is more than a quarter.
     Interval,
     /// The reason of a later version.
     #[default]
@@ -160,10 +147,6 @@ mod tests {
     #[test]
     fn names_of_a_later_version_read_as_other() {
         let name = "\"of-a-later-version\"";
-        assert_eq!(
-            serde_json::from_str::<PointStatus>(name).unwrap(),
-            PointStatus::Other
-        );
         assert_eq!(
             serde_json::from_str::<SizeInterval>(name).unwrap(),
             SizeInterval::Other

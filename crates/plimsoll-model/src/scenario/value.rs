@@ -31,7 +31,7 @@ pub(super) enum Value {
 }
 
 /// A text as a TOML string.
-pub(super) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 

@@ -3,6 +3,7 @@
 use crate::analysis::Group;
 use crate::contents::Page;
 use crate::headlines;
+use crate::size;
 use crate::workloads;
 use crate::workloads::section::Section;
 use plimsoll_model::scenario::WorkloadKind;
@@ -20,5 +21,8 @@ pub(super) fn all(page: &Page) -> Vec<Section> {
         section.details = headlines::details(kind, &page.groups);
         Some(section)
     };
-    kinds.into_iter().filter_map(section).collect()
+    let size = page.results.size.as_ref().map(size::section);
+    size.into_iter()
+        .chain(kinds.into_iter().filter_map(section))
+        .collect()
 }
