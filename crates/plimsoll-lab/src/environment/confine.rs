@@ -126,7 +126,12 @@ mod tests {
                 uuid: uuid(),
             })
         };
-        let cgroup = |path: &str| passes(&Change::Cgroup { path: path.into(), kill: true });
+        let cgroup = |path: &str| {
+            passes(&Change::Cgroup {
+                path: path.into(),
+                kill: true,
+            })
+        };
         assert!(file("/var/tmp/.plimsoll-run-3.swap") && area("/var/tmp/.plimsoll-run-3.swap"));
         assert!(area("/dev/zram0") && !file("/dev/zram0"));
         for other in [

@@ -15,8 +15,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
-use output::Output;
 pub(crate) use output::Content;
+use output::Output;
 
 /// Bytes of output that are read at once: between two looks at the clock there is no more.
 const READ_AT_ONCE: usize = 1 << 20;
@@ -67,7 +67,9 @@ pub(crate) struct Finished {
 impl Finished {
     /// The exit code as a shell gives it: of a program that a signal ended, 128 and its number.
     pub(crate) fn code(&self) -> i32 {
-        self.end.code.unwrap_or_else(|| 128 + self.end.signal.unwrap_or(0))
+        self.end
+            .code
+            .unwrap_or_else(|| 128 + self.end.signal.unwrap_or(0))
     }
 }
 
@@ -101,9 +103,13 @@ impl Program {
             seconds: None,
             reaped: false,
         };
-        let pipes = [program.stdout.as_ref().map(AsFd::as_fd), program.stderr.as_ref().map(AsFd::as_fd)];
+        let pipes = [
+            program.stdout.as_ref().map(AsFd::as_fd),
+            program.stderr.as_ref().map(AsFd::as_fd),
+        ];
         for pipe in pipes.into_iter().flatten() {
-            ioctl_fionbio(pipe, true).map_err(|errno| ProgramError::io("read the program's output")(errno.into()))?;
+            ioctl_fionbio(pipe, true)
+                .map_err(|errno| ProgramError::io("read the program's output")(errno.into()))?;
         }
         Ok(program)
     }
@@ -123,7 +129,8 @@ impl Program {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if self.poll(left)? {
-                self.seconds.get_or_insert_with(|| self.start.elapsed().as_secs_f64());
+                self.seconds
+                    .get_or_insert_with(|| self.start.elapsed().as_secs_f64());
                 return Ok(true);
             }
             self.read()?;
@@ -135,7 +142,10 @@ impl Program {
 
     /// Waits until it has ended (true), has written something, or `time` is over.
     fn poll(&self, time: Duration) -> Result<bool, ProgramError> {
-        let pipes = [self.stdout.as_ref().map(AsFd::as_fd), self.stderr.as_ref().map(AsFd::as_fd)];
+        let pipes = [
+            self.stdout.as_ref().map(AsFd::as_fd),
+            self.stderr.as_ref().map(AsFd::as_fd),
+        ];
         let pidfd = self.pidfd.as_fd();
         let mut fds: Vec<PollFd<'_>> = [Some(pidfd)]
             .into_iter()

@@ -42,7 +42,8 @@ impl Output {
     pub(super) fn take(&mut self, bytes: &[u8]) {
         self.hash.update(bytes);
         self.bytes += bytes.len() as u64;
-        self.tail.extend_from_slice(&bytes[bytes.len().saturating_sub(TAIL)..]);
+        self.tail
+            .extend_from_slice(&bytes[bytes.len().saturating_sub(TAIL)..]);
         let surplus = self.tail.len().saturating_sub(TAIL);
         self.tail.drain(..surplus);
         if self.pattern.is_none() {

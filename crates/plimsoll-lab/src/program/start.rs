@@ -52,7 +52,11 @@ fn prepare(entrances: &[File]) -> io::Result<()> {
     rustix::process::setsid()?;
     plimsoll_os::set_parent_death_signal(libc::SIGKILL).map_err(raw)?;
     // When the whole machine runs out, the experiment goes first. Refused only where /proc is read-only.
-    if let Ok(file) = rustix::fs::open(c"/proc/self/oom_score_adj", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty()) {
+    if let Ok(file) = rustix::fs::open(
+        c"/proc/self/oom_score_adj",
+        OFlags::WRONLY | OFlags::CLOEXEC,
+        Mode::empty(),
+    ) {
         let _ = rustix::io::write(&file, b"1000");
     }
     for entrance in entrances {

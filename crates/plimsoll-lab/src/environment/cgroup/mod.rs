@@ -414,7 +414,8 @@ pub(super) fn undo(path: &Path, kill: bool) -> Result<Undone, UndoError> {
     };
     let cgroup = parent.child(name);
     if kill {
-        let remaining = kill::kill_all(cgroup.path(), EMPTY_WITHIN).map_err(UndoError::system("list its processes"))?;
+        let remaining =
+            kill::kill_all(cgroup.path(), EMPTY_WITHIN).map_err(UndoError::system("list its processes"))?;
         if !remaining.is_empty() {
             return Err(UndoError::Occupied(remaining));
         }
@@ -490,7 +491,10 @@ mod tests {
         assert!(matches!(undo(&path, true), Err(UndoError::Outside(_))));
         assert!(matches!(undo_controller(&path), Err(UndoError::Outside(_))));
         assert!(path.exists());
-        assert_eq!(undo(&path.join("absent/plimsoll-run-1"), true).unwrap(), Undone::Gone);
+        assert_eq!(
+            undo(&path.join("absent/plimsoll-run-1"), true).unwrap(),
+            Undone::Gone
+        );
     }
 
     #[test]

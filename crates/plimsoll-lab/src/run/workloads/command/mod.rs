@@ -20,8 +20,9 @@ use plimsoll_model::exit::Exit;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::FailureCode;
 use plimsoll_model::scenario::workloads::command::finding::{
-    ANON_PEAK, COST, CPU_SYSTEM, CPU_USER, EARLY_KILLS, EXIT_CODE, FILE_PEAK, LEFT, LIMIT, MAJOR_FAULTS, METRIC,
-    OUTPUT, PEAK, PEAK_SAMPLED, PSI_FULL, PSI_SOME, REFAULT_ANON, REFAULT_FILE, SLOWDOWN, STATUS, SWAP_PEAK, WALL,
+    ANON_PEAK, COST, CPU_SYSTEM, CPU_USER, EARLY_KILLS, EXIT_CODE, FILE_PEAK, LEFT, LIMIT, MAJOR_FAULTS,
+    METRIC, OUTPUT, PEAK, PEAK_SAMPLED, PSI_FULL, PSI_SOME, REFAULT_ANON, REFAULT_FILE, SLOWDOWN, STATUS,
+    SWAP_PEAK, WALL,
 };
 use plimsoll_model::scenario::workloads::command::{MetricPattern, Point, Status};
 use plimsoll_model::scenario::{PageCache, ProgramRun};
@@ -97,7 +98,13 @@ impl Runs<'_> {
     ) -> Result<(), TrialError> {
         prepare(context, cgroup, limit, PageCache::Cold)?;
         context.phase("warm-up", None, |context, _| {
-            let watched = watched_run(context, cgroup, self.run, self.pattern.as_ref(), context.timeout())?;
+            let watched = watched_run(
+                context,
+                cgroup,
+                self.run,
+                self.pattern.as_ref(),
+                context.timeout(),
+            )?;
             match self.status(&watched) {
                 Status::Done => Ok(cost_of(&watched)),
                 status => Err(self.failed(context, status, &watched)),
@@ -137,7 +144,12 @@ impl Runs<'_> {
                 }
                 let after = context.snapshot()?;
                 let mut worked = Worked::from(cost_of(&watched));
-                self.findings(&mut worked.findings, &watched, status, (limit, limit_is_base(self.run, context, limit)));
+                self.findings(
+                    &mut worked.findings,
+                    &watched,
+                    status,
+                    (limit, limit_is_base(self.run, context, limit)),
+                );
                 pressure(&mut worked.findings, before, &after);
                 Ok(worked)
             });
@@ -224,12 +236,17 @@ impl Runs<'_> {
             findings.set(METRIC, metric);
         }
         let has_cost = matches!(status, Status::Done | Status::OtherOutput);
-        let cost = self.run.cost(finished.seconds, finished.metric).filter(|_| has_cost);
+        let cost = self
+            .run
+            .cost(finished.seconds, finished.metric)
+            .filter(|_| has_cost);
         if let (Some(cost), Status::Done, true) = (cost, status, is_base) {
             let best = self.base.map_or(cost, |base| base.cost.min(cost));
             self.base = Some(Base {
                 cost: best,
-                seconds: self.base.map_or(finished.seconds, |base| base.seconds.min(finished.seconds)),
+                seconds: self
+                    .base
+                    .map_or(finished.seconds, |base| base.seconds.min(finished.seconds)),
                 stdout: self.base.map_or(finished.stdout, |base| base.stdout),
             });
         }
@@ -248,7 +265,10 @@ impl Runs<'_> {
         let command = self.run.command_line();
         let limit = quantity::bytes(self.run.base_limit(context.plan.settings.limit) as f64);
         let subject = &context.plan.settings.subject;
-        let last_words = watched.finished.as_ref().map_or(String::new(), |finished| last_lines(&finished.last_words));
+        let last_words = watched
+            .finished
+            .as_ref()
+            .map_or(String::new(), |finished| last_lines(&finished.last_words));
         match (status, &watched.finished) {
             (Status::Killed, _) | (_, None) => TrialError::new(
                 Exit::Killed,
@@ -345,7 +365,11 @@ fn pressure(findings: &mut Findings, before: &Snapshot, after: &Snapshot) {
 /// The last lines of what a program wrote to stderr, as a part of an error.
 fn last_lines(text: &str) -> String {
     const MOST_LINES: usize = 4;
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let lines: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
     let last = lines[lines.len().saturating_sub(MOST_LINES)..].join(" | ");
     match last.is_empty() {
         true => String::new(),

@@ -27,7 +27,11 @@ pub(super) fn next_limit(measured: &[Point], run: &ProgramRun, limit: u64) -> Op
     let times = |limit: u64| measured.iter().filter(|point| point.limit == limit).count();
     if !run.search {
         let single = [limit];
-        let given = if run.limits.is_empty() { &single } else { run.limits.as_slice() };
+        let given = if run.limits.is_empty() {
+            &single
+        } else {
+            run.limits.as_slice()
+        };
         return given.iter().copied().find(|limit| times(*limit) == 0);
     }
     if times(limit) < 2 {
@@ -93,7 +97,11 @@ mod tests {
             limit,
             cost: cost.is_finite().then_some(cost),
             slowdown: f64::INFINITY,
-            status: if cost.is_finite() { Status::Done } else { Status::Killed },
+            status: if cost.is_finite() {
+                Status::Done
+            } else {
+                Status::Killed
+            },
             peak: peak.min(limit),
         }
     }

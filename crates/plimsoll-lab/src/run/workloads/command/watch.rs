@@ -128,12 +128,15 @@ fn start_and_watch(
     patience: Duration,
     levels: &mut Levels,
 ) -> Result<(Finished, bool, usize), TrialError> {
-    let mut program = Program::start(&run.command, &cgroup.procs_paths(), pattern).map_err(|error| of_program(&error))?;
+    let mut program =
+        Program::start(&run.command, &cgroup.procs_paths(), pattern).map_err(|error| of_program(&error))?;
     let pid = program.pid();
     context.runner.note_start(pid)?;
     context.watch(&[pid]);
     let watched = watch(context, cgroup, &mut program, patience, levels);
-    let left = cgroup.processes().map_or(0, |pids| pids.iter().filter(|other| **other != pid).count());
+    let left = cgroup
+        .processes()
+        .map_or(0, |pids| pids.iter().filter(|other| **other != pid).count());
     let finished = program.finish().map_err(|error| of_program(&error));
     context.runner.note_end_of(pid);
     Ok((finished?, watched?, left))
