@@ -1,5 +1,8 @@
 //! Metrics of the command scenario: the memory that a program needs.
 
+mod headline;
+mod section;
+
 use std::collections::BTreeMap;
 
 use super::WorkloadReport;
@@ -36,8 +39,8 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
         Workload::Command(run) => metrics(of.trial, run),
         _ => BTreeMap::new(),
     },
-    headline: |_| None,
-    section: None,
+    headline: headline::told,
+    section: Some(section::section),
 };
 
 /// The points of a trial, as they were measured.

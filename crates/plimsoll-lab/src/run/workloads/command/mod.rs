@@ -97,14 +97,9 @@ impl Runs<'_> {
         limit: u64,
     ) -> Result<(), TrialError> {
         prepare(context, cgroup, limit, PageCache::Cold)?;
+        let patience = context.timeout();
         context.phase("warm-up", None, |context, _| {
-            let watched = watched_run(
-                context,
-                cgroup,
-                self.run,
-                self.pattern.as_ref(),
-                context.timeout(),
-            )?;
+            let watched = watched_run(context, cgroup, self.run, self.pattern.as_ref(), patience)?;
             match self.status(&watched) {
                 Status::Done => Ok(cost_of(&watched)),
                 status => Err(self.failed(context, status, &watched)),
