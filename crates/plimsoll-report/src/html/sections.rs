@@ -19,10 +19,10 @@ pub(super) fn all(page: &Page) -> Vec<Section> {
             .collect();
         let mut section = (workloads::of(kind).section?)(page, &groups)?;
         section.details = headlines::details(kind, &page.groups);
+        if let (WorkloadKind::Command, Some(size)) = (kind, &page.results.size) {
+            size::complete(&mut section, size);
+        }
         Some(section)
     };
-    let size = page.results.size.as_ref().map(size::section);
-    size.into_iter()
-        .chain(kinds.into_iter().filter_map(section))
-        .collect()
+    kinds.into_iter().filter_map(section).collect()
 }

@@ -1,7 +1,7 @@
-//! The RAM that a program needs: the result of a search of its knee, as a document, text, Markdown and a section.
+//! The RAM that a program needs: the result of a search of its knee, as a document, text, Markdown and a part of the HTML report.
 //!
 //! ```text
-//! trials of `command` -> result (knees of the repeats, interval, recommended limit) -> advice -> text, Markdown, section
+//! trials of `command` -> result (knees of the repeats, interval, recommended limit) -> advice -> text, Markdown, HTML
 //! ```
 //!
 //! - Invariant: the result follows from the recording alone, and the order of its trials changes nothing. Checked by
@@ -16,6 +16,6 @@ mod words;
 
 pub(crate) use markdown::push;
 pub(crate) use result::of;
-pub(crate) use section::{ID, section};
+pub(crate) use section::{complete, marks};
 pub use text::text;
 pub(crate) use words::{Block, blocks};

@@ -15,6 +15,7 @@ mod neighbour;
 mod recommendations;
 mod refusals;
 mod requirements;
+mod size;
 mod stores;
 mod thrash;
 mod tour;

@@ -12,6 +12,7 @@ use crate::workloads::command::{KNEE, phase_of, points};
 use crate::workloads::section::{Drawing, Section};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Phase, Trial};
+use plimsoll_model::recording::size::ProgramSize;
 use plimsoll_model::scenario::workloads::command::finding::{
     ANON_PEAK, CPU_SYSTEM, CPU_USER, EARLY_KILLS, EXIT_CODE, FILE_PEAK, LEFT, LIMIT, MAJOR_FAULTS, METRIC,
     PEAK, PSI_FULL, PSI_SOME, REFAULT_ANON, REFAULT_FILE, SLOWDOWN, STATUS, SWAP_PEAK, WALL,
@@ -39,7 +40,9 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
         .iter()
         .map(|group| (*group, group.counted(&page.results.trials)))
         .collect();
-    let mut drawings: Vec<Drawing> = slowdown(&groups).into_iter().collect();
+    let mut drawings: Vec<Drawing> = slowdown(&groups, page.results.size.as_ref())
+        .into_iter()
+        .collect();
     for (figure, title, meaning) in DRAWN {
         drawings.extend(over_limit(&groups, figure, title, meaning));
     }
@@ -86,7 +89,7 @@ fn limit_axis() -> Axis {
 }
 
 /// The time over that of the base.
-fn slowdown(groups: &[GroupTrials<'_>]) -> Option<Drawing> {
+fn slowdown(groups: &[GroupTrials<'_>], size: Option<&ProgramSize>) -> Option<Drawing> {
     let times = |point: &Point| {
         let known = point.status == Status::Done && point.slowdown.is_finite();
         known.then_some(1.0 + point.slowdown)
@@ -97,8 +100,13 @@ fn slowdown(groups: &[GroupTrials<'_>]) -> Option<Drawing> {
     };
     let mark = |(group, _): &GroupTrials<'_>| {
         let knee = group.median(KNEE)?;
-        Some((knee, format!("{} {}", group.label, quantity::bytes(knee))))
+        Some((knee, format!("{} knee {}", group.label, quantity::bytes(knee))))
     };
+    let needs = size.map(crate::size::marks).unwrap_or_default();
+    let marks = groups.iter().filter_map(mark).chain(needs);
+    let levels = size
+        .into_iter()
+        .map(|size| (1.0 + size.tolerance, "tolerated".to_owned()));
     if !is_curve(groups) {
         return None;
     }
@@ -111,12 +119,12 @@ fn slowdown(groups: &[GroupTrials<'_>]) -> Option<Drawing> {
             log: true,
         },
         lines: groups.iter().enumerate().map(of_group).collect(),
-        marks: groups.iter().filter_map(mark).collect(),
-        levels: Vec::new(),
+        marks: marks.collect(),
+        levels: levels.collect(),
     };
     Some(Drawing {
         caption: "Slowdown over limit".to_owned(),
-        hint: "Time of a run, or the program's own metric, over that under the largest limit. Marks are the knees. A line ends \
+        hint: "Time of a run, or the program's own metric, over that under the largest limit. Marks are the knees and the RAM that the program needs. A line ends \
                at the least limit under which the program succeeded. Bands show the spread of the repeats."
             .to_owned(),
         svg: values::draw(&chart)?,

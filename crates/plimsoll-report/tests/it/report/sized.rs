@@ -249,7 +249,7 @@ fn every_format_shows_needs_and_settings() {
     std::fs::write(super::synthetic::folder().join("size.html"), &html).expect("written");
     assert_shows("html", &html, &results);
     // One line an engine; the knee and the need of each are marked.
-    let start = html.find("id=\"size\"").expect("the section");
+    let start = html.find("id=\"command\"").expect("the section");
     let section = &html[start..start + html[start..].find("</section>").expect("its end")];
     for (words, count) in [("none knee", 1), ("zram:lz4 knee", 1), ("zram:lz4 needs", 1)] {
         assert!(section.matches(words).count() >= count, "{words}: {section}");

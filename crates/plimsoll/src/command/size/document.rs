@@ -9,10 +9,11 @@ use super::request::Request;
 pub(super) const MIB: u64 = 1 << 20;
 /// The base has a tenth more than the peak, and at least so much: the peak of a small program varies by more.
 const LEAST_ROOM: u64 = 8 * MIB;
-/// A run that takes so many times the time without pressure counts as too slow.
-const PATIENCE: f64 = 5.0;
+/// Longest run, in times of the run without pressure: the search itself gives up a run earlier than that, but the base
+/// may meet other load.
+const PATIENCE: f64 = 12.0;
 /// Seconds on top, for programs that end at once.
-const GRACE: f64 = 10.0;
+const GRACE: f64 = 60.0;
 /// Longest and shortest values of the keys.
 const DAY: f64 = 86_400.0;
 const LEAST_TIME: f64 = 0.001;
