@@ -29,7 +29,7 @@ pub(super) enum SizeError {
     /// A file that is no program, or none.
     #[error("cannot start `{program}`: {cause}; name an executable file by its path, or one in PATH")]
     Program { program: String, cause: &'static str },
-    #[error("cannot size a program on this machine:\n{}\n{}", listed(.missing), works(.works))]
+    #[error("cannot size a program on this machine:\n{}\n{}", listed(.missing), remedy(.works))]
     Missing {
         missing: Vec<Lack>,
         /// The engines that lack nothing.
@@ -60,7 +60,7 @@ fn listed(missing: &[Lack]) -> String {
     lines.join("\n")
 }
 
-fn works(works: &[String]) -> String {
+fn remedy(works: &[String]) -> String {
     match works {
         [] => "no engine works here without that; in a cgroup of your own, `--engine none` needs no root: \
                `systemd-run --user --scope -p Delegate=yes plimsoll size --engine none -- PROGRAM`"

@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use plimsoll_lab::environment;
 use plimsoll_lab::run::requirements::{Requirements, requirements};
 use plimsoll_model::exit::Failure;
 use plimsoll_model::scenario::workloads::command::MetricPattern;
