@@ -3,5 +3,6 @@
 
 pub mod environment;
 pub mod hold;
+mod program;
 pub mod run;
 pub mod workload;

@@ -27,6 +27,7 @@ pub mod markdown;
 pub mod page;
 pub mod repeats;
 mod results;
+pub mod size;
 pub mod terminal;
 pub mod workloads;
 

@@ -9,6 +9,7 @@ use crate::analysis::groups;
 use crate::analysis::groups::{Group, Measured};
 use crate::headline_metrics::{MainMetric, main_metrics};
 use crate::headlines;
+use crate::size;
 use crate::workloads::{self, COMMON_METRICS};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::Recording;
@@ -52,6 +53,9 @@ pub fn markdown(recording: &Recording, results: &Results) -> String {
         results.warnings.iter().map(|warning| inline(&warning.text)),
     );
     push_recommendations(&mut text, results);
+    if let Some(size) = &results.size {
+        size::push(&mut text, size);
+    }
     push_environment(&mut text, results, &recording.manifest);
     text
 }
@@ -83,7 +87,7 @@ fn push_recommendations(text: &mut String, results: &Results) {
 }
 
 /// Lines as a block of code, indented: no line can end it.
-fn push_code(text: &mut String, head: &str, lines: &[String]) {
+pub(super) fn push_code(text: &mut String, head: &str, lines: &[String]) {
     if lines.is_empty() {
         return;
     }

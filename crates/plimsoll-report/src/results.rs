@@ -6,6 +6,7 @@ use crate::advice;
 use crate::analysis::confounders::confounders;
 use crate::analysis::{Group, groups, ratio};
 use crate::headlines;
+use crate::size;
 use crate::workloads::find_metric;
 use plimsoll_model::recording::model::{
     Confounder, Event, EventKind, Headline, RESULTS_SCHEMA, Results, RunStatus, SamplerReport, Trial,
@@ -59,12 +60,14 @@ fn of_trials(recording: &Recording, mut trials: Vec<Trial>) -> (Results, Vec<Gro
         findings: Vec::new(),
         recommendations: Vec::new(),
         withheld: Vec::new(),
+        size: None,
         trials,
     };
     let groups = groups(&results.trials);
     let advice = advice::of(&groups, manifest);
     results.recommendations = advice.recommendations;
     results.withheld = advice.withheld;
+    results.size = size::of(&manifest.plan, &groups, &results.trials);
     results.findings = headlines::findings(&groups, &results.trials);
     results.headline = headlines::of(recording, &results, &groups);
     (results, groups)

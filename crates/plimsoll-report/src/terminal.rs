@@ -11,6 +11,7 @@ use super::distrust::spoiled;
 use super::drawing::table::marked;
 use super::headline_metrics::{MainMetric, main_metrics};
 use super::headlines;
+use super::size;
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
 use crate::workloads::compression::{
@@ -50,7 +51,13 @@ pub fn summary(results: &Results, groups: &[Group], width: u16, colour: bool) ->
         }
         out.push('\n');
     }
-    out + &remarks(&headlines::of_run(results, groups), results, width) + &recommendations(results, width)
+    out += &remarks(&headlines::of_run(results, groups), results, width);
+    out += &recommendations(results, width);
+    if let Some(size) = &results.size {
+        out.push('\n');
+        out += &size::text(size, width, colour);
+    }
+    out
 }
 
 /// The recommendations under a heading; empty without any. Commands are not broken into lines.
@@ -78,6 +85,11 @@ fn recommendations(results: &Results, width: u16) -> String {
         }
     }
     out
+}
+
+/// The headline, confounders and warnings of a run, without its tables. Ends with a line feed.
+pub fn notes(results: &Results, width: u16) -> String {
+    remarks(&results.headline, results, width)
 }
 
 /// The headline and the notes.

@@ -10,6 +10,7 @@
 //! | `other_readers` | pyarrow and DuckDB on a recording; with the feature `recordings` |
 //! | [`open_metrics`] | strict parser of OpenMetrics |
 //! | `require` | capabilities that a test needs |
+//! | `sized` | a recording of a search of the RAM that a program needs; with the feature `recordings` |
 //! | [`rseq`] | check for usable restartable sequences |
 //!
 //! A test program inherits the state of its caller: `nohup` ignores SIGHUP, a background job of a non-interactive shell
@@ -27,6 +28,8 @@ mod program;
 pub mod recordings;
 mod require;
 pub mod rseq;
+#[cfg(feature = "recordings")]
+pub mod sized;
 mod this_program;
 
 pub use child::command;

@@ -200,6 +200,7 @@ pub fn results(run: &str, trials: Vec<Trial>) -> Results {
         findings: Vec::new(),
         recommendations: Vec::new(),
         withheld: Vec::new(),
+        size: None,
         calibration: Some(calibration()),
         confounders: Vec::new(),
         warnings: Vec::new(),

@@ -78,6 +78,8 @@ pub enum When {
 pub enum Command {
     /// Run a scenario and write a recording and a report
     Run(Run),
+    /// Measure the RAM that a program needs
+    Size(Size),
     /// List the built-in scenarios, or the keys of a workload
     List(List),
     /// Print a built-in scenario file, or the scenario of a recording
@@ -168,6 +170,58 @@ pub struct Run {
     /// Print the results, or the plan with `--check`, `--dry-run` or `--show`, as one JSON document
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct Size {
+    /// Measure on these engines, separated by commas: none, zram:lz4, zswap, swapfile [default: none, and those that this machine has]
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    pub engine: Vec<String>,
+    /// Repeat the search this many times on each engine; six give a 95% interval
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+    /// Tolerate this slowdown over the run without pressure
+    #[arg(long, value_name = "PERCENT", default_value = "5%")]
+    pub tolerate: String,
+    /// Measure the number that the program prints, the group of this regular expression, instead of wall time
+    #[arg(long, value_name = "REGEX")]
+    pub metric: Option<String>,
+    /// Count a larger number as better
+    #[arg(long, requires = "metric")]
+    pub higher_is_better: bool,
+    /// Count a run whose standard output differs as failed
+    #[arg(long)]
+    pub same_output: bool,
+    /// Choose the page cache at the start of each run
+    #[arg(long, value_enum, default_value_t = SizeCache::Cold)]
+    pub cache: SizeCache,
+    /// Exit with code 6 if the program needs more than this on any engine, for instance 600M
+    #[arg(long, value_name = "BYTES")]
+    pub fail_if_needs_more_than: Option<String>,
+    /// Write the recording into this folder
+    #[arg(short, long, value_name = "DIR", default_value = RUNS)]
+    pub output: PathBuf,
+    /// Wait up to this many seconds for another run to end
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "3600", require_equals = true)]
+    pub wait: Option<u64>,
+    /// Open the report in a browser: $BROWSER, otherwise xdg-open
+    #[arg(long)]
+    pub open: bool,
+    /// Print the result as one JSON document
+    #[arg(long)]
+    pub json: bool,
+    /// Run this program with these arguments
+    #[arg(required = true, last = true, value_name = "COMMAND")]
+    pub program: Vec<std::ffi::OsString>,
+}
+
+/// Page cache of the program's cgroup at the start of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SizeCache {
+    /// Empty: each run reads its files again.
+    Cold,
+    /// Of the run before: a first run reads the files.
+    Warm,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -45,6 +45,9 @@ pub(super) enum Change {
     },
     Cgroup {
         path: PathBuf,
+        /// Whether all processes in it are the run's.
+        #[serde(default)]
+        kill: bool,
     },
     /// The memory controller was enabled for the children of a cgroup.
     MemoryController {
@@ -76,7 +79,7 @@ impl std::fmt::Display for Change {
             Change::Value { path, before, wrote } => {
                 write!(f, "value of {} ({before} -> {wrote})", path.display())
             }
-            Change::Cgroup { path } => write!(f, "cgroup {}", path.display()),
+            Change::Cgroup { path, .. } => write!(f, "cgroup {}", path.display()),
             Change::MemoryController { cgroup } => {
                 write!(f, "memory controller for the children of {}", cgroup.display())
             }

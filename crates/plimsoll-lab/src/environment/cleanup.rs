@@ -225,6 +225,11 @@ pub(super) struct Done {
 pub(super) fn undo_changes(journal: &mut Journal, from: u32, count: impl Fn(&Change) -> bool) -> Done {
     let run = journal.run().to_owned();
     let mut done = Done::default();
+    for (_, change) in journal.outstanding_since(from) {
+        if count(&change) {
+            end_processes(&change);
+        }
+    }
     for (number, change) in journal.outstanding_since(from) {
         let what = change.to_string();
         let result = if count(&change) {
@@ -246,6 +251,16 @@ pub(super) fn undo_changes(journal: &mut Journal, from: u32, count: impl Fn(&Cha
     done
 }
 
+/// Ends the processes of a cgroup that are all the run's. Before anything else: their swapped memory would have to return
+/// to the cgroup's limit before its swap device is off.
+fn end_processes(change: &Change) {
+    if let Change::Cgroup { path, kill: true } = change
+        && confine::check(change).is_ok()
+    {
+        cgroup::end_processes(path);
+    }
+}
+
 /// Undoes one change of the run if it is still as it was left, and verifies that it is gone. Doing so twice does no
 /// harm.
 fn undo(change: &Change, run: &str) -> Result<Undone, UndoError> {
@@ -263,7 +278,7 @@ fn undo(change: &Change, run: &str) -> Result<Undone, UndoError> {
         Change::SwapOn { path, uuid } => swap_device::undo(path, uuid),
         Change::File { path, uuid } => swap_file::undo(path, uuid),
         Change::Value { path, before, wrote } => sysctl::undo(path, before, wrote),
-        Change::Cgroup { path } => cgroup::undo(path),
+        Change::Cgroup { path, kill } => cgroup::undo(path, *kill),
         Change::MemoryController { cgroup } => cgroup::undo_controller(cgroup),
         Change::Process { pid, start_time } => process::undo(*pid, *start_time, run),
     }

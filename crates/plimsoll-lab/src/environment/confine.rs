@@ -30,7 +30,7 @@ pub(super) fn check(change: &Change) -> Result<(), UndoError> {
             (!ours).then_some("a run makes no other files than its swap files")
         }
         Change::Value { path, .. } => (!is_setting(path)).then_some("a run changes no such value"),
-        Change::Cgroup { path } => {
+        Change::Cgroup { path, .. } => {
             let ours = is_plain(path) && cgroup::is_our_name(path);
             (!ours).then_some("a run makes no cgroup of this name")
         }
@@ -126,7 +126,12 @@ mod tests {
                 uuid: uuid(),
             })
         };
-        let cgroup = |path: &str| passes(&Change::Cgroup { path: path.into() });
+        let cgroup = |path: &str| {
+            passes(&Change::Cgroup {
+                path: path.into(),
+                kill: true,
+            })
+        };
         assert!(file("/var/tmp/.plimsoll-run-3.swap") && area("/var/tmp/.plimsoll-run-3.swap"));
         assert!(area("/dev/zram0") && !file("/dev/zram0"));
         for other in [

@@ -63,6 +63,9 @@ pub enum EnvironmentError {
         memory: u64,
         swap: u64,
     },
+    /// Processes of a cgroup live after SIGKILL.
+    #[error("cannot end processes {processes:?}: they live {:.0} s after SIGKILL, or start others as fast as they end", within.as_secs_f64())]
+    Unkillable { within: Duration, processes: Vec<u32> },
     /// A cgroup of v1 has no soft ceiling.
     #[error("cannot set memory.high: cgroup v1 has none; {HOW_TO_GET_HIGH}")]
     NoHigh,

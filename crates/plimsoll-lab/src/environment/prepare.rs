@@ -7,7 +7,7 @@ use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy};
 use plimsoll_proc::sysctl::{PAGE_CLUSTER, SWAPPINESS};
 use serde::{Serialize, Serializer};
 
-use plimsoll_model::scenario::{Settings, Subject};
+use plimsoll_model::scenario::{Settings, Subject, Workload};
 
 use super::cgroup::{Cgroup, CgroupSettings};
 use super::error::{EnvironmentError, Missing, MissingKind};
@@ -167,6 +167,8 @@ fn set_up(journal: &mut Journal, settings: &Settings, first: u32) -> Result<Envi
         limit: settings.limit,
         swappiness: settings.swappiness,
         swap: settings.subject.has_swap(),
+        // A program of the user starts others, which no journal names.
+        kill: matches!(settings.workload, Workload::Command(_)),
     };
     let cgroup = Cgroup::create(journal, &hierarchy, allowed)?;
     let values = set_sysctls(journal, settings)?;

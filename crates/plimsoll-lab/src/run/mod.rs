@@ -331,12 +331,27 @@ impl<'a> Runner<'a> {
     fn start_worker(&mut self, options: &WorkerOptions) -> Result<Worker, TrialError> {
         let worker = Worker::spawn(&self.executable, options)
             .map_err(|error| TrialError::new(Exit::Missing, FailureCode::WorkerStart, error))?;
-        if let Some(session) = self.session.as_mut() {
-            session
-                .process_started(worker.pid())
-                .map_err(|error| TrialError::new(Exit::Missing, FailureCode::WorkerStart, error))?;
-        }
+        self.note_start(worker.pid())?;
         Ok(worker)
+    }
+
+    /// Writes a process of the run into the journal.
+    fn note_start(&mut self, pid: u32) -> Result<(), TrialError> {
+        let Some(session) = self.session.as_mut() else {
+            return Ok(());
+        };
+        session
+            .process_started(pid)
+            .map_err(|error| TrialError::new(Exit::Missing, FailureCode::WorkerStart, error))
+    }
+
+    /// Writes its end into the journal.
+    fn note_end_of(&mut self, pid: u32) {
+        if let Some(session) = self.session.as_mut()
+            && let Err(error) = session.process_ended(pid)
+        {
+            self.progress.warn(&error.to_string());
+        }
     }
 
     /// Ends a worker, and waits for its end. Returns how long that took.
@@ -344,11 +359,7 @@ impl<'a> Runner<'a> {
         let (pid, start) = (worker.pid(), Instant::now());
         drop(worker);
         let took = start.elapsed();
-        if let Some(session) = self.session.as_mut()
-            && let Err(error) = session.process_ended(pid)
-        {
-            self.progress.warn(&error.to_string());
-        }
+        self.note_end_of(pid);
         took
     }
 

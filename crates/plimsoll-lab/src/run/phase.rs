@@ -52,6 +52,20 @@ impl Snapshot {
         bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0)
     }
 
+    /// Percent of the time since `before` in which some and all tasks waited for memory: of the cgroup where it has PSI
+    /// (v2), else of the machine.
+    pub(super) fn pressure_since(&self, before: &Snapshot) -> [Option<f64>; 2] {
+        let columns = match self.row.get(col::CGROUP_PSI_SOME_US) {
+            Some(_) => [col::CGROUP_PSI_SOME_US, col::CGROUP_PSI_FULL_US],
+            None => [col::PSI_MEMORY_SOME_US, col::PSI_MEMORY_FULL_US],
+        };
+        let elapsed_us = self.row.t_ns.saturating_sub(before.row.t_ns) as f64 / 1e3;
+        columns.map(|column| {
+            let waited_us = self.row.get(column)? - before.row.get(column)?;
+            quantity::ratio(100.0 * waited_us as f64, elapsed_us)
+        })
+    }
+
     fn kernel_threads_us(&self) -> i64 {
         self.row.get(col::KERNEL_THREADS_CPU_US).unwrap_or(0)
     }

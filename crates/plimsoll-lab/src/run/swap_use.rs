@@ -60,7 +60,7 @@ impl SwapPeak {
 }
 
 /// Whether a swap device of `size` bytes has room.
-fn is_free(used: u64, size: u64) -> bool {
+pub(super) fn is_free(used: u64, size: u64) -> bool {
     (used as f64) < FULL * size as f64
 }
 

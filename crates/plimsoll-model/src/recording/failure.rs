@@ -57,6 +57,12 @@ pub enum FailureCode {
     NotDrained,
     /// A worker used another allocator than requested, or its heap could not be read.
     Allocator,
+    /// The program of the scenario could not be started.
+    ProgramStart,
+    /// The program of the scenario failed under its largest limit.
+    ProgramFailed,
+    /// The program of the scenario moved out of its cgroup.
+    ProgramMoved,
     /// The measurement contradicts itself.
     Inconsistent,
     /// The recording could not be written, or the machine not be read.
@@ -69,7 +75,7 @@ pub enum FailureCode {
 
 impl FailureCode {
     /// Every code.
-    pub const ALL: [FailureCode; 24] = [
+    pub const ALL: [FailureCode; 27] = [
         FailureCode::NotRun,
         FailureCode::Signal,
         FailureCode::TimeLimit,
@@ -91,6 +97,9 @@ impl FailureCode {
         FailureCode::Limit,
         FailureCode::NotDrained,
         FailureCode::Allocator,
+        FailureCode::ProgramStart,
+        FailureCode::ProgramFailed,
+        FailureCode::ProgramMoved,
         FailureCode::Inconsistent,
         FailureCode::Recording,
         FailureCode::Other,

@@ -40,6 +40,7 @@ mod replace;
 mod resume;
 mod samples;
 mod schema;
+pub mod size;
 mod starts;
 mod stream;
 mod warning;

@@ -8,6 +8,7 @@ use super::failure::{FailureCode, TrialFailure};
 use super::levels::Levels;
 use super::recommendation::{Recommendation, Withheld};
 use super::renamed;
+use super::size::ProgramSize;
 use super::warning::{Warning, WarningCode};
 use crate::scenario::Plan;
 
@@ -378,6 +379,9 @@ pub struct Results {
     /// The recommendations that the metrics do not support.
     #[serde(default)]
     pub withheld: Vec<Withheld>,
+    /// The RAM that the program of a search needs, as `plimsoll size --json` prints it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<ProgramSize>,
     /// Speeds of the undisturbed machine.
     pub calibration: Option<Calibration>,
     /// Disturbances that may have changed the metrics.

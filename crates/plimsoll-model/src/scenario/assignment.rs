@@ -260,7 +260,7 @@ impl<'a> Assignment<'a> {
     ) -> Assignment<'a> {
         let mut assignment = Assignment {
             machine,
-            scale,
+            scale: if kind.shrinks() { scale } else { Scale::ONE },
             kind,
             keys,
             entries,
@@ -430,6 +430,23 @@ impl<'a> Assignment<'a> {
             Value::Folder(path) => Some(path.clone()),
             _ => None,
         })
+    }
+
+    /// The texts of a key, in the order of the file; none where it is not given.
+    pub(super) fn words(&self, name: &str) -> Vec<(String, &'a Place)> {
+        let text = |(value, place): &'a (Value, Place)| match value {
+            Value::Text(text) => Some((text.clone(), place)),
+            _ => None,
+        };
+        self.taken(name).iter().filter_map(text).collect()
+    }
+
+    /// The error for a key that a section must have.
+    pub(super) fn missing(&self, name: &str, help: &str) -> Box<Invalid> {
+        let message = format!("the work `{}` needs the key `{name}`", self.kind.name());
+        self.section
+            .error(Problem::Missing, message, "in this section")
+            .help(help)
     }
 
     fn typed<T>(&self, name: &str, read: impl Fn(&Value) -> Option<T>) -> Result<T, Box<Invalid>> {

@@ -9,6 +9,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::assignment::{Entry, Key};
 use super::error::{Invalid, Place, Problem, ScenarioError};
 use super::keys;
+use super::kind::Kind;
 use super::nearest::nearest;
 use super::parse_value;
 use super::source_text::Source;
@@ -292,7 +293,8 @@ pub(super) fn entry(
         let place = at(item.span());
         let value = parse_value::parse(key, item.get_ref(), &place)?;
         let text = value.to_string();
-        if let Some(first) = seen.get(&text) {
+        // The words of a command line may repeat.
+        if let Some(first) = seen.get(&text).filter(|_| key.kind != Kind::Text) {
             let message = format!("`{}` has the value {} twice", key.name, short(&text));
             return Err(place
                 .error(Problem::Duplicate, message, "again here")

@@ -34,6 +34,8 @@ pub enum Kind {
         or_system: bool,
     },
     Folder,
+    /// A text, as it is written.
+    Text,
 }
 
 /// Subjects to offer when one is not known.
@@ -98,6 +100,7 @@ impl fmt::Display for Kind {
             Kind::BlockSizes => f.write_str("bytes, or a range of them"),
             Kind::Level => f.write_str("a level"),
             Kind::Folder => f.write_str("a folder"),
+            Kind::Text => f.write_str("text"),
         }
     }
 }

@@ -59,8 +59,10 @@ pub use size::{Base, SizeError, SizeExpr, size_text};
 pub use source::{Builtin, MAX_FILE_BYTES, builtin, find};
 pub use source_text::Source;
 pub use speed::SpeedHints;
+pub use value::quoted;
 pub use workload_kind::WorkloadKind;
 pub use workloads::{
     Backing, CapBy, Compression, Contention, Filling, Heap, HeapLoad, Left, Loadline, Map, Mapping, Need,
-    Pattern, ReleaseMethod, Settings, Thrash, Touch, TrimMechanism, Unfit, Workload, Wscap,
+    PageCache, Pattern, ProgramRun, ReleaseMethod, Settings, Thrash, Touch, TrimMechanism, Unfit, Workload,
+    Wscap,
 };

@@ -90,6 +90,14 @@ fn parse_text(key: &'static Key, text: &str, place: &Place) -> Result<Value, Box
                 plain(&key.everywhere(Key::default))
             ))),
         Kind::Folder => Ok(Value::Folder(PathBuf::from(text))),
+        Kind::Text if text.contains('\0') => Err(place
+            .error(
+                Problem::BadValue,
+                format!("`{}` has a NUL byte", key.name),
+                "no argument of a program can have one",
+            )
+            .help("remove it")),
+        Kind::Text => Ok(Value::Text(text.to_owned())),
         Kind::Choice(names) => match names.iter().find(|name| **name == text) {
             Some(name) => Ok(Value::Choice(name)),
             None => Err(unknown_choice(key, text, place, names)),
@@ -317,6 +325,8 @@ fn example(key: &Key) -> String {
         Kind::Integer { .. } => "10",
         Kind::Level => "\"used=80%\"",
         Kind::Folder => "\"/var/tmp\"",
+        Kind::Text if key.list => "[\"my-program\", \"--option\", \"10\"]",
+        Kind::Text => "\"some text\"",
     };
     text.to_owned()
 }

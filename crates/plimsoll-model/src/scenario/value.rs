@@ -29,10 +29,11 @@ pub(super) enum Value {
     /// Leave it as the system has it.
     System,
     Folder(PathBuf),
+    Text(String),
 }
 
 /// A text as a TOML string.
-pub(super) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
@@ -68,6 +69,7 @@ impl fmt::Display for Value {
             Value::Integer(number) => number.fmt(f),
             Value::System => f.write_str(SYSTEM),
             Value::Folder(path) => path.display().fmt(f),
+            Value::Text(text) => f.write_str(text),
         }
     }
 }
@@ -88,6 +90,7 @@ pub(super) fn of_text(kind: Kind, text: &str) -> Option<Value> {
         Kind::Flag => Value::Flag(text.parse().ok()?),
         Kind::Integer { .. } => Value::Integer(text.parse().ok()?),
         Kind::Folder => Value::Folder(PathBuf::from(text)),
+        Kind::Text => Value::Text(text.to_owned()),
     })
 }
 

@@ -19,6 +19,8 @@ macro_rules! for_each_workload {
             Contention contention "contention";
             /// A load on malloc, in a process that runs on the allocator under test.
             Heap heap "heap";
+            /// A program of the user, run whole under one limit after the other.
+            Command command "command";
         }
     };
 }
@@ -63,5 +65,10 @@ impl WorkloadKind {
     /// Whether its subjects are allocators, not places for trimmed pages.
     pub fn tests_allocators(self) -> bool {
         self == WorkloadKind::Heap
+    }
+
+    /// Whether its sizes and times can be smaller: a program of the user needs the memory that it needs.
+    pub(super) fn shrinks(self) -> bool {
+        self != WorkloadKind::Command
     }
 }

@@ -5,6 +5,7 @@ pub mod controllers;
 mod folder;
 mod hierarchy;
 mod memory_stat;
+mod peak;
 mod walk;
 
 use std::collections::BTreeSet;
@@ -21,6 +22,7 @@ use crate::psi;
 pub use folder::CgroupFolder;
 pub use hierarchy::{Hierarchy, HierarchyError};
 pub use memory_stat::{Field, MemoryStat};
+pub use peak::PeakUsage;
 pub use walk::{Bounds, Found, Walk, walk};
 
 /// The processes of a cgroup, one a line; a process whose number is written to it moves in.

@@ -98,8 +98,9 @@ pub(super) const fn of(kind: WorkloadKind) -> Option<&'static Criteria> {
             limit: TIME_ALONE,
             all_subjects: true,
         }),
-        // Consumers of `thrash` write single random bytes into zeros; the others compare no swap devices.
-        WorkloadKind::Thrash | WorkloadKind::Map | WorkloadKind::Heap => None,
+        // Consumers of `thrash` write single random bytes into zeros, and one program says nothing about others; the rest
+        // compare no swap devices.
+        WorkloadKind::Thrash | WorkloadKind::Command | WorkloadKind::Map | WorkloadKind::Heap => None,
     }
 }
 

@@ -15,6 +15,7 @@ pub mod curves;
 pub mod frame;
 pub mod gauges;
 pub mod groups;
+pub mod lines;
 pub mod metric;
 pub mod name_map;
 pub mod neighbour;

@@ -25,6 +25,7 @@ use crate::analysis::Group;
 use crate::contents::{Index, Mark, MemoryUse, Page};
 pub use crate::drawing::{palette, panel};
 use crate::headlines;
+use crate::size::{self, Block};
 use crate::workloads::section::Section;
 pub use data::script_safe;
 use plimsoll_model::quantity;
@@ -56,6 +57,8 @@ struct View<'a> {
     figures: Vec<Figure>,
     sections: Vec<Section>,
     recommendations: Vec<Shown<'a>>,
+    /// The settings of `size`, in its section.
+    settings_of_size: Vec<Block>,
     /// The details of compression's finding that the head leaves out.
     details_of_compression: Vec<String>,
     /// Whether the report has the section on time and memory of compression.
@@ -124,6 +127,7 @@ pub fn write(page: &Page, output: &mut impl io::Write) -> io::Result<()> {
         figures: figures(page, &index),
         sections: sections::all(page),
         recommendations: advice::shown(&page.results),
+        settings_of_size: page.results.size.as_ref().map(size::blocks).unwrap_or_default(),
         details_of_compression: headlines::details(WorkloadKind::Compression, &page.groups),
         compressed: !page.manifest.is_watch() && (page.groups.is_empty() || !squeezed.is_empty()),
         time_chart: cost::time_to_complete(&squeezed),

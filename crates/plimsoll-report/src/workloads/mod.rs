@@ -1,5 +1,6 @@
 //! The workloads in the report, one folder each: the metrics of a trial, the headline and the section of the report.
 
+pub mod command;
 pub mod compression;
 pub mod contention;
 pub mod heap;
@@ -52,6 +53,7 @@ pub(crate) const fn of(kind: WorkloadKind) -> &'static WorkloadReport {
         WorkloadKind::Map => &map::REPORT,
         WorkloadKind::Contention => &contention::REPORT,
         WorkloadKind::Heap => &heap::REPORT,
+        WorkloadKind::Command => &command::REPORT,
     }
 }
 

@@ -6,6 +6,7 @@ mod headlines;
 pub(crate) mod kinds;
 pub(crate) mod recorded;
 pub(crate) mod simulation;
+mod sized;
 mod standalone;
 pub(crate) mod synthetic;
 mod watched;

@@ -1,6 +1,6 @@
 //! `plimsoll run`: resolves the plan, runs it and prints the results.
 
-mod planned;
+pub(super) mod planned;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use plimsoll_report as report;
 use plimsoll_report::analysis;
 
 /// The functions of the other crates that a run calls.
-const SERVICES: Services = Services {
+pub(super) const SERVICES: Services = Services {
     metrics: plimsoll_report::workloads::metrics,
     results: plimsoll_report::results,
     report: write_report,

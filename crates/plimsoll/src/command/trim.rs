@@ -19,7 +19,11 @@ struct Document<'a> {
 }
 
 pub(super) fn trim(options: &Trim, verbosity: &Verbosity) -> Result<Exit, Failure> {
-    let limit = options.size.as_deref().map(size).transpose()?;
+    let limit = options
+        .size
+        .as_deref()
+        .map(|text| size("--size", text))
+        .transpose()?;
     let what = match (&options.cgroup, options.pid) {
         (Some(path), _) => What::Cgroup(path.clone()),
         (None, Some(pid)) => What::pid(pid),
@@ -47,16 +51,17 @@ pub(super) fn trim(options: &Trim, verbosity: &Verbosity) -> Result<Exit, Failur
     Ok(exit_after(&report))
 }
 
-fn size(text: &str) -> Result<u64, Failure> {
+/// The bytes of an option.
+pub(super) fn size(option: &str, text: &str) -> Result<u64, Failure> {
     match text.parse() {
         Ok(SizeExpr::Bytes(bytes)) => Ok(bytes),
         Ok(SizeExpr::Share { .. }) => Err(Failure::message(
             Exit::Usage,
-            format_args!("cannot use --size `{text}`: a share; give bytes, for instance 512M"),
+            format_args!("cannot use {option} `{text}`: a share; give bytes, for instance 512M"),
         )),
         Err(error) => Err(Failure::message(
             Exit::Usage,
-            format_args!("cannot use --size `{text}`: {error}; give bytes, for instance 512M"),
+            format_args!("cannot use {option} `{text}`: {error}; give bytes, for instance 512M"),
         )),
     }
 }

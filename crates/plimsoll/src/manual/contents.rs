@@ -125,6 +125,40 @@ const PAGES: &[(&str, Page); 20] = &[
         },
     ),
     (
+        "plimsoll-size",
+        Page {
+            examples: &[
+                example(
+                    "plimsoll size -- sort --parallel=2 data.txt",
+                    "Measure the RAM that a program needs without swap and on each swap of this machine:",
+                ),
+                example(
+                    "plimsoll size --engine none,zram:lz4 --repeat 6 --tolerate 10% -- ./batch-job",
+                    "Compare no swap with zram, for a slowdown of at most 10%, with 95% intervals:",
+                ),
+                example(
+                    "plimsoll size --metric 'ops/s: ([0-9.]+)' --higher-is-better -- ./benchmark",
+                    "Judge by the program's own number instead of by time:",
+                ),
+                example(
+                    "plimsoll size --engine none --fail-if-needs-more-than 600M -- ./server-test",
+                    "Fail a CI job when the program outgrows its memory budget:",
+                ),
+            ],
+            exit: "Code 6: the program needs more than --fail-if-needs-more-than. Code 7: also if no trustworthy result \
+                   tells whether it does.",
+            files: &[RECORDINGS, JOURNALS, SWAP_FILES],
+            environment: &[NO_COLOR, TERM, BROWSER, STATE],
+            see_also: &[
+                ("plimsoll", 1),
+                ("plimsoll-run", 1),
+                ("plimsoll-report", 1),
+                ("plimsoll-compare", 1),
+                ("systemd.resource-control", 5),
+            ],
+        },
+    ),
+    (
         "plimsoll-list",
         Page {
             examples: &[

@@ -17,6 +17,7 @@ mod page_cache;
 mod recommendations;
 mod refusals;
 mod requirements;
+mod size;
 mod stores;
 mod thrash;
 mod tour;

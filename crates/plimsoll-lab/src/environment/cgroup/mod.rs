@@ -1,6 +1,7 @@
 //! The memory cgroup of a run, on either version of the interface.
 
 mod drain;
+mod kill;
 mod v1;
 mod v2;
 
@@ -13,7 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plimsoll_proc::cgroup::{CgroupFolder, CgroupVersion, Field, Hierarchy, MemoryCgroup, PROCESSES};
+use plimsoll_proc::cgroup::{
+    CgroupFolder, CgroupVersion, Field, Hierarchy, MemoryCgroup, MemoryStat, PROCESSES, PeakUsage,
+};
 use serde::Serialize;
 
 use super::undo::{UndoError, Undone};
@@ -42,6 +45,8 @@ pub(super) struct CgroupSettings {
     pub(super) swappiness: Option<u32>,
     /// Whether its pages may go to swap.
     pub(super) swap: bool,
+    /// Whether all processes in it are the run's: they are killed with it.
+    pub(super) kill: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -81,7 +86,10 @@ impl Cgroup {
         };
         // The number of the change makes the name unique among the trials of a run.
         let path = parent.join(format!("{PREFIX}{}-{}", journal.run(), journal.next_number()));
-        let number = journal.record(Change::Cgroup { path: path.clone() })?;
+        let number = journal.record(Change::Cgroup {
+            path: path.clone(),
+            kill: settings.kill,
+        })?;
         if let Err(source) = fs::create_dir(&path) {
             journal.record_undone(number)?;
             return Err(EnvironmentError::system(
@@ -231,6 +239,52 @@ impl Cgroup {
         drain::drain(&self.0, &Patience::new(timeout, interrupted))
     }
 
+    /// The living processes in it and in cgroups below it.
+    ///
+    /// # Errors
+    /// When the files cannot be read.
+    pub fn processes(&self) -> Result<Vec<u32>, EnvironmentError> {
+        kill::living(self.path()).map_err(|source| EnvironmentError::reading(self.path(), source))
+    }
+
+    /// Whether a living process is in it, or in a cgroup below it. True of a process that has ended: it has not moved.
+    pub fn holds(&self, pid: u32) -> bool {
+        let Ok(text) = fs::read(format!("/proc/{pid}/cgroup")) else {
+            return true;
+        };
+        let name = self.path().file_name().and_then(OsStr::to_str);
+        let is_own = |part: &str| Some(part) == name;
+        // A zombie's file is empty.
+        text.is_empty() || cgroups_of(&String::from_utf8_lossy(&text)).any(is_own)
+    }
+
+    /// Kills all processes in it, and in the cgroups below it, which it removes.
+    ///
+    /// # Errors
+    /// [`EnvironmentError::Unkillable`] with those that live on after `within`.
+    pub fn kill(&self, within: Duration) -> Result<(), EnvironmentError> {
+        let remaining = kill::kill_all(self.path(), within)
+            .map_err(|source| EnvironmentError::reading(self.path(), source))?;
+        if !remaining.is_empty() {
+            return Err(EnvironmentError::Unkillable {
+                within,
+                processes: remaining,
+            });
+        }
+        kill::remove_below(self.path());
+        Ok(())
+    }
+
+    /// Its counters and levels; none where they cannot be read.
+    pub fn stat(&self) -> Option<MemoryStat> {
+        self.0.stat().ok()
+    }
+
+    /// The kernel's counter of its most memory, from now on; none where the kernel cannot set it back.
+    pub fn peak(&self) -> Option<PeakUsage> {
+        PeakUsage::start(&self.0)
+    }
+
     /// Has the kernel reclaim `bytes`, in steps, so that the reclaim ends soon after `timeout` or `interrupted`. The
     /// limit afterwards equals the limit before, also after an error.
     ///
@@ -339,14 +393,19 @@ pub(super) fn holds_process_of(run: &str, text: &str) -> bool {
         let number = number.and_then(|rest| rest.strip_prefix('-'));
         number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
     };
-    text.lines()
-        .filter_map(|line| line.splitn(3, ':').nth(2))
-        .any(|path| path.split('/').any(of_run))
+    cgroups_of(text).any(of_run)
 }
 
-/// Removes the cgroup. Processes in it get some time to end; those that remain were not started by the run (its
-/// own are in the journal and were killed before) and are moved to the parent rather than killed.
-pub(super) fn undo(path: &Path) -> Result<Undone, UndoError> {
+/// The names of all cgroups on the way to a process, from the text of `/proc/<pid>/cgroup`.
+fn cgroups_of(text: &str) -> impl Iterator<Item = &str> {
+    let paths = text.lines().filter_map(|line| line.splitn(3, ':').nth(2));
+    paths.flat_map(|path| path.split('/'))
+}
+
+/// Removes the cgroup. With `kill` all processes in it are the run's, and are killed. Else they get some time to end; those
+/// that remain were not started by the run (its own are in the journal and were killed before) and are moved to the
+/// parent rather than killed.
+pub(super) fn undo(path: &Path, kill: bool) -> Result<Undone, UndoError> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(UndoError::Outside("this is no path of a cgroup"));
     };
@@ -354,6 +413,14 @@ pub(super) fn undo(path: &Path) -> Result<Undone, UndoError> {
         return Ok(Undone::Gone);
     };
     let cgroup = parent.child(name);
+    if kill {
+        let remaining =
+            kill::kill_all(cgroup.path(), EMPTY_WITHIN).map_err(UndoError::system("list its processes"))?;
+        if !remaining.is_empty() {
+            return Err(UndoError::Occupied(remaining));
+        }
+        kill::remove_below(cgroup.path());
+    }
     let start = Instant::now();
     loop {
         match parent.remove_child(name) {
@@ -376,6 +443,16 @@ pub(super) fn undo(path: &Path) -> Result<Undone, UndoError> {
             }
         }
         thread::sleep(POLL);
+    }
+}
+
+/// Kills the processes of a cgroup. The undoing of the cgroup says which of them live on.
+pub(super) fn end_processes(path: &Path) {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return;
+    };
+    if let Ok(Some(parent)) = open_folder(parent) {
+        let _ = kill::kill_all(parent.child(name).path(), EMPTY_WITHIN);
     }
 }
 
@@ -411,10 +488,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("plimsoll-run-1");
         fs::create_dir(&path).unwrap();
-        assert!(matches!(undo(&path), Err(UndoError::Outside(_))));
+        assert!(matches!(undo(&path, true), Err(UndoError::Outside(_))));
         assert!(matches!(undo_controller(&path), Err(UndoError::Outside(_))));
         assert!(path.exists());
-        assert_eq!(undo(&path.join("absent/plimsoll-run-1")).unwrap(), Undone::Gone);
+        assert_eq!(
+            undo(&path.join("absent/plimsoll-run-1"), true).unwrap(),
+            Undone::Gone
+        );
     }
 
     #[test]

@@ -223,6 +223,7 @@ mod tests {
             limit: 64 << 20,
             swappiness: Some(60),
             swap: false,
+            kill: false,
         };
         configure(&group.0, settings).unwrap();
         // A control file takes one write; a plain file keeps the tail of its previous content.

@@ -1,5 +1,6 @@
 //! The workloads in the runner, one file or folder each: the course of a trial, and its requests to workers.
 
+mod command;
 mod compression;
 mod contention;
 mod heap;
@@ -46,4 +47,5 @@ workloads! {
     Map map map::Steps, "map";
     Contention contention NoRequests, "contention";
     Heap heap heap::Load, "heap";
+    Command command NoRequests, "command";
 }

@@ -1,12 +1,14 @@
 //! The workloads of worker processes. One file each, with its settings, its keys, its estimate, and the names
 //! of its findings.
 
+pub mod command;
 pub mod compression;
 pub mod contention;
 mod filling;
 pub mod heap;
 pub mod loadline;
 pub mod map;
+mod points;
 pub mod thrash;
 pub mod wscap;
 
@@ -22,6 +24,7 @@ use super::speed::SpeedHints;
 use super::workload_kind::{WorkloadKind, for_each_workload};
 use crate::quantity;
 
+pub use command::{PageCache, ProgramRun};
 pub use compression::{Compression, TrimMechanism};
 pub use contention::Contention;
 pub use filling::{Backing, Filling};
@@ -30,6 +33,9 @@ pub use loadline::{Loadline, Pattern};
 pub use map::{Left, Map, Mapping, ReleaseMethod, Touch};
 pub use thrash::Thrash;
 pub use wscap::{CapBy, Wscap};
+
+/// The list of the workloads names a variant and the type of its settings alike.
+use command::ProgramRun as Command;
 
 macro_rules! workloads {
     ($($(#[$doc:meta])* $workload:ident $module:ident $name:literal;)*) => {

@@ -18,12 +18,21 @@ fn workload(text: &str, set: &[&str]) -> Workload {
         .workload
 }
 
+/// The keys that a section of this work must have.
+fn required(kind: WorkloadKind) -> &'static str {
+    match kind {
+        WorkloadKind::Command => "command = [\"true\"]\n",
+        _ => "",
+    }
+}
+
 #[test]
 fn every_kind_of_work_has_a_name_and_knows_its_own_keys() {
     for kind in WorkloadKind::ALL {
         let text = format!(
-            "[scenario]\nname = \"s\"\n[global]\nworkload = \"{}\"\n",
-            kind.name()
+            "[scenario]\nname = \"s\"\n[global]\nworkload = \"{}\"\n{}",
+            kind.name(),
+            required(kind)
         );
         let plan = plan(&text);
         assert_eq!(plan.trials[0].settings.workload.kind(), kind);

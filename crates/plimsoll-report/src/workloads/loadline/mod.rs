@@ -8,8 +8,9 @@ mod section;
 use std::collections::BTreeMap;
 
 use super::WorkloadReport;
+pub use crate::analysis::lines::Spread;
+use crate::analysis::lines::across;
 use crate::analysis::metric::metrics;
-use crate::analysis::statistics::summarise;
 use plimsoll_model::quantity::ratio;
 use plimsoll_model::recording::model::{Phase, Trial};
 use plimsoll_model::scenario::workloads::loadline::finding::{
@@ -78,16 +79,6 @@ fn line(trial: &Trial, axis: &str, name: &str) -> Vec<(f64, f64)> {
     line
 }
 
-/// A line of several repeats at one place: median, least and greatest.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Spread {
-    /// Size over limit, or another figure of the axis.
-    pub x: f64,
-    pub median: f64,
-    pub min: f64,
-    pub max: f64,
-}
-
 /// A figure over the load, of repeats, at every load that one of them measured: the others by the line between their
 /// neighbouring points, and not beyond their ends. Useful work ([`VISITS`]) is its share of that at the lowest load.
 pub fn curve(trials: &[&Trial], name: &str) -> Vec<Spread> {
@@ -97,31 +88,7 @@ pub fn curve(trials: &[&Trial], name: &str) -> Vec<Spread> {
 /// The same over another figure of the points.
 pub fn curve_over(trials: &[&Trial], axis: &str, name: &str) -> Vec<Spread> {
     let lines: Vec<Vec<(f64, f64)>> = trials.iter().map(|trial| line(trial, axis, name)).collect();
-    let mut places: Vec<f64> = lines.iter().flatten().map(|(x, _)| *x).collect();
-    places.sort_by(f64::total_cmp);
-    places.dedup();
-    let spread = |x: f64| {
-        let values: Vec<f64> = lines.iter().filter_map(|line| value_at(line, x)).collect();
-        let summary = summarise(&values, 0)?;
-        Some(Spread {
-            x,
-            median: summary.median,
-            min: summary.min,
-            max: summary.max,
-        })
-    };
-    places.into_iter().filter_map(spread).collect()
-}
-
-/// The value of a line, by ascending x, at `x`.
-fn value_at(line: &[(f64, f64)], x: f64) -> Option<f64> {
-    let after = line.iter().position(|(at, _)| *at >= x)?;
-    let (right, high) = line[after];
-    if right == x {
-        return Some(high);
-    }
-    let (left, low) = line[after.checked_sub(1)?];
-    Some(low + (high - low) * ratio(x - left, right - left)?)
+    across(&lines)
 }
 
 pub(super) const REPORT: WorkloadReport = WorkloadReport {

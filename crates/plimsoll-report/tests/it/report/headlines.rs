@@ -86,6 +86,10 @@ fn runs(kind: WorkloadKind) -> Vec<Vec<Trial>> {
             &[("class", "random"), ("pattern", "hot-cold")],
         ],
         WorkloadKind::Thrash => &[&[("consumers", "8")], &[("consumers", "16")]],
+        WorkloadKind::Command => &[
+            &[("command", "/usr/bin/gzip -9 file"), ("cache", "cold")],
+            &[("command", "'a program' with spaces"), ("tolerate", "0.2")],
+        ],
         WorkloadKind::Heap => return vec![heap_trials(), heap_trials().split_off(8)],
     };
     let metrics: &[(&str, f64)] = match kind {
@@ -127,6 +131,16 @@ fn runs(kind: WorkloadKind) -> Vec<Vec<Trial>> {
             ("cycles_done_percent", 9.0),
             ("load_pages_in_per_s", 21_000.0),
             ("recovery_s", 0.9),
+        ],
+        WorkloadKind::Command => &[
+            ("base_wall_s", 3.1),
+            ("base_peak_bytes", 4e8),
+            ("base_anon_peak_bytes", 3e8),
+            ("base_file_peak_bytes", 1e8),
+            ("knee_bytes", 1.9e8),
+            ("needed_bytes", 2e8),
+            ("too_small_bytes", 1.8e8),
+            ("oom_killed_limit_bytes", 1e8),
         ],
         WorkloadKind::Heap => &[],
     };

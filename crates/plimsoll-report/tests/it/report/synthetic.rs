@@ -237,6 +237,7 @@ pub(super) fn results(trials: Vec<Trial>) -> Results {
         findings: Vec::new(),
         recommendations: Vec::new(),
         withheld: Vec::new(),
+        size: None,
         calibration: Some(Calibration {
             memset_gb_per_s: 28.6,
             memcpy_gb_per_s: 11.3,

@@ -145,7 +145,7 @@ fn describe(plan: &Plan, hz: u32) -> String {
 }
 
 /// Estimates and limits of the run in one line, for `--dry-run` and the start of every run.
-pub(super) fn bounds(plan: &Plan, hz: u32) -> String {
+pub(in crate::command) fn bounds(plan: &Plan, hz: u32) -> String {
     let bounds = plan.bounds();
     let bytes = |bytes: u64| quantity::bytes(bytes as f64);
     let disk = match bounds.disk {
@@ -166,7 +166,7 @@ pub(super) fn bounds(plan: &Plan, hz: u32) -> String {
 }
 
 /// Bytes of the recording of a run.
-pub(super) fn recording_size(plan: &Plan, hz: u32) -> RecordingSize {
+pub(in crate::command) fn recording_size(plan: &Plan, hz: u32) -> RecordingSize {
     let bounds = plan.bounds();
     let of = |seconds: f64| (seconds * f64::from(hz)) as u64 * SAMPLE + PAGE;
     RecordingSize {

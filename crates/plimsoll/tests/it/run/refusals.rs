@@ -121,6 +121,19 @@ fn a_second_run_is_refused_with_the_name_of_the_first() {
 
 /// Runs `plimsoll run` with `arguments` as a user without privileges; none where this one cannot become another.
 pub(super) fn unprivileged(arguments: &[&str]) -> Option<Ended> {
+    as_nobody(|command, runs| {
+        command
+            .arg("run")
+            .args(arguments)
+            .arg("--json")
+            .arg("--output")
+            .arg(runs);
+    })
+}
+
+/// Runs the program as a user without privileges, with the arguments that `give` adds for a folder that this user owns;
+/// none where this user cannot become another.
+pub(super) fn as_nobody(give: impl FnOnce(&mut std::process::Command, &std::path::Path)) -> Option<Ended> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
@@ -135,12 +148,8 @@ pub(super) fn unprivileged(arguments: &[&str]) -> Option<Ended> {
     std::fs::create_dir(&runs).expect("a folder");
     std::os::unix::fs::chown(&runs, Some(65534), Some(65534)).expect("chown");
     let mut command = plimsoll_testkit::command(&program);
+    give(&mut command, &runs);
     command
-        .arg("run")
-        .args(arguments)
-        .arg("--json")
-        .arg("--output")
-        .arg(&runs)
         .uid(65534)
         .gid(65534)
         .env("HOME", &runs)

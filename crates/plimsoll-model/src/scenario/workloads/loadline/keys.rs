@@ -6,11 +6,10 @@ use crate::scenario::error::{Invalid, Problem};
 use crate::scenario::kind::{Kind, integer};
 use crate::scenario::shared_keys::{self, CLASS, THP};
 use crate::scenario::value::Value;
+use crate::scenario::workloads::points;
 
 /// Bounds of a given load.
 const LOADS: (f64, f64) = (0.1, 100.0);
-/// Points of a trial that a scenario may give at most.
-const MOST_POINTS: usize = 100;
 
 pub(in crate::scenario) const KEYS: &[Key] = &[
     CLASS,
@@ -138,10 +137,10 @@ pub(super) fn read(values: &Assignment<'_>) -> Result<Loadline, Box<Invalid>> {
     let mut loads: Vec<f64> = loads(values).collect();
     loads.sort_by(f64::total_cmp);
     let limits = match working_set {
-        Some(_) => limits(values)?,
+        Some(_) => points::limits(values, "limit")?,
         None => Vec::new(),
     };
-    refuse_many(values, "loads")?;
+    points::refuse_many(values, "loads")?;
     if let (false, [(_, place), ..], Some((_, of_limit))) =
         (limits.is_empty(), values.taken("loads"), values.given("limit"))
     {
@@ -168,38 +167,4 @@ pub(super) fn read(values: &Assignment<'_>) -> Result<Loadline, Box<Invalid>> {
         rate: above_zero(values, "rate")?,
         file_percent: values.count("file-percent")?,
     })
-}
-
-/// The given limits, descending; each once.
-fn limits(values: &Assignment<'_>) -> Result<Vec<u64>, Box<Invalid>> {
-    refuse_many(values, "limit")?;
-    let all = values.all_bytes("limit")?;
-    for (index, (limit, place)) in all.iter().enumerate() {
-        if let Some((_, first)) = all[..index].iter().find(|(earlier, _)| earlier == limit) {
-            return Err(place
-                .error(
-                    Problem::Duplicate,
-                    "two values of `limit` come to the same",
-                    "again here",
-                )
-                .and(first, "first here")
-                .help("sizes count in whole pages of 4K; remove one of them"));
-        }
-    }
-    let mut limits: Vec<u64> = all.into_iter().map(|(limit, _)| limit).collect();
-    limits.sort_unstable_by(|a, b| b.cmp(a));
-    Ok(limits)
-}
-
-fn refuse_many(values: &Assignment<'_>, name: &str) -> Result<(), Box<Invalid>> {
-    match values.taken(name) {
-        all @ [(_, place), ..] if all.len() > MOST_POINTS => Err(place
-            .error(
-                Problem::BadList,
-                format!("`{name}` has {} values for one trial", all.len()),
-                "the first of them",
-            )
-            .help(format!("the most is {MOST_POINTS} points of a trial"))),
-        _ => Ok(()),
-    }
 }

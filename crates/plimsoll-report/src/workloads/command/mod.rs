@@ -1,0 +1,106 @@
+//! Metrics of the command scenario: the memory that a program needs.
+
+mod headline;
+mod section;
+
+use std::collections::BTreeMap;
+
+use super::WorkloadReport;
+use crate::analysis::metric::metrics;
+use plimsoll_model::quantity::ratio;
+use plimsoll_model::recording::model::{Phase, Trial};
+use plimsoll_model::scenario::workloads::command::finding::{
+    ANON_PEAK, CPU_SYSTEM, CPU_USER, FILE_PEAK, LIMIT, MAJOR_FAULTS, METRIC, PEAK, PSI_SOME, WALL,
+};
+use plimsoll_model::scenario::workloads::command::{Bracket, Point, Status, bracket, curve};
+use plimsoll_model::scenario::{ProgramRun, Workload};
+
+metrics! {
+    KNEE "knee_bytes" Less true "knee" "Limit at which the slowdown crosses `tolerate`, on the line between the two limits next to it. Absent if every measured limit is tolerated.";
+    NEEDED "needed_bytes" Less true "needed limit" "Least measured limit with a tolerated slowdown, as all larger ones have.";
+    BASE_WALL "base_wall_s" Less true "time at the base" "Wall time of the program under the largest limit.";
+    BASE_METRIC "base_metric" Neither true "metric at the base" "Number that the program prints under the largest limit. Absent without `metric`.";
+    BASE_PEAK "base_peak_bytes" Less true "peak" "Most memory that was charged to the program's cgroup under the largest limit, page cache included.";
+    BASE_ANON "base_anon_peak_bytes" Less false "anonymous peak" "Most anonymous memory of the program's cgroup under the largest limit, of the samples.";
+    BASE_FILE "base_file_peak_bytes" Less false "cache peak" "Most page cache of the program's cgroup under the largest limit, of the samples.";
+    KNEE_SHARE "knee_to_peak_ratio" Less false "knee / peak" "The knee over the peak under the largest limit.";
+    BASE_CPU "base_cpu_s" Less false "CPU time at the base" "CPU time of the program and its processes under the largest limit.";
+    BASE_FAULTS "base_major_faults" Less false "hard faults at the base" "Page faults that read from swap or a file, under the largest limit.";
+    NEEDED_SLOWDOWN "needed_slowdown_percent" Less false "slowdown at the needed limit" "Slowdown under the needed limit, in percent of the base.";
+    NEEDED_FAULTS "needed_major_faults" Less false "hard faults at the needed limit" "Page faults that read from swap or a file, under the needed limit.";
+    NEEDED_PSI "needed_psi_some_percent" Less false "pressure at the needed limit" "Share of time in which a task waits for memory (PSI some), under the needed limit.";
+    TOO_SMALL "too_small_bytes" Neither false "too small" "Largest measured limit without a tolerated slowdown.";
+    KILLED_LIMIT "oom_killed_limit_bytes" Less true "killed at" "Largest limit under which the OOM killer ended a process of the program.";
+}
+
+pub(super) const REPORT: WorkloadReport = WorkloadReport {
+    known: METRICS,
+    metrics: |of| match &of.settings.workload {
+        Workload::Command(run) => metrics(of.trial, run),
+        _ => BTreeMap::new(),
+    },
+    headline: headline::told,
+    section: Some(section::section),
+};
+
+/// The points of a trial, as they were measured.
+pub fn points(trial: &Trial) -> Vec<Point> {
+    let phases = trial.phases.iter();
+    phases.filter_map(|phase| Point::of(&phase.figures)).collect()
+}
+
+/// The limits next to the knee of a trial; none where even its largest limit is not tolerated.
+pub fn bracket_of(trial: &Trial, run: &ProgramRun) -> Option<Bracket> {
+    bracket(&curve(&points(trial)), run.tolerate)
+}
+
+/// The phase of a point: of a limit that was measured twice, that of the point that counts.
+fn phase_of<'t>(trial: &'t Trial, point: &Point) -> Option<&'t Phase> {
+    let is_it = |phase: &&Phase| {
+        Point::of(&phase.figures).is_some_and(|found| {
+            (found.limit, found.status, found.cost) == (point.limit, point.status, point.cost)
+        })
+    };
+    trial.phases.iter().find(is_it)
+}
+
+/// The metrics of a trial; unknown ones are absent.
+pub fn metrics(trial: &Trial, run: &ProgramRun) -> BTreeMap<String, f64> {
+    let mut metrics = BTreeMap::new();
+    let mut set = |name: &str, value: Option<f64>| {
+        if let Some(value) = value.filter(|value| value.is_finite()) {
+            metrics.insert(name.to_owned(), value);
+        }
+    };
+    let curve = curve(&points(trial));
+    let figure = |point: Option<&Point>, name: &str| -> Option<f64> {
+        phase_of(trial, point?)?.figures.get(name).copied()
+    };
+    let base = curve.first();
+    let peak = figure(base, PEAK);
+    set(BASE_WALL, figure(base, WALL));
+    set(BASE_METRIC, figure(base, METRIC));
+    set(BASE_PEAK, peak);
+    set(BASE_ANON, figure(base, ANON_PEAK));
+    set(BASE_FILE, figure(base, FILE_PEAK));
+    let cpu = figure(base, CPU_USER).zip(figure(base, CPU_SYSTEM));
+    set(BASE_CPU, cpu.map(|(user, system)| user + system));
+    set(BASE_FAULTS, figure(base, MAJOR_FAULTS));
+    let killed = curve.iter().find(|point| point.status == Status::Killed);
+    set(KILLED_LIMIT, figure(killed, LIMIT));
+    let several = curve.len() > 1;
+    if let Some(bracket) = bracket(&curve, run.tolerate).filter(|_| several) {
+        let knee = bracket.knee();
+        set(KNEE, knee);
+        set(
+            KNEE_SHARE,
+            knee.zip(peak).and_then(|(knee, peak)| ratio(knee, peak)),
+        );
+        set(NEEDED, Some(bracket.high.limit as f64));
+        set(NEEDED_SLOWDOWN, Some(100.0 * bracket.high.slowdown));
+        set(NEEDED_FAULTS, figure(Some(&bracket.high), MAJOR_FAULTS));
+        set(NEEDED_PSI, figure(Some(&bracket.high), PSI_SOME));
+        set(TOO_SMALL, bracket.low.map(|low| low.limit as f64));
+    }
+    metrics
+}
