@@ -49,15 +49,10 @@ pub(super) fn set(findings: &mut Findings, cost: Cost, stretch: &Stretch<'_>) {
             findings.set(name, bytes as f64);
         }
     }
-    let in_cgroup = after.row.get(col::CGROUP_PSI_SOME_US).is_some();
-    let (some, full) = match in_cgroup {
-        true => (col::CGROUP_PSI_SOME_US, col::CGROUP_PSI_FULL_US),
-        false => (col::PSI_MEMORY_SOME_US, col::PSI_MEMORY_FULL_US),
-    };
     let elapsed_us = after.row.t_ns.saturating_sub(before.row.t_ns) as f64 / 1e3;
-    for (name, column) in [(PSI_SOME, some), (PSI_FULL, full)] {
-        if let (Some(from), Some(to)) = (before.row.get(column), after.row.get(column)) {
-            findings.set(name, 100.0 * (to - from) as f64 / elapsed_us);
+    for (name, percent) in [PSI_SOME, PSI_FULL].into_iter().zip(after.pressure_since(before)) {
+        if let Some(percent) = percent {
+            findings.set(name, percent);
         }
     }
     let mut rate = |name: &str, from: Option<i64>, to: Option<i64>| {
