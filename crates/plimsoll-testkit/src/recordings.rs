@@ -199,6 +199,7 @@ pub fn results(run: &str, trials: Vec<Trial>) -> Results {
         findings: Vec::new(),
         recommendations: Vec::new(),
         withheld: Vec::new(),
+        service: None,
         calibration: Some(calibration()),
         confounders: Vec::new(),
         warnings: Vec::new(),

@@ -77,6 +77,8 @@ pub enum When {
 pub enum Command {
     /// Run a scenario and write a recording and a report
     Run(Run),
+    /// Find the RAM that a running service needs, by the pressure under a cap that sinks
+    Size(Size),
     /// List the built-in scenarios, or the keys of a workload
     List(List),
     /// Print a built-in scenario file, or the scenario of a recording
@@ -165,6 +167,39 @@ pub struct Run {
     /// Print the results, or the plan with `--check`, `--dry-run` or `--show`, as one JSON document
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct Size {
+    #[command(flatten)]
+    pub service: SizeService,
+    /// Write the recording into this folder
+    #[arg(short, long, value_name = "DIR", default_value = RUNS)]
+    pub output: PathBuf,
+    /// Print the result as one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// The options of `plimsoll size` for a running service.
+#[derive(Debug, Clone, Args)]
+#[command(group = clap::ArgGroup::new("service").required(true).args(["cgroup", "pid"]))]
+pub struct SizeService {
+    /// Size the service in this memory cgroup: a path below the mount, or its folder
+    #[arg(short, long, value_name = "PATH")]
+    pub cgroup: Option<PathBuf>,
+    /// Size the service in the cgroup of this process
+    #[arg(short, long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Lower the cap until tasks stall for memory in this share of the time
+    #[arg(long, value_name = "PERCENT", default_value = "0.1%", value_parser = percent, requires = "service")]
+    pub psi: f64,
+    /// Size for this time: seconds, or a number with s, m, h or d; more time lowers the cap more slowly
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = time, requires = "service")]
+    pub duration: std::time::Duration,
+    /// Never set the cap below this, for instance 512M
+    #[arg(long, value_name = "BYTES", requires = "service")]
+    pub floor: Option<String>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -555,6 +590,10 @@ enum ValueError {
     NoNumber,
     #[error("out of range; give seconds from 0 to {LONGEST}")]
     Seconds,
+    #[error("not a time; give seconds, or for instance 90s, 10m or 2h, of at most {LONGEST} seconds")]
+    Time,
+    #[error("not a share; give a percentage above 0 and below 100, for instance 0.1%")]
+    Percent,
     #[error("not an address and a port; give for instance 127.0.0.1:8080; port 0 selects a free port")]
     Address,
 }
@@ -564,6 +603,33 @@ fn seconds(text: &str) -> Result<f64, ValueError> {
     match (0.0..=LONGEST).contains(&seconds) {
         true => Ok(seconds),
         false => Err(ValueError::Seconds),
+    }
+}
+
+/// Parses a time: seconds, or a number with a unit.
+fn time(text: &str) -> Result<std::time::Duration, ValueError> {
+    let units = [("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0)];
+    let unit = units
+        .iter()
+        .find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, *seconds)));
+    let (number, unit) = unit.unwrap_or((text, 1.0));
+    let number: f64 = number.parse().map_err(|_| ValueError::Time)?;
+    match number * unit {
+        seconds if seconds > 0.0 && seconds <= LONGEST => Ok(std::time::Duration::from_secs_f64(seconds)),
+        _ => Err(ValueError::Time),
+    }
+}
+
+/// Parses a percentage above 0 and below 100, with or without `%`. Returns percent.
+fn percent(text: &str) -> Result<f64, ValueError> {
+    let number: f64 = text
+        .strip_suffix('%')
+        .unwrap_or(text)
+        .parse()
+        .map_err(|_| ValueError::Percent)?;
+    match number > 0.0 && number < 100.0 {
+        true => Ok(number),
+        false => Err(ValueError::Percent),
     }
 }
 

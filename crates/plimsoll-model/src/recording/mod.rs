@@ -39,6 +39,7 @@ mod replace;
 mod resume;
 mod samples;
 mod schema;
+pub mod service;
 mod starts;
 mod stream;
 mod warning;

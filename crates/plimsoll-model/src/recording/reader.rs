@@ -13,6 +13,7 @@ use super::model::{
     RunStatus, SamplerReport, Trial, file,
 };
 use super::recommendation::{Recommendation, Withheld};
+use super::service::ServiceSize;
 use super::{RecordingError, RecordingFolder, Samples, Warning, WarningCode, parquet, stream};
 
 #[derive(Debug, Clone)]
@@ -202,6 +203,8 @@ struct WithoutTrials {
     recommendations: Vec<Recommendation>,
     #[serde(default)]
     withheld: Vec<Withheld>,
+    #[serde(default)]
+    service: Option<ServiceSize>,
     #[serde(rename = "trials")]
     _trials: IgnoredAny,
 }
@@ -222,6 +225,7 @@ impl From<WithoutTrials> for Results {
             findings: results.findings,
             recommendations: results.recommendations,
             withheld: results.withheld,
+            service: results.service,
             trials: Vec::new(),
         }
     }

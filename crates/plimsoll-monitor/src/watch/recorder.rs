@@ -291,6 +291,7 @@ fn results_of(manifest: &Manifest, written: Written, lost: u64) -> Results {
         findings: Vec::new(),
         recommendations: Vec::new(),
         withheld: Vec::new(),
+        service: None,
         calibration: None,
         confounders: Vec::new(),
         warnings: written.warnings,

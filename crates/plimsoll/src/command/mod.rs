@@ -18,6 +18,7 @@ mod run;
 mod scenarios;
 mod screen;
 mod shell;
+mod size_service;
 mod trim;
 mod watch;
 
@@ -38,6 +39,7 @@ pub fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
     let verbosity = &cli.verbosity;
     let exit = match &cli.command {
         Command::Run(options) => run::run(options, verbosity),
+        Command::Size(options) => size_service::size(options, verbosity),
         Command::List(options) => scenarios::list(options, verbosity),
         Command::Show(options) => scenarios::show(options),
         Command::Runs(options) => recordings::runs(options),

@@ -21,7 +21,7 @@ use plimsoll_report as report;
 use plimsoll_report::analysis;
 
 /// The functions of the other crates that a run calls.
-const SERVICES: Services = Services {
+pub(super) const SERVICES: Services = Services {
     metrics: plimsoll_report::workloads::metrics,
     results: plimsoll_report::results,
     report: write_report,

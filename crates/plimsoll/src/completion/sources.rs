@@ -40,7 +40,9 @@ impl Source {
             "KEY=VALUE" => Source::Keys,
             "PID" => Source::Pids,
             "FILE" | "DIR" | "PATH" | "COMMAND" => Source::Files,
-            "N" | "F" | "SECONDS" | "BYTES" | "PERCENT" | "METRIC>LIMIT" | "ADDRESS:PORT" => Source::Free,
+            "N" | "F" | "SECONDS" | "BYTES" | "PERCENT" | "METRIC>LIMIT" | "ADDRESS:PORT" | "TIME" => {
+                Source::Free
+            }
             _ => return None,
         })
     }

@@ -58,7 +58,7 @@ pub fn page(name: &str) -> Page {
     found.map_or(program.1, |(_, page)| *page)
 }
 
-const PAGES: &[(&str, Page); 19] = &[
+const PAGES: &[(&str, Page); 20] = &[
     (
         "plimsoll",
         Page {
@@ -121,6 +121,31 @@ const PAGES: &[(&str, Page); 19] = &[
                 ("plimsoll-list", 1),
                 ("plimsoll-report", 1),
                 ("plimsoll-cleanup", 1),
+            ],
+        },
+    ),
+    (
+        "plimsoll-size",
+        Page {
+            examples: &[
+                example(
+                    "plimsoll size --cgroup /system.slice/web.service",
+                    "Find the RAM that a service needs, in ten minutes:",
+                ),
+                example(
+                    "plimsoll size --pid 4242 --psi 0.5% --duration 1h --floor 512M",
+                    "Size the cgroup of a process for an hour, with more pressure, and never below 512 MiB:",
+                ),
+            ],
+            exit: "2 if the service ended, its cgroup was removed, or another program changed the cap meanwhile; 5 if the \
+                   OOM killer killed one of its processes.",
+            files: &[RECORDINGS, JOURNALS],
+            environment: &[STATE, NO_COLOR, TERM],
+            see_also: &[
+                ("plimsoll", 1),
+                ("plimsoll-cleanup", 1),
+                ("plimsoll-report", 1),
+                ("cgroups", 7),
             ],
         },
     ),

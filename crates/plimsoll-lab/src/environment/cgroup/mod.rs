@@ -380,7 +380,7 @@ pub(super) fn undo(path: &Path) -> Result<Undone, UndoError> {
 }
 
 /// The folder of a cgroup; `None` if it does not exist.
-fn open_folder(path: &Path) -> Result<Option<CgroupFolder>, UndoError> {
+pub(super) fn open_folder(path: &Path) -> Result<Option<CgroupFolder>, UndoError> {
     match CgroupFolder::open(path) {
         Ok(Some(folder)) => Ok(Some(folder)),
         Ok(None) => Err(UndoError::Outside("this path is not in a cgroup file system")),

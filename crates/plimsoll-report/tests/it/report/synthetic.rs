@@ -72,6 +72,7 @@ pub(crate) fn page(shape: Shape) -> Page {
         memory,
         groups,
         results,
+        service: None,
     }
 }
 
@@ -237,6 +238,7 @@ pub(super) fn results(trials: Vec<Trial>) -> Results {
         findings: Vec::new(),
         recommendations: Vec::new(),
         withheld: Vec::new(),
+        service: None,
         calibration: Some(Calibration {
             memset_gb_per_s: 28.6,
             memcpy_gb_per_s: 11.3,
