@@ -1,8 +1,9 @@
-//! Everything that changes a machine: the environment of a trial, the workloads in it, the runner, and a level of
-//! memory that is held.
+//! Everything that changes a machine: the environment of a trial, the workloads in it, the runner, a level of memory
+//! that is held, and the sizing of running services.
 
 pub mod environment;
 pub mod hold;
 mod program;
 pub mod run;
+pub mod service;
 pub mod workload;

@@ -187,6 +187,9 @@ columns! {
     CGROUP_FILE "cgroup_file" Bytes "v1 memory.stat total_cache, v2 memory.stat file" "Page cache of the target's cgroup, shared memory included.";
     CGROUP_PSI_SOME_US "cgroup_psi_some_us" CountMicroseconds "v2 memory.pressure some total" "Time in which at least one task of the target's cgroup waited for memory.";
     CGROUP_PSI_FULL_US "cgroup_psi_full_us" CountMicroseconds "v2 memory.pressure full total" "Time in which all tasks of the target's cgroup waited for memory.";
+    CGROUP_CAP "cgroup_cap" Bytes "v1 memory.limit_in_bytes, v2 memory.high" "Cap on the target's cgroup while `plimsoll size` sizes it; absent without a cap.";
+    CGROUP_REFAULT_ANON "cgroup_refault_anon" CountPages "v1 memory.stat total_workingset_refault_anon, v2 memory.stat workingset_refault_anon" "Anonymous pages of the target's cgroup read back that had been reclaimed.";
+    CGROUP_REFAULT_FILE "cgroup_refault_file" CountPages "v1 memory.stat total_workingset_refault_file, v2 memory.stat workingset_refault_file" "File pages of the target's cgroup read back that had been reclaimed.";
     DAMON_SZ_APPLIED "damon_sz_applied" CountBytes "/sys/kernel/mm/damon/admin/kdamonds/*/contexts/*/schemes/*/stats/sz_applied" "Bytes that DAMON's schemes acted on, where refresh_ms keeps the file alive.";
     DAMON_NR_APPLIED "damon_nr_applied" Count "/sys/kernel/mm/damon/admin/kdamonds/*/contexts/*/schemes/*/stats/nr_applied" "Regions that DAMON's schemes acted on, where refresh_ms keeps the file alive.";
     KSWAPD_CPU_US "kswapd_cpu_us" CountMicroseconds "/proc/PID/schedstat of kswapd*" "CPU time of background reclaim; `watch` reads it once a second.";

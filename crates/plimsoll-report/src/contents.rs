@@ -24,6 +24,25 @@ pub struct Page {
     pub trials: Vec<Timeline>,
     /// The events that are marked, by time.
     pub marks: Vec<Mark>,
+    /// The sized service; `None` in other recordings.
+    pub service: Option<ServiceCurves>,
+}
+
+/// The memory of a sized service over time. All vectors except `phases` are as long as `t`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ServiceCurves {
+    /// Seconds since the start of the recording.
+    pub t: Vec<f64>,
+    /// Bytes of memory.
+    pub usage: Vec<Option<f64>>,
+    /// Bytes of the cap; `None` without one.
+    pub cap: Vec<Option<f64>>,
+    /// Pressure stall of the cgroup, percent of time.
+    pub pressure: Vec<Option<f64>>,
+    /// Pages a second that were reclaimed and came back.
+    pub refaults: Vec<Option<f64>>,
+    /// Starts of the phases in seconds, with their names.
+    pub phases: Vec<(f64, String)>,
 }
 
 /// Bytes before and after the trim, over the repeats of a group; `None` where no trial has the figure.

@@ -1,7 +1,7 @@
 //! Recordings to results, and results to terminal, HTML, JSON, CSV and Markdown.
 //!
 //! From the bottom: `analysis` (statistics, no text), `contents` (a report as plain values), `drawing` (charts and
-//! tables), `workloads` (one folder per workload: metrics, headline, section), `advice` (recommendations), [`results`] (the
+//! tables), `workloads` (one folder per workload: metrics, headline, section), `advice` (recommendations), [`service`] (the size of a service), [`results`] (the
 //! content of `results.json`), then the output formats and [`comparison`], which `compare` renders.
 //!
 //! - Invariant: analysis and reports read no system, only recordings. Checked by `models_and_reports_read_no_system`.
@@ -28,6 +28,7 @@ pub mod page;
 pub mod repeats;
 mod results;
 pub mod size;
+pub mod service;
 pub mod terminal;
 pub mod workloads;
 
@@ -37,7 +38,7 @@ use std::path::PathBuf;
 use plimsoll_model::recording::model::{Results, file};
 use plimsoll_model::recording::{Recording, RecordingFolder};
 
-pub use contents::{Mark, MemoryUse, Page, Series, Timeline};
+pub use contents::{Mark, MemoryUse, Page, Series, ServiceCurves, Timeline};
 pub use results::{judge, results, run_status, sampler_report, take_results};
 
 #[derive(Debug, thiserror::Error)]

@@ -11,6 +11,7 @@ use crate::analysis::groups::{Dot, Group, Measured, measured};
 use crate::analysis::timeline::{Line, timeline};
 use crate::contents::{Mark, MemoryUse, Page, Series, Timeline};
 use crate::headlines;
+use crate::service;
 use crate::workloads::compression::{CACHED, STORED, SWAPPED, TRIMMED};
 use crate::workloads::memory_of;
 use plimsoll_model::categories::{CATEGORIES, categories};
@@ -75,6 +76,7 @@ fn contents(
         .collect();
     let overview = lines.stretch(None, 0..u64::MAX, OVERVIEW_POINTS);
     let marks = marks(recording);
+    let service = service::curves(recording);
     move |mut manifest| {
         manifest.plan.title = sanitize(&manifest.plan.title).into_owned();
         Page {
@@ -86,6 +88,7 @@ fn contents(
             overview,
             trials,
             marks,
+            service,
         }
     }
 }

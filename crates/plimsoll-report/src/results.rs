@@ -7,6 +7,7 @@ use crate::analysis::confounders::confounders;
 use crate::analysis::{Group, groups, ratio};
 use crate::headlines;
 use crate::size;
+use crate::service;
 use crate::workloads::find_metric;
 use plimsoll_model::recording::model::{
     Confounder, Event, EventKind, Headline, RESULTS_SCHEMA, Results, RunStatus, SamplerReport, Trial,
@@ -32,8 +33,8 @@ pub fn take_results(recording: &mut Recording) -> (Results, Vec<Group>) {
 /// The results of a recording with these trials of it.
 fn of_trials(recording: &Recording, mut trials: Vec<Trial>) -> (Results, Vec<Group>) {
     let manifest = &recording.manifest;
-    // A watch observes other programs: nothing spoils it.
-    let confounders = match manifest.is_watch() {
+    // A recording of other programs: nothing spoils it.
+    let confounders = match manifest.observes() {
         true => Vec::new(),
         false => confounders(&recording.samples, manifest, &trials),
     };
@@ -61,6 +62,7 @@ fn of_trials(recording: &Recording, mut trials: Vec<Trial>) -> (Results, Vec<Gro
         recommendations: Vec::new(),
         withheld: Vec::new(),
         size: None,
+        service: service::size(recording),
         trials,
     };
     let groups = groups(&results.trials);

@@ -20,12 +20,31 @@ use crate::workloads::compression::{
 use plimsoll_model::quantity;
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Headline, Results, Trial, TrialStatus};
+use plimsoll_model::recording::service::ServiceAdvice;
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::WorkloadKind;
 
-/// The headline of a recording of `plimsoll watch`, for a terminal of `width` columns. Ends with a line feed.
+/// The headline of a recording of `plimsoll watch` or `plimsoll size --cgroup`, for a terminal of `width` columns. Ends with a line feed.
 pub fn watched(recording: &Recording, results: &Results, width: u16) -> String {
-    remarks(&headlines::of(recording, results, &[]), results, width)
+    remarks(&headlines::of(recording, results, &[]), results, width) + &service_advice(results)
+}
+
+/// The headline of results of `plimsoll size --cgroup`, and the settings that they support.
+pub fn service(results: &Results, width: u16) -> String {
+    remarks(&results.headline, results, width) + &service_advice(results)
+}
+
+/// The lines of the settings that the size of a service supports, not broken.
+fn service_advice(results: &Results) -> String {
+    let advice = results.service.iter().flat_map(|size| &size.advice);
+    let block = |advice: &ServiceAdvice| {
+        let lines = advice
+            .lines
+            .iter()
+            .map(|line| format!("    {}\n", sanitize(line)));
+        format!("\n{}", lines.collect::<String>())
+    };
+    advice.map(block).collect()
 }
 
 /// The summary for a terminal of `width` columns, with colours if `colour` is set. Ends with a line feed.

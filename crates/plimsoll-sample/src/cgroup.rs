@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use plimsoll_proc::cgroup::{CgroupVersion, Field, STAT};
+use plimsoll_proc::cgroup::{CgroupVersion, Field, STAT, UNLIMITED};
 use plimsoll_proc::fields::{KeyedLines, number};
 use plimsoll_proc::{KeptFile, RepeatedLines};
 
@@ -19,6 +19,8 @@ pub struct CgroupFiles {
     pub stat: PathBuf,
     /// `memory.pressure`, of v2.
     pub pressure: Option<PathBuf>,
+    /// The cap that `plimsoll size` lowers; no other command records it.
+    pub cap: Option<PathBuf>,
 }
 
 impl CgroupFiles {
@@ -29,7 +31,15 @@ impl CgroupFiles {
             swap: version.swap_file().map(|name| folder.join(name)),
             stat: folder.join(STAT),
             pressure: version.pressure_file().map(|name| folder.join(name)),
+            cap: None,
         }
+    }
+
+    /// Also reads the file `cap` of the cgroup, which holds bytes or `max`.
+    #[must_use]
+    pub fn with_cap(mut self, cap: PathBuf) -> Self {
+        self.cap = Some(cap);
+        self
     }
 }
 
@@ -39,6 +49,7 @@ pub(crate) struct Cgroup {
     stat: KeptFile,
     keys: RepeatedLines<16>,
     pressure: Option<PressureFile>,
+    cap: KeptFile,
 }
 
 impl Cgroup {
@@ -52,6 +63,7 @@ impl Cgroup {
                 .pressure
                 .as_ref()
                 .map(|path| PressureFile::open(path, col::CGROUP_PSI_SOME_US, Some(col::CGROUP_PSI_FULL_US))),
+            cap: files.cap.as_ref().map_or(KeptFile::NONE, KeptFile::open),
         }
     }
 
@@ -68,6 +80,11 @@ impl Cgroup {
         if let Some(pressure) = &self.pressure {
             pressure.read(buffer, row);
         }
+        // `max`, and v1's number for no limit, are no cap.
+        let cap = self.cap.read(buffer).and_then(number);
+        if let Some(bytes) = cap.filter(|bytes| bytes.unsigned_abs() < UNLIMITED) {
+            row.set(col::CGROUP_CAP, bytes);
+        }
     }
 }
 
@@ -79,6 +96,8 @@ fn keys() -> RepeatedLines<16> {
         (Field::File, col::CGROUP_FILE),
         (Field::Swap, col::CGROUP_SWAP),
         (Field::SwapCached, col::CGROUP_SWAP_CACHED),
+        (Field::RefaultsAnon, col::CGROUP_REFAULT_ANON),
+        (Field::RefaultsFile, col::CGROUP_REFAULT_FILE),
     ] {
         for version in [CgroupVersion::V1, CgroupVersion::V2] {
             if let Some(name) = field.key(version) {

@@ -201,6 +201,7 @@ pub fn results(run: &str, trials: Vec<Trial>) -> Results {
         recommendations: Vec::new(),
         withheld: Vec::new(),
         size: None,
+        service: None,
         calibration: Some(calibration()),
         confounders: Vec::new(),
         warnings: Vec::new(),

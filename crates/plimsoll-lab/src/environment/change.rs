@@ -43,6 +43,12 @@ pub(super) enum Change {
         before: String,
         wrote: String,
     },
+    /// The cap of a cgroup of other programs was lowered; `wrote` are its content in this change, before and after.
+    Cap {
+        path: PathBuf,
+        before: String,
+        wrote: [String; 2],
+    },
     Cgroup {
         path: PathBuf,
         /// Whether all processes in it are the run's.
@@ -79,6 +85,7 @@ impl std::fmt::Display for Change {
             Change::Value { path, before, wrote } => {
                 write!(f, "value of {} ({before} -> {wrote})", path.display())
             }
+            Change::Cap { path, before, .. } => write!(f, "cap {} (before: {before})", path.display()),
             Change::Cgroup { path, .. } => write!(f, "cgroup {}", path.display()),
             Change::MemoryController { cgroup } => {
                 write!(f, "memory controller for the children of {}", cgroup.display())

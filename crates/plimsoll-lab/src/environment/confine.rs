@@ -6,13 +6,15 @@
 
 use std::path::{Component, Path};
 
+use plimsoll_proc::cgroup::CgroupVersion;
 use plimsoll_proc::sysctl::{PAGE_CLUSTER, SWAPPINESS};
 use plimsoll_proc::zram;
 use plimsoll_proc::zswap::Parameter;
 
+use super::cap::Cap;
 use super::change::Change;
 use super::undo::UndoError;
-use super::{cgroup, swap_file};
+use super::{cap, cgroup, swap_file};
 
 /// Checks that a run can have made the change.
 pub(super) fn check(change: &Change) -> Result<(), UndoError> {
@@ -30,6 +32,8 @@ pub(super) fn check(change: &Change) -> Result<(), UndoError> {
             (!ours).then_some("a run makes no other files than its swap files")
         }
         Change::Value { path, .. } => (!is_setting(path)).then_some("a run changes no such value"),
+        Change::Cap { path, before, wrote } => (!is_lowered_cap(path, before, wrote))
+            .then_some("a run lowers only caps of cgroups, and nothing else"),
         Change::Cgroup { path, .. } => {
             let ours = is_plain(path) && cgroup::is_our_name(path);
             (!ours).then_some("a run makes no cgroup of this name")
@@ -54,6 +58,19 @@ fn is_setting(path: &Path) -> bool {
     text == SWAPPINESS
         || text == PAGE_CLUSTER
         || zswap.iter().any(|parameter| text == parameter.file().as_os_str())
+}
+
+/// Whether the file holds the cap of a cgroup, which `wrote` lowers: an undo then only raises it.
+fn is_lowered_cap(path: &Path, before: &str, wrote: &[String; 2]) -> bool {
+    let files = [CgroupVersion::V1, CgroupVersion::V2].map(Cap::file);
+    let named = path.file_name().and_then(|name| name.to_str());
+    let bytes = |text: &str| cap::bytes_in(text).unwrap_or(u64::MAX);
+    is_plain(path)
+        && named.is_some_and(|name| files.contains(&name))
+        && cap::is_cap(before)
+        && wrote
+            .iter()
+            .all(|text| cap::is_cap(text) && bytes(text) <= bytes(before))
 }
 
 /// Whether a path is absolute and has no `..`.
@@ -108,6 +125,35 @@ mod tests {
             "/sys/kernel/uevent_helper",
         ] {
             assert!(!value(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn only_caps_of_cgroups_are_raised() {
+        let cap = |path: &str, before: &str, wrote: &str| {
+            passes(&Change::Cap {
+                path: path.into(),
+                before: before.to_owned(),
+                wrote: ["4096".to_owned(), wrote.to_owned()],
+            })
+        };
+        let high = "/sys/fs/cgroup/system.slice/memory.high";
+        assert!(cap(high, "max", "8192") && cap(high, "8192", "8192"));
+        assert!(cap(
+            "/sys/fs/cgroup/memory/a/memory.limit_in_bytes",
+            "9223372036854771712",
+            "1"
+        ));
+        assert!(!cap(high, "8192", "16384"), "the undo would lower the cap");
+        assert!(!cap(high, "8192", "max") && !cap(high, "1\n", "1") && !cap(high, "-1", "1"));
+        for other in [
+            "/sys/fs/cgroup/a/memory.max",
+            "/sys/fs/cgroup/a/cgroup.procs",
+            "/sys/fs/cgroup/../../etc/memory.high",
+            "memory.high",
+            "/sys/fs/cgroup/a/memory.high/x",
+        ] {
+            assert!(!cap(other, "max", "8192"), "{other}");
         }
     }
 

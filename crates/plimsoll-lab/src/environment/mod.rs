@@ -18,6 +18,7 @@
 //! records it and undoes it; `confine`; `cleanup`, which calls the module of a change; `session`; `prepare`.
 
 mod allocators;
+mod cap;
 mod cgroup;
 mod change;
 mod cleanup;
@@ -43,6 +44,7 @@ mod zram;
 mod zswap;
 
 pub use allocators::{allocator_library, found_below as allocators_below};
+pub use cap::{Cap, CapError};
 pub use cgroup::{Cgroup, Reclaimed};
 pub use cleanup::{CleanupReport, RunCleanup, RunState, cleanup, cleanup_in};
 pub use error::{EnvironmentError, Missing, MissingKind};

@@ -10,7 +10,7 @@ mod neighbour;
 mod phase;
 mod probes;
 mod progress;
-mod recorder;
+pub(crate) mod recorder;
 pub mod requirements;
 mod room;
 mod services;
@@ -451,7 +451,7 @@ impl<'a> Runner<'a> {
 }
 
 /// The warning about a change that is not undone, as it is no longer the run's.
-fn left_alone(left: &Left) -> Warning {
+pub(crate) fn left_alone(left: &Left) -> Warning {
     Warning::new(
         WarningCode::ChangeLeft,
         format!("not undone, since another program has changed it: {left}"),
@@ -477,7 +477,7 @@ fn merge_slots(before: &[String], now: &[String]) -> Vec<String> {
 }
 
 /// `<scenario>-<UTC time>-<four hex digits>`: sorts by time, and two runs of one second do not meet.
-fn run_name(scenario: &str) -> String {
+pub(crate) fn run_name(scenario: &str) -> String {
     let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     let time = time.replace(['-', ':'], "");
     let salt = ((monotonic_ns() / 1000) ^ u64::from(std::process::id())) & 0xffff;

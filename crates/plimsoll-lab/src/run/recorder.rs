@@ -14,7 +14,7 @@ use plimsoll_sample::stop::Stop;
 use plimsoll_sample::{Batch, monotonic_ns};
 
 /// Writes a recording while a run goes on. Times are nanoseconds since `origin`.
-pub(super) struct Recorder {
+pub(crate) struct Recorder {
     writer: Arc<Mutex<Writer>>,
     thread: JoinHandle<Result<(), RecordingError>>,
     origin_ns: u64,
@@ -22,7 +22,7 @@ pub(super) struct Recorder {
 
 impl Recorder {
     /// Starts draining `batches`. A recording that cannot be written, or a tripped wire, stops the run.
-    pub(super) fn start(
+    pub(crate) fn start(
         writer: Writer,
         batches: Receiver<Batch>,
         tripwire: Tripwire,
@@ -44,27 +44,27 @@ impl Recorder {
     }
 
     /// Nanoseconds since the start of the recording.
-    pub(super) fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         monotonic_ns().wrapping_sub(self.origin_ns)
     }
 
     /// Writes an event that happens now; returns its time.
-    pub(super) fn event(&self, mut event: Event) -> Result<u64, Failure> {
+    pub(crate) fn event(&self, mut event: Event) -> Result<u64, Failure> {
         event.t_ns = self.now();
         self.writer().event(&event).or_exit(Exit::Missing)?;
         Ok(event.t_ns)
     }
 
-    pub(super) fn trial(&self, trial: &Trial) -> Result<(), Failure> {
+    pub(crate) fn trial(&self, trial: &Trial) -> Result<(), Failure> {
         self.writer().trial(trial).or_exit(Exit::Missing)
     }
 
-    pub(super) fn manifest(&self, manifest: &Manifest) -> Result<(), Failure> {
+    pub(crate) fn manifest(&self, manifest: &Manifest) -> Result<(), Failure> {
         self.writer().update_manifest(manifest).or_exit(Exit::Missing)
     }
 
     /// Waits for the last batch. The sampler must have been stopped.
-    pub(super) fn close(self) -> Result<Writer, Failure> {
+    pub(crate) fn close(self) -> Result<Writer, Failure> {
         let drained = self
             .thread
             .join()
@@ -111,7 +111,7 @@ fn tripped(tripwire: &mut Tripwire, row: &Row) -> Option<Trip> {
 }
 
 /// An event without trial or phase; `t_ns` is set when it is written.
-pub(super) fn plain_event(kind: EventKind, text: impl Into<String>) -> Event {
+pub(crate) fn plain_event(kind: EventKind, text: impl Into<String>) -> Event {
     Event {
         t_ns: 0,
         kind,

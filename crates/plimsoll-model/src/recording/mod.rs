@@ -41,6 +41,7 @@ mod resume;
 mod samples;
 mod schema;
 pub mod size;
+pub mod service;
 mod starts;
 mod stream;
 mod warning;

@@ -9,6 +9,7 @@ use super::levels::Levels;
 use super::recommendation::{Recommendation, Withheld};
 use super::renamed;
 use super::size::ProgramSize;
+use super::service::{SERVICE, ServiceSize};
 use super::warning::{Warning, WarningCode};
 use crate::scenario::Plan;
 
@@ -76,6 +77,16 @@ impl Manifest {
     /// Whether it is a recording of `plimsoll watch`: its plan has no trials.
     pub fn is_watch(&self) -> bool {
         self.plan.scenario == WATCH && self.plan.trials.is_empty()
+    }
+
+    /// Whether it is a recording of `plimsoll size --cgroup`: its plan has no trials.
+    pub fn is_service(&self) -> bool {
+        self.plan.scenario == SERVICE && self.plan.trials.is_empty()
+    }
+
+    /// Whether it is a recording of other programs, without trials.
+    pub fn observes(&self) -> bool {
+        self.is_watch() || self.is_service()
     }
 }
 
@@ -382,6 +393,9 @@ pub struct Results {
     /// The RAM that the program of a search needs, as `plimsoll size --json` prints it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<ProgramSize>,
+    /// The RAM that a running service needs, as `plimsoll size --cgroup --json` prints it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceSize>,
     /// Speeds of the undisturbed machine.
     pub calibration: Option<Calibration>,
     /// Disturbances that may have changed the metrics.

@@ -14,6 +14,7 @@ use super::model::{
 };
 use super::recommendation::{Recommendation, Withheld};
 use super::size::ProgramSize;
+use super::service::ServiceSize;
 use super::{RecordingError, RecordingFolder, Samples, Warning, WarningCode, parquet, stream};
 
 #[derive(Debug, Clone)]
@@ -205,6 +206,7 @@ struct WithoutTrials {
     withheld: Vec<Withheld>,
     #[serde(default)]
     size: Option<ProgramSize>,
+    service: Option<ServiceSize>,
     #[serde(rename = "trials")]
     _trials: IgnoredAny,
 }
@@ -226,6 +228,7 @@ impl From<WithoutTrials> for Results {
             recommendations: results.recommendations,
             withheld: results.withheld,
             size: results.size,
+            service: results.service,
             trials: Vec::new(),
         }
     }

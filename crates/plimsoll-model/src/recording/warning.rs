@@ -57,6 +57,8 @@ pub enum WarningCode {
     FaultStorm,
     /// The samples include only some processes of the watched target.
     ProcessesOmitted,
+    /// The cgroup of the process that is sized has other programs too.
+    SharedCgroup,
     /// A warning without a code, of an earlier version; or with the code of a later one.
     #[default]
     #[serde(other)]
@@ -65,7 +67,7 @@ pub enum WarningCode {
 
 impl WarningCode {
     /// Every code.
-    pub const ALL: [WarningCode; 21] = [
+    pub const ALL: [WarningCode; 22] = [
         WarningCode::SamplesMissing,
         WarningCode::SamplesUnfinished,
         WarningCode::SamplesTorn,
@@ -86,6 +88,7 @@ impl WarningCode {
         WarningCode::Stopped,
         WarningCode::FaultStorm,
         WarningCode::ProcessesOmitted,
+        WarningCode::SharedCgroup,
         WarningCode::Other,
     ];
 }

@@ -292,6 +292,7 @@ fn results_of(manifest: &Manifest, written: Written, lost: u64) -> Results {
         recommendations: Vec::new(),
         withheld: Vec::new(),
         size: None,
+        service: None,
         calibration: None,
         confounders: Vec::new(),
         warnings: written.warnings,

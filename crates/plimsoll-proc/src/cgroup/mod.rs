@@ -45,9 +45,10 @@ const SOFT_LIMIT: &str = "memory.soft_limit_in_bytes";
 const MEMORY_AND_SWAP_LIMIT: &str = "memory.memsw.limit_in_bytes";
 const OOM_GROUP: &str = "memory.oom.group";
 const PRESSURE: &str = "memory.pressure";
+const FAILURES: &str = "memory.failcnt";
 
 /// Limits from here on mean "no limit" in v1: the kernel shows the largest multiple of the page size.
-const UNLIMITED: u64 = i64::MAX as u64 - (1 << 20);
+pub const UNLIMITED: u64 = i64::MAX as u64 - (1 << 20);
 
 /// Version of the cgroup interface that has the memory controller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -256,6 +257,16 @@ impl MemoryCgroup {
     pub fn stalled_us(&self) -> Option<u64> {
         let text = fs::read(self.file(PRESSURE)).ok()?;
         psi::parse(&text).some.total_us.map(i64::unsigned_abs)
+    }
+
+    /// Allocations that met its limit (v1).
+    pub fn limit_hits(&self) -> Option<u64> {
+        self.number(FAILURES).ok()
+    }
+
+    /// Bytes of swap that it may use at most (v2); `None` without such a limit.
+    pub fn swap_limit(&self) -> Option<u64> {
+        self.cap_in(SWAP_MAX).ok().flatten()
     }
 
     /// Whether its pages may not go to swap: swappiness 0 (v1), no swap allowed (v2).

@@ -11,14 +11,18 @@ mod watched;
 use std::borrow::Cow;
 
 use crate::analysis::Group;
+use crate::service;
 use crate::workloads;
 use crate::workloads::sentence::Told;
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Finding, Headline, Results, Trial, TrialStatus};
 use plimsoll_model::scenario::WorkloadKind;
 
-/// The headline of a recording of a run or of `plimsoll watch`.
+/// The headline of a recording of a run, of `plimsoll watch` or of `plimsoll size --cgroup`.
 pub fn of(recording: &Recording, results: &Results, groups: &[Group]) -> Headline {
+    if recording.manifest.is_service() {
+        return service::headline::headline(recording, results);
+    }
     match recording.manifest.is_watch() {
         true => watched::headline(recording, results),
         false => of_run(results, groups),

@@ -129,7 +129,7 @@ pub fn write(page: &Page, output: &mut impl io::Write) -> io::Result<()> {
         recommendations: advice::shown(&page.results),
         settings_of_size: page.results.size.as_ref().map(size::blocks).unwrap_or_default(),
         details_of_compression: headlines::details(WorkloadKind::Compression, &page.groups),
-        compressed: !page.manifest.is_watch() && (page.groups.is_empty() || !squeezed.is_empty()),
+        compressed: !page.manifest.observes() && (page.groups.is_empty() || !squeezed.is_empty()),
         time_chart: cost::time_to_complete(&squeezed),
         memory_chart: cost::memory_use(&memory),
         tables: table::all(page),
@@ -217,7 +217,8 @@ fn numbers(page: &Page) -> Vec<(String, String)> {
         name => name.replace('_', " "),
     };
     let mut found: BTreeMap<u32, Vec<String>> = BTreeMap::new();
-    for mark in page.marks.iter().filter(|mark| mark.trial.is_some()) {
+    let is_phase = |mark: &&Mark| mark.trial.is_some() || page.manifest.is_service();
+    for mark in page.marks.iter().filter(is_phase) {
         let Ok(number) = mark.sign.parse() else { continue };
         let names = found.entry(number).or_default();
         // One more than are named shows that there are more.
@@ -244,7 +245,7 @@ fn numbers(page: &Page) -> Vec<(String, String)> {
 /// The whole run as a static drawing.
 fn overview(page: &Page) -> (&'static str, String) {
     let marks: Vec<&Mark> = page.marks.iter().collect();
-    let title = match page.manifest.is_watch() {
+    let title = match page.manifest.observes() {
         true => "The whole recording",
         false => "The whole run",
     };

@@ -1,14 +1,15 @@
-//! The sections of a report: one for each workload that ran.
+//! The sections of a report: one for each workload that ran, or that of a sized service.
 
 use crate::analysis::Group;
 use crate::contents::Page;
 use crate::headlines;
 use crate::size;
+use crate::service;
 use crate::workloads;
 use crate::workloads::section::Section;
 use plimsoll_model::scenario::WorkloadKind;
 
-/// The sections of a page. That of compression is the page itself.
+/// The sections of a page, that of a sized service last. That of compression is the page itself.
 pub(super) fn all(page: &Page) -> Vec<Section> {
     let kinds = headlines::kinds(&page.groups);
     let section = |kind: WorkloadKind| {
@@ -24,5 +25,9 @@ pub(super) fn all(page: &Page) -> Vec<Section> {
         }
         Some(section)
     };
-    kinds.into_iter().filter_map(section).collect()
+    kinds
+        .into_iter()
+        .filter_map(section)
+        .chain(service::section::section(page))
+        .collect()
 }

@@ -42,7 +42,7 @@ pub(super) fn report(options: &Report, verbosity: &Verbosity) -> Result<Exit, Fa
     }
     let document = match options.format {
         Format::Html => Document::Page(Box::new(report::page::build_from(recording, results, groups))),
-        Format::Text if recording.manifest.is_watch() => Document::Text(report::terminal::watched(
+        Format::Text if recording.manifest.observes() => Document::Text(report::terminal::watched(
             &recording,
             &results,
             super::width_of_stdout(),

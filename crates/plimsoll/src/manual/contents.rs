@@ -144,9 +144,17 @@ const PAGES: &[(&str, Page); 20] = &[
                     "plimsoll size --engine none --fail-if-needs-more-than 600M -- ./server-test",
                     "Fail a CI job when the program outgrows its memory budget:",
                 ),
+                    "plimsoll size --cgroup /system.slice/web.service",
+                    "Find the RAM that a service needs, in ten minutes:",
+                ),
+                example(
+                    "plimsoll size --pid 4242 --psi 0.5% --duration 1h --floor 512M",
+                    "Size the cgroup of a process for an hour, with more pressure, and never below 512 MiB:",
+                ),
             ],
             exit: "Code 6: the program needs more than --fail-if-needs-more-than. Code 7: also if no trustworthy result \
-                   tells whether it does.",
+                   tells whether it does. Of a service: 2 if it ended, its cgroup was removed, or another program changed \
+                   the cap meanwhile; 5 if the OOM killer killed one of its processes.",
             files: &[RECORDINGS, JOURNALS, SWAP_FILES],
             environment: &[NO_COLOR, TERM, BROWSER, STATE],
             see_also: &[
@@ -154,6 +162,8 @@ const PAGES: &[(&str, Page); 20] = &[
                 ("plimsoll-run", 1),
                 ("plimsoll-report", 1),
                 ("plimsoll-compare", 1),
+                ("plimsoll-cleanup", 1),
+                ("cgroups", 7),
                 ("systemd.resource-control", 5),
             ],
         },

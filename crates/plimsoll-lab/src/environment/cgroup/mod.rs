@@ -457,7 +457,7 @@ pub(super) fn end_processes(path: &Path) {
 }
 
 /// The folder of a cgroup; `None` if it does not exist.
-fn open_folder(path: &Path) -> Result<Option<CgroupFolder>, UndoError> {
+pub(super) fn open_folder(path: &Path) -> Result<Option<CgroupFolder>, UndoError> {
     match CgroupFolder::open(path) {
         Ok(Some(folder)) => Ok(Some(folder)),
         Ok(None) => Err(UndoError::Outside("this path is not in a cgroup file system")),

@@ -42,7 +42,7 @@ impl<'a> Tab<'a> {
 
 /// All tables, in the order of their tabs. Where several kinds of work ran, a tab has the name of its kind.
 pub(super) fn all(page: &Page) -> Vec<Tab<'_>> {
-    if page.manifest.is_watch() {
+    if page.manifest.observes() {
         return vec![Tab::plain(events(&page.marks))];
     }
     let kinds = headlines::kinds(&page.groups);

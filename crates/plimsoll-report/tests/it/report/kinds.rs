@@ -183,6 +183,7 @@ pub(super) fn page(title: &str, trials: Vec<Trial>) -> Page {
         memory: vec![MemoryUse::default(); groups.len()],
         groups,
         results,
+        service: None,
     }
 }
 

@@ -72,6 +72,7 @@ pub(crate) fn page(shape: Shape) -> Page {
         memory,
         groups,
         results,
+        service: None,
     }
 }
 
@@ -238,6 +239,7 @@ pub(super) fn results(trials: Vec<Trial>) -> Results {
         recommendations: Vec::new(),
         withheld: Vec::new(),
         size: None,
+        service: None,
         calibration: Some(Calibration {
             memset_gb_per_s: 28.6,
             memcpy_gb_per_s: 11.3,

@@ -7,6 +7,7 @@
 mod document;
 mod error;
 mod request;
+mod service;
 
 use std::fs;
 use std::path::Path;
@@ -34,6 +35,9 @@ use request::Request;
 const HZ: u32 = 10;
 
 pub(super) fn size(options: &cli::Size, verbosity: &Verbosity) -> Result<Exit, Failure> {
+    if options.service.cgroup.is_some() || options.service.pid.is_some() {
+        return service::size(options, verbosity);
+    }
     let machine = environment::machine().or_exit(Exit::Missing)?;
     let request = Request::of(options, &machine)?;
     // Each run has a stop of its own; this one also sees a signal between them.

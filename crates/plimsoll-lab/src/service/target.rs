@@ -1,0 +1,143 @@
+//! The cgroup of the service, from its path or from a process in it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use plimsoll_model::sanitize::sanitize;
+use plimsoll_proc::PidStat;
+use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, MemoryCgroup, members};
+
+use super::error::ServiceSizeError;
+
+/// The service, as the user names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServiceChoice {
+    /// A memory cgroup: its folder, or a path below the mount.
+    Cgroup(PathBuf),
+    /// The cgroup of this process.
+    Pid(u32),
+}
+
+/// A process, told from a later one of the same pid by its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Process {
+    pub(super) pid: u32,
+    start_ticks: u64,
+}
+
+impl Process {
+    fn of(pid: u32) -> io::Result<Process> {
+        let mut buffer = Vec::new();
+        let stat = PidStat::read(pid, &mut buffer)?;
+        match stat.is_alive() {
+            true => Ok(Process {
+                pid,
+                start_ticks: stat.start_ticks,
+            }),
+            false => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    pub(super) fn is_alive(self) -> bool {
+        Process::of(self.pid).is_ok_and(|now| now == self)
+    }
+}
+
+/// A cgroup that can be sized.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) folder: PathBuf,
+    /// Path below the mount, sanitized.
+    pub(super) name: String,
+    pub(super) version: CgroupVersion,
+    /// The process that the user named.
+    pub(super) process: Option<Process>,
+    /// Other processes in the cgroup of that process which are not its descendants.
+    pub(super) strangers: Vec<u32>,
+}
+
+impl Target {
+    pub(super) fn find(choice: &ServiceChoice) -> Result<Target, ServiceSizeError> {
+        let own = Hierarchy::of_this_process().map_err(ServiceSizeError::NoHierarchy)?;
+        let (hierarchy, path, process) = match choice {
+            ServiceChoice::Cgroup(path) => (own, path.clone(), None),
+            ServiceChoice::Pid(pid) => {
+                let process = Process::of(*pid).map_err(|_| ServiceSizeError::NoProcess { pid: *pid })?;
+                let hierarchy = hierarchy_of(*pid)?;
+                let path = hierarchy.own.clone();
+                (hierarchy, path, Some(process))
+            }
+        };
+        let (folder, name) = hierarchy.find(&path).map_err(ServiceSizeError::NoCgroup)?;
+        let mount = fs::canonicalize(&hierarchy.mount).unwrap_or(hierarchy.mount);
+        let group = MemoryCgroup::new(&folder, hierarchy.version);
+        let name = sanitize(&name).into_owned();
+        if folder == mount || group.is_root_of_machine() {
+            return Err(ServiceSizeError::Root {
+                what: match choice {
+                    ServiceChoice::Cgroup(_) => format!("the cgroup {name}"),
+                    ServiceChoice::Pid(pid) => format!("process {pid}"),
+                },
+            });
+        }
+        let members = members_of(&folder)?;
+        if members.contains(&std::process::id()) {
+            return Err(ServiceSizeError::OwnSession { cgroup: name });
+        }
+        if members.is_empty() {
+            return Err(ServiceSizeError::Empty { cgroup: name });
+        }
+        let strangers = process.map_or(Vec::new(), |process| strangers(process.pid, &members));
+        Ok(Target {
+            folder,
+            name,
+            version: hierarchy.version,
+            process,
+            strangers,
+        })
+    }
+}
+
+/// The hierarchy with the cgroup of another process.
+fn hierarchy_of(pid: u32) -> Result<Hierarchy, ServiceSizeError> {
+    let file = |path: PathBuf| {
+        let read = fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        read.map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => ServiceSizeError::NoProcess { pid },
+            _ => ServiceSizeError::Process { pid, source },
+        })
+    };
+    let cgroups = file(PathBuf::from(format!("/proc/{pid}/cgroup")))?;
+    let mounts = file(PathBuf::from("/proc/self/mountinfo"))?;
+    Hierarchy::parse(&mounts, &cgroups).map_err(ServiceSizeError::NoHierarchy)
+}
+
+fn members_of(folder: &Path) -> Result<Vec<u32>, ServiceSizeError> {
+    members(folder).map_err(|source| {
+        let path = folder.to_owned();
+        ServiceSizeError::NoCgroup(plimsoll_proc::cgroup::HierarchyError::NoSuchCgroup { path, source })
+    })
+}
+
+/// Members that are neither the process nor its descendants.
+fn strangers(pid: u32, members: &[u32]) -> Vec<u32> {
+    let parent = |pid: u32| PidStat::read(pid, &mut Vec::new()).ok().map(|stat| stat.parent);
+    let belongs = |member: &u32| {
+        let mut above = Some(*member);
+        // Depth of a tree of processes: a pid that is reused meanwhile must not make a circle of it.
+        for _ in 0..1000 {
+            match above {
+                Some(found) if found == pid => return true,
+                Some(0 | 1) | None => return false,
+                Some(found) => above = parent(found),
+            }
+        }
+        false
+    };
+    members
+        .iter()
+        .copied()
+        .filter(|member| !belongs(member))
+        .collect()
+}
