@@ -27,8 +27,8 @@ pub mod markdown;
 pub mod page;
 pub mod repeats;
 mod results;
-pub mod size;
 pub mod service;
+pub mod size;
 pub mod terminal;
 pub mod workloads;
 

@@ -6,8 +6,8 @@ use crate::advice;
 use crate::analysis::confounders::confounders;
 use crate::analysis::{Group, groups, ratio};
 use crate::headlines;
-use crate::size;
 use crate::service;
+use crate::size;
 use crate::workloads::find_metric;
 use plimsoll_model::recording::model::{
     Confounder, Event, EventKind, Headline, RESULTS_SCHEMA, Results, RunStatus, SamplerReport, Trial,

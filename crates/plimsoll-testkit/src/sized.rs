@@ -105,6 +105,7 @@ impl SizedRun {
             page_cluster: None,
             zswap_pool_percent: None,
             swap_dir: PathBuf::from("/var/tmp"),
+            background: None,
             phase_timeout: 60.0,
         }
     }

@@ -181,7 +181,12 @@ pub struct Size {
     #[arg(long, value_name = "N", default_value_t = 3, conflicts_with = "service", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
     /// Tolerate this slowdown over the run without pressure
-    #[arg(long, value_name = "PERCENT", default_value = "5%", conflicts_with = "service")]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value = "5%",
+        conflicts_with = "service"
+    )]
     pub tolerate: String,
     /// Measure the number that the program prints, the group of this regular expression, instead of wall time
     #[arg(long, value_name = "REGEX", conflicts_with = "service")]
@@ -213,7 +218,12 @@ pub struct Size {
     #[arg(long)]
     pub json: bool,
     /// Run this program with these arguments
-    #[arg(required_unless_present = "service", conflicts_with = "service", last = true, value_name = "COMMAND")]
+    #[arg(
+        required_unless_present = "service",
+        conflicts_with = "service",
+        last = true,
+        value_name = "COMMAND"
+    )]
     pub program: Vec<std::ffi::OsString>,
 }
 

@@ -158,6 +158,7 @@ impl Session {
             limit,
             swappiness: None,
             swap: false,
+            kill: false,
         };
         Cgroup::create(self.journal_mut(), &hierarchy, settings)
     }

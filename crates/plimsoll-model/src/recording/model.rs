@@ -8,8 +8,8 @@ use super::failure::{FailureCode, TrialFailure};
 use super::levels::Levels;
 use super::recommendation::{Recommendation, Withheld};
 use super::renamed;
-use super::size::ProgramSize;
 use super::service::{SERVICE, ServiceSize};
+use super::size::ProgramSize;
 use super::warning::{Warning, WarningCode};
 use crate::scenario::Plan;
 

@@ -13,8 +13,8 @@ use super::model::{
     RunStatus, SamplerReport, Trial, file,
 };
 use super::recommendation::{Recommendation, Withheld};
-use super::size::ProgramSize;
 use super::service::ServiceSize;
+use super::size::ProgramSize;
 use super::{RecordingError, RecordingFolder, Samples, Warning, WarningCode, parquet, stream};
 
 #[derive(Debug, Clone)]

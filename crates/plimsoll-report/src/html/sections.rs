@@ -3,8 +3,8 @@
 use crate::analysis::Group;
 use crate::contents::Page;
 use crate::headlines;
-use crate::size;
 use crate::service;
+use crate::size;
 use crate::workloads;
 use crate::workloads::section::Section;
 use plimsoll_model::scenario::WorkloadKind;

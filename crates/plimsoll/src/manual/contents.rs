@@ -58,7 +58,7 @@ pub fn page(name: &str) -> Page {
     found.map_or(program.1, |(_, page)| *page)
 }
 
-const PAGES: &[(&str, Page); 20] = &[
+const PAGES: &[(&str, Page); 21] = &[
     (
         "plimsoll",
         Page {
@@ -144,6 +144,7 @@ const PAGES: &[(&str, Page); 20] = &[
                     "plimsoll size --engine none --fail-if-needs-more-than 600M -- ./server-test",
                     "Fail a CI job when the program outgrows its memory budget:",
                 ),
+                example(
                     "plimsoll size --cgroup /system.slice/web.service",
                     "Find the RAM that a service needs, in ten minutes:",
                 ),

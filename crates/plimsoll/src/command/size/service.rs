@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::cli::{Size, SizeService, Verbosity};
 use crate::command::open_page;
 use crate::command::run::SERVICES;
 use crate::command::{print_error, print_json, print_linked, print_styled, width_of_stdout};
-use crate::cli::{Size, SizeService, Verbosity};
 use plimsoll_lab::service::{self, Options, Outcome, ServiceChoice};
 use plimsoll_model::exit::{Exit, Failure};
 use plimsoll_model::quantity::{seconds, significant};
