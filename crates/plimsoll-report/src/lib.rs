@@ -24,6 +24,7 @@ pub mod headlines;
 pub mod html;
 pub mod json;
 pub mod markdown;
+mod memory_settings;
 pub mod page;
 pub mod repeats;
 mod results;

@@ -20,7 +20,7 @@ use crate::workloads::compression::{
 use plimsoll_model::quantity;
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Headline, Results, Trial, TrialStatus};
-use plimsoll_model::recording::service::ServiceAdvice;
+use plimsoll_model::recording::size::SizeAdvice;
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::WorkloadKind;
 
@@ -37,7 +37,7 @@ pub fn service(results: &Results, width: u16) -> String {
 /// The lines of the settings that the size of a service supports, not broken.
 fn service_advice(results: &Results) -> String {
     let advice = results.service.iter().flat_map(|size| &size.advice);
-    let block = |advice: &ServiceAdvice| {
+    let block = |advice: &SizeAdvice| {
         let lines = advice
             .lines
             .iter()

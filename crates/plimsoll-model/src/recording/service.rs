@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::size::SizeAdvice;
+
 /// Version of the document of `plimsoll size --cgroup --json`, and of `service` in `results.json`.
 pub const SERVICE_SCHEMA: u32 = 1;
 /// Name of the scenario in a recording of `plimsoll size --cgroup`.
@@ -93,7 +95,7 @@ pub struct ServiceSize {
     /// Refaults of the cgroup a second, after the bound.
     pub refaults_per_s: Option<f64>,
     /// Settings that give the service its memory; empty without a bound.
-    pub advice: Vec<ServiceAdvice>,
+    pub advice: Vec<SizeAdvice>,
 }
 
 /// Percentiles of the working set over time, in bytes.
@@ -103,34 +105,6 @@ pub struct WorkingSet {
     pub p90_bytes: u64,
     pub p99_bytes: u64,
     pub max_bytes: u64,
-}
-
-/// The settings of one system that give the service its memory.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ServiceAdvice {
-    pub system: ServiceSystem,
-    /// `requests`, or `MemoryHigh=`.
-    pub soft_bytes: u64,
-    /// Memory beyond which the kernel kills: `limits`, or `MemoryMax=`.
-    pub hard_bytes: u64,
-    /// Lines of its configuration.
-    pub lines: Vec<String>,
-    /// The condition under which they hold, one sentence.
-    pub premise: String,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum ServiceSystem {
-    /// The container of a pod.
-    Kubernetes,
-    /// A unit file.
-    Systemd,
-    /// The system of a later version.
-    #[default]
-    #[serde(other)]
-    Other,
 }
 
 #[cfg(test)]
@@ -147,10 +121,6 @@ mod tests {
         assert_eq!(
             serde_json::from_str::<PressureSignal>(name).unwrap(),
             PressureSignal::Other
-        );
-        assert_eq!(
-            serde_json::from_str::<ServiceSystem>(name).unwrap(),
-            ServiceSystem::Other
         );
         assert_eq!(serde_json::to_string(&ServiceBound::None).unwrap(), "\"none\"");
     }

@@ -1,36 +1,26 @@
 //! The settings that a working set supports.
 
+use crate::memory_settings::{headroom, kubernetes, systemd, whole};
 use plimsoll_model::quantity::bytes;
-use plimsoll_model::recording::service::{ServiceAdvice, ServiceSystem, WorkingSet};
-
-/// Share of the memory that a hard limit adds to it: for load that the sizing did not see.
-pub const HEADROOM: f64 = 0.1;
-
-const MIB: u64 = 1 << 20;
+use plimsoll_model::recording::service::WorkingSet;
+use plimsoll_model::recording::size::{SizeAdvice, SizedSystem};
 
 /// The settings of Kubernetes and systemd for a service with this working set over time, and this much anonymous memory, in
 /// RAM and in swap.
 ///
-/// The soft setting holds the largest working set. The hard one, beyond which the kernel kills, adds a tenth, or the
+/// The soft setting holds the largest working set. The hard one, beyond which the kernel kills, adds a quarter, or the
 /// spread of the working set over time if that is more. On Kubernetes, whose nodes have no swap by default, all anonymous
 /// memory has to stay in RAM.
-pub fn advice(set: &WorkingSet, anonymous_bytes: Option<u64>) -> Vec<ServiceAdvice> {
+pub fn advice(set: &WorkingSet, anonymous_bytes: Option<u64>) -> Vec<SizeAdvice> {
     let spread = set.max_bytes.saturating_sub(set.p50_bytes);
-    let hard = |soft: u64| {
-        let share = (soft as f64 * HEADROOM) as u64;
-        whole(soft.saturating_add(share.max(spread)))
-    };
+    let hard = |soft: u64| whole(soft.saturating_add(headroom(soft).max(spread)));
     let unswapped = anonymous_bytes.unwrap_or(0);
     let resident = whole(set.max_bytes.max(unswapped));
-    let container = ServiceAdvice {
-        system: ServiceSystem::Kubernetes,
+    let container = SizeAdvice {
+        system: SizedSystem::Kubernetes,
         soft_bytes: resident,
         hard_bytes: hard(resident),
-        lines: vec![
-            "resources:".to_owned(),
-            format!("  requests: {{ memory: {}Mi }}", resident / MIB),
-            format!("  limits: {{ memory: {}Mi }}", hard(resident) / MIB),
-        ],
+        lines: kubernetes(resident, hard(resident)),
         premise: match anonymous_bytes {
             Some(anonymous) if anonymous > set.max_bytes => format!(
                 "Without swap, as nodes are by default, all {} of anonymous memory stay in RAM.",
@@ -40,15 +30,11 @@ pub fn advice(set: &WorkingSet, anonymous_bytes: Option<u64>) -> Vec<ServiceAdvi
         },
     };
     let soft = whole(set.max_bytes);
-    let unit = ServiceAdvice {
-        system: ServiceSystem::Systemd,
+    let unit = SizeAdvice {
+        system: SizedSystem::Systemd,
         soft_bytes: soft,
         hard_bytes: hard(soft),
-        lines: vec![
-            "[Service]".to_owned(),
-            format!("MemoryHigh={}M", soft / MIB),
-            format!("MemoryMax={}M", hard(soft) / MIB),
-        ],
+        lines: systemd(soft, hard(soft), false),
         premise: match unswapped.saturating_sub(soft) {
             0 => "The settings hold with swap and without.".to_owned(),
             swapped => format!(
@@ -58,9 +44,4 @@ pub fn advice(set: &WorkingSet, anonymous_bytes: Option<u64>) -> Vec<ServiceAdvi
         },
     };
     vec![container, unit]
-}
-
-/// In whole MiB, rounded up.
-fn whole(bytes: u64) -> u64 {
-    bytes.div_ceil(MIB).saturating_mul(MIB)
 }

@@ -4,7 +4,8 @@ use crate::workloads::sentence::brief;
 use plimsoll_model::quantity::{bytes, count, seconds, significant};
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{EventKind, Headline, Results, RunStatus};
-use plimsoll_model::recording::service::{ServiceBound, ServiceSize, ServiceSystem};
+use plimsoll_model::recording::service::{ServiceBound, ServiceSize};
+use plimsoll_model::recording::size::SizedSystem;
 use plimsoll_model::sanitize::sanitize;
 
 /// The working set, its percentiles, and the settings that it supports.
@@ -93,8 +94,8 @@ fn bullets(size: &ServiceSize) -> Vec<String> {
     }
     for advice in &size.advice {
         let (system, soft, hard) = match advice.system {
-            ServiceSystem::Kubernetes => ("Kubernetes", "requests", "limits"),
-            ServiceSystem::Systemd => ("systemd", "MemoryHigh", "MemoryMax"),
+            SizedSystem::Kubernetes => ("Kubernetes", "requests", "limits"),
+            SizedSystem::Systemd => ("systemd", "MemoryHigh", "MemoryMax"),
             _ => continue,
         };
         bullets.push(format!(

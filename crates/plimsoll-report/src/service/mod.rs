@@ -15,7 +15,7 @@ use plimsoll_model::recording::service::{
 use plimsoll_model::recording::{ColumnView, Recording};
 use plimsoll_model::sanitize::sanitize;
 
-pub use advice::{HEADROOM, advice};
+pub use advice::advice;
 
 /// Points of a curve at most.
 const POINTS: usize = 1500;

@@ -1,6 +1,6 @@
 //! Sizes of made-up services.
 
-use plimsoll_model::recording::service::ServiceSystem;
+use plimsoll_model::recording::size::SizedSystem;
 
 use super::*;
 
@@ -30,16 +30,16 @@ fn percentiles_are_values_that_were_seen() {
     assert_eq!([one.p50_bytes, one.p99_bytes, one.max_bytes], [7, 7, 7]);
 }
 
-/// The hard limit of a steady service is a tenth above its working set; that of a varying one has room for the variation.
+/// The hard limit of a steady service is a quarter above its working set; that of a varying one has room for the variation.
 #[test]
-fn the_headroom_is_a_tenth_or_the_spread() {
+fn the_headroom_is_a_quarter_or_the_spread() {
     let hard = |set: &WorkingSet| {
         advice(set, None)
             .iter()
             .map(|one| one.hard_bytes / MIB)
             .collect::<Vec<_>>()
     };
-    assert_eq!(hard(&set(100, 100)), [110, 110]);
+    assert_eq!(hard(&set(100, 100)), [125, 125]);
     assert_eq!(hard(&set(60, 100)), [140, 140]);
 }
 
@@ -51,16 +51,16 @@ fn without_swap_all_anonymous_memory_counts() {
         let one = advised.iter().find(|one| one.system == system).unwrap();
         (one.soft_bytes / MIB, one.lines.join(" "))
     };
-    let (container, lines) = soft(ServiceSystem::Kubernetes);
+    let (container, lines) = soft(SizedSystem::Kubernetes);
     assert_eq!(container, 300);
     assert!(
-        lines.contains("memory: 300Mi") && lines.contains("memory: 330Mi"),
+        lines.contains("memory: 300Mi") && lines.contains("memory: 375Mi"),
         "{lines}"
     );
-    let (unit, lines) = soft(ServiceSystem::Systemd);
+    let (unit, lines) = soft(SizedSystem::Systemd);
     assert_eq!(unit, 100);
     assert!(
-        lines.contains("MemoryHigh=100M") && lines.contains("MemoryMax=110M"),
+        lines.contains("MemoryHigh=100M") && lines.contains("MemoryMax=125M"),
         "{lines}"
     );
 }

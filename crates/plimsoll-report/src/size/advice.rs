@@ -3,12 +3,9 @@
 //! The soft setting is the measured need. The hard one, at which the kernel kills, adds headroom: a quarter, or the width of
 //! the knee's interval if that is more.
 
+use crate::memory_settings::{self, kubernetes, properties, systemd, whole};
 use plimsoll_model::recording::size::{EngineSize, HeadroomReason, SizeAdvice, SizedSystem};
 use plimsoll_model::scenario::{ProgramRun, Subject};
-
-pub(super) const MIB: u64 = 1 << 20;
-/// The least headroom, as a divisor of the need.
-const HEADROOM_DIVISOR: u64 = 4;
 
 /// Adds headroom and settings to an engine with a recommended limit.
 pub(super) fn add(engine: &mut EngineSize, run: &ProgramRun) {
@@ -53,40 +50,14 @@ pub(super) fn add(engine: &mut EngineSize, run: &ProgramRun) {
 
 /// Bytes of headroom, in whole MiB, and their reason.
 fn headroom(engine: &EngineSize, need: u64) -> (u64, HeadroomReason) {
-    let share = need.div_ceil(HEADROOM_DIVISOR);
+    let share = memory_settings::headroom(need);
     let ends = engine.knee_low_bytes.zip(engine.knee_high_bytes);
     let width = ends.map_or(0, |(low, high)| high.saturating_sub(low));
     let (bytes, reason) = match width > share {
         true => (width, HeadroomReason::Interval),
         false => (share, HeadroomReason::Share),
     };
-    (bytes.next_multiple_of(MIB), reason)
-}
-
-fn kubernetes(soft: u64, hard: u64) -> Vec<String> {
-    vec![
-        "resources:".to_owned(),
-        "  requests:".to_owned(),
-        format!("    memory: {}Mi", soft / MIB),
-        "  limits:".to_owned(),
-        format!("    memory: {}Mi", hard / MIB),
-    ]
-}
-
-/// The properties of a unit, by name.
-fn properties(soft: u64, hard: u64, no_swap: bool) -> Vec<String> {
-    let swap = no_swap.then(|| "MemorySwapMax=0".to_owned());
-    let memory = [
-        format!("MemoryHigh={}M", soft / MIB),
-        format!("MemoryMax={}M", hard / MIB),
-    ];
-    memory.into_iter().chain(swap).collect()
-}
-
-fn systemd(soft: u64, hard: u64, no_swap: bool) -> Vec<String> {
-    let mut lines = vec!["[Service]".to_owned()];
-    lines.extend(properties(soft, hard, no_swap));
-    lines
+    (whole(bytes), reason)
 }
 
 fn systemd_run(soft: u64, hard: u64, no_swap: bool, run: &ProgramRun) -> Vec<String> {

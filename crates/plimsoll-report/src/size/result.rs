@@ -2,9 +2,10 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::advice::{self, MIB};
+use super::advice;
 use crate::analysis::Group;
 use crate::analysis::statistics::{IntervalKind, Summary, summarise};
+use crate::memory_settings::whole;
 use crate::workloads::command::{KNEE, bracket_of, points};
 use plimsoll_model::recording::model::{Phase, Trial, TrialStatus};
 use plimsoll_model::recording::size::{EngineSize, ProgramSize, SIZE_SCHEMA, SizeInterval, SizePoint};
@@ -128,7 +129,7 @@ fn engine(run: &ProgramRun, name: &str, group: &Group, trials: &[Trial]) -> Engi
         engine.knee_low_bytes = Some(low as u64);
         engine.knee_high_bytes = Some(ends.high as u64);
     }
-    engine.recommended_bytes = Some((ends.high as u64).next_multiple_of(MIB));
+    engine.recommended_bytes = Some(whole(ends.high as u64));
     engine.swap_bytes = counted
         .iter()
         .zip(&brackets)
