@@ -1,7 +1,7 @@
 //! The metrics of a workload in summaries.
 
 use crate::analysis::{Group, MetricUnit};
-use crate::workloads::{self, COMMON_METRICS, find_metric};
+use crate::workloads::{self, common_metrics, find_metric};
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::WorkloadKind;
 
@@ -17,7 +17,7 @@ pub(super) struct MainMetric {
 /// The headline metrics of these groups of one workload, the most important first.
 pub(super) fn main_metrics(kind: WorkloadKind, groups: &[&Group]) -> Vec<MainMetric> {
     let has = |name: &str| groups.iter().any(|group| group.metrics.contains_key(name));
-    let all = workloads::of(kind).known.iter().chain(COMMON_METRICS);
+    let all = workloads::of(kind).known.iter().chain(common_metrics());
     let known: Vec<MainMetric> = all
         .filter(|metric| metric.headline && has(metric.name))
         .map(|metric| MainMetric {

@@ -10,7 +10,7 @@ use crate::analysis::groups::{Group, Measured};
 use crate::headline_metrics::{MainMetric, main_metrics};
 use crate::headlines;
 use crate::size;
-use crate::workloads::{self, COMMON_METRICS};
+use crate::workloads::{self, common_metrics};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Headline, Manifest, Results, TrialStatus};
@@ -172,7 +172,7 @@ fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<Column> {
     workloads::of(kind)
         .known
         .iter()
-        .chain(COMMON_METRICS)
+        .chain(common_metrics())
         .filter(|metric| groups.iter().any(|group| group.metrics.contains_key(metric.name)))
         .map(|metric| Column {
             metric: metric.name.to_owned(),

@@ -554,6 +554,10 @@ pub struct Hold {
     /// Make the file that --psi reads in this folder on a disk
     #[arg(long, value_name = "DIR", default_value = "/var/tmp", requires = "psi")]
     pub folder: PathBuf,
+    /// With --psi, wait up to this many seconds for a run or another pressure to end
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "3600", require_equals = true,
+        requires = "psi")]
+    pub wait: Option<u64>,
     /// Print the result as one JSON document
     #[arg(long)]
     pub json: bool,

@@ -46,6 +46,7 @@ impl Background {
             touch_every: None,
             reserve: None,
             folder: PathBuf::new(),
+            wait: None,
         };
         let mut holder = Holder::start(&options, spawn)?;
         let pid = holder.worker.pid();

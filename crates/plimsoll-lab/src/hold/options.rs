@@ -22,6 +22,8 @@ pub struct Options {
     pub reserve: Option<u64>,
     /// Folder on a disk for the file of a pressure.
     pub folder: PathBuf,
+    /// How long a pressure waits for a run to end; `None` is refused at once.
+    pub wait: Option<Duration>,
 }
 
 /// The state after a look at the level.

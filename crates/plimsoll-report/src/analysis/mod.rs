@@ -10,6 +10,7 @@
 //! Invariant: an unknown value is absent. No function here returns an infinity or a NaN. Checked by
 //! `no_figure_is_ever_infinite`.
 
+pub mod background;
 pub mod confounders;
 pub mod curves;
 pub mod frame;

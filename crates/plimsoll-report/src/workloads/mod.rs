@@ -13,7 +13,7 @@ pub mod wscap;
 
 use std::collections::BTreeMap;
 
-use crate::analysis::{Group, Metric, neighbour};
+use crate::analysis::{Group, Metric, background, neighbour};
 use crate::contents::Page;
 use plimsoll_model::recording::PhaseRows;
 use plimsoll_model::recording::model::{Calibration, Trial};
@@ -87,12 +87,15 @@ pub(crate) fn threads_of(params: &BTreeMap<String, String>) -> u32 {
     threads.unwrap_or(1)
 }
 
-pub const COMMON_METRICS: &[Metric] = neighbour::METRICS;
+/// The metrics of trials of any workload.
+pub fn common_metrics() -> impl Iterator<Item = &'static Metric> {
+    neighbour::METRICS.iter().chain(background::METRICS)
+}
 
 /// Every known metric of a trial, by workload, then the common ones.
 pub fn all_metrics() -> impl Iterator<Item = &'static Metric> {
     let kinds = WorkloadKind::ALL.into_iter();
-    kinds.flat_map(|kind| of(kind).known).chain(COMMON_METRICS)
+    kinds.flat_map(|kind| of(kind).known).chain(common_metrics())
 }
 
 pub fn find_metric(name: &str) -> Option<&'static Metric> {

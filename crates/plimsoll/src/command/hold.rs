@@ -124,6 +124,7 @@ fn resolve(options: &Hold) -> Result<Options, Failure> {
         touch_every: options.touch_every.map(Duration::from_secs_f64),
         reserve: options.reserve,
         folder: options.folder.clone(),
+        wait: options.wait.map(Duration::from_secs),
     })
 }
 

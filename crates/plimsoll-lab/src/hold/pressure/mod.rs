@@ -10,7 +10,7 @@ mod stall;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::error::HoldError;
 use super::gauge::{Gauge, Scope};
@@ -106,7 +106,7 @@ pub(super) fn hold(
         Scope::Machine => None,
         Scope::Cgroup(cgroup) => Some(cgroup.path()),
     };
-    let mut session = open_session(within, stop)?;
+    let mut session = open_session(within, options.wait, stop)?;
     let held = hold_in(&mut session, within, &source, goal, options, stop, each);
     // The cgroup goes in any case; the first error counts.
     let undone = session.finish().map_err(HoldError::Environment);
@@ -114,7 +114,7 @@ pub(super) fn hold(
 }
 
 /// The right to make a cgroup, which is a change of the machine.
-fn open_session(within: Option<&Path>, stop: &Stop) -> Result<Session, HoldError> {
+fn open_session(within: Option<&Path>, wait: Option<Duration>, stop: &Stop) -> Result<Session, HoldError> {
     if within.is_none()
         && let Some(missing) = environment::cgroup_missing()
     {
@@ -123,7 +123,7 @@ fn open_session(within: Option<&Path>, stop: &Stop) -> Result<Session, HoldError
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let name = format!("hold-{}-{}", since.as_secs(), std::process::id());
     let command: Vec<String> = std::env::args().collect();
-    Session::open(&name, &command, None, stop.flag()).map_err(HoldError::Environment)
+    Session::open(&name, &command, wait, stop.flag()).map_err(HoldError::Environment)
 }
 
 fn hold_in(

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use plimsoll_proc::cgroup::Hierarchy;
@@ -9,11 +10,18 @@ use plimsoll_proc::psi;
 use plimsoll_testkit::capability;
 use rustix::process::Signal;
 
-use super::{Group, MIB, PATIENCE, PLIMSOLL, end_by, hold, json, root_with_cgroup, start, terminate};
+use super::{Group, MIB, PLIMSOLL, end_by, hold, json, root_with_cgroup, start, terminate};
 
 /// Time from the start of the loop until the pressure is measured, and of the measurement.
 const APPROACH: Duration = Duration::from_secs(6);
 const MEASURED: Duration = Duration::from_secs(12);
+
+/// One test of this module at a time: they look for the cgroups of each other.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn can_press() -> bool {
     root_with_cgroup() && capability("psi", Path::new(psi::MEMORY).exists(), "needs a kernel with PSI")
@@ -40,10 +48,11 @@ fn cgroups() -> Vec<PathBuf> {
         .collect()
 }
 
+/// Waits for a state of a hold, which may have to wait for the runs of other tests.
 fn wait_until(what: &str, met: impl Fn() -> bool) {
     let start = Instant::now();
     while !met() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
+        assert!(start.elapsed() < crate::machine::WAIT, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -53,9 +62,10 @@ fn a_pressure_is_held_within_five_points_as_measured_from_outside() {
     if !can_press() {
         return;
     }
+    let _alone = alone();
     let folder = folder();
     let path = folder.path().to_str().expect("ASCII");
-    let holder = start(&["--psi", "some=15%", "--folder", path, "--json"]);
+    let holder = start(&["--psi", "some=15%", "--wait", "--folder", path, "--json"]);
     wait_until("no cgroup", || !cgroups().is_empty());
     std::thread::sleep(APPROACH);
     let (before, start) = (stalled_us(), Instant::now());
@@ -76,9 +86,10 @@ fn cleanup_leaves_nothing_of_a_killed_pressure() {
     if !can_press() {
         return;
     }
+    let _alone = alone();
     let folder = folder();
     let path = folder.path().to_str().expect("ASCII");
-    let holder = start(&["--psi", "some=5%", "--folder", path]);
+    let holder = start(&["--psi", "some=5%", "--wait", "--folder", path]);
     wait_until("no cgroup", || !cgroups().is_empty());
     assert_eq!(end_by(holder, Signal::KILL).status.code(), None);
     wait_until("cleanup left the cgroup", || {
@@ -93,9 +104,10 @@ fn one_pressure_at_a_time_holds_the_machine() {
     if !can_press() {
         return;
     }
+    let _alone = alone();
     let folder = folder();
     let path = folder.path().to_str().expect("ASCII");
-    let holder = start(&["--psi", "some=5%", "--folder", path]);
+    let holder = start(&["--psi", "some=5%", "--wait", "--folder", path]);
     wait_until("no cgroup", || !cgroups().is_empty());
     let output = hold(&["--psi", "some=90%", "--folder", path]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
@@ -108,15 +120,16 @@ fn a_pressure_needs_a_disk_and_its_own_cgroup() {
     if !can_press() {
         return;
     }
+    let _alone = alone();
     if Path::new("/dev/shm").is_dir() {
         let output = hold(&["--psi", "some=90%", "--folder", "/dev/shm"]);
         assert_eq!(output.status.code(), Some(3), "{output:?}");
     }
     let output = hold(&["--psi", "some=90%", "--folder", "/nonexistent"]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
-    // A leaf: v1 counts no pressure of it, and a leaf of v2 cannot have children with a limit.
+    // A leaf, v1 counts no pressure of it, and a leaf of v2 cannot have children with a limit.
     let group = Group::new("pressed", 256 * MIB);
-    let output = hold(&["--psi", "some=90%", "--cgroup", group.path()]);
+    let output = hold(&["--psi", "some=90%", "--wait", "--cgroup", group.path()]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert!(cgroups().is_empty());
 }
