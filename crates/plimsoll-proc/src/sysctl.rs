@@ -52,3 +52,25 @@ pub fn boot_id() -> Result<String, ControlError> {
     let path = Path::new(BOOT_ID);
     control::read(path).map_err(|source| ControlError::read(path, source))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_has_two_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(RELEASE.trim_start_matches('/'));
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        for (text, expected) in [
+            ("6.18.44-fc\n", Some((6, 18))),
+            ("5.4.0-150-generic\n", Some((5, 4))),
+            ("7.0\n", Some((7, 0))),
+            ("7\n", None),
+            ("rolling", None),
+        ] {
+            std::fs::write(&file, text).unwrap();
+            assert_eq!(release(&Tree::below(folder.path())), expected, "{text}");
+        }
+    }
+}

@@ -430,7 +430,10 @@ mod tests {
             })
             .err()
         };
-        assert!(matches!(refused(&mut vec![0; 16]), Some(PagesError::Count(0))));
+        assert!(matches!(
+            refused(&mut vec![0; page_size() - 1]),
+            Some(PagesError::Count(0))
+        ));
         let (mut page, threads) = (vec![0; page_size()], 0);
         let asked = Preparation {
             threads,
