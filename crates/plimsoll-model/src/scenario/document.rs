@@ -9,6 +9,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::assignment::{Entry, Key};
 use super::error::{Invalid, Place, Problem, ScenarioError};
 use super::keys;
+use super::kind::Kind;
 use super::nearest::nearest;
 use super::parse_value;
 use super::source_text::Source;
