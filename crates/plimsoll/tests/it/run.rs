@@ -4,6 +4,7 @@ mod background;
 mod bad_luck;
 mod beside_swap;
 mod callers;
+mod command;
 mod contention;
 mod experiments;
 mod heap;
