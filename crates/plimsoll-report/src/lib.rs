@@ -27,7 +27,7 @@ pub mod markdown;
 pub mod page;
 pub mod repeats;
 mod results;
-pub mod size;
+mod size;
 pub mod terminal;
 pub mod workloads;
 
