@@ -3,6 +3,7 @@
 mod bad_luck;
 mod beside_swap;
 mod callers;
+mod command;
 mod contention;
 mod experiments;
 mod heap;

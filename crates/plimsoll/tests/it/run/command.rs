@@ -1,0 +1,540 @@
+//! `plimsoll run` with the workload `command`: programs of the user in a real cgroup, on real zram and swap files.
+
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use plimsoll_model::scenario::workloads::command::Status;
+use plimsoll_proc::cgroup::Hierarchy;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::refusals::unprivileged;
+use super::{
+    Ended, PLIMSOLL, Run, ends_soon, failure_codes, figure, has_laboratory, metric, phase_names, phases,
+    undo_killed,
+};
+
+const MIB: u64 = 1 << 20;
+const PAGE: usize = 4096;
+
+/// A scenario of one program, in a folder in which the program can leave files.
+struct Programs {
+    folder: tempfile::TempDir,
+    run: Run,
+}
+
+impl Programs {
+    /// The program is `command`; `keys` are lines of the scenario.
+    fn new(command: &[&str], keys: &str) -> Programs {
+        Programs::in_folder(tempfile::tempdir().expect("a folder"), command, keys)
+    }
+
+    fn in_folder(folder: tempfile::TempDir, command: &[&str], keys: &str) -> Programs {
+        let words: Vec<String> = command
+            .iter()
+            .map(|word| toml::Value::from(*word).to_string())
+            .collect();
+        let text = format!(
+            "[scenario]\nname = \"mine\"\n[global]\nworkload = \"command\"\nrun-time = 1\nrepeat = 1\ncommand = [{}]\n{keys}",
+            words.join(", ")
+        );
+        let file = folder.path().join("mine.toml");
+        std::fs::write(&file, text).expect("write");
+        let run = Run::of(file.to_str().expect("UTF-8"), &[]);
+        Programs { folder, run }
+    }
+
+    /// A shell script, which finds the path of a file of its own in `$FILE`.
+    fn shell(script: &str, keys: &str) -> Programs {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("file");
+        let script = format!("FILE={}; {script}", file.display());
+        Programs::in_folder(folder, &["sh", "-c", &script], keys)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.folder.path().join("file")
+    }
+
+    /// The process whose number the program has written to its file.
+    fn written_pid(&self) -> u32 {
+        let text = std::fs::read_to_string(self.file()).expect("the program has written its file");
+        text.trim().parse().expect("a number")
+    }
+
+    fn finish(&self) -> Ended {
+        self.run.finish()
+    }
+}
+
+fn status(point: &Value) -> Status {
+    Status::of_number(figure(point, "status")).expect("a status")
+}
+
+/// The statuses of the points of the only trial, in their order.
+fn statuses(ended: &Ended) -> Vec<Status> {
+    phases(&ended.trials()[0]).iter().map(status).collect()
+}
+
+fn message(ended: &Ended) -> &str {
+    let failures = ended.trials()[0]["failures"].as_array().expect("failures");
+    failures[0]["message"].as_str().expect("a message")
+}
+
+/// The program of the known answers, in a process of its own: it touches so many bytes once, and then goes round and round
+/// over the first of them. It prints the least time of a round.
+#[test]
+fn hot_set_role() {
+    let Some(role) = plimsoll_testkit::role() else {
+        return;
+    };
+    let numbers: Vec<usize> = role
+        .split(':')
+        .skip(1)
+        .map(|word| word.parse().expect("a number"))
+        .collect();
+    let [total, hot, rounds] = numbers[..] else {
+        panic!("{role} is no role of this test")
+    };
+    let mut memory = plimsoll_os::Region::map(plimsoll_os::Pages::Anonymous, total).expect("memory");
+    // The time of a round would depend on huge pages, which a smaller limit splits.
+    memory.huge_pages(false).expect("small pages");
+    memory.touch(PAGE, 1);
+    let mut least = f64::INFINITY;
+    for round in 0..rounds {
+        let start = Instant::now();
+        for page in 0..hot / PAGE {
+            black_box(memory.word(page * PAGE / 8));
+            // About a microsecond: a program does more than fault.
+            let mut sum = round as u64;
+            for step in 0..400_u64 {
+                sum = black_box(sum.wrapping_mul(31).wrapping_add(step));
+            }
+        }
+        least = least.min(start.elapsed().as_secs_f64());
+    }
+    println!("least round: {least:.9} s");
+}
+
+/// The search for the need of a program with `hot` bytes of `total` in use, on a subject.
+fn sized(subject: &str, total: u64, hot: u64) -> Ended {
+    let program = std::env::current_exe().expect("this program has a path");
+    let role = format!("PLIMSOLL_TEST_ROLE=hot:{total}:{hot}:20");
+    let command = [
+        "env",
+        &role,
+        program.to_str().expect("UTF-8"),
+        "run::command::hot_set_role",
+        "--exact",
+        "--nocapture",
+        "--test-threads=1",
+    ];
+    let limit = total + 64 * MIB;
+    let keys = format!(
+        "subject = \"{subject}\"\nsearch = true\nlimit = {limit}\nmetric = \"least round: ([0-9.]+)\"\n"
+    );
+    let ended = Programs::new(&command, &keys).finish();
+    ended.assert_went_well();
+    ended
+}
+
+/// Of 224 MiB that are touched once, 96 MiB are in use.
+fn assert_knee_is_the_hot_set(subject: &str) {
+    let (total, hot) = (224 * MIB, 96 * MIB);
+    let ended = sized(subject, total, hot);
+    let trial = &ended.trials()[0];
+    let knee = metric(trial, "knee_bytes");
+    assert!((knee / hot as f64 - 1.0).abs() < 0.1, "{knee}: {trial:#}");
+    let (needed, small) = (metric(trial, "needed_bytes"), metric(trial, "too_small_bytes"));
+    assert!(small < needed && needed <= small * 1.06 && (small..=needed).contains(&knee));
+    let peak = metric(trial, "base_peak_bytes");
+    assert!(peak >= total as f64 && peak < (total + 32 * MIB) as f64, "{peak}");
+    assert!(phases(trial).len() <= 16);
+    // Below the knee the hot pages come from swap.
+    let worst = phases(trial)
+        .iter()
+        .map(|point| figure(point, "major_faults"))
+        .fold(0.0, f64::max);
+    assert!(worst > hot as f64 / PAGE as f64, "{worst}");
+}
+
+#[test]
+fn on_zram_the_knee_is_the_hot_set() {
+    if has_laboratory() {
+        assert_knee_is_the_hot_set("zram:lz4");
+    }
+}
+
+#[test]
+fn on_a_swap_file_the_knee_is_the_hot_set() {
+    if has_laboratory() {
+        assert_knee_is_the_hot_set("swapfile");
+    }
+}
+
+#[test]
+fn without_swap_the_need_is_all_that_was_touched() {
+    if !has_laboratory() {
+        return;
+    }
+    let (total, hot) = (224 * MIB, 96 * MIB);
+    let ended = sized("none", total, hot);
+    let trial = &ended.trials()[0];
+    let needed = metric(trial, "needed_bytes");
+    assert!(
+        needed >= total as f64 && needed < 1.1 * total as f64,
+        "{needed}: {trial:#}"
+    );
+    let killed = metric(trial, "oom_killed_limit_bytes");
+    assert!(killed < needed && killed > 0.9 * total as f64, "{killed}");
+}
+
+#[test]
+fn a_program_that_does_not_exist_is_named() {
+    if !has_laboratory() {
+        return;
+    }
+    let ended = Programs::new(&["no-such-program-anywhere"], "subject = \"none\"\n").finish();
+    ended.assert_failed(3, "program-start");
+    assert!(message(&ended).contains("no-such-program-anywhere"));
+}
+
+#[test]
+fn a_program_that_fails_at_once_is_quoted() {
+    if !has_laboratory() {
+        return;
+    }
+    let script = "echo 'line one' >&2; echo 'no input file' >&2; exit 3";
+    let ended = Programs::shell(script, "subject = \"none\"\nlimits = [\"64M\", \"32M\"]\n").finish();
+    ended.assert_failed(2, "program-failed");
+    assert!(message(&ended).contains("exit code 3") && message(&ended).contains("no input file"));
+    let killed = Programs::shell("kill -ABRT $$", "subject = \"none\"\n").finish();
+    killed.assert_failed(2, "program-failed");
+    assert!(message(&killed).contains("signal 6"));
+}
+
+/// One process stays in the group of the program, and one has left it.
+#[test]
+fn processes_that_outlive_the_program_are_counted_and_ended() {
+    if !has_laboratory() {
+        return;
+    }
+    for leave in ["sleep 1000 &", "setsid sleep 1000 &"] {
+        let programs = Programs::shell(
+            &format!("{leave} echo $! > $FILE"),
+            "subject = \"none\"\nlimit = \"64M\"\n",
+        );
+        let ended = programs.finish();
+        ended.assert_went_well();
+        assert_eq!(
+            figure(&phases(&ended.trials()[0])[0], "left_processes"),
+            1.0,
+            "{leave}"
+        );
+        assert!(ends_soon(programs.written_pid()), "{leave}");
+    }
+}
+
+#[test]
+fn a_program_that_leaves_its_cgroup_fails_the_trial_and_is_ended() {
+    if !has_laboratory() {
+        return;
+    }
+    let own = Hierarchy::of_this_process()
+        .expect("a hierarchy")
+        .own
+        .join("cgroup.procs");
+    let script = format!("echo $$ > $FILE; echo $$ > {}; exec sleep 1000", own.display());
+    let programs = Programs::shell(&script, "subject = \"none\"\nlimit = \"64M\"\n");
+    programs.finish().assert_failed(2, "program-moved");
+    assert!(ends_soon(programs.written_pid()));
+}
+
+#[test]
+fn a_program_that_reads_has_no_input_and_no_terminal() {
+    if !has_laboratory() {
+        return;
+    }
+    let ended = Programs::new(&["cat"], "subject = \"none\"\nlimit = \"64M\"\n").finish();
+    ended.assert_went_well();
+    assert_eq!(figure(&phases(&ended.trials()[0])[0], "output_bytes"), 0.0);
+    let terminal =
+        Programs::shell("read answer < /dev/tty", "subject = \"none\"\nlimit = \"64M\"\n").finish();
+    terminal.assert_failed(2, "program-failed");
+}
+
+#[test]
+fn a_limit_below_the_start_of_a_program_is_a_status() {
+    if !has_laboratory() {
+        return;
+    }
+    let keys = "subject = \"none\"\nlimits = [\"64M\", \"12M\", \"512K\"]\n";
+    let ended = Programs::new(&["dd", "if=/dev/zero", "of=/dev/null", "bs=24M", "count=3"], keys).finish();
+    ended.assert_went_well();
+    assert_eq!(statuses(&ended), [Status::Done, Status::Killed, Status::Killed]);
+    let trial = &ended.trials()[0];
+    assert_eq!(phase_names(trial), ["limit 64M", "limit 12M", "limit 512K"]);
+    assert_eq!(metric(trial, "needed_bytes"), 64.0 * MIB as f64);
+    assert_eq!(metric(trial, "oom_killed_limit_bytes"), 12.0 * MIB as f64);
+}
+
+#[test]
+fn another_exit_code_another_output_and_no_metric_are_statuses() {
+    if !has_laboratory() {
+        return;
+    }
+    let keys = "subject = \"none\"\nlimits = [\"64M\", \"32M\"]\n";
+    // Each run but the first finds the file of the one before.
+    let second = |then: &str, more: &str| {
+        let script = format!("if [ -e $FILE ]; then {then}; else touch $FILE; echo 'speed: 12.5'; fi");
+        let ended = Programs::shell(&script, &format!("{keys}{more}")).finish();
+        ended.assert_went_well();
+        statuses(&ended)
+    };
+    assert_eq!(second("exit 7", ""), [Status::Done, Status::OtherExit]);
+    assert_eq!(
+        second("echo b", "same-output = true\n"),
+        [Status::Done, Status::OtherOutput]
+    );
+    assert_eq!(second("echo b", ""), [Status::Done, Status::Done]);
+    let metric = "metric = \"speed: ([0-9.]+)\"\n";
+    assert_eq!(second("echo b", metric), [Status::Done, Status::NoMetric]);
+    assert_eq!(second("echo 'speed: 1'", metric), [Status::Done, Status::Done]);
+}
+
+#[test]
+fn a_run_that_takes_too_long_is_ended_with_a_status() {
+    if !has_laboratory() {
+        return;
+    }
+    let script = "if [ -e $FILE ]; then echo $$ > $FILE; exec sleep 1000; fi; touch $FILE";
+    let keys = "subject = \"none\"\nlimits = [\"64M\", \"32M\"]\nphase-timeout = 2\n";
+    let programs = Programs::shell(script, keys);
+    let ended = programs.finish();
+    ended.assert_went_well();
+    assert_eq!(statuses(&ended), [Status::Done, Status::Timeout]);
+    assert!(ends_soon(programs.written_pid()));
+}
+
+#[test]
+fn a_metric_counts_in_its_direction() {
+    if !has_laboratory() {
+        return;
+    }
+    let script =
+        "if [ -e $FILE ]; then echo 'ops/s: 50'; else touch $FILE; echo 'ops/s: 7'; echo 'ops/s: 100'; fi";
+    let keys = "subject = \"none\"\nlimits = [\"64M\", \"32M\"]\nmetric = \"ops/s: ([0-9]+)\"\n";
+    let slowdown = |more: &str| {
+        let ended = Programs::shell(script, &format!("{keys}{more}")).finish();
+        ended.assert_went_well();
+        let trial = &ended.trials()[0];
+        assert_eq!(metric(trial, "base_metric"), 100.0);
+        figure(&phases(trial)[1], "slowdown")
+    };
+    assert!((slowdown("higher-is-better = true\n") - 1.0).abs() < 1e-9);
+    assert!((slowdown("") + 0.5).abs() < 1e-9);
+}
+
+#[test]
+fn a_metric_that_is_never_printed_fails_the_trial() {
+    if !has_laboratory() {
+        return;
+    }
+    let ended = Programs::new(
+        &["echo", "nothing"],
+        "subject = \"none\"\nmetric = \"ops: ([0-9]+)\"\n",
+    )
+    .finish();
+    ended.assert_failed(2, "program-failed");
+    assert!(message(&ended).contains("ops: ([0-9]+)"));
+}
+
+#[test]
+fn endless_output_ends_with_the_phase() {
+    if !has_laboratory() {
+        return;
+    }
+    let keys = "subject = \"none\"\nphase-timeout = 1.5\nmetric = \"ops: ([0-9]+)\"\n";
+    let ended = Programs::new(&["yes"], keys).finish();
+    ended.assert_failed(2, "phase-timeout");
+    // Without a line feed too.
+    let ended = Programs::new(&["cat", "/dev/zero"], keys).finish();
+    ended.assert_failed(2, "phase-timeout");
+}
+
+#[test]
+fn a_signal_at_any_moment_ends_the_program_and_undoes_everything() {
+    if !has_laboratory() {
+        return;
+    }
+    for (kind, phase) in [
+        ("calibration", ""),
+        ("environment", ""),
+        ("phase-start", "limit 64M"),
+        ("phase-end", "limit 64M"),
+    ] {
+        let programs = Programs::shell(
+            "echo $$ > $FILE; sleep 1",
+            "subject = \"zram\"\nlimits = [\"64M\", \"48M\", \"32M\", \"24M\"]\n",
+        );
+        let mut started = programs.run.start();
+        started.await_event(kind, phase);
+        started.signal(Signal::INT);
+        started.finish().assert_stopped(5, "signal", "SIGINT");
+        if programs.file().exists() {
+            assert!(ends_soon(programs.written_pid()), "{kind} {phase}");
+        }
+    }
+}
+
+/// The program's own process dies with the runner; the others that it started are ended by `cleanup`.
+#[test]
+fn a_killed_runner_leaves_no_process_of_the_program() {
+    if !has_laboratory() {
+        return;
+    }
+    let script = "setsid sleep 1000 & echo $! > $FILE.new; mv $FILE.new $FILE; wait";
+    let programs = Programs::shell(script, "subject = \"zram\"\nlimit = \"64M\"\n");
+    let mut started = programs.run.start();
+    started.await_event("phase-start", "limit 64M");
+    while !programs.file().exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let program = started.worker();
+    started.signal(Signal::KILL);
+    started.wait();
+    let name = programs.run.name().expect("a recording");
+    undo_killed(&name);
+    programs.run.assert_nothing_left();
+    assert!(ends_soon(program) && ends_soon(programs.written_pid()));
+}
+
+#[test]
+fn a_list_of_limits_without_a_search_sweeps_by_trial() {
+    if !has_laboratory() {
+        return;
+    }
+    let keys = "subject = [\"none\", \"zram\"]\nlimit = [\"64M\", \"48M\"]\ncache = [\"cold\", \"warm\"]\n";
+    let ended = Programs::new(&["true"], keys).finish();
+    ended.assert_went_well();
+    assert_eq!(ended.trials().len(), 8);
+    for trial in ended.trials() {
+        assert!(metric(trial, "base_wall_s") > 0.0);
+        assert_eq!(trial["params"]["command"], "true");
+        assert!(
+            trial["metrics"]["knee_bytes"].is_null(),
+            "one limit has no knee: {trial:#}"
+        );
+        let warm = trial["params"]["cache"] == "warm";
+        assert_eq!(phase_names(trial).first() == Some(&"warm-up"), warm, "{trial:#}");
+    }
+}
+
+/// A file of 32 MiB. Cold, each run reads it anew, which the kernel counts as refaults; warm, it stays in the cgroup's cache.
+#[test]
+fn a_warm_cache_stays_and_a_cold_one_is_emptied() {
+    if !has_laboratory() {
+        return;
+    }
+    let folder = tempfile::tempdir_in("/var/tmp").expect("a folder");
+    let file = folder.path().join("data");
+    let written =
+        std::fs::write(&file, vec![7; 32 << 20]).and_then(|()| std::fs::File::open(&file)?.sync_all());
+    written.expect("write");
+    let input = format!("if={}", file.display());
+    let refaults = |cache: &str| {
+        // Its pages are another cgroup's until they are dropped.
+        let dropped = plimsoll_testkit::command("dd")
+            .args([&input, "iflag=nocache", "count=0"])
+            .status();
+        assert!(dropped.expect("dd starts").success());
+        let keys = format!("subject = \"none\"\nlimits = [\"128M\", \"96M\"]\ncache = \"{cache}\"\n");
+        let ended = Programs::new(&["dd", &input, "of=/dev/null", "bs=1M"], &keys).finish();
+        ended.assert_went_well();
+        let last = phases(&ended.trials()[0]).last().expect("a point");
+        assert!(
+            figure(last, "file_peak_bytes") >= 0.9 * (32 * MIB) as f64,
+            "{last:#}"
+        );
+        figure(last, "refault_file")
+    };
+    let pages = (32 << 20) as f64 / PAGE as f64;
+    let (cold, warm) = (refaults("cold"), refaults("warm"));
+    assert!(
+        cold > 0.9 * pages && warm < 0.1 * pages,
+        "{cold} cold, {warm} warm"
+    );
+}
+
+#[test]
+fn without_root_the_trial_says_what_is_missing() {
+    let programs = Programs::new(&["true"], "subject = \"none\"\n");
+    let readable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(programs.folder.path(), readable).expect("chmod");
+    let scenario = programs.folder.path().join("mine.toml");
+    let Some(ended) = unprivileged(&[scenario.to_str().expect("UTF-8")]) else {
+        return;
+    };
+    ended.assert_failed(3, "not-run");
+}
+
+#[test]
+fn every_format_shows_the_result() {
+    if !has_laboratory() {
+        return;
+    }
+    let script = "case $(cat $FILE 2>/dev/null) in xxx*) sleep 0.6;; *) sleep 0.1;; esac; printf x >> $FILE";
+    let keys = "subject = \"none\"\nlimits = [\"64M\", \"48M\", \"32M\", \"24M\", \"16M\"]\ntolerate = 0.5\n";
+    let programs = Programs::shell(script, keys);
+    let ended = programs.finish();
+    ended.assert_went_well();
+    let needed = metric(&ended.trials()[0], "needed_bytes");
+    assert_eq!(needed, 32.0 * MIB as f64);
+    let recording = programs.run.recording().expect("a recording");
+    let shown = |arguments: &[&str]| shown(&recording, arguments);
+    assert!(shown(&["report"]).contains("32 MiB"));
+    assert!(shown(&["report", "--format", "csv"]).contains("knee_bytes"));
+    assert!(shown(&["report", "--format", "markdown"]).contains("knee"));
+    let page = std::fs::read_to_string(recording.join("report.html")).expect("a page");
+    for part in ["Slowdown over limit", "Every run of the program", "limit 24M"] {
+        assert!(page.contains(part), "{part}");
+    }
+    let compared = shown(&["compare", recording.to_str().expect("UTF-8")]);
+    assert!(compared.contains("knee"), "{compared}");
+}
+
+/// The output of a command about a recording.
+fn shown(recording: &Path, arguments: &[&str]) -> String {
+    let (command, rest) = arguments.split_first().expect("a command");
+    let output = plimsoll_testkit::command(PLIMSOLL)
+        .arg(command)
+        .arg(recording)
+        .args(rest)
+        .output()
+        .expect("plimsoll starts");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code().is_some_and(|code| code <= 7 && code != 1),
+        "{stderr}"
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Both errors are about the same run: the trial's own and the run's.
+#[test]
+fn a_failed_program_of_one_section_leaves_the_others() {
+    if !has_laboratory() {
+        return;
+    }
+    let keys = "subject = \"none\"\n[good]\n[bad]\ncommand = [\"false\"]\n";
+    let ended = Programs::new(&["true"], keys).finish();
+    assert_eq!(ended.code, 2, "{}", ended.stderr);
+    let failed: Vec<&Value> = ended
+        .trials()
+        .iter()
+        .filter(|trial| trial["status"] == "failed")
+        .collect();
+    assert_eq!((ended.trials().len(), failed.len()), (2, 1));
+    assert_eq!(failure_codes(failed[0]), ["program-failed"]);
+}
