@@ -175,7 +175,10 @@ pub(super) mod tests {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             engines(&names)
         };
-        assert_eq!(parse(&["none", " zram:lz4"]).unwrap(), [Subject::NoSwap, lz4()]);
+        assert_eq!(
+            parse(&["none", " zram:lz4"]).unwrap(),
+            [Subject::NoSwap, Subject::Zram(Some("lz4".to_owned()))]
+        );
         assert!(matches!(parse(&["floppy"]), Err(SizeError::Engine { .. })));
         assert!(matches!(parse(&["jemalloc"]), Err(SizeError::Allocator(_))));
         assert!(matches!(parse(&["none", "none"]), Err(SizeError::EngineTwice(_))));
