@@ -1,5 +1,7 @@
 //! `plimsoll size`: refusals, ends before its time, and the document of a real search.
 
+mod known;
+
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
