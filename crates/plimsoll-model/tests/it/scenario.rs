@@ -2,6 +2,7 @@
 
 use plimsoll_model::scenario::{AllocatorSet, Document, Machine, Overrides, Plan, ScenarioError, Source};
 
+mod commands;
 mod errors;
 mod loadlines;
 mod plans;
