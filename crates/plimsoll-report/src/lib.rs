@@ -29,7 +29,7 @@ pub mod page;
 pub mod repeats;
 mod results;
 pub mod service;
-pub mod size;
+mod size;
 pub mod terminal;
 pub mod workloads;
 

@@ -1,5 +1,7 @@
 //! The summary as Markdown, to paste into an issue or a wiki: headline, table, warnings, environment.
 
+mod size;
+
 use crate::advice;
 use crate::distrust::spoiled;
 use crate::drawing::table::marked;
@@ -9,7 +11,6 @@ use crate::analysis::groups;
 use crate::analysis::groups::{Group, Measured};
 use crate::headline_metrics::{MainMetric, main_metrics};
 use crate::headlines;
-use crate::size;
 use crate::workloads::{self, common_metrics};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::Recording;

@@ -1,5 +1,7 @@
 //! The summary on a terminal: a table, the headline, and the notes.
 
+mod size;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -11,7 +13,6 @@ use super::distrust::spoiled;
 use super::drawing::table::marked;
 use super::headline_metrics::{MainMetric, main_metrics};
 use super::headlines;
-use super::size;
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
 use crate::workloads::compression::{
@@ -23,6 +24,7 @@ use plimsoll_model::recording::model::{Headline, Results, Trial, TrialStatus};
 use plimsoll_model::recording::size::SizeAdvice;
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::WorkloadKind;
+pub use size::program_size;
 
 /// The headline of a recording of `plimsoll watch` or `plimsoll size --cgroup`, for a terminal of `width` columns. Ends with a line feed.
 pub fn watched(recording: &Recording, results: &Results, width: u16) -> String {
@@ -74,7 +76,7 @@ pub fn summary(results: &Results, groups: &[Group], width: u16, colour: bool) ->
     out += &recommendations(results, width);
     if let Some(size) = &results.size {
         out.push('\n');
-        out += &size::text(size, width, colour);
+        out += &program_size(size, width, colour);
     }
     out
 }

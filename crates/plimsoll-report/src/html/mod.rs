@@ -11,6 +11,7 @@ mod cost;
 mod data;
 pub mod parts;
 mod sections;
+mod size;
 mod standalone;
 pub(super) mod table;
 pub(super) mod timeline;
@@ -25,7 +26,7 @@ use crate::analysis::Group;
 use crate::contents::{Index, Mark, MemoryUse, Page};
 pub use crate::drawing::{palette, panel};
 use crate::headlines;
-use crate::size::{self, Block};
+use crate::size::{Block, blocks};
 use crate::workloads::section::Section;
 pub use data::script_safe;
 use plimsoll_model::quantity;
@@ -127,7 +128,7 @@ pub fn write(page: &Page, output: &mut impl io::Write) -> io::Result<()> {
         figures: figures(page, &index),
         sections: sections::all(page),
         recommendations: advice::shown(&page.results),
-        settings_of_size: page.results.size.as_ref().map(size::blocks).unwrap_or_default(),
+        settings_of_size: page.results.size.as_ref().map(blocks).unwrap_or_default(),
         details_of_compression: headlines::details(WorkloadKind::Compression, &page.groups),
         compressed: !page.manifest.observes() && (page.groups.is_empty() || !squeezed.is_empty()),
         time_chart: cost::time_to_complete(&squeezed),

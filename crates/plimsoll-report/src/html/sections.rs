@@ -4,7 +4,6 @@ use crate::analysis::Group;
 use crate::contents::Page;
 use crate::headlines;
 use crate::service;
-use crate::size;
 use crate::workloads;
 use crate::workloads::section::Section;
 use plimsoll_model::scenario::WorkloadKind;
@@ -21,7 +20,7 @@ pub(super) fn all(page: &Page) -> Vec<Section> {
         let mut section = (workloads::of(kind).section?)(page, &groups)?;
         section.details = headlines::details(kind, &page.groups);
         if let (WorkloadKind::Command, Some(size)) = (kind, &page.results.size) {
-            size::complete(&mut section, size);
+            super::size::complete(&mut section, size);
         }
         Some(section)
     };

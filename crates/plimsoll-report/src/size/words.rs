@@ -13,15 +13,15 @@ pub(crate) struct Block {
     pub(crate) lines: Vec<String>,
 }
 
-pub(super) const TITLE: &str = "RAM that the program needs";
+pub(crate) const TITLE: &str = "RAM that the program needs";
 
 /// Columns of the table of engines; every one but the first is a number.
-pub(super) const HEADS: [&str; 7] = [
+pub(crate) const HEADS: [&str; 7] = [
     "engine", "needed", "of peak", "knee", "interval", "in swap", "repeats",
 ];
 
 /// The cells of an engine's row.
-pub(super) fn row(size: &ProgramSize, engine: &EngineSize) -> [String; 7] {
+pub(crate) fn row(size: &ProgramSize, engine: &EngineSize) -> [String; 7] {
     let dash = || "\u{2013}".to_owned();
     let of = |value: Option<u64>| value.map_or_else(dash, |value| bytes(value as f64));
     let mark = if engine.untrustworthy { "! " } else { "" };
@@ -44,7 +44,7 @@ pub(super) fn row(size: &ProgramSize, engine: &EngineSize) -> [String; 7] {
 }
 
 /// The measure and the conditions of the whole result.
-pub(super) fn conditions(size: &ProgramSize) -> String {
+pub(crate) fn conditions(size: &ProgramSize) -> String {
     let measure = match size.measure.as_str() {
         "wall time" => "wall time".to_owned(),
         pattern => format!("the metric `{pattern}`"),
@@ -64,7 +64,7 @@ pub(super) fn conditions(size: &ProgramSize) -> String {
 }
 
 /// The sentences after the table.
-pub(super) fn notes(size: &ProgramSize) -> Vec<String> {
+pub(crate) fn notes(size: &ProgramSize) -> Vec<String> {
     let mut notes = vec![peak(size)];
     for engine in &size.engines {
         notes.extend(without_knee(engine));

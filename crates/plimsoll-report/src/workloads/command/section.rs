@@ -12,7 +12,7 @@ use crate::workloads::command::{KNEE, phase_of, points};
 use crate::workloads::section::{Drawing, Section};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Phase, Trial};
-use plimsoll_model::recording::size::ProgramSize;
+use plimsoll_model::recording::size::{EngineSize, ProgramSize};
 use plimsoll_model::scenario::workloads::command::finding::{
     ANON_PEAK, CPU_SYSTEM, CPU_USER, EARLY_KILLS, EXIT_CODE, FILE_PEAK, LEFT, LIMIT, MAJOR_FAULTS, METRIC,
     PEAK, PSI_FULL, PSI_SOME, REFAULT_ANON, REFAULT_FILE, SLOWDOWN, STATUS, SWAP_PEAK, WALL,
@@ -102,7 +102,7 @@ fn slowdown(groups: &[GroupTrials<'_>], size: Option<&ProgramSize>) -> Option<Dr
         let knee = group.median(KNEE)?;
         Some((knee, format!("{} knee {}", group.label, quantity::bytes(knee))))
     };
-    let needs = size.map(crate::size::marks).unwrap_or_default();
+    let needs = size.map(needs).unwrap_or_default();
     let marks = groups.iter().filter_map(mark).chain(needs);
     let levels = size
         .into_iter()
@@ -129,6 +129,18 @@ fn slowdown(groups: &[GroupTrials<'_>], size: Option<&ProgramSize>) -> Option<Dr
             .to_owned(),
         svg: values::draw(&chart)?,
     })
+}
+
+/// The RAM that the program needs on each engine, as places on the axis of the limit.
+fn needs(size: &ProgramSize) -> Vec<(f64, String)> {
+    let mark = |engine: &EngineSize| {
+        let needed = engine.recommended_bytes? as f64;
+        Some((
+            needed,
+            format!("{} needs {}", engine.engine, quantity::bytes(needed)),
+        ))
+    };
+    size.engines.iter().filter_map(mark).collect()
 }
 
 fn over_limit(groups: &[GroupTrials<'_>], figure: &str, title: &str, meaning: &str) -> Option<Drawing> {

@@ -6,7 +6,7 @@ use plimsoll_model::recording::size::{
     EngineSize, HeadroomReason, ProgramSize, SIZE_SCHEMA, SizeInterval, SizedSystem,
 };
 use plimsoll_report::analysis::groups;
-use plimsoll_report::{html, markdown, page, results, size, terminal};
+use plimsoll_report::{html, markdown, page, results, terminal};
 use plimsoll_testkit::sized::SizedRun;
 
 const MIB: u64 = 1 << 20;
@@ -203,7 +203,7 @@ fn a_recording_cut_short_has_a_size_without_needs() {
     recording.trials.clear();
     let size = size_of(&recording);
     assert_eq!((size.peak_bytes, size.engines.len()), (0, 0));
-    assert!(size::text(&size, 80, false).ends_with('\n'));
+    assert!(terminal::program_size(&size, 80, false).ends_with('\n'));
 }
 
 #[test]
@@ -292,7 +292,7 @@ fn hostile_names_stay_texts() {
         }
     }
     let results = results(&recording);
-    let text = size::text(results.size.as_ref().unwrap(), 80, false);
+    let text = terminal::program_size(results.size.as_ref().unwrap(), 80, false);
     assert!(!text.contains('\u{1b}'));
     let markdown = markdown::markdown(&recording, &results);
     // An indented line is code, which no reader of Markdown interprets.

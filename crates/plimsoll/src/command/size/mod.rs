@@ -5,6 +5,7 @@
 //! ```
 
 mod document;
+mod engines;
 mod error;
 mod request;
 mod service;
@@ -39,7 +40,8 @@ pub(super) fn size(options: &cli::Size, verbosity: &Verbosity) -> Result<Exit, F
         return service::size(options, verbosity);
     }
     let machine = environment::machine().or_exit(Exit::Missing)?;
-    let request = Request::of(options, &machine)?;
+    let mut request = Request::of(options)?;
+    engines::choose(&mut request, &machine)?;
     // Each run has a stop of its own; this one also sees a signal between them.
     let stop = Stop::install().or_exit(Exit::Missing)?;
     let mut progress = TerminalProgress::new(verbosity.quiet, verbosity.verbose);
@@ -159,7 +161,7 @@ fn present(outcome: &Outcome, options: &cli::Size, verbosity: &Verbosity) -> Res
     }
     let colour = super::colour_on_stdout(verbosity);
     let width = super::width_of_stdout();
-    let mut text = report::size::text(size, width, colour);
+    let mut text = report::terminal::program_size(size, width, colour);
     text.push('\n');
     text.push_str(&report::terminal::notes(&outcome.results, width));
     text.push_str(&format!("\nRecording  {}\n", outcome.directory.display()));

@@ -4,12 +4,10 @@ use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use plimsoll_lab::run::requirements::{Requirements, requirements};
 use plimsoll_model::exit::Failure;
 use plimsoll_model::scenario::workloads::command::MetricPattern;
-use plimsoll_model::scenario::{Machine, PageCache, Subject};
+use plimsoll_model::scenario::{PageCache, Subject};
 
-use super::document::{self, Pilot};
 use super::error::SizeError;
 use crate::cli::{Size, SizeCache};
 use crate::command::trim;
@@ -32,9 +30,9 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Checks the options, and the engines on this machine. Changes nothing.
-    pub(super) fn of(options: &Size, machine: &Machine) -> Result<Request, Failure> {
-        let mut request = Request {
+    /// Checks the options. Without `--engine` it has no engines.
+    pub(super) fn of(options: &Size) -> Result<Request, Failure> {
+        let request = Request {
             command: words(&options.program)?,
             engines: engines(&options.engine)?,
             repeat: options.repeat,
@@ -53,7 +51,6 @@ impl Request {
                 .transpose()?,
         };
         request.check_program()?;
-        request.choose_engines(machine)?;
         Ok(request)
     }
 
@@ -95,64 +92,6 @@ impl Request {
             false => refuse("no such program in PATH"),
         }
     }
-
-    /// Takes the engines of this machine if none is named. Refuses engines that lack a requirement.
-    fn choose_engines(&mut self, machine: &Machine) -> Result<(), Failure> {
-        let lacks = |engines: Vec<Subject>| -> Result<Requirements, Failure> {
-            let request = Request {
-                engines,
-                ..self.clone()
-            };
-            // A limit that every machine has: its size is checked when the peak is known.
-            let small = Pilot {
-                peak: document::MIB,
-                wall_s: 1.0,
-            };
-            let plan = document::search(&request, &small, machine)?;
-            Ok(requirements(&plan))
-        };
-        let mut works = Vec::new();
-        for engine in known() {
-            let found = lacks(vec![engine.clone()])?;
-            if found.refused.is_empty() && found.degraded.is_empty() {
-                works.push(engine);
-            }
-        }
-        // zram with its default algorithm stands in for one without lz4.
-        if works.contains(&lz4()) {
-            works.retain(|engine| *engine != Subject::Zram(None));
-        }
-        if self.engines.is_empty() && !works.is_empty() {
-            self.engines = works;
-            return Ok(());
-        }
-        let asked = match self.engines.as_slice() {
-            [] => vec![Subject::NoSwap],
-            engines => engines.to_vec(),
-        };
-        let found = lacks(asked)?;
-        let missing: Vec<_> = found.refused.into_iter().chain(found.degraded).collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let works = works.iter().map(ToString::to_string).collect();
-        Err(SizeError::Missing { missing, works }.into())
-    }
-}
-
-fn lz4() -> Subject {
-    Subject::Zram(Some("lz4".to_owned()))
-}
-
-/// The engines of the default, as far as the machine has them.
-fn known() -> [Subject; 5] {
-    [
-        Subject::NoSwap,
-        lz4(),
-        Subject::Zram(None),
-        Subject::Zswap(None),
-        Subject::SwapFile,
-    ]
 }
 
 fn words(program: &[OsString]) -> Result<Vec<String>, SizeError> {
@@ -236,7 +175,10 @@ pub(super) mod tests {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             engines(&names)
         };
-        assert_eq!(parse(&["none", " zram:lz4"]).unwrap(), [Subject::NoSwap, lz4()]);
+        assert_eq!(
+            parse(&["none", " zram:lz4"]).unwrap(),
+            [Subject::NoSwap, Subject::Zram(Some("lz4".to_owned()))]
+        );
         assert!(matches!(parse(&["floppy"]), Err(SizeError::Engine { .. })));
         assert!(matches!(parse(&["jemalloc"]), Err(SizeError::Allocator(_))));
         assert!(matches!(parse(&["none", "none"]), Err(SizeError::EngineTwice(_))));

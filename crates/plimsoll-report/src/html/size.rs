@@ -1,26 +1,15 @@
-//! The part of the HTML report: the sentences and the table of engines in the section of the program's runs, and the marks
-//! of its curve.
+//! The RAM that a program needs, in the section of its runs: sentences and the table of engines.
 
-use super::words::{HEADS, TITLE, conditions, notes, row};
 use crate::drawing::table::{Cell, Column, Table};
+use crate::size::{HEADS, TITLE, conditions, notes, row};
 use crate::workloads::section::Section;
-use plimsoll_model::quantity::bytes;
 use plimsoll_model::recording::size::{EngineSize, ProgramSize};
 
 /// Puts the result at the front of the section of the program's runs.
-pub(crate) fn complete(section: &mut Section, size: &ProgramSize) {
+pub(super) fn complete(section: &mut Section, size: &ProgramSize) {
     let sentences = std::iter::once(format!("{}.", conditions(size))).chain(notes(size));
     section.details.splice(0..0, sentences);
     section.tables.insert(0, engines(size));
-}
-
-/// The RAM that the program needs on each engine, as places on the axis of the limit.
-pub(crate) fn marks(size: &ProgramSize) -> Vec<(f64, String)> {
-    let mark = |engine: &EngineSize| {
-        let needed = engine.recommended_bytes? as f64;
-        Some((needed, format!("{} needs {}", engine.engine, bytes(needed))))
-    };
-    size.engines.iter().filter_map(mark).collect()
 }
 
 fn engines(size: &ProgramSize) -> Table<'static> {

@@ -1,13 +1,13 @@
-//! The result as Markdown.
+//! The RAM that a program needs, as Markdown.
 
 use std::fmt::Write;
 
-use super::words::{HEADS, TITLE, blocks, conditions, notes, row};
-use crate::markdown::{inline, push_code};
+use super::{inline, push_code};
+use crate::size::{HEADS, TITLE, blocks, conditions, notes, row};
 use plimsoll_model::recording::size::ProgramSize;
 
 /// Adds the result to a document.
-pub(crate) fn push(text: &mut String, size: &ProgramSize) {
+pub(super) fn push(text: &mut String, size: &ProgramSize) {
     // Writing to a String cannot fail.
     let _ = write!(text, "## {TITLE}\n\n{}\n\n", inline(&conditions(size)));
     let _ = writeln!(text, "| {} |", HEADS.join(" | "));

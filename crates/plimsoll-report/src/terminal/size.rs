@@ -1,16 +1,16 @@
-//! The result on a terminal.
+//! The RAM that a program needs, on a terminal.
 
 use std::fmt::Write;
 
 use comfy_table::{Cell, CellAlignment};
 
-use super::words::{HEADS, blocks, conditions, notes, row};
-use crate::terminal::{ruled, wrap};
+use super::{ruled, wrap};
+use crate::size::{HEADS, blocks, conditions, notes, row};
 use plimsoll_model::recording::size::ProgramSize;
 use plimsoll_model::sanitize::sanitize;
 
 /// The result for a terminal of `width` columns. Lines of configuration are not broken. Ends with a line feed.
-pub fn text(size: &ProgramSize, width: u16, colour: bool) -> String {
+pub fn program_size(size: &ProgramSize, width: u16, colour: bool) -> String {
     let mut out = wrap(&conditions(size), width, "  ");
     let mut table = ruled(HEADS.iter().map(|head| (*head).to_owned()), colour);
     for engine in &size.engines {
