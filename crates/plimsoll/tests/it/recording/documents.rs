@@ -9,6 +9,9 @@ use plimsoll_model::columns::Row;
 use plimsoll_model::recording::model::{
     Confounder, EventKind, Finding, Manifest, Resumption, TrialStatus, file,
 };
+use plimsoll_model::recording::service::{
+    PressureSignal, SERVICE_SCHEMA, ServiceBound, ServiceSettings, ServiceSize, WorkingSet,
+};
 use plimsoll_model::recording::{
     ConfigurationFile, FailureCode, Follow, Recommendation, RecommendationCode, Recording, TrialFailure,
     Warning, WarningCode, Withheld, WithheldCode, Worth, Writer, format_table_markdown,
@@ -146,6 +149,7 @@ fn the_document_lists_the_fields_of_every_file() {
         spoils: Vec::new(),
         advice: String::new(),
     });
+    full_results.service = Some(service());
     full_results.warnings.push(Warning::new(WarningCode::Other, ""));
     let json = |value: Result<Value, serde_json::Error>| value.unwrap();
     let mut results_alone = json(serde_json::to_value(&full_results));
@@ -160,6 +164,40 @@ fn the_document_lists_the_fields_of_every_file() {
         let mut named = BTreeSet::new();
         fields(&document, &mut named);
         assert_eq!(documented(&text, heading), named, "section `{heading}`");
+    }
+}
+
+/// The size of a service with every field.
+fn service() -> ServiceSize {
+    let set = WorkingSet {
+        p50_bytes: 1,
+        p90_bytes: 2,
+        p99_bytes: 3,
+        max_bytes: 4,
+    };
+    ServiceSize {
+        schema: SERVICE_SCHEMA,
+        settings: ServiceSettings {
+            cgroup: "/web".into(),
+            cap_file: "memory.high".into(),
+            cap_before: "max".into(),
+            target_percent: 0.1,
+            floor_bytes: 0,
+            interval_s: 1.0,
+            signal: PressureSignal::Cgroup,
+        },
+        seconds: 1.0,
+        bound: ServiceBound::Pressure,
+        settled_s: Some(0.5),
+        working_set: Some(set),
+        last_bytes: 4,
+        peak_bytes: 8,
+        peak_file_bytes: Some(1),
+        anonymous_bytes: Some(7),
+        least_cap_bytes: Some(1),
+        pressure_percent: Some(0.1),
+        refaults_per_s: Some(1.0),
+        advice: plimsoll_report::service::advice(&set, Some(7)),
     }
 }
 
