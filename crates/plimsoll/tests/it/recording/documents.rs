@@ -382,12 +382,15 @@ fn row_of_format_3(index: usize) -> Row {
 }
 
 /// Columns that version 3 of the format did not have.
-const ADDED_SINCE: [&str; 5] = [
+const ADDED_SINCE: [&str; 8] = [
     "device_swap_size",
     "device_swap_used",
     "other_swap_size",
     "other_swap_used",
     "cgroup_swap_cached",
+    "cgroup_cap",
+    "cgroup_refault_anon",
+    "cgroup_refault_file",
 ];
 /// Samples of the golden recordings of format 3: of the finished one, enough for several pages of Parquet a column.
 const GOLDEN_ROWS: [(&str, usize); 2] = [("finished", 21_000), ("killed", 30)];
