@@ -121,6 +121,68 @@ for word in v2 memory.reclaim zstd zswap PSI "multi-generational LRU"; do contai
 plimsoll doctor --json >doctor.json 2>>doctor.err
 equal "doctor --json: exit code" 0 $?
 
+echo "--- the size of a running service, by memory.high"
+service=/sys/fs/cgroup/service
+hot=24 cold=72 # MiB: read again and again, and touched once
+mkdir $service
+zram=$(cat /sys/class/zram-control/hot_add)
+echo 256M >"/sys/block/zram$zram/disksize"
+mkswap "/dev/zram$zram" >/dev/null
+swapon "/dev/zram$zram"
+fill() { # MIB: the order to a worker
+    echo "{\"command\":\"fill\",\"bytes\":$(($1 << 20)),\"request\":$(($1 << 20)),\"class\":\"random\",\"seed\":1,\"thp\":\"never\"}"
+}
+worker() { sh -c "echo \$\$ >$service/cgroup.procs && exec plimsoll worker" >"$1" 2>&1; }
+{ fill $cold; exec sleep 1000; } | worker cold.out &
+{ fill $hot; while echo '{"command":"restore"}'; do :; done; } 2>/dev/null | worker /dev/null &
+for _ in $(seq 600); do
+    [ "$(cat $service/memory.current)" -ge $(((hot + cold) << 20)) ] && [ "$(wc -l <cold.out)" -ge 2 ] && break
+    sleep 0.2
+done
+equal "service: the worker filled its memory" 2 "$(wc -l <cold.out)"
+plimsoll size --cgroup /service --duration 120s --psi 2% --json --output "$out/service" >service.json 2>service.err
+equal "service: exit code" 0 $?
+sed 's/^/        /' service.err
+equal "service: memory.high is restored" max "$(cat $service/memory.high)"
+contains "service: pressure of the cgroup found the working set" '"bound": "pressure"' service.json
+contains "service: PSI of the cgroup is the signal" '"signal": "cgroup"' service.json
+found=$(sed -n 's/.*"p50_bytes": \([0-9]*\).*/\1/p' service.json)
+at_least "service: the working set has the hot memory, less a tenth" $(((hot << 20) * 9 / 10)) "$found"
+at_least "service: the working set has a third of the cold memory at most" "$found" $(((hot + cold / 3) << 20))
+plimsoll size --pid "$(head -n 1 $service/cgroup.procs)" --duration 600s --output "$out/service-killed" >/dev/null 2>killed.err &
+sizing=$!
+for _ in $(seq 300); do
+    [ "$(cat $service/memory.high)" != max ] && break
+    sleep 0.2
+done
+kill -9 $sizing
+wait $sizing
+equal "service: the killed sizing had lowered memory.high" yes "$([ "$(cat $service/memory.high)" != max ] && echo yes)"
+plimsoll cleanup >cleanup.out 2>cleanup.err
+equal "service: cleanup: exit code" 0 $?
+equal "service: cleanup restores memory.high" max "$(cat $service/memory.high)"
+plimsoll size --cgroup /service --duration 600s --output "$out/service-changed" >changed.out 2>changed.err &
+sizing=$!
+for _ in $(seq 300); do
+    [ "$(cat $service/memory.high)" != max ] && break
+    sleep 0.2
+done
+echo 200M >$service/memory.high
+wait $sizing
+equal "service: a sizing ends when another program changes memory.high" 2 $?
+equal "service: the value of the other program stays" $((200 << 20)) "$(cat $service/memory.high)"
+# shellcheck disable=SC2046 # process ids
+kill -9 $(cat $service/cgroup.procs)
+for _ in $(seq 100); do
+    rmdir $service 2>/dev/null && break
+    sleep 0.1
+done
+swapoff "/dev/zram$zram"
+echo "$zram" >/sys/class/zram-control/hot_remove
+# The shell that fed the cold worker sleeps on.
+# shellcheck disable=SC2046 # process ids
+kill -9 $(jobs -p) 2>/dev/null
+
 echo "--- cleanup after kill -9"
 before=$(system_state)
 plimsoll run compression --quick --output "$out/killed" --set size=$size --set subject=zram:zstd \

@@ -14,7 +14,6 @@ use super::cgroup::open_folder;
 use super::change::Change;
 use super::error::EnvironmentError;
 use super::journal::Journal;
-use super::session::Session;
 use super::undo::{UndoError, Undone};
 
 /// Bytes that are reclaimed in one piece: between two pieces the caller may stop.
@@ -154,19 +153,14 @@ impl Cap {
         })
     }
 
-    /// Sets the cap to `bytes`, in pieces: the kernel reclaims the memory above it first, until `stop` is true. Where the
-    /// kernel cannot reclaim enough, the cap stays higher. Returns the cap.
-    ///
-    /// # Errors
-    /// [`CapError::Changed`], [`CapError::Gone`], and other errors of the system.
-    pub fn set(
+    /// Sets the cap to `bytes`; see [`Session::set_cap`](super::Session::set_cap).
+    pub(super) fn set(
         &mut self,
-        session: &mut Session,
+        journal: &mut Journal,
         bytes: u64,
         stop: impl Fn() -> bool,
     ) -> Result<Option<u64>, CapError> {
         self.check()?;
-        let journal = session.journal_mut();
         match self.group().version() {
             CgroupVersion::V1 => self.limit(journal, bytes, stop)?,
             CgroupVersion::V2 => self.throttle(journal, bytes, stop)?,
@@ -174,11 +168,8 @@ impl Cap {
         Ok(self.lowered())
     }
 
-    /// Restores the cap before. Does not wait for the disk before the write.
-    ///
-    /// # Errors
-    /// As [`Cap::set`].
-    pub fn lift(&mut self, session: &mut Session) -> Result<(), CapError> {
+    /// Restores the cap before; see [`Session::lift_cap`](super::Session::lift_cap).
+    pub(super) fn lift(&mut self, journal: &mut Journal) -> Result<(), CapError> {
         if self.holds == self.before {
             return Ok(());
         }
@@ -186,7 +177,7 @@ impl Cap {
         write(&self.control(), &self.before).map_err(|source| self.failed("write", source))?;
         self.holds.clone_from(&self.before);
         if let Some(number) = self.number.take() {
-            session.journal_mut().record_undone(number)?;
+            journal.record_undone(number)?;
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, MemoryCgroup};
 
+use super::cap::{Cap, CapError};
 use super::cgroup::{Cgroup, CgroupSettings};
 use super::change::Change;
 use super::cleanup::{dead_runs, undo_changes};
@@ -121,6 +122,28 @@ impl Session {
     /// When the state folder cannot be read.
     pub fn dead_runs(&self) -> Result<Vec<String>, EnvironmentError> {
         dead_runs(&self.state)
+    }
+
+    /// Sets a cap to `bytes`, in pieces: the kernel reclaims the memory above it first, until `stop` is true. Where the
+    /// kernel cannot reclaim enough, the cap stays higher. Returns the cap; `None` for the one before.
+    ///
+    /// # Errors
+    /// [`CapError::Changed`], [`CapError::Gone`], and other errors of the system.
+    pub fn set_cap(
+        &mut self,
+        cap: &mut Cap,
+        bytes: u64,
+        stop: impl Fn() -> bool,
+    ) -> Result<Option<u64>, CapError> {
+        cap.set(self.journal_mut(), bytes, stop)
+    }
+
+    /// Restores the cap before. Does not wait for the disk before the write.
+    ///
+    /// # Errors
+    /// As [`Session::set_cap`].
+    pub fn lift_cap(&mut self, cap: &mut Cap) -> Result<(), CapError> {
+        cap.lift(self.journal_mut())
     }
 
     /// The algorithms of this kernel's zram. Adds a device for the look, and removes it again.

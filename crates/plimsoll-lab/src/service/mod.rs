@@ -284,12 +284,12 @@ impl Sizing {
         match self.controller.take(reading) {
             Order::Keep => {}
             Order::Lift => {
-                self.cap.lift(&mut self.session)?;
+                self.session.lift_cap(&mut self.cap)?;
                 self.controller.applied(None);
             }
             Order::Cap(bytes) => {
                 let stop = Arc::clone(&self.stop);
-                let applied = self.cap.set(&mut self.session, bytes, || stop.requested())?;
+                let applied = self.session.set_cap(&mut self.cap, bytes, || stop.requested())?;
                 self.controller.applied(applied);
             }
         }
@@ -361,7 +361,7 @@ impl Sizing {
         warn: Notice<'_>,
     ) -> Result<Outcome, Failure> {
         // The session restores what this cannot.
-        let _ = self.cap.lift(&mut self.session);
+        let _ = self.session.lift_cap(&mut self.cap);
         let (undone, warnings) = restored(self.session.finish());
         for warning in warnings {
             warn(&warning.text);

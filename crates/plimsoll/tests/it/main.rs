@@ -24,6 +24,7 @@ mod recordings;
 mod report;
 mod run;
 mod sample;
+mod size_service;
 mod trim;
 mod watch;
 mod workload;

@@ -175,6 +175,9 @@ fn a_planted_change_of_any_kind_is_not_obeyed() {
     let controlled = state.path().join("controlled");
     fs::create_dir(&controlled).unwrap();
     fs::write(controlled.join("cgroup.subtree_control"), "memory").unwrap();
+    // A cap of no cgroup.
+    let cap = controlled.join("memory.high");
+    fs::write(&cap, "4096").unwrap();
     // Its parent is a shell, so that it is no child of this process.
     let mut shell = plimsoll_testkit::command("sh")
         .args(["-c", "sleep 60 & echo $!; wait"])
@@ -196,6 +199,8 @@ fn a_planted_change_of_any_kind_is_not_obeyed() {
         json!({"kind": "swap-on", "path": swap, "uuid": "u"}),
         json!({"kind": "cgroup", "path": cgroup}),
         json!({"kind": "memory-controller", "cgroup": controlled}),
+        json!({"kind": "cap", "path": cap, "before": "max", "wrote": ["4096", "4096"]}),
+        json!({"kind": "cap", "path": value, "before": "8", "wrote": ["7", "7"]}),
         json!({"kind": "module", "name": "plimsoll_no_such_module"}),
         json!({"kind": "zram-algorithm", "id": 999_999, "before": "../x"}),
         json!({"kind": "process", "pid": pid, "start_time": start}),
@@ -215,7 +220,10 @@ fn a_planted_change_of_any_kind_is_not_obeyed() {
         (RunState::Kept, 0, 1, changes.len() - 1),
         "{run:?}"
     );
-    assert_eq!(super::read(&value), "7");
+    assert_eq!(
+        (super::read(&value).as_str(), super::read(&cap).as_str()),
+        ("7", "4096")
+    );
     assert_eq!(super::read("/proc/sys/kernel/printk_ratelimit"), current);
     assert!(mine.exists() && cgroup.is_dir() && journal.exists());
     assert_eq!(super::read(controlled.join("cgroup.subtree_control")), "memory");

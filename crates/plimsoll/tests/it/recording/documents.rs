@@ -9,6 +9,9 @@ use plimsoll_model::columns::Row;
 use plimsoll_model::recording::model::{
     Confounder, EventKind, Finding, Manifest, Resumption, TrialStatus, file,
 };
+use plimsoll_model::recording::service::{
+    PressureSignal, SERVICE_SCHEMA, ServiceBound, ServiceSettings, ServiceSize, WorkingSet,
+};
 use plimsoll_model::recording::size::ProgramSize;
 use plimsoll_model::recording::{
     ConfigurationFile, FailureCode, Follow, Recommendation, RecommendationCode, Recording, TrialFailure,
@@ -149,6 +152,7 @@ fn the_document_lists_the_fields_of_every_file() {
         spoils: Vec::new(),
         advice: String::new(),
     });
+    full_results.service = Some(service());
     full_results.warnings.push(Warning::new(WarningCode::Other, ""));
     let json = |value: Result<Value, serde_json::Error>| value.unwrap();
     let mut results_alone = json(serde_json::to_value(&full_results));
@@ -172,6 +176,40 @@ fn size() -> ProgramSize {
     let folder = SizedRun::new("size-1", &[("zram:lz4", 400)]).record(parent.path());
     let recording = Recording::open(&folder).unwrap();
     plimsoll_report::results(&recording).size.expect("a search")
+}
+
+/// The size of a service with every field.
+fn service() -> ServiceSize {
+    let set = WorkingSet {
+        p50_bytes: 1,
+        p90_bytes: 2,
+        p99_bytes: 3,
+        max_bytes: 4,
+    };
+    ServiceSize {
+        schema: SERVICE_SCHEMA,
+        settings: ServiceSettings {
+            cgroup: "/web".into(),
+            cap_file: "memory.high".into(),
+            cap_before: "max".into(),
+            target_percent: 0.1,
+            floor_bytes: 0,
+            interval_s: 1.0,
+            signal: PressureSignal::Cgroup,
+        },
+        seconds: 1.0,
+        bound: ServiceBound::Pressure,
+        settled_s: Some(0.5),
+        working_set: Some(set),
+        last_bytes: 4,
+        peak_bytes: 8,
+        peak_file_bytes: Some(1),
+        anonymous_bytes: Some(7),
+        least_cap_bytes: Some(1),
+        pressure_percent: Some(0.1),
+        refaults_per_s: Some(1.0),
+        advice: plimsoll_report::service::advice(&set, Some(7)),
+    }
 }
 
 /// A recommendation with every field.
@@ -355,12 +393,15 @@ fn row_of_format_3(index: usize) -> Row {
 }
 
 /// Columns that version 3 of the format did not have.
-const ADDED_SINCE: [&str; 5] = [
+const ADDED_SINCE: [&str; 8] = [
     "device_swap_size",
     "device_swap_used",
     "other_swap_size",
     "other_swap_used",
     "cgroup_swap_cached",
+    "cgroup_cap",
+    "cgroup_refault_anon",
+    "cgroup_refault_file",
 ];
 /// Samples of the golden recordings of format 3: of the finished one, enough for several pages of Parquet a column.
 const GOLDEN_ROWS: [(&str, usize); 2] = [("finished", 21_000), ("killed", 30)];

@@ -1,0 +1,281 @@
+//! `plimsoll size --cgroup` and `--pid`: services in cgroups of their own, found, refused, killed and restored.
+
+mod real;
+mod refusals;
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use plimsoll_lab::environment::Cap;
+use plimsoll_lab::workload::protocol::{self, Placement};
+use plimsoll_model::scenario::{FillClass, ThpMode};
+use plimsoll_proc::cgroup::Hierarchy;
+use plimsoll_testkit::capability;
+use serde_json::Value;
+
+const MIB: u64 = 1 << 20;
+const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
+
+/// The hierarchy, where this user may make cgroups in it.
+fn hierarchy() -> Option<Hierarchy> {
+    let found = Hierarchy::of_this_process();
+    let root = rustix::process::geteuid().is_root();
+    let usable = capability(
+        "cgroup",
+        root && found.is_ok(),
+        "needs root and a memory cgroup hierarchy",
+    );
+    usable.then(|| found.expect("checked"))
+}
+
+fn wait_until(event: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !done() {
+        assert!(Instant::now() < deadline, "waited in vain for {event}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A cgroup of this test's, removed when dropped, with its processes.
+struct Group {
+    folder: PathBuf,
+    hierarchy: Hierarchy,
+}
+
+impl Group {
+    fn new(name: &str) -> Option<Group> {
+        let hierarchy = hierarchy()?;
+        let folder = hierarchy
+            .mount
+            .join(format!("plimsoll-size-{name}-{}", std::process::id()));
+        fs::create_dir(&folder).expect("a cgroup");
+        Some(Group { folder, hierarchy })
+    }
+
+    fn cap_file(&self) -> PathBuf {
+        self.folder.join(Cap::file(self.hierarchy.version))
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The memory of its processes may still be being freed.
+        for _ in 0..500 {
+            if fs::remove_dir(&self.folder).is_ok() || !self.folder.exists() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn read(path: &Path) -> String {
+    let text = fs::read_to_string(path);
+    text.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        .trim()
+        .to_owned()
+}
+
+/// A command that moves itself into the cgroup, then executes the words.
+fn inside(folder: &Path, words: &[&str]) -> Command {
+    let mut command = plimsoll_testkit::command("sh");
+    command
+        .args(["-c", "echo $$ > \"$0\"/cgroup.procs && exec \"$@\""])
+        .arg(folder)
+        .args(words);
+    command
+}
+
+/// A process, killed when dropped.
+struct Kept(Child);
+
+impl Kept {
+    fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A process that sleeps in the cgroup.
+fn sleeper(folder: &Path) -> Kept {
+    let child = Kept(inside(folder, &["sleep", "600"]).spawn().expect("a shell"));
+    wait_until("a sleeper", || {
+        let pids = read(&folder.join("cgroup.procs"));
+        let name = fs::read_to_string(format!("/proc/{}/comm", child.pid())).unwrap_or_default();
+        pids.lines().any(|pid| pid == child.pid().to_string()) && name.trim() == "sleep"
+    });
+    child
+}
+
+/// A process of a service that holds memory, all touched once.
+struct Worker {
+    process: Kept,
+    input: Option<ChildStdin>,
+}
+
+impl Worker {
+    /// Starts it in the cgroup.
+    fn start(folder: &Path) -> Worker {
+        let mut child = inside(folder, &[PLIMSOLL, "worker"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        Worker {
+            input: child.stdin.take(),
+            process: Kept(child),
+        }
+    }
+
+    fn fill(&mut self, bytes: u64) {
+        self.send(&protocol::Command::Fill {
+            bytes,
+            request: bytes,
+            class: FillClass::Random,
+            seed: 1,
+            thp: ThpMode::Never,
+            placement: Placement::default(),
+        });
+    }
+
+    fn send(&mut self, command: &protocol::Command) {
+        let line = serde_json::to_string(command).expect("a command") + "\n";
+        let input = self.input.as_mut().expect("its input");
+        input.write_all(line.as_bytes()).expect("it lives");
+    }
+
+    /// A worker with `bytes` of memory that it does not touch again.
+    fn cold(folder: &Path, bytes: u64) -> Worker {
+        let mut worker = Worker::start(folder);
+        worker.fill(bytes);
+        let output = worker.process.0.stdout.take().expect("its output");
+        // The first line says that it is up.
+        let replies = BufReader::new(output).lines().take(2);
+        assert_eq!(replies.map_while(Result::ok).count(), 2, "it is killed");
+        worker
+    }
+
+    /// A worker with `bytes` of memory that it reads again and again.
+    fn hot(folder: &Path, bytes: u64) -> Worker {
+        let mut worker = Worker::start(folder);
+        worker.fill(bytes);
+        let mut output = BufReader::new(worker.process.0.stdout.take().expect("its output"));
+        let mut input = worker.input.take().expect("its input");
+        std::thread::spawn(move || {
+            let again = serde_json::to_string(&protocol::Command::Restore).expect("a command") + "\n";
+            let mut reply = String::new();
+            // Until it is killed.
+            while input.write_all(again.as_bytes()).is_ok()
+                && output.read_line(&mut reply).is_ok_and(|bytes| bytes > 0)
+            {
+                reply.clear();
+            }
+        });
+        worker
+    }
+}
+
+/// `plimsoll size`, with a state folder and a folder for recordings of its own.
+struct Sizing {
+    state: tempfile::TempDir,
+    output: tempfile::TempDir,
+}
+
+impl Sizing {
+    fn new() -> Sizing {
+        Sizing {
+            state: tempfile::tempdir().expect("a folder"),
+            output: tempfile::tempdir().expect("a folder"),
+        }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        self.wrap(plimsoll_testkit::command(PLIMSOLL), arguments)
+    }
+
+    /// The words of the sizing after those of another command.
+    fn wrap(&self, mut command: Command, arguments: &[&str]) -> Command {
+        command
+            .arg("size")
+            .args(arguments)
+            .arg("--output")
+            .arg(self.output.path())
+            .env("PLIMSOLL_STATE_DIR", self.state.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("plimsoll starts")
+    }
+
+    /// Starts a sizing of the cgroup and waits until it has lowered the cap.
+    fn started(&self, folder: &Path, cap_file: &Path) -> Kept {
+        let before = read(cap_file);
+        let path = folder.to_str().expect("text");
+        let child = self
+            .command(&["--cgroup", path, "--duration", "10m", "--psi", "1%", "--json"])
+            .spawn();
+        let mut child = Kept(child.expect("plimsoll starts"));
+        wait_until("a lower cap", || {
+            let ended = child.0.try_wait().expect("a child");
+            assert!(ended.is_none(), "the sizing ended: {ended:?}");
+            read(cap_file) != before
+        });
+        child
+    }
+
+    /// The only recording.
+    fn recording(&self) -> Option<PathBuf> {
+        let entries = fs::read_dir(self.output.path()).expect("the folder");
+        let mut found = entries.map(|entry| entry.expect("an entry").path());
+        let first = found.next();
+        assert!(found.next().is_none(), "two recordings");
+        first
+    }
+
+    /// The results of the only recording.
+    fn results(&self) -> Value {
+        let path = self.recording().expect("a recording").join("results.json");
+        serde_json::from_str(&read(&path)).expect("JSON")
+    }
+
+    fn assert_no_journal(&self) {
+        let journals = fs::read_dir(self.state.path().join("runs"));
+        let left: Vec<_> = journals.into_iter().flatten().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+
+    fn cleanup(&self) -> Output {
+        plimsoll_testkit::command(PLIMSOLL)
+            .args(["cleanup", "--json"])
+            .env("PLIMSOLL_STATE_DIR", self.state.path())
+            .output()
+            .expect("plimsoll starts")
+    }
+}
+
+fn code(output: &Output) -> i32 {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let code = output.status.code();
+    assert!(!text.contains("panicked"), "{text}");
+    code.unwrap_or_else(|| panic!("a signal ended it: {text}"))
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}

@@ -1,0 +1,290 @@
+//! Services on the real kernel, with a zram device of the test's own.
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use plimsoll_lab::environment::{Environment, Session};
+use plimsoll_proc::cgroup::MemoryCgroup;
+
+use super::*;
+
+/// The working set of the service, and the memory that it touched once.
+const HOT: u64 = 64 * MIB;
+const COLD: u64 = 128 * MIB;
+/// Memory of two workers besides: their programs, stacks and page tables.
+const OVERHEAD: u64 = 8 * MIB;
+
+fn zram() -> bool {
+    let there = Path::new("/sys/class/zram-control/hot_add").exists();
+    hierarchy().is_some() && capability("zram", there, "needs the zram module")
+}
+
+/// A cgroup with a limit of its own that swaps to a zram device of its own.
+fn environment(session: &mut Session) -> Environment {
+    let settings = crate::machine::settings("zram", COLD + HOT, 1024 * MIB, 512 * MIB);
+    Environment::prepare(session, &settings).expect("an environment")
+}
+
+fn cap_file(environment: &Environment) -> (PathBuf, PathBuf) {
+    let cgroup = environment.cgroup().expect("a cgroup");
+    let folder = cgroup.path().to_owned();
+    let file = folder.join(Cap::file(cgroup.version()));
+    (folder, file)
+}
+
+fn signal(process: &Kept, signal: Signal) {
+    kill_process(Pid::from_child(&process.0), signal).expect("it lives");
+}
+
+fn wait(mut process: Kept) -> Output {
+    let (mut stdout, mut stderr) = (process.0.stdout.take(), process.0.stderr.take());
+    let mut output = Output {
+        status: process.0.wait().expect("a child"),
+        stdout: Vec::new(),
+        stderr: Vec::new(),
+    };
+    // The output is small enough for the pipes.
+    for (pipe, text) in [
+        (
+            stdout.as_mut().map(|pipe| pipe as &mut dyn std::io::Read),
+            &mut output.stdout,
+        ),
+        (
+            stderr.as_mut().map(|pipe| pipe as &mut dyn std::io::Read),
+            &mut output.stderr,
+        ),
+    ] {
+        if let Some(pipe) = pipe {
+            pipe.read_to_end(text).expect("its output");
+        }
+    }
+    output
+}
+
+/// A known answer: one process reads 64 MiB in a circle, another one touched 128 MiB once.
+#[test]
+fn the_working_set_of_a_service_is_found() {
+    if !zram() {
+        return;
+    }
+    let mut session = crate::machine::alone();
+    let environment = environment(&mut session);
+    let (folder, file) = cap_file(&environment);
+    let before = read(&file);
+    let cold = Worker::cold(&folder, COLD);
+    let hot = Worker::hot(&folder, HOT);
+    let sizing = Sizing::new();
+    let path = folder.to_str().expect("text");
+    let output = sizing.run(&["--cgroup", path, "--duration", "60s", "--psi", "1%", "--json"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(read(&file), before);
+    sizing.assert_no_journal();
+
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let number = |name: &str| document.pointer(name).and_then(Value::as_u64).unwrap_or_default();
+    assert_eq!(document["bound"], "pressure", "{document:#}");
+    let found = number("/working_set/p50_bytes");
+    let (least, most) = (HOT - HOT / 10, HOT + HOT / 10 + OVERHEAD);
+    assert!((least..=most).contains(&found), "{document:#}");
+    assert!(number("/peak_bytes") >= HOT + COLD, "{document:#}");
+    assert!(number("/anonymous_bytes") >= HOT + COLD, "{document:#}");
+    assert!(number("/least_cap_bytes") < most, "{document:#}");
+    assert_eq!(
+        sizing.results()["service"]["working_set"],
+        document["working_set"]
+    );
+
+    let recording = sizing.recording().expect("a recording");
+    assert!(recording.join("report.html").exists());
+    let text = plimsoll_testkit::command(PLIMSOLL)
+        .args(["report", "--format", "text"])
+        .arg(&recording)
+        .output()
+        .expect("plimsoll starts");
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(
+        text.contains("MemoryHigh=") && text.contains("requests:"),
+        "{text}"
+    );
+    drop((cold, hot));
+    let _ = environment.tear_down(&mut session).expect("undone");
+}
+
+#[test]
+fn a_killed_sizing_is_undone_by_cleanup() {
+    if !zram() {
+        return;
+    }
+    let mut session = crate::machine::alone();
+    let environment = environment(&mut session);
+    let (folder, file) = cap_file(&environment);
+    let before = read(&file);
+    let cold = Worker::cold(&folder, COLD);
+    let sizing = Sizing::new();
+    for _ in 0..3 {
+        let process = sizing.started(&folder, &file);
+        drop(process);
+        assert_ne!(
+            read(&file),
+            before,
+            "a killed sizing cannot have restored anything"
+        );
+        let output = sizing.cleanup();
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        assert_eq!(read(&file), before);
+        sizing.assert_no_journal();
+        fs::remove_dir_all(sizing.recording().expect("a recording")).expect("removed");
+    }
+    drop(cold);
+    let _ = environment.tear_down(&mut session).expect("undone");
+}
+
+#[test]
+fn a_signal_restores_the_cap() {
+    if !zram() {
+        return;
+    }
+    let mut session = crate::machine::alone();
+    let environment = environment(&mut session);
+    let (folder, file) = cap_file(&environment);
+    let before = read(&file);
+    let cold = Worker::cold(&folder, COLD);
+    for stop in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let sizing = Sizing::new();
+        let process = sizing.started(&folder, &file);
+        signal(&process, stop);
+        let output = wait(process);
+        assert_eq!(code(&output), 5, "{}", stderr(&output));
+        assert_eq!(read(&file), before);
+        sizing.assert_no_journal();
+        assert_eq!(sizing.results()["status"], "interrupted");
+        let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert!(document["early"].is_string(), "{document:#}");
+    }
+    drop(cold);
+    let _ = environment.tear_down(&mut session).expect("undone");
+}
+
+/// An administrator, or systemd, sets the cap meanwhile: theirs stays.
+#[test]
+fn a_cap_that_another_program_changes_stays_its_own() {
+    if !zram() {
+        return;
+    }
+    let mut session = crate::machine::alone();
+    let environment = environment(&mut session);
+    let (folder, file) = cap_file(&environment);
+    let cold = Worker::cold(&folder, COLD);
+    let sizing = Sizing::new();
+    let process = sizing.started(&folder, &file);
+    let theirs = (900 * MIB).to_string();
+    fs::write(&file, &theirs).expect("root may");
+    let output = wait(process);
+    assert_eq!(code(&output), 2, "{}", stderr(&output));
+    assert_eq!(read(&file), theirs);
+    sizing.assert_no_journal();
+    let warnings = sizing.results()["warnings"].clone();
+    let codes: Vec<&Value> = warnings
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|one| &one["code"])
+        .collect();
+    assert!(codes.contains(&&Value::from("change-left")), "{warnings}");
+    drop(cold);
+    let _ = environment.tear_down(&mut session).expect("undone");
+}
+
+#[test]
+fn the_second_sizing_of_two_waits_for_nobody_and_changes_nothing() {
+    if !zram() {
+        return;
+    }
+    let mut session = crate::machine::alone();
+    let environment = environment(&mut session);
+    let (folder, file) = cap_file(&environment);
+    let before = read(&file);
+    let cold = Worker::cold(&folder, COLD);
+    let sizing = Sizing::new();
+    let process = sizing.started(&folder, &file);
+    let output = sizing.run(&["--cgroup", folder.to_str().expect("text")]);
+    assert_eq!(code(&output), 3, "{}", stderr(&output));
+    signal(&process, Signal::INT);
+    let output = wait(process);
+    assert_eq!(code(&output), 5, "{}", stderr(&output));
+    assert_eq!(read(&file), before);
+    drop(cold);
+    let _ = environment.tear_down(&mut session).expect("undone");
+}
+
+/// The process of `--pid` ends; then its cgroup goes away too.
+#[test]
+fn a_service_that_ends_ends_the_sizing() {
+    for removed in [false, true] {
+        let Some(group) = Group::new("ends") else { return };
+        let before = read(&group.cap_file());
+        let mut first = sleeper(&group.folder);
+        let mut second = sleeper(&group.folder);
+        let sizing = Sizing::new();
+        let pid = first.pid().to_string();
+        let process = sizing
+            .command(&["--pid", &pid, "--duration", "10m", "--json"])
+            .spawn();
+        let process = Kept(process.expect("plimsoll starts"));
+        wait_until("a recording", || {
+            let recording = sizing.recording();
+            recording.is_some_and(|folder| {
+                let events = fs::read_to_string(folder.join("events.jsonl"));
+                events.is_ok_and(|text| text.contains("phase-start"))
+            })
+        });
+        first.kill();
+        if removed {
+            second.kill();
+            wait_until("the end of the cgroup", || fs::remove_dir(&group.folder).is_ok());
+        }
+        let output = wait(process);
+        assert_eq!(code(&output), 2, "{}", stderr(&output));
+        sizing.assert_no_journal();
+        let warnings = sizing.results()["warnings"].to_string();
+        assert!(
+            warnings.contains("shared-cgroup"),
+            "the second one is a stranger: {warnings}"
+        );
+        if !removed {
+            assert_eq!(read(&group.cap_file()), before);
+        }
+    }
+}
+
+/// A service that outgrows its own limit is killed; the cap is then not the sizing's any more.
+#[test]
+fn an_oom_kill_ends_the_sizing_and_restores_the_cap() {
+    let Some(group) = Group::new("oom") else { return };
+    let version = group.hierarchy.version;
+    let cgroup = MemoryCgroup::new(&group.folder, version);
+    // No page of it goes to the swap of others.
+    cgroup.set_limit(128 * MIB).expect("a limit");
+    cgroup.forbid_swap(128 * MIB).expect("a limit");
+    let before = read(&group.cap_file());
+    let cold = Worker::cold(&group.folder, 32 * MIB);
+    let sizing = Sizing::new();
+    let path = group.folder.to_str().expect("text");
+    let process = sizing
+        .command(&["--cgroup", path, "--duration", "10m", "--json"])
+        .spawn();
+    let process = Kept(process.expect("plimsoll starts"));
+    wait_until("a recording", || {
+        let recording = sizing.recording();
+        recording.is_some_and(|folder| {
+            let events = fs::read_to_string(folder.join("events.jsonl"));
+            events.is_ok_and(|text| text.contains("phase-start"))
+        })
+    });
+    let mut greedy = Worker::start(&group.folder);
+    greedy.fill(512 * MIB);
+    let output = wait(process);
+    assert_eq!(code(&output), 5, "{}", stderr(&output));
+    assert_eq!(read(&group.cap_file()), before);
+    sizing.assert_no_journal();
+    drop((cold, greedy));
+}
