@@ -552,11 +552,11 @@ pub struct Hold {
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     pub reserve: Option<u64>,
     /// Make the file that --psi reads in this folder on a disk
-    #[arg(long, value_name = "DIR", default_value = "/var/tmp", requires = "psi")]
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp", conflicts_with_all = ["used", "available", "bytes", "leak"])]
     pub folder: PathBuf,
     /// With --psi, wait up to this many seconds for a run or another pressure to end
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "3600", require_equals = true,
-        requires = "psi")]
+        conflicts_with_all = ["used", "available", "bytes", "leak"])]
     pub wait: Option<u64>,
     /// Print the result as one JSON document
     #[arg(long)]
