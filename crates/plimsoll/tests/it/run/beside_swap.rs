@@ -232,6 +232,10 @@ fn impossible_loads(trial: &Value, of: &dyn Fn(&str) -> Option<f64>) -> Vec<Stri
         {
             wrong.push(format!("{swapped} bytes of {size} are in swap"));
         }
+        let file = figure(point, "file_size_bytes").zip(figure(point, "file_in_ram_bytes"));
+        if let Some((size, in_ram)) = file.filter(|(size, in_ram)| in_ram > size) {
+            wrong.push(format!("{in_ram} bytes of a file of {size} are in RAM"));
+        }
     }
     wrong
 }

@@ -48,33 +48,45 @@ fn file_pages_and_anonymous_pages_share_one_limit() {
     assert!(lost >= 14.0 * MIB, "a third of the pages is elsewhere: {heavy:#}");
     let back = figure(heavy, "swap_in_pages_per_s") + figure(heavy, "file_refaults_per_s");
     assert!(back > 0.0, "{heavy:#}");
-    assert!((0.0..=100.0).contains(&metric(trial, "file_kept_at_1_5_percent")));
+    let kept = [
+        metric(trial, "file_kept_at_1_5_percent"),
+        metric(trial, "anonymous_kept_at_1_5_percent"),
+    ];
+    assert!(
+        kept.iter().all(|kept| (0.0..=100.0).contains(kept)) && kept[0] + kept[1] < 200.0,
+        "{kept:?}"
+    );
     let bullets = ended.results["headline"]["bullets"].to_string();
     assert!(bullets.contains(place), "{bullets}");
 }
 
-/// The weight of swap against page cache has its effect: nothing else differs between the two trials.
+/// The weight of swap against page cache has its effect: nothing else differs between the two trials. Bytes in RAM do not show
+/// it where read-ahead brings a reclaimed file back at once.
 #[test]
-fn higher_swappiness_keeps_more_of_the_file_and_less_anonymous_memory() {
+fn higher_swappiness_takes_fewer_file_pages_for_each_swapped_one() {
     if !has_laboratory() {
         return;
     }
-    let ended = run(&["subject=zram", "file-percent=50", "swappiness=[1, 200]"]);
-    let of = |swappiness: &str| {
+    let ended = run(&[
+        "subject=zram",
+        "file-percent=50",
+        "swappiness=[1, 200]",
+        "loads=[0.5, 1.25]",
+    ]);
+    let of_file = |swappiness: &str| {
         let mut trials = ended.trials().iter();
         let trial = trials.find(|trial| trial["params"]["swappiness"] == swappiness);
-        trial.unwrap_or_else(|| panic!("no swappiness {swappiness}: {:#}", ended.results))
+        let trial = trial.unwrap_or_else(|| panic!("no swappiness {swappiness}: {:#}", ended.results));
+        let point = at(trial, 1.25);
+        let (file, swapped) = (
+            figure(point, "file_refaults_per_s"),
+            figure(point, "swap_in_pages_per_s"),
+        );
+        assert!(file + swapped > 0.0, "{point:#}");
+        file / (file + swapped)
     };
-    let kept = |swappiness: &str, name: &str| metric(of(swappiness), name);
-    let file = |swappiness| kept(swappiness, "file_kept_at_1_5_percent");
-    let anonymous = |swappiness| kept(swappiness, "anonymous_kept_at_1_5_percent");
-    assert!(file("200") > file("1"), "{} {}", file("200"), file("1"));
-    assert!(
-        anonymous("200") < anonymous("1"),
-        "{} {}",
-        anonymous("200"),
-        anonymous("1")
-    );
+    let (low, high) = (of_file("1"), of_file("200"));
+    assert!(low > high, "{low} {high}");
 }
 
 /// Pages of a file need no swap: the limit holds a part of them, and the rest is on the disk.
