@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use plimsoll_proc::cgroup::{
     CgroupFolder, CgroupVersion, Field, Hierarchy, MemoryCgroup, MemoryStat, PROCESSES, PeakUsage,
 };
-use plimsoll_proc::pid_stat::PidStat;
+use plimsoll_proc::PidStat;
 use serde::Serialize;
 
 use super::undo::{UndoError, Undone};
