@@ -43,6 +43,9 @@ const SWAP_MAX: &str = "memory.swap.max";
 const SWAPPINESS: &str = "memory.swappiness";
 const SOFT_LIMIT: &str = "memory.soft_limit_in_bytes";
 const MEMORY_AND_SWAP_LIMIT: &str = "memory.memsw.limit_in_bytes";
+const HITS: &str = "memory.failcnt";
+const MEMORY_AND_SWAP_HITS: &str = "memory.memsw.failcnt";
+const EVENTS: &str = "memory.events";
 const OOM_GROUP: &str = "memory.oom.group";
 const PRESSURE: &str = "memory.pressure";
 
@@ -239,9 +242,24 @@ impl MemoryCgroup {
     pub fn oom_kills(&self) -> Result<u64, ControlError> {
         let text = self.read(match self.version {
             CgroupVersion::V1 => "memory.oom_control",
-            CgroupVersion::V2 => "memory.events",
+            CgroupVersion::V2 => EVENTS,
         })?;
         Ok(value_of(text.as_bytes(), "oom_kill").unwrap_or(0))
+    }
+
+    /// How often a charge met its limit: without one, the limit has changed nothing.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn limit_hits(&self) -> Result<u64, ControlError> {
+        match self.version {
+            CgroupVersion::V1 => {
+                // Where swap is forbidden, the limit on memory and swap together is met first.
+                let together = absent_as_none(self.number(MEMORY_AND_SWAP_HITS))?.unwrap_or(0);
+                Ok(self.number(HITS)?.saturating_add(together))
+            }
+            CgroupVersion::V2 => Ok(value_of(self.read(EVENTS)?.as_bytes(), "max").unwrap_or(0)),
+        }
     }
 
     /// Its counters and levels.

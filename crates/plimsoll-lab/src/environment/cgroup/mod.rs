@@ -154,6 +154,11 @@ impl Cgroup {
         Ok(self.0.oom_kills()?)
     }
 
+    /// How often a charge met its limit; `None` where the kernel does not say.
+    pub fn limit_hits(&self) -> Option<u64> {
+        self.0.limit_hits().ok()
+    }
+
     /// Its limit in bytes; `None` without a limit.
     ///
     /// # Errors

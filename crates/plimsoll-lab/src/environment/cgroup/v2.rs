@@ -260,6 +260,7 @@ mod tests {
                 "low 0\nhigh 3\nmax 9\noom 2\noom_kill 1\noom_group_kill 1\n",
             ),
         ]);
+        assert_eq!(group.limit_hits(), Some(9));
         assert_eq!(
             (
                 group.usage().unwrap(),

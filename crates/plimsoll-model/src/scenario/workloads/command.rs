@@ -14,7 +14,7 @@ use crate::scenario::size::size_text;
 use crate::scenario::speed::SpeedHints;
 
 pub(in crate::scenario) use keys::KEYS;
-pub use knee::{Bracket, Point, Status, bracket, curve};
+pub use knee::{Bracket, Point, Status, base_cost, bracket, curve};
 pub use metric::{MetricError, MetricPattern};
 
 /// Runs of a search, about: twice the base, five downwards, four to bisect.
@@ -72,8 +72,10 @@ pub mod finding {
     pub const METRIC: &str = "metric";
     /// Wall time, or the metric so that less is better; absent where the program printed no number.
     pub const COST: &str = "cost";
-    /// Cost over that of the base, less 1. Of a run that was ended, a lower bound; absent where it is not known.
+    /// Cost over the median of the runs that never met their limit, less 1. Of a run that was ended, a lower bound; absent where it is not known.
     pub const SLOWDOWN: &str = "slowdown";
+    /// How often a charge met the limit: a run without one was not slowed by it. Absent where the kernel does not say.
+    pub const LIMIT_HITS: &str = "limit_hits";
     /// How the run ended: the number of a [`super::Status`].
     pub const STATUS: &str = "status";
     /// Exit code; 128 + the signal that ended the program.

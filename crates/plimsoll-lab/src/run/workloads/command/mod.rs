@@ -20,11 +20,11 @@ use plimsoll_model::exit::Exit;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::FailureCode;
 use plimsoll_model::scenario::workloads::command::finding::{
-    ANON_PEAK, COST, CPU_SYSTEM, CPU_USER, EARLY_KILLS, EXIT_CODE, FILE_PEAK, LEFT, LIMIT, MAJOR_FAULTS,
-    METRIC, OUTPUT, PEAK, PEAK_SAMPLED, PSI_FULL, PSI_SOME, REFAULT_ANON, REFAULT_FILE, SLOWDOWN, STATUS,
-    SWAP_PEAK, WALL,
+    ANON_PEAK, COST, CPU_SYSTEM, CPU_USER, EARLY_KILLS, EXIT_CODE, FILE_PEAK, LEFT, LIMIT, LIMIT_HITS,
+    MAJOR_FAULTS, METRIC, OUTPUT, PEAK, PEAK_SAMPLED, PSI_FULL, PSI_SOME, REFAULT_ANON, REFAULT_FILE,
+    SLOWDOWN, STATUS, SWAP_PEAK, WALL,
 };
-use plimsoll_model::scenario::workloads::command::{MetricPattern, Point, Status};
+use plimsoll_model::scenario::workloads::command::{MetricPattern, Point, Status, base_cost};
 use plimsoll_model::scenario::{PageCache, ProgramRun};
 use search::next_limit;
 use watch::{Watched, watched_run};
@@ -40,6 +40,7 @@ struct Runs<'a> {
     run: &'a ProgramRun,
     pattern: Option<MetricPattern>,
     base: Option<Base>,
+    points: Vec<Point>,
     /// Runs that the OOM killer ended under the present limit although swap was free.
     early_kills: u32,
 }
@@ -47,8 +48,6 @@ struct Runs<'a> {
 /// The run that others are compared with.
 #[derive(Debug, Clone, Copy)]
 struct Base {
-    /// The least of all runs under its limit.
-    cost: f64,
     seconds: f64,
     stdout: Content,
 }
@@ -68,21 +67,16 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, run: &ProgramRun) -> Resul
         // The scenario was read with it.
         pattern: pattern.map_err(|error| TrialError::failed(FailureCode::Inconsistent, error))?,
         base: None,
+        points: Vec::new(),
         early_kills: 0,
     };
     let limit = context.plan.settings.limit;
     if run.cache == PageCache::Warm {
         runs.warm_up(context, cgroup, run.base_limit(limit))?;
     }
-    let mut points: Vec<Point> = Vec::new();
-    while let Some(limit) = next_limit(&points, run, limit) {
-        let again = points.iter().any(|point| point.limit == limit);
+    while let Some(limit) = next_limit(&runs.points, run, limit) {
+        let again = runs.points.iter().any(|point| point.limit == limit);
         runs.point(context, environment, cgroup, limit, again)?;
-        let figures = context.finished.last().map(|finished| &finished.phase.figures);
-        let point = figures.and_then(Point::of);
-        let point =
-            point.ok_or_else(|| TrialError::failed(FailureCode::Inconsistent, "a point has no figures"))?;
-        points.push(point);
     }
     context.verified = true;
     Ok(())
@@ -139,12 +133,8 @@ impl Runs<'_> {
                 }
                 let after = context.snapshot()?;
                 let mut worked = Worked::from(cost_of(&watched));
-                self.findings(
-                    &mut worked.findings,
-                    &watched,
-                    status,
-                    (limit, limit_is_base(self.run, context, limit)),
-                );
+                self.counts(&mut worked.findings, &watched, (limit, status));
+                self.end(&mut worked.findings, &watched, status);
                 pressure(&mut worked.findings, before, &after);
                 Ok(worked)
             });
@@ -191,20 +181,15 @@ impl Runs<'_> {
         }
     }
 
-    /// Sets the findings of a point; a better run under the base's limit becomes the base.
-    fn findings(
-        &mut self,
-        findings: &mut Findings,
-        watched: &Watched,
-        status: Status,
-        (limit, is_base): (u64, bool),
-    ) {
+    /// Sets the counters and levels of the cgroup in a run.
+    fn counts(&self, findings: &mut Findings, watched: &Watched, (limit, status): (u64, Status)) {
         findings.set(LIMIT, limit as f64);
         findings.set(STATUS, status.number());
         if self.early_kills > 0 {
             findings.set(EARLY_KILLS, f64::from(self.early_kills));
         }
         let optional = [
+            (LIMIT_HITS, watched.limit_hits),
             (MAJOR_FAULTS, watched.major_faults),
             (REFAULT_ANON, watched.refaults_anon),
             (REFAULT_FILE, watched.refaults_file),
@@ -217,41 +202,44 @@ impl Runs<'_> {
         let levels = &watched.levels;
         findings.set(PEAK, watched.peak.unwrap_or(levels.usage) as f64);
         findings.set(PEAK_SAMPLED, f64::from(u8::from(watched.peak.is_none())));
-        findings.set(ANON_PEAK, levels.anon as f64);
         findings.set(FILE_PEAK, levels.file as f64);
-        findings.set(SWAP_PEAK, levels.swap as f64);
-        findings.set(LEFT, watched.left as f64);
-        let Some(finished) = &watched.finished else { return };
-        findings.set(WALL, finished.seconds);
-        findings.set(CPU_USER, finished.end.usage.user_us as f64 / 1e6);
-        findings.set(CPU_SYSTEM, finished.end.usage.system_us as f64 / 1e6);
-        findings.set(EXIT_CODE, f64::from(finished.code()));
-        findings.set(OUTPUT, finished.stdout.bytes as f64);
-        if let (true, Some(metric)) = (self.pattern.is_some(), finished.metric) {
-            findings.set(METRIC, metric);
+        if levels.samples > 0 {
+            findings.set(ANON_PEAK, levels.anon as f64);
+            findings.set(SWAP_PEAK, levels.swap as f64);
         }
-        let has_cost = matches!(status, Status::Done | Status::OtherOutput);
-        let cost = self
-            .run
-            .cost(finished.seconds, finished.metric)
-            .filter(|_| has_cost);
-        if let (Some(cost), Status::Done, true) = (cost, status, is_base) {
-            let best = self.base.map_or(cost, |base| base.cost.min(cost));
-            self.base = Some(Base {
-                cost: best,
-                seconds: self
-                    .base
-                    .map_or(finished.seconds, |base| base.seconds.min(finished.seconds)),
-                stdout: self.base.map_or(finished.stdout, |base| base.stdout),
+        findings.set(LEFT, watched.left as f64);
+    }
+
+    /// Sets the end of a run and its cost, and compares it with the others.
+    fn end(&mut self, findings: &mut Findings, watched: &Watched, status: Status) {
+        let mut cost = None;
+        if let Some(finished) = &watched.finished {
+            findings.set(WALL, finished.seconds);
+            findings.set(CPU_USER, finished.end.usage.user_us as f64 / 1e6);
+            findings.set(CPU_SYSTEM, finished.end.usage.system_us as f64 / 1e6);
+            findings.set(EXIT_CODE, f64::from(finished.code()));
+            findings.set(OUTPUT, finished.stdout.bytes as f64);
+            if let (true, Some(metric)) = (self.pattern.is_some(), finished.metric) {
+                findings.set(METRIC, metric);
+            }
+            if matches!(status, Status::Done | Status::OtherOutput) {
+                cost = self.run.cost(finished.seconds, finished.metric);
+            }
+            if let Some(cost) = cost {
+                findings.set(COST, cost);
+            }
+            if status == Status::Timeout && self.run.metric.is_none() {
+                // It would have taken longer.
+                cost = Some(finished.seconds);
+            }
+            self.base.get_or_insert(Base {
+                seconds: finished.seconds,
+                stdout: finished.stdout,
             });
         }
-        let Some(base) = self.base else { return };
-        if let Some(cost) = cost {
-            findings.set(COST, cost);
-            findings.set(SLOWDOWN, cost / base.cost - 1.0);
-        } else if status == Status::Timeout && self.run.metric.is_none() {
-            // It would have taken longer.
-            findings.set(SLOWDOWN, finished.seconds / base.cost - 1.0);
+        self.points.extend(Point::of(&findings.figures));
+        if let Some((cost, base)) = cost.zip(base_cost(&self.points)) {
+            findings.set(SLOWDOWN, cost / base - 1.0);
         }
     }
 
@@ -303,11 +291,6 @@ impl Runs<'_> {
             }
         }
     }
-}
-
-/// Whether a limit is the one of the base.
-fn limit_is_base(run: &ProgramRun, context: &TrialContext<'_, '_>, limit: u64) -> bool {
-    run.base_limit(context.plan.settings.limit) == limit
 }
 
 /// Waits until the cgroup holds nothing of the run before, empties its page cache for a cold start, and sets the limit.

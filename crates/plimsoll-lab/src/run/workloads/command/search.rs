@@ -10,8 +10,10 @@ const CLOSE: f64 = 1.05;
 const DOWN: [f64; 6] = [0.75, 0.75, 0.5, 0.5, 0.5, 0.25];
 /// The least limit: below it not even the start of a program fits.
 const LEAST: u64 = 2 << 20;
-/// A slowdown up to this many times the tolerated one is measured once more: something else may have been in the way.
+/// A slowdown up to this many times the tolerated one is measured once more at once: something else may have been in the
+/// way. At the end of the search, up to the second bound: other load has been seen to take that much.
 const NEAR: f64 = 3.0;
+const DISTURBED: f64 = 0.5;
 /// Points of a trial at most: twice the base, its peak, seven downwards, five to bisect, and one to spare.
 const MOST_POINTS: usize = 16;
 /// Limits are multiples of a page, and of at least this part of them.
@@ -54,13 +56,18 @@ pub(super) fn next_limit(measured: &[Point], run: &ProgramRun, limit: u64) -> Op
         let next = rounded_up((from as f64 * factor) as u64).max(LEAST);
         return (next < from).then_some(next);
     };
-    let nearly = low.status == Status::Done && low.slowdown <= NEAR * run.tolerate;
-    if times(low.limit) == 1 && (nearly || bracket.is_tolerated_below(&curve)) {
+    let once = times(low.limit) == 1;
+    let within = |slowdown: f64| once && low.status == Status::Done && low.slowdown <= slowdown;
+    let near = NEAR * run.tolerate;
+    if within(near) || (once && bracket.is_tolerated_below(&curve)) {
         return Some(low.limit);
     }
     let (from, to) = (low.limit as f64, bracket.high.limit as f64);
     let middle = rounded_up((from * to).sqrt() as u64);
-    (to > from * CLOSE && times(middle) == 0).then_some(middle)
+    if to > from * CLOSE && times(middle) == 0 {
+        return Some(middle);
+    }
+    within(near.max(DISTURBED)).then_some(low.limit)
 }
 
 /// The limit in whole pages, with few digits.
@@ -102,6 +109,7 @@ mod tests {
             } else {
                 Status::Killed
             },
+            limited: peak > limit,
             peak: peak.min(limit),
         }
     }

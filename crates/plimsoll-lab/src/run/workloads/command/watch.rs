@@ -26,6 +26,8 @@ pub(super) struct Watched {
     pub(super) timed_out: bool,
     /// Processes of the cgroup that the OOM killer ended.
     pub(super) oom_kills: u64,
+    /// How often a charge met the limit.
+    pub(super) limit_hits: Option<u64>,
     /// Most memory charged to the cgroup; none where the kernel cannot set its counter back.
     pub(super) peak: Option<u64>,
     pub(super) levels: Levels,
@@ -39,6 +41,8 @@ pub(super) struct Watched {
 /// The largest of the samples of the cgroup, in bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Levels {
+    /// Samples that were taken while the program ran: a program may end before the first one.
+    pub(super) samples: u32,
     pub(super) usage: u64,
     pub(super) anon: u64,
     pub(super) file: u64,
@@ -47,6 +51,16 @@ pub(super) struct Levels {
 
 impl Levels {
     fn look(&mut self, cgroup: &Cgroup) {
+        self.samples += 1;
+        self.update(cgroup);
+    }
+
+    /// After the end of the program: its page cache is still there.
+    fn look_at_rest(&mut self, cgroup: &Cgroup) {
+        self.update(cgroup);
+    }
+
+    fn update(&mut self, cgroup: &Cgroup) {
         let stat = cgroup.stat();
         let of = |field: Field| stat.and_then(|stat| stat.get(field)).unwrap_or(0);
         self.usage = self.usage.max(cgroup.usage().unwrap_or(0));
@@ -59,6 +73,7 @@ impl Levels {
 /// Counters of the cgroup.
 struct Counters {
     oom_kills: u64,
+    limit_hits: Option<u64>,
     major_faults: Option<u64>,
     refaults_anon: Option<u64>,
     refaults_file: Option<u64>,
@@ -70,6 +85,7 @@ impl Counters {
         let of = |field: Field| stat.and_then(|stat| stat.get(field));
         Counters {
             oom_kills: cgroup.oom_kills().unwrap_or(0),
+            limit_hits: cgroup.limit_hits(),
             major_faults: of(Field::MajorFaults),
             refaults_anon: of(Field::RefaultsAnon),
             refaults_file: of(Field::RefaultsFile),
@@ -110,6 +126,7 @@ pub(super) fn watched_run(
         finished,
         timed_out,
         oom_kills,
+        limit_hits: since(before.limit_hits, after.limit_hits),
         peak,
         levels,
         left,
@@ -134,6 +151,7 @@ fn start_and_watch(
     context.runner.note_start(pid)?;
     context.watch(&[pid]);
     let watched = watch(context, cgroup, &mut program, patience, levels);
+    levels.look_at_rest(cgroup);
     let left = cgroup
         .processes()
         .map_or(0, |pids| pids.iter().filter(|other| **other != pid).count());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::finding::{COST, LIMIT, PEAK, SLOWDOWN, STATUS};
+use super::finding::{COST, LIMIT, LIMIT_HITS, PEAK, SLOWDOWN, STATUS};
 use crate::quantity::ratio;
 
 /// How a run ended.
@@ -63,9 +63,12 @@ pub struct Point {
     pub limit: u64,
     /// Less is better; none where the run has no cost.
     pub cost: Option<f64>,
-    /// Cost over that of the base, less 1; infinite where it is not known.
+    /// Cost over that of the base, less 1; infinite where it is not known. In a [`curve`], 0 of a run that never met its
+    /// limit.
     pub slowdown: f64,
     pub status: Status,
+    /// Whether the run met its limit, as far as the kernel says: otherwise the limit has not slowed it.
+    pub limited: bool,
     /// Most memory that was charged to the cgroup.
     pub peak: u64,
 }
@@ -90,6 +93,7 @@ impl Point {
             cost: figure(COST),
             slowdown: figure(SLOWDOWN).unwrap_or(f64::INFINITY),
             status: Status::of_number(figure(STATUS)?)?,
+            limited: figure(LIMIT_HITS) != Some(0.0),
             peak: figure(PEAK).map_or(0, |peak| peak as u64),
         })
     }
@@ -99,23 +103,54 @@ impl Point {
     }
 }
 
-/// The best point of each limit, the largest limit first. Slowdowns are those over its cost.
+/// The best point of each limit, the largest limit first. Slowdowns are those over the [`base_cost`].
 pub fn curve(points: &[Point]) -> Vec<Point> {
+    let base = base_cost(points);
     let mut all = points.to_vec();
-    let rank = |point: &Point| (point.status.number(), point.cost.unwrap_or(f64::INFINITY));
+    for point in &mut all {
+        let over = base.zip(point.cost).and_then(|(base, cost)| ratio(cost, base));
+        point.slowdown = match over {
+            Some(_) if !point.limited => 0.0,
+            Some(over) => over - 1.0,
+            None => point.slowdown,
+        };
+    }
     all.sort_by(|a, b| {
-        let ((status_a, cost_a), (status_b, cost_b)) = (rank(a), rank(b));
-        let best = status_a.total_cmp(&status_b).then(cost_a.total_cmp(&cost_b));
+        let rank = |point: &Point| (point.status.number(), point.slowdown);
+        let ((status_a, slowdown_a), (status_b, slowdown_b)) = (rank(a), rank(b));
+        let best = status_a
+            .total_cmp(&status_b)
+            .then(slowdown_a.total_cmp(&slowdown_b));
         b.limit.cmp(&a.limit).then(best)
     });
     all.dedup_by_key(|point| point.limit);
-    let base = all.first().and_then(|point| point.cost);
-    for point in &mut all {
-        if let Some(over) = base.zip(point.cost).and_then(|(base, cost)| ratio(cost, base)) {
-            point.slowdown = over - 1.0;
-        }
-    }
     all
+}
+
+/// The cost that others are compared with: the median of the runs that never met their limit, which are all alike; without
+/// one, of those under the largest limit.
+pub fn base_cost(points: &[Point]) -> Option<f64> {
+    let largest = points.iter().map(|point| point.limit).max()?;
+    let costs = |counts: &dyn Fn(&Point) -> bool| -> Vec<f64> {
+        let done = points
+            .iter()
+            .filter(|point| point.status == Status::Done && counts(point));
+        done.filter_map(|point| point.cost).collect()
+    };
+    let free = costs(&|point| !point.limited);
+    match free.is_empty() {
+        false => median(free),
+        true => median(costs(&|point| point.limit == largest)),
+    }
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (
+        values.get(values.len().checked_sub(1)? / 2)?,
+        values.get(values.len() / 2)?,
+    );
+    Some((low + high) / 2.0)
 }
 
 /// The limits next to the knee, from a [`curve`]; none if even the largest limit is not tolerated.
@@ -162,6 +197,7 @@ mod tests {
             cost: Some(cost),
             slowdown: f64::NAN,
             status: Status::Done,
+            limited: true,
             peak: limit,
         }
     }
@@ -202,9 +238,9 @@ mod tests {
     #[test]
     fn of_a_limit_measured_twice_the_better_run_counts() {
         let curve = curve(&[
-            point(100, 12.0),
-            point(80, 10.2),
             point(100, 10.0),
+            point(80, 12.0),
+            point(80, 10.2),
             killed(60),
             point(60, 11.0),
         ]);
@@ -214,6 +250,27 @@ mod tests {
         );
         assert_eq!(curve[2].status, Status::Done);
         assert!((curve[1].slowdown - 0.02).abs() < 1e-9 && (curve[2].slowdown - 0.1).abs() < 1e-9);
+    }
+
+    /// Other programs had the CPUs: a run that never met its limit took a fifth longer than the base.
+    #[test]
+    fn a_run_that_never_met_its_limit_was_not_slowed_by_it() {
+        let free = |limit, cost| Point {
+            limited: false,
+            ..point(limit, cost)
+        };
+        let points = [
+            free(100, 10.0),
+            free(100, 10.2),
+            free(90, 12.0),
+            point(80, 10.3),
+            point(60, 14.0),
+        ];
+        assert_eq!(base_cost(&points), Some(10.2));
+        let curve = curve(&points);
+        let found = bracket(&curve, 0.05).unwrap();
+        assert_eq!((found.high.limit, found.low.map(|low| low.limit)), (80, Some(60)));
+        assert_eq!((curve[0].slowdown, curve[1].slowdown), (0.0, 0.0));
     }
 
     #[test]
