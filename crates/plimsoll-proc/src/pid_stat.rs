@@ -12,6 +12,9 @@ pub const CLOCK_TICK_US: i64 = 10_000;
 /// The flag of kernel threads in the field `flags` (PF_KTHREAD, `include/linux/sched.h`).
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
+/// The flag of processes that have begun to exit (PF_EXITING).
+const EXITING: u64 = 0x4;
+
 /// Fields of the file. Borrows the name; parsing does not allocate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PidStat<'a> {
@@ -23,6 +26,8 @@ pub struct PidStat<'a> {
     pub parent: u32,
     /// Whether it is a thread of the kernel.
     pub kernel_thread: bool,
+    /// Whether it has begun to exit: cgroup v1 then shows the root in place of its cgroup.
+    pub exiting: bool,
     /// Faults that were served without waiting for a device.
     pub minor_faults: u64,
     /// Faults that had to read.
@@ -62,6 +67,7 @@ impl<'a> PidStat<'a> {
             state,
             parent: u32::try_from(field(4)?).ok()?,
             kernel_thread: field(9)? & KERNEL_THREAD != 0,
+            exiting: field(9)? & EXITING != 0,
             minor_faults: field(10)?,
             major_faults: field(12)?,
             user_us: us(14)?,

@@ -47,6 +47,7 @@ proptest! {
         prop_assert_eq!(stat.name_text(), String::from_utf8_lossy(&name));
         prop_assert_eq!((stat.state, u64::from(stat.parent)), ('S', numbers[0]));
         prop_assert_eq!(stat.kernel_thread, numbers[1] & 0x0020_0000 != 0);
+        prop_assert_eq!(stat.exiting, numbers[1] & 0x4 != 0);
         prop_assert_eq!((stat.minor_faults, stat.major_faults), (numbers[2], numbers[4]));
         prop_assert_eq!((stat.user_us, stat.system_us), (numbers[6] * 10_000, numbers[7] * 10_000));
         prop_assert_eq!((stat.start_ticks, stat.resident_pages), (numbers[8], numbers[10]));

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use plimsoll_proc::cgroup::{
     CgroupFolder, CgroupVersion, Field, Hierarchy, MemoryCgroup, MemoryStat, PROCESSES, PeakUsage,
 };
+use plimsoll_proc::PidStat;
 use serde::Serialize;
 
 use super::undo::{UndoError, Undone};
@@ -259,8 +260,8 @@ impl Cgroup {
         };
         let name = self.path().file_name().and_then(OsStr::to_str);
         let is_own = |part: &str| Some(part) == name;
-        // A zombie's file is empty.
-        text.is_empty() || cgroups_of(&String::from_utf8_lossy(&text)).any(is_own)
+        // A zombie's file is empty, and a process that frees its memory at its end is shown in the root.
+        text.is_empty() || cgroups_of(&String::from_utf8_lossy(&text)).any(is_own) || has_ended(pid)
     }
 
     /// Kills all processes in it, and in the cgroups below it, which it removes.
@@ -316,6 +317,12 @@ impl Cgroup {
             mechanism,
         })
     }
+}
+
+/// Whether a process exits or has exited.
+fn has_ended(pid: u32) -> bool {
+    let mut buffer = Vec::new();
+    PidStat::read(pid, &mut buffer).map_or(true, |stat| stat.exiting || !stat.is_alive())
 }
 
 fn configure(cgroup: &MemoryCgroup, settings: CgroupSettings) -> Result<(), EnvironmentError> {
