@@ -104,7 +104,12 @@ fn marks(recording: &Recording) -> Vec<Mark> {
             trial: event.trial.clone(),
         })
     };
-    let mut marks: Vec<Mark> = recording.current_events().into_iter().filter_map(mark).collect();
+    // The phases of a service alternate; a phase of a trial that starts again replaces the one before.
+    let events: Vec<&Event> = match recording.manifest.is_service() {
+        true => recording.events.iter().collect(),
+        false => recording.current_events(),
+    };
+    let mut marks: Vec<Mark> = events.into_iter().filter_map(mark).collect();
     marks.sort_by(|a, b| a.t.total_cmp(&b.t));
     marks
 }

@@ -5,6 +5,7 @@ mod charts;
 mod headlines;
 pub(crate) mod kinds;
 pub(crate) mod recorded;
+mod service;
 pub(crate) mod simulation;
 mod sized;
 mod standalone;

@@ -1,0 +1,198 @@
+//! Reports of recordings of `plimsoll size --cgroup`.
+
+use plimsoll_model::columns::{Row, col};
+use plimsoll_model::recording::model::{Event, EventKind, RunStatus};
+use plimsoll_model::recording::service::{
+    DESCENT, HOLD, PressureSignal, SERVICE, ServiceBound, ServiceSettings, ServiceSize,
+};
+use plimsoll_model::recording::{Recording, Samples};
+use plimsoll_report::page::build;
+use plimsoll_report::{html, markdown, terminal};
+
+use super::recorded;
+use super::simulation::QUICK;
+
+const MIB: i64 = 1 << 20;
+/// What a stranger may call a cgroup.
+const HOSTILE: &str = "/</script><img src=x onerror=alert(1)>\u{1b}[2J\n| x | **y** \u{202e}";
+
+fn event(second: u64, kind: EventKind, phase: Option<&str>, text: &str) -> Event {
+    Event {
+        t_ns: second * 1_000_000_000,
+        kind,
+        trial: None,
+        phase: phase.map(str::to_owned),
+        number: phase.map(|phase| if phase == HOLD { 2 } else { 1 }),
+        code: None,
+        text: text.to_owned(),
+    }
+}
+
+/// A minute at 10 Hz: the memory sinks from 300 to 100 MiB in 20 s, stays there for 30 s with one burst to 120 MiB, and an
+/// attempt below it begins in the last 10 s. The bound of the hold is `bound`.
+fn recording(bound: &str) -> Recording {
+    let settings = ServiceSettings {
+        cgroup: HOSTILE.to_owned(),
+        cap_file: "memory.high".to_owned(),
+        cap_before: "max".to_owned(),
+        target_percent: 0.1,
+        floor_bytes: 0,
+        interval_s: 0.5,
+        signal: PressureSignal::Cgroup,
+    };
+    let settings = serde_json::to_string(&settings).expect("JSON");
+    let row = |tick: i64| {
+        let mut row = Row::empty(tick as u64 * 100_000_000);
+        let usage = match tick {
+            ..200 => 300 - tick,
+            300..310 => 120,
+            500.. => 90,
+            _ => 100,
+        };
+        row.set(col::CGROUP_USAGE, usage * MIB);
+        // The burst is without a cap.
+        if tick > 0 && !(300..310).contains(&tick) {
+            row.set(col::CGROUP_CAP, usage * MIB);
+        }
+        row.set(col::CGROUP_ANON, usage * MIB);
+        row.set(col::CGROUP_SWAP, (300 - usage) * MIB);
+        row.set(col::CGROUP_SWAP_CACHED, 0);
+        row.set(col::CGROUP_PSI_SOME_US, tick * 100);
+        row.set(col::CGROUP_REFAULT_ANON, tick);
+        row.set(col::CGROUP_REFAULT_FILE, tick);
+        row
+    };
+    let rows: Vec<Row> = (0..=600).map(row).collect();
+    let mut recording = recorded::recording(QUICK, 10);
+    recording.manifest.plan.scenario = SERVICE.to_owned();
+    recording.manifest.plan.title = format!("size of the cgroup {HOSTILE}");
+    recording.manifest.plan.trials.clear();
+    recording.manifest.calibration = None;
+    recording.trials.clear();
+    recording.results = None;
+    recording.samples = Samples::from_rows(&rows);
+    recording.events = vec![
+        event(0, EventKind::RunStart, None, ""),
+        event(0, EventKind::Environment, None, &settings),
+        event(0, EventKind::PhaseStart, Some(DESCENT), ""),
+        event(20, EventKind::PhaseStart, Some(HOLD), bound),
+        event(50, EventKind::PhaseStart, Some(DESCENT), ""),
+        event(60, EventKind::RunEnd, None, ""),
+    ];
+    recording
+}
+
+fn size(recording: &Recording) -> ServiceSize {
+    let results = plimsoll_report::results(recording);
+    assert_eq!(results.status, RunStatus::Ok);
+    results.service.expect("a size")
+}
+
+#[test]
+fn the_working_set_is_the_memory_while_pressure_holds_the_cap() {
+    let size = size(&recording("pressure"));
+    let set = size.working_set.expect("found");
+    let mib = |bytes: u64| bytes >> 20;
+    assert_eq!(size.bound, ServiceBound::Pressure);
+    assert_eq!(
+        [set.p50_bytes, set.p90_bytes, set.p99_bytes, set.max_bytes].map(mib),
+        [100, 100, 120, 120],
+        "neither the descent nor the last attempt counts"
+    );
+    assert_eq!((mib(size.peak_bytes), mib(size.last_bytes)), (300, 90));
+    assert_eq!(size.anonymous_bytes.map(mib), Some(300));
+    assert_eq!((size.settled_s, size.seconds), (Some(20.0), 60.0));
+    // 100 us in each tenth of a second, and two refaults.
+    let close =
+        |value: Option<f64>, expected: f64| value.is_some_and(|value| (value - expected).abs() < 0.01);
+    assert!(close(size.pressure_percent, 0.1), "{:?}", size.pressure_percent);
+    assert!(close(size.refaults_per_s, 20.0), "{:?}", size.refaults_per_s);
+    assert_eq!(size.advice.len(), 2);
+}
+
+#[test]
+fn a_bound_without_pressure_is_an_upper_limit() {
+    for (text, bound) in [
+        ("floor", ServiceBound::Floor),
+        ("unreclaimable", ServiceBound::Unreclaimable),
+    ] {
+        let recording = recording(text);
+        assert_eq!(size(&recording).bound, bound);
+        let results = plimsoll_report::results(&recording);
+        assert!(
+            results.headline.finding.contains("at most"),
+            "{:?}",
+            results.headline
+        );
+    }
+}
+
+#[test]
+fn a_descent_without_an_end_gives_no_advice() {
+    let mut recording = recording("pressure");
+    recording
+        .events
+        .retain(|event| event.phase.as_deref() != Some(HOLD));
+    let size = size(&recording);
+    assert_eq!(
+        (size.bound, size.working_set, size.settled_s),
+        (ServiceBound::None, None, None)
+    );
+    assert!(size.advice.is_empty());
+    recording
+        .events
+        .retain(|event| event.kind != EventKind::Environment);
+    assert_eq!(plimsoll_report::results(&recording).service, None);
+}
+
+/// The head, both charts over time and the table of sizes; the name of the cgroup stays text.
+#[test]
+fn the_report_shows_memory_cap_and_pressure_over_time() {
+    let recording = recording("pressure");
+    let results = plimsoll_report::results(&recording);
+    let words = results.headline.finding.split_whitespace().count();
+    assert!(words <= 20, "{}", results.headline.finding);
+    let page = build(&recording, &results);
+    let signs: Vec<&str> = page.marks.iter().map(|mark| mark.sign.as_str()).collect();
+    assert_eq!(signs, ["1", "2", "1"]);
+    let html = html::render(&page);
+    assert!(!html.contains("<img src=x") && !html.contains('\u{202e}'));
+    let section = html.split_once("id=\"service\"").expect("a section").1;
+    let section = section.split_once("</section>").expect("it ends").0;
+    assert_eq!(section.matches("<svg class=\"xy\"").count(), 2, "{section}");
+    assert!(section.contains("working set, p99"));
+    let svg = html::chart(&page, false);
+    assert!(svg.contains("Memory of the service and its cap"), "{svg}");
+    let text = terminal::watched(&recording, &results, 100);
+    assert!(
+        text.contains("MemoryHigh=120M") && text.contains("memory: 300Mi"),
+        "{text}"
+    );
+    assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}'));
+    let markdown = markdown::markdown(&recording, &results);
+    assert!(!markdown.contains("<img src=x"), "{markdown}");
+}
+
+/// Of v1, which has no pressure of a cgroup, the refaults are drawn.
+#[test]
+fn without_pressure_the_report_shows_refaults() {
+    let mut recording = recording("pressure");
+    let rows: Vec<Row> = (0..recording.samples.len())
+        .map(|index| {
+            let row = recording.samples.row(index);
+            let mut other = Row::empty(row.t_ns);
+            for column in [col::CGROUP_USAGE, col::CGROUP_CAP, col::CGROUP_REFAULT_ANON] {
+                if let Some(value) = row.get(column) {
+                    other.set(column, value);
+                }
+            }
+            other
+        })
+        .collect();
+    recording.samples = Samples::from_rows(&rows);
+    let size = size(&recording);
+    assert_eq!((size.pressure_percent, size.anonymous_bytes), (None, None));
+    let results = plimsoll_report::results(&recording);
+    let html = html::render(&build(&recording, &results));
+    assert!(html.contains("Refaults of the service") && !html.contains("Pressure on the service"));
+}
