@@ -48,7 +48,6 @@ const MEMORY_AND_SWAP_HITS: &str = "memory.memsw.failcnt";
 const EVENTS: &str = "memory.events";
 const OOM_GROUP: &str = "memory.oom.group";
 const PRESSURE: &str = "memory.pressure";
-const FAILURES: &str = "memory.failcnt";
 
 /// Limits from here on mean "no limit" in v1: the kernel shows the largest multiple of the page size.
 pub const UNLIMITED: u64 = i64::MAX as u64 - (1 << 20);
@@ -275,11 +274,6 @@ impl MemoryCgroup {
     pub fn stalled_us(&self) -> Option<u64> {
         let text = fs::read(self.file(PRESSURE)).ok()?;
         psi::parse(&text).some.total_us.map(i64::unsigned_abs)
-    }
-
-    /// Allocations that met its limit (v1).
-    pub fn limit_hits(&self) -> Option<u64> {
-        self.number(FAILURES).ok()
     }
 
     /// Bytes of swap that it may use at most (v2); `None` without such a limit.
