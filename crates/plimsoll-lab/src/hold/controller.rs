@@ -90,7 +90,8 @@ impl Controller {
             return self.grow(reading, wanted - held, elapsed);
         }
         match held - wanted {
-            off if off >= self.slack() => Step::Give(off),
+            0 => Step::Keep,
+            off if off >= self.slack() || wanted == 0 => Step::Give(off),
             _ => Step::Keep,
         }
     }
@@ -99,25 +100,17 @@ impl Controller {
         let (least, piece) = match self.goal {
             // A second holder may take the same bytes at the same time: halves converge, wholes swing.
             Goal::Available(_) if elapsed >= self.ramp => {
-                let slack = self.slack();
-                (
-                    slack,
-                    if missing >= 4 * slack {
-                        missing / 2
-                    } else {
-                        missing
-                    },
-                )
+                (self.slack(), (missing / 2).max(missing.min(LEAST_SLACK)))
             }
             // The steps of a ramp are small.
             Goal::Available(_) => (LEAST_SLACK, missing),
             Goal::Held { .. } => (self.slack(), missing),
         };
-        let least = least.min(MOST_TAKEN);
         let take = piece.min(MOST_TAKEN).min(reading.spare);
         match self.goal {
-            Goal::Held { .. } if missing >= least && reading.spare < least => Step::Full,
-            _ if take >= least => Step::Take(take),
+            _ if missing < least => Step::Keep,
+            Goal::Held { .. } if reading.spare < least => Step::Full,
+            _ if take >= piece.min(LEAST_SLACK) => Step::Take(take),
             _ => Step::Keep,
         }
     }
@@ -233,16 +226,27 @@ mod tests {
     #[test]
     fn two_holders_that_look_at_the_same_moment_reach_the_level() {
         let controller = Controller::new(Goal::Available(4 * GIB), Duration::ZERO);
+        // The distance is no multiple of two steps.
+        let others = 2 * GIB + 50 * MIB;
         let (mut one, mut other) = (0, 0);
         for _ in 0..400 {
-            let now = reading(24 * GIB, 2 * GIB, one + other, GIB);
+            let now = reading(24 * GIB, others, one + other, GIB);
             (one, other) = (
                 apply(controller.step(now, one, TICK), one),
                 apply(controller.step(now, other, TICK), other),
             );
         }
-        let available = reading(24 * GIB, 2 * GIB, one + other, GIB).available;
+        let available = reading(24 * GIB, others, one + other, GIB).available;
         assert!(available.abs_diff(4 * GIB) <= controller.slack(), "{one} {other}");
+    }
+
+    /// Less than the slack stayed held while other programs exceeded the level.
+    #[test]
+    fn a_level_that_others_exceed_leaves_nothing_held() {
+        let controller = Controller::new(Goal::Available(20 * GIB), Duration::ZERO);
+        let held = 60 * MIB;
+        let step = controller.step(reading(24 * GIB, 4 * GIB + 50 * MIB, held, GIB), held, TICK);
+        assert_eq!(step, Step::Give(held));
     }
 
     #[test]

@@ -4,8 +4,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use plimsoll_model::scenario::{
-    AllocatorSet, Compression, Document, FillClass, Machine, Order, Overrides, Settings, Source, SpeedHints,
-    Subject, TrimMechanism, Workload, WorkloadKind, builtin, find, keys_help, keys_markdown,
+    AllocatorSet, Amount, Compression, Document, FillClass, Level, Machine, Order, Overrides, Problem,
+    ScenarioError, Settings, Source, SpeedHints, Subject, TrimMechanism, Workload, WorkloadKind, builtin,
+    find, keys_help, keys_markdown,
 };
 
 use super::{GIB, MIB, machine, parse, plan, quick, resolve, sets};
@@ -473,5 +474,57 @@ fn the_reference_page_has_the_keys_and_its_example_is_valid() {
     assert!(page.contains("thorough/zram:zstd/file=/srv/data/dump.bin/limit=314576K#2"));
     for subject in ["zram", "zswap", "swapfile", "none"] {
         assert!(keys_help(WorkloadKind::Map).contains("subject") && page.contains(&format!("`{subject}`")));
+    }
+}
+
+#[test]
+fn a_background_is_a_level_and_a_list_is_a_sweep() {
+    let plan = plan(
+        "[scenario]\nname = \"x\"\n[global]\nbackground = [\"used=80%\", \"bytes=1G\"]\nrepeat = 1\norder = \"fixed\"\n[a]\n",
+    );
+    let levels = plan.trials.iter().map(|trial| trial.settings.background);
+    assert_eq!(
+        levels.collect::<Vec<_>>(),
+        [
+            Some(Level::Used(Amount::Share(80_000))),
+            Some(Level::Bytes(Amount::Bytes(GIB)))
+        ]
+    );
+    assert_eq!(plan.backgrounds(), "used=80%, bytes=1G");
+    let written = serde_json::to_value(&plan.trials[0].settings).unwrap();
+    assert_eq!(written["background"], "used=80%");
+    // A plan that is shown resolves to itself.
+    let shown = parse(&plan.to_toml()).unwrap();
+    let again = shown.resolve(&machine(), &Overrides::default()).unwrap();
+    assert_eq!(again.backgrounds(), plan.backgrounds());
+}
+
+#[test]
+fn a_trial_without_a_background_does_not_name_one() {
+    let plan = plan("[scenario]\nname = \"x\"\n[global]\nrepeat = 1\n[a]\n");
+    let settings = &plan.trials[0].settings;
+    assert_eq!((settings.background, plan.backgrounds().as_str()), (None, ""));
+    let written = serde_json::to_value(settings).unwrap();
+    assert!(written.get("background").is_none(), "{written:#}");
+    assert!(!plan.to_toml().contains("background"));
+}
+
+#[test]
+fn other_backgrounds_are_refused() {
+    for (level, problem) in [
+        ("free=1G", Problem::BadValue),
+        ("80%", Problem::BadValue),
+        ("used=80% size", Problem::BadValue),
+        ("used=101%", Problem::OutOfRange),
+        ("used=0", Problem::OutOfRange),
+    ] {
+        let refused = resolve(
+            &format!("[scenario]\nname = \"x\"\n[a]\nbackground = \"{level}\"\n"),
+            &Overrides::default(),
+        );
+        match refused {
+            Err(ScenarioError::Invalid(invalid)) => assert_eq!(invalid.problem, problem, "{level}"),
+            other => panic!("{level}: {other:?}"),
+        }
     }
 }
