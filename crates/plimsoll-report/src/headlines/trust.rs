@@ -48,10 +48,12 @@ pub(super) fn sentence(results: &Results) -> String {
         } else {
             format!("All {}", trials(all))
         };
-        let compression = |trial: &Trial| trial.workload == WorkloadKind::Compression.name();
-        let checked = match results.trials.iter().all(compression) {
-            true => "every byte was verified",
-            false => "data and counts were verified",
+        let all_are = |kind: WorkloadKind| results.trials.iter().all(|trial| trial.workload == kind.name());
+        let checked = match () {
+            () if all_are(WorkloadKind::Compression) => "every byte was verified",
+            // Only the program knows its data.
+            () if all_are(WorkloadKind::Command) => "exit codes were verified",
+            () => "data and counts were verified",
         };
         format!("{whole} completed, and {checked}.{}", spoiled_metrics(results))
     } else {

@@ -104,3 +104,87 @@ pub fn metrics(trial: &Trial, run: &ProgramRun) -> BTreeMap<String, f64> {
     }
     metrics
 }
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_model::scenario::PageCache;
+    use plimsoll_model::scenario::workloads::command::finding::{COST, LIMIT_HITS, STATUS};
+
+    use super::*;
+
+    fn run(tolerate: f64) -> ProgramRun {
+        ProgramRun {
+            command: vec!["program".to_owned()],
+            limits: Vec::new(),
+            search: true,
+            tolerate,
+            metric: None,
+            higher_is_better: false,
+            same_output: false,
+            cache: PageCache::Cold,
+            run_time: 1.0,
+        }
+    }
+
+    fn point(limit: f64, seconds: f64, hits: f64) -> Phase {
+        let figures = [
+            (LIMIT, limit),
+            (STATUS, Status::Done.number()),
+            (WALL, seconds),
+            (COST, seconds),
+            (LIMIT_HITS, hits),
+            (PEAK, limit.min(700.0)),
+            (MAJOR_FAULTS, hits),
+        ];
+        Phase {
+            figures: figures.map(|(name, value)| (name.to_owned(), value)).into(),
+            ..Phase::default()
+        }
+    }
+
+    fn killed(limit: f64) -> Phase {
+        let mut killed = point(limit, 0.1, 9.0);
+        killed.figures.insert(STATUS.to_owned(), Status::Killed.number());
+        killed.figures.remove(COST);
+        killed
+    }
+
+    #[test]
+    fn metrics_come_from_the_points() {
+        let points = vec![
+            point(1000.0, 10.0, 0.0),
+            point(600.0, 10.4, 40.0),
+            point(400.0, 12.0, 80.0),
+            // Once more, and better.
+            point(400.0, 11.2, 70.0),
+            killed(200.0),
+        ];
+        let metrics = metrics(&Trial::made_up("command", points), &run(0.08));
+        let near = |name: &str, value: f64| {
+            assert!((metrics[name] - value).abs() < 1e-9, "{name}: {}", metrics[name])
+        };
+        // 8% is half of the way from 4% to 12%.
+        near(KNEE, 500.0);
+        near(NEEDED, 600.0);
+        near(TOO_SMALL, 400.0);
+        near(BASE_WALL, 10.0);
+        near(BASE_PEAK, 700.0);
+        near(KNEE_SHARE, 500.0 / 700.0);
+        near(NEEDED_SLOWDOWN, 4.0);
+        near(NEEDED_FAULTS, 40.0);
+        near(KILLED_LIMIT, 200.0);
+        assert!(!metrics.contains_key(BASE_METRIC));
+    }
+
+    #[test]
+    fn one_limit_has_no_knee() {
+        let metrics = metrics(
+            &Trial::made_up("command", vec![point(1000.0, 10.0, 0.0)]),
+            &run(0.05),
+        );
+        assert_eq!(metrics[BASE_WALL], 10.0);
+        for absent in [KNEE, NEEDED, TOO_SMALL, KILLED_LIMIT] {
+            assert!(!metrics.contains_key(absent), "{absent}");
+        }
+    }
+}

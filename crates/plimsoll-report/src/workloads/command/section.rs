@@ -14,8 +14,9 @@ use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Phase, Trial};
 use plimsoll_model::recording::size::{EngineSize, ProgramSize};
 use plimsoll_model::scenario::workloads::command::finding::{
-    ANON_PEAK, CPU_SYSTEM, CPU_USER, EARLY_KILLS, EXIT_CODE, FILE_PEAK, LEFT, LIMIT, MAJOR_FAULTS, METRIC,
-    PEAK, PSI_FULL, PSI_SOME, REFAULT_ANON, REFAULT_FILE, SLOWDOWN, STATUS, SWAP_PEAK, WALL,
+    ANON_PEAK, CPU_SYSTEM, CPU_USER, EARLY_KILLS, EXIT_CODE, FILE_PEAK, LEFT, LIMIT, LIMIT_HITS,
+    MAJOR_FAULTS, METRIC, PEAK, PSI_FULL, PSI_SOME, REFAULT_ANON, REFAULT_FILE, SLOWDOWN, STATUS, SWAP_PEAK,
+    WALL,
 };
 use plimsoll_model::scenario::workloads::command::{Point, Status, curve};
 
@@ -176,10 +177,11 @@ fn over_limit(groups: &[GroupTrials<'_>], figure: &str, title: &str, meaning: &s
 }
 
 /// Columns of every table of points.
-const COLUMNS: [(&str, &str); 14] = [
+const COLUMNS: [(&str, &str); 15] = [
     ("Time", WALL),
     ("User CPU", CPU_USER),
     ("Kernel CPU", CPU_SYSTEM),
+    ("Limit hits", LIMIT_HITS),
     ("Hard faults", MAJOR_FAULTS),
     ("Refaults, anonymous", REFAULT_ANON),
     ("Refaults, file", REFAULT_FILE),

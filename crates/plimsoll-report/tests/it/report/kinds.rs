@@ -124,6 +124,42 @@ pub(super) fn loadline_trials(points: u32) -> Vec<Trial> {
     trials
 }
 
+/// A program under five limits over two subjects, two repeats each; under the least one the OOM killer ends it.
+pub(super) fn program_trials() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for (place, subject) in ["zram:lz4", "none"].into_iter().enumerate() {
+        for repeat in 1..=2u32 {
+            let phases = [512.0, 384.0, 192.0, 96.0, 48.0]
+                .into_iter()
+                .enumerate()
+                .map(|(index, mib)| {
+                    let killed = index + place >= 4;
+                    let seconds = 3.0 + (2.0 * index as f64 - 3.0).max(0.0) + 0.01 * f64::from(repeat);
+                    let mut figures = vec![
+                        ("limit_bytes", mib * 1024.0 * 1024.0),
+                        ("limit_hits", 100.0 * index as f64),
+                        ("status", f64::from(u8::from(killed))),
+                        ("wall_s", seconds),
+                        ("major_faults", 5000.0 * index as f64),
+                    ];
+                    figures.extend((!killed).then_some(("cost", seconds)));
+                    (format!("limit {mib}M"), figures)
+                });
+            let metrics = [("base_wall_s", 3.0), ("needed_bytes", 4e8), ("knee_bytes", 3e8)];
+            let start = 5.0 * PHASE_S * trials.len() as f64;
+            trials.push(trial(
+                "command",
+                subject,
+                repeat,
+                start,
+                phases.collect(),
+                &metrics,
+            ));
+        }
+    }
+    trials
+}
+
 /// Allocators under a load of one size over some numbers of threads, and under another one in one thread.
 pub(super) fn heap_trials() -> Vec<Trial> {
     let mut trials = Vec::new();
@@ -219,6 +255,22 @@ fn a_report_shows_only_the_workloads_that_ran() {
     ] {
         assert!(html.contains(words), "{words}");
     }
+}
+
+#[test]
+fn a_program_has_its_curves_and_every_run() {
+    let html = written("command", &page("A program", program_trials()));
+    for words in [
+        "Slowdown over limit",
+        "Major faults over limit",
+        "Every run of the program",
+        "oom-killed",
+        ">Limit hits<",
+    ] {
+        assert!(html.contains(words), "{words}");
+    }
+    assert!(html.contains("exit codes were verified"));
+    assert!(!html.contains("NaN") && !html.contains("inf%"));
 }
 
 #[test]
