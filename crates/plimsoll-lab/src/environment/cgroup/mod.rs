@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use plimsoll_proc::PidStat;
 use plimsoll_proc::cgroup::{
     CgroupFolder, CgroupVersion, Field, Hierarchy, MemoryCgroup, MemoryStat, PROCESSES, PeakUsage,
 };
-use plimsoll_proc::PidStat;
 use serde::Serialize;
 
 use super::undo::{UndoError, Undone};
