@@ -28,7 +28,7 @@ pub(super) fn add(engine: &mut EngineSize, run: &ProgramRun) {
     let (pods, units) = match is_none {
         true => (
             "On nodes without swap, or whose pods may not use it.".to_owned(),
-            "With and without swap on the machine: the unit does not use it.".to_owned(),
+            "With and without swap on the machine, which the unit does not use.".to_owned(),
         ),
         false => (
             format!(

@@ -147,7 +147,8 @@ fn headroom(size: &ProgramSize) -> Option<String> {
         _ => "a quarter of the need, for inputs and versions of the program that need more than this run",
     };
     Some(format!(
-        "Hard limits have a headroom of {}: {reason}. At a hard limit the kernel kills.",
+        "With {}, the hard limit has a headroom of {}: {reason}. At a hard limit the kernel kills.",
+        engine.engine,
         bytes(engine.headroom_bytes? as f64)
     ))
 }
@@ -167,18 +168,26 @@ pub(crate) fn blocks(size: &ProgramSize) -> Vec<Block> {
     let blocks = shown(size).into_iter().flat_map(|engine| {
         let advice = engine.advice.iter();
         advice.map(|advice| Block {
-            head: format!("{} {}", system(advice), advice.premise),
+            head: format!("{}, {}:", system(advice), clause(&advice.premise)),
             lines: advice.lines.clone(),
         })
     });
     blocks.collect()
 }
 
+/// A sentence as the end of another one.
+fn clause(sentence: &str) -> String {
+    let mut letters = sentence.trim_end_matches('.').chars();
+    letters
+        .next()
+        .map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
 fn system(advice: &SizeAdvice) -> &'static str {
     match advice.system {
-        SizedSystem::Kubernetes => "A container of Kubernetes:",
-        SizedSystem::Systemd => "A unit of systemd:",
-        SizedSystem::SystemdRun => "A command under systemd:",
-        _ => "Another system:",
+        SizedSystem::Kubernetes => "A container of Kubernetes",
+        SizedSystem::Systemd => "A unit of systemd",
+        SizedSystem::SystemdRun => "A command under systemd",
+        _ => "Another system",
     }
 }

@@ -238,11 +238,9 @@ fn every_format_shows_needs_and_settings() {
     let recording = recorded(&known());
     let results = results(&recording);
     let groups = groups(&results.trials);
-    assert_shows(
-        "terminal",
-        &terminal::summary(&results, &groups, 100, false),
-        &results,
-    );
+    let text = terminal::summary(&results, &groups, 100, false);
+    std::fs::write(super::synthetic::folder().join("size.txt"), &text).expect("written");
+    assert_shows("terminal", &text, &results);
     assert_shows("markdown", &markdown::markdown(&recording, &results), &results);
     let page = page::build(&recording, &results);
     let html = html::render(&page);

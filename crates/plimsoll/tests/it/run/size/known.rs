@@ -63,7 +63,7 @@ fn with_swap_a_program_needs_its_hot_set_and_without_all_that_it_touches() {
         "--repeat",
         "1",
         "--metric",
-        "least round: ([0-9.]+)",
+        "median round: ([0-9.]+)",
     ];
     let words = [
         "env",
@@ -132,8 +132,9 @@ fn sqlite_needs_its_cache_with_and_without_swap() {
         "none,zram:lz4",
         "--repeat",
         "1",
+        // A scan of pages that are in swap takes ten times as long; other load less than twice.
         "--tolerate",
-        "20%",
+        "100%",
         "--same-output",
     ];
     let (_, ended) = sized(&options, &["sh", "-c", &script]);
