@@ -47,7 +47,7 @@ pub(crate) struct Cgroup {
     usage: KeptFile,
     swap: KeptFile,
     stat: KeptFile,
-    keys: RepeatedLines<16>,
+    keys: RepeatedLines<32>,
     pressure: Option<PressureFile>,
     cap: KeptFile,
 }
@@ -89,7 +89,7 @@ impl Cgroup {
 }
 
 /// The names of both versions; no `memory.stat` has both.
-fn keys() -> RepeatedLines<16> {
+fn keys() -> RepeatedLines<32> {
     let mut keys = KeyedLines::new();
     for (field, column) in [
         (Field::Anon, col::CGROUP_ANON),
