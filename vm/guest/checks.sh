@@ -140,7 +140,7 @@ for _ in $(seq 600); do
     sleep 0.2
 done
 equal "service: the worker filled its memory" 2 "$(wc -l <cold.out)"
-plimsoll size --cgroup /service --duration 120s --psi 2% --json --output "$out/service" >service.json 2>service.err
+plimsoll size --cgroup /service --duration 90s --psi 2% --json --output "$out/service" >service.json 2>service.err
 equal "service: exit code" 0 $?
 sed 's/^/        /' service.err
 equal "service: memory.high is restored" max "$(cat $service/memory.high)"
