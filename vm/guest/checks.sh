@@ -140,7 +140,7 @@ for _ in $(seq 600); do
     sleep 0.2
 done
 equal "service: the worker filled its memory" 2 "$(wc -l <cold.out)"
-plimsoll size --cgroup /service --duration 120s --psi 2% --json --output "$out/service" >service.json 2>service.err
+plimsoll size --cgroup /service --duration 90s --psi 2% --json --output "$out/service" >service.json 2>service.err
 equal "service: exit code" 0 $?
 sed 's/^/        /' service.err
 equal "service: memory.high is restored" max "$(cat $service/memory.high)"
@@ -148,7 +148,7 @@ contains "service: pressure of the cgroup found the working set" '"bound": "pres
 contains "service: PSI of the cgroup is the signal" '"signal": "cgroup"' service.json
 found=$(sed -n 's/.*"p50_bytes": \([0-9]*\).*/\1/p' service.json)
 at_least "service: the working set has the hot memory, less a tenth" $(((hot << 20) * 9 / 10)) "$found"
-at_least "service: the working set has a third of the cold memory at most" "$found" $(((hot + cold / 3) << 20))
+at_least "service: the working set has no cold memory, but the programs of the workers" "$found" $(((hot << 20) * 11 / 10 + (4 << 20)))
 plimsoll size --pid "$(head -n 1 $service/cgroup.procs)" --duration 600s --output "$out/service-killed" >/dev/null 2>killed.err &
 sizing=$!
 for _ in $(seq 300); do

@@ -2,6 +2,9 @@
 //!
 //! The doc comments of fields and variants are the text of `--help`.
 
+mod size;
+mod values;
+
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
@@ -9,8 +12,12 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use plimsoll_lab::hold::Pressure;
 use plimsoll_model::exit::Exit;
-use plimsoll_model::scenario::{Amount, SizeError, SizeExpr, WorkloadKind};
+use plimsoll_model::scenario::{Amount, WorkloadKind};
 use plimsoll_report::analysis::statistics::THRESHOLD_PERCENT;
+
+use values::{address, bytes, rate, seconds};
+
+pub use size::{Size, SizeCache, SizeService};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -170,91 +177,6 @@ pub struct Run {
     /// Print the results, or the plan with `--check`, `--dry-run` or `--show`, as one JSON document
     #[arg(long)]
     pub json: bool,
-}
-
-#[derive(Debug, Clone, Args)]
-pub struct Size {
-    /// Measure on these engines, separated by commas: none, zram:lz4, zswap, swapfile [default: none, and those that this machine has]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "service")]
-    pub engine: Vec<String>,
-    /// Repeat the search this many times on each engine; six give a 95% interval
-    #[arg(long, value_name = "N", default_value_t = 3, conflicts_with = "service", value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub repeat: u32,
-    /// Tolerate this slowdown over the run without pressure
-    #[arg(
-        long,
-        value_name = "PERCENT",
-        default_value = "5%",
-        conflicts_with = "service"
-    )]
-    pub tolerate: String,
-    /// Measure the number that the program prints, the group of this regular expression, instead of wall time
-    #[arg(long, value_name = "REGEX", conflicts_with = "service")]
-    pub metric: Option<String>,
-    /// Count a larger number as better
-    #[arg(long, requires = "metric", conflicts_with = "service")]
-    pub higher_is_better: bool,
-    /// Count a run whose standard output differs as failed
-    #[arg(long, conflicts_with = "service")]
-    pub same_output: bool,
-    /// Choose the page cache at the start of each run
-    #[arg(long, value_enum, default_value_t = SizeCache::Cold, conflicts_with = "service")]
-    pub cache: SizeCache,
-    /// Exit with code 6 if the program needs more than this on any engine, for instance 600M
-    #[arg(long, value_name = "BYTES", conflicts_with = "service")]
-    pub fail_if_needs_more_than: Option<String>,
-    /// Write the recording into this folder
-    #[arg(short, long, value_name = "DIR", default_value = RUNS)]
-    pub output: PathBuf,
-    #[command(flatten)]
-    pub service: SizeService,
-    /// Wait up to this many seconds for another run to end
-    #[arg(long, value_name = "SECONDS", conflicts_with = "service", num_args = 0..=1, default_missing_value = "3600", require_equals = true)]
-    pub wait: Option<u64>,
-    /// Open the report in a browser: $BROWSER, otherwise xdg-open
-    #[arg(long)]
-    pub open: bool,
-    /// Print the result as one JSON document
-    #[arg(long)]
-    pub json: bool,
-    /// Run this program with these arguments
-    #[arg(
-        required_unless_present = "service",
-        conflicts_with = "service",
-        last = true,
-        value_name = "COMMAND"
-    )]
-    pub program: Vec<std::ffi::OsString>,
-}
-
-/// The options of `plimsoll size` for a running service.
-#[derive(Debug, Clone, Args)]
-#[command(group = clap::ArgGroup::new("service").args(["cgroup", "pid"]))]
-pub struct SizeService {
-    /// Size the service in this memory cgroup: a path below the mount, or its folder
-    #[arg(short, long, value_name = "PATH")]
-    pub cgroup: Option<PathBuf>,
-    /// Size the service in the cgroup of this process
-    #[arg(short, long, value_name = "PID")]
-    pub pid: Option<u32>,
-    /// Lower the cap until tasks stall for memory in this share of the time
-    #[arg(long, value_name = "PERCENT", default_value = "0.1%", value_parser = percent, requires = "service")]
-    pub psi: f64,
-    /// Size for this time: seconds, or a number with s, m, h or d; more time lowers the cap more slowly
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = some_seconds, requires = "service")]
-    pub duration: f64,
-    /// Never set the cap below this, for instance 512M
-    #[arg(long, value_name = "BYTES", value_parser = bytes, requires = "service")]
-    pub floor: Option<u64>,
-}
-
-/// Page cache of the program's cgroup at the start of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum SizeCache {
-    /// Empty: each run reads its files again.
-    Cold,
-    /// Of the run before: a first run reads the files.
-    Warm,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -682,88 +604,3 @@ pub struct Man {
 
 /// The folder of recordings in the current folder.
 pub const RUNS: &str = "plimsoll-runs";
-
-/// Longest duration in seconds: ten years.
-const LONGEST: f64 = 3.2e8;
-
-/// An option has an invalid value. Clap adds the option and the value.
-#[derive(Debug, thiserror::Error)]
-enum ValueError {
-    #[error("not a time; give seconds, or a number with s, m, h or d")]
-    NoNumber,
-    #[error("out of range; give seconds from 0 to {LONGEST}")]
-    Seconds,
-    #[error("{0}; give bytes, for instance 512M")]
-    Size(#[from] SizeError),
-    #[error("a share; give bytes, for instance 512M")]
-    Share,
-    #[error("not bytes a second; give for instance 10M/s")]
-    Rate,
-    #[error("no time; give more than 0 seconds")]
-    NoTime,
-    #[error("not a share; give a percentage above 0 and below 100, for instance 0.1%")]
-    Percent,
-    #[error("not an address and a port; give for instance 127.0.0.1:8080; port 0 selects a free port")]
-    Address,
-}
-
-/// Parses a time: seconds, or a number with `s`, `m` or `h`.
-fn seconds(text: &str) -> Result<f64, ValueError> {
-    const UNITS: [(char, f64); 4] = [('s', 1.0), ('m', 60.0), ('h', 3600.0), ('d', 86400.0)];
-    let unit = UNITS
-        .into_iter()
-        .find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
-    let (number, unit) = unit.unwrap_or((text, 1.0));
-    let number: f64 = number.trim().parse().map_err(|_| ValueError::NoNumber)?;
-    let seconds = number * unit;
-    match (0.0..=LONGEST).contains(&seconds) {
-        true => Ok(seconds),
-        false => Err(ValueError::Seconds),
-    }
-}
-
-/// Parses a time above 0.
-fn some_seconds(text: &str) -> Result<f64, ValueError> {
-    match seconds(text)? {
-        0.0 => Err(ValueError::NoTime),
-        seconds => Ok(seconds),
-    }
-}
-
-/// Parses bytes with a unit.
-fn bytes(text: &str) -> Result<u64, ValueError> {
-    match text.parse()? {
-        SizeExpr::Bytes(bytes) => Ok(bytes),
-        SizeExpr::Share { .. } => Err(ValueError::Share),
-    }
-}
-
-/// Parses bytes a second.
-fn rate(text: &str) -> Result<u64, ValueError> {
-    match text.strip_suffix("/s").ok_or(ValueError::Rate)?.parse()? {
-        SizeExpr::Bytes(bytes) => Ok(bytes),
-        SizeExpr::Share { .. } => Err(ValueError::Rate),
-    }
-}
-
-/// Parses a percentage above 0 and below 100, with or without `%`. Returns percent.
-fn percent(text: &str) -> Result<f64, ValueError> {
-    let number: f64 = text
-        .strip_suffix('%')
-        .unwrap_or(text)
-        .parse()
-        .map_err(|_| ValueError::Percent)?;
-    match number > 0.0 && number < 100.0 {
-        true => Ok(number),
-        false => Err(ValueError::Percent),
-    }
-}
-
-/// Parses an address and a port; `localhost` is 127.0.0.1.
-fn address(text: &str) -> Result<std::net::SocketAddr, ValueError> {
-    let named = text
-        .strip_prefix("localhost:")
-        .map(|port| format!("127.0.0.1:{port}"));
-    let address = named.as_deref().unwrap_or(text).parse();
-    address.map_err(|_| ValueError::Address)
-}

@@ -244,8 +244,8 @@ impl Sizing {
         }
         if let (Some(process), [first, ..]) = (self.target.process, self.target.strangers.as_slice()) {
             let text = format!(
-                "the cgroup {} of process {} has {} other processes, for example {first}: their memory is sized too; start \
-                 the service in a cgroup of its own to size it alone",
+                "the cgroup {} of process {} has other processes too ({} in all, for example {first}): their memory is \
+                 sized too; start the service in a cgroup of its own to size it alone",
                 self.target.name,
                 process.pid,
                 self.target.strangers.len()

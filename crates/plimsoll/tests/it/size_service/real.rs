@@ -3,7 +3,7 @@
 use rustix::process::{Pid, Signal, kill_process};
 
 use plimsoll_lab::environment::{Environment, Session};
-use plimsoll_proc::cgroup::MemoryCgroup;
+use plimsoll_proc::cgroup::{CgroupVersion, MemoryCgroup};
 
 use super::*;
 
@@ -262,9 +262,12 @@ fn an_oom_kill_ends_the_sizing_and_restores_the_cap() {
     let Some(group) = Group::new("oom") else { return };
     let version = group.hierarchy.version;
     let cgroup = MemoryCgroup::new(&group.folder, version);
-    // No page of it goes to the swap of others.
     cgroup.set_limit(128 * MIB).expect("a limit");
+    // No page of it goes to the swap of others: v1's limit on both lets a lower limit swap.
     cgroup.forbid_swap(128 * MIB).expect("a limit");
+    if version == CgroupVersion::V1 {
+        cgroup.set_swappiness(0).expect("a swappiness");
+    }
     let before = read(&group.cap_file());
     let cold = Worker::cold(&group.folder, 32 * MIB);
     let sizing = Sizing::new();
