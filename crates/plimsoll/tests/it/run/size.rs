@@ -269,6 +269,37 @@ fn a_second_size_is_refused_with_the_name_of_the_first() {
     assert_gone(&name, "7204");
 }
 
+/// A program needs more than 1 MiB to start. On a busy machine the need may be untrustworthy, and the budget unknown (7).
+#[test]
+fn a_broken_budget_ends_with_6_and_names_the_engine() {
+    if !has_laboratory() {
+        return;
+    }
+    let options = [
+        "--wait",
+        "--engine",
+        "none",
+        "--repeat",
+        "1",
+        "--tolerate",
+        "1000%",
+    ];
+    let (_, ended) = sized(
+        &[&options[..], &["--fail-if-needs-more-than", "1M"]].concat(),
+        &["sleep", "0.1"],
+    );
+    let engine = &ended.results["engines"][0];
+    let known = engine["untrustworthy"] == false && engine["recommended_bytes"].as_u64().is_some();
+    let code = if known { 6 } else { 7 };
+    assert_eq!(ended.code, code, "{}\n{engine:#}", ended.stderr);
+    assert!(ended.stderr.contains("none"), "{}", ended.stderr);
+    let (_, kept) = sized(
+        &[&options[..], &["--fail-if-needs-more-than", "1G"]].concat(),
+        &["sleep", "0.1"],
+    );
+    assert!([0, 7].contains(&kept.code), "{}", kept.stderr);
+}
+
 /// The results of `report --json` of a recording.
 fn reported(folder: &std::path::Path, format: &[&str]) -> String {
     let output = plimsoll_testkit::command(PLIMSOLL)
