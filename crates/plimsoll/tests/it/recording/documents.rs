@@ -117,6 +117,7 @@ fn the_document_lists_the_fields_of_every_file() {
     phase.figures.insert("scans_per_s".into(), 1.0);
     phase.latency = Some("HISTFAAA".into());
     phase.profile.push(("do_swap_page".into(), 0.5));
+    phase.cpu_background_s = 0.1;
     let mut full_manifest = manifest("doc", plan);
     full_manifest.missing.push("zram".into());
     full_manifest.checksums.insert("a".into(), "b".into());
