@@ -1,5 +1,6 @@
 //! `plimsoll run` on the real kernel: what it records, how it ends, and that nothing is left behind.
 
+mod background;
 mod bad_luck;
 mod beside_swap;
 mod callers;

@@ -1,4 +1,4 @@
-//! A pressure on the real machine: its end, its needs, and one at a time.
+//! A pressure on the real machine: as measured from outside, and its end.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,11 @@ use plimsoll_proc::psi;
 use plimsoll_testkit::capability;
 use rustix::process::Signal;
 
-use super::{Group, MIB, PLIMSOLL, end_by, hold, root_with_cgroup, start, terminate};
+use super::{Group, MIB, PLIMSOLL, end_by, hold, json, root_with_cgroup, start, terminate};
+
+/// Time from the start of the loop until the pressure is measured, and of the measurement.
+const APPROACH: Duration = Duration::from_secs(6);
+const MEASURED: Duration = Duration::from_secs(12);
 
 /// One test of this module at a time: they look for the cgroups of each other.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -21,6 +25,12 @@ fn alone() -> MutexGuard<'static, ()> {
 
 fn can_press() -> bool {
     root_with_cgroup() && capability("psi", Path::new(psi::MEMORY).exists(), "needs a kernel with PSI")
+}
+
+/// Microseconds in which some task stalled.
+fn stalled_us() -> i64 {
+    let text = fs::read(psi::MEMORY).expect("a pressure");
+    psi::totals(&text).0.expect("a total")
 }
 
 /// A folder on the disk of the build.
@@ -45,6 +55,30 @@ fn wait_until(what: &str, met: impl Fn() -> bool) {
         assert!(start.elapsed() < crate::machine::WAIT, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn a_pressure_is_held_within_five_points_as_measured_from_outside() {
+    if !can_press() {
+        return;
+    }
+    let _alone = alone();
+    let folder = folder();
+    let path = folder.path().to_str().expect("ASCII");
+    let holder = start(&["--psi", "some=15%", "--wait", "--folder", path, "--json"]);
+    wait_until("no cgroup", || !cgroups().is_empty());
+    std::thread::sleep(APPROACH);
+    let (before, start) = (stalled_us(), Instant::now());
+    std::thread::sleep(MEASURED);
+    let percent = (stalled_us() - before) as f64 / 1e4 / start.elapsed().as_secs_f64();
+    let output = terminate(holder);
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    let document = json(&output);
+    assert!((percent - 15.0).abs() <= 5.0, "{percent}% {document:#}");
+    assert_eq!(document["goal"]["some_percent"], 15.0);
+    assert!(document["reached_s"].is_number(), "{document:#}");
+    assert!(cgroups().is_empty());
+    assert_eq!(fs::read_dir(path).expect("the folder").count(), 0);
 }
 
 #[test]
