@@ -62,6 +62,10 @@ repeatability *arguments:
 beside-swap:
     cargo test -p plimsoll --test it run::beside_swap:: -- --include-ignored --nocapture --test-threads=1
 
+# Size sqlite3 and redis, whose need their settings name; needs a quiet machine
+size-known:
+    cargo test -p plimsoll --test it run::size::known:: -- --include-ignored --nocapture --test-threads=1
+
 # Build the heap's library and heap-load for the benchmarks
 heap-builds:
     cargo build --profile malloc -p plimsoll-malloc

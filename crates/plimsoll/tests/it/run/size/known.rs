@@ -47,13 +47,13 @@ fn assert_consistent(engine: &Value) {
     assert!(points.len() > 4 && points.len() <= 16, "{engine:#}");
 }
 
-/// Of 320 MiB that the program touches once, it uses 192 MiB again and again.
+/// Of 224 MiB that the program touches once, it uses 96 MiB again and again.
 #[test]
 fn with_swap_a_program_needs_its_hot_set_and_without_all_that_it_touches() {
     if !has_laboratory() {
         return;
     }
-    let (total, hot) = (320 * MIB, 192 * MIB);
+    let (total, hot) = (224 * MIB, 96 * MIB);
     let program = std::env::current_exe().expect("this program has a path");
     let role = format!("PLIMSOLL_TEST_ROLE=hot:{total}:{hot}:20");
     let options = [
@@ -108,8 +108,9 @@ fn database(path: &Path, pages: u64) {
 }
 
 /// sqlite3 keeps a table of 128 MiB in its own cache, whose size the scenario sets, and scans it again and again. The pages of
-/// the file that it read are in the page cache too, and needed once.
+/// the file that it read are in the page cache too, and needed once. Judged by wall time: `just size-known`.
 #[test]
+#[ignore = "its wall time needs a quiet machine"]
 fn sqlite_needs_its_cache_with_and_without_swap() {
     if !has_laboratory() || !has("sqlite3") {
         return;
@@ -152,7 +153,7 @@ fn sqlite_needs_its_cache_with_and_without_swap() {
 }
 
 /// redis with 80 000 values of 4 KiB, of which a client reads 40 000. Takes minutes, and its throughput needs a quiet machine:
-/// `cargo test -p plimsoll --test it redis_needs -- --ignored`.
+/// `just size-known`.
 #[test]
 #[ignore = "takes minutes, and needs a quiet machine"]
 fn redis_needs_the_values_that_are_read() {
