@@ -2,18 +2,19 @@
 //! (v1). Changed through the journal, and restored unless another program has changed it since.
 //!
 //! Invariant: the journal names each content that the file gets, except the content before: a cap is lifted without a
-//! wait for the disk. Checked by `a_cap_is_restored_after_any_torn_write`.
+//! wait for the disk. In v1 the OOM killer of the cgroup is off meanwhile ([`super::oom_killer`]). Checked by `a_cap_is_restored_after_any_torn_write`.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-use plimsoll_proc::cgroup::{CgroupFolder, CgroupVersion, HIGH, MemoryCgroup, UNLIMITED};
+use plimsoll_proc::cgroup::{CgroupFolder, CgroupVersion, HIGH, MemoryCgroup, OOM_CONTROL, UNLIMITED};
 use plimsoll_proc::{read, write};
 
-use super::cgroup::open_folder;
+use super::cgroup::{is_gone, open_folder};
 use super::change::Change;
 use super::error::EnvironmentError;
 use super::journal::Journal;
+use super::oom_killer::{OomKiller, OomKillerError};
 use super::undo::{UndoError, Undone};
 
 /// Bytes that are reclaimed in one piece: between two pieces the caller may stop.
@@ -63,6 +64,8 @@ pub struct Cap {
     holds: String,
     /// Number of the change in the journal.
     number: Option<u32>,
+    /// Off while the limit of v1 is lowered.
+    killer: OomKiller,
 }
 
 impl Cap {
@@ -100,6 +103,19 @@ impl Cap {
         if rustix::fs::access(&file, rustix::fs::Access::WRITE_OK).is_err() {
             return Err(CapError::Denied { path });
         }
+        let killer = OomKiller::open(&folder.group()).map_err(|error| match error.io().kind() {
+            io::ErrorKind::NotFound => CapError::NoFile {
+                path: cgroup.to_owned(),
+                file: OOM_CONTROL,
+            },
+            _ => EnvironmentError::reading(&cgroup.join(OOM_CONTROL), error.into_io()).into(),
+        })?;
+        let control = folder.group().file(OOM_CONTROL);
+        if killer.is_guarded() && rustix::fs::access(&control, rustix::fs::Access::WRITE_OK).is_err() {
+            return Err(CapError::Denied {
+                path: cgroup.join(OOM_CONTROL),
+            });
+        }
         Ok(Cap {
             folder,
             cgroup: cgroup.to_owned(),
@@ -107,6 +123,7 @@ impl Cap {
             holds: before.clone(),
             before,
             number: None,
+            killer,
         })
     }
 
@@ -162,7 +179,15 @@ impl Cap {
     ) -> Result<Option<u64>, CapError> {
         self.check()?;
         match self.group().version() {
-            CgroupVersion::V1 => self.limit(journal, bytes, stop)?,
+            CgroupVersion::V1 => {
+                let disabled = self.killer.disable(&self.group(), &self.cgroup, journal);
+                disabled.map_err(|error| self.not_turned(error))?;
+                let limited = self.limit(journal, bytes, stop);
+                if self.holds == self.before {
+                    self.let_oom_kill(journal)?;
+                }
+                limited?;
+            }
             CgroupVersion::V2 => self.throttle(journal, bytes, stop)?,
         }
         Ok(self.lowered())
@@ -176,10 +201,39 @@ impl Cap {
         self.check()?;
         write(&self.control(), &self.before).map_err(|source| self.failed("write", source))?;
         self.holds.clone_from(&self.before);
+        let enabled = self.let_oom_kill(journal);
         if let Some(number) = self.number.take() {
             journal.record_undone(number)?;
         }
-        Ok(())
+        enabled
+    }
+
+    /// Wakes tasks that wait although the cap is as before: they met it just before the lift.
+    ///
+    /// # Errors
+    /// As [`Session::lift_cap`](super::Session::lift_cap).
+    pub fn wake(&self) -> Result<(), CapError> {
+        let woken = self.killer.wake(&self.group());
+        woken.map_err(|error| self.not_turned(error.into()))
+    }
+
+    fn let_oom_kill(&mut self, journal: &mut Journal) -> Result<(), CapError> {
+        let enabled = self.killer.enable(&self.group(), journal);
+        enabled.map_err(|error| self.not_turned(error))
+    }
+
+    fn not_turned(&self, error: OomKillerError) -> CapError {
+        match error {
+            OomKillerError::Control(error) if is_gone(error.io()) => CapError::Gone {
+                path: self.cgroup.clone(),
+            },
+            OomKillerError::Control(error) => EnvironmentError::system(
+                format!("turn the OOM killer of {} off or on", self.cgroup.display()),
+                error.into_io(),
+            )
+            .into(),
+            OomKillerError::Environment(error) => error.into(),
+        }
     }
 
     /// v1: lowering the limit reclaims. The kernel refuses (EBUSY) a limit that it cannot reach.
@@ -189,7 +243,7 @@ impl Cap {
             let now = self.lowered().unwrap_or(u64::MAX);
             let next = bytes.max(usage.min(now).saturating_sub(PIECE));
             match self.write(journal, next) {
-                Ok(()) if next > bytes && !stop() => {}
+                Ok(()) if next > bytes && !stop() && !self.is_waited_at() => {}
                 Ok(()) => return Ok(()),
                 Err(source) if matches!(source.raw_os_error(), Some(libc::EBUSY | libc::EINTR)) => {
                     return Ok(());
@@ -269,6 +323,11 @@ impl Cap {
         written
     }
 
+    /// Whether tasks wait at the limit of v1: a lower one would let them wait for longer.
+    fn is_waited_at(&self) -> bool {
+        self.group().oom_control().is_ok_and(|control| control.waiting)
+    }
+
     fn usage(&self) -> Result<u64, CapError> {
         self.group()
             .usage()
@@ -288,11 +347,6 @@ impl Cap {
         }
         EnvironmentError::system(format!("{action} the cap {}", self.path.display()), source).into()
     }
-}
-
-/// Whether the error says that a cgroup is not there any more.
-fn is_gone(error: &io::Error) -> bool {
-    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV)
 }
 
 /// The bytes that the text of a cap stands for; `None` for none.

@@ -49,6 +49,10 @@ pub(super) enum Change {
         before: String,
         wrote: [String; 2],
     },
+    /// The OOM killer of a cgroup v1 of other programs was turned off; it was on.
+    OomKiller {
+        path: PathBuf,
+    },
     Cgroup {
         path: PathBuf,
         /// Whether all processes in it are the run's.
@@ -86,6 +90,7 @@ impl std::fmt::Display for Change {
                 write!(f, "value of {} ({before} -> {wrote})", path.display())
             }
             Change::Cap { path, before, .. } => write!(f, "cap {} (before: {before})", path.display()),
+            Change::OomKiller { path } => write!(f, "OOM killer {}", path.display()),
             Change::Cgroup { path, .. } => write!(f, "cgroup {}", path.display()),
             Change::MemoryController { cgroup } => {
                 write!(f, "memory controller for the children of {}", cgroup.display())

@@ -14,7 +14,7 @@ use super::journal::{Journal, Opened};
 use super::lock::MachineLock;
 use super::state::{self, StateFolder};
 use super::undo::{Left, UndoError, UndoReport, Undone};
-use super::{cap, cgroup, confine, process, swap_device, swap_file, sysctl, zram};
+use super::{cap, cgroup, confine, oom_killer, process, swap_device, swap_file, sysctl, zram};
 
 /// A signal ends a cleanup at once: there is nothing to restore first.
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -279,6 +279,7 @@ fn undo(change: &Change, run: &str) -> Result<Undone, UndoError> {
         Change::File { path, uuid } => swap_file::undo(path, uuid),
         Change::Value { path, before, wrote } => sysctl::undo(path, before, wrote),
         Change::Cap { path, before, wrote } => cap::undo(path, before, wrote),
+        Change::OomKiller { path } => oom_killer::undo(path),
         Change::Cgroup { path, kill } => cgroup::undo(path, *kill),
         Change::MemoryController { cgroup } => cgroup::undo_controller(cgroup),
         Change::Process { pid, start_time } => process::undo(*pid, *start_time, run),

@@ -14,7 +14,7 @@ use plimsoll_proc::zswap::Parameter;
 use super::cap::Cap;
 use super::change::Change;
 use super::undo::UndoError;
-use super::{cap, cgroup, swap_file};
+use super::{cap, cgroup, oom_killer, swap_file};
 
 /// Checks that a run can have made the change.
 pub(super) fn check(change: &Change) -> Result<(), UndoError> {
@@ -34,6 +34,10 @@ pub(super) fn check(change: &Change) -> Result<(), UndoError> {
         Change::Value { path, .. } => (!is_setting(path)).then_some("a run changes no such value"),
         Change::Cap { path, before, wrote } => (!is_lowered_cap(path, before, wrote))
             .then_some("a run lowers only caps of cgroups, and nothing else"),
+        Change::OomKiller { path } => {
+            let ours = is_plain(path) && oom_killer::is_file(path);
+            (!ours).then_some("a run turns only the OOM killer of a cgroup off")
+        }
         Change::Cgroup { path, .. } => {
             let ours = is_plain(path) && cgroup::is_our_name(path);
             (!ours).then_some("a run makes no cgroup of this name")
@@ -154,6 +158,19 @@ mod tests {
             "/sys/fs/cgroup/a/memory.high/x",
         ] {
             assert!(!cap(other, "max", "8192"), "{other}");
+        }
+    }
+
+    #[test]
+    fn only_oom_killers_of_cgroups_are_turned_on() {
+        let killer = |path: &str| passes(&Change::OomKiller { path: path.into() });
+        assert!(killer("/sys/fs/cgroup/memory/a/memory.oom_control"));
+        for other in [
+            "/sys/fs/cgroup/memory/a/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/../../etc/memory.oom_control",
+            "memory.oom_control",
+        ] {
+            assert!(!killer(other), "{other}");
         }
     }
 

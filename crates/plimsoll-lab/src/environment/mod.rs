@@ -29,6 +29,7 @@ mod journal;
 mod lock;
 mod machine;
 mod modules;
+mod oom_killer;
 mod prepare;
 mod process;
 mod requirements;

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! - Invariant: no cap below the floor, below the memory that cannot be reclaimed, or above the ceiling.
-//! - Invariant: a spike lifts the cap in the reading that shows it.
+//! - Invariant: a spike, and a task that waits at the cap (v1), lift the cap in the reading that shows it.
 //!
 //! Checked by `any_readings_keep_the_cap_within_its_bounds` and `the_cap_finds_the_working_set_and_is_never_long_below_it`.
 
@@ -69,6 +69,8 @@ pub(super) struct Reading {
     pub(super) refaulted: u64,
     /// Bytes that the kernel cannot reclaim now.
     pub(super) unreclaimable: u64,
+    /// Tasks wait at the cap until it is lifted (v1).
+    pub(super) waiting: bool,
 }
 
 /// What to do with the cap.
@@ -141,7 +143,7 @@ impl Controller {
         };
         let stalled = reading.stalled.saturating_sub(start.stalled);
         let allowed = self.settings.interval.mul_f64(self.settings.target);
-        if self.cap.is_some() && stalled > allowed.mul_f64(SPIKE) {
+        if self.cap.is_some() && (reading.waiting || stalled > allowed.mul_f64(SPIKE)) {
             return self.lift(reading);
         }
         let elapsed = reading.at.saturating_sub(start.at);

@@ -73,6 +73,10 @@ impl Gauge {
             stalled: self.stalled,
             refaulted: now.refaults.saturating_mul(self.page),
             unreclaimable: unreclaimable(&stat, self.swap_room()),
+            waiting: match self.group.version() {
+                CgroupVersion::V1 => self.group.oom_control()?.waiting,
+                CgroupVersion::V2 => false,
+            },
         })
     }
 

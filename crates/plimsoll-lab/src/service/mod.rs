@@ -39,7 +39,7 @@ pub use error::ServiceSizeError;
 pub use target::ServiceChoice;
 
 /// Longest time between two readings.
-const TICK: Duration = Duration::from_millis(250);
+const TICK: Duration = Duration::from_millis(100);
 /// Steps of the cap in the whole time, as far as the interval between two allows: more time is a slower descent.
 const STEPS: u32 = 200;
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(3));
@@ -282,6 +282,7 @@ impl Sizing {
         self.check()?;
         let reading = self.gauge.read().map_err(|error| self.unreadable(error))?;
         match self.controller.take(reading) {
+            Order::Keep if reading.waiting && self.cap.lowered().is_none() => self.cap.wake()?,
             Order::Keep => {}
             Order::Lift => {
                 self.session.lift_cap(&mut self.cap)?;

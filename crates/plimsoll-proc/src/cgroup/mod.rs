@@ -45,6 +45,8 @@ const SOFT_LIMIT: &str = "memory.soft_limit_in_bytes";
 const MEMORY_AND_SWAP_LIMIT: &str = "memory.memsw.limit_in_bytes";
 const HITS: &str = "memory.failcnt";
 const MEMORY_AND_SWAP_HITS: &str = "memory.memsw.failcnt";
+/// Whether the OOM killer may kill, and whether tasks wait for memory instead (v1).
+pub const OOM_CONTROL: &str = "memory.oom_control";
 const EVENTS: &str = "memory.events";
 const OOM_GROUP: &str = "memory.oom.group";
 const PRESSURE: &str = "memory.pressure";
@@ -132,6 +134,25 @@ impl CapKind {
                 (CapKind::Limit, CgroupVersion::V2.limit_file()),
                 (CapKind::High, HIGH),
             ],
+        }
+    }
+}
+
+/// The state in [`OOM_CONTROL`] (v1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OomControl {
+    /// Tasks that meet the limit wait, and are not killed.
+    pub kill_disabled: bool,
+    /// Tasks wait at the limit, or the OOM killer is at work there.
+    pub waiting: bool,
+}
+
+impl OomControl {
+    fn parse(text: &[u8]) -> OomControl {
+        let is_set = |name| value_of(text, name).is_some_and(|value| value != 0);
+        OomControl {
+            kill_disabled: is_set("oom_kill_disable"),
+            waiting: is_set("under_oom"),
         }
     }
 }
@@ -241,10 +262,26 @@ impl MemoryCgroup {
     /// When the file cannot be read.
     pub fn oom_kills(&self) -> Result<u64, ControlError> {
         let text = self.read(match self.version {
-            CgroupVersion::V1 => "memory.oom_control",
+            CgroupVersion::V1 => OOM_CONTROL,
             CgroupVersion::V2 => EVENTS,
         })?;
         Ok(value_of(text.as_bytes(), "oom_kill").unwrap_or(0))
+    }
+
+    /// Whether the OOM killer may kill in it, and whether tasks wait for memory (v1).
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn oom_control(&self) -> Result<OomControl, ControlError> {
+        Ok(OomControl::parse(self.read(OOM_CONTROL)?.as_bytes()))
+    }
+
+    /// Lets the OOM killer kill at its limit, and wakes the tasks that wait there; or makes tasks wait instead (v1).
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn let_oom_kill(&self, may: bool) -> Result<(), ControlError> {
+        self.write(OOM_CONTROL, if may { "0" } else { "1" })
     }
 
     /// How often a charge met its limit: without one, the limit has changed nothing.

@@ -478,6 +478,11 @@ pub(super) fn open_folder(path: &Path) -> Result<Option<CgroupFolder>, UndoError
     }
 }
 
+/// Whether the error says that a cgroup is not there any more.
+pub(super) fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

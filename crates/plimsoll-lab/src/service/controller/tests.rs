@@ -91,6 +91,7 @@ impl Program {
             stalled: self.stalled,
             refaulted: self.refaulted,
             unreclaimable: 0,
+            waiting: false,
         }
     }
 
@@ -235,6 +236,7 @@ proptest! {
                 stalled: Duration::from_micros(stalled.into()),
                 refaulted,
                 unreclaimable,
+                waiting: false,
             };
             match controller.take(reading) {
                 Order::Cap(bytes) => {
@@ -281,6 +283,32 @@ fn a_kernel_that_reclaims_nothing_is_a_bound() {
     assert_eq!(
         (orders, controller.bound()),
         (FRUITLESS, Some(ServiceBound::Unreclaimable))
+    );
+}
+
+/// The stall of a task that waits at the cap is counted only at its end: its state tells earlier.
+#[test]
+fn a_task_that_waits_at_the_cap_lifts_it_at_once() {
+    let mut controller = Controller::new(settings());
+    let mut program = Program::new(512 * MIB, 512 * MIB, 100.0, false);
+    run(&mut program, &mut controller, 20);
+    assert!(program.cap < u64::MAX);
+    program.now += Duration::from_millis(1);
+    let waiting = Reading {
+        waiting: true,
+        ..program.reading()
+    };
+    assert_eq!(controller.take(waiting), Order::Lift);
+    controller.applied(None);
+    program.now += INTERVAL;
+    assert_eq!(controller.take(program.reading()), Order::Keep);
+    let seen = {
+        program.cap = u64::MAX;
+        run(&mut program, &mut controller, 40)
+    };
+    assert!(
+        seen.iter().any(|one| one.bound == Some(ServiceBound::Pressure)),
+        "a wait is pressure"
     );
 }
 

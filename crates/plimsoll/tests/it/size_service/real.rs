@@ -31,6 +31,17 @@ fn cap_file(environment: &Environment) -> (PathBuf, PathBuf) {
     (folder, file)
 }
 
+/// Whether the OOM killer of a cgroup v1 is off, or `false` in v2, whose cap never kills.
+fn is_killer_off(folder: &Path) -> bool {
+    match hierarchy().expect("checked").version {
+        CgroupVersion::V1 => {
+            let group = MemoryCgroup::new(folder, CgroupVersion::V1);
+            group.oom_control().expect("root may").kill_disabled
+        }
+        CgroupVersion::V2 => false,
+    }
+}
+
 fn signal(process: &Kept, signal: Signal) {
     kill_process(Pid::from_child(&process.0), signal).expect("it lives");
 }
@@ -77,6 +88,7 @@ fn the_working_set_of_a_service_is_found() {
     let output = sizing.run(&["--cgroup", path, "--duration", "60s", "--psi", "1%", "--json"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert_eq!(read(&file), before);
+    assert!(!is_killer_off(&folder));
     sizing.assert_no_journal();
 
     let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -123,6 +135,8 @@ fn a_killed_sizing_is_undone_by_cleanup() {
     for _ in 0..3 {
         let process = sizing.started(&folder, &file);
         drop(process);
+        let v1 = hierarchy().expect("checked").version == CgroupVersion::V1;
+        assert_eq!(is_killer_off(&folder), v1, "the cap of v1 must not kill");
         assert_ne!(
             read(&file),
             before,
@@ -131,6 +145,7 @@ fn a_killed_sizing_is_undone_by_cleanup() {
         let output = sizing.cleanup();
         assert_eq!(code(&output), 0, "{}", stderr(&output));
         assert_eq!(read(&file), before);
+        assert!(!is_killer_off(&folder));
         sizing.assert_no_journal();
         fs::remove_dir_all(sizing.recording().expect("a recording")).expect("removed");
     }
@@ -155,11 +170,77 @@ fn a_signal_restores_the_cap() {
         let output = wait(process);
         assert_eq!(code(&output), 5, "{}", stderr(&output));
         assert_eq!(read(&file), before);
+        assert!(!is_killer_off(&folder));
         sizing.assert_no_journal();
         assert_eq!(sizing.results()["status"], "interrupted");
         let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         assert!(document["early"].is_string(), "{document:#}");
     }
+    drop(cold);
+    let _ = environment.tear_down(&mut session).expect("undone");
+}
+
+/// A service without swap needs more memory at once than its cap leaves. In v1 it waits until the cap is lifted, and lives.
+#[test]
+fn a_service_that_outgrows_the_cap_is_not_killed() {
+    let Some(group) = Group::new("outgrows") else {
+        return;
+    };
+    let version = group.hierarchy.version;
+    let cgroup = MemoryCgroup::new(&group.folder, version);
+    cgroup.set_limit(512 * MIB).expect("a limit");
+    cgroup.forbid_swap(512 * MIB).expect("a limit");
+    if version == CgroupVersion::V1 {
+        cgroup.set_swappiness(0).expect("a swappiness");
+    }
+    let before = read(&group.cap_file());
+    let cold = Worker::cold(&group.folder, 32 * MIB);
+    // Page cache, the only memory that the sizing can reclaim.
+    let files = tempfile::tempdir().expect("a folder");
+    let file = format!("of={}", files.path().join("cache").display());
+    let words = ["dd", "if=/dev/zero", &file, "bs=1M", "count=64", "conv=fsync"];
+    let cached = inside(&group.folder, &words).output().expect("a shell");
+    assert_eq!(code(&cached), 0, "{}", stderr(&cached));
+    let sizing = Sizing::new();
+    let process = sizing.started(&group.folder, &group.cap_file());
+    let more = Worker::cold(&group.folder, 256 * MIB);
+    signal(&process, Signal::INT);
+    let output = wait(process);
+    assert_eq!(code(&output), 5, "{}", stderr(&output));
+    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(cgroup.oom_kills().expect("root may"), 0, "{document:#}");
+    assert_eq!(read(&group.cap_file()), before);
+    assert!(!is_killer_off(&group.folder));
+    sizing.assert_no_journal();
+    drop((cold, more));
+}
+
+/// The OOM killer of v1 that an administrator turned off is off during the sizing and after it.
+#[test]
+fn an_oom_killer_that_was_off_stays_off() {
+    if !zram() {
+        return;
+    }
+    let mut session = crate::machine::alone();
+    let environment = environment(&mut session);
+    let (folder, file) = cap_file(&environment);
+    let version = hierarchy().expect("checked").version;
+    let v1 = version == CgroupVersion::V1;
+    if v1 {
+        let group = MemoryCgroup::new(&folder, version);
+        group.let_oom_kill(false).expect("root may");
+    }
+    let before = read(&file);
+    let cold = Worker::cold(&folder, COLD);
+    let sizing = Sizing::new();
+    let process = sizing.started(&folder, &file);
+    assert_eq!(is_killer_off(&folder), v1);
+    signal(&process, Signal::INT);
+    let output = wait(process);
+    assert_eq!(code(&output), 5, "{}", stderr(&output));
+    assert_eq!(read(&file), before);
+    assert_eq!(is_killer_off(&folder), v1);
+    sizing.assert_no_journal();
     drop(cold);
     let _ = environment.tear_down(&mut session).expect("undone");
 }
