@@ -90,7 +90,7 @@ impl Gauge {
             },
             refaults: field(Field::RefaultsAnon).saturating_add(field(Field::RefaultsFile)),
             limit_hits: match self.group.version() {
-                CgroupVersion::V1 => self.group.limit_hits().unwrap_or(0),
+                CgroupVersion::V1 => self.group.limit_hits().ok().flatten().unwrap_or(0),
                 CgroupVersion::V2 => 0,
             },
         }

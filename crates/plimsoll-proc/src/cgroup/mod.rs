@@ -44,7 +44,6 @@ const SWAPPINESS: &str = "memory.swappiness";
 const SOFT_LIMIT: &str = "memory.soft_limit_in_bytes";
 const MEMORY_AND_SWAP_LIMIT: &str = "memory.memsw.limit_in_bytes";
 const HITS: &str = "memory.failcnt";
-const MEMORY_AND_SWAP_HITS: &str = "memory.memsw.failcnt";
 /// Whether the OOM killer may kill, and whether tasks wait for memory instead (v1).
 pub const OOM_CONTROL: &str = "memory.oom_control";
 const EVENTS: &str = "memory.events";
@@ -284,18 +283,19 @@ impl MemoryCgroup {
         self.write(OOM_CONTROL, if may { "0" } else { "1" })
     }
 
-    /// How often a charge met its limit: without one, the limit has changed nothing.
+    /// How often a charge met its limit: without one, the limit has changed nothing. `None` where swap is forbidden in v1:
+    /// the limit on memory and swap together is met first, whose hits Linux 6.18 does not count.
     ///
     /// # Errors
-    /// When the file cannot be read.
-    pub fn limit_hits(&self) -> Result<u64, ControlError> {
+    /// When a file cannot be read.
+    pub fn limit_hits(&self) -> Result<Option<u64>, ControlError> {
         match self.version {
             CgroupVersion::V1 => {
-                // Where swap is forbidden, the limit on memory and swap together is met first.
-                let together = absent_as_none(self.number(MEMORY_AND_SWAP_HITS))?.unwrap_or(0);
-                Ok(self.number(HITS)?.saturating_add(together))
+                let together = absent_as_none(self.cap_in(MEMORY_AND_SWAP_LIMIT))?.flatten();
+                let is_met_first = together.is_some() && together == self.limit()?;
+                Ok((!is_met_first).then_some(self.number(HITS)?))
             }
-            CgroupVersion::V2 => Ok(value_of(self.read(EVENTS)?.as_bytes(), "max").unwrap_or(0)),
+            CgroupVersion::V2 => Ok(Some(value_of(self.read(EVENTS)?.as_bytes(), "max").unwrap_or(0))),
         }
     }
 

@@ -156,7 +156,7 @@ impl Cgroup {
 
     /// How often a charge met its limit; `None` where the kernel does not say.
     pub fn limit_hits(&self) -> Option<u64> {
-        self.0.limit_hits().ok()
+        self.0.limit_hits().ok().flatten()
     }
 
     /// Its limit in bytes; `None` without a limit.
