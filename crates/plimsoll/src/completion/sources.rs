@@ -40,8 +40,8 @@ impl Source {
             "KEY=VALUE" => Source::Keys,
             "PID" => Source::Pids,
             "FILE" | "DIR" | "PATH" | "COMMAND" => Source::Files,
-            "N" | "F" | "SECONDS" | "TIME" | "BYTES" | "PERCENT" | "METRIC>LIMIT" | "ADDRESS:PORT"
-            | "LIST" | "REGEX" => Source::Free,
+            "N" | "F" | "SECONDS" | "TIME" | "BYTES" | "SIZE" | "SIZE/s" | "PERCENT" | "KIND=SHARE"
+            | "CLASS" | "METRIC>LIMIT" | "ADDRESS:PORT" | "LIST" | "REGEX" => Source::Free,
             _ => return None,
         })
     }
