@@ -196,7 +196,12 @@ impl Controller {
                 self.lower(reading, bottom)
             }
             // Half of the target is near it: the next step would exceed it.
-            _ if pressure > self.settings.target / 2.0 => Order::Keep,
+            State::Descent if pressure > self.settings.target / 2.0 => {
+                if let Some(cap) = self.cap {
+                    self.settle(cap, ServiceBound::Pressure);
+                }
+                Order::Keep
+            }
             _ => self.lower(reading, bottom),
         }
     }
@@ -246,6 +251,8 @@ impl Controller {
     fn lift(&mut self, reading: Reading) -> Order {
         if let Some(cap) = self.cap.take() {
             self.meet_pressure(cap);
+            // A spike stops the descent as any pressure does, however long the service takes to be calm again.
+            self.settled = Some((cap, ServiceBound::Pressure));
         }
         self.step = LEAST_STEP;
         self.start = Some(reading);

@@ -355,3 +355,14 @@ fn a_cap_of_the_users_own_is_never_exceeded() {
     }
     assert_eq!(controller.bound(), Some(ServiceBound::Pressure));
 }
+
+/// The pressure of this program stayed between half of the target and the target: the cap stayed too, without a bound for
+/// ever, and the sizing had no result.
+#[test]
+fn a_pressure_near_the_target_is_a_bound() {
+    let hot = 952 * MIB;
+    let mut program = Program::new(hot, hot, 100_000.0, false);
+    let mut controller = Controller::new(settings());
+    run(&mut program, &mut controller, 4 * 150);
+    assert_eq!(controller.bound(), Some(ServiceBound::Pressure));
+}
