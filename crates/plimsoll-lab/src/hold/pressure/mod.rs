@@ -10,6 +10,7 @@ mod stall;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::error::HoldError;
@@ -31,6 +32,9 @@ const LIMIT: u64 = 32 << 20;
 /// Bytes of the file: a little more than the limit keeps in RAM. The kernel counts a wait as a stall for memory only if the
 /// page was in use shortly before: of a file of 128 MiB, it counted one wait in six.
 const FILE: u64 = 40 << 20;
+
+/// Time in which the pressure of other programs is measured.
+const OTHERS: Duration = Duration::from_secs(1);
 
 /// The pressure file of a scope.
 struct Source {
@@ -58,8 +62,8 @@ impl Source {
         Ok(Source { path, kind, remedy })
     }
 
-    /// The percentage of the last 10 s, and the total in microseconds.
-    fn read(&self) -> Result<(f64, u64), HoldError> {
+    /// The stalled time, in microseconds from any start.
+    fn read(&self) -> Result<u64, HoldError> {
         let error = |source| HoldError::NoPressure {
             path: self.path.clone(),
             source,
@@ -71,11 +75,8 @@ impl Source {
             PressureKind::Some => pressure.some,
             PressureKind::Full => pressure.full,
         };
-        let average = stall.last_10_s.and_then(|text| text.parse().ok());
         let total = stall.total_us.and_then(|total| u64::try_from(total).ok());
-        average
-            .zip(total)
-            .ok_or_else(|| error(std::io::ErrorKind::InvalidData.into()))
+        total.ok_or_else(|| error(std::io::ErrorKind::InvalidData.into()))
     }
 }
 
@@ -92,13 +93,7 @@ pub(super) fn hold(
     each: &mut dyn FnMut(&Status),
 ) -> Result<(Summary, Ending), HoldError> {
     let source = Source::of(&options.scope, goal.kind)?;
-    let (now, _) = source.read()?;
-    if now > goal.percent + TOLERANCE_POINTS.min(goal.percent / 2.0) {
-        return Err(HoldError::AlreadyStalled {
-            now,
-            goal: goal.percent,
-        });
-    }
+    source.read()?;
     if let Some(defect) = environment::not_on_disk(&options.folder) {
         let folder = options.folder.clone();
         return Err(HoldError::Folder { folder, defect });
@@ -108,10 +103,26 @@ pub(super) fn hold(
         Scope::Cgroup(cgroup) => Some(cgroup.path()),
     };
     let mut session = open_session(within, options.wait, stop)?;
-    let held = hold_in(&mut session, within, &source, goal, options, stop, each);
+    let reachable = check_others(&source, goal, stop);
+    let held = reachable.and_then(|()| hold_in(&mut session, within, &source, goal, options, stop, each));
     // The cgroup goes in any case; the first error counts.
     let undone = session.finish().map_err(HoldError::Environment);
     held.and_then(|held| undone.map(|_| held))
+}
+
+/// Rejects a pressure that other programs exceed in a second: `avg10` has that of a run which has just ended.
+fn check_others(source: &Source, goal: Pressure, stop: &Stop) -> Result<(), HoldError> {
+    let (start, before) = (Instant::now(), source.read()?);
+    while start.elapsed() < OTHERS && !stop.requested() {
+        thread::sleep(OTHERS / 20);
+    }
+    let stalled_us = source.read()?.saturating_sub(before);
+    let now = 100.0 * stalled_us as f64 / 1e6 / start.elapsed().as_secs_f64();
+    if now > goal.percent + TOLERANCE_POINTS.min(goal.percent / 2.0) {
+        let goal = goal.percent;
+        return Err(HoldError::AlreadyStalled { now, goal });
+    }
+    Ok(())
 }
 
 /// The right to make a cgroup, which is a change of the machine.
@@ -189,7 +200,7 @@ fn press(
         if let Some(trip) = tripwire.check(elapsed, look.machine_available, None) {
             break Ending::Reserve(trip);
         }
-        let (_, total_us) = source.read()?;
+        let total_us = source.read()?;
         let share = controller.step(elapsed, total_us);
         ask(worker, &Request::Read { share }, stop.flag())?;
         let percent = 100.0 * meter.add(elapsed, total_us);
@@ -227,7 +238,7 @@ mod tests {
         let text = "some avg10=1.50 avg60=0.00 avg300=0.00 total=70\nfull avg10=0.50 avg60=0.00 avg300=0.00 total=9\n";
         fs::write(folder.path().join("memory.pressure"), text).unwrap();
         let scope = |version| Scope::Cgroup(MemoryCgroup::new(folder.path(), version));
-        for (kind, expected) in [(PressureKind::Some, (1.5, 70)), (PressureKind::Full, (0.5, 9))] {
+        for (kind, expected) in [(PressureKind::Some, 70), (PressureKind::Full, 9)] {
             let source = Source::of(&scope(CgroupVersion::V2), kind).unwrap();
             assert_eq!(source.read().unwrap(), expected);
         }

@@ -1,7 +1,9 @@
 //! A pressure on the real machine: as measured from outside, and its end.
 
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::Child;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -48,13 +50,29 @@ fn cgroups() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Waits for a state of a hold, which may have to wait for the runs of other tests.
-fn wait_until(what: &str, met: impl Fn() -> bool) {
+/// Waits for a state of a hold.
+fn wait_until(what: &str, mut met: impl FnMut() -> bool) {
     let start = Instant::now();
     while !met() {
         assert!(start.elapsed() < crate::machine::WAIT, "{what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Starts a hold, which may have to wait for the runs of other tests, and waits for its cgroup.
+fn pressing(level: &str, folder: &str, more: &[&str]) -> Child {
+    let arguments = ["--psi", level, "--wait", "--folder", folder];
+    let mut holder = start(&[&arguments, more].concat());
+    wait_until("no cgroup", || {
+        if holder.try_wait().expect("its state").is_some() {
+            let mut reason = String::new();
+            let stderr = holder.stderr.as_mut().expect("a pipe");
+            stderr.read_to_string(&mut reason).expect("its errors");
+            panic!("the hold ended: {reason}");
+        }
+        !cgroups().is_empty()
+    });
+    holder
 }
 
 #[test]
@@ -65,8 +83,7 @@ fn a_pressure_is_held_within_five_points_as_measured_from_outside() {
     let _alone = alone();
     let folder = folder();
     let path = folder.path().to_str().expect("ASCII");
-    let holder = start(&["--psi", "some=15%", "--wait", "--folder", path, "--json"]);
-    wait_until("no cgroup", || !cgroups().is_empty());
+    let holder = pressing("some=15%", path, &["--json"]);
     std::thread::sleep(APPROACH);
     let (before, start) = (stalled_us(), Instant::now());
     std::thread::sleep(MEASURED);
@@ -89,8 +106,7 @@ fn cleanup_leaves_nothing_of_a_killed_pressure() {
     let _alone = alone();
     let folder = folder();
     let path = folder.path().to_str().expect("ASCII");
-    let holder = start(&["--psi", "some=5%", "--wait", "--folder", path]);
-    wait_until("no cgroup", || !cgroups().is_empty());
+    let holder = pressing("some=50%", path, &[]);
     assert_eq!(end_by(holder, Signal::KILL).status.code(), None);
     wait_until("cleanup left the cgroup", || {
         let cleanup = plimsoll_testkit::command(PLIMSOLL).arg("cleanup").output();
@@ -107,8 +123,7 @@ fn one_pressure_at_a_time_holds_the_machine() {
     let _alone = alone();
     let folder = folder();
     let path = folder.path().to_str().expect("ASCII");
-    let holder = start(&["--psi", "some=5%", "--wait", "--folder", path]);
-    wait_until("no cgroup", || !cgroups().is_empty());
+    let holder = pressing("some=50%", path, &[]);
     let output = hold(&["--psi", "some=90%", "--folder", path]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert_eq!(terminate(holder).status.code(), Some(5));
