@@ -149,6 +149,8 @@ pub const ROWS: &[(&str, Kinds)] = &[
     ("work_at_2_ratio", TIME),
     ("cpu_per_visit_at_1_5_ratio", TIME),
     ("oom_killed_load", PLACE),
+    ("file_kept_at_1_5_percent", TIME),
+    ("anonymous_kept_at_1_5_percent", TIME),
     // wscap
     ("slowdown_ratio", TIME),
     ("cpu_slowdown_ratio", TIME),

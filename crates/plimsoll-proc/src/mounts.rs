@@ -1,5 +1,7 @@
 //! `/proc/PID/mountinfo` (`proc_pid_mountinfo(5)`): mounts and their places.
 
+use std::path::Path;
+
 use super::Tree;
 use super::fields::unescape;
 
@@ -12,6 +14,8 @@ pub struct Mount {
     pub inner: String,
     pub point: String,
     pub kind: String,
+    /// The device of the file system, or another name for its source.
+    pub source: String,
     pub read_only: bool,
     /// Options of the file system itself; a cgroup v1 hierarchy's controllers are among them.
     pub options: String,
@@ -24,12 +28,13 @@ impl Mount {
         let mut left = left.split(' ').skip(3);
         let (inner, point, flags) = (left.next()?, left.next()?, left.next()?);
         let mut right = right.split(' ');
-        let (kind, _source, options) = (right.next()?, right.next()?, right.next().unwrap_or(""));
+        let (kind, source, options) = (right.next()?, right.next()?, right.next().unwrap_or(""));
         let text = |path: &str| String::from_utf8_lossy(&unescape(path.as_bytes())).into_owned();
         Some(Mount {
             inner: text(inner),
             point: text(point),
             kind: kind.to_owned(),
+            source: text(source),
             read_only: flags
                 .split(',')
                 .chain(options.split(','))
@@ -60,6 +65,12 @@ pub fn of(tree: &Tree) -> Vec<Mount> {
     parse(&tree.read(PATH).unwrap_or_default())
 }
 
+/// The mount that holds a file or folder, by its absolute path without links: of those at one point, the last.
+pub fn holding<'m>(mounts: &'m [Mount], path: &Path) -> Option<&'m Mount> {
+    let holds = mounts.iter().filter(|mount| path.starts_with(&mount.point));
+    holds.max_by_key(|mount| mount.point.len())
+}
+
 /// Whether a `/proc` among the mounts hides processes of other users (`hidepid=`, but for 0 and `off`).
 pub fn hide_processes(mounts: &[Mount]) -> bool {
     let mut procs = mounts.iter().filter(|mount| mount.point == "/proc");
@@ -82,5 +93,22 @@ mod tests {
         };
         assert!(!hides("rw") && !hides("rw,hidepid=0") && !hides("rw,hidepid=off"));
         assert!(hides("rw,hidepid=2") && hides("rw,gid=4,hidepid=invisible"));
+    }
+
+    #[test]
+    fn a_folder_is_in_the_innermost_mount_that_was_mounted_last() {
+        let text = "22 1 254:0 / / rw - ext4 /dev/vda rw\n\
+                    23 22 0:20 / /var/tmp rw - tmpfs none rw\n\
+                    24 22 8:1 / /var/tmp rw - xfs /dev/my\\040disk rw\n\
+                    25 22 0:21 / /var/tmp/inner rw - btrfs /dev/sdb rw\n";
+        let mounts = parse(text);
+        let of = |path: &str| {
+            holding(&mounts, Path::new(path)).map(|mount| (mount.kind.as_str(), mount.source.as_str()))
+        };
+        assert_eq!(of("/var/tmp/file"), Some(("xfs", "/dev/my disk")));
+        assert_eq!(of("/var/tmp"), Some(("xfs", "/dev/my disk")));
+        assert_eq!(of("/var/tmp2"), Some(("ext4", "/dev/vda")));
+        assert_eq!(of("/var/tmp/inner/x"), Some(("btrfs", "/dev/sdb")));
+        assert_eq!(holding(&[], Path::new("/")), None);
     }
 }

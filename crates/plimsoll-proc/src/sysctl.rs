@@ -37,6 +37,13 @@ pub fn kernel(tree: &Tree) -> String {
     format!("{release} {version}").trim().to_owned()
 }
 
+/// Major and minor number of the kernel's release; `None` of a release without them.
+pub fn release(tree: &Tree) -> Option<(u32, u32)> {
+    let release = tree.read(RELEASE)?;
+    let mut numbers = release.split(|letter: char| !letter.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
 /// The kernel's name for this boot.
 ///
 /// # Errors
@@ -44,4 +51,26 @@ pub fn kernel(tree: &Tree) -> String {
 pub fn boot_id() -> Result<String, ControlError> {
     let path = Path::new(BOOT_ID);
     control::read(path).map_err(|source| ControlError::read(path, source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_has_two_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(RELEASE.trim_start_matches('/'));
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        for (text, expected) in [
+            ("6.18.44-fc\n", Some((6, 18))),
+            ("5.4.0-150-generic\n", Some((5, 4))),
+            ("7.0\n", Some((7, 0))),
+            ("7\n", None),
+            ("rolling", None),
+        ] {
+            std::fs::write(&file, text).unwrap();
+            assert_eq!(release(&Tree::below(folder.path())), expected, "{text}");
+        }
+    }
 }

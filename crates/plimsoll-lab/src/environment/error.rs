@@ -219,6 +219,8 @@ pub enum MissingKind {
     Allocator,
     /// The file that memory is filled with.
     DataFile,
+    /// A value of `vm.swappiness` that the kernel accepts.
+    Swappiness,
 }
 
 impl MissingKind {

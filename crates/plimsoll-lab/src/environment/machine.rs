@@ -2,11 +2,13 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use plimsoll_proc::cgroup::Hierarchy;
-use plimsoll_proc::meminfo;
+use plimsoll_proc::{Tree, meminfo, mounts};
 
+use plimsoll_model::quantity;
 use plimsoll_model::scenario::Machine;
 
 use super::error::EnvironmentError;
@@ -65,6 +67,22 @@ pub fn disk_free(folder: &Path) -> Result<u64, EnvironmentError> {
 pub fn disk_available(folder: &Path) -> Result<u64, EnvironmentError> {
     let space = disk_space(folder).map_err(|source| EnvironmentError::reading(folder, source))?;
     Ok(space.available)
+}
+
+/// The file system of a folder, its source, and the most that a fault of a mapped file reads ahead, as
+/// `ext4 on /dev/vda, read-ahead 128 KiB`; `None` where the kernel does not say.
+pub fn file_system(folder: &Path) -> Option<String> {
+    let tree = Tree::live();
+    let folder = fs::canonicalize(folder).ok()?;
+    let mounts = mounts::of(&tree);
+    let mount = mounts::holding(&mounts, &folder)?;
+    let device = fs::metadata(&folder).ok()?.dev();
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let kib: Option<u64> = tree.parse(&format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"));
+    let ahead = kib.map_or(String::new(), |kib| {
+        format!(", read-ahead {}", quantity::bytes(kib as f64 * 1024.0))
+    });
+    Some(format!("{} on {}{ahead}", mount.kind, mount.source))
 }
 
 pub(super) fn disk_space(folder: &Path) -> io::Result<DiskSpace> {

@@ -47,7 +47,7 @@ pub use cgroup::{Cgroup, Reclaimed};
 pub use cleanup::{CleanupReport, RunCleanup, RunState, cleanup, cleanup_in};
 pub use error::{EnvironmentError, Missing, MissingKind};
 pub use holder::Holder;
-pub use machine::{disk_available, disk_free, machine};
+pub use machine::{disk_available, disk_free, file_system, machine};
 pub use prepare::{CgroupDescription, Description, Environment, SwapDescription, ValueDescription};
 pub use requirements::{can_prepare, missing, missing_beside, zram_algorithms_known};
 pub use reserve::{Misfit, TooLarge, Trip, Tripwire, memory_reserve, safe_size};

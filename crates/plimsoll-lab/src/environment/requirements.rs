@@ -8,11 +8,11 @@ use plimsoll_proc::capabilities::{SYS_ADMIN, this_process_has};
 use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, MemoryCgroup};
 use plimsoll_proc::sysctl::{PAGE_CLUSTER, SWAPPINESS};
 use plimsoll_proc::zswap::Parameter;
-use plimsoll_proc::{Tree, crypto, huge_pages};
+use plimsoll_proc::{Tree, crypto, huge_pages, sysctl};
 use rustix::fs::{Access, access};
 
 use plimsoll_model::scenario::{
-    Allocator, Backing, CapBy, FillClass, FrontEnd, KNOWN_ALLOCATORS, Mapping, Need, Settings, Subject,
+    Allocator, CapBy, FillClass, FrontEnd, KNOWN_ALLOCATORS, Mapping, Need, Settings, Subject,
 };
 
 use super::allocators::allocator_library;
@@ -72,9 +72,13 @@ pub fn missing_beside(settings: &Settings, zram_algorithms: Option<&[String]>) -
         Subject::SwapFile => missing.extend(missing_folder(&settings.swap_dir)),
         Subject::NoSwap | Subject::Allocator(_) => {}
     }
-    if settings.memory() == Backing::File {
+    if settings.fills_file() {
         missing.extend(missing_disk(&settings.swap_dir));
     }
+    missing.extend(missing_swappiness(
+        settings.swappiness,
+        sysctl::release(&Tree::live()),
+    ));
     for (asked, path) in [
         (settings.swappiness, SWAPPINESS),
         (settings.page_cluster, PAGE_CLUSTER),
@@ -308,6 +312,20 @@ fn missing_disk(folder: &Path) -> Option<Missing> {
     })
 }
 
+/// Checks that the kernel of this release accepts the value: since Linux 5.8 that is any up to 200.
+fn missing_swappiness(asked: Option<u32>, release: Option<(u32, u32)>) -> Option<Missing> {
+    let above = asked.filter(|&asked| asked > 100 && release.is_some_and(|release| release < (5, 8)))?;
+    Some(Missing {
+        kind: MissingKind::Swappiness,
+        what: format!("a kernel that accepts swappiness {above}"),
+        why: "Linux before 5.8 weighs swap against page cache only up to 100, where both cost the same"
+            .to_owned(),
+        how: "use Linux 5.8 or newer, or lower values (`--set 'swappiness=[\"system\", 10, 100]'`)"
+            .to_owned(),
+        available: vec!["swappiness=0 to swappiness=100".to_owned()],
+    })
+}
+
 /// Checks that the administrator has reserved enough huge pages. Plimsoll never reserves them: reserved pages are
 /// lost to all other programs.
 fn missing_huge_pages(size: u64) -> Option<Missing> {
@@ -324,4 +342,26 @@ fn missing_huge_pages(size: u64) -> Option<Missing> {
         ),
         available: others("mapping", Mapping::NAMES, Mapping::Hugetlb.name()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swappiness_above_100_needs_linux_5_8() {
+        let missing = |asked, release| missing_swappiness(asked, release).map(|missing| missing.kind);
+        assert_eq!(missing(Some(150), Some((5, 4))), Some(MissingKind::Swappiness));
+        assert_eq!(missing(Some(101), Some((4, 19))), Some(MissingKind::Swappiness));
+        for (asked, release) in [
+            (Some(100), Some((5, 4))),
+            (Some(200), Some((5, 8))),
+            (Some(200), Some((6, 1))),
+            (None, Some((5, 4))),
+            (Some(200), None),
+        ] {
+            assert_eq!(missing(asked, release), None, "{asked:?} {release:?}");
+        }
+        assert!(MissingKind::Swappiness.refuses());
+    }
 }

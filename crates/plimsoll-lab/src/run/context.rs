@@ -131,8 +131,21 @@ impl<'a, 'l> TrialContext<'a, 'l> {
                     Backing::File => settings.swap_dir.clone(),
                     Backing::Anonymous | Backing::Memfd => PathBuf::new(),
                 },
+                file_bytes: 0,
             },
         }
+    }
+
+    /// A command that fills `bytes`, of which the last `file_bytes` are those of a file in `swap-dir`, in one mapping each.
+    pub(super) fn fill_beside_file(&self, bytes: u64, file_bytes: u64) -> Command {
+        let mut fill = self.fill(bytes, bytes);
+        if let Command::Fill { placement, .. } = &mut fill
+            && file_bytes > 0
+        {
+            placement.folder.clone_from(&self.plan.settings.swap_dir);
+            placement.file_bytes = file_bytes;
+        }
+        fill
     }
 
     /// Bytes of the workers in their working sets: their anonymous memory, or all of it where the filled memory has files.

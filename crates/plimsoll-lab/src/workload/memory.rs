@@ -2,7 +2,6 @@
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 
 use plimsoll_os::{Advice, Errno, Mapping, Range, UsageScope, page_out, write_back};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
@@ -10,16 +9,15 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 use super::cost::Cost;
 use super::cost::Stopwatch;
 use super::crew::{self, CrewError};
-use super::fill::{Stream, StreamError};
+use super::fill::Stream;
+use super::memory_error::{MOST_REQUESTS, MemoryError};
 use super::parts::{Part, Writable, pages_of, ranges_of, stretches, writable};
-use super::protocol::{Placement, RefusalCode, Verification};
+use super::protocol::{Placement, Verification};
 use super::working_set::WorkingSet;
 use plimsoll_model::scenario::{Backing, FillClass, ThpMode};
 
 /// Bytes regenerated at a time for the comparison: whole pages, and stays in the second-level cache.
 const COMPARED_AT_ONCE: usize = 256 << 10;
-/// Most mappings of one fill: below the kernel's usual `vm.max_map_count` of 65530.
-const MOST_REQUESTS: u64 = 60_000;
 
 #[derive(Debug, Clone)]
 pub(crate) struct FillRequest {
@@ -29,66 +27,6 @@ pub(crate) struct FillRequest {
     pub(crate) seed: u64,
     pub(crate) thp: ThpMode,
     pub(crate) placement: Placement,
-}
-
-/// Why a worker's memory could not be filled, trimmed or released.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub(crate) enum MemoryError {
-    #[error("cannot fill 0 bytes, or in requests of 0 bytes; ask for at least one page")]
-    Nothing,
-    #[error(
-        "cannot fill {asked} bytes: this machine has {ram} bytes of RAM and {swap} bytes of swap; ask for less or add swap"
-    )]
-    TooMuch { asked: u64, ram: u64, swap: u64 },
-    #[error(
-        "cannot fill {bytes} bytes in requests of {request}: more than {MOST_REQUESTS} mappings; use larger requests"
-    )]
-    TooManyRequests { bytes: u64, request: u64 },
-    #[error(
-        "cannot map request {number} of {length} bytes: {errno}; ask for less memory or raise the limit (ulimit -v, vm.overcommit_memory)"
-    )]
-    Map {
-        number: usize,
-        length: u64,
-        errno: Errno,
-    },
-    #[error("cannot make a file in {}: {errno}; name a folder on a disk with room with `--set swap-dir=...`", folder.display())]
-    File { folder: PathBuf, errno: Errno },
-    #[error("cannot write dirty pages to their file: {0}; is the disk of `swap-dir` full or faulty?")]
-    WriteBack(Errno),
-    #[error("cannot ask which pages are in RAM: {0}")]
-    InCore(Errno),
-    #[error("cannot call {what}: {errno}; {advice}")]
-    Advise {
-        what: &'static str,
-        errno: Errno,
-        advice: &'static str,
-    },
-    #[error("cannot unmap {length} bytes: {errno}")]
-    Unmap { length: usize, errno: Errno },
-    #[error(transparent)]
-    Stream(#[from] StreamError),
-    #[error(transparent)]
-    Crew(#[from] CrewError),
-}
-
-impl MemoryError {
-    pub(crate) fn code(&self) -> RefusalCode {
-        match self {
-            MemoryError::Nothing => RefusalCode::ZeroBytes,
-            MemoryError::TooMuch { .. } => RefusalCode::TooMuch,
-            MemoryError::TooManyRequests { .. } => RefusalCode::TooManyRequests,
-            MemoryError::Map { .. } => RefusalCode::Map,
-            MemoryError::File { .. } | MemoryError::WriteBack(_) | MemoryError::InCore(_) => {
-                RefusalCode::File
-            }
-            MemoryError::Advise { .. } => RefusalCode::Advise,
-            MemoryError::Unmap { .. } => RefusalCode::Unmap,
-            MemoryError::Stream(_) => RefusalCode::Data,
-            MemoryError::Crew(_) => RefusalCode::Threads,
-        }
-    }
 }
 
 /// Filled memory, with the stream it was filled with.
@@ -106,17 +44,25 @@ pub(crate) struct Memory {
     working_set: WorkingSet,
 }
 
+/// All bytes of memory that is one mapping.
+#[derive(Debug)]
+pub(crate) struct Whole<'m> {
+    pub(crate) memory: &'m mut [u8],
+    /// Of the file beside it; empty without one.
+    pub(crate) file: &'m mut [u8],
+}
+
 impl Memory {
     /// Maps and fills. The cost covers mapping and filling, not reading the file of `class=file=F`.
     pub(crate) fn fill(asked: &FillRequest) -> Result<(Memory, Cost), MemoryError> {
         // File pages need neither RAM nor swap to stay in.
         if asked.placement.memory.goes_to_swap() {
-            check_fits_machine(asked.bytes)?;
+            check_fits_machine(asked.bytes.saturating_sub(asked.placement.file_bytes))?;
         }
         let lengths = request_lengths(asked)?;
         let stream = Stream::new(&asked.class, asked.seed)?;
         let mut memory = Memory {
-            mappings: Vec::with_capacity(lengths.len()),
+            mappings: Vec::with_capacity(lengths.len() + 1),
             parts: Vec::new(),
             stream,
             thp: asked.thp,
@@ -124,7 +70,9 @@ impl Memory {
             working_set: WorkingSet::filled(asked.placement.memory, 0),
         };
         let watch = Stopwatch::start(UsageScope::Process);
-        memory.map(&lengths)?;
+        memory.map(asked.placement.memory, &lengths)?;
+        let of_file = Some(asked.placement.file_bytes).filter(|bytes| *bytes > 0);
+        memory.map(Backing::File, of_file.as_slice())?;
         memory.parts = Part::split(memory.pages(), asked.placement.threads);
         memory.write()?;
         let cost = watch.stop(asked.bytes);
@@ -147,7 +95,7 @@ impl Memory {
             });
         }
         let watch = Stopwatch::start(UsageScope::Process);
-        self.map(&[bytes])?;
+        self.map(self.placement.memory, &[bytes])?;
         for mapping in &mut self.mappings[mappings..] {
             self.stream.write(held, mapping.bytes_mut());
             if let Some(last) = self.parts.last_mut() {
@@ -171,30 +119,28 @@ impl Memory {
     }
 
     /// Maps all requests before the first is filled, so that a refusal costs nothing.
-    fn map(&mut self, lengths: &[u64]) -> Result<(), MemoryError> {
+    fn map(&mut self, memory: Backing, lengths: &[u64]) -> Result<(), MemoryError> {
         for (index, &length) in lengths.iter().enumerate() {
-            let mapping = self
-                .map_one(length)
-                .map_err(|errno| match self.placement.memory {
-                    Backing::File => MemoryError::File {
-                        folder: self.placement.folder.clone(),
-                        errno,
-                    },
-                    Backing::Anonymous | Backing::Memfd => MemoryError::Map {
-                        number: index + 1,
-                        length,
-                        errno,
-                    },
-                })?;
+            let mapping = self.map_one(memory, length).map_err(|errno| match memory {
+                Backing::File => MemoryError::File {
+                    folder: self.placement.folder.clone(),
+                    errno,
+                },
+                Backing::Anonymous | Backing::Memfd => MemoryError::Map {
+                    number: index + 1,
+                    length,
+                    errno,
+                },
+            })?;
             advise_huge_pages(&mapping, self.thp)?;
             self.mappings.push(mapping);
         }
         Ok(())
     }
 
-    fn map_one(&self, length: u64) -> Result<Mapping, Errno> {
+    fn map_one(&self, memory: Backing, length: u64) -> Result<Mapping, Errno> {
         let length = usize::try_from(length).map_err(|_| Errno::NOMEM)?;
-        match self.placement.memory {
+        match memory {
             Backing::Anonymous => Mapping::anonymous(length),
             Backing::Memfd => Mapping::of_memory_file(length),
             Backing::File => {
@@ -224,12 +170,29 @@ impl Memory {
         self.mappings.iter().map(|mapping| mapping.len() as u64).sum()
     }
 
-    /// The bytes, if they are one mapping. `restore` counts writes to them as wrong bytes.
-    pub(crate) fn whole_mut(&mut self) -> Option<&mut [u8]> {
-        match self.mappings.as_mut_slice() {
-            [mapping] => Some(mapping.bytes_mut()),
-            _ => None,
-        }
+    /// The bytes, if they are one mapping, and those of the file beside it. `restore` counts writes to them as wrong bytes.
+    pub(crate) fn whole_mut(&mut self) -> Option<Whole<'_>> {
+        let mappings = self.mappings.as_mut_slice();
+        let (file, mappings) = match self.placement.file_bytes {
+            0 => (None, mappings),
+            _ => mappings
+                .split_last_mut()
+                .map(|(file, others)| (Some(file), others))?,
+        };
+        let memory = match mappings {
+            [] => &mut [][..],
+            [memory] => memory.bytes_mut(),
+            _ => return None,
+        };
+        let file = file.map_or(&mut [][..], Mapping::bytes_mut);
+        Some(Whole { memory, file })
+    }
+
+    /// Bytes in RAM of the file beside the memory, in whole pages; `None` without one.
+    pub(crate) fn file_in_core(&self) -> Result<Option<u64>, MemoryError> {
+        let file = self.mappings.last().filter(|_| self.placement.file_bytes > 0);
+        let in_core = file.map(Mapping::in_core).transpose();
+        in_core.map_err(MemoryError::InCore)
     }
 
     /// Has the kernel reclaim everything, each part in a thread of its own. Success does not imply that pages left.
@@ -372,12 +335,13 @@ fn of_all(digests: &[u64]) -> u64 {
     }
 }
 
-/// Lengths of the requests: all alike but the last, which takes the rest.
+/// Lengths of the requests, without the file beside them: all alike but the last, which takes the rest.
 fn request_lengths(asked: &FillRequest) -> Result<Vec<u64>, MemoryError> {
-    let (bytes, request) = (asked.bytes, asked.request);
-    if bytes == 0 || request == 0 {
+    let (bytes, request, of_file) = (asked.bytes, asked.request, asked.placement.file_bytes);
+    if bytes == 0 || request == 0 || of_file > bytes {
         return Err(MemoryError::Nothing);
     }
+    let bytes = bytes - of_file;
     let count = bytes.div_ceil(request);
     if count > MOST_REQUESTS {
         return Err(MemoryError::TooManyRequests { bytes, request });
@@ -415,6 +379,8 @@ fn advise_huge_pages(mapping: &Mapping, thp: ThpMode) -> Result<(), MemoryError>
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     fn asked(bytes: u64, request: u64) -> FillRequest {
@@ -434,6 +400,7 @@ mod tests {
                 memory,
                 threads,
                 folder: "/var/tmp".into(),
+                file_bytes: 0,
             },
             ..asked(bytes, request)
         }

@@ -12,6 +12,7 @@ mod crew;
 pub mod fill;
 mod handle;
 mod memory;
+mod memory_error;
 mod parts;
 pub mod probe;
 pub mod protocol;
@@ -28,7 +29,8 @@ pub(crate) use fill::mix;
 pub use handle::{Residency, Usage, Worker, WorkerError, WorkerOptions};
 #[cfg(test)]
 pub(crate) use memory::FillRequest;
-pub(crate) use memory::Memory;
+pub(crate) use memory::{Memory, Whole};
+pub(crate) use memory_error::MemoryError;
 pub(crate) use parts::Writable;
 pub(crate) use plimsoll_os::UsageScope;
 pub(crate) use work::{NoRequests, Work, WorkError, typed};

@@ -17,8 +17,15 @@ pub struct Placement {
     pub memory: Backing,
     /// Threads that fill, trim and read it, each a part of its own.
     pub threads: u32,
-    /// Folder for the files of [`Backing::File`].
+    /// Folder for the files of [`Backing::File`] and for that beside the memory.
     pub folder: PathBuf,
+    /// Of the filled bytes, so many at their end are those of a file.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub file_bytes: u64,
+}
+
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 impl Default for Placement {
@@ -28,6 +35,7 @@ impl Default for Placement {
             memory: Backing::Anonymous,
             threads: 1,
             folder: PathBuf::new(),
+            file_bytes: 0,
         }
     }
 }
@@ -250,9 +258,10 @@ mod tests {
         #[test]
         fn a_fill_round_trips(
             bytes: u64, request: u64, class in class(), seed: u64, always: bool, threads: u32, folder in "/[a-z]{1,9}",
+            file_bytes: u64,
         ) {
             let thp = if always { ThpMode::Always } else { ThpMode::Never };
-            let placement = Placement { memory: Backing::File, threads, folder: folder.into() };
+            let placement = Placement { memory: Backing::File, threads, folder: folder.into(), file_bytes };
             let command = Command::Fill { bytes, request, class, seed, thp, placement };
             prop_assert_eq!(round_trip(&command), command);
         }

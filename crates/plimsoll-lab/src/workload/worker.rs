@@ -4,7 +4,8 @@ use std::io::{BufRead, Result, Write};
 
 use super::calibrate::calibrate;
 use super::cost::{Cost, Findings};
-use super::memory::{FillRequest, Memory, MemoryError};
+use super::memory::{FillRequest, Memory};
+use super::memory_error::MemoryError;
 use super::probe::{Probe, RunningProbe};
 use super::protocol::{Command, IN_CORE, RefusalCode, Reply};
 use super::work::{Work, WorkError};

@@ -118,6 +118,8 @@ pub enum WithheldCode {
     PresentIsBest,
     /// The best value endangers the machine.
     Unsafe,
+    /// The setting chooses between anonymous memory and page cache, and the workload has no page cache.
+    NoPageCache,
     /// The code of a later version.
     #[default]
     #[serde(other)]
@@ -126,7 +128,7 @@ pub enum WithheldCode {
 
 impl WithheldCode {
     /// Every code.
-    pub const ALL: [WithheldCode; 11] = [
+    pub const ALL: [WithheldCode; 12] = [
         WithheldCode::TooFewRepeats,
         WithheldCode::Untrustworthy,
         WithheldCode::NotMeasured,
@@ -137,6 +139,7 @@ impl WithheldCode {
         WithheldCode::PresentNotMeasured,
         WithheldCode::PresentIsBest,
         WithheldCode::Unsafe,
+        WithheldCode::NoPageCache,
         WithheldCode::Other,
     ];
 }

@@ -73,8 +73,8 @@ pub(super) const LAST: &[Key] = &[
         "swap-dir",
         Kind::Folder,
         Preset::Text("/var/tmp"),
-        "folder for swap files, in which no other user can replace them, and for the files of `memory = \"file\"` and \
-         `mapping = \"file\"`",
+        "folder for swap files, in which no other user can replace them, and for the files of `memory = \"file\"`, \
+         `file-percent` and `mapping = \"file\"`",
     )
     .single(),
     key(

@@ -78,6 +78,11 @@ const BUILTINS: &[Builtin] = &[
         text: include_str!("../../scenarios/page-cluster.toml"),
     },
     Builtin {
+        name: "swappiness",
+        title: "Page cache or swap: the load line of a machine with vm.swappiness as it is, and from 10 to 200",
+        text: include_str!("../../scenarios/swappiness.toml"),
+    },
+    Builtin {
         name: "wscap",
         title: "Cost of a cap on the working set: scans of memory larger than the cap",
         text: include_str!("../../scenarios/wscap.toml"),

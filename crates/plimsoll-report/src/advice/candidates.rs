@@ -17,6 +17,8 @@ pub(super) struct Stratum<'a> {
     pub(super) workload: WorkloadKind,
     /// Content of the filled memory.
     pub(super) class: Option<&'a FillClass>,
+    /// Whether the workload visits pages of a file beside anonymous ones.
+    pub(super) visits_file: bool,
     /// The parameters that all candidates share.
     pub(super) conditions: BTreeMap<String, String>,
     /// By name.
@@ -106,6 +108,7 @@ pub(super) fn strata<'a>(measured: &[Measurement<'a>], param: &str, split: Split
             strata.push(Stratum {
                 workload: one.settings.workload.kind(),
                 class: one.settings.class(),
+                visits_file: one.settings.visits_file(),
                 conditions: conditions(one.group, param),
                 candidates: Vec::new(),
                 failed: Vec::new(),

@@ -1,6 +1,6 @@
 //! Settings of the kernel that a run swept, against the present value of the machine.
 
-use super::candidates::{Measurement, Split, Stratum, stands_for_data, strata};
+use super::candidates::{Candidate, Measurement, Split, Stratum, stands_for_data, strata};
 use super::commands::{self, Applied};
 use super::criteria::{self, Measure};
 use super::ranking::{Field, Lack, Pair};
@@ -24,6 +24,8 @@ struct Swept {
     premise: &'static str,
     /// Values below it are not safe.
     least: u32,
+    /// Whether it chooses between anonymous memory and page cache, so that a workload must have both.
+    needs_page_cache: bool,
 }
 
 const SWEPT: [Swept; 3] = [
@@ -39,10 +41,11 @@ const SWEPT: [Swept; 3] = [
             Some((text(settings.swappiness), shared))
         },
         apply: |value| commands::sysctl("vm.swappiness", value),
-        premise: "The workload has anonymous memory alone; swappiness weighs it against page cache, which the run did not \
-                  measure.",
+        premise: "It weighs anonymous memory against page cache: with another share of file pages, another device of \
+                  either, or other data, another value may be better.",
         // With 0 a cgroup at its limit is not swapped out at all.
         least: 1,
+        needs_page_cache: true,
     },
     Swept {
         key: "page-cluster",
@@ -58,6 +61,7 @@ const SWEPT: [Swept; 3] = [
         apply: |value| commands::sysctl("vm.page-cluster", value),
         premise: "It holds for every swap device of the machine.",
         least: 0,
+        needs_page_cache: false,
     },
     Swept {
         key: "zswap-pool-percent",
@@ -73,6 +77,7 @@ const SWEPT: [Swept; 3] = [
         apply: |value| commands::zswap_parameter("max_pool_percent", value),
         premise: "The pool grows to that share of the RAM.",
         least: 1,
+        needs_page_cache: false,
     },
 ];
 
@@ -96,6 +101,7 @@ pub(super) fn advise(measured: &[Measurement<'_>], host: &Host) -> Vec<Result<Re
                 continue;
             };
             let found = match stratum.class.is_some_and(stands_for_data) {
+                _ if swept.needs_page_cache && !stratum.visits_file => Err(no_page_cache(stratum)),
                 true => of_stratum(stratum, swept, criteria.setting, host),
                 false => Err(made_up(stratum)),
             };
@@ -111,15 +117,20 @@ fn of_stratum(
     by: Measure,
     host: &Host,
 ) -> Result<Recommendation, Lack> {
-    let (present, now) = present(stratum, swept, host)?;
-    let field = Field::of(&stratum.candidates, by)?;
-    let choice = choose(stratum, &field, swept, by, (present, now))?;
+    let now = present_value(swept, host)?;
+    let candidates = with_present(&stratum.candidates, now);
+    let present = place_of_present(&candidates, swept, now)?;
+    if candidates.len() == 1 {
+        return Err(Lack {
+            code: WithheldCode::NotMeasured,
+            text: format!("every value of the run is {now}, the present one"),
+        });
+    }
+    let field = Field::of(&candidates, by)?;
+    let choice = choose(&candidates, &field, swept, by, (present, now))?;
     let repeats = field.repeats(choice.chosen).min(field.repeats(present));
     let mut premises = vec![measured_with(stratum), swept.premise.to_owned()];
-    let level = choice
-        .level
-        .iter()
-        .map(|&place| stratum.candidates[place].name.as_str());
+    let level = choice.level.iter().map(|&place| candidates[place].name.as_str());
     let level: Vec<&str> = level.collect();
     if !level.is_empty() {
         premises.push(format!(
@@ -163,7 +174,7 @@ struct Choice {
 /// Of the safe values that are better than the present one, the best; of those that the run does not separate from it, the
 /// nearest to the present one.
 fn choose(
-    stratum: &Stratum<'_>,
+    candidates: &[Candidate<'_>],
     field: &Field,
     swept: &Swept,
     by: Measure,
@@ -171,7 +182,7 @@ fn choose(
 ) -> Result<Choice, Lack> {
     let others: Vec<usize> = (0..field.len()).filter(|&place| place != present).collect();
     let pairs = field.against_each(&others, present);
-    let value_of = |place: usize| stratum.candidates[place].name.parse::<u32>().unwrap_or(now);
+    let value_of = |place: usize| candidates[place].name.parse::<u32>().unwrap_or(now);
     let better = pairs.iter().filter(|(_, pair)| pair.is_better(field.direction()));
     let better: Vec<usize> = better.map(|(place, _)| *place).collect();
     if better.is_empty() {
@@ -203,32 +214,62 @@ fn choose(
     })
 }
 
-/// The place of the present value of the machine among the candidates, and that value.
-fn present(stratum: &Stratum<'_>, swept: &Swept, host: &Host) -> Result<(usize, u32), Lack> {
-    let missing = |text: String| Lack {
+fn present_unknown(text: String) -> Lack {
+    Lack {
         code: WithheldCode::PresentNotMeasured,
         text,
-    };
-    let now = host
-        .settings
-        .get(swept.file)
-        .and_then(|value| value.trim().parse().ok());
-    let now: u32 =
-        now.ok_or_else(|| missing("the recording lacks the present value of the machine".to_owned()))?;
-    let of_name = |name: &str| {
-        stratum
-            .candidates
-            .iter()
-            .position(|candidate| candidate.name == name)
-    };
+    }
+}
+
+/// The reason for no advice on a choice between anonymous memory and page cache without the latter.
+fn no_page_cache(stratum: &Stratum<'_>) -> Lack {
+    Lack {
+        code: WithheldCode::NoPageCache,
+        text: format!(
+            "it weighs anonymous memory against page cache, and the workload {} of the run has no page cache; measure both \
+             with `plimsoll run swappiness`",
+            stratum.workload.name()
+        ),
+    }
+}
+
+/// The present value of the machine.
+fn present_value(swept: &Swept, host: &Host) -> Result<u32, Lack> {
+    let now = host.settings.get(swept.file).map(|value| value.trim().parse());
+    match now {
+        Some(Ok(now)) => Ok(now),
+        Some(Err(_)) | None => Err(present_unknown(
+            "the recording lacks the present value of the machine".to_owned(),
+        )),
+    }
+}
+
+/// The candidates, of which one that names the present value is the same as the one that leaves it alone.
+fn with_present<'a>(candidates: &[Candidate<'a>], now: u32) -> Vec<Candidate<'a>> {
+    let mut candidates = candidates.to_vec();
+    let named = candidates
+        .iter()
+        .position(|candidate| candidate.name == now.to_string());
+    if let Some(named) = named.filter(|_| candidates.iter().any(|candidate| candidate.name == PRESENT)) {
+        let named = candidates.remove(named);
+        let unnamed = candidates.iter_mut().find(|candidate| candidate.name == PRESENT);
+        if let Some(unnamed) = unnamed {
+            unnamed.groups.extend(named.groups);
+        }
+    }
+    candidates
+}
+
+/// The place of the present value among the candidates.
+fn place_of_present(candidates: &[Candidate<'_>], swept: &Swept, now: u32) -> Result<usize, Lack> {
+    let of_name = |name: &str| candidates.iter().position(|candidate| candidate.name == name);
     let place = of_name(PRESENT).or_else(|| of_name(&now.to_string()));
-    let place = place.ok_or_else(|| {
-        missing(format!(
+    place.ok_or_else(|| {
+        present_unknown(format!(
             "the run did not measure {now}, the present value; add \"{PRESENT}\" to the values of `{}`",
             swept.key
         ))
-    })?;
-    Ok((place, now))
+    })
 }
 
 /// The reason if no value is better than the present one.

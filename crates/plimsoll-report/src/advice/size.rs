@@ -202,14 +202,14 @@ fn premises(stratum: &Stratum<'_>, ratio: &Summary, sizes: [&str; 3], beyond_ram
     });
     let generated = match stratum.class {
         Some(FillClass::Ratio(_)) => {
-            " The data are generated: measure your own with `--set class=file=PATH` before you rely on it."
+            " They are generated: measure your own with `--set class=file=PATH` before you rely on it."
         }
         _ => "",
     };
     let more = if beyond_ram { ", more than there is" } else { "" };
     vec![
         format!(
-            "{} They are stored {stored}:1, the store's overhead included.{generated}",
+            "{} The data are stored {stored}:1, the store's overhead included.{generated}",
             measured_with(stratum)
         ),
         format!("Half of the {ram} of RAM holds the compressed pages, the other half is left to work in."),

@@ -391,7 +391,8 @@ fn an_algorithm_that_saves_more_and_is_slower_is_the_users_choice() {
     assert_eq!(size.premises.len(), 3);
 }
 
-const SWEEP: &str = "workload = \"loadline\"\nclass = \"ratio=2.5\"\nsubject = \"zram:lz4\"\n";
+const SWEEP: &str =
+    "workload = \"loadline\"\nclass = \"ratio=2.5\"\nsubject = \"zram:lz4\"\nfile-percent = 50\n";
 
 fn swept(values: &str, line: impl Fn(Option<u32>) -> f64) -> Advice {
     let plan = plan(&format!("{SWEEP}swappiness = {values}"), 6);
@@ -433,6 +434,48 @@ fn the_present_value_must_be_measured_and_may_be_the_best() {
     let found = swept("[20, 60, 200]", |value| if value == Some(60) { 1.5 } else { 1.0 });
     assert_eq!(codes(&found), [WithheldCode::PresentIsBest]);
     assert_eq!(found.recommendations, []);
+}
+
+/// Of a machine whose present value is one of the sweep's, both are the present value: neither is compared with the other.
+#[test]
+fn the_present_value_by_its_number_is_no_other_candidate() {
+    let found = swept("[\"system\", 60, 200]", |value| match value {
+        None => 1.0,
+        // A drift between the two that no setting makes.
+        Some(60) => 1.2,
+        Some(_) => 2.0,
+    });
+    let [best] = &found.recommendations[..] else {
+        panic!("{found:#?}")
+    };
+    assert_eq!(
+        (best.value.as_str(), best.against.as_deref()),
+        ("200", Some("60"))
+    );
+    assert!((best.worth.median - 2.0 / 1.1).abs() < 0.01, "{:?}", best.worth);
+    let found = swept(
+        "[\"system\", 60]",
+        |value| if value == Some(60) { 1.5 } else { 1.0 },
+    );
+    assert_eq!(found.recommendations, []);
+}
+
+#[test]
+fn swappiness_has_no_recommendation_from_a_workload_without_page_cache() {
+    let keys = SWEEP.replace("file-percent = 50", "");
+    let plan = plan(&format!("{keys}swappiness = [20, 60, 200]"), 6);
+    let better = |settings: &Settings| f64::from(settings.swappiness.unwrap_or(60));
+    let metrics = |settings: &Settings| vec![("knee_ram_load", better(settings))];
+    let found = advice(&plan, &trials(&plan, metrics));
+    assert_eq!(found.recommendations, []);
+    assert_eq!(codes(&found), [WithheldCode::NoPageCache]);
+}
+
+#[test]
+fn a_recommendation_of_swappiness_states_the_share_of_file_pages() {
+    let found = swept("[60, 200]", |value| if value == Some(200) { 2.0 } else { 1.0 });
+    assert_eq!(found.recommendations[0].conditions["file-percent"], "50");
+    assert!(found.recommendations[0].premises[0].contains("file-percent 50"));
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod loadline;
 mod loadline_points;
 mod map;
 mod neighbour;
+mod page_cache;
 mod recommendations;
 mod refusals;
 mod requirements;

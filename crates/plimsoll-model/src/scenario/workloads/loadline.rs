@@ -61,6 +61,9 @@ pub struct Loadline {
     /// ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
+    /// Percent of the visited pages that are those of a mapped file; the others are anonymous.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub file_percent: u32,
 }
 
 // Recordings have the settings that differ from those of earlier versions.
@@ -87,6 +90,10 @@ fn all() -> u32 {
 
 fn is_all(percent: &u32) -> bool {
     *percent == all()
+}
+
+fn is_none(percent: &u32) -> bool {
+    *percent == 0
 }
 
 /// How a worker chooses the page that it visits next.
@@ -149,6 +156,8 @@ pub mod finding {
     pub const PSI_FULL: &str = "psi_full_percent";
     /// Latency that 99 of 100 visits do not exceed.
     pub const P99: &str = "p99_s";
+    /// Bytes that are visited.
+    pub const SIZE: &str = "size_bytes";
     /// Limit of the cgroup.
     pub const LIMIT: &str = "limit_bytes";
     /// Visits that were due a second; absent without a rate.
@@ -161,6 +170,15 @@ pub mod finding {
     pub const WRITE_P99: &str = "write_p99_s";
     /// Pages of the machine that were written to swap devices.
     pub const SWAP_OUT: &str = "swap_out_pages_per_s";
+    /// Pages of the machine that were read from swap devices, read-ahead included; only beside pages of a file.
+    pub const SWAP_IN: &str = "swap_in_pages_per_s";
+    /// Pages of files of the cgroup that were reclaimed and read again, read-ahead included; only with pages of a file, where
+    /// the kernel counts them.
+    pub const FILE_REFAULTS: &str = "file_refaults_per_s";
+    /// Visited bytes of the file; absent without one.
+    pub const FILE_SIZE: &str = "file_size_bytes";
+    /// Bytes of them in RAM after the stretch, mapped or in the page cache alone.
+    pub const FILE_IN_RAM: &str = "file_in_ram_bytes";
 }
 
 impl Model for Loadline {
@@ -188,6 +206,17 @@ impl Model for Loadline {
         Some((&self.class, self.thp))
     }
 
+    fn maps_file(&self) -> bool {
+        self.file_percent > 0
+    }
+
+    /// Pages of the file go to no swap.
+    fn stored(&self, settings: &Settings) -> u64 {
+        let size = self.size(settings);
+        let anonymous = size - self.file_bytes(size);
+        (anonymous as f64 * self.class.stored_share()) as u64
+    }
+
     /// Each point fills its memory, sets and checks all pages, which at more than the limit moves them out and back
     /// each time, warms up and measures.
     fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64 {
@@ -196,8 +225,10 @@ impl Model for Loadline {
         let point = |load: f64| {
             let (bytes, _) = self.size_and_limit(load, settings.limit);
             let over = if load > 1.0 { bytes } else { 0 };
-            let moved = 2.0 * hints.stored_seconds(&settings.subject, &self.class, over);
-            WORKER_S + 1.5 * self.duration + hints.fill_seconds(bytes) + moved
+            let anonymous = over - self.file_bytes(over);
+            let moved = 2.0 * hints.stored_seconds(&settings.subject, &self.class, anonymous);
+            let of_file = hints.disk_seconds(self.file_bytes(bytes) + self.file_bytes(over));
+            WORKER_S + 1.5 * self.duration + hints.fill_seconds(bytes) + moved + of_file
         };
         hints.setup_s + self.usual_loads().map(point).sum::<f64>()
     }
@@ -220,6 +251,7 @@ impl Model for Loadline {
                 of(self.write_percent != all(), self.write_percent),
             ),
             ("rate", self.rate.map(|rate| rate.to_string())),
+            ("file-percent", of(self.file_percent > 0, self.file_percent)),
         ];
         let always = [
             ("size", self.size(settings).to_string()),
@@ -237,6 +269,13 @@ impl Model for Loadline {
 }
 
 impl Loadline {
+    /// Of `size` visited bytes, those of the file: whole pages.
+    pub fn file_bytes(&self, size: u64) -> u64 {
+        let pages = u128::from(size / PAGE) * u128::from(self.file_percent) / 100;
+        // At most `size`.
+        pages as u64 * PAGE
+    }
+
     /// Rejects threads whose own memory would be a large part of the smallest limit.
     fn check_threads(&self, settings: &Settings) -> Result<(), Unfit> {
         let own = THREAD * u64::from(self.threads);

@@ -138,7 +138,17 @@ impl Settings {
         matches!(self.subject, Subject::Zswap(_) | Subject::SwapFile)
     }
 
-    /// Whether the memory is that of files on a disk, of its `size`.
+    /// Whether the worker fills a file in `swap-dir`, whose pages leave RAM for a disk.
+    pub fn fills_file(&self) -> bool {
+        self.visits_file() || !self.memory().goes_to_swap()
+    }
+
+    /// Whether the worker visits pages of a file beside anonymous ones.
+    pub fn visits_file(&self) -> bool {
+        matches!(&self.workload, Workload::Loadline(loadline) if loadline.file_percent > 0)
+    }
+
+    /// Whether the memory, or a part of it, is that of files on a disk, of its `size` at most.
     pub fn maps_file(&self) -> bool {
         self.workload.model().maps_file()
     }
@@ -221,7 +231,7 @@ pub(super) trait Model {
         self.filling().map(|filling| (&filling.class, filling.thp))
     }
 
-    /// Whether the memory is that of files on a disk.
+    /// Whether the memory, or a part of it, is that of files on a disk.
     fn maps_file(&self) -> bool {
         false
     }

@@ -75,6 +75,7 @@ fn default_settings_are_written_as_in_older_recordings() {
 fn settings_round_trip() {
     for lines in [
         "size = \"96M\"\nlimit = [\"96M\", \"48M\"]\nthreads = 3\nwrite-percent = 0",
+        "file-percent = 30",
         "loads = [0.5, 1.25]\nrate = 1000\ntarget-p99 = 0.001\ntarget-work = 0.9",
     ] {
         let settings = settings(lines);
@@ -170,6 +171,7 @@ fn a_shown_load_line_is_the_same_again() {
         "size = [\"96M\", \"1G\"]\nlimit = [\"150% size\", \"50% size\"]\nthreads = [1, 4]",
         "size = [\"96M\", \"1G\"]",
         "rate = 1000\ntarget-p99 = 0.001\nwrite-percent = 50\nthreads = 3",
+        "file-percent = [0, 50, 100]\nswappiness = [\"system\", 200]",
     ] {
         let first: Plan = plan(&with(lines));
         let again = plan(&first.to_toml());
@@ -204,6 +206,7 @@ fn impossible_points_name_their_key() {
         ("write-percent = 101", Problem::OutOfRange, "`write-percent`"),
         ("target-work = 0", Problem::OutOfRange, "`target-work`"),
         ("target-p99 = \"2h\"", Problem::OutOfRange, "`target-p99`"),
+        ("file-percent = 101", Problem::OutOfRange, "`file-percent`"),
         ("rate = -1", Problem::OutOfRange, "`rate`"),
         ("max-load = [1, 2]", Problem::BadList, "`max-load`"),
     ] {
@@ -247,6 +250,29 @@ fn settings_that_do_not_fit_each_other_name_their_key() {
             .check()
             .unwrap_or_else(|unfit| panic!("{lines}: {unfit}"));
     }
+}
+
+#[test]
+fn a_share_of_the_pages_is_that_of_a_file() {
+    let mixed = settings("limit = \"64M\"\nfile-percent = 50");
+    let of = |settings: &Settings, size: u64| loadline(settings).file_bytes(size);
+    assert_eq!(of(&mixed, 96 * MIB), 48 * MIB);
+    assert_eq!(of(&mixed, 3 << 12), 1 << 12, "whole pages");
+    assert!(mixed.maps_file() && mixed.visits_file() && mixed.fills_file());
+    let params = mixed.workload.params(&mixed);
+    assert!(params.contains(&("file-percent", "50".to_owned())), "{params:?}");
+    let whole = settings("limit = \"64M\"\nfile-percent = 100");
+    assert_eq!(of(&whole, u64::MAX), u64::MAX >> 12 << 12);
+    let none = settings("limit = \"64M\"");
+    assert_eq!(of(&none, 96 * MIB), 0);
+    assert!(!none.maps_file() && !none.visits_file() && !none.fills_file());
+    // The file takes disk space, and its pages no RAM of the store.
+    let estimate = |lines: &str| {
+        plan(&with(&format!("limit = \"64M\"\nclass = \"random\"\n{lines}"))).estimate(&SpeedHints::default())
+    };
+    let (none, half) = (estimate(""), estimate("file-percent = 50"));
+    assert!(none.disk_bytes == 0 && half.disk_bytes >= 96 * MIB);
+    assert!(half.peak_memory_bytes < none.peak_memory_bytes);
 }
 
 /// Time and memory of a plan follow its points.

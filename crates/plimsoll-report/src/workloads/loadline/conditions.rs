@@ -4,6 +4,10 @@ use super::{KNEE, KNEE_HIGH, KNEE_LOW, NEEDED, TARGET_HIGH, TARGET_LOAD, TARGET_
 use crate::analysis::Group;
 use plimsoll_model::quantity::{self, significant};
 use plimsoll_model::scenario::workloads::loadline::{CARRIED, SERVED};
+use plimsoll_model::scenario::{FillClass, SizeExpr};
+
+/// A lowest load above this is worth a word: not all of it stays in memory.
+const BASE_TOLD: f64 = 0.75;
 
 /// The condition that the headline is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,4 +113,59 @@ pub(super) fn size_of(group: &Group) -> Option<f64> {
 
 fn number(group: &Group, name: &str) -> Option<f64> {
     group.params.get(name)?.parse().ok()
+}
+
+/// The data and the pattern of the visits, as far as `name`, which stands in the finding, does not state them.
+pub(super) fn circumstances(group: &Group, name: &str) -> Option<String> {
+    if name == group.label {
+        return None;
+    }
+    let data = match group.params.get("class").map(|class| class.parse()) {
+        Some(Ok(FillClass::Ratio(ratio))) => Some(format!("compress {ratio}:1")),
+        Some(Ok(FillClass::Random)) => Some("do not compress".to_owned()),
+        Some(Ok(class)) => Some(format!("are of the class {class}")),
+        Some(Err(_)) | None => None,
+    };
+    let pattern = group.params.get("pattern").filter(|pattern| *pattern != name);
+    match (data, pattern) {
+        (Some(data), Some(pattern)) => Some(format!("The data {data}; visits follow the pattern {pattern}")),
+        (Some(data), None) => Some(format!("The data {data}")),
+        (None, Some(pattern)) => Some(format!("Visits follow the pattern {pattern}")),
+        (None, None) => None,
+    }
+}
+
+/// The share and the place of file pages, of visits that have any.
+pub(super) fn visited_file(group: &Group) -> Option<String> {
+    let percent = group
+        .params
+        .get("file-percent")
+        .filter(|percent| *percent != "0")?;
+    let place = group.params.get("file-system");
+    let place = place.map_or(String::new(), |place| format!(" ({place})"));
+    let others = if percent == "100" {
+        ""
+    } else {
+        ", the others anonymous"
+    };
+    Some(format!(
+        "Of the visited pages, {percent}% are those of a file{place}{others}"
+    ))
+}
+
+/// The load that useful work is relative to, where a scenario gives one that is not light.
+pub(super) fn relative_to(group: &Group) -> Option<String> {
+    let first = |name: &str| group.params.get(name)?.split(',').next();
+    let lowest = match (first("loads"), first("limits").map(str::parse)) {
+        (Some(load), _) => load.parse().ok()?,
+        (None, Some(Ok(SizeExpr::Bytes(limit)))) => size_of(group)? / limit as f64,
+        (None, _) => return None,
+    };
+    let told = lowest > BASE_TOLD && !group.params.contains_key("rate");
+    told.then(|| {
+        format!(
+            "Useful work is relative to that at load {}, the lowest one",
+            significant(lowest)
+        )
+    })
 }

@@ -2,16 +2,15 @@
 
 use crate::analysis::Group;
 use crate::analysis::statistics::IntervalKind;
-use crate::workloads::loadline::conditions::{Basis, share_of, size_of};
+use crate::workloads::loadline::conditions::{
+    Basis, circumstances, relative_to, share_of, size_of, visited_file,
+};
 use crate::workloads::loadline::{KILLED_LOAD, KNEE, KNEE_RAM, OVERLOAD, WORK};
 use crate::workloads::sentence::{Told, brief, bullets_of_groups};
 use plimsoll_model::quantity::{self, significant};
-use plimsoll_model::scenario::{FillClass, SizeExpr};
 
 /// A store that takes less than this share of a load is not worth a word.
 const STORE_TOLD: f64 = 0.02;
-/// A lowest load above this is worth a word: not all of it stays in memory.
-const BASE_TOLD: f64 = 0.75;
 
 /// The group with the highest load line; its details, and the others with their load, are bullets.
 pub(super) fn told(groups: &[&Group]) -> Option<Told> {
@@ -36,6 +35,7 @@ pub(super) fn told(groups: &[&Group]) -> Option<Told> {
         killed(best),
         relative_to(best),
         circumstances(best, name),
+        visited_file(best),
     ]
     .into_iter()
     .flatten()
@@ -139,26 +139,6 @@ fn short<'a>(group: &'a Group, best: &Group) -> &'a str {
     }
 }
 
-/// The data and the pattern of the visits, as far as `name`, which stands in the finding, does not state them.
-fn circumstances(group: &Group, name: &str) -> Option<String> {
-    if name == group.label {
-        return None;
-    }
-    let data = match group.params.get("class").map(|class| class.parse()) {
-        Some(Ok(FillClass::Ratio(ratio))) => Some(format!("compress {ratio}:1")),
-        Some(Ok(FillClass::Random)) => Some("do not compress".to_owned()),
-        Some(Ok(class)) => Some(format!("are of the class {class}")),
-        Some(Err(_)) | None => None,
-    };
-    let pattern = group.params.get("pattern").filter(|pattern| *pattern != name);
-    match (data, pattern) {
-        (Some(data), Some(pattern)) => Some(format!("The data {data}; visits follow the pattern {pattern}")),
-        (Some(data), None) => Some(format!("The data {data}")),
-        (None, Some(pattern)) => Some(format!("Visits follow the pattern {pattern}")),
-        (None, None) => None,
-    }
-}
-
 /// The load that a group carries as a factor, or the limit that its working set needs.
 fn amount(group: &Group, basis: Basis) -> Option<String> {
     let carried = basis.carried(group)?;
@@ -238,23 +218,6 @@ fn killed(group: &Group) -> Option<String> {
         "At {}\u{d7} the OOM killer ends the program",
         significant(load)
     ))
-}
-
-/// The load that useful work is relative to, where a scenario gives one that is not light.
-fn relative_to(group: &Group) -> Option<String> {
-    let first = |name: &str| group.params.get(name)?.split(',').next();
-    let lowest = match (first("loads"), first("limits").map(str::parse)) {
-        (Some(load), _) => load.parse().ok()?,
-        (None, Some(Ok(SizeExpr::Bytes(limit)))) => size_of(group)? / limit as f64,
-        (None, _) => return None,
-    };
-    let told = lowest > BASE_TOLD && !group.params.contains_key("rate");
-    told.then(|| {
-        format!(
-            "Useful work is relative to that at load {}, the lowest one",
-            significant(lowest)
-        )
-    })
 }
 
 #[cfg(test)]
@@ -453,5 +416,21 @@ mod tests {
             finding,
             "With zram, even at the lowest load visits fall below 95% of the rate."
         );
+    }
+
+    #[test]
+    fn the_share_and_the_device_of_file_pages_are_said() {
+        let zram = group("zram", &[(KNEE, 1.9), (KNEE_LOW, 1.85), (KNEE_HIGH, 1.94)]);
+        let bullets =
+            |params: &[(&str, &str)]| told(&[&with_params(zram.clone(), params)]).expect("told").bullets;
+        let said = bullets(&[("file-percent", "50"), ("file-system", "ext4 on /dev/vda")]);
+        let file = "Of the visited pages, 50% are those of a file (ext4 on /dev/vda), the others anonymous.";
+        assert!(said.iter().any(|bullet| bullet == file), "{said:?}");
+        let said = bullets(&[("file-percent", "100")]);
+        assert_eq!(
+            said.last().unwrap(),
+            "Of the visited pages, 100% are those of a file."
+        );
+        assert!(!bullets(&[]).iter().any(|bullet| bullet.contains("file")));
     }
 }

@@ -2,6 +2,7 @@
 
 mod conditions;
 mod headline;
+mod points;
 mod section;
 
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use crate::analysis::statistics::summarise;
 use plimsoll_model::quantity::ratio;
 use plimsoll_model::recording::model::{Phase, Trial};
 use plimsoll_model::scenario::workloads::loadline::finding::{
-    CPU_PER_VISIT, LOAD, NET, P99, READ_P99, VISITS, WRITE_P99,
+    CPU_PER_VISIT, FILE_IN_RAM, FILE_SIZE, LOAD, NET, P99, READ_P99, SIZE, SWAPPED, VISITS, WRITE_P99,
 };
 use plimsoll_model::scenario::workloads::loadline::{Criterion, Point, base, better, bracket};
 use plimsoll_model::scenario::{Loadline, Workload};
@@ -34,6 +35,8 @@ metrics! {
     WORK "unloaded_visits_per_s" More false "unloaded work" "Useful work at the lowest load.";
     CPU_1_5 "cpu_per_visit_at_1_5_ratio" Less false "CPU at 1.5" "CPU time of a visit at load 1.5 over the value at load 0.5.";
     NET_1_5 "net_visit_at_1_5_s" Less false "net visit at 1.5" "Time of a visit at load 1.5 without the worker's own overhead: page choice, clock and computation.";
+    FILE_KEPT_1_5 "file_kept_at_1_5_percent" Neither false "file kept at 1.5" "Share of the visited pages of the file that are in RAM after the stretch at load 1.5. Only with `file-percent`.";
+    ANON_KEPT_1_5 "anonymous_kept_at_1_5_percent" Neither false "anonymous kept at 1.5" "Share of the visited anonymous pages that are not in swap after the stretch at load 1.5. Only with `file-percent`.";
     KNEE_LOW "knee_low_load" Neither false "sustained" "Highest load measured below the knee.";
     KNEE_HIGH "knee_high_load" Neither false "not sustained" "Lowest load measured above the knee.";
     TARGET_HIGH "target_high_load" Neither false "target missed" "Lowest load whose p99 latency exceeds `target-p99`.";
@@ -196,6 +199,14 @@ pub fn metrics(trial: &Trial, loadline: &Loadline) -> BTreeMap<String, f64> {
     set(READ_P99_1_5, figure(1.5, READ_P99));
     set(WRITE_P99_1_5, figure(1.5, WRITE_P99));
     set(NET_1_5, figure(1.5, NET));
+    let kept = |of: Option<f64>, kept: Option<f64>| Some((100.0 * ratio(kept?, of?)?).clamp(0.0, 100.0));
+    let (size, file) = (figure(1.5, SIZE), figure(1.5, FILE_SIZE));
+    set(FILE_KEPT_1_5, kept(file, figure(1.5, FILE_IN_RAM)));
+    let anonymous = size.zip(file).map(|(size, file)| size - file);
+    let not_swapped = anonymous
+        .zip(figure(1.5, SWAPPED))
+        .map(|(anonymous, swapped)| anonymous - swapped);
+    set(ANON_KEPT_1_5, kept(anonymous, not_swapped));
     let cpu = |load: f64| figure(load, CPU_PER_VISIT);
     set(
         CPU_1_5,
@@ -267,6 +278,23 @@ mod tests {
         near(P99_1_5, 1.5e-3);
         near(CPU_1_5, 3.0);
         assert!(!metrics.contains_key(KILLED_LOAD));
+    }
+
+    #[test]
+    fn kept_pages_of_both_kinds_are_shares_of_their_own() {
+        let phase = |of_file: bool| {
+            let of_file = of_file.then_some([(FILE_SIZE, 50.0), (FILE_IN_RAM, 40.0)]);
+            let figures = [(LOAD, 1.5), (VISITS, 100.0), (SIZE, 150.0), (SWAPPED, 25.0)];
+            let figures = figures.into_iter().chain(of_file.into_iter().flatten());
+            Phase {
+                figures: figures.map(|(name, value)| (name.to_owned(), value)).collect(),
+                ..Phase::default()
+            }
+        };
+        let mixed = metrics(&trial(vec![phase(true)]), &search());
+        assert_eq!((mixed[FILE_KEPT_1_5], mixed[ANON_KEPT_1_5]), (80.0, 75.0));
+        let anonymous = metrics(&trial(vec![phase(false)]), &search());
+        assert!(!anonymous.contains_key(FILE_KEPT_1_5) && !anonymous.contains_key(ANON_KEPT_1_5));
     }
 
     #[test]
@@ -413,6 +441,7 @@ mod tests {
             threads: 1,
             write_percent: 100,
             rate: None,
+            file_percent: 0,
         }
     }
 

@@ -1,21 +1,19 @@
 //! The loadline section: useful work over load, and its cost.
 
-use std::collections::HashSet;
-
 use crate::analysis::{Group, MetricUnit};
 use crate::contents::Page;
-use crate::drawing::table::{Cell, Table, columns};
 use crate::drawing::values;
 use crate::drawing::xy::{Axis, Chart, Line};
 use crate::workloads::loadline::conditions::{share_of, target};
+use crate::workloads::loadline::points::{self, is_fixed};
 use crate::workloads::loadline::{KNEE, NEEDED, Spread, curve, curve_over, measured};
 use crate::workloads::section::{Drawing, Section};
 use plimsoll_model::latency::Latencies;
 use plimsoll_model::quantity::{self, significant};
 use plimsoll_model::recording::model::{Phase, Trial};
 use plimsoll_model::scenario::workloads::loadline::finding::{
-    ACHIEVED, CPU_SYSTEM, CPU_WAIT, EARLY_KILLS, HARD_FAULTS, KILLED, LIMIT, LOAD, NET, P99, PSI_SOME,
-    RAM_LOAD, READ_P99, RESIDENT, STORE, SWAP_OUT, SWAPPED, VISITS, WRITE_P99,
+    CPU_SYSTEM, FILE_IN_RAM, FILE_REFAULTS, HARD_FAULTS, LIMIT, LOAD, P99, PSI_SOME, READ_P99, SWAP_IN,
+    SWAP_OUT, SWAPPED, VISITS, WRITE_P99,
 };
 
 /// Loads with a drawn latency distribution: every trial measures them first.
@@ -86,6 +84,33 @@ const DRAWN_OF_READS: [(&str, &str, &str, bool); 3] = [
         false,
     ),
 ];
+/// The same where some pages are those of a file.
+const DRAWN_OF_FILES: [(&str, &str, &str, bool); 4] = [
+    (
+        SWAP_IN,
+        "Pages read from swap over load",
+        "Pages that the machine reads from swap devices, read-ahead included",
+        false,
+    ),
+    (
+        FILE_REFAULTS,
+        "File pages read again over load",
+        "Pages of the file that the kernel reclaimed and read again, read-ahead included",
+        false,
+    ),
+    (
+        SWAPPED,
+        "Swap over load",
+        "Anonymous memory of the worker that is in swap after the stretch",
+        false,
+    ),
+    (
+        FILE_IN_RAM,
+        "File pages in RAM over load",
+        "Pages of the file that are in RAM after the stretch, mapped or in the page cache alone",
+        false,
+    ),
+];
 /// Loads of a scenario's own list with a drawn latency distribution, at most.
 const MOST_SHOWN: usize = 5;
 
@@ -100,7 +125,11 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
         .iter()
         .any(|(group, _)| group.params.contains_key("write-percent"));
     let of_reads = DRAWN_OF_READS.into_iter().filter(|_| has_reads);
-    for (figure, title, meaning, log) in DRAWN.into_iter().chain(of_reads) {
+    let has_file = groups
+        .iter()
+        .any(|(group, _)| group.params.contains_key("file-percent"));
+    let of_files = DRAWN_OF_FILES.into_iter().filter(|_| has_file);
+    for (figure, title, meaning, log) in DRAWN.into_iter().chain(of_reads).chain(of_files) {
         drawings.extend(over_load(&groups, figure, title, meaning, log));
     }
     drawings.extend(
@@ -113,7 +142,7 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
         title: "Load line",
         details: Vec::new(),
         drawings,
-        tables: vec![points(page, &groups)],
+        tables: vec![points::table(page, &groups)],
     })
 }
 
@@ -248,18 +277,6 @@ fn over_limit(groups: &[(&Group, Vec<&Trial>)]) -> Option<Drawing> {
     })
 }
 
-/// Whether the points of a trial differ in their limit.
-fn is_fixed(trials: &[&Trial]) -> bool {
-    let limits = |trial: &&Trial| -> Vec<f64> {
-        let phases = trial.phases.iter();
-        phases
-            .filter_map(|phase| phase.figures.get(LIMIT).copied())
-            .collect()
-    };
-    let differ = |limits: Vec<f64>| limits.windows(2).any(|two| two[0] != two[1]);
-    trials.iter().map(limits).any(differ)
-}
-
 fn over_load(
     groups: &[(&Group, Vec<&Trial>)],
     figure: &str,
@@ -375,77 +392,4 @@ fn percentiles(group: &Group, trials: &[&Trial]) -> Option<Drawing> {
                 .to_owned(),
         svg: values::draw(&chart)?,
     })
-}
-
-/// Columns of every table of points, and those of the points that have a value for them.
-const COLUMNS: [(&str, &str); 14] = [
-    ("Visits", VISITS),
-    ("p50", "p50_s"),
-    ("p99", P99),
-    ("p99.9", "p999_s"),
-    ("Max", "max_s"),
-    ("Net visit", NET),
-    ("Hard faults", HARD_FAULTS),
-    ("Kernel CPU", CPU_SYSTEM),
-    ("PSI some", PSI_SOME),
-    ("Resident", RESIDENT),
-    ("Swapped", SWAPPED),
-    ("Store", STORE),
-    ("CPU wait", CPU_WAIT),
-    ("Early kills", EARLY_KILLS),
-];
-const MORE_COLUMNS: [(&str, &str); 3] = [
-    ("Achieved", ACHIEVED),
-    ("p99 of reads", READ_P99),
-    ("p99 of writes", WRITE_P99),
-];
-
-fn points(page: &Page, groups: &[(&Group, Vec<&Trial>)]) -> Table<'static> {
-    let of_groups = groups.iter().flat_map(|(group, _)| &group.trials);
-    let ids: HashSet<&str> = of_groups.map(AsRef::as_ref).collect();
-    let trials = page.results.trials.iter();
-    let trials = trials.filter(|trial| ids.contains(trial.id.as_str()));
-    let mut points: Vec<(&Trial, &Phase)> = trials
-        .flat_map(|trial| {
-            let phases = trial.phases.iter();
-            phases.map(move |phase| (trial, phase))
-        })
-        .filter(|(_, phase)| phase.figures.contains_key(LOAD))
-        .collect();
-    // The ladder jumps: its next load depends on the last one. Readers compare trials at one load.
-    let load = |phase: &Phase| phase.figures.get(LOAD).copied().unwrap_or(0.0);
-    points.sort_by(|a, b| load(a.1).total_cmp(&load(b.1)));
-    let fixed = groups.iter().any(|(_, trials)| is_fixed(trials));
-    let limit = [("Limit", LIMIT)].into_iter().filter(|_| fixed);
-    let has = |name: &str| points.iter().any(|(_, phase)| phase.figures.contains_key(name));
-    let more = MORE_COLUMNS.into_iter().filter(|(_, name)| has(name));
-    let shown: Vec<(&str, &str)> = limit.chain(COLUMNS).chain(more).collect();
-    let row = |trial: &Trial, phase: &Phase| {
-        let figure = |name: &str| phase.figures.get(name).copied();
-        let number = |value: Option<f64>| match value {
-            Some(value) => Cell::number(value, significant(value)),
-            None => Cell::missing(),
-        };
-        let mut row = vec![
-            Cell::text(&trial.id),
-            number(figure(LOAD)),
-            number(figure(RAM_LOAD)),
-        ];
-        row.extend(shown.iter().map(|(_, name)| Cell::metric(name, figure(name))));
-        row.push(Cell::text(match figure(KILLED) {
-            Some(killed) if killed > 0.0 => "killed",
-            _ => "",
-        }));
-        row
-    };
-    let rows = points.iter().map(|(trial, phase)| row(trial, phase));
-    let mut titles = vec![("Trial", false), ("Load", true), ("Load by RAM", true)];
-    titles.extend(shown.iter().map(|(title, _)| (*title, true)));
-    titles.push(("End", false));
-    Table {
-        id: "points",
-        title: "Every point",
-        rows: rows.collect(),
-        columns: columns(&titles),
-    }
 }

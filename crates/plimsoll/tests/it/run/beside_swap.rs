@@ -232,12 +232,16 @@ fn impossible_loads(trial: &Value, of: &dyn Fn(&str) -> Option<f64>) -> Vec<Stri
         {
             wrong.push(format!("{swapped} bytes of {size} are in swap"));
         }
+        let file = figure(point, "file_size_bytes").zip(figure(point, "file_in_ram_bytes"));
+        if let Some((size, in_ram)) = file.filter(|(size, in_ram)| in_ram > size) {
+            wrong.push(format!("{in_ram} bytes of a file of {size} are in RAM"));
+        }
     }
     wrong
 }
 
 /// Each scenario in a small form, as arguments of `run`.
-const SMALL: [&[&str]; 20] = [
+const SMALL: [&[&str]; 21] = [
     &["compression", "size=64M", "swap-size=256M", "hold=1"],
     &["compression-devices", "size=64M", "swap-size=256M", "hold=0.5"],
     &[
@@ -258,6 +262,7 @@ const SMALL: [&[&str]; 20] = [
     &["loadline", "duration=0.2"],
     &["loadline-patterns", "duration=0.1"],
     &["page-cluster"],
+    &["swappiness"],
     &["heap-replacement", "duration=0.1"],
     &["heap-larson"],
     &["heap-aggressive"],

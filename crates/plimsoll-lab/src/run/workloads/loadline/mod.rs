@@ -1,15 +1,18 @@
 //! One worker visits its memory, at one load after the other, until the knee is found.
 //!
 //! Each load is a point: a fresh worker fills its memory, warms up, and is measured; then every page is checked. It begins
-//! when the cgroup holds nothing of the worker before. The load changes the size or, with a fixed working set, the limit. A point records that the OOM killer ended its worker: that is a
-//! result of the load.
+//! when the cgroup holds nothing of the worker before. The load changes the size or, with a fixed working set, the limit. A
+//! point records that the OOM killer ended its worker: that is a result of the load.
 //!
-//! The OOM killer sometimes ends a worker although swap is free. A cgroup's reclaim goes by statistics that lag behind: the
-//! inactive list looks full and is empty, so that one reclaim after the other gets nothing. Or other programs have filled
-//! the swap device. Such a kill, and one below a load that was completed, says nothing about the load, which gets another
-//! worker.
+//! A kill that says nothing about the load gets it another worker: see [`kill`].
+//!
+//! With `file-percent`, a part of the visited pages is that of a file without a name, which the worker writes back to the
+//! disk before it warms up. Then the kernel takes pages from the page cache and from anonymous memory, as `vm.swappiness`
+//! weighs them.
 
 mod cpu_time;
+mod figures;
+mod kill;
 mod own_cost;
 mod pace;
 mod pattern;
@@ -17,31 +20,32 @@ mod search;
 mod tally;
 mod visit;
 mod visitor;
+mod visitors;
 mod words;
 
 use std::time::Duration;
 
-use crate::environment::Environment;
+use crate::environment::{Environment, file_system};
 
 use crate::run::context::{Surroundings, TrialContext};
 use crate::run::phase::{Snapshot, Worked};
 use crate::run::swap_use::SwapPeak;
 use crate::run::trial_error::{TrialError, lacking};
+use crate::workload::Findings;
 use crate::workload::protocol::{Command, Reply};
-use crate::workload::{Cost, Findings};
 use crate::workload::{Worker, WorkerError};
-use cpu_time::crowding;
-use plimsoll_model::columns::col;
+use figures::{Stretch, net, store_bytes};
+use kill::{KillCause, cause_of_kill};
 use plimsoll_model::exit::Exit;
 use plimsoll_model::recording::{FailureCode, Warning, WarningCode};
 use plimsoll_model::scenario::workloads::loadline::Point;
 use plimsoll_model::scenario::workloads::loadline::finding::{
-    ACHIEVED, CPU_PER_VISIT, CPU_SYSTEM, CPU_USER, EARLY_KILLS, HARD_FAULTS, KILLED, LIMIT, LOAD, NET,
-    PSI_FULL, PSI_SOME, RAM_LOAD, RESIDENT, STORE, SWAP_OUT, SWAPPED, VISITS,
+    ACHIEVED, EARLY_KILLS, KILLED, LIMIT, LOAD, SIZE, VISITS,
 };
-use plimsoll_model::scenario::{Loadline, Subject, WorkloadKind};
+use plimsoll_model::scenario::{Loadline, WorkloadKind};
 use search::next_load;
-use visit::{Preparation, Visit};
+use visit::Visit;
+use visitors::Preparation;
 
 pub(super) use visit::Visits;
 
@@ -69,6 +73,11 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, loadline: &Loadline) -> Re
     if let Surroundings::Lacking(missing) = &context.surroundings {
         // Outside of a cgroup nothing is over a limit.
         return Err(lacking("loadline", missing));
+    }
+    if loadline.file_percent > 0
+        && let Some(file_system) = file_system(&context.plan.settings.swap_dir)
+    {
+        context.param("file-system", file_system);
     }
     let before = context.snapshot()?;
     let mut sweep = Sweep {
@@ -194,7 +203,7 @@ impl Sweep<'_> {
                 .figures
                 .extend(own.into_iter().flat_map(|own| own.figures));
             findings.set(LOAD, load);
-            findings.set("size_bytes", size as f64);
+            findings.set(SIZE, size as f64);
             findings.set(LIMIT, limit as f64);
             net(findings, self.loadline);
             Ok(worked)
@@ -269,7 +278,7 @@ impl Sweep<'_> {
         worker: &mut Worker,
         size: u64,
     ) -> Result<Option<Findings>, TrialError> {
-        let fill = context.fill(size, size);
+        let fill = context.fill_beside_file(size, self.loadline.file_bytes(size));
         if self.ask(context, worker, &fill)?.is_none() {
             return Ok(None);
         }
@@ -300,9 +309,10 @@ impl Sweep<'_> {
         context: &mut TrialContext<'_, '_>,
         worker: &mut Worker,
         before: &Snapshot,
-        size_and_limit: (u64, u64),
+        (size, limit): (u64, u64),
     ) -> Result<Option<Worked>, TrialError> {
         let seconds = self.loadline.duration;
+        let refaults_before = file_refaults(context);
         let Some(reply) = self.ask(
             context,
             worker,
@@ -313,13 +323,17 @@ impl Sweep<'_> {
         };
         let mut worked = Worked::of_reply(reply)?;
         let after = context.snapshot()?;
-        self.figures(
-            context,
-            &mut worked.findings,
-            worked.cost,
-            (before, &after),
-            size_and_limit,
-        );
+        let store = store_bytes(&context.plan.settings.subject, &after) - self.store_before;
+        let stretch = Stretch {
+            before,
+            after: &after,
+            size,
+            file_size: self.loadline.file_bytes(size),
+            limit,
+            store: store.max(0),
+            file_refaults: [refaults_before, file_refaults(context)],
+        };
+        figures::set(&mut worked.findings, worked.cost, &stretch);
         Ok(self.check(context, worker)?.then_some(worked))
     }
 
@@ -346,70 +360,6 @@ impl Sweep<'_> {
             )),
         }
     }
-
-    /// System metrics of the measured interval.
-    fn figures(
-        &self,
-        context: &TrialContext<'_, '_>,
-        findings: &mut Findings,
-        cost: Cost,
-        (before, after): (&Snapshot, &Snapshot),
-        (size, limit): (u64, u64),
-    ) {
-        let settings = &context.plan.settings;
-        let store = (store_bytes(&settings.subject, after) - self.store_before).max(0);
-        let seconds = cost.seconds;
-        findings.set(HARD_FAULTS, cost.major_faults as f64 / seconds);
-        findings.set(CPU_USER, 100.0 * cost.cpu_user_s / seconds);
-        findings.set(CPU_SYSTEM, 100.0 * cost.cpu_system_s / seconds);
-        findings.set(STORE, store as f64);
-        findings.set(RAM_LOAD, size as f64 / (limit as f64 + store as f64));
-        if let Some(&visits) = findings.figures.get("visits") {
-            findings.set(CPU_PER_VISIT, (cost.cpu_user_s + cost.cpu_system_s) / visits);
-        }
-        for (name, column) in [(RESIDENT, col::TARGET_ANON), (SWAPPED, col::TARGET_SWAP)] {
-            if let Some(bytes) = after.row.get(column) {
-                findings.set(name, bytes as f64);
-            }
-        }
-        let in_cgroup = after.row.get(col::CGROUP_PSI_SOME_US).is_some();
-        let (some, full) = match in_cgroup {
-            true => (col::CGROUP_PSI_SOME_US, col::CGROUP_PSI_FULL_US),
-            false => (col::PSI_MEMORY_SOME_US, col::PSI_MEMORY_FULL_US),
-        };
-        let elapsed_us = after.row.t_ns.saturating_sub(before.row.t_ns) as f64 / 1e3;
-        for (name, column) in [(PSI_SOME, some), (PSI_FULL, full)] {
-            if let (Some(from), Some(to)) = (before.row.get(column), after.row.get(column)) {
-                findings.set(name, 100.0 * (to - from) as f64 / elapsed_us);
-            }
-        }
-        if let (Some(from), Some(to)) = (before.row.get(col::PSWPOUT), after.row.get(col::PSWPOUT)) {
-            findings.set(SWAP_OUT, (to - from) as f64 / elapsed_us * 1e6);
-        }
-    }
-}
-
-/// The cause of a kill by the OOM killer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum KillCause {
-    /// The worker had filled its swap, or has none.
-    Load,
-    /// The worker's swap and the device were free: the kernel's statistics lag.
-    Early,
-    /// Others had filled the device, or a larger load was completed.
-    Disturbance,
-}
-
-/// Why a worker was killed at `load` on a device of `size` bytes, if `completed` is the largest load that was completed.
-fn cause_of_kill(swap: SwapPeak, size: Option<u64>, load: f64, completed: f64) -> KillCause {
-    if completed > load {
-        return KillCause::Disturbance;
-    }
-    match size {
-        Some(size) if swap.is_filled_by_others(size) => KillCause::Disturbance,
-        Some(size) if swap.own_is_free(size) => KillCause::Early,
-        _ => KillCause::Load,
-    }
 }
 
 /// A point at which the worker was killed: no useful work.
@@ -420,47 +370,7 @@ fn killed() -> Worked {
     worked
 }
 
-/// Time of a visit without choice, clock and computing. Visits at a rate wait for their time, which is none of theirs.
-fn net(findings: &mut Findings, loadline: &Loadline) {
-    let figure = |name: &str| findings.figures.get(name).copied().filter(|&value| value > 0.0);
-    if let (Some(visits_per_s), Some(own), None) = (figure(VISITS), figure("own_s"), loadline.rate) {
-        let own = own * crowding(loadline.threads);
-        findings.set(NET, f64::from(loadline.threads) / visits_per_s - own);
-    }
-}
-
-/// RAM that the subject's compressed store takes.
-fn store_bytes(subject: &Subject, snapshot: &Snapshot) -> i64 {
-    let column = match subject {
-        Subject::Zram(_) => col::ZRAM_MEM_USED_TOTAL,
-        Subject::Zswap(_) => col::ZSWAP_POOL,
-        Subject::SwapFile | Subject::NoSwap | Subject::Allocator(_) => return 0,
-    };
-    snapshot.row.get(column).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A worker was killed at load 1.12, and 1.5 and 2 ran to the end: the load line was then given as 1.09.
-    #[test]
-    fn a_kill_below_a_completed_load_is_a_disturbance() {
-        let full = SwapPeak::of(96, 96);
-        assert_eq!(cause_of_kill(full, Some(100), 1.12, 2.0), KillCause::Disturbance);
-        assert_eq!(cause_of_kill(full, None, 0.9, 1.0), KillCause::Disturbance);
-        assert_eq!(cause_of_kill(full, Some(100), 3.0, 2.0), KillCause::Load);
-        assert_eq!(
-            cause_of_kill(SwapPeak::default(), None, 1.5, 1.0),
-            KillCause::Load
-        );
-    }
-
-    #[test]
-    fn a_kill_is_judged_by_the_swap_of_the_worker_itself() {
-        let cause = |own, device| cause_of_kill(SwapPeak::of(own, device), Some(100), 3.0, 2.0);
-        assert_eq!(cause(12, 96), KillCause::Disturbance, "others filled the device");
-        assert_eq!(cause(12, 14), KillCause::Early);
-        assert_eq!(cause(91, 96), KillCause::Load);
-    }
+/// Pages of files that the cgroup has read again so far.
+fn file_refaults(context: &TrialContext<'_, '_>) -> Option<u64> {
+    context.cgroup()?.file_refaults()
 }

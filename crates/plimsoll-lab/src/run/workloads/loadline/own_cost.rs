@@ -33,14 +33,15 @@ pub(super) fn steps_of(seconds: f64) -> u64 {
     ((seconds / best * STEPS as f64) as u64).max(1)
 }
 
-/// Seconds of a visit on memory that is surely resident and cached: choice, clock, computing.
-pub(super) fn own_cost_s(habits: Habits) -> f64 {
+/// Seconds of a visit on memory that is surely resident and cached, with the share of file pages that `visited` has: choice,
+/// clock, computing.
+pub(super) fn own_cost_s(habits: Habits, visited: Pages<'_>) -> f64 {
+    let page_words = page_size() / size_of::<AtomicU64>();
     let mut memory: Vec<AtomicU64> = Vec::new();
-    memory.resize_with(
-        OWN_PAGES * page_size() / size_of::<AtomicU64>(),
-        AtomicU64::default,
-    );
-    let Ok(pages) = Pages::of_words(&memory) else {
+    memory.resize_with(OWN_PAGES * page_words, AtomicU64::default);
+    let files = visited.files_before(OWN_PAGES as u64) as usize;
+    let (file, anonymous) = memory.split_at(files * page_words);
+    let Ok(pages) = Pages::of_words(anonymous, file) else {
         unreachable!("a constant number of pages");
     };
     pages.tag(habits.pattern, habits.seed);

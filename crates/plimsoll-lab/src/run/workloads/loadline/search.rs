@@ -267,5 +267,6 @@ mod tests {
         threads: 1,
         write_percent: 100,
         rate: None,
+        file_percent: 0,
     };
 }

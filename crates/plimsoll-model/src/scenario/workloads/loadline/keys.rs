@@ -97,6 +97,12 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
     )
     .alias("rwmixwrite"),
     key(
+        "file-percent",
+        integer(0, 100, false),
+        Preset::Text("0"),
+        "visited pages that are those of a mapped file without a name in `swap-dir`, in percent; the others are anonymous",
+    ),
+    key(
         "rate",
         Kind::Number { min: 0.0, max: 1e9 },
         Preset::Text("0"),
@@ -160,6 +166,7 @@ pub(super) fn read(values: &Assignment<'_>) -> Result<Loadline, Box<Invalid>> {
         threads: values.count("threads")?,
         write_percent: values.count("write-percent")?,
         rate: above_zero(values, "rate")?,
+        file_percent: values.count("file-percent")?,
     })
 }
 

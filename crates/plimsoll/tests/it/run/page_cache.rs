@@ -1,0 +1,142 @@
+//! `plimsoll run loadline` with pages of a file beside anonymous ones, under one limit: the choice that `vm.swappiness` makes.
+
+use serde_json::Value;
+
+use super::{Ended, Run, figure, has_laboratory, metric, phases};
+
+const MIB: f64 = (1 << 20) as f64;
+
+/// Trials of two loads with these settings.
+fn run(settings: &[&str]) -> Ended {
+    let mut arguments = vec!["--repeat", "1"];
+    let all = ["limit=32M", "loads=[0.5, 1.5]", "duration=0.2", "write-percent=0"];
+    for setting in all.iter().chain(settings) {
+        arguments.extend(["--set", setting]);
+    }
+    let ended = Run::of("loadline", &arguments).finish();
+    ended.assert_went_well();
+    ended
+}
+
+fn at(trial: &Value, load: f64) -> &Value {
+    let point = phases(trial).iter().find(|point| figure(point, "load") == load);
+    point.unwrap_or_else(|| panic!("no load {load}: {trial:#}"))
+}
+
+#[test]
+fn file_pages_and_anonymous_pages_share_one_limit() {
+    if !has_laboratory() {
+        return;
+    }
+    let ended = run(&["subject=zram", "file-percent=50"]);
+    let trial = &ended.trials()[0];
+    assert_eq!(trial["verified"], true);
+    assert_eq!(trial["params"]["file-percent"], "50");
+    let place = trial["params"]["file-system"].as_str().expect("the file system");
+    assert!(place.contains(" on "), "{place}");
+    let (light, heavy) = (at(trial, 0.5), at(trial, 1.5));
+    assert_eq!(figure(light, "file_size_bytes"), 8.0 * MIB);
+    assert_eq!(figure(light, "file_in_ram_bytes"), 8.0 * MIB);
+    assert_eq!(figure(heavy, "file_size_bytes"), 24.0 * MIB);
+    let (file, anonymous) = (
+        figure(heavy, "file_in_ram_bytes"),
+        figure(heavy, "resident_bytes"),
+    );
+    // The limit holds both, but for the memory that the worker had before it was in the cgroup.
+    assert!(file + anonymous <= 36.0 * MIB, "{heavy:#}");
+    let lost = 24.0 * MIB - file + figure(heavy, "swapped_bytes");
+    assert!(lost >= 14.0 * MIB, "a third of the pages is elsewhere: {heavy:#}");
+    let back = figure(heavy, "swap_in_pages_per_s") + figure(heavy, "file_refaults_per_s");
+    assert!(back > 0.0, "{heavy:#}");
+    let kept = [
+        metric(trial, "file_kept_at_1_5_percent"),
+        metric(trial, "anonymous_kept_at_1_5_percent"),
+    ];
+    assert!(
+        kept.iter().all(|kept| (0.0..=100.0).contains(kept)) && kept[0] + kept[1] < 200.0,
+        "{kept:?}"
+    );
+    let bullets = ended.results["headline"]["bullets"].to_string();
+    assert!(bullets.contains(place), "{bullets}");
+}
+
+/// The weight of swap against page cache has its effect: nothing else differs between the two trials. Bytes in RAM do not show
+/// it where read-ahead brings a reclaimed file back at once.
+#[test]
+fn higher_swappiness_takes_fewer_file_pages_for_each_swapped_one() {
+    if !has_laboratory() {
+        return;
+    }
+    let ended = run(&[
+        "subject=zram",
+        "file-percent=50",
+        "swappiness=[1, 200]",
+        "loads=[0.5, 1.25]",
+    ]);
+    let of_file = |swappiness: &str| {
+        let mut trials = ended.trials().iter();
+        let trial = trials.find(|trial| trial["params"]["swappiness"] == swappiness);
+        let trial = trial.unwrap_or_else(|| panic!("no swappiness {swappiness}: {:#}", ended.results));
+        let point = at(trial, 1.25);
+        let (file, swapped) = (
+            figure(point, "file_refaults_per_s"),
+            figure(point, "swap_in_pages_per_s"),
+        );
+        assert!(file + swapped > 0.0, "{point:#}");
+        file / (file + swapped)
+    };
+    let (low, high) = (of_file("1"), of_file("200"));
+    assert!(low > high, "{low} {high}");
+}
+
+/// Pages of a file need no swap: the limit holds a part of them, and the rest is on the disk.
+#[test]
+fn pages_of_a_file_alone_are_carried_without_swap() {
+    if !has_laboratory() {
+        return;
+    }
+    let ended = run(&["subject=none", "file-percent=100", "pattern=zipf"]);
+    let trial = &ended.trials()[0];
+    assert_eq!(trial["metrics"]["oom_killed_load"], Value::Null, "{trial:#}");
+    let heavy = at(trial, 1.5);
+    assert_eq!(figure(heavy, "file_size_bytes"), 48.0 * MIB);
+    assert!(figure(heavy, "file_in_ram_bytes") <= 34.0 * MIB, "{heavy:#}");
+    assert_eq!(figure(heavy, "swapped_bytes"), 0.0);
+}
+
+#[test]
+fn visits_that_write_to_file_pages_are_counted_too() {
+    if !has_laboratory() {
+        return;
+    }
+    let ended = run(&[
+        "subject=zram",
+        "file-percent=30",
+        "write-percent=50",
+        "threads=2",
+        "pattern=chase",
+    ]);
+    let trial = &ended.trials()[0];
+    assert_eq!(trial["verified"], true);
+    let heavy = at(trial, 1.5);
+    assert!(figure(heavy, "writes") > 0.0 && figure(heavy, "writes") < figure(heavy, "visits"));
+}
+
+/// In a folder in memory the pages would never leave RAM.
+#[test]
+fn a_file_in_memory_is_refused() {
+    if !has_laboratory() {
+        return;
+    }
+    let arguments = [
+        "--set",
+        "subject=zram",
+        "--set",
+        "file-percent=50",
+        "--set",
+        "swap-dir=/dev/shm",
+    ];
+    let ended = Run::of("loadline", &arguments).finish();
+    assert_eq!(ended.code, 3, "{}", ended.stderr);
+    assert!(ended.stderr.contains("/dev/shm"), "{}", ended.stderr);
+}
