@@ -198,7 +198,7 @@ impl Memory {
     /// Has the kernel reclaim everything, each part in a thread of its own. Success does not imply that pages left.
     pub(crate) fn trim(&self) -> Result<Cost, MemoryError> {
         self.in_parts(page_out, |errno| MemoryError::Advise {
-            what: "madvise(MADV_PAGEOUT)",
+            call: "madvise(MADV_PAGEOUT)",
             errno,
             advice: "trim by the cgroup instead, or use Linux 5.4 or newer",
         })
@@ -257,7 +257,7 @@ impl Memory {
         Ok((cost, self.verify(checksum)))
     }
 
-    /// Compares every byte in order, whatever the parts are: they only have checksums of their own.
+    /// Compares every byte in the order of the mappings: a part only has a checksum of its own.
     fn verify(&mut self, checksum: u64) -> Verification {
         let watch = Stopwatch::start(UsageScope::Process);
         let mut expected = vec![0; COMPARED_AT_ONCE];
@@ -361,7 +361,7 @@ fn check_fits_machine(asked: u64) -> Result<(), MemoryError> {
 }
 
 fn advise_huge_pages(mapping: &Mapping, thp: ThpMode) -> Result<(), MemoryError> {
-    let (advice, what) = match thp {
+    let (advice, call) = match thp {
         ThpMode::System => return Ok(()),
         ThpMode::Always => (Advice::HugePage, "madvise(MADV_HUGEPAGE)"),
         ThpMode::Never => (Advice::NoHugePage, "madvise(MADV_NOHUGEPAGE)"),
@@ -370,7 +370,7 @@ fn advise_huge_pages(mapping: &Mapping, thp: ThpMode) -> Result<(), MemoryError>
         // A kernel without transparent huge pages gives none, as requested.
         Err(Errno::INVAL) if thp == ThpMode::Never => Ok(()),
         outcome => outcome.map_err(|errno| MemoryError::Advise {
-            what,
+            call,
             errno,
             advice: "set thp = \"system\", or use a kernel with transparent huge pages",
         }),

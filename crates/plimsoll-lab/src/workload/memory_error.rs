@@ -39,9 +39,9 @@ pub(crate) enum MemoryError {
     WriteBack(Errno),
     #[error("cannot ask which pages are in RAM: {0}")]
     InCore(Errno),
-    #[error("cannot call {what}: {errno}; {advice}")]
+    #[error("cannot call {call}: {errno}; {advice}")]
     Advise {
-        what: &'static str,
+        call: &'static str,
         errno: Errno,
         advice: &'static str,
     },
