@@ -285,6 +285,8 @@ fn huge_pages_are_purged_in_parts() {
 #[test]
 fn large_blocks_use_base_pages_in_unused_segments() {
     let mut extended = 0;
+    // They live to the end: the next heap gets other segments, not the ones of the heap before with their neighbours.
+    let mut heaps = std::vec::Vec::new();
     for _ in 0..16 {
         let heap = Heap::new(HeapOptions::default()).expect("there is memory");
         let record = record::of(heap.number()).expect("the heap lives");
@@ -304,6 +306,7 @@ fn large_blocks_use_base_pages_in_unused_segments() {
             assert_eq!(run.first, first);
         }
         assert!(!arena::has_huge_pages(first, 1));
+        heaps.push(heap);
     }
     assert_eq!(extended, 1);
 }
