@@ -273,10 +273,10 @@ fn a_cgroup_is_drained_once_its_processes_are_gone() {
     let environment = Environment::prepare(&mut session, &settings("none")).unwrap();
     let cgroup = environment.cgroup().unwrap();
     cgroup.drain(Duration::ZERO, &NEVER).unwrap();
-    // It stops with the memory in a variable.
+    // It stops with the memory in a variable: 15.7 MiB at its end, about 32 for a moment before.
     let script = "sh -c 'a=$(head -c 16000000 /dev/zero | tr \"\\0\" x); kill -STOP $$'";
     let mut holder = spawn_inside(cgroup, script);
-    wait_until("the memory", || cgroup.usage().unwrap() > 16 << 20);
+    wait_until("the memory", || cgroup.usage().unwrap() > 12 * MIB);
     let held = cgroup.drain(Duration::from_millis(20), &NEVER);
     assert!(
         matches!(held, Err(EnvironmentError::NotDrained { memory, .. }) if memory > 8 << 20),
