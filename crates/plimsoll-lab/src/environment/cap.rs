@@ -261,15 +261,13 @@ impl Cap {
         bytes: u64,
         stop: impl Fn() -> bool,
     ) -> Result<(), CapError> {
-        let now = self.lowered().unwrap_or(u64::MAX);
         let mut next = bytes;
-        if bytes < now {
+        if bytes < bytes_in(&self.holds).unwrap_or(u64::MAX) {
             let left = self.reclaim(bytes, stop)?;
-            let page = rustix::param::page_size() as u64;
-            next = bytes.max(left.div_ceil(page) * page);
-        }
-        if bytes < now && next >= now {
-            return Ok(());
+            match reached(bytes, left, &self.holds) {
+                Some(cap) => next = cap,
+                None => return Ok(()),
+            }
         }
         self.write(journal, next)
             .map_err(|source| self.failed("write", source))
@@ -347,6 +345,13 @@ impl Cap {
         }
         EnvironmentError::system(format!("{action} the cap {}", self.path.display()), source).into()
     }
+}
+
+/// The cap above what a reclaim down to `bytes` left; `None` where that is not below the cap that the file `holds`.
+fn reached(bytes: u64, left: u64, holds: &str) -> Option<u64> {
+    let page = rustix::param::page_size() as u64;
+    let next = bytes.max(left.div_ceil(page).saturating_mul(page));
+    (next < bytes_in(holds).unwrap_or(u64::MAX)).then_some(next)
 }
 
 /// The bytes that the text of a cap stands for; `None` for none.
@@ -436,6 +441,18 @@ mod tests {
         }
         let absent = Path::new("/sys/fs/cgroup/plimsoll_absent/memory.high");
         assert_eq!(undo(absent, "max", &wrote).unwrap(), Undone::Gone);
+    }
+
+    /// A service that is a little above its own `memory.high` got a higher one.
+    #[test]
+    fn a_reclaim_that_fails_raises_no_cap() {
+        let mib = |number: u64| number << 20;
+        let high = mib(100).to_string();
+        assert_eq!(reached(mib(90), mib(101), &high), None);
+        assert_eq!(reached(mib(90), mib(100), &high), None);
+        assert_eq!(reached(mib(90), mib(95) - 1, &high), Some(mib(95)));
+        assert_eq!(reached(mib(90), 0, &high), Some(mib(90)));
+        assert_eq!(reached(mib(90), mib(101), "max"), Some(mib(101)));
     }
 
     #[test]

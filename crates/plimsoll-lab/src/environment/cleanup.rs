@@ -128,6 +128,27 @@ pub(super) fn dead_runs(state: &Path) -> Result<Vec<String>, EnvironmentError> {
     Ok(names)
 }
 
+/// Name of a run that died, and left the cap of a cgroup of other programs, or its OOM killer, changed.
+pub(super) fn dead_run_with_cap(state: &Path, cgroup: &Path) -> Result<Option<String>, EnvironmentError> {
+    let Some((_, runs)) = find_runs(state)? else {
+        return Ok(None);
+    };
+    let boot = plimsoll_proc::sysctl::boot_id()?;
+    let is_its_cap = |change: &Change| match change {
+        Change::Cap { path, .. } | Change::OomKiller { path } => path.parent() == Some(cgroup),
+        _ => false,
+    };
+    for name in journals(&runs)? {
+        if let Opened::Dead(journal) = open(&runs, &name)?
+            && journal.header().boot_id == boot
+            && journal.find(is_its_cap).is_some()
+        {
+            return Ok(Some(run_name(Path::new(&name))));
+        }
+    }
+    Ok(None)
+}
+
 /// The state folder at `path` and its folder of journals, if both exist.
 fn find_runs(path: &Path) -> Result<Option<(StateFolder, TrustedFolder)>, EnvironmentError> {
     let Some(state) = StateFolder::find(path)? else {

@@ -4,6 +4,9 @@
 //! (`flock`) on the file for its life, so that a journal which can be locked belongs to a dead run. The lock goes at
 //! the end of the process, also after a SIGKILL.
 //!
+//! A later change of a cap does not wait for the disk: tasks of a service may wait meanwhile, and a cap that the disk does not
+//! know ends with the machine.
+//!
 //! Invariant: a change that is not yet undone has a `change` line and no `undone` line of its number. Checked by
 //! `a_journal_torn_anywhere_undoes_its_whole_lines`.
 
@@ -90,7 +93,7 @@ impl Journal {
             outstanding: Vec::new(),
             damage: Vec::new(),
         };
-        journal.append(&Line::Header(header))?;
+        journal.append(&Line::Header(header), true)?;
         journal.name = rename_unique(&journal.folder, &journal.name, &journal.header.run)?;
         journal.path = journal.folder.path().join(&journal.name);
         journal.folder.sync()?;
@@ -173,14 +176,15 @@ impl Journal {
         self.next
     }
 
-    /// Writes down a change that is about to be made; it is on the disk when this returns.
+    /// Writes down a change that is about to be made; it is on the disk when this returns, unless it changes a cap again.
     pub(super) fn record(&mut self, change: Change) -> Result<u32, EnvironmentError> {
         let number = self.next;
-        self.append(&Line::Change {
+        let line = Line::Change {
             number,
             change: change.clone(),
-        })
-        .map_err(|source| self.cannot_write(source))?;
+        };
+        self.append(&line, !self.is_cap_again(number, &change))
+            .map_err(|source| self.cannot_write(source))?;
         self.next += 1;
         self.outstanding.push((number, change));
         Ok(number)
@@ -188,9 +192,19 @@ impl Journal {
 
     /// Writes down that a change is undone, or was never made.
     pub(super) fn record_undone(&mut self, number: u32) -> Result<(), EnvironmentError> {
+        let mut changes = self.outstanding.iter();
+        let is_cap_again =
+            changes.any(|(other, change)| *other == number && self.is_cap_again(number, change));
         self.outstanding.retain(|(other, _)| *other != number);
-        self.append(&Line::Undone { number })
+        self.append(&Line::Undone { number }, !is_cap_again)
             .map_err(|source| self.cannot_write(source))
+    }
+
+    /// Whether a change is that of a cap, and the journal has another one that is not undone.
+    fn is_cap_again(&self, number: u32, change: &Change) -> bool {
+        let is_cap = |change: &Change| matches!(change, Change::Cap { .. });
+        let mut others = self.outstanding.iter().filter(|(other, _)| *other != number);
+        is_cap(change) && others.any(|(_, other)| is_cap(other))
     }
 
     fn cannot_write(&self, source: io::Error) -> EnvironmentError {
@@ -220,14 +234,15 @@ impl Journal {
         self.folder.remove_file(&self.name)
     }
 
-    /// Appends a whole line, or nothing: half a line would make one damaged line of itself and the next.
-    fn append(&mut self, line: &Line) -> io::Result<()> {
+    /// Appends a whole line, or nothing: half a line would make one damaged line of itself and the next. Waits for the disk
+    /// if `synced`.
+    fn append(&mut self, line: &Line, synced: bool) -> io::Result<()> {
         let mut text = serde_json::to_string(line)?;
         text.push('\n');
-        let written = self
-            .file
-            .write_all(text.as_bytes())
-            .and_then(|()| self.file.sync_data());
+        let written = self.file.write_all(text.as_bytes()).and_then(|()| match synced {
+            true => self.file.sync_data(),
+            false => Ok(()),
+        });
         match written {
             Ok(()) => self.length += text.len() as u64,
             // Shrinking needs no disk space. If it fails all the same, the reader reports the damaged line.
@@ -309,4 +324,37 @@ fn parse(text: &str) -> Result<Parsed, Unreadable> {
         }
     }
     Ok(parsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each step of a sizing waited twice for the disk, which swap kept busy, and did not look at the service meanwhile.
+    #[test]
+    fn only_the_first_change_of_a_cap_waits_for_the_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut journal = Journal::for_test(folder.path());
+        let cap = |wrote: [&str; 2]| Change::Cap {
+            path: "/sys/fs/cgroup/a/memory.high".into(),
+            before: "max".to_owned(),
+            wrote: wrote.map(str::to_owned),
+        };
+        let (lowered, again) = (cap(["max", "8192"]), cap(["8192", "4096"]));
+        let first = journal.record(lowered.clone()).unwrap();
+        assert!(!journal.is_cap_again(first, &lowered));
+        let second = journal.next_number();
+        assert!(journal.is_cap_again(second, &again));
+        let module = Change::Module {
+            name: "zram".to_owned(),
+        };
+        assert!(!journal.is_cap_again(second, &module));
+        assert_eq!(journal.record(again.clone()).unwrap(), second);
+        assert!(journal.is_cap_again(first, &lowered));
+        journal.record_undone(first).unwrap();
+        assert!(!journal.is_cap_again(second, &again), "the last one");
+        // A killed sizing left what no disk had.
+        let text = std::fs::read_to_string(journal.path()).unwrap();
+        assert_eq!(parse(&text).unwrap().outstanding, [(second, again)]);
+    }
 }

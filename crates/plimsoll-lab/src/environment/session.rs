@@ -9,7 +9,7 @@ use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, MemoryCgroup};
 use super::cap::{Cap, CapError};
 use super::cgroup::{Cgroup, CgroupSettings};
 use super::change::Change;
-use super::cleanup::{dead_runs, undo_changes};
+use super::cleanup::{dead_run_with_cap, dead_runs, undo_changes};
 use super::error::EnvironmentError;
 use super::journal::{Header, JOURNAL_VERSION, Journal};
 use super::lock::MachineLock;
@@ -122,6 +122,14 @@ impl Session {
     /// When the state folder cannot be read.
     pub fn dead_runs(&self) -> Result<Vec<String>, EnvironmentError> {
         dead_runs(&self.state)
+    }
+
+    /// Name of a run that died and left the cap of the cgroup `folder`, or its OOM killer, changed.
+    ///
+    /// # Errors
+    /// When the state folder cannot be read.
+    pub fn dead_run_with_cap(&self, folder: &Path) -> Result<Option<String>, EnvironmentError> {
+        dead_run_with_cap(&self.state, folder)
     }
 
     /// Sets a cap to `bytes`, in pieces: the kernel reclaims the memory above it first, until `stop` is true. Where the

@@ -251,9 +251,22 @@ fn ask(worker: &mut Worker, request: &Request, held: u64, stop: &AtomicBool) -> 
 }
 
 /// The error of a worker that holds so many bytes.
-fn held_error(error: WorkerError, held: u64) -> HoldError {
+pub(super) fn held_error(error: WorkerError, held: u64) -> HoldError {
     match error {
-        source @ WorkerError::Died { .. } => HoldError::Killed { held, source },
+        source @ WorkerError::Died { signal: Some(_), .. } => HoldError::Killed { held, source },
         error => HoldError::Worker(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A worker that panicked was reported as a victim of the OOM killer.
+    #[test]
+    fn a_worker_that_no_signal_ended_has_failed() {
+        let died = |status, signal| held_error(WorkerError::Died { status, signal }, 7);
+        assert!(matches!(died(None, Some(9)), HoldError::Killed { held: 7, .. }));
+        assert!(matches!(died(Some(101), None), HoldError::Worker(_)));
     }
 }

@@ -21,8 +21,8 @@ struct Counters {
     stalled: Option<Duration>,
     /// Pages that came back.
     refaults: u64,
-    /// Allocations that met the limit (v1).
-    limit_hits: u64,
+    /// Allocations that met the limit (v1); `None` while the kernel does not count them.
+    limit_hits: Option<u64>,
 }
 
 pub(super) struct Gauge {
@@ -90,8 +90,8 @@ impl Gauge {
             },
             refaults: field(Field::RefaultsAnon).saturating_add(field(Field::RefaultsFile)),
             limit_hits: match self.group.version() {
-                CgroupVersion::V1 => self.group.limit_hits().ok().flatten().unwrap_or(0),
-                CgroupVersion::V2 => 0,
+                CgroupVersion::V1 => self.group.limit_hits().ok().flatten(),
+                CgroupVersion::V2 => None,
             },
         }
     }
@@ -126,7 +126,9 @@ fn machine_stalled() -> Option<Duration> {
 fn stall(signal: PressureSignal, before: &Counters, now: &Counters) -> Duration {
     let grown = |before: u64, now: u64| u32::try_from(now.saturating_sub(before)).unwrap_or(u32::MAX);
     let refaults = grown(before.refaults, now.refaults);
-    let events = refaults.saturating_add(grown(before.limit_hits, now.limit_hits));
+    // A lowered limit makes the kernel count where it did not before.
+    let hits = before.limit_hits.zip(now.limit_hits);
+    let events = refaults.saturating_add(hits.map_or(0, |(before, now)| grown(before, now)));
     let counted = now
         .stalled
         .zip(before.stalled)
@@ -160,7 +162,7 @@ mod tests {
         Counters {
             stalled: stalled_us.map(Duration::from_micros),
             refaults,
-            limit_hits,
+            limit_hits: Some(limit_hits),
         }
     }
 
@@ -181,6 +183,16 @@ mod tests {
             (Refaults, counters(None, 3, 1), us(400)),
         ] {
             assert_eq!(stall(signal, &start, &now), expected, "{signal:?} {now:?}");
+        }
+        // The hits of the past became known when the cap sank: a spike, in each attempt.
+        for (signal, counted) in [(Machine, Some(900_000)), (Refaults, None)] {
+            let known = counters(counted, 0, 1_000_000);
+            let unknown = Counters {
+                limit_hits: None,
+                ..counters(counted.map(|_| 0), 0, 0)
+            };
+            assert_eq!(stall(signal, &unknown, &known), us(0), "{signal:?}");
+            assert_eq!(stall(signal, &known, &unknown), us(0), "{signal:?}");
         }
         let later = counters(Some(100), 10, 10);
         assert_eq!(stall(Machine, &later, &start), us(0), "counters that went back");

@@ -72,7 +72,8 @@ pub struct EngineSize {
 pub struct SizePoint {
     pub repeat: u32,
     pub limit_bytes: u64,
-    /// Cost of the run over that of the first run of its repeat, minus one; absent if the run has no cost.
+    /// Cost of the run over the median of those runs of its repeat that never met their limit (without one, of those under
+    /// the largest limit), minus one; 0 of a run that never met its limit; absent if the run has no cost.
     pub slowdown: Option<f64>,
     /// The end of the run, by its name ([`Status::name`](crate::scenario::workloads::command::Status::name)).
     pub status: String,

@@ -8,6 +8,9 @@ use plimsoll_model::recording::service::{ServiceBound, ServiceSize};
 use plimsoll_model::recording::size::SizedSystem;
 use plimsoll_model::sanitize::sanitize;
 
+/// Intervals after which a sizing has lowered the cap of a service without pressure.
+const LEAST_INTERVALS: f64 = 10.0;
+
 /// The working set, its percentiles, and the settings that it supports.
 pub(crate) fn headline(recording: &Recording, results: &Results) -> Headline {
     let trust = match results.status {
@@ -55,12 +58,23 @@ fn finding(size: &ServiceSize) -> String {
                 _ => "the kernel could reclaim no more",
             }
         ),
+        (None, _) if never_lowered(size) => format!(
+            "No working set found: the service waits for memory in at least {}% of the time without a lower cap.",
+            significant(size.settings.target_percent / 2.0)
+        ),
         (None, _) => format!(
             "No working set found: without pressure, the memory of the service sank to {} in {}.",
             amount(size.last_bytes),
             seconds(size.seconds)
         ),
     }
+}
+
+/// Whether the cap was never below that before although there was time for it: the pressure is not of the sizing's making.
+fn never_lowered(size: &ServiceSize) -> bool {
+    let before: u64 = size.settings.cap_before.parse().unwrap_or(u64::MAX);
+    let least = size.least_cap_bytes.unwrap_or(u64::MAX);
+    least >= before && size.seconds > LEAST_INTERVALS * size.settings.interval_s
 }
 
 fn bullets(size: &ServiceSize) -> Vec<String> {
@@ -105,7 +119,12 @@ fn bullets(size: &ServiceSize) -> Vec<String> {
             advice.premise
         ));
     }
-    if size.working_set.is_none() {
+    if size.working_set.is_none() && never_lowered(size) {
+        bullets.push(
+            "It needs more memory than its limits or the machine leave to it; a higher `--psi` accepts that wait."
+                .to_owned(),
+        );
+    } else if size.working_set.is_none() {
         bullets.push(
             "More time (`--duration`) finds the working set; a lower `--psi` finds it sooner.".to_owned(),
         );

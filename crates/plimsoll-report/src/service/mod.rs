@@ -53,7 +53,7 @@ pub fn size(recording: &Recording) -> Option<ServiceSize> {
         let grown = held
             .iter()
             .filter_map(|rows| column.growth(rows.start, rows.end.checked_sub(1)?));
-        (seconds > 0.0).then(|| grown.sum::<i64>().max(0) as f64 / seconds)
+        (seconds > 0.0).then(|| grown.fold(0, i64::saturating_add) as f64 / seconds)
     };
     let has_pressure = columns
         .pressure

@@ -15,7 +15,7 @@ pub(super) fn add(engine: &mut EngineSize, run: &ProgramRun) {
     let (bytes, reason) = headroom(engine, need);
     engine.headroom_bytes = Some(bytes);
     engine.headroom_reason = Some(reason);
-    let hard = need + bytes;
+    let hard = need.saturating_add(bytes);
     let advice = |system, lines, premise: &str| SizeAdvice {
         system,
         soft_bytes: need,

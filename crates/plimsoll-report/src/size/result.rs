@@ -10,7 +10,7 @@ use crate::workloads::command::{KNEE, bracket_of, points};
 use plimsoll_model::recording::model::{Phase, Trial, TrialStatus};
 use plimsoll_model::recording::size::{EngineSize, ProgramSize, SIZE_SCHEMA, SizeInterval, SizePoint};
 use plimsoll_model::scenario::workloads::command::finding::{ANON_PEAK, FILE_PEAK, LIMIT, PEAK, SWAP_PEAK};
-use plimsoll_model::scenario::workloads::command::{Bracket, Point};
+use plimsoll_model::scenario::workloads::command::{Bracket, Point, compared};
 use plimsoll_model::scenario::{Plan, ProgramRun, Workload, WorkloadKind};
 
 /// The measure of a search without a metric.
@@ -174,7 +174,7 @@ impl Ends {
 fn measured(trials: &[&Trial]) -> Vec<SizePoint> {
     let of_trial = |trial: &&Trial| {
         let repeat = trial.repeat;
-        points(trial).into_iter().map(move |point| SizePoint {
+        compared(&points(trial)).into_iter().map(move |point| SizePoint {
             repeat,
             limit_bytes: point.limit,
             slowdown: Some(point.slowdown).filter(|slowdown| slowdown.is_finite()),

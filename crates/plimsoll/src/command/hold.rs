@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::cli::{Hold, Verbosity};
+use plimsoll_lab::environment::EnvironmentError;
 use plimsoll_lab::hold::{
     self, Ending, Goal, HoldError, Level, Options, PressureKind, Scope, Spread, Status, Summary, Target,
 };
@@ -135,6 +136,8 @@ fn exit_of(error: &HoldError) -> Exit {
         HoldError::Worker(_) | HoldError::Reply(_) | HoldError::Thread(_) | HoldError::Panicked => {
             Exit::WorkloadFailed
         }
+        // A signal while it waited for another run.
+        HoldError::Environment(EnvironmentError::Interrupted) => Exit::Killed,
         // The machine, the cgroup or the user cannot do it.
         _ => Exit::Missing,
     }

@@ -22,10 +22,16 @@ pub(super) fn living(cgroup: &Path) -> io::Result<Vec<u32>> {
     Ok(found)
 }
 
+/// Kills all processes of a cgroup and of those below it (v2), since Linux 5.14: none of them can start another one in
+/// between.
+const KILL: &str = "cgroup.kill";
+
 /// Kills all processes of a cgroup and of those below it, also those that they start meanwhile. Returns those that still
 /// live after `within`.
 pub(super) fn kill_all(cgroup: &Path, within: Duration) -> io::Result<Vec<u32>> {
     let deadline = Instant::now() + within;
+    // Without the file, one after the other.
+    let _ = plimsoll_proc::write(&cgroup.join(KILL), "1");
     loop {
         let remaining = living(cgroup)?;
         if remaining.is_empty() || Instant::now() >= deadline {
@@ -55,5 +61,29 @@ pub(super) fn remove_below(cgroup: &Path) {
         remove_below(&path);
         // One that stays keeps its parent, whose removal then says why.
         let _ = fs::remove_dir(&path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Processes that start others as fast as they end escaped a kill of one after the other.
+    #[test]
+    fn the_kernel_kills_all_at_once_where_it_can() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(KILL);
+        fs::write(&file, "").unwrap();
+        assert_eq!(
+            kill_all(folder.path(), Duration::ZERO).unwrap(),
+            Vec::<u32>::new()
+        );
+        assert_eq!(fs::read_to_string(&file).unwrap(), "1");
+        fs::remove_file(&file).unwrap();
+        assert_eq!(
+            kill_all(folder.path(), Duration::ZERO).unwrap(),
+            Vec::<u32>::new()
+        );
+        assert!(!file.exists());
     }
 }

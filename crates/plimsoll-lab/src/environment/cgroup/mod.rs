@@ -286,7 +286,7 @@ impl Cgroup {
         self.0.stat().ok()
     }
 
-    /// The kernel's counter of its most memory, from now on; none where the kernel cannot set it back.
+    /// The kernel's counter of its most memory, from now on; none where the kernel has none.
     pub fn peak(&self) -> Option<PeakUsage> {
         PeakUsage::start(&self.0)
     }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::error::HoldError;
 use super::gauge::{Gauge, Scope};
-use super::holder::{PATIENCE, spawn};
+use super::holder::{PATIENCE, held_error, spawn};
 use super::level::{Pressure, PressureKind};
 use super::options::{Options, Status};
 use super::summary::{Ending, Summary, TOLERANCE_POINTS, Target};
@@ -222,8 +222,7 @@ fn ask(worker: &mut Worker, request: &Request, stop: &AtomicBool) -> Result<(), 
     match worker.call(&request.command(), PATIENCE, stop) {
         // The loop sees the stop next, and ends.
         Ok(_) | Err(WorkerError::Interrupted) => Ok(()),
-        Err(source @ WorkerError::Died { .. }) => Err(HoldError::Killed { held: 0, source }),
-        Err(error) => Err(HoldError::Worker(error)),
+        Err(error) => Err(held_error(error, 0)),
     }
 }
 

@@ -14,7 +14,7 @@ use crate::scenario::size::size_text;
 use crate::scenario::speed::SpeedHints;
 
 pub(in crate::scenario) use keys::KEYS;
-pub use knee::{Bracket, Point, Status, base_cost, bracket, curve};
+pub use knee::{Bracket, Point, Status, base_cost, bracket, compared, curve};
 pub use metric::{MetricError, MetricPattern};
 
 /// Runs of a search, about: twice the base, five downwards, four to bisect.

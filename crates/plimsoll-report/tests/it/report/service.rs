@@ -145,6 +145,53 @@ fn a_descent_without_an_end_gives_no_advice() {
     assert_eq!(plimsoll_report::results(&recording).service, None);
 }
 
+/// A service at its own limit waits without a lower cap: the headline said that it had no pressure, and needed less.
+#[test]
+fn a_service_that_waits_by_itself_needs_more() {
+    let mut recording = recording("pressure");
+    recording
+        .events
+        .retain(|event| event.phase.as_deref() != Some(HOLD));
+    let lowered = plimsoll_report::results(&recording).headline;
+    let rows: Vec<Row> = (0..recording.samples.len())
+        .map(|index| {
+            let row = recording.samples.row(index);
+            let mut uncapped = Row::empty(row.t_ns);
+            if let Some(usage) = row.get(col::CGROUP_USAGE) {
+                uncapped.set(col::CGROUP_USAGE, usage);
+            }
+            uncapped
+        })
+        .collect();
+    recording.samples = Samples::from_rows(&rows);
+    let waits = plimsoll_report::results(&recording).headline;
+    assert!(lowered.finding.contains("without pressure"), "{lowered:?}");
+    assert!(!waits.finding.contains("without pressure"), "{waits:?}");
+    assert!(waits.finding.split_whitespace().count() <= 20, "{waits:?}");
+    let bullets = waits.bullets.concat();
+    assert!(!bullets.contains("--duration"), "{bullets}");
+}
+
+/// Counters of a stranger's recording.
+#[test]
+fn counters_beyond_any_count_have_a_rate() {
+    let mut recording = recording("pressure");
+    let rows: Vec<Row> = (0..recording.samples.len())
+        .map(|index| {
+            let mut row = recording.samples.row(index);
+            let most = [499, 599].contains(&index);
+            row.set(col::CGROUP_REFAULT_ANON, if most { i64::MAX } else { 0 });
+            row
+        })
+        .collect();
+    recording.samples = Samples::from_rows(&rows);
+    recording
+        .events
+        .insert(5, event(55, EventKind::PhaseStart, Some(HOLD), "pressure"));
+    let size = size(&recording);
+    assert!(size.refaults_per_s.is_some_and(|rate| rate > 1e17), "{size:?}");
+}
+
 /// The head, both charts over time and the table of sizes; the name of the cgroup stays text.
 #[test]
 fn the_report_shows_memory_cap_and_pressure_over_time() {

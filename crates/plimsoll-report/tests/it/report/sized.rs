@@ -206,6 +206,48 @@ fn a_recording_cut_short_has_a_size_without_needs() {
     assert!(terminal::program_size(&size, 80, false).ends_with('\n'));
 }
 
+/// Other programs had the CPUs in a run that never met its limit: the knee takes it for as fast as the others, and the points
+/// say the same.
+#[test]
+fn slowdowns_of_points_are_those_that_the_knee_is_made_of() {
+    let mut recording = recorded(&known());
+    for trial in &mut recording.trials {
+        // The base, and the first limit below it.
+        for (phase, (hits, cost)) in trial.phases.iter_mut().zip([(0.0, 1.0), (0.0, 1.3)]) {
+            phase.figures.insert("limit_hits".to_owned(), hits);
+            phase.figures.insert("cost".to_owned(), cost);
+            phase.figures.insert("slowdown".to_owned(), cost - 1.0);
+        }
+    }
+    let size = size_of(&recording);
+    let zram = engine(&size, "zram:lz4");
+    let recommended = zram.recommended_bytes.unwrap();
+    let above = zram
+        .points
+        .iter()
+        .filter(|point| point.limit_bytes >= recommended);
+    for point in above {
+        assert!(
+            point.slowdown.is_some_and(|slowdown| slowdown <= 0.05),
+            "{point:?}"
+        );
+    }
+}
+
+/// The document of a stranger.
+#[test]
+fn limits_beyond_any_memory_are_limits() {
+    let mut recording = recorded(&known());
+    for phase in recording.trials.iter_mut().flat_map(|trial| &mut trial.phases) {
+        phase.figures.insert("limit_bytes".to_owned(), 1e300);
+    }
+    let size = size_of(&recording);
+    for advice in size.engines.iter().flat_map(|engine| &engine.advice) {
+        assert!(advice.hard_bytes >= advice.soft_bytes, "{advice:?}");
+    }
+    assert!(terminal::program_size(&size, 80, false).ends_with('\n'));
+}
+
 #[test]
 fn other_recordings_have_no_size() {
     let folder = tempfile::tempdir().unwrap();

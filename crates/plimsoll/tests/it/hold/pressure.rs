@@ -126,6 +126,17 @@ fn one_pressure_at_a_time_holds_the_machine() {
     let holder = pressing("some=50%", path, &[]);
     let output = hold(&["--psi", "some=90%", "--folder", path]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
+    // A signal ends the wait as it ends a hold.
+    let waiting = start(&["--psi", "some=90%", "--wait", "--folder", path]);
+    wait_until("no wait", || {
+        // It has taken over the signals.
+        let status = fs::read_to_string(format!("/proc/{}/status", waiting.id())).expect("it lives");
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = u64::from_str_radix(caught.expect("signals").trim(), 16).expect("a mask");
+        caught & (1 << (Signal::TERM.as_raw() - 1)) != 0
+    });
+    let output = terminate(waiting);
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
     assert_eq!(terminate(holder).status.code(), Some(5));
     assert!(cgroups().is_empty());
 }

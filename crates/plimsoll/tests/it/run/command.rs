@@ -281,6 +281,18 @@ fn another_exit_code_another_output_and_no_metric_are_statuses() {
     assert_eq!(second("echo 'speed: 1'", metric), [Status::Done, Status::Done]);
 }
 
+/// Every limit but that of the base looked too small: the program needed a tenth more than its peak.
+#[test]
+fn an_output_that_differs_by_itself_is_not_compared() {
+    if !has_laboratory() {
+        return;
+    }
+    let keys = "subject = \"none\"\nlimit = \"64M\"\nsearch = true\nsame-output = true\n";
+    let ended = Programs::new(&["cat", "/proc/sys/kernel/random/uuid"], keys).finish();
+    ended.assert_failed(2, "program-failed");
+    assert!(message(&ended).contains("same-output"), "{}", message(&ended));
+}
+
 #[test]
 fn a_run_that_takes_too_long_is_ended_with_a_status() {
     if !has_laboratory() {

@@ -142,6 +142,11 @@ fn a_killed_sizing_is_undone_by_cleanup() {
             before,
             "a killed sizing cannot have restored anything"
         );
+        // A sizing now would take that cap for the service's own.
+        let lowered = read(&file);
+        let refused = sizing.run(&["--cgroup", folder.to_str().expect("text"), "--json"]);
+        assert_eq!(code(&refused), 3, "{}", stderr(&refused));
+        assert_eq!((read(&file), is_killer_off(&folder)), (lowered, v1));
         let output = sizing.cleanup();
         assert_eq!(code(&output), 0, "{}", stderr(&output));
         assert_eq!(read(&file), before);

@@ -31,8 +31,10 @@ use watch::{Watched, watched_run};
 
 /// Runs that a limit gets at most, if the OOM killer ends them although swap is free.
 const TRIES: u32 = 3;
-/// Patience of a search with a run, in times of the base, and seconds on top: nobody tolerates a program so slow.
+/// Patience of a search with a run, in times of the base and in times of the slowest run that is tolerated, and seconds on
+/// top.
 const PATIENCE: f64 = 10.0;
+const BEYOND_TOLERATED: f64 = 2.0;
 const GRACE: f64 = 2.0;
 
 /// State that the runs of a trial share.
@@ -128,7 +130,7 @@ impl Runs<'_> {
                         "the OOM killer ended the program although its swap was free",
                     ));
                 }
-                if self.base.is_none() && status != Status::Done {
+                if self.base.is_none() && status != Status::Done || self.has_varying_output(limit, status) {
                     return Err(self.failed(context, status, &watched));
                 }
                 let after = context.snapshot()?;
@@ -148,9 +150,16 @@ impl Runs<'_> {
     fn patience(&self, context: &TrialContext<'_, '_>) -> Duration {
         let timeout = context.timeout();
         match self.base.filter(|_| self.run.search) {
-            Some(base) => timeout.min(Duration::from_secs_f64(PATIENCE * base.seconds + GRACE)),
+            Some(base) => timeout.min(longest_run(base.seconds, self.run.tolerate)),
             None => timeout,
         }
+    }
+
+    /// Whether the program wrote something else than at the base although nothing has changed: then another output says
+    /// nothing about a limit.
+    fn has_varying_output(&self, limit: u64, status: Status) -> bool {
+        let of_base = self.points.iter().all(|point| point.limit == limit);
+        status == Status::OtherOutput && of_base && !self.points.is_empty()
     }
 
     /// Counts a kill that is not the limit's doing: the cgroup's swap is free, and its statistics lag behind.
@@ -268,6 +277,13 @@ impl Runs<'_> {
                     finished.seconds
                 ),
             ),
+            (Status::OtherOutput, Some(_)) => TrialError::failed(
+                FailureCode::ProgramFailed,
+                format_args!(
+                    "cannot compare the output of `{command}`: two runs under its largest limit of {limit} wrote different \
+                     text to stdout; make its output reproducible, or remove `same-output`"
+                ),
+            ),
             (Status::NoMetric, Some(_)) => TrialError::failed(
                 FailureCode::ProgramFailed,
                 format_args!(
@@ -317,6 +333,12 @@ fn prepare(
     set.map_err(refused)
 }
 
+/// Longest run of a search.
+fn longest_run(base_s: f64, tolerate: f64) -> Duration {
+    let times = PATIENCE.max(BEYOND_TOLERATED * (1.0 + tolerate));
+    Duration::from_secs_f64(times * base_s + GRACE)
+}
+
 fn cost_of(watched: &Watched) -> Cost {
     let Some(finished) = &watched.finished else {
         return Cost::default();
@@ -358,6 +380,16 @@ fn last_lines(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A run that took twelve times as long was ended although twenty times as long was tolerated.
+    #[test]
+    fn a_tolerated_run_is_never_too_long() {
+        for tolerate in [0.05, 5.0, 20.0, 100.0] {
+            let slowest = Duration::from_secs_f64(60.0 * (1.0 + tolerate));
+            assert!(longest_run(60.0, tolerate) > slowest + slowest / 2, "{tolerate}");
+        }
+        assert_eq!(longest_run(1.0, 0.05), Duration::from_secs(12));
+    }
 
     #[test]
     fn the_last_lines_of_stderr_are_one_line() {

@@ -28,7 +28,8 @@ pub(super) struct Watched {
     pub(super) oom_kills: u64,
     /// How often a charge met the limit.
     pub(super) limit_hits: Option<u64>,
-    /// Most memory charged to the cgroup; none where the kernel cannot set its counter back.
+    /// Most memory charged to the cgroup; none where the kernel could not set its counter back, and an earlier run took
+    /// more.
     pub(super) peak: Option<u64>,
     pub(super) levels: Levels,
     /// Processes that outlived the program.
@@ -117,7 +118,7 @@ pub(super) fn watched_run(
     };
     ended.map_err(|error| TrialError::failed(FailureCode::NotDrained, error))?;
     let since = |before: Option<u64>, after: Option<u64>| Some(after?.saturating_sub(before?));
-    let peak = peak.as_mut().and_then(|peak| peak.bytes().ok());
+    let peak = peak.as_mut().and_then(|peak| peak.bytes().ok().flatten());
     let (finished, timed_out, left) = match ran {
         Some((finished, timed_out, left)) => (Some(finished), timed_out, left),
         None => (None, false, 0),

@@ -103,8 +103,8 @@ impl Point {
     }
 }
 
-/// The best point of each limit, the largest limit first. Slowdowns are those over the [`base_cost`].
-pub fn curve(points: &[Point]) -> Vec<Point> {
+/// The points with their slowdowns over the [`base_cost`]: 0 of a run that never met its limit.
+pub fn compared(points: &[Point]) -> Vec<Point> {
     let base = base_cost(points);
     let mut all = points.to_vec();
     for point in &mut all {
@@ -115,6 +115,12 @@ pub fn curve(points: &[Point]) -> Vec<Point> {
             None => point.slowdown,
         };
     }
+    all
+}
+
+/// The best point of each limit, the largest limit first, as [`compared`].
+pub fn curve(points: &[Point]) -> Vec<Point> {
+    let mut all = compared(points);
     all.sort_by(|a, b| {
         let rank = |point: &Point| (point.status.number(), point.slowdown);
         let ((status_a, slowdown_a), (status_b, slowdown_b)) = (rank(a), rank(b));
