@@ -47,6 +47,7 @@ fn main() {
         .expect("a sampler needs nothing but /proc/meminfo");
     let target = Target {
         workers: vec![std::process::id()],
+        held: Some(HeldPost::default()),
         ..Target::default()
     };
     // The thread's start allocates; its first ticks are over when the second batch has come.
