@@ -1,8 +1,8 @@
 //! A hold with a recording: its settings, each look at the level in the samples, and marks for the time at which the
 //! level was reached and for the end.
 //!
-//! - Invariant: the memory is released before the recording ends: a full or slow disk keeps none of it. By
-//!   [`hold::hold`], which returns after the release.
+//! - Invariant: the memory is released before the recording ends: a full disk keeps none of it. Checked by
+//!   `a_full_disk_ends_the_hold_and_releases_the_memory`.
 //! - Invariant: a hold that cannot begin leaves no recording. Checked by `a_refused_hold_leaves_no_recording`.
 
 use std::path::Path;

@@ -95,7 +95,10 @@ mod tests {
         row.clear();
         level.read(&mut row);
         drop(posting);
-        assert_eq!((row.get(col::HOLD_HELD), row.get(col::HOLD_GOAL)), (Some(7), Some(9)));
+        assert_eq!(
+            (row.get(col::HOLD_HELD), row.get(col::HOLD_GOAL)),
+            (Some(7), Some(9))
+        );
         assert_eq!(
             (row.get(col::HOLD_AVAILABLE), row.get(col::HOLD_STALLED_PPM)),
             (None, None)

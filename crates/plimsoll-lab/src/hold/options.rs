@@ -29,7 +29,12 @@ pub struct Options {
 
 impl Options {
     /// The request, resolved: its goal, the whole that a share is a share of, and the reserve.
-    pub(super) fn settings(&self, goal: HoldGoal, total_bytes: Option<u64>, reserve_bytes: u64) -> HoldSettings {
+    pub(super) fn settings(
+        &self,
+        goal: HoldGoal,
+        total_bytes: Option<u64>,
+        reserve_bytes: u64,
+    ) -> HoldSettings {
         let of_memory = goal.percent().is_none();
         HoldSettings {
             goal,
@@ -37,7 +42,10 @@ impl Options {
                 Level::Held { leak, .. } if leak > 0 => Some(leak),
                 _ => None,
             },
-            cgroup: self.scope.cgroup().map(|cgroup| cgroup.path().display().to_string()),
+            cgroup: self
+                .scope
+                .cgroup()
+                .map(|cgroup| cgroup.path().display().to_string()),
             total_bytes,
             reserve_bytes,
             ramp_s: self.ramp.as_secs_f64(),

@@ -81,7 +81,11 @@ impl Summary {
             _ => status.held,
         };
         let wanted = status.goal.unwrap_or(level);
-        if self.count(goal.is_within(level as f64, wanted as f64), status.elapsed, worker) {
+        if self.count(
+            goal.is_within(level as f64, wanted as f64),
+            status.elapsed,
+            worker,
+        ) {
             let off = level.abs_diff(wanted);
             self.held.add(status.held, status.held as f64);
             self.off.add(off, off as f64);

@@ -38,10 +38,10 @@ use plimsoll_model::recording::model::{
 };
 use plimsoll_model::recording::{FailureCode, Now, Recording, RecordingError, Warning, WarningCode, Writer};
 
+pub use lone::FinishedRecording;
 use plimsoll_model::scenario::{Machine, Plan, SpeedHints};
 use plimsoll_sample::stop::Stop;
 use plimsoll_sample::{Reader, Sampler, SamplerConfig, Target, monotonic_ns};
-pub use lone::FinishedRecording;
 pub use progress::{Progress, Silent};
 pub use room::{RecordingSize, check_room};
 pub use services::{HeapService, HeapState, Metrics, ServiceError, Services};

@@ -120,9 +120,9 @@ impl<T: Copy + PartialOrd> Spread<T> {
         self.mean += (number - self.mean) / self.count as f64;
     }
 
-    /// The spread, if there was a look.
+    /// The spread for a document, which has no number of looks; `None` without a look.
     pub fn known(self) -> Option<Spread<T>> {
-        (self.count > 0).then_some(self)
+        (self.count > 0).then_some(Spread { count: 0, ..self })
     }
 }
 
@@ -220,8 +220,7 @@ mod tests {
     fn spread(values: &[u64]) -> Option<Spread<u64>> {
         let mut spread = Spread::default();
         values.iter().for_each(|value| spread.add(*value, *value as f64));
-        // The number of looks is not in a document.
-        spread.known().map(|known| Spread { count: 0, ..known })
+        spread.known()
     }
 
     proptest! {

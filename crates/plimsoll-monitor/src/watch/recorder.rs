@@ -9,7 +9,8 @@ use super::error::WatchError;
 use super::event::plain_event;
 use plimsoll_model::columns::{Row, col};
 use plimsoll_model::recording::model::{
-    Event, EventKind, MOST_ANALYSED, Manifest, RECORDING_SCHEMA, Results, SamplerReport, SamplerSettings, WATCH,
+    Event, EventKind, MOST_ANALYSED, Manifest, RECORDING_SCHEMA, Results, SamplerReport, SamplerSettings,
+    WATCH,
 };
 use plimsoll_model::recording::{Recording, RecordingError, Warning, Writer};
 use plimsoll_model::scenario::{Order, Plan};

@@ -40,10 +40,14 @@ fn finding(level: &HeldLevel) -> String {
         }
         HoldGoal::HeldBytes(_) => format!("{} for {time}.", capitalised(&goal(level))),
         HoldGoal::SomePercent(percent) => {
-            format!("Some task waited for memory {mean:.1}% of the time, at a goal of {percent}%, for {time}.")
+            format!(
+                "Some task waited for memory {mean:.1}% of the time, at a goal of {percent}%, for {time}."
+            )
         }
         HoldGoal::FullPercent(percent) => {
-            format!("All tasks waited for memory {mean:.1}% of the time, at a goal of {percent}%, for {time}.")
+            format!(
+                "All tasks waited for memory {mean:.1}% of the time, at a goal of {percent}%, for {time}."
+            )
         }
     }
 }

@@ -31,7 +31,9 @@ pub fn level(recording: &Recording) -> Option<HeldLevel> {
     let columns = Columns::of(recording, settings.goal);
     let marks = Marks::of(recording);
     let t_ns = recording.samples.t_ns();
-    let rows = marks.reached_ns.map_or(0..0, |reached| rows(t_ns, reached, marks.end_ns));
+    let rows = marks
+        .reached_ns
+        .map_or(0..0, |reached| rows(t_ns, reached, marks.end_ns));
     let (mut held, mut off, mut stalled) = (Spread::default(), Spread::default(), Spread::default());
     let (mut looks, mut within) = (0_u32, 0_u32);
     for row in rows.clone() {
@@ -84,7 +86,9 @@ pub(crate) fn curves(recording: &Recording) -> Option<HoldCurves> {
     };
     let seconds = |t_ns: u64| t_ns as f64 / 1e9;
     let reached = marks.reached_ns.map(|t_ns| (seconds(t_ns), "reached".to_owned()));
-    let end = marks.ended.map(|_| (seconds(marks.end_ns), "released".to_owned()));
+    let end = marks
+        .ended
+        .map(|_| (seconds(marks.end_ns), "released".to_owned()));
     Some(HoldCurves {
         kind: goal,
         t: rows.iter().map(|row| seconds(t_ns[*row])).collect(),
@@ -119,9 +123,8 @@ struct Marks {
 impl Marks {
     fn of(recording: &Recording) -> Marks {
         let start = |name: &str| {
-            let is_start = |event: &&Event| {
-                event.kind == EventKind::PhaseStart && event.phase.as_deref() == Some(name)
-            };
+            let is_start =
+                |event: &&Event| event.kind == EventKind::PhaseStart && event.phase.as_deref() == Some(name);
             recording.events.iter().find(is_start).map(|event| event.t_ns)
         };
         let mut events = recording.events.iter();
@@ -194,9 +197,13 @@ impl<'a> Columns<'a> {
     fn cpu_percent(&self, t_ns: &[u64], rows: &Range<usize>) -> Option<f64> {
         // The worker has no CPU time after its end.
         let last = rows.clone().rev().find(|row| self.level(*row).is_some())?;
-        let grown = |column: &Option<ColumnView<'_>>| column.and_then(|column| column.growth(rows.start, last));
+        let grown =
+            |column: &Option<ColumnView<'_>>| column.and_then(|column| column.growth(rows.start, last));
         let us: i64 = self.cpu.iter().filter_map(grown).map(|us| us.max(0)).sum();
-        ratio(100.0 * us as f64 / 1e6, (t_ns[last] - t_ns[rows.start]) as f64 / 1e9)
+        ratio(
+            100.0 * us as f64 / 1e6,
+            (t_ns[last] - t_ns[rows.start]) as f64 / 1e9,
+        )
     }
 }
 

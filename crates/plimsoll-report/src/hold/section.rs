@@ -25,7 +25,11 @@ pub(crate) fn section(page: &Page) -> Option<Section> {
 /// The level and its goal, with the tolerance around the goal.
 fn level(curves: &HoldCurves) -> Option<Drawing> {
     let (caption, axis, unit) = match curves.kind {
-        HoldGoal::AvailableBytes(_) => ("Memory available to other programs", "available", MetricUnit::Bytes),
+        HoldGoal::AvailableBytes(_) => (
+            "Memory available to other programs",
+            "available",
+            MetricUnit::Bytes,
+        ),
         HoldGoal::HeldBytes(_) => ("Memory that is held", "held", MetricUnit::Bytes),
         HoldGoal::SomePercent(_) => (
             "Time in which some task waited for memory",

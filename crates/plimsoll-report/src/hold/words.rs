@@ -5,7 +5,10 @@ use plimsoll_model::recording::hold::{HeldLevel, HoldEnd, HoldGoal, TOLERANCE};
 
 /// The facts of a level, each with its name.
 pub fn facts(level: &HeldLevel) -> Vec<(&'static str, String)> {
-    let mut facts = vec![("level", format!("{}, for {}", goal(level), seconds(level.seconds)))];
+    let mut facts = vec![(
+        "level",
+        format!("{}, for {}", goal(level), seconds(level.seconds)),
+    )];
     facts.extend(level.settings.cgroup.clone().map(|path| ("cgroup", path)));
     match (level.reached_s, level.within) {
         (Some(reached_s), within) => {
@@ -28,7 +31,12 @@ pub fn facts(level: &HeldLevel) -> Vec<(&'static str, String)> {
     if let Some(percent) = level.cpu_percent {
         facts.push(("CPU", format!("{percent:.2}% of one CPU while holding")));
     }
-    facts.extend(level.ended.and_then(ended).map(|words| ("ended", words.to_owned())));
+    facts.extend(
+        level
+            .ended
+            .and_then(ended)
+            .map(|words| ("ended", words.to_owned())),
+    );
     facts
 }
 

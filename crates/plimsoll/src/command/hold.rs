@@ -12,9 +12,7 @@ use super::open_page;
 use super::run::SERVICES;
 use super::{print_json, print_recording, print_styled};
 use crate::cli::{Hold, Verbosity};
-use plimsoll_lab::hold::{
-    self, Ending, HoldError, Level, Observer, Options, Scope, Start, Status, Summary,
-};
+use plimsoll_lab::hold::{self, Ending, HoldError, Level, Observer, Options, Scope, Start, Status, Summary};
 use plimsoll_lab::recorded_hold::{self, RecordedHold};
 use plimsoll_lab::run::FinishedRecording;
 use plimsoll_model::exit::{Exit, Failure, OrExit};

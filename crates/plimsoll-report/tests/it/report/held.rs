@@ -104,7 +104,10 @@ fn pressure() -> Recording {
         let mut row = Row::empty(tick as u64 * 100_000_000);
         row.set(col::MEM_TOTAL, MEM_TOTAL as i64);
         row.set(col::HOLD_AVAILABLE, 3000 * MIB);
-        row.set(col::HOLD_STALLED_PPM, 100 * tick.min(100) * 10 + 10_000 * (tick % 3 - 1));
+        row.set(
+            col::HOLD_STALLED_PPM,
+            100 * tick.min(100) * 10 + 10_000 * (tick % 3 - 1),
+        );
         row
     })
 }
@@ -139,7 +142,10 @@ fn a_pressure_has_its_share_of_time_and_no_bytes() {
     let stalled = level.stalled_percent.expect("a pressure");
     assert!(is_close(Some(stalled.least), 9.0) && is_close(Some(stalled.most), 11.0));
     assert!((stalled.mean - 10.0).abs() < 0.01, "{stalled:?}");
-    assert_eq!((level.held_bytes, level.off_bytes, level.within), (None, None, Some(1.0)));
+    assert_eq!(
+        (level.held_bytes, level.off_bytes, level.within),
+        (None, None, Some(1.0))
+    );
 }
 
 /// The status of the recording, by the end of the hold.
@@ -158,7 +164,9 @@ fn an_early_end_shows_in_the_status() {
     };
     let ended = |word: &'static str| {
         move |events: &mut Vec<Event>| {
-            let mut ends = events.iter_mut().filter(|event| event.kind == EventKind::PhaseEnd);
+            let mut ends = events
+                .iter_mut()
+                .filter(|event| event.kind == EventKind::PhaseEnd);
             ends.next().expect("an end").text = word.to_owned();
         }
     };
@@ -212,7 +220,10 @@ fn the_report_shows_the_level_in_its_tolerance_and_the_held_memory() {
     let section = section.split_once("</section>").expect("it ends").0;
     assert_eq!(section.matches("<svg class=\"xy\"").count(), 2, "{section}");
     assert_eq!(section.matches("class=\"band\"").count(), 1, "{section}");
-    assert!(section.contains("reached") && section.contains("released"), "{section}");
+    assert!(
+        section.contains("reached") && section.contains("released"),
+        "{section}"
+    );
     let svg = html::chart(&page, false);
     assert!(svg.contains("Memory available to other programs"), "{svg}");
     for text in [
@@ -250,7 +261,11 @@ fn the_table_of_a_hold_has_a_value_a_line() {
     );
     let start = format!("{},,hold,,1,ok,,,", results.run);
     let found: Vec<&str> = lines.map(|line| line.strip_prefix(&start).expect(line)).collect();
-    let value = |name: &str| found.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(','));
+    let value = |name: &str| {
+        found
+            .iter()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(','))
+    };
     assert_eq!(value("goal_available_bytes"), Some("1048576000"));
     assert_eq!(value("reached_s"), Some("10"));
     assert_eq!(value("most_off_bytes"), Some("104857600"));

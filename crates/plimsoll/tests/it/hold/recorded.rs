@@ -13,9 +13,8 @@ use plimsoll_testkit::capability;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::run::bad_luck::SmallDisk;
-
 use super::{Group, MIB, PATIENCE, PLIMSOLL, end_by, hold, hold_as_nobody, json, root_with_cgroup, start};
+use crate::run::bad_luck::SmallDisk;
 
 /// A folder for recordings.
 struct Folder(TempDir);
@@ -51,7 +50,9 @@ impl Folder {
         let start = Instant::now();
         loop {
             let events = self.recordings().pop().map(|folder| folder.join("events.jsonl"));
-            let text = events.and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
+            let text = events
+                .and_then(|path| fs::read_to_string(path).ok())
+                .unwrap_or_default();
             if text.contains("\"phase\":\"hold\"") {
                 return;
             }
@@ -89,7 +90,10 @@ fn a_recording_has_the_level_its_goal_and_its_marks() {
     assert_eq!(document["recording"], text(&folder.recording()));
     assert!(folder.recording().join("report.html").is_file());
     assert_eq!(document["report"], text(&folder.recording().join("report.html")));
-    assert_eq!((&document["ended"], &document["duration_s"]), (&"duration".into(), &2.0.into()));
+    assert_eq!(
+        (&document["ended"], &document["duration_s"]),
+        (&"duration".into(), &2.0.into())
+    );
     assert_eq!(document["held_bytes"]["most"], 64 * MIB);
     let phases: Vec<&str> = recording
         .events
@@ -148,9 +152,10 @@ fn every_command_takes_the_recording_of_a_hold() {
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
         assert!(!output.stdout.is_empty(), "{arguments:?}");
     }
-    // A run that a scenario gives can be resumed, and a condition needs a metric that both have.
+    // Only a run has trials to resume, and a condition needs a metric that both have.
     let refused = plimsoll(&["run", "--resume", one]);
     assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    assert!(all[0].join("results.json").is_file());
     let unknown = plimsoll(&["compare", one, other, "--fail-on", "restore.seconds>10%"]);
     assert!(matches!(unknown.status.code(), Some(1 | 7)), "{unknown:?}");
 }
@@ -203,7 +208,14 @@ fn the_recording_of_a_failed_hold_has_its_error() {
         return;
     }
     let (group, folder) = (Group::new("failed", 256 * MIB), Folder::new());
-    let holder = start(&["--bytes", "32M", "--cgroup", group.path(), "--output", folder.path()]);
+    let holder = start(&[
+        "--bytes",
+        "32M",
+        "--cgroup",
+        group.path(),
+        "--output",
+        folder.path(),
+    ]);
     folder.wait_for_the_level();
     let pid = rustix::process::Pid::from_raw(group.worker() as i32).expect("a process");
     rustix::process::kill_process(pid, Signal::KILL).expect("it lives");
@@ -266,10 +278,16 @@ fn the_usual_folder_needs_no_name() {
     let folder = Folder::new();
     let mut command = plimsoll_testkit::command(PLIMSOLL);
     command.args(["hold", "--output", "--bytes", "16M", "--duration", "0.5"]);
-    let output = command.current_dir(folder.path()).output().expect("plimsoll starts");
+    let output = command
+        .current_dir(folder.path())
+        .output()
+        .expect("plimsoll starts");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let mut report = plimsoll_testkit::command(PLIMSOLL);
     report.args(["report", "@latest", "--format", "text"]);
-    let output = report.current_dir(folder.path()).output().expect("plimsoll starts");
+    let output = report
+        .current_dir(folder.path())
+        .output()
+        .expect("plimsoll starts");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }

@@ -196,9 +196,9 @@ fn held_level() -> HeldLevel {
         },
         reached_s: Some(0.5),
         within: Some(1.0),
-        held_bytes: Some(bytes),
-        off_bytes: Some(bytes),
-        stalled_percent: Some(percent),
+        held_bytes: bytes.known(),
+        off_bytes: bytes.known(),
+        stalled_percent: percent.known(),
         cpu_percent: Some(0.1),
     }
 }
