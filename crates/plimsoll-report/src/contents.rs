@@ -31,7 +31,7 @@ pub struct Page {
     pub hold: Option<HoldCurves>,
 }
 
-/// A held level over time. All vectors except `marks` are as long as `t`; levels and goals are in bytes or, of a pressure, in
+/// A held level over time. All vectors are as long as `t`; levels and goals are in bytes or, of a pressure, in
 /// percent of the time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HoldCurves {
@@ -45,8 +45,10 @@ pub struct HoldCurves {
     pub held: Vec<Option<f64>>,
     /// Bytes available to other programs.
     pub available: Vec<Option<f64>>,
-    /// The times at which the level was reached and released.
-    pub marks: Vec<(f64, String)>,
+    /// Time at which the level was first within its tolerance.
+    pub reached: Option<f64>,
+    /// Time of the end.
+    pub released: Option<f64>,
 }
 
 /// The memory of a sized service over time. All vectors except `phases` are as long as `t`.

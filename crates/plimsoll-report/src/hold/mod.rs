@@ -85,10 +85,6 @@ pub(crate) fn curves(recording: &Recording) -> Option<HoldCurves> {
         rows.iter().map(value).collect()
     };
     let seconds = |t_ns: u64| t_ns as f64 / 1e9;
-    let reached = marks.reached_ns.map(|t_ns| (seconds(t_ns), "reached".to_owned()));
-    let end = marks
-        .ended
-        .map(|_| (seconds(marks.end_ns), "released".to_owned()));
     Some(HoldCurves {
         kind: goal,
         t: rows.iter().map(|row| seconds(t_ns[*row])).collect(),
@@ -96,7 +92,8 @@ pub(crate) fn curves(recording: &Recording) -> Option<HoldCurves> {
         goal: rows.iter().map(|row| columns.goal(*row)).collect(),
         held: bytes(columns.held),
         available: bytes(columns.available),
-        marks: reached.into_iter().chain(end).collect(),
+        reached: marks.reached_ns.map(seconds),
+        released: marks.ended.map(|_| seconds(marks.end_ns)),
     })
 }
 

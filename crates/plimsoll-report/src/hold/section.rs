@@ -1,4 +1,4 @@
-//! The section of a held level: the level against its goal, and the memory behind it, over time.
+//! The section of a held level over time: the level against its goal, its distance from the goal, and the memory behind it.
 
 use crate::analysis::MetricUnit;
 use crate::contents::{HoldCurves, Page};
@@ -17,7 +17,10 @@ pub(crate) fn section(page: &Page) -> Option<Section> {
         id: "hold",
         title: "The level that was held",
         details: Vec::new(),
-        drawings: [level(curves), memory(curves)].into_iter().flatten().collect(),
+        drawings: [level(curves), distance(curves), memory(curves)]
+            .into_iter()
+            .flatten()
+            .collect(),
         tables: Vec::new(),
     })
 }
@@ -61,6 +64,49 @@ fn level(curves: &HoldCurves) -> Option<Drawing> {
         "The band around the goal is the tolerance.",
         (axis, unit),
         vec![line("level", 0, &curves.t, &curves.level), goal],
+    )
+}
+
+/// The distance from the goal once the level was reached: the tolerance is a small part of the level itself.
+fn distance(curves: &HoldCurves) -> Option<Drawing> {
+    let reached = curves.reached?;
+    let (last, end) = (
+        curves.t.last().copied()?,
+        curves.released.unwrap_or(f64::INFINITY),
+    );
+    let end = end.min(last);
+    let (title, share) = match curves.kind.percent() {
+        Some(_) => ("distance, points", false),
+        None => ("distance, percent of the goal", true),
+    };
+    let unit = |goal: f64| if share { 100.0 / goal } else { 1.0 };
+    let points = curves.t.iter().zip(curves.level.iter().zip(&curves.goal));
+    let points = points.filter(|(t, _)| (reached..=end).contains(*t));
+    let points: Vec<(f64, Option<f64>)> = points
+        .map(|(t, (level, goal))| {
+            let distance = level.zip(*goal).map(|(level, goal)| (level - goal) * unit(goal));
+            (*t, distance.filter(|distance| distance.is_finite()))
+        })
+        .collect();
+    let tolerance = curves.kind.tolerance(1.0) * unit(1.0);
+    let goal = Line {
+        label: "goal".to_owned(),
+        ink: 1,
+        points: vec![(reached, Some(0.0)), (end, Some(0.0))],
+        band: vec![(reached, -tolerance, tolerance), (end, -tolerance, tolerance)],
+        ..Line::default()
+    };
+    let level = Line {
+        label: "level".to_owned(),
+        points,
+        ..Line::default()
+    };
+    drawing(
+        curves,
+        "Distance of the level from its goal, once reached",
+        "The band is the tolerance.",
+        (title, MetricUnit::Percent),
+        vec![level, goal],
     )
 }
 
@@ -120,12 +166,14 @@ fn drawing(
         unit,
         log: false,
     };
+    let mark = |t: Option<f64>, words: &str| t.map(|t| (t, words.to_owned()));
+    let marks = [mark(curves.reached, "reached"), mark(curves.released, "released")];
     let chart = Chart {
         title: caption.to_owned(),
         x: axis("time", MetricUnit::Seconds),
         y: axis(title, unit),
         lines,
-        marks: curves.marks.clone(),
+        marks: marks.into_iter().flatten().collect(),
         levels: Vec::new(),
     };
     Some(Drawing {

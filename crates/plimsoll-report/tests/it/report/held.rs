@@ -218,8 +218,8 @@ fn the_report_shows_the_level_in_its_tolerance_and_the_held_memory() {
     assert!(!html.contains("<img src=x") && !html.contains('\u{202e}'));
     let section = html.split_once("id=\"hold\"").expect("a section").1;
     let section = section.split_once("</section>").expect("it ends").0;
-    assert_eq!(section.matches("<svg class=\"xy\"").count(), 2, "{section}");
-    assert_eq!(section.matches("class=\"band\"").count(), 1, "{section}");
+    assert_eq!(section.matches("<svg class=\"xy\"").count(), 3, "{section}");
+    assert_eq!(section.matches("class=\"band\"").count(), 2, "{section}");
     assert!(
         section.contains("reached") && section.contains("released"),
         "{section}"
