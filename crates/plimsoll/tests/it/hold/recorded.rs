@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::hold::{APPROACH, HOLD, HoldEnd};
@@ -57,7 +57,7 @@ impl Folder {
                 return;
             }
             assert!(start.elapsed() < PATIENCE);
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 }
@@ -217,6 +217,8 @@ fn the_recording_of_a_failed_hold_has_its_error() {
         folder.path(),
     ]);
     folder.wait_for_the_level();
+    // Ten samples.
+    std::thread::sleep(Duration::from_secs(1));
     let pid = rustix::process::Pid::from_raw(group.worker() as i32).expect("a process");
     rustix::process::kill_process(pid, Signal::KILL).expect("it lives");
     let output = holder.wait_with_output().expect("it ends");
