@@ -4,6 +4,7 @@
 pub mod environment;
 pub mod hold;
 mod program;
+pub mod recorded_hold;
 pub mod run;
 pub mod service;
 pub mod workload;

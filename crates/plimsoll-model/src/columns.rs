@@ -190,6 +190,10 @@ columns! {
     CGROUP_CAP "cgroup_cap" Bytes "v1 memory.limit_in_bytes, v2 memory.high" "Cap on the target's cgroup while `plimsoll size` sizes it; absent without a cap.";
     CGROUP_REFAULT_ANON "cgroup_refault_anon" CountPages "v1 memory.stat total_workingset_refault_anon, v2 memory.stat workingset_refault_anon" "Anonymous pages of the target's cgroup read back that had been reclaimed.";
     CGROUP_REFAULT_FILE "cgroup_refault_file" CountPages "v1 memory.stat total_workingset_refault_file, v2 memory.stat workingset_refault_file" "File pages of the target's cgroup read back that had been reclaimed.";
+    HOLD_HELD "hold_held" Bytes "plimsoll hold" "Memory that `plimsoll hold` holds, at its last look at the level.";
+    HOLD_AVAILABLE "hold_available" Bytes "plimsoll hold" "Memory that other programs could still take in the scope of `plimsoll hold`, the machine or a cgroup, at that look.";
+    HOLD_GOAL "hold_goal" Bytes "plimsoll hold" "Goal of a level of memory at that look: of `hold_held` or of `hold_available`. A ramp and a leak move it.";
+    HOLD_STALLED_PPM "hold_stalled_ppm" Number "plimsoll hold" "Pressure at that look: time in which tasks waited for memory in millionths, averaged as `avg10`; of `plimsoll hold --psi` alone.";
     DAMON_SZ_APPLIED "damon_sz_applied" CountBytes "/sys/kernel/mm/damon/admin/kdamonds/*/contexts/*/schemes/*/stats/sz_applied" "Bytes that DAMON's schemes acted on, where refresh_ms keeps the file alive.";
     DAMON_NR_APPLIED "damon_nr_applied" Count "/sys/kernel/mm/damon/admin/kdamonds/*/contexts/*/schemes/*/stats/nr_applied" "Regions that DAMON's schemes acted on, where refresh_ms keeps the file alive.";
     KSWAPD_CPU_US "kswapd_cpu_us" CountMicroseconds "/proc/PID/schedstat of kswapd*" "CPU time of background reclaim; `watch` reads it once a second.";

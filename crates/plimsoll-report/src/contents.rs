@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
+use plimsoll_model::recording::hold::HoldGoal;
 use plimsoll_model::recording::model::{Headline, Manifest, Results, Trial};
 
 /// Everything that the page shows of one run.
@@ -26,6 +27,28 @@ pub struct Page {
     pub marks: Vec<Mark>,
     /// The sized service; `None` in other recordings.
     pub service: Option<ServiceCurves>,
+    /// The held level; `None` in other recordings.
+    pub hold: Option<HoldCurves>,
+}
+
+/// A held level over time. All vectors are as long as `t`; levels and goals are in bytes or, of a pressure, in
+/// percent of the time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HoldCurves {
+    /// The goal at the end.
+    pub kind: HoldGoal,
+    /// Seconds since the start of the recording.
+    pub t: Vec<f64>,
+    pub level: Vec<Option<f64>>,
+    pub goal: Vec<Option<f64>>,
+    /// Bytes that are held; `None` of a pressure.
+    pub held: Vec<Option<f64>>,
+    /// Bytes available to other programs.
+    pub available: Vec<Option<f64>>,
+    /// Time at which the level was first within its tolerance.
+    pub reached: Option<f64>,
+    /// Time of the end.
+    pub released: Option<f64>,
 }
 
 /// The memory of a sized service over time. All vectors except `phases` are as long as `t`.

@@ -6,10 +6,13 @@
 //! and `after_<category>_bytes`, the share of CPU time of a function of the kernel is `profile[<function>]`. Figures of
 //! which there is one for each of several things are `<name>[1]`, `<name>[2]`, ... Histograms of latencies are left out.
 //! `status` is that of the value: a confounder spoils some metrics of a trial and spares others.
+//!
+//! Of `plimsoll hold`, the values of the level have no trial and the workload `hold`, and their status is that of the recording.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use plimsoll_model::recording::hold::{HOLD_SCENARIO, HeldLevel, HoldGoal};
 use plimsoll_model::recording::model::{Phase, Results, Trial, TrialStatus};
 use plimsoll_model::trust;
 
@@ -63,7 +66,56 @@ pub fn csv(results: &Results) -> String {
             }
         }
     }
+    if let Some(level) = &results.hold {
+        push_held(&mut text, results, level);
+    }
     text
+}
+
+/// The values of a held level.
+fn push_held(text: &mut String, results: &Results, level: &HeldLevel) {
+    let status = serde_json::to_value(results.status).unwrap_or_default();
+    let status = status.as_str().unwrap_or_default();
+    for (figure, value) in held_figures(level) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            text,
+            "{},,{HOLD_SCENARIO},,1,{status},,,{figure},{value}",
+            field(&results.run)
+        );
+    }
+}
+
+fn held_figures(level: &HeldLevel) -> Vec<(String, f64)> {
+    let goal = match level.settings.goal {
+        HoldGoal::AvailableBytes(bytes) => ("goal_available_bytes", bytes as f64),
+        HoldGoal::HeldBytes(bytes) => ("goal_held_bytes", bytes as f64),
+        HoldGoal::SomePercent(percent) => ("goal_some_percent", percent),
+        HoldGoal::FullPercent(percent) => ("goal_full_percent", percent),
+    };
+    let known = [
+        ("seconds", Some(level.seconds)),
+        ("reached_s", level.reached_s),
+        ("within_percent", level.within.map(|share| 100.0 * share)),
+        ("cpu_percent", level.cpu_percent),
+    ];
+    let figures = known.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let figures = [goal].into_iter().chain(figures);
+    let mut figures: Vec<(String, f64)> = figures.map(|(name, value)| (name.to_owned(), value)).collect();
+    let mut spread = |name: &str, [least, mean, most]: [f64; 3]| {
+        for (part, value) in [("least", least), ("mean", mean), ("most", most)] {
+            figures.push((format!("{part}_{name}"), value));
+        }
+    };
+    for (name, bytes) in [("held_bytes", level.held_bytes), ("off_bytes", level.off_bytes)] {
+        if let Some(bytes) = bytes {
+            spread(name, [bytes.least as f64, bytes.mean, bytes.most as f64]);
+        }
+    }
+    if let Some(percent) = level.stalled_percent {
+        spread("stalled_percent", [percent.least, percent.mean, percent.most]);
+    }
+    figures
 }
 
 fn line_start(run: &str, trial: &Trial, params: &[&String]) -> String {

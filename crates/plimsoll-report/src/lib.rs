@@ -1,7 +1,7 @@
 //! Recordings to results, and results to terminal, HTML, JSON, CSV and Markdown.
 //!
 //! From the bottom: `analysis` (statistics, no text), `contents` (a report as plain values), `drawing` (charts and
-//! tables), `workloads` (one folder per workload: metrics, headline, section), `advice` (recommendations), [`service`] (the size of a service), [`results`] (the
+//! tables), `workloads` (one folder per workload: metrics, headline, section), `advice` (recommendations), [`service`] (the size of a service), [`hold`] (the course of a level), [`results`] (the
 //! content of `results.json`), then the output formats and [`comparison`], which `compare` renders.
 //!
 //! - Invariant: analysis and reports read no system, only recordings. Checked by `models_and_reports_read_no_system`.
@@ -21,6 +21,7 @@ mod drawing;
 pub mod export;
 mod headline_metrics;
 pub mod headlines;
+pub mod hold;
 pub mod html;
 pub mod json;
 pub mod markdown;
@@ -39,7 +40,7 @@ use std::path::PathBuf;
 use plimsoll_model::recording::model::{Results, file};
 use plimsoll_model::recording::{Recording, RecordingFolder};
 
-pub use contents::{Mark, MemoryUse, Page, Series, ServiceCurves, Timeline};
+pub use contents::{HoldCurves, Mark, MemoryUse, Page, Series, ServiceCurves, Timeline};
 pub use results::{judge, results, run_status, sampler_report, take_results};
 
 #[derive(Debug, thiserror::Error)]

@@ -11,6 +11,7 @@ use crate::analysis::groups::{Dot, Group, Measured, measured};
 use crate::analysis::timeline::{Line, timeline};
 use crate::contents::{Mark, MemoryUse, Page, Series, Timeline};
 use crate::headlines;
+use crate::hold;
 use crate::service;
 use crate::workloads::compression::{CACHED, STORED, SWAPPED, TRIMMED};
 use crate::workloads::memory_of;
@@ -77,6 +78,7 @@ fn contents(
     let overview = lines.stretch(None, 0..u64::MAX, OVERVIEW_POINTS);
     let marks = marks(recording);
     let service = service::curves(recording);
+    let hold = hold::curves(recording);
     move |mut manifest| {
         manifest.plan.title = sanitize(&manifest.plan.title).into_owned();
         Page {
@@ -89,6 +91,7 @@ fn contents(
             trials,
             marks,
             service,
+            hold,
         }
     }
 }
@@ -105,7 +108,7 @@ fn marks(recording: &Recording) -> Vec<Mark> {
         })
     };
     // The phases of a service alternate; a phase of a trial that starts again replaces the one before.
-    let events: Vec<&Event> = match recording.manifest.is_service() {
+    let events: Vec<&Event> = match recording.manifest.has_lone_phases() {
         true => recording.events.iter().collect(),
         false => recording.current_events(),
     };

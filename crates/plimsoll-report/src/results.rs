@@ -6,6 +6,7 @@ use crate::advice;
 use crate::analysis::confounders::confounders;
 use crate::analysis::{Group, groups, ratio};
 use crate::headlines;
+use crate::hold;
 use crate::service;
 use crate::size;
 use crate::workloads::find_metric;
@@ -33,7 +34,7 @@ pub fn take_results(recording: &mut Recording) -> (Results, Vec<Group>) {
 /// The results of a recording with these trials of it.
 fn of_trials(recording: &Recording, mut trials: Vec<Trial>) -> (Results, Vec<Group>) {
     let manifest = &recording.manifest;
-    // A recording of other programs: nothing spoils it.
+    // A recording without trials: nothing spoils it.
     let confounders = match manifest.observes() {
         true => Vec::new(),
         false => confounders(&recording.samples, manifest, &trials),
@@ -47,12 +48,16 @@ fn of_trials(recording: &Recording, mut trials: Vec<Trial>) -> (Results, Vec<Gro
     let warnings = missing
         .chain(recording.events.iter().filter_map(Event::warning))
         .chain(stopped);
+    let hold = hold::level(recording);
     let mut results = Results {
         schema: RESULTS_SCHEMA,
         version: manifest.tool_version.clone(),
         run: manifest.run.clone(),
         scenario: manifest.plan.scenario.clone(),
-        status: run_status(recording, &trials),
+        status: match &hold {
+            Some(level) => RunStatus::of_hold(level),
+            None => run_status(recording, &trials),
+        },
         calibration: manifest.calibration,
         confounders,
         warnings: warnings.collect(),
@@ -63,6 +68,7 @@ fn of_trials(recording: &Recording, mut trials: Vec<Trial>) -> (Results, Vec<Gro
         withheld: Vec::new(),
         size: None,
         service: service::size(recording),
+        hold,
         trials,
     };
     let groups = groups(&results.trials);

@@ -13,6 +13,7 @@ use super::distrust::spoiled;
 use super::drawing::table::marked;
 use super::headline_metrics::{MainMetric, main_metrics};
 use super::headlines;
+use super::hold;
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
 use crate::workloads::compression::{
@@ -20,13 +21,15 @@ use crate::workloads::compression::{
 };
 use plimsoll_model::quantity;
 use plimsoll_model::recording::Recording;
+use plimsoll_model::recording::hold::HeldLevel;
 use plimsoll_model::recording::model::{Headline, Results, Trial, TrialStatus};
 use plimsoll_model::recording::size::SizeAdvice;
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::WorkloadKind;
 pub use size::program_size;
 
-/// The headline of a recording of `plimsoll watch` or `plimsoll size --cgroup`, for a terminal of `width` columns. Ends with a line feed.
+/// The headline of a recording of `plimsoll watch`, `plimsoll size --cgroup` or `plimsoll hold`, for a terminal of `width` columns.
+/// Ends with a line feed.
 pub fn watched(recording: &Recording, results: &Results, width: u16) -> String {
     remarks(&headlines::of(recording, results, &[]), results, width) + &service_advice(results)
 }
@@ -34,6 +37,12 @@ pub fn watched(recording: &Recording, results: &Results, width: u16) -> String {
 /// The headline of results of `plimsoll size --cgroup`, and the settings that they support.
 pub fn service(results: &Results, width: u16) -> String {
     remarks(&results.headline, results, width) + &service_advice(results)
+}
+
+/// The facts of a held level, a line each.
+pub fn held(level: &HeldLevel) -> String {
+    let line = |(name, text): (&str, String)| format!("{name:<10} {}\n", sanitize(&text));
+    hold::facts(level).into_iter().map(line).collect()
 }
 
 /// The lines of the settings that the size of a service supports, not broken.

@@ -12,6 +12,7 @@ mod cgroup;
 mod damon;
 mod delays;
 mod fields;
+mod held;
 pub mod host;
 mod kernel_threads;
 mod meminfo;
@@ -37,6 +38,7 @@ pub use bench::{SamplerBench, VmstatCost, VmstatError, bench};
 pub use cgroup::CgroupFiles;
 
 pub use delays::{DelayAccounting, Delays, DelaysError};
+pub use held::{HeldLook, HeldPost};
 pub use profile::{Profile, ProfileError, Profiler, Symbols, kernel_symbols};
 pub use programs::Programs;
 pub use reader::{Reader, Target};

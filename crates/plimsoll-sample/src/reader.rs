@@ -7,6 +7,7 @@ use plimsoll_proc::BUFFER;
 use super::SampleError;
 use super::cgroup::{Cgroup, CgroupFiles};
 use super::damon::Damon;
+use super::held::{HeldLevel, HeldPost};
 use super::kernel_threads::KernelThreads;
 use super::meminfo::{self, Meminfo};
 use super::process::{Statm, Workers, set_process_cpu};
@@ -29,6 +30,8 @@ pub struct Target {
     pub zram: Option<String>,
     /// The swap device that was made for them: all others are of other programs.
     pub swap_device: Option<PathBuf>,
+    /// The level that this process holds.
+    pub held: Option<HeldPost>,
 }
 
 /// The sources that come and go with a target: its own, and kernel threads and DAMON's schemes, which a change of the
@@ -38,6 +41,7 @@ pub(crate) struct Attached {
     cgroup: Option<Cgroup>,
     zram: Option<Zram>,
     own_device: Option<OwnDevice>,
+    held: Option<HeldLevel>,
     kernel_threads: KernelThreads,
     damon: Damon,
 }
@@ -50,18 +54,21 @@ impl Attached {
             cgroup: target.and_then(|target| target.cgroup.as_ref()).map(Cgroup::open),
             zram: target.and_then(|target| target.zram.as_deref()).map(Zram::open),
             own_device: target.map(|target| OwnDevice::new(target.swap_device.as_deref())),
+            held: target.and_then(|target| target.held.as_ref()).map(HeldLevel::of),
             kernel_threads: KernelThreads::open(),
             damon: Damon::open(),
         })
     }
 
     pub(crate) fn spans(&self) -> Vec<Span> {
-        vec![
+        let held = self.held.as_ref().map(HeldLevel::span);
+        let own = [
             span_of(self),
             self.workers.span(),
             self.kernel_threads.span(),
             self.damon.span(),
-        ]
+        ];
+        own.into_iter().chain(held).collect()
     }
 
     fn read(&mut self, buffer: &mut [u8], sources: Sources, row: &mut Row) {
@@ -71,6 +78,9 @@ impl Attached {
         }
         if let Some(zram) = &self.zram {
             zram.read(buffer, row);
+        }
+        if let Some(held) = &mut self.held {
+            held.read(row);
         }
         if sources == Sources::All {
             self.kernel_threads.read(buffer, row);

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use plimsoll_sample::{Sampler, SamplerConfig, Target, monotonic_ns};
+use plimsoll_sample::{HeldPost, Sampler, SamplerConfig, Target, monotonic_ns};
 
 /// Counts what threads other than the test's own allocate or free.
 struct Counting;
@@ -47,6 +47,7 @@ fn main() {
         .expect("a sampler needs nothing but /proc/meminfo");
     let target = Target {
         workers: vec![std::process::id()],
+        held: Some(HeldPost::default()),
         ..Target::default()
     };
     // The thread's start allocates; its first ticks are over when the second batch has come.

@@ -202,6 +202,7 @@ pub fn results(run: &str, trials: Vec<Trial>) -> Results {
         withheld: Vec::new(),
         size: None,
         service: None,
+        hold: None,
         calibration: Some(calibration()),
         confounders: Vec::new(),
         warnings: Vec::new(),

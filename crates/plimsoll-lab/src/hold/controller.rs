@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use plimsoll_model::recording::hold::HoldGoal;
+
 const MIB: u64 = 1 << 20;
 
 /// Most bytes that one step takes, so that a reading follows before the next ones.
@@ -22,6 +24,15 @@ pub enum Goal {
     Available(u64),
     /// This much is held, whatever others do; each second `leak` bytes more.
     Held { bytes: u64, leak: u64 },
+}
+
+impl From<Goal> for HoldGoal {
+    fn from(goal: Goal) -> HoldGoal {
+        match goal {
+            Goal::Available(bytes) => HoldGoal::AvailableBytes(bytes),
+            Goal::Held { bytes, .. } => HoldGoal::HeldBytes(bytes),
+        }
+    }
 }
 
 /// One look at the scope of the level: the machine or a cgroup.
@@ -56,8 +67,12 @@ impl Controller {
         Controller { goal, ramp }
     }
 
-    pub fn goal(&self) -> Goal {
-        self.goal
+    /// Bytes that the level should be: available to others, or held.
+    pub fn goal_now(&self, reading: Reading, held: u64, elapsed: Duration) -> u64 {
+        match self.goal {
+            Goal::Available(goal) => goal,
+            Goal::Held { .. } => self.wanted(reading, held, elapsed),
+        }
     }
 
     /// Bytes to hold now so that the level is the goal, were nothing to change.

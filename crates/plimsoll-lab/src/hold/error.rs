@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::environment::{EnvironmentError, Missing};
 use crate::workload::WorkerError;
 use crate::workload::protocol::Reply;
+use plimsoll_model::exit::{Exit, Failure};
 use plimsoll_model::quantity::bytes;
 use plimsoll_proc::ControlError;
 
@@ -93,4 +94,16 @@ pub enum HoldError {
     Thread(#[source] io::Error),
     #[error("the thread that held the level panicked; report this defect")]
     Panicked,
+    /// The recording cannot be written.
+    #[error("cannot record the hold: {source:#}")]
+    Recording { exit: Exit, source: anyhow::Error },
+}
+
+impl From<Failure> for HoldError {
+    fn from(failure: Failure) -> HoldError {
+        HoldError::Recording {
+            exit: failure.exit,
+            source: failure.error,
+        }
+    }
 }

@@ -18,6 +18,15 @@ pub enum Scope {
     Cgroup(MemoryCgroup),
 }
 
+impl Scope {
+    pub(super) fn cgroup(&self) -> Option<&MemoryCgroup> {
+        match self {
+            Scope::Machine => None,
+            Scope::Cgroup(cgroup) => Some(cgroup),
+        }
+    }
+}
+
 /// The files of a scope.
 #[derive(Debug)]
 pub(super) struct Gauge {

@@ -14,6 +14,7 @@ use super::tick::{PERIOD, Ticks};
 use crate::environment::{Trip, Tripwire};
 use crate::workload::protocol::Reply;
 use crate::workload::{Worker, WorkerError, WorkerOptions};
+use plimsoll_model::recording::hold::HoldSettings;
 use plimsoll_model::scenario::Amount;
 use plimsoll_proc::Tree;
 
@@ -28,6 +29,7 @@ pub(super) const LACK_DIVISOR: u64 = 50;
 /// The worker of a level of memory, and the loop's state.
 pub(super) struct Holder {
     pub(super) worker: Worker,
+    pub(super) settings: HoldSettings,
     gauge: Gauge,
     controller: Controller,
     tripwire: Tripwire,
@@ -89,6 +91,7 @@ impl Holder {
         ask(&mut worker, &begin, 0, &AtomicBool::new(false))?;
         Ok(Holder {
             worker,
+            settings: options.settings(goal.into(), gauge.total(), gauge.reserve()),
             tripwire: Tripwire::with_reserve(gauge.reserve()),
             gauge,
             controller: Controller::new(goal, options.ramp),
@@ -105,7 +108,7 @@ impl Holder {
         stop: &AtomicBool,
         each: &mut dyn FnMut(&Status, &Summary),
     ) -> Result<(Summary, Ending), HoldError> {
-        let mut summary = Summary::new(self.controller.goal());
+        let mut summary = Summary::of(self.settings.clone());
         let start = Instant::now();
         let mut ticks = Ticks::since(start);
         let ending = loop {
@@ -127,7 +130,7 @@ impl Holder {
                 });
             }
             let status = self.status(look, elapsed);
-            summary.add(&self.controller, look.reading, &status, &self.worker);
+            summary.add(&status, &self.worker);
             each(&status, &summary);
             ticks.rest(stop);
         };
@@ -173,6 +176,7 @@ impl Holder {
             elapsed,
             held: self.held,
             available: look.reading.available,
+            goal: Some(self.controller.goal_now(look.reading, self.held, elapsed)),
             total: self.gauge.total(),
             stalled_percent: None,
         }

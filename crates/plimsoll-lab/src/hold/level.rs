@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use plimsoll_model::recording::hold::HoldGoal;
 use plimsoll_model::scenario::{self, Amount};
 
 /// A level as it is asked for; shares are of the scope's total.
@@ -42,6 +43,15 @@ pub struct Pressure {
     pub kind: PressureKind,
     /// More than 0, at most 100.
     pub percent: f64,
+}
+
+impl From<Pressure> for HoldGoal {
+    fn from(pressure: Pressure) -> HoldGoal {
+        match pressure.kind {
+            PressureKind::Some => HoldGoal::SomePercent(pressure.percent),
+            PressureKind::Full => HoldGoal::FullPercent(pressure.percent),
+        }
+    }
 }
 
 /// A text that is not a [`Pressure`].

@@ -6,7 +6,7 @@
 //! changes the machine, by a cgroup: see `pressure`.
 //!
 //! Layers, from the bottom: `level`, `options`, `controller` (pure), `error`; `gauge`, `held` (the worker's side), `summary`;
-//! `tick`; `holder` and `pressure`, the two loops; `background`.
+//! `observer`, `tick`; `holder` and `pressure`, the two loops; `background`. `recorded_hold` makes a recording.
 
 mod background;
 mod controller;
@@ -15,6 +15,7 @@ mod gauge;
 mod held;
 mod holder;
 mod level;
+mod observer;
 mod options;
 mod pressure;
 mod summary;
@@ -30,26 +31,32 @@ pub use controller::{Controller, Goal, Reading, Step};
 pub use error::HoldError;
 pub use gauge::Scope;
 pub use level::{Level, Pressure, PressureError, PressureKind};
+pub use observer::{Observer, Start};
 pub use options::{Options, Status};
-pub use summary::{Ending, Spread, Summary, TOLERANCE, TOLERANCE_POINTS, Target};
+pub use summary::{Ending, Summary};
 
 /// The worker's side.
 pub(crate) fn work(name: &str) -> Option<Box<dyn Work>> {
     held::work(name).or_else(|| pressure::work(name))
 }
 
-/// Holds a level until a stop or the end of its duration, and shows `each` state.
+/// Holds a level until a stop or the end of its duration. Everything is released when it returns.
 ///
 /// # Errors
 /// [`HoldError`]: the level cannot be read, cannot be had, or its worker was killed.
 pub fn hold(
     options: &Options,
     stop: &Stop,
-    each: &mut dyn FnMut(&Status),
+    observer: &mut dyn Observer,
 ) -> Result<(Summary, Ending), HoldError> {
     if let Level::Pressure(goal) = options.level {
-        return pressure::hold(goal, options, stop, each);
+        return pressure::hold(goal, options, stop, observer);
     }
     let mut holder = Holder::start(options, holder::spawn)?;
-    holder.run(stop.flag(), &mut |status, _| each(status))
+    observer.begin(&Start {
+        settings: &holder.settings,
+        worker: holder.worker.pid(),
+        cgroup: options.scope.cgroup(),
+    })?;
+    holder.run(stop.flag(), &mut |status, summary| observer.look(status, summary))
 }

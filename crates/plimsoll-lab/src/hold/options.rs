@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::gauge::Scope;
 use super::level::Level;
+use plimsoll_model::recording::hold::{HoldGoal, HoldSettings};
 use plimsoll_model::scenario::FillClass;
 
 #[derive(Debug, Clone)]
@@ -26,6 +27,35 @@ pub struct Options {
     pub wait: Option<Duration>,
 }
 
+impl Options {
+    /// The request, resolved: its goal, the whole that a share is a share of, and the reserve.
+    pub(super) fn settings(
+        &self,
+        goal: HoldGoal,
+        total_bytes: Option<u64>,
+        reserve_bytes: u64,
+    ) -> HoldSettings {
+        let of_memory = goal.percent().is_none();
+        HoldSettings {
+            goal,
+            leak_bytes_per_s: match self.level {
+                Level::Held { leak, .. } if leak > 0 => Some(leak),
+                _ => None,
+            },
+            cgroup: self
+                .scope
+                .cgroup()
+                .map(|cgroup| cgroup.path().display().to_string()),
+            total_bytes,
+            reserve_bytes,
+            ramp_s: self.ramp.as_secs_f64(),
+            duration_s: self.duration.map(|duration| duration.as_secs_f64()),
+            class: of_memory.then(|| self.class.to_string()),
+            touch_every_s: self.touch_every.map(|every| every.as_secs_f64()),
+        }
+    }
+}
+
 /// The state after a look at the level.
 #[derive(Debug, Clone, Copy)]
 pub struct Status {
@@ -33,6 +63,8 @@ pub struct Status {
     pub held: u64,
     /// Bytes that others can still take in the scope.
     pub available: u64,
+    /// Bytes that the level should be: `available` or `held`; `None` of a pressure.
+    pub goal: Option<u64>,
     /// Bytes that a share is a share of.
     pub total: Option<u64>,
     /// Percent of time that was a stall, of a pressure.

@@ -3,21 +3,14 @@
 use std::time::Duration;
 
 use plimsoll_os::{UsageScope, resource_usage};
-use serde::Serialize;
 
-use super::controller::{Controller, Goal, Reading};
-use super::level::Pressure;
 use super::options::Status;
 use crate::environment::Trip;
 use crate::workload::Worker;
 use plimsoll_model::quantity::ratio;
+use plimsoll_model::recording::hold::{HOLD_SCHEMA, HeldLevel, HoldEnd, HoldGoal, HoldSettings, Spread};
 
-/// Share of the level by which it may be off and still counts as held.
-pub const TOLERANCE: f64 = 0.02;
-/// Points by which a pressure may be off and still counts as held; of one below 10% half of it.
-pub const TOLERANCE_POINTS: f64 = 5.0;
-
-/// Why a hold ended.
+/// Why a hold ended without an error.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ending {
     /// Its duration was over.
@@ -28,40 +21,20 @@ pub enum Ending {
     Reserve(Trip),
 }
 
-/// The goal of a hold, in bytes or in percent.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Target {
-    Memory(Goal),
-    Pressure(Pressure),
-}
-
-/// Least, mean and most of the looks at a level.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
-pub struct Spread<T> {
-    pub least: T,
-    pub mean: f64,
-    pub most: T,
-    #[serde(skip)]
-    count: u64,
-}
-
-impl<T: Copy + PartialOrd> Spread<T> {
-    fn add(&mut self, value: T, number: f64) {
-        if self.count == 0 || value < self.least {
-            self.least = value;
+impl From<&Ending> for HoldEnd {
+    fn from(ending: &Ending) -> HoldEnd {
+        match ending {
+            Ending::Elapsed => HoldEnd::Duration,
+            Ending::Stopped => HoldEnd::Signal,
+            Ending::Reserve(_) => HoldEnd::Reserve,
         }
-        if self.count == 0 || value > self.most {
-            self.most = value;
-        }
-        self.count += 1;
-        self.mean += (number - self.mean) / self.count as f64;
     }
 }
 
 /// The course of a hold.
 #[derive(Debug, Clone)]
 pub struct Summary {
-    pub target: Target,
+    pub settings: HoldSettings,
     pub seconds: f64,
     /// Seconds until the level was first within its tolerance.
     pub reached_s: Option<f64>,
@@ -80,13 +53,9 @@ pub struct Summary {
 }
 
 impl Summary {
-    pub(super) fn new(goal: Goal) -> Summary {
-        Summary::of(Target::Memory(goal))
-    }
-
-    pub(super) fn of(target: Target) -> Summary {
+    pub(super) fn of(settings: HoldSettings) -> Summary {
         Summary {
-            target,
+            settings,
             seconds: 0.0,
             reached_s: None,
             held: Spread::default(),
@@ -99,37 +68,27 @@ impl Summary {
         }
     }
 
-    pub(super) fn add(
-        &mut self,
-        controller: &Controller,
-        reading: Reading,
-        status: &Status,
-        worker: &Worker,
-    ) {
-        let (level, goal) = match controller.goal() {
-            Goal::Available(goal) => (reading.available, goal),
-            Goal::Held { .. } => (
-                status.held,
-                controller.wanted(reading, status.held, status.elapsed),
-            ),
+    pub(super) fn add(&mut self, status: &Status, worker: &Worker) {
+        let goal = self.settings.goal;
+        if let (Some(percent), Some(stalled)) = (goal.percent(), status.stalled_percent) {
+            if self.count(goal.is_within(stalled, percent), status.elapsed, worker) {
+                self.stalled.add(stalled, stalled);
+            }
+            return;
+        }
+        let level = match goal {
+            HoldGoal::AvailableBytes(_) => status.available,
+            _ => status.held,
         };
-        let off = level.abs_diff(goal);
-        if self.count(off as f64 <= goal as f64 * TOLERANCE, status.elapsed, worker) {
+        let wanted = status.goal.unwrap_or(level);
+        if self.count(
+            goal.is_within(level as f64, wanted as f64),
+            status.elapsed,
+            worker,
+        ) {
+            let off = level.abs_diff(wanted);
             self.held.add(status.held, status.held as f64);
             self.off.add(off, off as f64);
-        }
-    }
-
-    pub(super) fn add_pressure(
-        &mut self,
-        goal: f64,
-        stalled_percent: f64,
-        elapsed: Duration,
-        worker: &Worker,
-    ) {
-        let tolerance = TOLERANCE_POINTS.min(goal / 2.0);
-        if self.count((stalled_percent - goal).abs() <= tolerance, elapsed, worker) {
-            self.stalled.add(stalled_percent, stalled_percent);
         }
     }
 
@@ -154,6 +113,23 @@ impl Summary {
             held_s.and_then(|seconds| ratio(100.0 * (cpu_s(worker) - self.cpu_before_s), seconds));
     }
 
+    /// The document of a hold that ended so.
+    pub fn document(&self, ended: HoldEnd) -> HeldLevel {
+        let of_pressure = self.settings.goal.percent().is_some();
+        HeldLevel {
+            schema: HOLD_SCHEMA,
+            ended: Some(ended),
+            seconds: self.seconds,
+            settings: self.settings.clone(),
+            reached_s: self.reached_s,
+            within: self.within(),
+            held_bytes: self.held.known(),
+            off_bytes: self.off.known(),
+            stalled_percent: self.stalled.known().filter(|_| of_pressure),
+            cpu_percent: self.cpu_percent,
+        }
+    }
+
     /// Share of the looks since the level was first reached at which it was within the tolerance.
     pub fn within(&self) -> Option<f64> {
         ratio(self.within as f64, self.looks as f64)
@@ -165,19 +141,4 @@ fn cpu_s(worker: &Worker) -> f64 {
     let own = resource_usage(UsageScope::Thread);
     let worker = worker.usage().unwrap_or_default();
     (own.user_us + own.system_us) as f64 / 1e6 + worker.cpu_user_s + worker.cpu_system_s
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_spread_has_least_mean_and_most() {
-        let mut spread = Spread::default();
-        for value in [5_u64, 1, 9, 5] {
-            spread.add(value, value as f64);
-        }
-        assert_eq!((spread.least, spread.most), (1, 9));
-        assert!((spread.mean - 5.0).abs() < 1e-9);
-    }
 }

@@ -111,6 +111,7 @@ impl<'a, 'l> TrialContext<'a, 'l> {
             swap_device: environment
                 .and_then(Environment::swap_device)
                 .map(|device| device.path.clone()),
+            held: None,
         };
         self.runner.watch(Some(&target));
     }

@@ -6,6 +6,7 @@
 mod background;
 mod context;
 mod fallback;
+pub(crate) mod lone;
 mod neighbour;
 mod phase;
 mod probes;
@@ -37,6 +38,7 @@ use plimsoll_model::recording::model::{
 };
 use plimsoll_model::recording::{FailureCode, Now, Recording, RecordingError, Warning, WarningCode, Writer};
 
+pub use lone::FinishedRecording;
 use plimsoll_model::scenario::{Machine, Plan, SpeedHints};
 use plimsoll_sample::stop::Stop;
 use plimsoll_sample::{Reader, Sampler, SamplerConfig, Target, monotonic_ns};
@@ -258,7 +260,7 @@ impl<'a> Runner<'a> {
             progress.warn(&warning.text);
         }
         let tripwire = Tripwire::new(options.machine.ram);
-        let recorder = Recorder::start(writer, batches, tripwire, Arc::clone(&stop), origin_ns)?;
+        let recorder = Recorder::start(writer, batches, Some(tripwire), Arc::clone(&stop), origin_ns)?;
         let reader = Reader::open().or_exit(Exit::Missing)?;
         Ok(Runner {
             recorder,

@@ -21,11 +21,12 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Starts draining `batches`. A recording that cannot be written, or a tripped wire, stops the run.
+    /// Starts draining `batches`. A recording that cannot be written, or a tripped wire, stops the run; without a tripwire,
+    /// the caller watches the machine itself.
     pub(crate) fn start(
         writer: Writer,
         batches: Receiver<Batch>,
-        tripwire: Tripwire,
+        tripwire: Option<Tripwire>,
         stop: Arc<Stop>,
         origin_ns: u64,
     ) -> Result<Self, Failure> {
@@ -51,8 +52,13 @@ impl Recorder {
     /// Writes an event that happens now; returns its time.
     pub(crate) fn event(&self, mut event: Event) -> Result<u64, Failure> {
         event.t_ns = self.now();
-        self.writer().event(&event).or_exit(Exit::Missing)?;
+        self.past_event(&event)?;
         Ok(event.t_ns)
+    }
+
+    /// Writes an event with its own time.
+    pub(crate) fn past_event(&self, event: &Event) -> Result<(), Failure> {
+        self.writer().event(event).or_exit(Exit::Missing)
     }
 
     pub(crate) fn trial(&self, trial: &Trial) -> Result<(), Failure> {
@@ -83,11 +89,13 @@ impl Recorder {
 fn drain_batches(
     batches: &Receiver<Batch>,
     writer: &Mutex<Writer>,
-    mut tripwire: Tripwire,
+    mut tripwire: Option<Tripwire>,
     stop: &Stop,
 ) -> Result<(), RecordingError> {
     while let Ok(batch) = batches.recv() {
-        if let Some(trip) = batch.rows().iter().find_map(|row| tripped(&mut tripwire, row)) {
+        if let Some(tripwire) = &mut tripwire
+            && let Some(trip) = batch.rows().iter().find_map(|row| tripped(tripwire, row))
+        {
             stop.trip(trip.to_string());
         }
         let written = writer

@@ -15,23 +15,21 @@ mod target;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_model::recording::model::{
-    Event, EventKind, Manifest, RECORDING_SCHEMA, Results, SamplerSettings, Unlocked,
-};
+use plimsoll_model::recording::model::{Event, EventKind};
 use plimsoll_model::recording::service::{DESCENT, HOLD, SERVICE, ServiceBound, ServiceSettings};
-use plimsoll_model::recording::{Recording, Warning, WarningCode, Writer};
-use plimsoll_model::scenario::{Order as TrialOrder, Plan};
+use plimsoll_model::recording::{Warning, WarningCode};
 use plimsoll_proc::ControlError;
 use plimsoll_proc::cgroup::members;
 use plimsoll_sample::stop::{Cause, Stop};
-use plimsoll_sample::{CgroupFiles, Sampler, SamplerConfig, Target as Sampled, monotonic_ns};
+use plimsoll_sample::{CgroupFiles, Target as Sampled};
 
 use crate::environment::{self, Cap, CapError, EnvironmentError, Session, Tripwire};
-use crate::run::recorder::{Recorder, plain_event};
-use crate::run::{Services, left_alone, run_name};
+use crate::run::lone::LoneRecording;
+use crate::run::recorder::plain_event;
+use crate::run::{FinishedRecording, Services, left_alone, run_name};
 use controller::{Controller, Order, Settings};
 use gauge::Gauge;
 
@@ -43,8 +41,6 @@ const TICK: Duration = Duration::from_millis(100);
 /// Steps of the cap in the whole time, as far as the interval between two allows: more time is a slower descent.
 const STEPS: u32 = 200;
 const INTERVALS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(3));
-/// Samples a second.
-const HZ: u32 = 10;
 /// Time between two looks at the processes of the cgroup.
 const MEMBERS: Duration = Duration::from_secs(5);
 /// Processes whose memory is sampled, at most.
@@ -104,10 +100,7 @@ impl Early {
 /// Result of a sizing.
 #[derive(Debug)]
 pub struct Outcome {
-    pub directory: PathBuf,
-    /// File of the report.
-    pub page: PathBuf,
-    pub results: Results,
+    pub recording: FinishedRecording,
     /// `None` where the time was up.
     pub early: Option<Early>,
     /// Whether everything is undone.
@@ -164,9 +157,7 @@ pub fn size(
 
 /// A sizing in progress.
 struct Sizing {
-    recorder: Recorder,
-    sampler: Sampler,
-    manifest: Manifest,
+    recording: LoneRecording,
     target: target::Target,
     session: Session,
     cap: Cap,
@@ -198,20 +189,11 @@ impl Sizing {
         stop: Arc<Stop>,
     ) -> Result<Sizing, Failure> {
         let machine = environment::machine().or_exit(Exit::Missing)?;
-        let manifest = manifest(name, settings);
-        let mut writer = Writer::create(&options.output, manifest.clone()).or_exit(Exit::Missing)?;
-        let origin_ns = writer.origin_ns();
-        let (sampler, batches) =
-            Sampler::start(SamplerConfig::by_the_second(HZ, origin_ns)).or_exit(Exit::Missing)?;
-        let mut manifest = manifest;
-        manifest.sampler.locked = sampler.locked().map_err(Unlocked::of);
-        writer.update_manifest(&manifest).or_exit(Exit::Missing)?;
-        let tripwire = Tripwire::new(machine.ram);
-        let recorder = Recorder::start(writer, batches, tripwire, Arc::clone(&stop), origin_ns)?;
-        recorder.event(plain_event(EventKind::RunStart, manifest.run.clone()))?;
-        let text = serde_json::to_string(settings).or_exit(Exit::Missing)?;
-        recorder.event(plain_event(EventKind::Environment, text))?;
-        recorder.event(phase_event(None))?;
+        let title = format!("size of the cgroup {}", settings.cgroup);
+        let tripwire = Some(Tripwire::new(machine.ram));
+        let recording =
+            LoneRecording::open(&options.output, name, (SERVICE, title), settings, tripwire, &stop)?;
+        recording.event(phase_event(None))?;
         let interval = Duration::from_secs_f64(settings.interval_s);
         let oom_kills_before = cap.group().oom_kills().unwrap_or(0);
         Ok(Sizing {
@@ -221,9 +203,7 @@ impl Sizing {
                 floor: options.floor,
                 ceiling: cap.ceiling(),
             }),
-            recorder,
-            sampler,
-            manifest,
+            recording,
             target,
             session,
             cap,
@@ -263,7 +243,7 @@ impl Sizing {
         show(&text);
         let mut event = plain_event(EventKind::Warning, text);
         event.code = Some(code);
-        self.recorder.event(event).map(drop)
+        self.recording.event(event).map(drop)
     }
 
     /// Controls the cap until the time is up, or until an early end.
@@ -332,11 +312,11 @@ impl Sizing {
         now.truncate(SAMPLED);
         if now != self.sampled {
             let files = CgroupFiles::of(&self.target.folder, self.target.version);
-            self.sampler.set_target(Some(&Sampled {
+            self.recording.set_target(&Sampled {
                 workers: now.clone(),
                 cgroup: Some(files.with_cap(self.cap.path().to_owned())),
                 ..Sampled::default()
-            }));
+            });
             self.sampled = now;
         }
         Ok(())
@@ -352,7 +332,7 @@ impl Sizing {
     }
 
     fn note(&self, event: Event) -> Result<(), Early> {
-        let written = self.recorder.event(event);
+        let written = self.recording.event(event);
         written
             .map(drop)
             .map_err(|failure| Early::Recording(format!("{:#}", failure.error)))
@@ -372,28 +352,14 @@ impl Sizing {
             warn(&warning.text);
             let mut event = plain_event(EventKind::Warning, warning.text);
             event.code = Some(warning.code);
-            self.recorder.event(event)?;
+            self.recording.event(event)?;
         }
         if let Some(early) = &early {
-            self.recorder
+            self.recording
                 .event(plain_event(EventKind::Stopped, early.to_string()))?;
         }
-        self.recorder.event(plain_event(EventKind::RunEnd, ""))?;
-        self.manifest.swap_slots = self.sampler.swap_slots();
-        self.recorder.manifest(&self.manifest)?;
-        let sampled = self.sampler.stop();
-        let writer = self.recorder.close()?;
-        let place = writer.open_folder().clone();
-        let mut results = (services.results)(&Recording::open_in(&place).or_exit(Exit::Missing)?);
-        results.sampler = sampled;
-        let directory = writer.finish(&results).or_exit(Exit::Missing)?;
-        let recording = Recording::open_in(&place).or_exit(Exit::Missing)?;
-        let page = (services.report)(&recording, &results, &place)
-            .map_err(|error| Failure::message(Exit::Missing, error))?;
         Ok(Outcome {
-            directory,
-            page,
-            results,
+            recording: self.recording.close()?.analyse(services)?,
             early,
             undone,
         })
@@ -419,37 +385,5 @@ fn phase_event(bound: Option<ServiceBound>) -> Event {
         phase: Some(if bound.is_some() { HOLD } else { DESCENT }.to_owned()),
         number: Some(if bound.is_some() { 2 } else { 1 }),
         ..plain_event(EventKind::PhaseStart, text)
-    }
-}
-
-fn manifest(name: String, settings: &ServiceSettings) -> Manifest {
-    Manifest {
-        schema: RECORDING_SCHEMA,
-        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        run: name,
-        command: std::env::args().collect(),
-        monotonic_start_ns: monotonic_ns(),
-        started: humantime::format_rfc3339_nanos(SystemTime::now()).to_string(),
-        plan: Plan {
-            scenario: SERVICE.to_owned(),
-            title: format!("size of the cgroup {}", settings.cgroup),
-            description: String::new(),
-            seed: 0,
-            quick: false,
-            time_limit: None,
-            order: TrialOrder::Fixed,
-            sections: Vec::new(),
-            trials: Vec::new(),
-        },
-        sampler: SamplerSettings {
-            hz: HZ,
-            locked: Err(Unlocked("the sampler did not start".to_owned())),
-        },
-        swap_slots: Vec::new(),
-        host: plimsoll_sample::host::host(),
-        calibration: None,
-        missing: Vec::new(),
-        resumed: Vec::new(),
-        checksums: Default::default(),
     }
 }

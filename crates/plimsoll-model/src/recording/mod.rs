@@ -25,6 +25,7 @@ mod error;
 mod failure;
 mod folder;
 mod follow;
+pub mod hold;
 mod levels;
 mod lines;
 mod lock;

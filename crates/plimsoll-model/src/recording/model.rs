@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::failure::{FailureCode, TrialFailure};
+use super::hold::{HOLD_SCENARIO, HeldLevel, HoldEnd};
 use super::levels::Levels;
 use super::recommendation::{Recommendation, Withheld};
 use super::renamed;
@@ -84,9 +85,19 @@ impl Manifest {
         self.plan.scenario == SERVICE && self.plan.trials.is_empty()
     }
 
-    /// Whether it is a recording of other programs, without trials.
+    /// Whether it is a recording of `plimsoll hold`: its plan has no trials.
+    pub fn is_hold(&self) -> bool {
+        self.plan.scenario == HOLD_SCENARIO && self.plan.trials.is_empty()
+    }
+
+    /// Whether it has phases, but no trials.
+    pub fn has_lone_phases(&self) -> bool {
+        self.is_service() || self.is_hold()
+    }
+
+    /// Whether it is a recording without trials, in which no confounder can spoil a metric.
     pub fn observes(&self) -> bool {
-        self.is_watch() || self.is_service()
+        self.is_watch() || self.has_lone_phases()
     }
 }
 
@@ -378,7 +389,7 @@ pub struct Results {
     pub run: String,
     pub scenario: String,
     pub status: RunStatus,
-    /// The head of every report. Empty for a recording of `plimsoll watch` that is too long to analyse at its end.
+    /// The head of every report. Empty for a recording of `plimsoll watch` or `hold` that is too long to analyse at its end.
     #[serde(default)]
     pub headline: Headline,
     /// The main results by workload, of trustworthy metrics only.
@@ -396,6 +407,9 @@ pub struct Results {
     /// The RAM that a running service needs, as `plimsoll size --cgroup --json` prints it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceSize>,
+    /// The level that was held, as `plimsoll hold --json` prints it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<HeldLevel>,
     /// Speeds of the undisturbed machine.
     pub calibration: Option<Calibration>,
     /// Disturbances that may have changed the metrics.
@@ -404,6 +418,35 @@ pub struct Results {
     pub warnings: Vec<Warning>,
     pub sampler: SamplerReport,
     pub trials: Vec<Trial>,
+}
+
+/// Most samples that a command analyses at the end of its recording: 11 hours at 10 Hz. Analysis takes about a kilobyte
+/// a sample.
+pub const MOST_ANALYSED: u64 = 400_000;
+
+impl Results {
+    /// The results of a recording that is too long to analyse at its end, without its values.
+    pub fn unread(manifest: &Manifest) -> Results {
+        Results {
+            schema: RESULTS_SCHEMA,
+            version: manifest.tool_version.clone(),
+            run: manifest.run.clone(),
+            scenario: manifest.plan.scenario.clone(),
+            status: RunStatus::Ok,
+            headline: Headline::default(),
+            findings: Vec::new(),
+            recommendations: Vec::new(),
+            withheld: Vec::new(),
+            size: None,
+            service: None,
+            hold: None,
+            calibration: None,
+            confounders: Vec::new(),
+            warnings: Vec::new(),
+            sampler: SamplerReport::default(),
+            trials: Vec::new(),
+        }
+    }
 }
 
 /// The head of a report, in the order of reading. Each fact stands in one place of it.
@@ -452,6 +495,18 @@ pub enum RunStatus {
     Interrupted,
     /// A capability was missing and some phases could not run.
     Incomplete,
+}
+
+impl RunStatus {
+    /// The status of a recording of `plimsoll hold`. A hold without a duration ends by a signal.
+    pub fn of_hold(level: &HeldLevel) -> RunStatus {
+        match (level.ended, level.reached_s) {
+            (Some(HoldEnd::Failed), _) | (Some(HoldEnd::Duration), None) => RunStatus::Failed,
+            (Some(HoldEnd::Duration), Some(_)) => RunStatus::Ok,
+            (Some(HoldEnd::Signal), Some(_)) if level.settings.duration_s.is_none() => RunStatus::Ok,
+            _ => RunStatus::Interrupted,
+        }
+    }
 }
 
 /// Speeds of the undisturbed machine, measured at the start of the run.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 
+use super::hold::HeldLevel;
 use super::lines::{self, Lines};
 use super::lock::is_written;
 use super::model::{
@@ -207,6 +208,7 @@ struct WithoutTrials {
     #[serde(default)]
     size: Option<ProgramSize>,
     service: Option<ServiceSize>,
+    hold: Option<HeldLevel>,
     #[serde(rename = "trials")]
     _trials: IgnoredAny,
 }
@@ -229,6 +231,7 @@ impl From<WithoutTrials> for Results {
             withheld: results.withheld,
             size: results.size,
             service: results.service,
+            hold: results.hold,
             trials: Vec::new(),
         }
     }

@@ -102,6 +102,7 @@ impl Follower {
             cgroup: self.followed.cgroup().cloned(),
             zram: busiest_zram(),
             swap_device: None,
+            held: None,
         };
         // The sampler's open files of an ended process are dead, and a later process with its pid has other files.
         let latest = self.sampler.latest();

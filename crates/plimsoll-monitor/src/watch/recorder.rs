@@ -9,8 +9,8 @@ use super::error::WatchError;
 use super::event::plain_event;
 use plimsoll_model::columns::{Row, col};
 use plimsoll_model::recording::model::{
-    Event, EventKind, Manifest, RECORDING_SCHEMA, RESULTS_SCHEMA, Results, RunStatus, SamplerReport,
-    SamplerSettings, WATCH,
+    Event, EventKind, MOST_ANALYSED, Manifest, RECORDING_SCHEMA, Results, SamplerReport, SamplerSettings,
+    WATCH,
 };
 use plimsoll_model::recording::{Recording, RecordingError, Warning, Writer};
 use plimsoll_model::scenario::{Order, Plan};
@@ -21,9 +21,6 @@ use plimsoll_sample::monotonic_ns;
 
 /// Queue length for a slow disk, in entries of about one second. When the queue is full, entries are lost and counted.
 const WAITING: usize = 240;
-
-/// Most samples for which the recorder writes a report: 11 hours at 10 Hz. Analysis takes about a kilobyte per sample.
-const PAGE_SAMPLES: usize = 400_000;
 
 enum Entry {
     Rows(Vec<Row>),
@@ -248,7 +245,7 @@ fn is_late(row: &Row, hz: u32) -> bool {
 }
 
 fn conclude(writer: Writer, written: Written, lost: u64) -> Result<Recorded, RecordingError> {
-    if written.samples > PAGE_SAMPLES {
+    if written.samples as u64 > MOST_ANALYSED {
         let results = results_of(writer.manifest(), written, lost);
         let folder = writer.finish(&results)?;
         return Ok(Recorded {
@@ -282,19 +279,6 @@ fn results_of(manifest: &Manifest, written: Written, lost: u64) -> Results {
     let cpu_s = count(col::SAMPLER_CPU_US) as f64 / 1e6;
     let wall_s = written.last.map_or(0, |row| row.t_ns) as f64 / 1e9;
     Results {
-        schema: RESULTS_SCHEMA,
-        version: manifest.tool_version.clone(),
-        run: manifest.run.clone(),
-        scenario: manifest.plan.scenario.clone(),
-        status: RunStatus::Ok,
-        headline: Default::default(),
-        findings: Vec::new(),
-        recommendations: Vec::new(),
-        withheld: Vec::new(),
-        size: None,
-        service: None,
-        calibration: None,
-        confounders: Vec::new(),
         warnings: written.warnings,
         sampler: SamplerReport {
             hz: manifest.sampler.hz,
@@ -306,6 +290,6 @@ fn results_of(manifest: &Manifest, written: Written, lost: u64) -> Results {
             cpu_percent: analysis::ratio(100.0 * cpu_s, wall_s).unwrap_or(0.0),
             us_per_sample: analysis::ratio(1e6 * cpu_s, samples as f64).unwrap_or(0.0),
         },
-        trials: Vec::new(),
+        ..Results::unread(manifest)
     }
 }

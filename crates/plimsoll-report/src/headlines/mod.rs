@@ -11,6 +11,7 @@ mod watched;
 use std::borrow::Cow;
 
 use crate::analysis::Group;
+use crate::hold;
 use crate::service;
 use crate::workloads;
 use crate::workloads::sentence::Told;
@@ -18,10 +19,13 @@ use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Finding, Headline, Results, Trial, TrialStatus};
 use plimsoll_model::scenario::WorkloadKind;
 
-/// The headline of a recording of a run, of `plimsoll watch` or of `plimsoll size --cgroup`.
+/// The headline of a recording of a run, of `plimsoll watch`, of `plimsoll size --cgroup` or of `plimsoll hold`.
 pub fn of(recording: &Recording, results: &Results, groups: &[Group]) -> Headline {
     if recording.manifest.is_service() {
         return service::headline::headline(recording, results);
+    }
+    if recording.manifest.is_hold() {
+        return hold::headline::headline(recording, results);
     }
     match recording.manifest.is_watch() {
         true => watched::headline(recording, results),

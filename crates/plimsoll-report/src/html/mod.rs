@@ -218,7 +218,7 @@ fn numbers(page: &Page) -> Vec<(String, String)> {
         name => name.replace('_', " "),
     };
     let mut found: BTreeMap<u32, Vec<String>> = BTreeMap::new();
-    let is_phase = |mark: &&Mark| mark.trial.is_some() || page.manifest.is_service();
+    let is_phase = |mark: &&Mark| mark.trial.is_some() || page.manifest.has_lone_phases();
     for mark in page.marks.iter().filter(is_phase) {
         let Ok(number) = mark.sign.parse() else { continue };
         let names = found.entry(number).or_default();

@@ -1,14 +1,15 @@
-//! The sections of a report: one for each workload that ran, or that of a sized service.
+//! The sections of a report: one for each workload that ran, or that of a sized service or of a held level.
 
 use crate::analysis::Group;
 use crate::contents::Page;
 use crate::headlines;
+use crate::hold;
 use crate::service;
 use crate::workloads;
 use crate::workloads::section::Section;
 use plimsoll_model::scenario::WorkloadKind;
 
-/// The sections of a page, that of a sized service last. That of compression is the page itself.
+/// The sections of a page, those of a sized service and of a held level last. That of compression is the page itself.
 pub(super) fn all(page: &Page) -> Vec<Section> {
     let kinds = headlines::kinds(&page.groups);
     let section = |kind: WorkloadKind| {
@@ -28,5 +29,6 @@ pub(super) fn all(page: &Page) -> Vec<Section> {
         .into_iter()
         .filter_map(section)
         .chain(service::section::section(page))
+        .chain(hold::section::section(page))
         .collect()
 }

@@ -3,6 +3,7 @@
 
 mod charts;
 mod headlines;
+mod held;
 pub(crate) mod kinds;
 pub(crate) mod recorded;
 mod service;

@@ -172,6 +172,7 @@ fn a_target_that_vanishes_has_no_values_any_more() {
         cgroup: Some(CgroupFiles::of("/nowhere".as_ref(), CgroupVersion::V2)),
         zram: Some("zram-that-is-not-there".into()),
         swap_device: Some("/dev/zram-that-is-not-there".into()),
+        held: None,
     }));
     let both = wait_for(&sampler, |row| row.get(col::WORKER2_RESIDENT) > Some(0));
     let sum = both.get(col::WORKER1_RESIDENT).unwrap() + both.get(col::WORKER2_RESIDENT).unwrap();

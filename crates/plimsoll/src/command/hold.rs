@@ -2,79 +2,60 @@
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 
+use super::open_page;
+use super::run::SERVICES;
+use super::{print_json, print_recording, print_styled};
 use crate::cli::{Hold, Verbosity};
 use plimsoll_lab::environment::EnvironmentError;
-use plimsoll_lab::hold::{
-    self, Ending, Goal, HoldError, Level, Options, PressureKind, Scope, Spread, Status, Summary, Target,
-};
+use plimsoll_lab::hold::{self, Ending, HoldError, Level, Observer, Options, Scope, Start, Status, Summary};
+use plimsoll_lab::recorded_hold::{self, RecordedHold};
+use plimsoll_lab::run::FinishedRecording;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_model::quantity::{bytes, seconds};
+use plimsoll_model::quantity::bytes;
+use plimsoll_model::recording::hold::HeldLevel;
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::{Amount, FillClass};
 use plimsoll_proc::cgroup::{Hierarchy, MemoryCgroup};
+use plimsoll_report::terminal;
 use plimsoll_sample::stop::Stop;
 
-/// Version of the document of `--json`.
-const SCHEMA: u32 = 1;
-
+/// The document of `--json`. The level is absent if a hold failed before its first look.
 #[derive(Serialize)]
-struct Document {
-    schema: u32,
-    /// Why it ended: `duration`, `signal`, `reserve`.
-    ended: &'static str,
-    seconds: f64,
-    /// Bytes that stay available to others, bytes that are held, or percent of time that is a stall.
-    goal: GoalDocument,
-    /// Seconds until the level was first within its tolerance: 2%, of a pressure 5 points.
-    reached_s: Option<f64>,
-    /// Share of the looks since then at which the level was within the tolerance.
-    within: Option<f64>,
-    /// Since then.
+struct Document<'a> {
     #[serde(flatten)]
-    course: Course,
-    cpu_percent: Option<f64>,
+    level: Option<&'a HeldLevel>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recording: Option<&'a Path>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    report: Option<&'a Path>,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "snake_case")]
-enum GoalDocument {
-    AvailableBytes(u64),
-    HeldBytes(u64),
-    SomePercent(f64),
-    FullPercent(f64),
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Course {
-    Memory {
-        held_bytes: Spread<u64>,
-        off_bytes: Spread<u64>,
-    },
-    Pressure {
-        stalled_percent: Spread<f64>,
-    },
+/// A hold that began. Without a recording it has not failed.
+struct Outcome {
+    held: Result<(Summary, Ending), HoldError>,
+    level: Option<HeldLevel>,
+    recording: Option<FinishedRecording>,
 }
 
 pub(super) fn hold(options: &Hold, verbosity: &Verbosity) -> Result<Exit, Failure> {
     let resolved = resolve(options)?;
     let stop = Stop::install().or_exit(Exit::Missing)?;
     let mut line = Line::new(verbosity.quiet);
-    let held = hold::hold(&resolved, &stop, &mut |status| line.show(status));
+    let outcome = carry_out(&resolved, options.output.as_deref(), &stop, &mut line);
     line.end();
-    let (summary, ending) = held.map_err(|error| {
-        let exit = exit_of(&error);
-        Failure::new(exit, error)
-    })?;
-    if options.json {
-        super::print_json(&document(&summary, &ending))?;
-    } else if !verbosity.quiet {
-        super::print(&render(&summary, &ending))?;
+    let outcome = outcome.map_err(failure)?;
+    present(&outcome, options, verbosity)?;
+    let page = outcome.recording.and_then(|recording| recording.page);
+    if let (true, Some(page)) = (options.open, page) {
+        open_page::open(&page)?;
     }
+    let (summary, ending) = outcome.held.map_err(failure)?;
     match ending {
         Ending::Reserve(trip) => Err(Failure::message(
             Exit::Missing,
@@ -90,6 +71,53 @@ pub(super) fn hold(options: &Hold, verbosity: &Verbosity) -> Result<Exit, Failur
             |cause| Failure::message(cause.exit(), cause),
         )),
     }
+}
+
+/// Holds the level, with a recording if `output` is a folder.
+fn carry_out(
+    options: &Options,
+    output: Option<&Path>,
+    stop: &Arc<Stop>,
+    line: &mut Line,
+) -> Result<Outcome, HoldError> {
+    let Some(output) = output else {
+        let (summary, ending) = hold::hold(options, stop, line)?;
+        return Ok(Outcome {
+            level: Some(summary.document((&ending).into())),
+            held: Ok((summary, ending)),
+            recording: None,
+        });
+    };
+    let RecordedHold { held, recording } = recorded_hold::hold(options, output, &SERVICES, stop, line)?;
+    Ok(Outcome {
+        held,
+        level: recording.results.hold.clone(),
+        recording: Some(recording),
+    })
+}
+
+fn present(outcome: &Outcome, options: &Hold, verbosity: &Verbosity) -> Result<(), Failure> {
+    let recording = outcome.recording.as_ref();
+    let page = recording.and_then(|recording| recording.page.as_deref());
+    if options.json {
+        return print_json(&Document {
+            level: outcome.level.as_ref(),
+            recording: recording.map(|recording| recording.directory.as_path()),
+            report: page,
+        });
+    }
+    if verbosity.quiet {
+        return Ok(());
+    }
+    let mut text = outcome.level.as_ref().map(terminal::held).unwrap_or_default();
+    text.push_str(match recording {
+        Some(_) => "\n",
+        None => "recorded   no; --output writes a recording and a report\n",
+    });
+    print_styled(&text)?;
+    recording.map_or(Ok(()), |recording| {
+        print_recording(&recording.directory, page, verbosity)
+    })
 }
 
 fn resolve(options: &Hold) -> Result<Options, Failure> {
@@ -132,6 +160,7 @@ fn resolve(options: &Hold) -> Result<Options, Failure> {
 fn exit_of(error: &HoldError) -> Exit {
     match error {
         HoldError::TooMuch { .. } | HoldError::NoLimit { .. } => Exit::Usage,
+        HoldError::Recording { exit, .. } => *exit,
         HoldError::Killed { .. } => Exit::Killed,
         HoldError::Worker(_) | HoldError::Reply(_) | HoldError::Thread(_) | HoldError::Panicked => {
             Exit::WorkloadFailed
@@ -143,11 +172,25 @@ fn exit_of(error: &HoldError) -> Exit {
     }
 }
 
+fn failure(error: HoldError) -> Failure {
+    Failure::new(exit_of(&error), error)
+}
+
 /// The level now, in one line of the terminal.
 struct Line {
     shown: bool,
     enabled: bool,
     next: Duration,
+}
+
+impl Observer for Line {
+    fn begin(&mut self, _: &Start<'_>) -> Result<(), HoldError> {
+        Ok(())
+    }
+
+    fn look(&mut self, status: &Status, _: &Summary) {
+        self.show(status);
+    }
 }
 
 impl Line {
@@ -181,110 +224,5 @@ impl Line {
         if self.shown {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
-    }
-}
-
-fn document(summary: &Summary, ending: &Ending) -> Document {
-    Document {
-        schema: SCHEMA,
-        ended: match ending {
-            Ending::Elapsed => "duration",
-            Ending::Stopped => "signal",
-            Ending::Reserve(_) => "reserve",
-        },
-        seconds: summary.seconds,
-        goal: match summary.target {
-            Target::Memory(Goal::Available(bytes)) => GoalDocument::AvailableBytes(bytes),
-            Target::Memory(Goal::Held { bytes, .. }) => GoalDocument::HeldBytes(bytes),
-            Target::Pressure(goal) => match goal.kind {
-                PressureKind::Some => GoalDocument::SomePercent(goal.percent),
-                PressureKind::Full => GoalDocument::FullPercent(goal.percent),
-            },
-        },
-        reached_s: summary.reached_s,
-        within: summary.within(),
-        course: match summary.target {
-            Target::Memory(_) => Course::Memory {
-                held_bytes: summary.held,
-                off_bytes: summary.off,
-            },
-            Target::Pressure(_) => Course::Pressure {
-                stalled_percent: summary.stalled,
-            },
-        },
-        cpu_percent: summary.cpu_percent,
-    }
-}
-
-fn render(summary: &Summary, ending: &Ending) -> String {
-    let mut lines = vec![format!(
-        "level      {}, for {}",
-        goal(summary.target),
-        seconds(summary.seconds)
-    )];
-    match (summary.reached_s, summary.within()) {
-        (Some(reached_s), Some(within)) => {
-            lines.push(format!("reached    after {}", seconds(reached_s)));
-            lines.extend(course(summary, within * 100.0));
-        }
-        _ => lines.push("reached    never".to_owned()),
-    }
-    if let Some(percent) = summary.cpu_percent {
-        lines.push(format!("CPU        {percent:.2}% of one CPU while holding"));
-    }
-    if let Ending::Elapsed = ending {
-        lines.push("ended      after its duration; everything is released".to_owned());
-    }
-    lines.join("\n") + "\n"
-}
-
-fn goal(target: Target) -> String {
-    match target {
-        Target::Memory(Goal::Available(left)) => {
-            format!("{} available to other programs", bytes(left as f64))
-        }
-        Target::Memory(Goal::Held { bytes: held, leak: 0 }) => format!("{} held", bytes(held as f64)),
-        Target::Memory(Goal::Held { bytes: held, leak }) => {
-            format!(
-                "{} held and {} more each second",
-                bytes(held as f64),
-                bytes(leak as f64)
-            )
-        }
-        Target::Pressure(pressure) => {
-            let tasks = match pressure.kind {
-                PressureKind::Some => "some task waits",
-                PressureKind::Full => "all tasks wait",
-            };
-            format!("{tasks} for memory {}% of the time", pressure.percent)
-        }
-    }
-}
-
-/// The lines of a level that was reached.
-fn course(summary: &Summary, within_percent: f64) -> [String; 2] {
-    match summary.target {
-        Target::Memory(_) => [
-            format!(
-                "kept       within {:.0}% at {within_percent:.1}% of the looks; off by {} at most",
-                hold::TOLERANCE * 100.0,
-                bytes(summary.off.most as f64)
-            ),
-            format!(
-                "held       {} to {}",
-                bytes(summary.held.least as f64),
-                bytes(summary.held.most as f64)
-            ),
-        ],
-        Target::Pressure(_) => [
-            format!(
-                "kept       within {:.0} points at {within_percent:.1}% of the looks",
-                hold::TOLERANCE_POINTS
-            ),
-            format!(
-                "average    {:.1}%, from {:.1}% to {:.1}%",
-                summary.stalled.mean, summary.stalled.least, summary.stalled.most
-            ),
-        ],
     }
 }

@@ -58,6 +58,19 @@ pub(super) fn print_controls(text: &'static str) -> Result<(), Failure> {
     write(text)
 }
 
+/// Prints the folder of a recording and, if it has one, its report as a link.
+pub(super) fn print_recording(
+    folder: &Path,
+    page: Option<&Path>,
+    verbosity: &Verbosity,
+) -> Result<(), Failure> {
+    print_styled(&format!("Recording  {}\n", folder.display()))?;
+    match page {
+        Some(page) => print_linked("Report     ", page, verbosity),
+        None => Ok(()),
+    }
+}
+
 /// Writes to standard output. A closed pipe (`plimsoll list | head -1`) is not an error.
 fn write(text: &str) -> Result<(), Failure> {
     let mut output = io::stdout().lock();

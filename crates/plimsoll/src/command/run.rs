@@ -16,6 +16,7 @@ use plimsoll_lab::run::{self, HeapService, HeapState, Outcome, ServiceError, Ser
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::model::Results;
 use plimsoll_model::recording::{Recording, RecordingFolder};
+use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::{self, Document, FrontEnd, Overrides, Plan};
 use plimsoll_report as report;
 use plimsoll_report::analysis;
@@ -121,6 +122,17 @@ fn overrides(options: &cli::Run) -> Result<Overrides, Failure> {
 /// The plan of the recording to resume: resolving the scenario again could change sizes in percent.
 fn recorded_plan(folder: &Path, named: Option<&str>) -> Result<Plan, Failure> {
     let plan = super::report::open(folder)?.manifest.plan;
+    // Of `watch`, `hold` or a sizing: the end of a run without trials would replace its results.
+    if plan.trials.is_empty() {
+        return Err(Failure::message(
+            Exit::Usage,
+            format_args!(
+                "cannot resume {}: a recording of `{}`, which has no trials; start that command again",
+                folder.display(),
+                sanitize(&plan.scenario),
+            ),
+        ));
+    }
     let Some(named) = named else { return Ok(plan) };
     let source = scenario::find(named).or_exit(Exit::Usage)?;
     let document = Document::parse(&source).or_exit(Exit::Usage)?;

@@ -379,13 +379,18 @@ const PAGES: &[(&str, Page); 21] = &[
                     "plimsoll hold --psi some=10%",
                     "Keep a task waiting for memory 10% of the time, as root:",
                 ),
+                example(
+                    "plimsoll hold --bytes 2G --duration 5m --output",
+                    "Record the level and the machine for a report, in the folder plimsoll-runs:",
+                ),
             ],
             exit: "0 after the duration, 5 at a signal, 3 if the reserve of the machine was reached or would be, 2 if the \
                    level was never reached.",
-            files: &[JOURNALS],
-            environment: &[STATE],
+            files: &[RECORDINGS, JOURNALS],
+            environment: &[NO_COLOR, TERM, BROWSER, STATE],
             see_also: &[
                 ("plimsoll", 1),
+                ("plimsoll-report", 1),
                 ("plimsoll-trim", 1),
                 ("plimsoll-cleanup", 1),
                 ("cgroups", 7),

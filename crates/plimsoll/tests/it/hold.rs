@@ -2,8 +2,10 @@
 
 mod endings;
 mod pressure;
+mod recorded;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
 use std::sync::atomic::AtomicBool;
@@ -26,6 +28,23 @@ fn hold(arguments: &[&str]) -> Output {
     let mut command = plimsoll_testkit::command(PLIMSOLL);
     command.arg("hold").args(arguments).stdin(Stdio::null());
     command.output().expect("plimsoll starts")
+}
+
+/// `hold` as nobody, with a copy of the program that nobody can execute.
+fn hold_as_nobody(arguments: &[&str]) -> Output {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("its owner may");
+    let program = folder.path().join("plimsoll");
+    fs::copy(PLIMSOLL, &program).expect("a copy");
+    plimsoll_testkit::command("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(&program)
+        .arg("hold")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .current_dir(folder.path())
+        .output()
+        .expect("setpriv starts")
 }
 
 fn start(arguments: &[&str]) -> Child {

@@ -1,7 +1,7 @@
 //! `plimsoll run` on the real kernel: what it records, how it ends, and that nothing is left behind.
 
 mod background;
-mod bad_luck;
+pub(crate) mod bad_luck;
 mod beside_swap;
 mod callers;
 mod command;

@@ -17,12 +17,15 @@ use super::error::HoldError;
 use super::gauge::{Gauge, Scope};
 use super::holder::{PATIENCE, held_error, spawn};
 use super::level::{Pressure, PressureKind};
+use super::observer::{Observer, Start};
 use super::options::{Options, Status};
-use super::summary::{Ending, Summary, TOLERANCE_POINTS, Target};
+use super::summary::{Ending, Summary};
 use super::tick::Ticks;
 use crate::environment::{self, Session, Tripwire};
 use crate::workload::{Work, Worker, WorkerError, WorkerOptions};
 use controller::{Controller, Meter};
+use plimsoll_model::recording::hold::HoldGoal;
+use plimsoll_proc::cgroup::MemoryCgroup;
 use plimsoll_proc::{Tree, psi};
 use plimsoll_sample::stop::Stop;
 use stall::Request;
@@ -85,12 +88,12 @@ pub(super) fn work(name: &str) -> Option<Box<dyn Work>> {
     (name == stall::NAME).then(|| Box::<stall::Stalling>::default() as Box<dyn Work>)
 }
 
-/// Holds a pressure until a stop or the end of its duration, and shows `each` state.
+/// Holds a pressure until a stop or the end of its duration.
 pub(super) fn hold(
     goal: Pressure,
     options: &Options,
     stop: &Stop,
-    each: &mut dyn FnMut(&Status),
+    observer: &mut dyn Observer,
 ) -> Result<(Summary, Ending), HoldError> {
     let source = Source::of(&options.scope, goal.kind)?;
     source.read()?;
@@ -98,13 +101,10 @@ pub(super) fn hold(
         let folder = options.folder.clone();
         return Err(HoldError::Folder { folder, defect });
     }
-    let within = match &options.scope {
-        Scope::Machine => None,
-        Scope::Cgroup(cgroup) => Some(cgroup.path()),
-    };
+    let within = options.scope.cgroup().map(MemoryCgroup::path);
     let mut session = open_session(within, options.wait, stop)?;
     let reachable = check_others(&source, goal, stop);
-    let held = reachable.and_then(|()| hold_in(&mut session, within, &source, goal, options, stop, each));
+    let held = reachable.and_then(|()| hold_in(&mut session, within, &source, goal, options, stop, observer));
     // The cgroup goes in any case; the first error counts.
     let undone = session.finish().map_err(HoldError::Environment);
     held.and_then(|held| undone.map(|_| held))
@@ -118,7 +118,7 @@ fn check_others(source: &Source, goal: Pressure, stop: &Stop) -> Result<(), Hold
     }
     let stalled_us = source.read()?.saturating_sub(before);
     let now = 100.0 * stalled_us as f64 / 1e6 / start.elapsed().as_secs_f64();
-    if now > goal.percent + TOLERANCE_POINTS.min(goal.percent / 2.0) {
+    if now > goal.percent + HoldGoal::from(goal).tolerance(goal.percent) {
         let goal = goal.percent;
         return Err(HoldError::AlreadyStalled { now, goal });
     }
@@ -145,7 +145,7 @@ fn hold_in(
     goal: Pressure,
     options: &Options,
     stop: &Stop,
-    each: &mut dyn FnMut(&Status),
+    observer: &mut dyn Observer,
 ) -> Result<(Summary, Ending), HoldError> {
     let cgroup = session.make_cgroup(within, LIMIT).map_err(|error| match within {
         Some(path) if matches!(error, environment::EnvironmentError::NoChildren) => HoldError::NoChildren {
@@ -165,7 +165,7 @@ fn hold_in(
         threads: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32),
     };
     ask(&mut worker, &begin, stop.flag())?;
-    let held = press(&mut worker, source, goal, options, stop, each);
+    let held = press(&mut worker, source, goal, options, stop, observer);
     drop(worker);
     session.process_ended(pid).map_err(HoldError::Environment)?;
     held
@@ -178,11 +178,17 @@ fn press(
     goal: Pressure,
     options: &Options,
     stop: &Stop,
-    each: &mut dyn FnMut(&Status),
+    observer: &mut dyn Observer,
 ) -> Result<(Summary, Ending), HoldError> {
     let machine = Gauge::new(Scope::Machine, Tree::live(), options.reserve)?;
     let mut tripwire = Tripwire::with_reserve(machine.reserve());
-    let mut summary = Summary::of(Target::Pressure(goal));
+    let settings = options.settings(goal.into(), machine.total(), machine.reserve());
+    observer.begin(&Start {
+        settings: &settings,
+        worker: worker.pid(),
+        cgroup: options.scope.cgroup(),
+    })?;
+    let mut summary = Summary::of(settings);
     let mut controller = Controller::new(goal.percent / 100.0, options.ramp);
     let mut meter = Meter::default();
     let start = Instant::now();
@@ -204,14 +210,16 @@ fn press(
         let share = controller.step(elapsed, total_us);
         ask(worker, &Request::Read { share }, stop.flag())?;
         let percent = 100.0 * meter.add(elapsed, total_us);
-        summary.add_pressure(goal.percent, percent, elapsed, worker);
-        each(&Status {
+        let status = Status {
             elapsed,
             held: 0,
             available: look.machine_available,
+            goal: None,
             total: machine.total(),
             stalled_percent: Some(percent),
-        });
+        };
+        summary.add(&status, worker);
+        observer.look(&status, &summary);
         ticks.rest(stop.flag());
     };
     summary.end(worker, start.elapsed());
@@ -229,7 +237,7 @@ fn ask(worker: &mut Worker, request: &Request, stop: &AtomicBool) -> Result<(), 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plimsoll_proc::cgroup::{CgroupVersion, MemoryCgroup};
+    use plimsoll_proc::cgroup::CgroupVersion;
 
     #[test]
     fn a_cgroup_of_v2_has_a_pressure_of_its_own_and_one_of_v1_has_none() {

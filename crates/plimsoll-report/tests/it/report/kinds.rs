@@ -220,6 +220,7 @@ pub(super) fn page(title: &str, trials: Vec<Trial>) -> Page {
         groups,
         results,
         service: None,
+        hold: None,
     }
 }
 

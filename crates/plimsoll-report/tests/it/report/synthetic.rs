@@ -73,6 +73,7 @@ pub(crate) fn page(shape: Shape) -> Page {
         groups,
         results,
         service: None,
+        hold: None,
     }
 }
 
@@ -240,6 +241,7 @@ pub(super) fn results(trials: Vec<Trial>) -> Results {
         withheld: Vec::new(),
         size: None,
         service: None,
+        hold: None,
         calibration: Some(Calibration {
             memset_gb_per_s: 28.6,
             memcpy_gb_per_s: 11.3,

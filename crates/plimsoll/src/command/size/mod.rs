@@ -164,9 +164,9 @@ fn present(outcome: &Outcome, options: &cli::Size, verbosity: &Verbosity) -> Res
     let mut text = report::terminal::program_size(size, width, colour);
     text.push('\n');
     text.push_str(&report::terminal::notes(&outcome.results, width));
-    text.push_str(&format!("\nRecording  {}\n", outcome.directory.display()));
+    text.push('\n');
     super::print_styled(&text)?;
-    super::print_linked("Report     ", &outcome.page, verbosity)
+    super::print_recording(&outcome.directory, Some(&outcome.page), verbosity)
 }
 
 /// The exit code of the run or, if it went well, of the budget.

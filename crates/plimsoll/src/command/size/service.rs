@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::cli::{Size, SizeService, Verbosity};
 use crate::command::open_page;
 use crate::command::run::SERVICES;
-use crate::command::{print_error, print_json, print_linked, print_styled, width_of_stdout};
+use crate::command::{print_error, print_json, print_recording, print_styled, width_of_stdout};
 use plimsoll_lab::service::{self, Options, Outcome, ServiceChoice};
 use plimsoll_model::exit::{Exit, Failure};
 use plimsoll_model::quantity::{seconds, significant};
@@ -23,7 +23,7 @@ struct Document<'a> {
     /// Reason for an early end.
     early: Option<String>,
     recording: &'a std::path::Path,
-    report: &'a std::path::Path,
+    report: Option<&'a std::path::Path>,
 }
 
 pub(super) fn size(options: &Size, verbosity: &Verbosity) -> Result<Exit, Failure> {
@@ -44,8 +44,8 @@ pub(super) fn size(options: &Size, verbosity: &Verbosity) -> Result<Exit, Failur
         print_error(&format!("warning: {text}"));
     })?;
     present(&outcome, options.json, verbosity)?;
-    if options.open {
-        open_page::open(&outcome.page)?;
+    if let (true, Some(page)) = (options.open, &outcome.recording.page) {
+        open_page::open(page)?;
     }
     if let Some(early) = &outcome.early {
         return Err(Failure::message(early.exit(), early));
@@ -78,13 +78,14 @@ fn announcement(settings: &ServiceSettings, service: &SizeService) -> String {
 fn present(outcome: &Outcome, json: bool, verbosity: &Verbosity) -> Result<(), Failure> {
     if json {
         return print_json(&Document {
-            size: outcome.results.service.as_ref(),
+            size: outcome.recording.results.service.as_ref(),
             early: outcome.early.as_ref().map(ToString::to_string),
-            recording: &outcome.directory,
-            report: &outcome.page,
+            recording: &outcome.recording.directory,
+            report: outcome.recording.page.as_deref(),
         });
     }
-    let text = terminal::service(&outcome.results, width_of_stdout());
-    print_styled(&format!("{text}\nRecording  {}\n", outcome.directory.display()))?;
-    print_linked("Report     ", &outcome.page, verbosity)
+    let text = terminal::service(&outcome.recording.results, width_of_stdout());
+    print_styled(&format!("{text}\n"))?;
+    let recording = &outcome.recording;
+    print_recording(&recording.directory, recording.page.as_deref(), verbosity)
 }

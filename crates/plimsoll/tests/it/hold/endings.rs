@@ -1,15 +1,13 @@
 //! The end of the memory with the command, for each reason; and what works without root.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::process::{Output, Stdio};
 use std::time::Duration;
 
 use plimsoll_proc::{Tree, meminfo};
 use plimsoll_testkit::capability;
 use rustix::process::Signal;
 
-use super::{Group, MIB, PLIMSOLL, end_by, hold, json, root_with_cgroup, start};
+use super::{Group, MIB, end_by, hold, hold_as_nobody, json, root_with_cgroup, start};
 
 #[test]
 fn a_signal_releases_the_memory_also_while_it_is_taken() {
@@ -126,22 +124,6 @@ fn a_cgroup_that_goes_away_ends_the_hold() {
         !fs::exists(format!("/proc/{worker}")).expect("/proc"),
         "the worker lives"
     );
-}
-
-/// `hold` as nobody, with a copy of the program that nobody can execute.
-fn hold_as_nobody(arguments: &[&str]) -> Output {
-    let folder = tempfile::tempdir().expect("a folder");
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("its owner may");
-    let program = folder.path().join("plimsoll");
-    fs::copy(PLIMSOLL, &program).expect("a copy");
-    plimsoll_testkit::command("setpriv")
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
-        .arg(&program)
-        .arg("hold")
-        .args(arguments)
-        .stdin(Stdio::null())
-        .output()
-        .expect("setpriv starts")
 }
 
 #[test]

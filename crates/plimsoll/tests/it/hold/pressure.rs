@@ -83,7 +83,9 @@ fn a_pressure_is_held_within_five_points_as_measured_from_outside() {
     let _alone = alone();
     let folder = folder();
     let path = folder.path().to_str().expect("ASCII");
-    let holder = pressing("some=15%", path, &["--json"]);
+    let recordings = tempfile::tempdir().expect("a folder");
+    let output = recordings.path().to_str().expect("ASCII");
+    let holder = pressing("some=15%", path, &["--json", "--output", output]);
     std::thread::sleep(APPROACH);
     let (before, start) = (stalled_us(), Instant::now());
     std::thread::sleep(MEASURED);
@@ -94,6 +96,11 @@ fn a_pressure_is_held_within_five_points_as_measured_from_outside() {
     assert!((percent - 15.0).abs() <= 5.0, "{percent}% {document:#}");
     assert_eq!(document["goal"]["some_percent"], 15.0);
     assert!(document["reached_s"].is_number(), "{document:#}");
+    let recording = document["recording"].as_str().expect("a path");
+    let recording = plimsoll_model::recording::Recording::open(Path::new(recording)).expect("readable");
+    let stalled = recording.samples.column("hold_stalled_ppm").expect("a column");
+    assert!(stalled.iter().flatten().count() >= 50, "{document:#}");
+    assert!(document["stalled_percent"]["mean"].is_number() && document.get("held_bytes").is_none());
     assert!(cgroups().is_empty());
     assert_eq!(fs::read_dir(path).expect("the folder").count(), 0);
 }

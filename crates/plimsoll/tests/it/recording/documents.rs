@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use plimsoll_model::columns::COLUMNS;
 use plimsoll_model::columns::Row;
 
+use plimsoll_model::recording::hold::{HOLD_SCHEMA, HeldLevel, HoldEnd, HoldGoal, HoldSettings, Spread};
 use plimsoll_model::recording::model::{
     Confounder, EventKind, Finding, Manifest, Resumption, TrialStatus, file,
 };
@@ -154,6 +155,7 @@ fn the_document_lists_the_fields_of_every_file() {
         advice: String::new(),
     });
     full_results.service = Some(service());
+    full_results.hold = Some(held_level());
     full_results.warnings.push(Warning::new(WarningCode::Other, ""));
     let json = |value: Result<Value, serde_json::Error>| value.unwrap();
     let mut results_alone = json(serde_json::to_value(&full_results));
@@ -168,6 +170,36 @@ fn the_document_lists_the_fields_of_every_file() {
         let mut named = BTreeSet::new();
         fields(&document, &mut named);
         assert_eq!(documented(&text, heading), named, "section `{heading}`");
+    }
+}
+
+/// A held level with every field; a goal has one of four.
+fn held_level() -> HeldLevel {
+    let mut bytes = Spread::default();
+    bytes.add(1, 1.0);
+    let mut percent = Spread::default();
+    percent.add(1.0, 1.0);
+    HeldLevel {
+        schema: HOLD_SCHEMA,
+        ended: Some(HoldEnd::Duration),
+        seconds: 1.0,
+        settings: HoldSettings {
+            goal: HoldGoal::AvailableBytes(1),
+            leak_bytes_per_s: Some(1),
+            cgroup: Some("/web".into()),
+            total_bytes: Some(1),
+            reserve_bytes: 1,
+            ramp_s: 0.0,
+            duration_s: Some(1.0),
+            class: Some("random".into()),
+            touch_every_s: Some(1.0),
+        },
+        reached_s: Some(0.5),
+        within: Some(1.0),
+        held_bytes: bytes.known(),
+        off_bytes: bytes.known(),
+        stalled_percent: percent.known(),
+        cpu_percent: Some(0.1),
     }
 }
 
@@ -394,7 +426,7 @@ fn row_of_format_3(index: usize) -> Row {
 }
 
 /// Columns that version 3 of the format did not have.
-const ADDED_SINCE: [&str; 8] = [
+const ADDED_SINCE: [&str; 12] = [
     "device_swap_size",
     "device_swap_used",
     "other_swap_size",
@@ -403,6 +435,10 @@ const ADDED_SINCE: [&str; 8] = [
     "cgroup_cap",
     "cgroup_refault_anon",
     "cgroup_refault_file",
+    "hold_held",
+    "hold_available",
+    "hold_goal",
+    "hold_stalled_ppm",
 ];
 /// Samples of the golden recordings of format 3: of the finished one, enough for several pages of Parquet a column.
 const GOLDEN_ROWS: [(&str, usize); 2] = [("finished", 21_000), ("killed", 30)];

@@ -95,10 +95,10 @@ fn flip_a_byte(pid: u32) {
 }
 
 /// A small file system in memory, unmounted when dropped.
-struct SmallDisk(tempfile::TempDir);
+pub(crate) struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    fn mount(size: &str) -> SmallDisk {
+    pub(crate) fn mount(size: &str) -> SmallDisk {
         let mount = tempfile::tempdir().expect("a folder");
         let mounted = plimsoll_testkit::command("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"])
@@ -109,7 +109,7 @@ impl SmallDisk {
         SmallDisk(mount)
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 

@@ -110,6 +110,7 @@ fn the_layers_follow_memory_into_zram_and_back() {
         cgroup: None,
         zram: Some(device.name.clone()),
         swap_device: Some(device.path().into()),
+        held: None,
     }));
     let (_, before) = sample(&mut reader);
 
