@@ -176,9 +176,7 @@ impl<'c> Place<'c> {
         let Some(delimiter) = arg.get_value_delimiter() else {
             return self.elements(arg, typed);
         };
-        let start = typed
-            .rfind(delimiter)
-            .map_or(0, |at| at + delimiter.len_utf8());
+        let start = typed.rfind(delimiter).map_or(0, |at| at + delimiter.len_utf8());
         let (before, last) = typed.split_at(start);
         let mut answer = self.elements(arg, last);
         let is_shown = matches!(sanitize(before), Cow::Borrowed(_));
@@ -268,10 +266,7 @@ mod tests {
         }
         assert!(!all.contains(&"jemalloc".to_owned()), "no allocators: {all:?}");
         assert_eq!(values("plimsoll size --engine swap"), ["swapfile"]);
-        assert_eq!(
-            values("plimsoll size --engine none,zram:z"),
-            ["none,zram:zstd"]
-        );
+        assert_eq!(values("plimsoll size --engine none,zram:z"), ["none,zram:zstd"]);
         assert_eq!(
             values("plimsoll size --engine=none,swap"),
             ["--engine=none,swapfile"]
