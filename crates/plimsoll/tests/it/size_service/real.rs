@@ -85,7 +85,7 @@ fn the_working_set_of_a_service_is_found() {
     let hot = Worker::hot(&folder, HOT);
     let sizing = Sizing::new();
     let path = folder.to_str().expect("text");
-    let output = sizing.run(&["--cgroup", path, "--duration", "60s", "--psi", "1%", "--json"]);
+    let output = sizing.run(&["--cgroup", path, "--duration", "40s", "--psi", "1%", "--json"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert_eq!(read(&file), before);
     assert!(!is_killer_off(&folder));
