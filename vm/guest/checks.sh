@@ -183,6 +183,141 @@ echo "$zram" >/sys/class/zram-control/hot_remove
 # shellcheck disable=SC2046 # process ids
 kill -9 $(jobs -p) 2>/dev/null
 
+echo "--- the size of a program, and a program under one limit"
+# Two workers touch their memory; one of them then reads its own twice. The cost of a run is the number of its pages and
+# of the faults that waited for one: a count, as no time of an emulated machine means anything.
+hot=16 cold=32 # MiB
+mkdir /tmp/program
+mkfifo /tmp/program/end
+cat >/tmp/program/run <<END
+fill() {
+    echo "{\"command\":\"fill\",\"bytes\":\$((\$1 << 20)),\"request\":\$((\$1 << 20)),\"class\":\"constant\",\"seed\":1,\"thp\":\"never\"}"
+}
+{ fill $cold; cat /tmp/program/end; } | plimsoll worker | {
+    # It is up, and has filled its memory.
+    read -r _ && read -r _ && { fill $hot; echo '{"command":"restore"}'; echo '{"command":"restore"}'; } |
+        plimsoll worker |
+        sed -n 's/.*"major_faults":\([0-9]*\).*/\1/p' >/tmp/program/faults
+    : >/tmp/program/end
+}
+[ "\$(wc -l </tmp/program/faults)" = 3 ] && echo "pages: \$(($hot * 256 + \$(tail -n 1 /tmp/program/faults)))"
+END
+of_engine() { # ENGINE FIELD: the values of a field that the size has for this engine
+    awk -v engine="\"$1\"," -v field="\"$2\":" '
+        $1 == "\"engine\":" { here = $2 == engine }
+        here && $1 == field { gsub(/[",]/, "", $2); print $2 }' size.json
+}
+needs() { # ENGINE MIB: the need is within a tenth of these; the programs of the two workers take up to 4 MiB more
+    needed=$(of_engine "$1" recommended_bytes)
+    at_least "size: $1: the program needs $2 MiB, less a tenth" $((($2 << 20) * 9 / 10)) "$needed"
+    at_least "size: $1: the program needs no more than a tenth more" "${needed:--1}" $((($2 << 20) * 11 / 10 + (4 << 20)))
+}
+before=$(system_state)
+cluster=$(cat /proc/sys/vm/page-cluster)
+echo 0 >/proc/sys/vm/page-cluster # each page that comes back is a fault
+# The guest has no /var/tmp, the folder of swap files: these engines need none.
+plimsoll size --engine none,zram:zstd --repeat 1 --metric 'pages: ([0-9]+)' --json --output "$out/size" \
+    -- sh /tmp/program/run >size.json 2>size.err
+code=$?
+echo "$cluster" >/proc/sys/vm/page-cluster
+[ $code != 7 ] || code=0
+equal "size: exit code" 0 $code
+[ $code = 0 ] || sed 's/^/        /' size.err
+needs none $((hot + cold))
+needs zram:zstd $hot
+at_least "size: none: the OOM killer ended the program below" 1 "$(of_engine none status | grep -c oom-killed)"
+at_least "size: zram: most of the memory that it touched once is in swap" $(((cold << 20) * 8 / 10)) \
+    "$(of_engine zram:zstd swap_bytes)"
+equal "size: nothing left behind" "$before" "$(system_state)"
+rm -r /tmp/program
+cat >/tmp/command.toml <<'END'
+[scenario]
+name = "command"
+[global]
+workload = "command"
+command = ["dd", "if=/dev/zero", "of=/dev/null", "bs=16M", "count=20"]
+subject = "none"
+limit = "32M"
+run-time = 1
+END
+experiment /tmp/command.toml command
+contains "command: the program ended by itself" '"status": 0.0' command.json
+at_least "command: the peak has the program's buffer" $((16 << 20)) \
+    "$(sed -n 's/.*"base_peak_bytes": \([0-9]*\).*/\1/p' command.json | head -n 1)"
+
+echo "--- levels that hold keeps in a cgroup"
+before=$(system_state)
+held=/sys/fs/cgroup/held
+mkdir $held
+echo 128M >$held/memory.max
+level=$(((128 << 20) * 60 / 100))
+off() { # bytes between the level and the usage as the kubelet counts it
+    off=$(($(cat $held/memory.current) - $(awk '$1 == "inactive_file" { print $2 }' $held/memory.stat) - level))
+    echo "${off#-}"
+}
+plimsoll hold --used 60% --cgroup /held --json >used.json 2>used.err &
+holder=$!
+for _ in $(seq 300); do
+    [ "$(off)" -le $((level / 50)) ] && break
+    sleep 0.1
+done
+sleep 1
+equal "hold --used: memory.current is within 2% of the level" yes "$([ "$(off)" -le $((level / 50)) ] && echo yes)"
+kill -TERM $holder
+wait $holder
+equal "hold --used: a signal ends it" 5 $?
+contains "hold --used: the document names the signal" '"ended": "signal"' used.json
+for _ in $(seq 100); do
+    rmdir $held 2>/dev/null && break
+    sleep 0.1
+done
+equal "hold --used: nothing left behind" "$before" "$(system_state)"
+
+mkdir $held
+echo +memory >$held/cgroup.subtree_control
+presses() { # whether a worker is in a cgroup of its own
+    [ "$(cat $held/*/cgroup.procs 2>/dev/null | wc -l)" -gt 0 ]
+}
+press() { # Starts a hold of a pressure; its process id is in `holder`.
+    plimsoll hold --psi some=20% --cgroup /held --folder /disk --json >psi.json 2>psi.err &
+    holder=$!
+    for _ in $(seq 300); do
+        presses && break
+        sleep 0.1
+    done
+}
+stalled_us() { sed -n 's/^some.*total=//p' $held/memory.pressure; }
+now_us() { echo "$(cut -d ' ' -f 1 /proc/uptime | tr -d .)0000"; }
+press
+percent=0
+for _ in 1 2 3 4 5 6; do
+    stalled=$(stalled_us) since=$(now_us)
+    sleep 4
+    percent=$((100 * ($(stalled_us) - stalled) / ($(now_us) - since)))
+    [ $percent -ge 15 ] && [ $percent -le 25 ] && break
+done
+at_least "hold --psi: memory.pressure is within 5 points of the level, from below" 15 $percent
+at_least "hold --psi: memory.pressure is within 5 points of the level, from above" $percent 25
+kill -TERM $holder
+wait $holder
+equal "hold --psi: a signal ends it" 5 $?
+contains "hold --psi: the document names the signal" '"ended": "signal"' psi.json
+equal "hold --psi: its cgroup is gone" "" "$(find $held -mindepth 1 -type d)"
+press
+equal "hold --psi: a second one has a cgroup" 1 "$(find $held -mindepth 1 -type d | wc -l)"
+kill -9 $holder
+wait $holder
+for _ in $(seq 100); do
+    presses || break
+    sleep 0.1
+done
+equal "hold --psi: the killed one left an empty cgroup" "1 cgroup, 0 processes" \
+    "$(find $held -mindepth 1 -type d | wc -l) cgroup, $(cat $held/*/cgroup.procs | wc -l) processes"
+plimsoll cleanup >cleanup.out 2>cleanup.err
+equal "hold --psi: cleanup: exit code" 0 $?
+rmdir $held # it has no child
+equal "hold --psi: cleanup: nothing left behind" "$before" "$(system_state)"
+
 echo "--- cleanup after kill -9"
 before=$(system_state)
 plimsoll run compression --quick --output "$out/killed" --set size=$size --set subject=zram:zstd \

@@ -72,6 +72,11 @@ pub enum Early {
     OomKilled { kills: u64 },
     #[error("process {pid} ended: the cap is as before; size the service again")]
     ProcessEnded { pid: u32 },
+    #[error(
+        "cannot size on: process {pid} left the cgroup, and the cap does not hold for it; the cap is as before; size the \
+         cgroup that it is in now"
+    )]
+    ProcessMoved { pid: u32 },
     #[error("cannot size on: no process is left in the cgroup; the cap is as before; size the service again")]
     Empty,
     #[error(transparent)]
@@ -90,7 +95,7 @@ impl Early {
         match self {
             Early::Stopped(cause) => cause.exit(),
             Early::OomKilled { .. } => Exit::Killed,
-            Early::ProcessEnded { .. } | Early::Empty => Exit::WorkloadFailed,
+            Early::ProcessEnded { .. } | Early::ProcessMoved { .. } | Early::Empty => Exit::WorkloadFailed,
             Early::Cap(error) => error::exit_of(error),
             Early::Unreadable(_) | Early::Recording(_) => Exit::Missing,
         }
@@ -305,7 +310,15 @@ impl Sizing {
         }
         self.look_at = Instant::now() + MEMBERS;
         // A cgroup that is removed meanwhile shows in the next check of the cap.
-        let mut now = members(&self.target.folder).unwrap_or_default();
+        let found = members(&self.target.folder);
+        // It may have ended meanwhile.
+        if let (Ok(now), Some(process)) = (&found, self.target.process)
+            && !now.contains(&process.pid)
+            && process.is_alive()
+        {
+            return Err(Early::ProcessMoved { pid: process.pid });
+        }
+        let mut now = found.unwrap_or_default();
         if now.is_empty() && self.cap.check().is_ok() {
             return Err(Early::Empty);
         }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::model::Subject;
 use super::workload_kind::WorkloadKind;
 
 /// Type of the values of a key.
@@ -60,6 +61,12 @@ pub(super) const SUBJECTS: &[&str] = &[
     "tcmalloc-minimal",
     "mimalloc",
 ];
+/// The subjects to offer that are places of trimmed pages, not allocators.
+pub fn swap_subjects() -> impl Iterator<Item = Subject> {
+    let subjects = SUBJECTS.iter().filter_map(|name| name.parse::<Subject>().ok());
+    subjects.filter(|subject| subject.allocator().is_none())
+}
+
 /// Classes to offer when one is not known.
 pub(super) const CLASSES: &[&str] = &["random", "runs20", "constant", "ratio=2.5", "file=PATH"];
 

@@ -47,7 +47,7 @@ pub use document::Document;
 pub use error::{Invalid, Problem, ScenarioError};
 pub use estimate::PlanEstimate;
 pub use keys::{all as keys, keys_help, keys_markdown, of as keys_of};
-pub use kind::Kind;
+pub use kind::{Kind, swap_subjects};
 pub use level::{Amount, AmountError, Level, LevelError};
 pub use mistake::{Marked, Mistake};
 pub use model::{FillClass, Machine, Order, ParseNameError, Subject, ThpMode};

@@ -10,7 +10,12 @@ use super::values::{bytes, percent, some_seconds};
 #[derive(Debug, Clone, Args)]
 pub struct Size {
     /// Measure on these engines, separated by commas: none, zram:lz4, zswap, swapfile [default: none, and those that this machine has]
-    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "service")]
+    #[arg(
+        long,
+        value_name = "ENGINES",
+        value_delimiter = ',',
+        conflicts_with = "service"
+    )]
     pub engine: Vec<String>,
     /// Repeat the search this many times on each engine; six give a 95% interval
     #[arg(long, value_name = "N", default_value_t = 3, conflicts_with = "service", value_parser = clap::value_parser!(u32).range(1..=1000))]

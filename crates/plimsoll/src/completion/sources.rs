@@ -1,4 +1,4 @@
-//! The values of arguments: scenarios, recordings, keys, processes.
+//! The values of arguments: scenarios, recordings, keys, engines, processes.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use clap::Arg;
 use plimsoll_model::recording::catalog;
 use plimsoll_model::sanitize::sanitize;
-use plimsoll_model::scenario::{self, Document, Key, Kind, WorkloadKind};
+use plimsoll_model::scenario::{self, Document, Key, Kind, Subject, WorkloadKind};
 use plimsoll_monitor::processes::{self, Depth};
 
 use super::{Answer, Candidate};
@@ -21,6 +21,8 @@ pub enum Source {
     Recordings,
     /// `KEY=VALUE`.
     Keys,
+    /// Places of trimmed pages: `none`, `zram:lz4`.
+    Engines,
     Pids,
     Files,
     /// Numbers and other values that no list holds.
@@ -38,10 +40,11 @@ impl Source {
             "SCENARIO" => Source::Scenarios,
             "RUN" => Source::Recordings,
             "KEY=VALUE" => Source::Keys,
+            "ENGINES" => Source::Engines,
             "PID" => Source::Pids,
             "FILE" | "DIR" | "PATH" | "COMMAND" => Source::Files,
             "N" | "F" | "SECONDS" | "TIME" | "BYTES" | "SIZE" | "SIZE/s" | "PERCENT" | "KIND=SHARE"
-            | "CLASS" | "METRIC>LIMIT" | "ADDRESS:PORT" | "LIST" | "REGEX" => Source::Free,
+            | "CLASS" | "METRIC>LIMIT" | "ADDRESS:PORT" | "REGEX" => Source::Free,
             _ => return None,
         })
     }
@@ -52,6 +55,7 @@ impl Source {
             Source::Scenarios => (true, scenarios()),
             Source::Recordings => (true, recordings(typed, Path::new(RUNS))),
             Source::Keys => (false, keys(typed, scenario)),
+            Source::Engines => (false, engines()),
             Source::Pids => (false, pids()),
             Source::Files => (true, Vec::new()),
             Source::Free => (false, Vec::new()),
@@ -142,6 +146,21 @@ fn values(kind: Kind) -> Vec<&'static str> {
         Kind::Workload => WorkloadKind::ALL.map(WorkloadKind::name).to_vec(),
         _ => Vec::new(),
     }
+}
+
+fn engines() -> Vec<Candidate> {
+    let meaning = |engine: &Subject| match engine {
+        Subject::NoSwap => "no swap".to_owned(),
+        Subject::Zram(None) => "zram with its default algorithm".to_owned(),
+        Subject::Zram(Some(algorithm)) => format!("zram with {algorithm}"),
+        Subject::Zswap(None) => "zswap with its compressor, before a swap file".to_owned(),
+        Subject::Zswap(Some(compressor)) => format!("zswap with {compressor}, before a swap file"),
+        Subject::SwapFile => "a swap file".to_owned(),
+        Subject::Allocator(_) => String::new(),
+    };
+    let all = scenario::swap_subjects();
+    all.map(|engine| Candidate::new(engine.to_string(), meaning(&engine)))
+        .collect()
 }
 
 /// The processes except this one, with their names.

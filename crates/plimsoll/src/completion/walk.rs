@@ -1,7 +1,10 @@
 //! The place of the cursor in the definition of the command line.
 
+use std::borrow::Cow;
+
 use clap::builder::PossibleValue;
 use clap::{Arg, ArgAction, Command};
+use plimsoll_model::sanitize::sanitize;
 
 use super::sources::Source;
 use super::{Answer, Candidate, Line};
@@ -168,7 +171,25 @@ impl<'c> Place<'c> {
         }
     }
 
+    /// The values of an argument. Of a list, those of its last element; the elements before it stay, and none comes twice.
     fn values(&self, arg: &Arg, typed: &str) -> Answer {
+        let Some(delimiter) = arg.get_value_delimiter() else {
+            return self.elements(arg, typed);
+        };
+        let start = typed.rfind(delimiter).map_or(0, |at| at + delimiter.len_utf8());
+        let (before, last) = typed.split_at(start);
+        let mut answer = self.elements(arg, last);
+        let is_shown = matches!(sanitize(before), Cow::Borrowed(_));
+        answer
+            .candidates
+            .retain(|one| is_shown && before.split(delimiter).all(|given| given != one.value));
+        for candidate in &mut answer.candidates {
+            candidate.value.insert_str(0, before);
+        }
+        answer
+    }
+
+    fn elements(&self, arg: &Arg, typed: &str) -> Answer {
         let listed = arg.get_possible_values();
         if listed.is_empty() {
             let source = Source::of(arg).unwrap_or(Source::Free);
@@ -235,6 +256,25 @@ mod tests {
         assert!(values("plimsoll run thrash consum").contains(&"consumers=".to_owned()));
         assert!(values("plimsoll run thrash N=5 --set writ").contains(&"writes=".to_owned()));
         assert!(values("plimsoll run --quick thrash N=5 subj").contains(&"subject=".to_owned()));
+    }
+
+    #[test]
+    fn engines_are_a_list_without_repetition() {
+        let all = values("plimsoll size --engine ");
+        for engine in ["none", "zram", "zram:lz4", "zswap", "swapfile"] {
+            assert!(all.contains(&engine.to_owned()), "{engine}: {all:?}");
+        }
+        assert!(!all.contains(&"jemalloc".to_owned()), "no allocators: {all:?}");
+        assert_eq!(values("plimsoll size --engine swap"), ["swapfile"]);
+        assert_eq!(values("plimsoll size --engine none,zram:z"), ["none,zram:zstd"]);
+        assert_eq!(
+            values("plimsoll size --engine=none,swap"),
+            ["--engine=none,swapfile"]
+        );
+        assert!(values("plimsoll size --engine none,no").is_empty(), "twice");
+        assert!(values("plimsoll size --engine \u{1b}[2J,no").is_empty(), "raw");
+        // After the list comes another option.
+        assert_eq!(values("plimsoll size --engine none,zram --tol"), ["--tolerate"]);
     }
 
     #[test]

@@ -73,6 +73,10 @@ fn bash_completes_scenarios_recordings_keys_and_processes() {
         ("plimsoll run thrash writ", "1 writes="),
         ("plimsoll run thrash --set order=f", "1 fixed"),
         ("plimsoll ps --sort=sw", "1 swap"),
+        ("plimsoll size --engine swap", "1 swapfile"),
+        ("plimsoll size --engine none,zram:z", "1 zstd"),
+        ("plimsoll size --engine=none,swap", "1 none,swapfile"),
+        ("plimsoll size --engine none,no", "0 "),
         (&own, &format!("1 {pid}")),
         ("plimsoll report no-such-name", "0 "),
     ];
@@ -155,16 +159,21 @@ fn complete(desk: &Desk, shell: &str, line: &str) -> Output {
 fn zsh_and_fish_get_values_with_meanings() {
     let desk = Desk::used();
     for shell in ["zsh", "fish"] {
-        let output = complete(&desk, shell, "plimsoll report @");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let lines: Vec<(&str, bool)> = text
-            .lines()
-            .skip(1)
-            .filter_map(|line| line.split_once('\t'))
-            .map(|(value, meaning)| (value, meaning.is_empty()))
-            .collect();
-        assert_eq!(lines, [("@latest", false), ("@-1", false)], "{shell}: {text}");
-        assert!(text.starts_with("files\n"));
+        for (line, kind, values) in [
+            ("plimsoll report @", "files", &["@latest", "@-1"][..]),
+            ("plimsoll size --engine none,swap", "words", &["none,swapfile"]),
+        ] {
+            let output = complete(&desk, shell, line);
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let mut lines = text.lines();
+            assert_eq!(lines.next(), Some(kind), "{shell} {line}");
+            let found: Vec<&str> = lines
+                .filter_map(|line| line.split_once('\t'))
+                .filter(|(_, meaning)| !meaning.is_empty())
+                .map(|(value, _)| value)
+                .collect();
+            assert_eq!(found, values, "{shell} {line}: {text}");
+        }
     }
 }
 
@@ -201,6 +210,11 @@ fn typed_into(terminal: &mut Terminal) {
         terminal,
         "plimsoll export --format=parq",
         "plimsoll export --format=parquet",
+    );
+    tab(
+        terminal,
+        "plimsoll size --engine none,zram:z",
+        "plimsoll size --engine none,zram:zstd",
     );
     // A file where no recording has the name.
     tab(terminal, "plimsoll report note", "plimsoll report notes.txt");
@@ -253,6 +267,8 @@ fn fish_completes() {
         ("plimsoll run thrash writ", "writes="),
         ("plimsoll ps --sort=sw", "--sort=swap"),
         ("plimsoll rep", "report"),
+        ("plimsoll size --engine none,zram:z", "none,zram:zstd"),
+        ("plimsoll size --engine=none,swap", "--engine=none,swapfile"),
         ("plimsoll report note", "notes.txt"),
     ] {
         let script = format!("plimsoll completions fish | source; complete -C '{line}'");

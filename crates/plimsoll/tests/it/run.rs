@@ -22,6 +22,7 @@ mod size;
 mod stores;
 mod thrash;
 mod tour;
+mod watched;
 mod wscap;
 
 use std::path::{Path, PathBuf};

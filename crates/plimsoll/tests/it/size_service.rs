@@ -1,5 +1,6 @@
 //! `plimsoll size --cgroup` and `--pid`: services in cgroups of their own, found, refused, killed and restored.
 
+mod processes;
 mod real;
 mod refusals;
 
@@ -235,6 +236,19 @@ impl Sizing {
             let ended = child.0.try_wait().expect("a child");
             assert!(ended.is_none(), "the sizing ended: {ended:?}");
             read(cap_file) != before
+        });
+        child
+    }
+
+    /// Starts a sizing and waits until its recording has a phase. It may not have lowered the cap yet.
+    fn begun(&self, arguments: &[&str]) -> Kept {
+        let child = Kept(self.command(arguments).spawn().expect("plimsoll starts"));
+        wait_until("a recording", || {
+            let recording = self.recording();
+            recording.is_some_and(|folder| {
+                let events = fs::read_to_string(folder.join("events.jsonl"));
+                events.is_ok_and(|text| text.contains("phase-start"))
+            })
         });
         child
     }

@@ -10,7 +10,7 @@ use super::request::Request;
 
 /// Takes the engines of this machine if none is named. Refuses engines that lack a requirement. Changes nothing.
 pub(super) fn choose(request: &mut Request, machine: &Machine) -> Result<(), Failure> {
-    let works = working(request, machine)?;
+    let works = working(request, machine);
     if request.engines.is_empty() && !works.is_empty() {
         request.engines = works;
         return Ok(());
@@ -27,8 +27,9 @@ pub(super) fn choose(request: &mut Request, machine: &Machine) -> Result<(), Fai
     Err(SizeError::Missing { missing, works }.into())
 }
 
-/// The engines of the default that lack nothing here.
-fn working(request: &Request, machine: &Machine) -> Result<Vec<Subject>, Failure> {
+/// The engines of the default that lack nothing here. One that cannot be examined, such as a swap file on a machine without
+/// the folder for it, is none of them.
+fn working(request: &Request, machine: &Machine) -> Vec<Subject> {
     let lz4 = Subject::Zram(Some("lz4".to_owned()));
     let known = [
         Subject::NoSwap,
@@ -39,7 +40,7 @@ fn working(request: &Request, machine: &Machine) -> Result<Vec<Subject>, Failure
     ];
     let mut works = Vec::new();
     for engine in known {
-        if lacks(request, vec![engine.clone()], machine)?.is_empty() {
+        if lacks(request, vec![engine.clone()], machine).is_ok_and(|lacks| lacks.is_empty()) {
             works.push(engine);
         }
     }
@@ -47,7 +48,7 @@ fn working(request: &Request, machine: &Machine) -> Result<Vec<Subject>, Failure
     if works.contains(&lz4) {
         works.retain(|engine| *engine != Subject::Zram(None));
     }
-    Ok(works)
+    works
 }
 
 /// The requirements that these engines lack here.

@@ -75,6 +75,21 @@ fn the_worker_is_the_first_victim_and_its_end_ends_the_command() {
     assert_eq!(output.status.code(), Some(5), "{output:?}");
 }
 
+/// The OOM killer ends the worker before it holds anything.
+#[test]
+fn a_cgroup_below_the_needs_of_the_worker_ends_the_hold() {
+    if !root_with_cgroup() {
+        return;
+    }
+    let page = 4 << 10;
+    let group = Group::new("tiny", page);
+    group.0.forbid_swap(page).expect("a limit");
+    let output = hold(&["--bytes", "4K", "--cgroup", group.path()]);
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    assert!(group.0.oom_kills().expect("a count") >= 1);
+    assert!(group.0.processes().expect("a list").is_empty());
+}
+
 /// A leak stopped at the reserve and stayed there.
 #[test]
 fn a_leak_releases_all_at_the_reserve() {

@@ -124,3 +124,19 @@ fn a_change_that_no_section_knows_is_an_error() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("consumers") && said.contains("`map`"), "{said}");
 }
+
+/// A program of the user is no part of the tour: no section has the keys of the workload.
+#[test]
+fn the_tour_runs_no_program_of_the_user() {
+    let output = plimsoll_testkit::command(PLIMSOLL)
+        .args(["run", "tour", "command=true", "--show"])
+        .output()
+        .expect("plimsoll starts");
+    let ended = super::Ended::of(output);
+    ended.assert_refused(1, &["command"]);
+    let output = plimsoll_testkit::command(PLIMSOLL)
+        .args(["run", "tour", "workload=command", "--show"])
+        .output()
+        .expect("plimsoll starts");
+    assert_eq!(super::Ended::of(output).code, 1);
+}

@@ -85,7 +85,7 @@ fn the_working_set_of_a_service_is_found() {
     let hot = Worker::hot(&folder, HOT);
     let sizing = Sizing::new();
     let path = folder.to_str().expect("text");
-    let output = sizing.run(&["--cgroup", path, "--duration", "60s", "--psi", "1%", "--json"]);
+    let output = sizing.run(&["--cgroup", path, "--duration", "40s", "--psi", "1%", "--json"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert_eq!(read(&file), before);
     assert!(!is_killer_off(&folder));
@@ -312,17 +312,7 @@ fn a_service_that_ends_ends_the_sizing() {
         let mut second = sleeper(&group.folder);
         let sizing = Sizing::new();
         let pid = first.pid().to_string();
-        let process = sizing
-            .command(&["--pid", &pid, "--duration", "10m", "--json"])
-            .spawn();
-        let process = Kept(process.expect("plimsoll starts"));
-        wait_until("a recording", || {
-            let recording = sizing.recording();
-            recording.is_some_and(|folder| {
-                let events = fs::read_to_string(folder.join("events.jsonl"));
-                events.is_ok_and(|text| text.contains("phase-start"))
-            })
-        });
+        let process = sizing.begun(&["--pid", &pid, "--duration", "10m", "--json"]);
         first.kill();
         if removed {
             second.kill();
@@ -358,17 +348,7 @@ fn an_oom_kill_ends_the_sizing_and_restores_the_cap() {
     let cold = Worker::cold(&group.folder, 32 * MIB);
     let sizing = Sizing::new();
     let path = group.folder.to_str().expect("text");
-    let process = sizing
-        .command(&["--cgroup", path, "--duration", "10m", "--json"])
-        .spawn();
-    let process = Kept(process.expect("plimsoll starts"));
-    wait_until("a recording", || {
-        let recording = sizing.recording();
-        recording.is_some_and(|folder| {
-            let events = fs::read_to_string(folder.join("events.jsonl"));
-            events.is_ok_and(|text| text.contains("phase-start"))
-        })
-    });
+    let process = sizing.begun(&["--cgroup", path, "--duration", "10m", "--json"]);
     let mut greedy = Worker::start(&group.folder);
     greedy.fill(512 * MIB);
     let output = wait(process);
