@@ -278,8 +278,8 @@ echo +memory >$held/cgroup.subtree_control
 presses() { # whether a worker is in a cgroup of its own
     [ "$(cat $held/*/cgroup.procs 2>/dev/null | wc -l)" -gt 0 ]
 }
-press() { # Starts a hold of a pressure; its process id is in `holder`.
-    plimsoll hold --psi some=20% --cgroup /held --folder /disk --json >psi.json 2>psi.err &
+press() { # NAME: starts a hold of a pressure; its process id is in `holder`.
+    plimsoll hold --psi some=20% --cgroup /held --folder /disk --json >"$1.json" 2>"$1.err" &
     holder=$!
     for _ in $(seq 300); do
         presses && break
@@ -288,7 +288,7 @@ press() { # Starts a hold of a pressure; its process id is in `holder`.
 }
 stalled_us() { sed -n 's/^some.*total=//p' $held/memory.pressure; }
 now_us() { echo "$(cut -d ' ' -f 1 /proc/uptime | tr -d .)0000"; }
-press
+press pressed
 percent=0
 for _ in 1 2 3 4 5 6; do
     stalled=$(stalled_us) since=$(now_us)
@@ -300,10 +300,10 @@ at_least "hold --psi: memory.pressure is within 5 points of the level, from belo
 at_least "hold --psi: memory.pressure is within 5 points of the level, from above" $percent 25
 kill -TERM $holder
 wait $holder
-equal "hold --psi: a signal ends it" 5 $?
-contains "hold --psi: the document names the signal" '"ended": "signal"' psi.json
+equal "hold --psi: a signal ends it" "5, stopped by SIGTERM" "$?, $(sed -n 's/^plimsoll: //p' pressed.err)"
+contains "hold --psi: the document names the signal" '"ended": "signal"' pressed.json
 equal "hold --psi: its cgroup is gone" "" "$(find $held -mindepth 1 -type d)"
-press
+press killed
 equal "hold --psi: a second one has a cgroup" 1 "$(find $held -mindepth 1 -type d | wc -l)"
 kill -9 $holder
 wait $holder
