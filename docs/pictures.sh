@@ -125,9 +125,9 @@ size-services() {
 
 # A level, while another program takes 2 GiB and leaves.
 hold() {
-    (sleep 30 && exec "$plimsoll" hold --bytes 2G --duration 12s --quiet) &
+    (sleep 40 && exec "$plimsoll" hold --bytes 2G --duration 20s --quiet) &
     local other=$!
-    chapter hold hold --used 50% --duration 60s --output
+    chapter hold hold --used 30% --duration 80s --output
     wait "$other"
 }
 
