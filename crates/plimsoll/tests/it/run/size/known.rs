@@ -151,20 +151,18 @@ fn sqlite_needs_its_cache_with_and_without_swap() {
         let engine = engine(&ended, name);
         // Pages of the cache have a header each.
         let over = bytes(engine, "recommended_bytes") / cache as f64;
+        println!("{name}: {over:.2} of the cache: {engine:#}");
         assert!((0.95..1.25).contains(&over), "{name}: {over}: {engine:#}");
     }
 }
 
-/// redis with 80 000 values of 4 KiB, of which a client reads 40 000. Takes minutes, and its throughput needs a quiet machine:
-/// `just size-known`.
+/// redis with 80 000 values of 4 KiB, of which a script in the server reads 40 000 again and again. A client that asks for
+/// one value at a time spends most of its time elsewhere: with 44% of the requests waiting for a page from zram, its
+/// throughput fell by 8%. Judged by the time of the script: `just size-known`.
 #[test]
 #[ignore = "takes minutes, and needs a quiet machine"]
 fn redis_needs_the_values_that_are_read() {
-    if !has_laboratory()
-        || !["redis-server", "redis-benchmark", "redis-cli"]
-            .into_iter()
-            .all(has)
-    {
+    if !has_laboratory() || !["redis-server", "redis-cli"].into_iter().all(has) {
         return;
     }
     let (all, read, value) = (80_000_u64, 40_000_u64, 4_000_u64);
@@ -172,21 +170,25 @@ fn redis_needs_the_values_that_are_read() {
         "cd $(mktemp -d) && trap 'rm -rf \"$PWD\"' EXIT\n\
          redis-server --port 0 --save '' --unixsocket \"$PWD/s\" >/dev/null &\n\
          until redis-cli -s s ping >/dev/null 2>&1; do sleep 0.05; done\n\
-         redis-cli -s s eval \"for n = 0, {last} do redis.call('set', string.format('key:%012d', n), \
+         redis-cli -s s eval \"for n = 1, {all} do redis.call('set', string.format('key:%012d', n), \
          string.rep(string.char(97 + n % 26), {value})) end\" 0 >/dev/null\n\
-         for pass in 1 2; do redis-benchmark -s s -q -c 8 -n 400000 -r {read} get key:__rand_int__; done | tr '\\r' '\\n'\n\
+         scan() {{ redis-cli -s s eval \"local bits = 0 for pass = 1, $1 do for n = 1, {read} do \
+         bits = bits + redis.call('bitcount', string.format('key:%012d', n)) end end return bits\" 0 >/dev/null; }}\n\
+         scan 1; start=$(date +%s%N); scan 20; end=$(date +%s%N)\n\
+         echo \"microseconds: $(((end - start) / 1000))\"\n\
          redis-cli -s s shutdown nosave >/dev/null; wait\n",
-        last = all - 1,
     );
     let options = [
         "--wait",
         "--engine",
         "none,zram:lz4",
+        "--repeat",
+        "1",
+        // A scan of pages that are in swap takes several times as long; other load less than half as long again.
         "--tolerate",
-        "10%",
+        "50%",
         "--metric",
-        "([0-9.]+) requests per second",
-        "--higher-is-better",
+        "microseconds: ([0-9]+)",
     ];
     let (_, ended) = sized(&options, &["bash", "-c", &script]);
     assert_sized(&ended);
@@ -194,6 +196,7 @@ fn redis_needs_the_values_that_are_read() {
     for (name, values) in [("none", all), ("zram:lz4", read)] {
         let engine = engine(&ended, name);
         let over = bytes(engine, "recommended_bytes") / (values as f64 * stored);
+        println!("{name}: {over:.2} of the values: {engine:#}");
         assert!((0.9..1.15).contains(&over), "{name}: {over}: {engine:#}");
     }
 }
