@@ -78,8 +78,10 @@ pub(crate) fn curves(recording: &Recording) -> Option<HoldCurves> {
     let columns = Columns::of(recording, goal);
     let marks = Marks::of(recording);
     let t_ns = recording.samples.t_ns();
-    let stride = t_ns.len().div_ceil(POINTS).max(1);
-    let rows: Vec<usize> = (0..t_ns.len()).step_by(stride).collect();
+    // While the kernel frees the memory, samples have the last look.
+    let count = rows(t_ns, 0, marks.end_ns).len();
+    let stride = count.div_ceil(POINTS).max(1);
+    let rows: Vec<usize> = (0..count).step_by(stride).collect();
     let bytes = |column: Option<ColumnView<'_>>| -> Vec<Option<f64>> {
         let value = |row: &usize| level_at(column, *row).map(|bytes| bytes as f64);
         rows.iter().map(value).collect()

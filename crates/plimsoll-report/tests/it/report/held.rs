@@ -60,7 +60,7 @@ fn row(tick: i64) -> Row {
     row.set(col::TARGET_ANON, held * MIB);
     row.set(col::RUNNER_CPU_US, tick * 500);
     row.set(col::TARGET_CPU_US, tick * 200);
-    if tick <= 600 {
+    if tick <= 605 {
         row.set(col::HOLD_HELD, held * MIB);
         row.set(col::HOLD_AVAILABLE, available * MIB);
         row.set(col::HOLD_GOAL, 1000 * MIB);
@@ -211,6 +211,12 @@ fn the_report_shows_the_level_in_its_tolerance_and_the_held_memory() {
     let words = results.headline.finding.split_whitespace().count();
     assert!(words <= 20, "{}", results.headline.finding);
     let page = build(&recording, &results);
+    let curves = page.hold.as_ref().expect("curves");
+    assert_eq!(
+        (curves.t.last(), curves.released),
+        (Some(&60.0), Some(60.0)),
+        "none after the end"
+    );
     let signs: Vec<&str> = page.marks.iter().map(|mark| mark.sign.as_str()).collect();
     assert_eq!(signs, ["1", "2"]);
     let html = html::render(&page);
