@@ -46,12 +46,13 @@ for row in csv.DictReader(sys.stdin):
     print(row["trial"], row["status"], row["phase"], row["figure"], format(float(row["value"]), ".5g"), sep=",")' >"$folder/$name.csv"
 }
 
-chapter() { # CHAPTER ARGUMENTS...: runs a command as a user types it, and puts its output and its chart into the chapter
-    local name=$1 code=0
-    shift
+chapter() { # CHAPTER PURPOSE CAPTION ARGUMENTS...: runs a command as a user types it; puts its output and its chart into the chapter
+    local name=$1 purpose=$2 caption=$3 code=0
+    shift 3
     (cd "$recordings" && PATH="$(dirname "$plimsoll"):$PATH" plimsoll "$@") >"$folder/$name.txt" || code=$?
     [[ $code == 0 || $code == 7 ]] || { echo "$name: exit code $code" >&2; exit "$code"; }
-    "$root/docs/pictures/insert.py" "$root/docs/src/$name.md" output <"$folder/$name.txt"
+    "$root/docs/pictures/insert.py" "$root/docs/src/$name.md" output "Here \`plimsoll $*\` $purpose:" \
+        "![$caption](pictures/$name.svg)" <"$folder/$name.txt"
     (cd "$recordings" && "$plimsoll" report @latest --format svg --theme light --output "$pictures/$name.svg" >/dev/null)
 }
 
@@ -98,10 +99,12 @@ watch() {
         --screenshot="$pictures/report.png" "file://$work/report.html" 2>"$work/chromium.log"
 }
 
-# A program that touches 128 MiB once and then uses 48 MiB: the chapter states its code.
+# A program that touches 128 MiB once and then uses 48 MiB.
 size() {
     cp "$root/docs/pictures/batch.py" "$recordings/batch.py"
-    chapter size size --engine none,zram:lz4 -- python3 batch.py
+    chapter size "sized a program that touches 128 MiB once and then uses 48 MiB" \
+        "The time of the program over its memory limit, without swap and with zram" \
+        size --engine none,zram:lz4 -- python3 batch.py
 }
 
 # A service that has read a file of 200 MiB once and uses 64 MiB, in a cgroup of its own.
@@ -114,7 +117,8 @@ size-services() {
     (cd "$recordings" && echo "$BASHPID" >"$cgroup/cgroup.procs" && exec python3 service.py) &
     service=$!
     sleep 10
-    chapter size-services size --cgroup /web --duration 2m
+    chapter size-services "sized a service that has read a file of 200 MiB once and uses 64 MiB of its memory" \
+        "The memory of the service and its cap over time" size --cgroup /web --duration 2m
     kill "$service"
     wait "$service" || true
     service=''
@@ -125,9 +129,10 @@ size-services() {
 
 # A level, while another program takes 2 GiB and leaves.
 hold() {
-    (sleep 40 && exec "$plimsoll" hold --bytes 2G --duration 20s --quiet) &
+    (sleep 30 && exec "$plimsoll" hold --bytes 2G --duration 12s --quiet) &
     local other=$!
-    chapter hold hold --used 30% --duration 80s --output
+    chapter hold "held half of the RAM of a machine, while another program took 2 GiB for 12 s" \
+        "Memory available to other programs, and its goal" hold --used 50% --duration 60s --output
     wait "$other"
 }
 
