@@ -1,11 +1,10 @@
 //! `plimsoll run` with the workload `command`: programs of the user in a real cgroup, on real zram and swap files.
 
 use std::hint::black_box;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 use plimsoll_model::scenario::workloads::command::Status;
+use plimsoll_os::{UsageScope, resource_usage};
 use plimsoll_proc::cgroup::Hierarchy;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -18,8 +17,6 @@ use super::{
 
 const MIB: u64 = 1 << 20;
 const PAGE: usize = 4096;
-/// Pages of the program of the known answers that are timed together.
-const CHUNK: usize = 256;
 
 /// A scenario of one program, in a folder in which the program can leave files.
 pub(super) struct Programs {
@@ -107,35 +104,9 @@ fn message(trial: &Value) -> &str {
     failures[0]["message"].as_str().expect("a message")
 }
 
-/// Time of this thread without the time in which it waited for a CPU that other programs had.
-struct OwnClock {
-    start: Instant,
-    schedstat: std::fs::File,
-}
-
-impl OwnClock {
-    fn start() -> OwnClock {
-        OwnClock {
-            start: Instant::now(),
-            schedstat: std::fs::File::open("/proc/thread-self/schedstat").expect("the kernel counts it"),
-        }
-    }
-
-    fn seconds(&self) -> f64 {
-        let mut text = [0; 64];
-        let length = self.schedstat.read_at(&mut text, 0).expect("readable");
-        let text = std::str::from_utf8(&text[..length]).expect("numbers");
-        let waited_ns: u64 = text
-            .split(' ')
-            .nth(1)
-            .and_then(|number| number.parse().ok())
-            .expect("three numbers");
-        self.start.elapsed().as_secs_f64() - waited_ns as f64 / 1e9
-    }
-}
-
 /// The program of the known answers, in a process of its own: it touches so many bytes once, and then goes round and round
-/// over the first of them. It prints the time of its pages.
+/// over the first of them. It prints the cost of a visit to a page, counted: a hard fault costs ten visits. Other programs
+/// slow a time by more than the tolerance; they change no count.
 #[test]
 fn hot_set_role() {
     let Some(role) = plimsoll_testkit::role() else {
@@ -150,49 +121,28 @@ fn hot_set_role() {
         panic!("{role} is no role of this test")
     };
     let mut memory = plimsoll_os::Region::map(plimsoll_os::Pages::Anonymous, total).expect("memory");
-    // The time of a round would depend on huge pages, which a smaller limit splits.
+    // A smaller limit splits huge pages.
     memory.huge_pages(false).expect("small pages");
     memory.touch(PAGE, 1);
-    // A program does more than fault: about a microsecond a page.
-    let compute = |page: usize| {
-        let steps = 0..100_u64;
-        black_box(steps.fold(page as u64, |sum, step| {
-            black_box(sum.wrapping_mul(31).wrapping_add(step))
-        }));
+    let faults = || resource_usage(UsageScope::Process).major_faults;
+    let round = || {
+        (0..hot / PAGE).for_each(|page| {
+            black_box(memory.word(page * PAGE / 8));
+        });
     };
-    // Other programs slow both parts of a round: their ratio says how much the memory costs.
-    let clock = OwnClock::start();
-    let pages: Vec<usize> = (0..hot / PAGE).collect();
-    let mut times = vec![[Vec::new(), Vec::new()]; pages.chunks(CHUNK).len()];
-    for _ in 0..rounds {
-        for (chunk, [alone, with_memory]) in pages.chunks(CHUNK).zip(&mut times) {
-            let start = clock.seconds();
-            chunk.iter().for_each(|page| compute(*page));
-            let between = clock.seconds();
-            for page in chunk {
-                black_box(memory.word(page * PAGE / 8));
-                compute(*page);
-            }
-            alone.push(between - start);
-            with_memory.push(clock.seconds() - between);
-        }
-    }
-    // A chunk waits for its pages in each round, and for other programs in few.
-    let sum = |part: usize| -> f64 {
-        let kept = |rounds: &[Vec<f64>; 2]| {
-            let mut seconds = rounds[part].clone();
-            seconds.sort_by(f64::total_cmp);
-            seconds[..seconds.len() - seconds.len() / 4].iter().sum::<f64>()
-        };
-        times.iter().map(kept).sum()
-    };
-    println!("cost of a page: {:.6}", sum(1) / sum(0));
+    // The first rounds bring back the pages that the touch of the others drove out.
+    (0..2).for_each(|_| round());
+    let before = faults();
+    (0..rounds).for_each(|_| round());
+    let visits = (rounds * hot / PAGE) as f64;
+    let cost = (visits + 10.0 * (faults() - before) as f64) / visits;
+    println!("cost of a page: {cost:.6}");
 }
 
 /// The search for the need of a program with `hot` bytes of `total` in use, on a subject.
 fn sized(subject: &str, total: u64, hot: u64) -> Ended {
     let program = std::env::current_exe().expect("this program has a path");
-    let role = format!("PLIMSOLL_TEST_ROLE=hot:{total}:{hot}:9");
+    let role = format!("PLIMSOLL_TEST_ROLE=hot:{total}:{hot}:6");
     let command = [
         "env",
         &role,

@@ -55,7 +55,7 @@ fn with_swap_a_program_needs_its_hot_set_and_without_all_that_it_touches() {
     }
     let (total, hot) = (224 * MIB, 96 * MIB);
     let program = std::env::current_exe().expect("this program has a path");
-    let role = format!("PLIMSOLL_TEST_ROLE=hot:{total}:{hot}:9");
+    let role = format!("PLIMSOLL_TEST_ROLE=hot:{total}:{hot}:6");
     let options = [
         "--wait",
         "--engine",
