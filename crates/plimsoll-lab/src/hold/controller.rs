@@ -1,5 +1,4 @@
-//! The closed loop: from a reading of the level to the bytes to take or to give back. Pure; nothing here reads the
-//! system.
+//! The closed loop: from a reading of the level to the bytes to take or to release. Pure; it does not read the system.
 
 use std::time::Duration;
 
@@ -9,20 +8,19 @@ const MIB: u64 = 1 << 20;
 
 /// Most bytes that one step takes, so that a reading follows before the next ones.
 pub(super) const MOST_TAKEN: u64 = 64 * MIB;
-/// Share of the goal that the level may be off without a step, as a divisor: half a percent, a quarter of what a
-/// level may be off.
+/// Divisor of the goal: a distance below half a percent, a quarter of the tolerance, causes no step.
 const SLACK_DIVISOR: u64 = 200;
 /// Least slack of a level of the scope: the kernel's counters of pages lag behind by some hundred KiB a CPU.
 const LEAST_SLACK: u64 = MIB;
-/// Least step of an amount that is held.
+/// Least step towards a fixed amount.
 const LEAST_STEP: u64 = 4096;
 
 /// The level to hold, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Goal {
-    /// This much stays available to others.
+    /// Bytes that stay available to other programs.
     Available(u64),
-    /// This much is held, whatever others do; each second `leak` bytes more.
+    /// Bytes to hold, independent of other programs; each second `leak` bytes more.
     Held { bytes: u64, leak: u64 },
 }
 
@@ -38,9 +36,9 @@ impl From<Goal> for HoldGoal {
 /// One look at the scope of the level: the machine or a cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
-    /// Bytes that others can still take in the scope.
+    /// Bytes that other programs can still allocate in the scope.
     pub available: u64,
-    /// Bytes that the machine can still give without touching its reserve.
+    /// Bytes that the machine has free above its reserve.
     pub spare: u64,
 }
 
@@ -50,7 +48,7 @@ pub enum Step {
     Keep,
     Take(u64),
     Give(u64),
-    /// The goal needs memory that the reserve keeps: release all.
+    /// The goal needs memory of the reserve: release all.
     Full,
 }
 
@@ -88,7 +86,7 @@ impl Controller {
         }
     }
 
-    /// Bytes that the level may be off without a step.
+    /// Distance from the goal below which there is no step, in bytes.
     pub fn slack(&self) -> u64 {
         match self.goal {
             Goal::Available(goal) => (goal / SLACK_DIVISOR).max(LEAST_SLACK),
@@ -97,8 +95,8 @@ impl Controller {
         }
     }
 
-    /// The step after a reading, while `held` bytes are held. Memory is given back at once and taken in pieces; the
-    /// machine's reserve is never taken.
+    /// The step after a reading, for a holder of `held` bytes. It releases memory at once, takes memory in pieces, and
+    /// never takes the machine's reserve.
     pub fn step(&self, reading: Reading, held: u64, elapsed: Duration) -> Step {
         let wanted = self.wanted(reading, held, elapsed);
         if wanted > held {
@@ -113,7 +111,7 @@ impl Controller {
 
     fn grow(&self, reading: Reading, missing: u64, elapsed: Duration) -> Step {
         let (least, piece) = match self.goal {
-            // A second holder may take the same bytes at the same time: halves converge, wholes swing.
+            // A second holder may take the same bytes at the same time: half of the distance converges, all of it swings.
             Goal::Available(_) if elapsed >= self.ramp => {
                 (self.slack(), (missing / 2).max(missing.min(LEAST_SLACK)))
             }
@@ -237,7 +235,7 @@ mod tests {
         assert_eq!(controller.step(full, held, Duration::from_secs(1000)), Step::Full);
     }
 
-    /// Two holders that look at the same moment took the whole distance each, gave it back each, and so on without end.
+    /// Two holders read the level at the same moment: each took the whole distance, then each released it, without end.
     #[test]
     fn two_holders_that_look_at_the_same_moment_reach_the_level() {
         let controller = Controller::new(Goal::Available(4 * GIB), Duration::ZERO);

@@ -9,7 +9,7 @@ use crate::environment::memory_reserve;
 use plimsoll_proc::cgroup::{Field, Hierarchy, MemoryCgroup};
 use plimsoll_proc::{Tree, meminfo, psi};
 
-/// The place in which a level is held.
+/// The scope of a level.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
     /// Levels are shares of MemTotal, read from MemAvailable.

@@ -19,7 +19,7 @@ const MOST_FAULT: Duration = Duration::from_micros(100);
 struct Counters {
     /// Time in which tasks stalled, of the cgroup or of the machine.
     stalled: Option<Duration>,
-    /// Pages that came back.
+    /// Refaulted pages.
     refaults: u64,
     /// Allocations that met the limit (v1); `None` while the kernel does not count them.
     limit_hits: Option<u64>,
@@ -121,12 +121,12 @@ fn machine_stalled() -> Option<Duration> {
 
 /// Time in which tasks of the cgroup stalled between two readings.
 ///
-/// A page that comes back stalls a task for a while, whatever PSI counts. The PSI of the machine bounds the stalls of the
+/// A refault stalls a task for a while, also where PSI counts nothing. The PSI of the machine bounds the stalls of the
 /// cgroup from above, and so does the number of its events.
 fn stall(signal: PressureSignal, before: &Counters, now: &Counters) -> Duration {
     let grown = |before: u64, now: u64| u32::try_from(now.saturating_sub(before)).unwrap_or(u32::MAX);
     let refaults = grown(before.refaults, now.refaults);
-    // A lowered limit makes the kernel count where it did not before.
+    // Below a lowered limit the kernel begins to count.
     let hits = before.limit_hits.zip(now.limit_hits);
     let events = refaults.saturating_add(hits.map_or(0, |(before, now)| grown(before, now)));
     let counted = now
@@ -149,7 +149,7 @@ fn unreclaimable(stat: &MemoryStat, room: u64) -> u64 {
     field(Field::Unevictable).max(swappable.saturating_sub(room))
 }
 
-/// Whether the error says that the cgroup is not there any more.
+/// True for the error of a removed cgroup.
 pub(super) fn is_gone(error: &ControlError) -> bool {
     error.io().kind() == io::ErrorKind::NotFound || error.errno() == Some(libc::ENODEV)
 }

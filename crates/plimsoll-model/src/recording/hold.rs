@@ -1,4 +1,4 @@
-//! A level that `plimsoll hold` held: its settings, its goal and its course.
+//! The recording of `plimsoll hold`: the settings, the goal and the course of the level.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,12 +8,12 @@ pub const HOLD_SCHEMA: u32 = 1;
 pub const HOLD_SCENARIO: &str = "hold";
 /// The phase until the level is first within its tolerance.
 pub const APPROACH: &str = "approach";
-/// The phase from then on. The event at the end of the last phase has a [`HoldEnd`] as its text.
+/// The phase after that. The event at the end of the last phase has a [`HoldEnd`] as its text.
 pub const HOLD: &str = "hold";
 
-/// Share of the goal by which a level of memory may be off and still counts as held.
+/// Tolerance of a level of memory, as a share of the goal.
 pub const TOLERANCE: f64 = 0.02;
-/// Points by which a pressure may be off and still counts as held; of one below 10% half of it.
+/// Tolerance of a pressure in percentage points; half of the goal for a goal below 10%.
 pub const TOLERANCE_POINTS: f64 = 5.0;
 
 /// The level to hold, in bytes or in percent of the time.
@@ -22,7 +22,7 @@ pub const TOLERANCE_POINTS: f64 = 5.0;
 pub enum HoldGoal {
     /// Bytes that stay available to other programs.
     AvailableBytes(u64),
-    /// Bytes that are held, regardless of other programs.
+    /// Bytes to hold, independent of other programs.
     HeldBytes(u64),
     /// Time in which some task waits for memory.
     SomePercent(f64),
@@ -39,8 +39,7 @@ impl HoldGoal {
         }
     }
 
-    /// Distance from the goal of the moment, in bytes or in points, at which the level still counts as held. A ramp and a
-    /// leak move the goal.
+    /// Tolerance of the present goal, in bytes or in points. A ramp and a leak move the goal.
     pub fn tolerance(self, now: f64) -> f64 {
         match self.percent() {
             Some(percent) => TOLERANCE_POINTS.min(percent / 2.0),
@@ -48,7 +47,7 @@ impl HoldGoal {
         }
     }
 
-    /// Whether a level counts as held.
+    /// True for a level within the tolerance.
     pub fn is_within(self, level: f64, now: f64) -> bool {
         (level - now).abs() <= self.tolerance(now)
     }
@@ -58,23 +57,23 @@ impl HoldGoal {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HoldSettings {
     pub goal: HoldGoal,
-    /// Bytes a second that are held in addition, as of a leak; absent without one.
+    /// Bytes a second of a leak; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub leak_bytes_per_s: Option<u64>,
-    /// Path of the cgroup whose level it is; null for the machine.
+    /// Path of the cgroup of the level; null for the machine.
     pub cgroup: Option<String>,
     /// MemTotal or the limit of the cgroup; null for a cgroup without a limit.
     pub total_bytes: Option<u64>,
     /// Bytes that stay available to the rest of the machine.
     pub reserve_bytes: u64,
-    /// Seconds over which the level is approached.
+    /// Seconds of the ramp.
     pub ramp_s: f64,
     /// Seconds after which the memory is released; null for a hold until a signal.
     pub duration_s: Option<f64>,
-    /// The data that the memory is filled with; absent of a pressure.
+    /// Class of the data in the memory; absent for a pressure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
-    /// Seconds in which each page is read once; absent if none is.
+    /// Seconds between two reads of a page; absent if the worker reads none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub touch_every_s: Option<f64>,
 }
@@ -92,7 +91,7 @@ pub enum HoldEnd {
     Reserve,
     /// An error: the worker was killed, the level could not be read.
     Failed,
-    /// That of a later version.
+    /// A reason of a later version.
     #[serde(other)]
     Other,
 }
@@ -131,7 +130,7 @@ impl<T: Copy + PartialOrd> Spread<T> {
 pub struct HeldLevel {
     /// [`HOLD_SCHEMA`].
     pub schema: u32,
-    /// Null while it is held, and of a hold that was killed.
+    /// Null before the end, and for a killed hold.
     pub ended: Option<HoldEnd>,
     pub seconds: f64,
     #[serde(flatten)]
@@ -140,13 +139,13 @@ pub struct HeldLevel {
     pub reached_s: Option<f64>,
     /// Share of the looks since then at which the level was within the tolerance.
     pub within: Option<f64>,
-    /// Bytes held since then; absent of a pressure.
+    /// Bytes held since then; absent for a pressure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_bytes: Option<Spread<u64>>,
-    /// Distance from the goal since then; absent of a pressure.
+    /// Distance from the goal since then; absent for a pressure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub off_bytes: Option<Spread<u64>>,
-    /// Percent of the time that was a stall, since then; absent of a level of memory.
+    /// Percent of the time that was a stall, since then; absent for a level of memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalled_percent: Option<Spread<f64>>,
     /// CPU time since then in percent of one CPU: of the command, with the recording if it makes one, and of its worker.
