@@ -26,6 +26,9 @@ pub enum PutError {
     /// The page does not shrink, and no page file could take it.
     #[error("cannot save a page: it does not compress")]
     Incompressible,
+    /// Too many threads save at the moment.
+    #[error("cannot save a page: too many threads do at the moment")]
+    Busy,
 }
 
 /// Keeps saved copies of pages. No function allocates from the heap; `get` and `free` take no lock that their own thread
@@ -36,15 +39,26 @@ pub(crate) trait Backing: Send + Sync {
     /// Saves a copy of `page`, the contents of the page `owner`.
     fn put(&self, owner: PageIndex, page: &Page) -> Result<Place, PutError>;
 
-    /// Restores the copy at `place`, whose checksum it verifies.
-    fn get(&self, place: Place, page: &mut Page) -> Result<(), Damaged>;
+    /// Restores the copy of `owner` at `place`, whose checksum it verifies.
+    fn get(&self, owner: PageIndex, place: Place, page: &mut Page) -> Result<(), Damaged>;
 
-    /// Frees the copy at `place`.
-    fn free(&self, place: Place);
+    /// Frees the copy of `owner` at `place`.
+    fn free(&self, owner: PageIndex, place: Place);
 
     /// The tier of the copy at `place`.
     fn tier(&self, place: Place) -> Tier;
 
+    /// Moves copies together, so that space becomes free: about `bytes` of them. `relocate` is called with the owner of a
+    /// copy, its old place and its new one, and returns whether it changed the owner's word. Returns whether anything was
+    /// freed.
+    fn clean(&self, bytes: u64, relocate: &mut dyn FnMut(PageIndex, Place, Place) -> bool) -> bool;
+
+    /// Whether the copy at `place` is one entry that only one page may have; a value of a same-filled page is not.
+    fn is_exclusive(&self, place: Place) -> bool;
+
     /// Bytes of RAM that the store occupies: segments, headers and tables.
     fn used_bytes(&self) -> u64;
 }
+
+#[cfg(test)]
+pub(crate) mod model;

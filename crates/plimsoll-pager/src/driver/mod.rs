@@ -3,11 +3,15 @@
 //! The real driver, `userfault`, makes ioctls of a userfaultfd. The simulated one, for tests, is a model of memory with
 //! injected errors.
 
+mod userfault;
+
 use std::ptr::NonNull;
 
 use plimsoll_os::Errno;
 
 use crate::page::{Page, PageIndex, PageRange};
+
+pub(crate) use userfault::{Kernel, OpenError, Userfault};
 
 /// One of the two ranges of addresses that a driver manages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,11 +38,14 @@ pub(crate) struct Partial {
 ///
 /// The callers hold the pages busy, except where a function says otherwise.
 pub(crate) trait Driver: Send + Sync {
+    /// Makes `pages` of both areas accessible: absent, and native in the arena. No page needs to be busy.
+    fn open(&self, pages: PageRange) -> Result<(), Errno>;
+
+    /// Ends what [`Driver::open`] and [`Driver::register`] began: the contents are gone, and an access raises SIGSEGV.
+    fn close(&self, pages: PageRange) -> Result<(), Errno>;
+
     /// Makes faults on `pages` of the arena come to the pager. No page needs to be busy.
     fn register(&self, pages: PageRange) -> Result<(), Errno>;
-
-    /// Returns the faults on `pages` of the arena to the kernel. The contents must be gone.
-    fn unregister(&self, pages: PageRange) -> Result<(), Errno>;
 
     /// Moves the pages of `pages` from one area to the other, to the index `to` and the ones after it. Page tables change,
     /// bytes are not copied.
@@ -55,8 +62,8 @@ pub(crate) trait Driver: Send + Sync {
     /// Makes `pages` absent; their bytes are gone.
     fn discard(&self, area: Area, pages: PageRange) -> Result<(), Errno>;
 
-    /// Marks the presence of each of `pages` in the arena. No page needs to be busy.
-    fn present(&self, pages: PageRange, present: &mut [bool]) -> Result<(), Errno>;
+    /// Marks the presence of each of `pages`. No page needs to be busy.
+    fn present(&self, area: Area, pages: PageRange, present: &mut [bool]) -> Result<(), Errno>;
 
     /// Touches `pages` of the arena, so that all are present; they may be native. No page may be busy by this thread.
     fn populate(&self, pages: PageRange);
@@ -64,3 +71,6 @@ pub(crate) trait Driver: Send + Sync {
     /// The address of a page. Reading or writing it is valid while it is present and the caller alone uses it.
     fn address(&self, area: Area, page: PageIndex) -> NonNull<Page>;
 }
+
+#[cfg(test)]
+pub(crate) mod simulated;

@@ -35,6 +35,7 @@ pub enum ChunkMode {
 #[repr(C)]
 pub struct Chunk {
     mode: AtomicU8,
+    pages: AtomicU16,
     active: AtomicU16,
     modified: AtomicU16,
     standby: AtomicU16,
@@ -49,6 +50,18 @@ impl Chunk {
             3 => ChunkMode::Managed,
             _ => ChunkMode::Unused,
         }
+    }
+
+    /// The pages of its region in it: all but in the last chunk of a region.
+    pub fn pages(&self) -> u32 {
+        u32::from(self.pages.load(Ordering::Relaxed))
+    }
+
+    /// Gives an unused chunk to a region that has `pages` in it.
+    pub fn open(&self, mode: ChunkMode, pages: u32) {
+        self.pages
+            .store(pages.min(CHUNK_PAGES) as u16, Ordering::Relaxed);
+        self.mode.store(mode as u8, Ordering::Release);
     }
 
     /// Sets the mode if it is `from` now, and returns whether it was.

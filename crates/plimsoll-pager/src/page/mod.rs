@@ -10,7 +10,7 @@
 //! index, where a trimmed page stays in RAM without being mapped for the program.
 //!
 //! ```text
-//!                fill_zero                    trim                      save
+//!            fill_zero, adopt                 trim                      save
 //!    virgin ------------------> active -----------------> modified -----------------> standby
 //!      ^                         ^ ^ ^                      |                          | |
 //!      |                         | | '----- soft_fault -----'                          | |
@@ -39,9 +39,13 @@
 mod chunk;
 mod index;
 mod table;
+mod validate;
 pub(crate) mod word;
 
 pub use chunk::{CHUNK_PAGES, Chunk, ChunkMode, ChunkTable};
 pub use index::{PAGE_SIZE, Page, PageIndex, PageRange, ZERO_PAGE};
 pub use table::PageTable;
+pub(crate) use word::saved_state;
+pub use validate::Violation;
+pub(crate) use validate::check_page;
 pub use word::{Locked, PageState, PageWord, Place, PlaceTooLarge, Tier, Word};

@@ -292,6 +292,11 @@ impl Locked<'_> {
         });
     }
 
+    /// Virgin to active: the page was found present when its chunk was registered.
+    pub fn adopt(self) {
+        self.fill_zero();
+    }
+
     /// Modified or standby to active: the frame was moved back.
     pub fn soft_fault(self) {
         self.end(&[PageState::Modified, PageState::Standby], Word::activated);
@@ -385,7 +390,8 @@ impl Word {
     }
 }
 
-const fn saved_state(tier: Tier) -> PageState {
+/// The state of a page without a frame whose saved copy is in `tier`.
+pub(crate) const fn saved_state(tier: Tier) -> PageState {
     match tier {
         Tier::Memory => PageState::Compressed,
         Tier::File => PageState::PageFile,
