@@ -8,6 +8,7 @@
 
 mod frame;
 mod signal;
+mod stream;
 
 use plimsoll_os::Errno;
 
@@ -47,7 +48,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 patience.wait();
                 continue;
             };
-            return match seen.state() {
+            match seen.state() {
                 PageState::Virgin => self.zero_fault(page, locked),
                 PageState::Active => self.spurious_fault(page, locked),
                 PageState::Modified | PageState::Standby => self.soft_fault(page, locked),
@@ -55,7 +56,11 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 PageState::Compressed | PageState::PageFile | PageState::Busy => {
                     self.hard_fault(page, locked)
                 }
-            };
+            }?;
+            if seen.state() != PageState::Active {
+                self.follow_stream(page);
+            }
+            return Ok(());
         }
     }
 
@@ -105,11 +110,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     fn hard_fault(&self, page: PageIndex, locked: Locked<'_>) -> Result<(), FaultError> {
         let place = locked.place();
         self.fill(page, place)?;
-        if let Some(place) = place {
-            self.backing.free(page, place);
-        }
         self.counters.add(Event::HardFault, 1);
-        self.activate(page, locked, Locked::hard_fault);
+        self.end_hard(page, locked);
         Ok(())
     }
 

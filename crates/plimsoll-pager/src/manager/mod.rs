@@ -8,6 +8,7 @@ mod counters;
 mod frames;
 mod hand;
 mod pins;
+mod streams;
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
 use std::time::Duration;
@@ -26,6 +27,7 @@ pub(crate) use counters::{Counters, Event};
 pub(crate) use frames::Scratch;
 pub(crate) use hand::{BLOCK, Hand};
 pub(crate) use pins::{Pin, Pins};
+pub(crate) use streams::{MOST_AHEAD, Streams};
 
 /// The rule by which a pager trims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,6 +59,7 @@ pub(crate) struct Manager<D, B> {
     pub(crate) backing: B,
     pub(crate) budget: Budget,
     pub(crate) pins: Pins,
+    pub(crate) streams: Streams,
     pub(crate) counters: Counters,
     pub(crate) scratch: Scratch,
     /// From active to modified.
@@ -85,6 +88,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             backing,
             budget: Budget::new(ram),
             pins: Pins::new(),
+            streams: Streams::new(),
             counters: Counters::default(),
             scratch: Scratch::new()?,
             trim_hand: Hand::default(),

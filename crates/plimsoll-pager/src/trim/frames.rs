@@ -27,6 +27,38 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         None
     }
 
+    /// Locks up to `most` adjacent standby pages of the lowest priority present, in the order of the take hand, into the
+    /// first slots of `frames`. None if no page is standby.
+    pub(crate) fn take_standby_run<'m>(
+        &'m self,
+        most: u32,
+        frames: &mut [Option<Locked<'m>>],
+    ) -> Option<PageRange> {
+        let (first, locked) = self.take_standby()?;
+        let lowest = locked.before().priority();
+        let (slot, rest) = frames.split_first_mut()?;
+        *slot = Some(locked);
+        let mut run = PageRange::new(first, 1);
+        let end = (first.number() / BLOCK + 1) * BLOCK;
+        for (number, slot) in (first.number() + 1..end).zip(rest) {
+            if run.count >= most {
+                break;
+            }
+            let word = self.table.word(PageIndex::new(number));
+            let seen = word.load();
+            if seen.state() != PageState::Standby || seen.priority() > lowest {
+                break;
+            }
+            *slot = word.try_lock(seen);
+            if slot.is_none() {
+                break;
+            }
+            run.count += 1;
+        }
+        self.take_hand.stop_behind(PageIndex::new(run.end() - 1));
+        Some(run)
+    }
+
     fn has_standby(&self, chunk: u32) -> bool {
         self.chunks.all()[chunk as usize].pages_in(PageState::Standby) > 0
     }

@@ -2,7 +2,7 @@
 
 use crate::backing::Backing;
 use crate::driver::{Area, Driver};
-use crate::manager::{BLOCK, Event, Manager};
+use crate::manager::{BLOCK, Event, Manager, Patience};
 use crate::page::{CHUNK_PAGES, ChunkMode, PageIndex, PageRange, PageState, Word};
 
 impl<D: Driver, B: Backing> Manager<D, B> {
@@ -30,23 +30,40 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 present = [true; BLOCK as usize];
             }
             for (page, _) in piece.pages().zip(present).filter(|(_, present)| *present) {
-                // A word that changed meanwhile is that of a page which a fault has filled and counted.
-                if let Some(locked) = self.table.word(page).try_lock(Word::VIRGIN) {
-                    self.count(
-                        page,
-                        PageState::Virgin,
-                        PageState::Active,
-                        Word::NORMAL_PRIORITY,
-                    );
-                    self.budget.force(1);
-                    locked.adopt();
-                    adopted += 1;
-                }
+                adopted += u64::from(self.adopt(page));
             }
         }
         self.budget.release_native(u64::from(chunk.pages()));
         self.counters.add(Event::Adopted, adopted);
         chunk.change_mode(ChunkMode::Converting, ChunkMode::Managed);
         true
+    }
+
+    /// Counts a present page of a chunk that was just registered, unless a fault did.
+    fn adopt(&self, page: PageIndex) -> bool {
+        /// A fault ends before; but a thread that holds a page busy must not wait for ever.
+        const MOST_WAITS: u32 = 1000;
+        let word = self.table.word(page);
+        let mut patience = Patience::default();
+        while patience.waits() < MOST_WAITS {
+            let seen = word.load();
+            match seen.state() {
+                PageState::Virgin => {}
+                PageState::Busy => {
+                    patience.wait();
+                    continue;
+                }
+                _ => return false,
+            }
+            let Some(locked) = word.try_lock(seen) else {
+                continue;
+            };
+            let priority = Word::NORMAL_PRIORITY;
+            self.count(page, PageState::Virgin, PageState::Active, priority);
+            self.budget.force(1);
+            locked.adopt();
+            return true;
+        }
+        false
     }
 }
