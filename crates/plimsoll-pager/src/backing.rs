@@ -18,8 +18,7 @@ pub enum Damaged {
 
 /// The reason why a copy of a page was not saved. The page keeps its frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PutError {
+pub(crate) enum PutError {
     /// The store holds as much as it may.
     #[error("cannot save a page: the store is full")]
     Full,

@@ -11,7 +11,7 @@ use plimsoll_os::Errno;
 
 use crate::page::{Page, PageIndex, PageRange};
 
-pub(crate) use userfault::{Kernel, OpenError, Userfault};
+pub(crate) use userfault::{OpenError, Userfault};
 
 /// One of the two ranges of addresses that a driver manages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -35,7 +35,7 @@ pub(crate) enum OpenError {
 }
 
 /// The calls that open a userfaultfd, so that tests can refuse them.
-pub(crate) trait Kernel {
+trait Kernel {
     /// Opens a userfaultfd for faults of user code.
     fn open(&self) -> Result<Fd, Errno>;
     /// The features that its kernel knows.
@@ -43,7 +43,7 @@ pub(crate) trait Kernel {
 }
 
 /// The kernel that runs this process.
-pub(crate) struct ThisKernel;
+struct ThisKernel;
 
 impl Kernel for ThisKernel {
     fn open(&self) -> Result<Fd, Errno> {
@@ -123,7 +123,7 @@ impl Userfault {
 }
 
 /// Opens a userfaultfd with the features of the pager.
-pub(crate) fn open(kernel: &impl Kernel) -> Result<Fd, OpenError> {
+fn open(kernel: &impl Kernel) -> Result<Fd, OpenError> {
     let probe = kernel.open().map_err(OpenError::Refused)?;
     let known = kernel.features(&probe).map_err(OpenError::Failed)?;
     let lacking = UffdFeatures(REQUIRED.0 & !known.0);
@@ -162,13 +162,12 @@ fn partial(progress: UffdProgress) -> Partial {
 
 impl Driver for Userfault {
     fn open(&self, pages: PageRange) -> Result<(), Errno> {
-        self.set_access(pages, address_space::Access::Write)?;
-        uffd_register(
-            &self.uffd,
-            self.at(Area::Shadow, pages.first),
-            pages.bytes(),
-            RegisterMode::Missing,
-        )
+        let frames = self.at(Area::Shadow, pages.first);
+        self.set_access(pages, address_space::Access::Write)
+            .and_then(|()| uffd_register(&self.uffd, frames, pages.bytes(), RegisterMode::Missing))
+            .inspect_err(|_| {
+                let _ = self.set_access(pages, address_space::Access::None);
+            })
     }
 
     fn close(&self, pages: PageRange) -> Result<(), Errno> {
@@ -256,5 +255,53 @@ impl Drop for Userfault {
             // SAFETY: the areas are this value's, and it has no user any more.
             let _ = unsafe { address_space::unmap(start, self.bytes) };
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use plimsoll_os::{Errno, Fd, UffdFeatures};
+
+    use super::{Kernel, OpenError, ThisKernel, open};
+
+    /// This kernel, as an older or a stricter one would answer.
+    struct Answers {
+        opened: Result<(), Errno>,
+        without: UffdFeatures,
+    }
+
+    impl Kernel for Answers {
+        fn open(&self) -> Result<Fd, Errno> {
+            self.opened?;
+            ThisKernel.open()
+        }
+
+        fn features(&self, uffd: &Fd) -> Result<UffdFeatures, Errno> {
+            let known = ThisKernel.features(uffd)?;
+            Ok(UffdFeatures(known.0 & !self.without.0))
+        }
+    }
+
+    #[test]
+    fn a_kernel_without_move_is_refused_before_anything_is_mapped() {
+        let old = Answers {
+            opened: Ok(()),
+            without: UffdFeatures::MOVE,
+        };
+        assert_eq!(open(&old).err(), Some(OpenError::Lacks(UffdFeatures::MOVE)));
+        let strict = Answers {
+            opened: Err(Errno::PERM),
+            without: UffdFeatures::NONE,
+        };
+        assert_eq!(open(&strict).err(), Some(OpenError::Refused(Errno::PERM)));
+    }
+
+    #[test]
+    fn a_kernel_without_welcome_features_will_do() {
+        let plain = Answers {
+            opened: Ok(()),
+            without: super::WELCOME,
+        };
+        assert!(open(&plain).is_ok());
     }
 }

@@ -108,7 +108,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     }
 
     /// Restores saved copies: into adjacent frames of standby pages, which then move in one call, or by copies.
-    fn restore_run(&self, run: PageRange, batch: &mut Batch<'_>) -> u32 {
+    fn restore_run<'m>(&'m self, run: PageRange, batch: &mut Batch<'m>) -> u32 {
         let mut frames: Batch<'_> = [const { None }; MOST_AHEAD as usize];
         if self.budget.excess(self.overhead_bytes()) == 0
             && let Some(taken) = self.take_standby_run(run.count, &mut frames)
@@ -189,7 +189,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         moved
     }
 
-    fn end_hard(&self, page: PageIndex, locked: Locked<'_>) {
+    pub(super) fn end_hard(&self, page: PageIndex, locked: Locked<'_>) {
         if let Some(place) = locked.place() {
             self.backing.free(page, place);
         }
