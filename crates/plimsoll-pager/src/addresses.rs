@@ -62,7 +62,10 @@ mod tests {
         }
         assert_eq!(addresses.free.len(), 3);
         let run = addresses.take(3 * CHUNK_PAGES - 7).expect("chunks 3 to 5");
-        assert_eq!((run.first.number(), run.count), (3 * CHUNK_PAGES, 3 * CHUNK_PAGES - 7));
+        assert_eq!(
+            (run.first.number(), run.count),
+            (3 * CHUNK_PAGES, 3 * CHUNK_PAGES - 7)
+        );
         assert!(addresses.take(2 * CHUNK_PAGES).is_none());
         addresses.put(run);
         assert!(addresses.take(3 * CHUNK_PAGES).is_some());

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use plimsoll_os::Errno;
 
-use crate::engine::{Engine, EngineError};
 use crate::driver::OpenError;
+use crate::engine::{Engine, EngineError};
 use crate::error::{BuildError, too_old};
-use crate::pager::Pager;
 use crate::page::PAGE_SIZE;
+use crate::pager::Pager;
 use crate::saved::SavedCopies;
 use crate::store;
 

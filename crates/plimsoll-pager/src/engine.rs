@@ -78,8 +78,8 @@ impl<B: Backing + 'static> Engine<B> {
             arena: arena.clone(),
             is_over: AtomicBool::new(false),
         });
-        let registration = Registration::new(arena, served.clone())
-            .map_err(|TooManyPagers| EngineError::TooManyPagers)?;
+        let registration =
+            Registration::new(arena, served.clone()).map_err(|TooManyPagers| EngineError::TooManyPagers)?;
         let balancer = Balancer::start(served.clone()).map_err(EngineError::System)?;
         Ok(Engine {
             served,

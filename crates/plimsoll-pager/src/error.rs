@@ -105,7 +105,9 @@ pub enum RangeError {
     #[error("cannot pin a range: 256 are pinned; drop a pin")]
     TooManyPins,
     /// A pin would leave too little of the budget for the rest.
-    #[error("cannot pin {bytes} bytes: half of the budget at most can be pinned; pin less, or raise the budget")]
+    #[error(
+        "cannot pin {bytes} bytes: half of the budget at most can be pinned; pin less, or raise the budget"
+    )]
     PinTooLarge {
         /// Bytes of the range.
         bytes: usize,

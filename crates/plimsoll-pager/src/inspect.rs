@@ -114,10 +114,6 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 
 fn compare(what: &'static str, counted: u64, found: u64, violations: &mut Vec<Violation>) {
     if counted != found {
-        violations.push(Violation::Counter {
-            what,
-            counted,
-            found,
-        });
+        violations.push(Violation::Counter { what, counted, found });
     }
 }

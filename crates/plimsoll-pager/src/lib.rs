@@ -47,21 +47,38 @@
 //! | `trim` | from active to modified, standby and compressed |
 //! | `fault` | from any state to active; the signal handler |
 //! | `inspect`, `stats`, `snapshot` | the check of all invariants; figures; the state of every page |
+//! | [`store`] | the compression store; `saved` is the manager's view of it |
 //! | `addresses`, `engine` | the regions of an arena; a pager of this process |
+//! | `builder`, `pager`, `region`, `error` | the interface of embedders |
 #![warn(missing_docs)]
 
 mod addresses;
 mod backing;
-mod engine;
+mod builder;
 mod driver;
+mod engine;
 mod error;
 mod fault;
 mod inspect;
 mod manager;
 pub mod page;
+mod pager;
+mod region;
+mod saved;
 mod snapshot;
 mod stats;
+pub mod store;
 mod trim;
+
+pub use backing::Damaged;
+pub use builder::{Codec, PagerBuilder};
+pub use engine::TrimTo;
+pub use error::{BuildError, FaultError, MapError, RangeError};
+pub use manager::TrimMode;
+pub use pager::Pager;
+pub use region::{PinGuard, Region};
+pub use snapshot::{Snapshot, StateRun};
+pub use stats::Stats;
 
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -109,8 +109,7 @@ impl Region {
         } else {
             end / PAGE_SIZE
         };
-        self.engine
-            .discard(self.pages_between(first, last.max(first)))
+        self.engine.discard(self.pages_between(first, last.max(first)))
     }
 
     /// Reads from `file` into the bytes of `range`, up to 1 MiB, which it pins meanwhile. Returns the bytes read, as

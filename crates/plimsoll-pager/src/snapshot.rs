@@ -37,9 +37,7 @@ impl Snapshot {
 
     fn push(&mut self, page: PageIndex, state: PageState, priority: u8) {
         match self.runs.last_mut() {
-            Some(run)
-                if (run.state, run.priority, run.pages.end()) == (state, priority, page.number()) =>
-            {
+            Some(run) if (run.state, run.priority, run.pages.end()) == (state, priority, page.number()) => {
                 run.pages.count += 1;
             }
             _ => self.runs.push(StateRun {

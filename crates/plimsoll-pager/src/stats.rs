@@ -29,7 +29,7 @@ pub struct Stats {
     pub pinned_pages: u64,
     /// Bytes of RAM of the compression store.
     pub store_bytes: u64,
-    /// Bytes of RAM of page table, chunks and scratch pages.
+    /// Bytes of RAM of the page table, chunks and scratch pages.
     pub metadata_bytes: u64,
     /// Frames that were charged over the budget, as nothing could be reclaimed.
     pub forced_frames: u64,

@@ -141,7 +141,10 @@ fn reserve(bytes: usize) -> Result<usize, Errno> {
     let length = bytes.checked_add(ALIGNMENT).ok_or(Errno::NOMEM)?;
     let start = address_space::reserve(length)?;
     let aligned = start.next_multiple_of(ALIGNMENT);
-    for (edge, bytes) in [(start, aligned - start), (aligned + bytes, start + length - aligned - bytes)] {
+    for (edge, bytes) in [
+        (start, aligned - start),
+        (aligned + bytes, start + length - aligned - bytes),
+    ] {
         if bytes > 0 {
             // SAFETY: an end of the range that was reserved a moment ago.
             unsafe { address_space::unmap(edge, bytes) }?;

@@ -59,9 +59,9 @@ impl Registration {
         install();
         let entry = Box::into_raw(Box::new(Entry { arena, pager }));
         for (number, slot) in SLOTS.iter().enumerate() {
-            let free =
-                slot.entry
-                    .compare_exchange(null_mut(), entry, Ordering::SeqCst, Ordering::Relaxed);
+            let free = slot
+                .entry
+                .compare_exchange(null_mut(), entry, Ordering::SeqCst, Ordering::Relaxed);
             if free.is_ok() {
                 return Ok(Registration(number));
             }
@@ -110,8 +110,13 @@ fn install() {
 
 extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the kernel gives a valid `siginfo_t`; `errno` is this thread's.
-    let (code, address, errno) =
-        unsafe { ((*info).si_code, (*info).si_addr() as usize, *libc::__errno_location()) };
+    let (code, address, errno) = unsafe {
+        (
+            (*info).si_code,
+            (*info).si_addr() as usize,
+            *libc::__errno_location(),
+        )
+    };
     // Codes of 0 and below are signals that a process sent.
     let outcome = if code > 0 { resolve(address) } else { None };
     // SAFETY: `errno` is this thread's.
@@ -191,7 +196,13 @@ impl SignalsBlocked {
         unsafe {
             libc::sigfillset(blocked.as_mut_ptr());
             // A blocked signal of a fault ends the process.
-            for fault in [libc::SIGBUS, libc::SIGSEGV, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP] {
+            for fault in [
+                libc::SIGBUS,
+                libc::SIGSEGV,
+                libc::SIGILL,
+                libc::SIGFPE,
+                libc::SIGTRAP,
+            ] {
                 libc::sigdelset(blocked.as_mut_ptr(), fault);
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, blocked.as_ptr(), before.as_mut_ptr());

@@ -146,9 +146,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     ) -> u32 {
         let mut filled = 0;
         let mut spoilt = 0;
-        for ((page, slot), (from, frame)) in
-            (run.pages().zip(&*batch)).zip(taken.pages().zip(&*frames))
-        {
+        for ((page, slot), (from, frame)) in (run.pages().zip(&*batch)).zip(taken.pages().zip(&*frames)) {
             let (Some(locked), Some(frame)) = (slot, frame) else {
                 break;
             };

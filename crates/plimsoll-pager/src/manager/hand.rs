@@ -85,7 +85,10 @@ mod tests {
             pages += block.count;
         }
         // The lap ends within the block in which it began.
-        assert!((extent - CHUNK_PAGES..extent - CHUNK_PAGES + BLOCK).contains(&pages), "{pages}");
+        assert!(
+            (extent - CHUNK_PAGES..extent - CHUNK_PAGES + BLOCK).contains(&pages),
+            "{pages}"
+        );
     }
 
     #[test]

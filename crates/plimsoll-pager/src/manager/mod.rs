@@ -18,8 +18,8 @@ use plimsoll_os::Errno;
 use crate::backing::Backing;
 use crate::driver::{Area, Driver};
 use crate::page::{
-    CHUNK_PAGES, Chunk, ChunkMode, ChunkTable, Locked, PageIndex, PageRange, PageState, PageTable, Place,
-    Word, saved_state,
+    CHUNK_PAGES, Chunk, ChunkMode, ChunkTable, Locked, PAGE_SIZE, PageIndex, PageRange, PageState, PageTable,
+    PageWord, Place, Word, saved_state,
 };
 
 pub(crate) use budget::Budget;
@@ -70,6 +70,8 @@ pub(crate) struct Manager<D, B> {
     pub(crate) take_hand: Hand,
     /// Pages below which all regions are.
     extent: AtomicU32,
+    /// Chunks of which a word was ever written.
+    touched_chunks: AtomicU32,
     /// The rule by which faults at the cap trim.
     trim_mode: AtomicU8,
     /// Wakes the balance-set manager: 1 while it has work.
@@ -95,6 +97,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             save_hand: Hand::default(),
             take_hand: Hand::default(),
             extent: AtomicU32::new(0),
+            touched_chunks: AtomicU32::new(0),
             trim_mode: AtomicU8::new(TrimMode::BalanceSet as u8),
             wake: AtomicU32::new(0),
             clock: AtomicU16::new(0),
@@ -151,7 +154,11 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 
     /// Counts a page that went from one state to another, with its standby priority. Called before it is unlocked.
     pub(crate) fn count(&self, page: PageIndex, from: PageState, to: PageState, priority: u8) {
-        self.chunk(page).count(from, to);
+        let chunk = self.chunk(page);
+        if from == PageState::Virgin && chunk.touch() {
+            self.touched_chunks.fetch_add(1, Ordering::Relaxed);
+        }
+        chunk.count(from, to);
         self.counters.count_state(from, to, priority);
     }
 
@@ -160,12 +167,18 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         self.backing.used_bytes() + self.metadata_bytes()
     }
 
-    /// Bytes of RAM of the page table up to the last region, of the chunks, and of scratch pages.
+    /// Bytes of RAM of the words of touched chunks, of the chunks of regions, and of scratch pages.
     pub(crate) fn metadata_bytes(&self) -> u64 {
-        let pages = u64::from(self.extent());
-        let words = pages * size_of::<Word>() as u64;
-        let chunks = pages.div_ceil(u64::from(CHUNK_PAGES)) * size_of::<Chunk>() as u64;
-        words.next_multiple_of(4096) + chunks.next_multiple_of(4096) + self.scratch.bytes()
+        let words = CHUNK_PAGES as usize * size_of::<PageWord>();
+        let words = u64::from(self.touched_chunks.load(Ordering::Relaxed)) * words as u64;
+        let chunks = self.extent().div_ceil(CHUNK_PAGES) as usize * size_of::<Chunk>();
+        words + chunks.next_multiple_of(PAGE_SIZE) as u64 + self.scratch.bytes()
+    }
+
+    /// Whether the store may grow: a part of the budget, a 16th, stays with frames, as no program works without any.
+    pub(crate) fn store_may_grow(&self) -> bool {
+        let ram = self.budget.ram();
+        self.overhead_bytes() + self.budget.reserve() < ram - ram / 16
     }
 
     /// Opens a region on `pages`, which begin at a chunk and belong to no region. It stays native while all native pages

@@ -92,7 +92,10 @@ mod tests {
         let stream = streams.note(page(17)).expect("the same stream");
         assert_eq!(stream.ahead(), MOST_AHEAD / 2);
         streams.expect(stream, page(26));
-        assert_eq!(streams.note(page(26)).map(|stream| stream.ahead()), Some(MOST_AHEAD));
+        assert_eq!(
+            streams.note(page(26)).map(|stream| stream.ahead()),
+            Some(MOST_AHEAD)
+        );
     }
 
     #[test]

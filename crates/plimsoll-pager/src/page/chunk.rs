@@ -35,6 +35,8 @@ pub enum ChunkMode {
 #[repr(C)]
 pub struct Chunk {
     mode: AtomicU8,
+    /// 1 once a word of the chunk was written.
+    touched: AtomicU8,
     pages: AtomicU16,
     active: AtomicU16,
     modified: AtomicU16,
@@ -59,8 +61,7 @@ impl Chunk {
 
     /// Gives an unused chunk to a region that has `pages` in it.
     pub fn open(&self, mode: ChunkMode, pages: u32) {
-        self.pages
-            .store(pages.min(CHUNK_PAGES) as u16, Ordering::Relaxed);
+        self.pages.store(pages.min(CHUNK_PAGES) as u16, Ordering::Relaxed);
         self.mode.store(mode as u8, Ordering::Release);
     }
 
@@ -85,6 +86,12 @@ impl Chunk {
         if let Some(counter) = self.counter(from) {
             counter.fetch_sub(1, Ordering::Relaxed);
         }
+    }
+
+    /// Marks that a word of the chunk is written, and returns whether this was the first time: its words, a page of the
+    /// table, are then resident.
+    pub fn touch(&self) -> bool {
+        self.touched.load(Ordering::Relaxed) == 0 && self.touched.swap(1, Ordering::Relaxed) == 0
     }
 
     fn counter(&self, state: PageState) -> Option<&AtomicU16> {

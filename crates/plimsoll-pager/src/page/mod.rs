@@ -45,7 +45,7 @@ pub(crate) mod word;
 pub use chunk::{CHUNK_PAGES, Chunk, ChunkMode, ChunkTable};
 pub use index::{PAGE_SIZE, Page, PageIndex, PageRange, ZERO_PAGE};
 pub use table::PageTable;
-pub(crate) use word::saved_state;
 pub use validate::Violation;
 pub(crate) use validate::check_page;
+pub(crate) use word::saved_state;
 pub use word::{Locked, PageState, PageWord, Place, PlaceTooLarge, Tier, Word};

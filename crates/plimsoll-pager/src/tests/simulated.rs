@@ -168,7 +168,9 @@ fn relocate(manager: &Sim, page: PageIndex) {
 
 /// Cases of the property tests; 10,000 injected errors are reached with the default.
 fn cases(default: u32) -> ProptestConfig {
-    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    let cases = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok());
     ProptestConfig::with_cases(cases.unwrap_or(default))
 }
 
@@ -201,7 +203,9 @@ fn ten_thousand_injected_errors_cost_no_byte() {
         let mut x = seed;
         let steps: Vec<Step> = (0..300)
             .map(|_| {
-                x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                x = x
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 let page = (x >> 33) as u32 % PAGES;
                 match x >> 60 {
                     0..=5 => Step::Write(page, (x >> 20) as u8),
@@ -229,7 +233,10 @@ fn a_region_larger_than_the_budget_stays_within_it() {
         for page in 0..PAGES {
             access(&manager, PageIndex::new(page), |bytes| bytes.fill(round));
             let resident = manager.driver.resident() * PAGE_SIZE as u64 + manager.overhead_bytes();
-            assert!(resident <= 300 * PAGE_SIZE as u64, "{resident} bytes after page {page}");
+            assert!(
+                resident <= 300 * PAGE_SIZE as u64,
+                "{resident} bytes after page {page}"
+            );
         }
     }
     assert_eq!(manager.budget.forced(), 0);
@@ -246,11 +253,15 @@ fn a_full_store_exceeds_the_budget_and_says_so() {
         .open(PageRange::new(PageIndex::new(0), 300))
         .expect("a small region");
     for page in 0..300 {
-        access(&manager, PageIndex::new(page), |bytes| *bytes = contents(page as u8));
+        access(&manager, PageIndex::new(page), |bytes| {
+            *bytes = contents(page as u8)
+        });
     }
     assert!(manager.budget.forced() > 100);
     for page in 0..300 {
-        access(&manager, PageIndex::new(page), |bytes| assert!(*bytes == contents(page as u8)));
+        access(&manager, PageIndex::new(page), |bytes| {
+            assert!(*bytes == contents(page as u8))
+        });
     }
     assert_eq!(manager.validate(), []);
 }
@@ -269,14 +280,19 @@ fn a_damaged_copy_is_an_error_and_no_wrong_byte() {
     assert!(matches!(manager.fault(page), Err(FaultError::Damaged(_))));
     assert_eq!(manager.table.word(page).load().state(), PageState::Compressed);
     assert_eq!(manager.budget.frames(), frames);
-    assert!(manager.driver.access(page, |_| ()).is_none(), "nothing was made present");
+    assert!(
+        manager.driver.access(page, |_| ()).is_none(),
+        "nothing was made present"
+    );
 }
 
 #[test]
 fn a_closed_region_leaves_nothing() {
     let manager = sim(300, 0, 1);
     for page in 0..PAGES {
-        access(&manager, PageIndex::new(page), |bytes| *bytes = contents(page as u8));
+        access(&manager, PageIndex::new(page), |bytes| {
+            *bytes = contents(page as u8)
+        });
     }
     assert!(manager.backing.copies() > 0);
     manager
@@ -316,7 +332,11 @@ fn a_page_that_cannot_move_is_left_alone_for_some_laps() {
     for _ in 0..3 {
         manager.trim_active(1);
     }
-    assert_eq!(manager.stats().unmovable_pages, calls, "it is passed for three laps");
+    assert_eq!(
+        manager.stats().unmovable_pages,
+        calls,
+        "it is passed for three laps"
+    );
     manager.driver.set_unmovable(page, false);
     assert_eq!(manager.trim_active(1), 1);
     assert_eq!(manager.validate(), []);

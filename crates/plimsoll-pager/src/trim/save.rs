@@ -22,8 +22,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let mut lap = self.save_hand.lap(self.extent());
         let mut saves = Saves::default();
         while saves.pages < want {
-            let block =
-                lap.next(|chunk| self.chunks.all()[chunk as usize].pages_in(PageState::Modified) > 0);
+            let block = lap.next(|chunk| self.chunks.all()[chunk as usize].pages_in(PageState::Modified) > 0);
             let Some(block) = block else { break };
             for page in block.pages() {
                 match self.save_page(page) {
@@ -62,6 +61,9 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         };
         if locked.before().is_refused() {
             return Save::Passed;
+        }
+        if !self.store_may_grow() {
+            return Save::Full;
         }
         match self.with_frame(page, &locked, |frame| self.backing.put(page, frame)) {
             Ok(place) => {

@@ -23,7 +23,16 @@ fn install_filter(errno: i32, device_too: bool) {
     let mut filter = [
         step(LOAD, 0, 0, 0),
         step(EQUAL, 4, 0, libc::SYS_userfaultfd as u32),
-        step(EQUAL, 0, 2, if device_too { libc::SYS_ioctl as u32 } else { u32::MAX }),
+        step(
+            EQUAL,
+            0,
+            2,
+            if device_too {
+                libc::SYS_ioctl as u32
+            } else {
+                u32::MAX
+            },
+        ),
         step(LOAD, 0, 0, 24),
         step(EQUAL, 1, 0, 0xAA00),
         step(RETURN, 0, 0, ALLOW),
@@ -36,7 +45,11 @@ fn install_filter(errno: i32, device_too: bool) {
     // SAFETY: the filter outlives the calls, which read it.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-        let set = libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program);
+        let set = libc::prctl(
+            libc::PR_SET_SECCOMP,
+            libc::SECCOMP_MODE_FILTER,
+            &raw const program,
+        );
         assert_eq!(set, 0);
     }
 }
@@ -69,7 +82,12 @@ fn the_device_replaces_the_system_call() {
         let pager = Pager::builder().ram(16 << 20).build().expect("the device");
         let mut region = pager.map(1 << 20).expect("a small region");
         region.bytes_mut().fill(1);
-        assert!(region.trim(.., plimsoll_pager::TrimTo::Store).expect("the whole region") > 0);
+        assert!(
+            region
+                .trim(.., plimsoll_pager::TrimTo::Store)
+                .expect("the whole region")
+                > 0
+        );
         assert!(region.bytes().iter().all(|byte| *byte == 1));
     });
     assert_eq!(status, 0);

@@ -55,7 +55,10 @@ fn beyond_the_end() -> *mut u8 {
 }
 
 fn use_a_region() {
-    let pager = Pager::builder().ram(16 << 20).build().expect("userfaultfd is allowed");
+    let pager = Pager::builder()
+        .ram(16 << 20)
+        .build()
+        .expect("userfaultfd is allowed");
     let mut region = pager.map(4 << 20).expect("a small region");
     region.bytes_mut().fill(9);
     assert!(region.trim(.., TrimTo::Store).expect("the whole region") > 0);
@@ -67,7 +70,11 @@ fn signals_of_others_go_to_the_handler_before() {
     if role().is_none() {
         let output = again("signals::signals_of_others_go_to_the_handler_before", "embedder").output();
         let output = output.expect("the test program starts");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         return;
     }
     install(embedders);
@@ -95,23 +102,34 @@ fn without_another_handler_a_foreign_signal_ends_the_process() {
         unsafe { libc::raise(libc::SIGBUS) };
     });
     for status in [fault, sent] {
-        assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGBUS, "{status:#x}");
+        assert!(
+            libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGBUS,
+            "{status:#x}"
+        );
     }
 }
 
 #[test]
 fn a_child_of_a_fork_gets_a_signal_and_no_zeros() {
-    let pager = Pager::builder().ram(16 << 20).build().expect("userfaultfd is allowed");
+    let pager = Pager::builder()
+        .ram(16 << 20)
+        .build()
+        .expect("userfaultfd is allowed");
     let mut region = pager.map(4 << 20).expect("a small region");
     region.bytes_mut().fill(9);
-    region.trim(..1 << 20, TrimTo::Store).expect("a part of the region");
+    region
+        .trim(..1 << 20, TrimTo::Store)
+        .expect("a part of the region");
     let address = region.as_ptr() as usize;
     for page in [0, 2 << 20] {
         let status = status_of_fork(move || {
             // SAFETY: ends the process.
             unsafe { ((address + page) as *const u8).read_volatile() };
         });
-        assert!(libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSEGV, "{status:#x}");
+        assert!(
+            libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSEGV,
+            "{status:#x}"
+        );
     }
     // The child drops its copies of pager and region: the parent's stay as they are.
     let pager = std::panic::AssertUnwindSafe((pager, region));
