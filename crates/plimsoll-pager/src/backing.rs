@@ -22,9 +22,6 @@ pub(crate) enum PutError {
     /// The store holds as much as it may.
     #[error("cannot save a page: the store is full")]
     Full,
-    /// The page does not shrink, and no page file could take it.
-    #[error("cannot save a page: it does not compress")]
-    Incompressible,
     /// Too many threads save at the moment.
     #[error("cannot save a page: too many threads do at the moment")]
     Busy,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::engine::Engine;
 use crate::error::MapError;
+use crate::manager::TrimMode;
 use crate::page::Violation;
 use crate::region::Region;
 use crate::saved::SavedCopies;
@@ -45,6 +46,11 @@ impl Pager {
     /// them, are reported too.
     pub fn validate(&self) -> Vec<Violation> {
         self.engine.manager().validate()
+    }
+
+    /// Changes the rule by which the pager trims.
+    pub fn set_trim_mode(&self, mode: TrimMode) {
+        self.engine.manager().set_trim_mode(mode);
     }
 
     /// Changes the budget. Pages over it are trimmed by the next faults.

@@ -52,9 +52,6 @@ impl ModelStore {
 impl Backing for ModelStore {
     fn put(&self, owner: PageIndex, page: &Page) -> Result<Place, PutError> {
         let bytes = lz4::block::compress(page, None, false).expect("lz4 takes every page");
-        if bytes.len() > 3 << 10 {
-            return Err(PutError::Incompressible);
-        }
         let mut state = self.state();
         let length = bytes.len() as u64 + HEAD;
         if state.capacity > 0 && state.bytes + length > state.capacity {

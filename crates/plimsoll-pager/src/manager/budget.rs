@@ -80,7 +80,8 @@ impl Budget {
 
     /// Returns frames that are resident no more.
     pub(crate) fn uncharge(&self, frames: u64) {
-        self.frames.fetch_sub(frames, Ordering::Relaxed);
+        let before = self.frames.fetch_sub(frames, Ordering::Relaxed);
+        debug_assert!(before >= frames);
     }
 
     /// Reserves the pages of a native region if all could be resident.

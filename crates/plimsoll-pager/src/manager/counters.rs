@@ -60,7 +60,8 @@ impl Counters {
         self.states[to as usize].fetch_add(1, Ordering::Relaxed);
         // Virgin pages are not counted: a region opens with them.
         if from != PageState::Virgin {
-            self.states[from as usize].fetch_sub(1, Ordering::Relaxed);
+            let before = self.states[from as usize].fetch_sub(1, Ordering::Relaxed);
+            debug_assert!(before > 0, "{from:?} to {to:?}");
         }
         let standby = &self.standby[usize::from(priority & 7)];
         if to == PageState::Standby {

@@ -109,11 +109,6 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         self.extent.load(Ordering::Relaxed)
     }
 
-    /// The eviction clock, modulo [`Word::CLOCK_PERIOD`].
-    pub(crate) fn clock(&self) -> u16 {
-        self.clock.load(Ordering::Relaxed) % Word::CLOCK_PERIOD
-    }
-
     /// Advances the eviction clock by a batch.
     pub(crate) fn tick(&self) -> u16 {
         self.clock.fetch_add(1, Ordering::Relaxed).wrapping_add(1) % Word::CLOCK_PERIOD

@@ -102,7 +102,7 @@ impl Place {
 /// | 3-43 | place of the saved copy |
 /// | 44-46 | standby priority |
 /// | 47-50 | laps of the trimmer that pass the page, as it could not be moved |
-/// | 51 | the store refused the page since it was last active |
+/// | 51 | 0 |
 /// | 52-63 | the eviction clock when the page was last trimmed |
 ///
 /// Invariant: the place is 0 unless the state has one ([`PageState::has_place`]), or is busy.
@@ -114,7 +114,6 @@ const STATE: Field = Field::new(0, 3);
 const PLACE: Field = Field::new(3, Place::BITS);
 const PRIORITY: Field = Field::new(44, 3);
 const BACKOFF: Field = Field::new(47, 4);
-const REFUSED: Field = Field::new(51, 1);
 const CLOCK: Field = Field::new(52, 12);
 
 struct Field {
@@ -177,11 +176,6 @@ impl Word {
         BACKOFF.of(self.0) as u8
     }
 
-    /// Whether the store refused the page since it was last active.
-    pub const fn is_refused(self) -> bool {
-        REFUSED.of(self.0) == 1
-    }
-
     /// The eviction clock when the page was last trimmed, modulo [`Word::CLOCK_PERIOD`].
     pub const fn clock(self) -> u16 {
         CLOCK.of(self.0) as u16
@@ -208,11 +202,6 @@ impl Word {
     #[must_use]
     const fn with_backoff(self, laps: u8) -> Word {
         Word(BACKOFF.set(self.0, laps as u64))
-    }
-
-    #[must_use]
-    const fn with_refused(self, refused: bool) -> Word {
-        Word(REFUSED.set(self.0, refused as u64))
     }
 
     const fn busy(self) -> Word {
@@ -360,11 +349,6 @@ impl Locked<'_> {
         });
     }
 
-    /// Unlocks the page as it was, and marks that the store refused it.
-    pub fn keep_refused(self) {
-        self.end(&[PageState::Modified], |word| word.with_refused(true));
-    }
-
     fn end(self, from: &[PageState], change: impl FnOnce(Word) -> Word) {
         if !from.contains(&self.before.state()) {
             // A manager that lost the state of a page would lose its contents next.
@@ -386,7 +370,7 @@ impl Drop for Locked<'_> {
 
 impl Word {
     fn activated(self) -> Word {
-        self.with_state(PageState::Active).with_refused(false)
+        self.with_state(PageState::Active)
     }
 }
 
@@ -471,10 +455,7 @@ mod tests {
         assert_eq!(word.load().backoff(), Word::MOST_BACKOFF);
         lock(&word).trim(2);
         assert_eq!(word.load().backoff(), 0);
-        lock(&word).keep_refused();
-        assert!(word.load().is_refused());
         lock(&word).soft_fault();
-        assert!(!word.load().is_refused());
         lock(&word).keep_with_priority(0);
         assert_eq!(word.load().priority(), 0);
     }

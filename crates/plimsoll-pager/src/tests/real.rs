@@ -1,7 +1,7 @@
 //! The manager on real memory.
 
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::backing::model::ModelStore;
 use crate::driver::{Area, Driver};
@@ -142,51 +142,6 @@ fn a_second_region_makes_the_first_one_managed() {
     verify(bytes(&engine, second), 7000, 2);
     engine.unmap(second);
     assert_eq!(engine.manager().budget.frames(), 0);
-}
-
-#[test]
-fn sixteen_faulting_threads_stay_within_two_percent_of_the_cap() {
-    const THREADS: usize = 16;
-    let ram = 16 * MIB;
-    let engine = engine(ram);
-    let pages = map(&engine, 64 * MIB);
-    let part = pages.bytes() / THREADS;
-    let done = AtomicBool::new(false);
-    let most = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        let sampler = scope.spawn(|| {
-            let mut samples = 0;
-            while !done.load(Ordering::Relaxed) {
-                let used = resident(&engine, pages) * PAGE_SIZE as u64 + engine.manager().overhead_bytes();
-                most.fetch_max(used, Ordering::Relaxed);
-                samples += 1;
-            }
-            samples
-        });
-        let workers: Vec<_> = bytes(&engine, pages)
-            .chunks_mut(part)
-            .enumerate()
-            .map(|(number, memory)| {
-                scope.spawn(move || {
-                    let first = number * part / PAGE_SIZE;
-                    for round in 1..=3 {
-                        fill(memory, first, round);
-                        verify(memory, first, round);
-                    }
-                })
-            })
-            .collect();
-        for worker in workers {
-            worker.join().expect("every byte is as written");
-        }
-        done.store(true, Ordering::Relaxed);
-        assert!(sampler.join().expect("no panic") > 10);
-    });
-    let stats = engine.manager().stats();
-    assert_eq!(stats.forced_frames, 0);
-    let most = most.load(Ordering::Relaxed);
-    assert!(most <= ram as u64 / 100 * 102, "{most} bytes of {ram}");
-    assert_eq!(engine.manager().validate(), []);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::backing::Backing;
 use crate::backing::model::ModelStore;
 use crate::driver::simulated::{Injection, Simulated};
 use crate::fault::FaultError;
-use crate::manager::Manager;
+use crate::manager::{Manager, TrimMode};
 use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange, PageState};
 
 type Sim = Manager<Simulated, ModelStore>;
@@ -46,7 +46,7 @@ fn access<T>(manager: &Sim, page: PageIndex, mut access: impl FnMut(&mut Page) -
 /// The contents of a page that was written with `value`: zeros for 0; some values do not compress.
 fn contents(value: u8) -> Page {
     let mut page = [0; PAGE_SIZE];
-    let mut x = u64::from(value) * 0x9E37_79B9_7F4A_7C15;
+    let mut x = u64::from(value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let noise = match value % 8 {
         _ if value == 0 => 0,
         7 => PAGE_SIZE,
@@ -241,6 +241,66 @@ fn a_region_larger_than_the_budget_stays_within_it() {
     }
     assert_eq!(manager.budget.forced(), 0);
     assert_eq!(manager.validate(), []);
+}
+
+#[test]
+fn sixteen_faulting_threads_never_have_more_frames_than_the_budget() {
+    const THREADS: u32 = 16;
+    let manager = sim(500, 50, 3);
+    let most = AtomicU64::new(0);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let used = manager.driver.resident() * PAGE_SIZE as u64 + manager.overhead_bytes();
+                most.fetch_max(used, Ordering::Relaxed);
+            }
+        });
+        let workers: Vec<_> = (0..THREADS)
+            .map(|worker| {
+                let manager = &manager;
+                scope.spawn(move || {
+                    for round in 1..=6_u8 {
+                        for page in (worker..PAGES).step_by(THREADS as usize) {
+                            access(manager, PageIndex::new(page), |bytes| bytes.fill(round));
+                        }
+                    }
+                })
+            })
+            .collect();
+        let results: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        results.into_iter().for_each(|result| result.expect("no panic"));
+    });
+    let (most, ram) = (most.load(Ordering::Relaxed), manager.budget.ram());
+    assert!(most <= ram / 100 * 102, "{most} bytes of {ram}");
+    assert_eq!(manager.budget.forced(), 0);
+    manager.driver.inject(0);
+    assert_eq!(manager.validate(), []);
+}
+
+/// A scan over twice the budget, again and again: the per-fault mode pays a trim, a save and a release for each fault.
+#[test]
+fn the_per_fault_mode_trims_a_page_a_fault_and_keeps_no_stock() {
+    let scan = |mode| {
+        let manager = sim(600, 0, 1);
+        manager.set_trim_mode(mode);
+        for round in 1..=2 {
+            for page in 0..PAGES {
+                access(&manager, PageIndex::new(page), |bytes| bytes.fill(round));
+            }
+        }
+        assert_eq!(manager.validate(), []);
+        manager.stats()
+    };
+    let (per_fault, balanced) = (scan(TrimMode::PerFault), scan(TrimMode::BalanceSet));
+    let faults = per_fault.zero_faults + per_fault.soft_faults + per_fault.hard_faults;
+    assert!(per_fault.released_frames > u64::from(PAGES), "{per_fault:?}");
+    assert!(per_fault.released_frames <= faults, "{per_fault:?}");
+    assert!(
+        balanced.released_frames < per_fault.released_frames / 4,
+        "{balanced:?}"
+    );
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::page::{PageIndex, PageRange, PageState};
 /// The result of an attempt to save one page.
 enum Save {
     Saved,
-    /// The page is not modified, or the store refuses this page.
+    /// The page is not modified, or too many threads save.
     Passed,
     /// The store refuses every page.
     Full,
@@ -59,9 +59,6 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let Some(locked) = self.table.word(page).try_lock_in(PageState::Modified) else {
             return Save::Passed;
         };
-        if locked.before().is_refused() {
-            return Save::Passed;
-        }
         if !self.store_may_grow() {
             return Save::Full;
         }
@@ -75,11 +72,6 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                     self.release_range(PageRange::new(page, 1));
                 }
                 Save::Saved
-            }
-            Err(PutError::Incompressible) => {
-                self.counters.add(Event::Refused, 1);
-                locked.keep_refused();
-                Save::Passed
             }
             Err(PutError::Busy) => Save::Passed,
             Err(PutError::Full) => {
@@ -134,7 +126,7 @@ pub(crate) struct Saves {
 pub(crate) enum Reclaim {
     /// Pages were saved: their frames are standby, or released.
     Made,
-    /// Nothing was found that could be trimmed and saved: other threads hold it, or it cannot be moved or compressed.
+    /// Nothing was found that could be trimmed and saved: other threads hold it, or it cannot be moved.
     Nothing,
     /// The store is full.
     Full,

@@ -2,8 +2,10 @@
 //!
 //! | module | topic |
 //! |---|---|
+//! | `cap` | the budget as the kernel counts it |
 //! | `refused` | systems that refuse userfaultfd |
 //! | `signals` | other handlers of SIGBUS, and forks |
 
+mod cap;
 mod refused;
 mod signals;
