@@ -3,8 +3,8 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use plimsoll_pager::store::{
     BLOCK, FirstCodec, Idle, PAGE, Page, PageIndex, Place, QUAD_BYTES, SEGMENT, Store, StoreOptions,
@@ -61,7 +61,7 @@ fn content(number: u32) -> Page {
         let value = match number % 3 {
             // LZ4 does well, Zstandard better; and random.
             0 => (at as u64 / 3) % 50,
-            1 => 0x7f00_0000_0000 | (at as u64 * 7919 + u64::from(number)) % 4096,
+            1 => 0x7f00_0000_0000 + (at as u64 * 7919 + u64::from(number)) % 4096,
             _ => (at as u64 + 1 + u64::from(number) * 512)
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
                 .rotate_left(31),
@@ -153,15 +153,17 @@ extern "C" fn handler(_: i32) {
 
 /// The same with the buffer of a quad, which a handler has elsewhere than on its stack.
 extern "C" fn handler_of_quads(_: i32) {
-    static mut BYTES: [u8; QUAD_BYTES] = [0; QUAD_BYTES];
+    static BYTES: Mutex<[u8; QUAD_BYTES]> = Mutex::new([0; QUAD_BYTES]);
     let Some(shared) = SHARED.get() else {
+        return;
+    };
+    // No thread has it: the signals of the test come one after the other.
+    let Ok(mut bytes) = BYTES.try_lock() else {
         return;
     };
     let mut read = 0;
     for (page, place, _) in &shared.pages {
-        // SAFETY: the signals of the test come one after the other.
-        let bytes = unsafe { &mut *(&raw mut BYTES) };
-        read += u64::from(shared.store.get_quad(*page, *place, bytes).is_ok());
+        read += u64::from(shared.store.get_quad(*page, *place, &mut bytes).is_ok());
     }
     READ.store(read, Ordering::Relaxed);
 }
@@ -171,6 +173,7 @@ const STACK: usize = 256 << 10;
 /// Runs `handler` for a signal on a stack of its own, and returns the bytes of the stack that it used.
 fn raise(handler: extern "C" fn(i32)) -> usize {
     let mut stack = vec![0xa5u8; STACK];
+    // SAFETY: zeros are a value of the structure.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as *const () as usize;
     action.sa_flags = libc::SA_ONSTACK;
@@ -179,6 +182,7 @@ fn raise(handler: extern "C" fn(i32)) -> usize {
         ss_flags: 0,
         ss_size: STACK,
     };
+    // SAFETY: as above.
     let mut before: libc::stack_t = unsafe { std::mem::zeroed() };
     // SAFETY: the stack outlives its use; the handler calls nothing but the store.
     unsafe {

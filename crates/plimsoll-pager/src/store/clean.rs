@@ -84,15 +84,14 @@ fn clean_segment(
     };
     let mut walk = Walk::of(mover.space, segment);
     while let Some((spot, header)) = walk.next_of(mover)? {
-        // The pages of a quad that are out of use would move along.
-        let is_half_empty = header.pages() > 1 && header.live.count_ones() as usize * 2 <= header.pages();
         if header.live == 0 {
             continue;
-        } else if is_half_empty {
-            cleaned.add(mover.split(spot, &header, to)?);
-        } else {
-            cleaned.add(mover.copy(spot, &header, to)?);
         }
+        // What moves is all in use: it is not moved again before something is freed, so cleaning ends.
+        cleaned.add(match header.live == header.present {
+            true => mover.copy(spot, &header, to)?,
+            false => mover.repack(spot, &header, to)?,
+        });
     }
     Ok(())
 }

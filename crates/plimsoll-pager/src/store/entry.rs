@@ -95,6 +95,22 @@ pub(super) struct Header {
     pub(super) quad: u32,
 }
 
+/// The share of an entry that its pages in use have of the bytes in use of its segment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Weight {
+    /// Units of the entry.
+    pub(super) units: u32,
+    /// Pages in the body.
+    pub(super) pages: u32,
+}
+
+impl Weight {
+    /// Units in use while those pages are.
+    pub(super) const fn of(self, live: u8) -> u32 {
+        (self.units * live.count_ones()).div_ceil(self.pages)
+    }
+}
+
 /// Why bytes are no intact entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -157,6 +173,14 @@ impl Header {
     /// Bytes of the entry, whole units.
     pub(super) fn bytes(&self) -> usize {
         (HEADER + self.length).next_multiple_of(UNIT)
+    }
+
+    /// The share of the pages in use.
+    pub(super) fn weight(&self) -> Weight {
+        Weight {
+            units: self.units(),
+            pages: self.present.count_ones(),
+        }
     }
 
     /// Units of the entry.

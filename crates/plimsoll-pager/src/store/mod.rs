@@ -360,7 +360,7 @@ impl Store {
         if header.quad != quad_of(page) || header.present & bit_of(page) == 0 {
             return Err(Flaw::Owner);
         }
-        if self.space.retire(spot, bit_of(page), header.units()) == 0 {
+        if self.space.retire(spot, bit_of(page), header.weight()) == 0 {
             return Err(Flaw::Freed);
         }
         self.forget_pages(1);

@@ -187,7 +187,7 @@ impl Work<'_, '_, '_> {
         for (source, (spot, header)) in sources.iter_mut().zip(old) {
             *source = Source {
                 spot: *spot,
-                units: header.units(),
+                weight: header.weight(),
                 pages: header.present,
             };
         }

@@ -5,11 +5,10 @@
 //! the page's word locked makes its owner refuse, so its entry stays.
 
 use super::claim::End;
-use super::entry::{Codec, Flaw, Header};
+use super::entry::{Codec, Flaw, Header, Weight};
 use super::place::{PageIndex, Place, Spot, page_of};
 use super::reader::Reader;
 use super::space::{Full, Space};
-use super::units::QUAD;
 use super::writer::{Target, Writer};
 
 /// Asks the owner of a page to move it: the page, the old place and the new one. The owner returns true if it changed the
@@ -37,7 +36,7 @@ impl Moves {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Source {
     pub(super) spot: Spot,
-    pub(super) units: u32,
+    pub(super) weight: Weight,
     /// The pages, a bit each.
     pub(super) pages: u8,
 }
@@ -71,7 +70,7 @@ impl Mover<'_, '_> {
             for bit in bits(source.pages & header.live) {
                 let page = page_of(header.quad, bit);
                 if (self.relocate)(page, Place::in_memory(source.spot), Place::in_memory(new)) {
-                    self.space.retire(source.spot, bit, source.units);
+                    self.space.retire(source.spot, bit, source.weight);
                     refused &= !bit;
                     moves.moved += 1;
                 }
@@ -79,9 +78,9 @@ impl Mover<'_, '_> {
         }
         moves.refused = u64::from(refused.count_ones());
         if refused == header.live {
-            self.writer.take_back(self.space, to.content, new, header.units());
+            self.writer.take_back(self.space, to.content, new, header);
         } else if refused != 0 {
-            self.space.retire(new, refused, header.units());
+            self.space.retire(new, refused, header.weight());
         }
         Ok(moves)
     }
@@ -95,7 +94,7 @@ impl Mover<'_, '_> {
         self.writer.entry[..bytes].copy_from_slice(&self.reader.entry[..bytes]);
         let source = Source {
             spot,
-            units: header.units(),
+            weight: header.weight(),
             pages: header.live,
         };
         self.hand_over(&[source], header, to)
@@ -110,39 +109,41 @@ impl Mover<'_, '_> {
         self.reader.page(self.space, header, bit, target)
     }
 
-    /// Moves the pages in use of a quad, the checked entry in the reader's memory, into entries of their own, or as it is
-    /// if they would not be smaller.
+    /// Moves the pages in use of a quad, the checked entry in the reader's memory, without the others: into one entry, or
+    /// into one for each if Zstandard makes none that is short enough.
     ///
     /// # Errors
     /// [`End::Full`] as above; [`End::Damaged`] if the entry does not decompress.
-    pub(super) fn split(&mut self, spot: Spot, quad: &Header, to: Target) -> Result<Moves, End> {
-        let mut bytes = 0;
+    pub(super) fn repack(&mut self, spot: Spot, quad: &Header, to: Target) -> Result<Moves, End> {
         for (position, bit) in bits(quad.live).enumerate() {
             self.unpack(quad, bit, position).map_err(|_| End::Damaged)?;
-            let length = self.writer.pack_plain_page(position);
-            bytes += length.map_or(usize::MAX / QUAD, |length| Header { length, ..*quad }.bytes());
         }
-        if bytes >= quad.bytes() {
-            return Ok(self.copy(spot, quad, to)?);
-        }
-        let mut moves = Moves::default();
-        for (position, bit) in bits(quad.live).enumerate() {
-            let Some(length) = self.writer.pack_plain_page(position) else {
-                continue;
-            };
+        let source = Source {
+            spot,
+            weight: quad.weight(),
+            pages: quad.live,
+        };
+        if let Some(length) = self.writer.pack_plain_pages(quad.live.count_ones() as usize) {
             let header = Header {
                 length,
                 codec: Codec::Zstd,
+                present: quad.live,
+                ..*quad
+            };
+            header.seal(&mut self.writer.entry);
+            return Ok(self.hand_over(&[source], &header, to)?);
+        }
+        let mut moves = Moves::default();
+        for (position, bit) in bits(quad.live).enumerate() {
+            let (codec, length) = self.writer.pack_plain_page_or_copy(position);
+            let header = Header {
+                length,
+                codec,
                 present: bit,
                 live: bit,
                 quad: quad.quad,
             };
             header.seal(&mut self.writer.entry);
-            let source = Source {
-                spot,
-                units: quad.units(),
-                pages: bit,
-            };
             moves.add(self.hand_over(&[source], &header, to)?);
         }
         Ok(moves)

@@ -14,7 +14,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use plimsoll_os::Errno;
 
-use super::entry::{live_bits, live_pages};
+use super::entry::{Weight, live_bits, live_pages};
 use super::memory::{Memory, Part};
 use super::place::{MOST_SEGMENTS, Spot};
 use super::segment::{Content, Extent, FreeList, Outcome, Record};
@@ -142,6 +142,9 @@ impl Space {
 
     pub(super) fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
+        if self.used() > bytes {
+            self.return_free();
+        }
     }
 
     /// Counts bytes that are resident from now on whatever the limit: of tables and areas.
@@ -196,8 +199,8 @@ impl Space {
         Ok(segment)
     }
 
-    /// Writes an entry, whole units, into an open segment, by its writer.
-    pub(super) fn write(&self, spot: Spot, entry: &[u8], purpose: Purpose) -> Result<(), Full> {
+    /// Writes an entry, whole units of which `live` are in use, into an open segment, by its writer.
+    pub(super) fn write(&self, spot: Spot, entry: &[u8], live: u32, purpose: Purpose) -> Result<(), Full> {
         let end = spot.unit + (entry.len() / UNIT) as u32;
         let record = self.record(spot.segment);
         let extent = record.extent();
@@ -214,27 +217,29 @@ impl Space {
             resident: pages.max(extent.resident),
             content: extent.content,
         });
-        record.add(end - spot.unit);
+        record.add(live);
         Ok(())
     }
 
-    /// Takes the last entry of an open segment back, by its writer: no other thread knows it.
-    pub(super) fn unwrite(&self, spot: Spot, units: u32) {
+    /// Takes the last entry of an open segment back, `live` units of which are in use, by its writer: no other thread
+    /// knows it.
+    pub(super) fn unwrite(&self, spot: Spot, live: u32) {
         let record = self.record(spot.segment);
         record.set_extent(Extent {
             filled: spot.unit,
             ..record.extent()
         });
         // It is open, so it stays as it is.
-        let _ = record.subtract(units);
+        let _ = record.subtract(live);
     }
 
-    /// Clears the live bits of pages of an entry of so many units. Returns those that were set.
-    pub(super) fn retire(&self, spot: Spot, pages: u8, units: u32) -> u8 {
+    /// Clears the live bits of pages of an entry of that weight. Returns those that were set.
+    pub(super) fn retire(&self, spot: Spot, pages: u8, weight: Weight) -> u8 {
         let word = &self.words(spot.segment)[spot.unit as usize];
         let before = live_pages(word.fetch_and(!live_bits(pages), Ordering::AcqRel));
-        if before & pages != 0 && before & !pages == 0 {
-            self.settle(spot.segment, self.record(spot.segment).subtract(units));
+        let less = weight.of(before) - weight.of(before & !pages);
+        if less > 0 {
+            self.settle(spot.segment, self.record(spot.segment).subtract(less));
         }
         before & pages
     }

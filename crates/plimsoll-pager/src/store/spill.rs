@@ -1,7 +1,7 @@
 //! Segments that move whole to a page file, and entries that are read from there.
 
 use super::claim::End;
-use super::entry::{Flaw, HEADER};
+use super::entry::{Flaw, HEADER, Weight};
 use super::place::{PageIndex, Place, PlaceKind, Spot, bit_of, page_of, quad_of};
 use super::relocation::{Walk, bits};
 use super::segment::State;
@@ -133,8 +133,8 @@ impl Spill<'_> {
         while let Some((spot, header)) = walk.next(space, &mut reader)? {
             for bit in bits(header.live) {
                 let page = page_of(header.quad, bit);
-                let units = header.units();
-                found(page, Found { spot, bit, units });
+                let weight = header.weight();
+                found(page, Found { spot, bit, weight });
             }
         }
         Ok(())
@@ -151,7 +151,7 @@ impl Spill<'_> {
                 unit: found.spot.unit,
             };
             if relocate(page, Place::in_memory(found.spot), Place::in_file(new)) {
-                space.retire(found.spot, found.bit, found.units);
+                space.retire(found.spot, found.bit, found.weight);
                 spilled.moved += 1;
             } else {
                 spilled.refused += 1;
@@ -169,7 +169,7 @@ impl Spill<'_> {
 struct Found {
     spot: Spot,
     bit: u8,
-    units: u32,
+    weight: Weight,
 }
 
 impl Drop for Spill<'_> {
@@ -182,4 +182,4 @@ impl Drop for Spill<'_> {
     }
 }
 
-const _: () = assert!(SEGMENT % BLOCK == 0 && HEADER <= 2 * UNIT);
+const _: () = assert!(SEGMENT.is_multiple_of(BLOCK) && HEADER <= 2 * UNIT);

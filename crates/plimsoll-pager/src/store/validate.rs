@@ -124,7 +124,7 @@ impl Store {
                 Ok(None) => break,
                 Ok(Some((_, header))) if header.live != 0 => {
                     pages += u64::from(header.live.count_ones());
-                    units += header.units();
+                    units += header.weight().of(header.live);
                 }
                 Ok(Some(_)) => {}
                 Err(flaw) => return Err(Violation::Entry { segment, flaw }),

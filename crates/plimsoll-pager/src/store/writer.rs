@@ -110,6 +110,15 @@ impl WriterArea {
             .compress(&self.plain[position * PAGE..(position + 1) * PAGE], target)
     }
 
+    /// As [`WriterArea::pack_plain_page`], or copies the page if it does not get smaller. Returns codec and length.
+    pub(super) fn pack_plain_page_or_copy(&mut self, position: usize) -> (Codec, usize) {
+        if let Some(length) = self.pack_plain_page(position) {
+            return (Codec::Zstd, length);
+        }
+        self.entry[HEADER..LONGEST_PAGE].copy_from_slice(&self.plain[position * PAGE..(position + 1) * PAGE]);
+        (Codec::Raw, PAGE)
+    }
+
     /// Compresses the first `pages` pages of the quad together, into `self.entry`. Returns the length; none if it does not
     /// fit.
     pub(super) fn pack_plain_pages(&mut self, pages: usize) -> Option<usize> {
@@ -143,7 +152,8 @@ impl WriterArea {
             segment: open.number - 1,
             unit: open.filled,
         };
-        space.write(spot, &self.entry[..header.bytes()], to.purpose)?;
+        let live = header.weight().of(header.live);
+        space.write(spot, &self.entry[..header.bytes()], live, to.purpose)?;
         open.filled += header.units();
         let record = space.record(spot.segment);
         record.set_epoch(record.epoch().max(to.epoch));
@@ -179,14 +189,14 @@ impl WriterArea {
     }
 
     /// Takes back the entry that was appended last; no other thread knows it.
-    pub(super) fn take_back(&mut self, space: &Space, content: Content, spot: Spot, units: u32) {
+    pub(super) fn take_back(&mut self, space: &Space, content: Content, spot: Spot, header: &Header) {
         let all = &mut self.open[content as usize];
         let last = all
             .iter_mut()
-            .find(|open| open.number == spot.segment + 1 && open.filled == spot.unit + units);
+            .find(|open| open.number == spot.segment + 1 && open.filled == spot.unit + header.units());
         if let Some(open) = last {
             open.filled = spot.unit;
-            space.unwrite(spot, units);
+            space.unwrite(spot, header.weight().of(header.live));
         }
     }
 
@@ -214,4 +224,4 @@ pub(super) struct Target {
     pub(super) purpose: Purpose,
 }
 
-const _: () = assert!(LONGEST % UNIT == 0 && LONGEST_PAGE <= LONGEST);
+const _: () = assert!(LONGEST.is_multiple_of(UNIT) && LONGEST_PAGE <= LONGEST);

@@ -150,13 +150,14 @@ impl Decompressor {
         if self.is_built == 0 {
             // SAFETY: the space is writable, aligned and as long as stated, and outlives the context in it.
             let built = unsafe { zstd_sys::ZSTD_initStaticDCtx(start, DECOMPRESSOR_SPACE) };
+            if built != context {
+                return None;
+            }
             // ZSTD_d_format
             let parameter = ZSTD_dParameter::ZSTD_d_experimentalParam1;
             let format = ZSTD_format_e::ZSTD_f_zstd1_magicless as c_int;
-            // SAFETY: the context is built if it is the space's address.
-            if built != context
-                || is_error(unsafe { zstd_sys::ZSTD_DCtx_setParameter(context, parameter, format) })
-            {
+            // SAFETY: the context was built above.
+            if is_error(unsafe { zstd_sys::ZSTD_DCtx_setParameter(context, parameter, format) }) {
                 return None;
             }
             self.is_built = 1;

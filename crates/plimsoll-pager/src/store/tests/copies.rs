@@ -110,25 +110,32 @@ fn full_segments_are_not_cleaned() {
 }
 
 #[test]
-fn a_quad_with_half_of_its_pages_is_split() {
-    let store = store();
-    let text = |number: u32| page_of(Class::Text, number.into());
-    let mut owner = Owner::of(&store, 2000, text);
-    store.close_segments();
-    owner.recompress(&store, true);
-    (0..2000)
-        .filter(|number| number % 4 > 0)
-        .for_each(|number| owner.free(&store, number));
-    store.close_segments();
-    let before = store.stats().live;
-    owner.clean(&store);
-    let after = store.stats().live;
-    assert!(
-        after < before / 2,
-        "{before} bytes for 4 pages each, {after} for one"
-    );
-    owner.verify(&store, text);
-    store.validate().expect("every invariant holds");
+fn a_quad_moves_without_the_pages_that_are_out_of_use() {
+    for kept in [1u32, 2, 3] {
+        let store = store();
+        let text = |number: u32| page_of(Class::Text, number.into());
+        let mut owner = Owner::of(&store, 2000, text);
+        store.close_segments();
+        owner.recompress(&store, true);
+        (0..2000)
+            .filter(|number| number % 4 >= kept)
+            .for_each(|number| owner.free(&store, number));
+        store.close_segments();
+        let before = store.stats();
+        let cleaned = owner.clean(&store);
+        store.close_segments();
+        let after = store.stats();
+        assert!(
+            u64::from(cleaned.segments) == before.closed_segments,
+            "{kept}: {cleaned:?}"
+        );
+        let most = before.closed_segments * u64::from(kept + 1) / 4;
+        assert!(after.closed_segments <= most, "{kept}: {before:?}, {after:?}");
+        owner.verify(&store, text);
+        store.validate().expect("every invariant holds");
+        // The segment that was open is not full.
+        assert!(owner.clean(&store).segments <= 1, "{kept}: cleaning ends");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod copies;
 mod damage;
 mod hostile;
 mod idle;
+mod leases;
 mod model;
 mod pages;
 mod spill;

@@ -94,6 +94,7 @@ fn a_spill_that_fails_leaves_the_pages_in_ram() {
     let mut owner = Owner::of(&store, 500, content);
     store.close_segments();
     let mut bytes = Box::new([0; SEGMENT]);
+    owner.verify(&store, content);
     let before = store.stats();
     for _ in 0..3 {
         let spill = store
@@ -140,7 +141,8 @@ fn pages_change_hands_during_a_spill() {
 #[test]
 fn the_segment_idle_longest_is_spilled_first() {
     let store = store();
-    let text = |number: u32| page_of(Class::Edge, number.into());
+    // 15 of them fill a segment, and the last 10 more than half of one.
+    let text = |number: u32| page_of(Class::Random, number.into());
     let mut places = Vec::new();
     for epoch in 0..4 {
         for number in epoch * 100..epoch * 100 + 100 {

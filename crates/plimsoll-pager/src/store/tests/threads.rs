@@ -135,7 +135,9 @@ fn stress(workers: u64, calls: u64, limit: u64) {
             .map(|worker| worker.join().expect("no wrong page"))
             .sum();
         is_done.store(true, Ordering::Relaxed);
-        maintainers.map(|maintainer| maintainer.join().expect("it ends"));
+        for maintainer in maintainers {
+            maintainer.join().expect("it ends");
+        }
         assert!(verified > calls / 4, "{verified} pages were read");
     });
     for (number, word) in words.0.iter().enumerate() {
