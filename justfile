@@ -19,7 +19,7 @@ heap-stress seconds="120":
     PLIMSOLL_HEAP_STRESS_SECONDS={{seconds}} cargo test --release -p plimsoll-lfh --test it fork::
     PROPTEST_CASES=5000 cargo test --release -p plimsoll-lfh --lib -- backend:: front_end:: affinity::
 
-# Model the atomic words of the heap that threads share, in every order of their steps
+# Model the atomic words of the heap and the pager that threads share, in every order of their steps
 loom:
     .ci/loom
 

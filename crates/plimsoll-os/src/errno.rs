@@ -25,6 +25,10 @@ impl Errno {
     pub const FAULT: Errno = Errno(libc::EFAULT);
     /// Invalid argument.
     pub const INVAL: Errno = Errno(libc::EINVAL);
+    /// In use: a page that a device or another process shares, for one.
+    pub const BUSY: Errno = Errno(libc::EBUSY);
+    /// No such file, or a page that is absent.
+    pub const NOENT: Errno = Errno(libc::ENOENT);
     /// Something is there already.
     pub const EXIST: Errno = Errno(libc::EEXIST);
     /// Not built into this kernel.

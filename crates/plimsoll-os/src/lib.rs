@@ -20,6 +20,7 @@ mod lock_range;
 mod mappings;
 mod other_memory;
 mod page_size;
+mod pause;
 mod perf;
 mod process;
 mod raw;
@@ -44,6 +45,7 @@ pub use lock_range::lock_range_on_fault;
 pub use mappings::{count_mappings, most_mappings};
 pub use other_memory::read_other;
 pub use page_size::page_size;
+pub use pause::{sleep_briefly, yield_processor};
 pub use perf::{PerfEvent, PerfScope, open_perf_event};
 pub use process::{
     Ended, PageOutError, Pidfd, Range, ResourceUsage, UsageScope, resource_usage, set_parent_death_signal,
@@ -56,5 +58,9 @@ pub use restartable::{
 };
 pub use signals::{default_signals, is_ignored, restore_inherited_signals, take_over_signals};
 pub use swap::{swap_off, swap_on};
-pub use uffd::{UffdApi, UffdMode, api_handshake, open_from_device, open_userfaultfd};
+pub use uffd::{
+    RegisterMode, UffdApi, UffdFeatures, UffdMode, UffdProgress, api_handshake, api_handshake_with,
+    open_from_device, open_userfaultfd, uffd_copy, uffd_move, uffd_poison, uffd_register, uffd_unregister,
+    uffd_wake, uffd_write_protect, uffd_zero,
+};
 pub use vm::{Advice, Mapping, page_out, write_back};

@@ -1,9 +1,16 @@
-//! userfaultfd: page faults handled by the program. Here so far: opening it and reading its features.
+//! userfaultfd: page faults handled by the program. Opening it and its features; the calls on ranges are in `ranges`.
 #![allow(unsafe_code)]
+
+mod ranges;
 
 use core::ffi::{c_int, c_ulong};
 
 use crate::{Errno, Fd};
+
+pub use ranges::{
+    RegisterMode, UffdProgress, uffd_copy, uffd_move, uffd_poison, uffd_register, uffd_unregister, uffd_wake,
+    uffd_write_protect, uffd_zero,
+};
 
 /// `UFFD_USER_MODE_ONLY` of `<linux/userfaultfd.h>`.
 const USER_MODE_ONLY: c_int = 1;
@@ -73,15 +80,61 @@ pub fn open_from_device(device: i32, mode: UffdMode) -> Result<Fd, Errno> {
     Errno::check(returned).map(Fd::from_call)
 }
 
+/// Features of a userfaultfd that the caller can request: `UFFD_FEATURE_*` bits of `<linux/userfaultfd.h>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UffdFeatures(pub u64);
+
+impl UffdFeatures {
+    /// None.
+    pub const NONE: UffdFeatures = UffdFeatures(0);
+    /// Write-protect faults (Linux 5.7).
+    pub const WRITE_PROTECT: UffdFeatures = UffdFeatures(1 << 0);
+    /// A fault on a missing page raises SIGBUS in its thread (Linux 4.14).
+    pub const SIGBUS: UffdFeatures = UffdFeatures(1 << 7);
+    /// Faults report the exact address, not that of the page (Linux 5.18).
+    pub const EXACT_ADDRESS: UffdFeatures = UffdFeatures(1 << 11);
+    /// Pages can be marked so that an access raises SIGBUS, in children of a fork too (Linux 6.6).
+    pub const POISON: UffdFeatures = UffdFeatures(1 << 14);
+    /// The kernel resolves write-protect faults by itself and records them (Linux 6.7).
+    pub const WRITE_PROTECT_ASYNC: UffdFeatures = UffdFeatures(1 << 15);
+    /// Pages can be moved (Linux 6.8).
+    pub const MOVE: UffdFeatures = UffdFeatures(1 << 16);
+
+    /// Those of both.
+    #[must_use]
+    pub const fn with(self, other: UffdFeatures) -> UffdFeatures {
+        UffdFeatures(self.0 | other.0)
+    }
+
+    /// Whether all of `other` are among them.
+    pub const fn has(self, other: UffdFeatures) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Those that both have.
+    #[must_use]
+    pub const fn and(self, other: UffdFeatures) -> UffdFeatures {
+        UffdFeatures(self.0 & other.0)
+    }
+}
+
 /// Makes the `UFFDIO_API` handshake, requests no feature, and returns the kernel's features. A descriptor makes this
 /// handshake once.
 ///
 /// # Errors
 /// [`Errno::INVAL`] after an earlier handshake or for another API version.
 pub fn api_handshake(uffd: &Fd) -> Result<UffdApi, Errno> {
+    api_handshake_with(uffd, UffdFeatures::NONE)
+}
+
+/// Makes the `UFFDIO_API` handshake, requests `features`, and returns the kernel's features.
+///
+/// # Errors
+/// [`Errno::INVAL`] after an earlier handshake, for another API version, or if the kernel lacks one of `features`.
+pub fn api_handshake_with(uffd: &Fd, features: UffdFeatures) -> Result<UffdApi, Errno> {
     let mut api = RawApi {
         api: API_VERSION,
-        features: 0,
+        features: features.0,
         ioctls: 0,
     };
     // SAFETY: the kernel reads and writes one `struct uffdio_api`, which `api` is, for the time of the call.

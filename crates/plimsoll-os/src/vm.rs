@@ -17,6 +17,8 @@ pub enum Advice {
     HugePage,
     /// `MADV_NOHUGEPAGE`: use base pages alone.
     NoHugePage,
+    /// `MADV_DONTFORK`: a child of a fork does not have the range; an access there raises SIGSEGV.
+    DontFork,
 }
 
 impl Advice {
@@ -25,6 +27,7 @@ impl Advice {
             Advice::PageOut => libc::MADV_PAGEOUT,
             Advice::HugePage => libc::MADV_HUGEPAGE,
             Advice::NoHugePage => libc::MADV_NOHUGEPAGE,
+            Advice::DontFork => libc::MADV_DONTFORK,
         }
     }
 }

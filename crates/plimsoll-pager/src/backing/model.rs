@@ -1,0 +1,102 @@
+//! A store for tests: a map under a lock, which checks that places are used as the interface says.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard};
+
+use super::{Backing, Damaged, PutError};
+use crate::page::{PAGE_SIZE, Page, PageIndex, Place, Tier};
+
+/// Keeps pages, compressed by lz4.
+#[derive(Default)]
+pub(crate) struct ModelStore {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    copies: HashMap<u64, (PageIndex, Vec<u8>)>,
+    next: u64,
+    bytes: u64,
+    /// Bytes that it may hold; 0 for any number.
+    capacity: u64,
+    /// Copies of these pages are damaged when they are read.
+    damaged: Vec<PageIndex>,
+}
+
+/// Bytes of a copy beside its contents.
+const HEAD: u64 = 16;
+
+impl ModelStore {
+    /// A store of at most `capacity` bytes; 0 for any number.
+    pub(crate) fn with_capacity(capacity: u64) -> ModelStore {
+        let store = ModelStore::default();
+        store.state().capacity = capacity;
+        store
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no test panics while it holds it")
+    }
+
+    /// Damages the copies of `page`, now and later.
+    pub(crate) fn damage(&self, page: PageIndex) {
+        self.state().damaged.push(page);
+    }
+
+    /// The number of copies.
+    pub(crate) fn copies(&self) -> usize {
+        self.state().copies.len()
+    }
+}
+
+impl Backing for ModelStore {
+    fn put(&self, owner: PageIndex, page: &Page) -> Result<Place, PutError> {
+        let bytes = lz4::block::compress(page, None, false).expect("lz4 takes every page");
+        let mut state = self.state();
+        let length = bytes.len() as u64 + HEAD;
+        if state.capacity > 0 && state.bytes + length > state.capacity {
+            return Err(PutError::Full);
+        }
+        state.bytes += length;
+        state.next += 1;
+        let place = state.next;
+        state.copies.insert(place, (owner, bytes));
+        Ok(Place::new(place).expect("a test saves fewer pages"))
+    }
+
+    fn get(&self, owner: PageIndex, place: Place, page: &mut Page) -> Result<(), Damaged> {
+        let state = self.state();
+        let (of, bytes) = state.copies.get(&place.bits()).ok_or(Damaged::Checksum)?;
+        if *of != owner || state.damaged.contains(of) {
+            return Err(Damaged::Checksum);
+        }
+        let bytes = lz4::block::decompress(bytes, Some(PAGE_SIZE as i32)).map_err(|_| Damaged::Checksum)?;
+        page.copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    fn free(&self, owner: PageIndex, place: Place) {
+        let mut state = self.state();
+        let copy = state.copies.remove(&place.bits());
+        let (of, bytes) = copy.expect("a copy is freed once");
+        assert_eq!(of, owner, "a copy is freed by its owner");
+        state.bytes -= bytes.len() as u64 + HEAD;
+    }
+
+    fn tier(&self, _: Place) -> Tier {
+        Tier::Memory
+    }
+
+    fn clean(&self, _: u64, _: &mut dyn FnMut(PageIndex, Place, Place) -> bool) -> bool {
+        // A map has no gaps.
+        false
+    }
+
+    fn is_exclusive(&self, _: Place) -> bool {
+        true
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.state().bytes
+    }
+}

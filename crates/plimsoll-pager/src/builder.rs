@@ -1,0 +1,168 @@
+//! Building a pager.
+
+use std::fs;
+use std::sync::Arc;
+
+use plimsoll_os::Errno;
+
+use crate::driver::OpenError;
+use crate::engine::{Engine, EngineError};
+use crate::error::{BuildError, too_old};
+use crate::page::PAGE_SIZE;
+use crate::pager::Pager;
+use crate::saved::SavedCopies;
+use crate::store;
+
+/// The smallest budget: the store's tables and buffers, and some pages.
+const LEAST_RAM: u64 = 4 << 20;
+
+/// Options of a [`Pager`]; [`Pager::builder`] makes them.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct PagerBuilder {
+    ram: u64,
+    address_space: u64,
+    codec: Codec,
+}
+
+/// The codec of saved copies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Codec {
+    /// LZ4: fast.
+    #[default]
+    Lz4,
+    /// Zstandard: dense.
+    Zstd,
+}
+
+impl Pager {
+    /// Options of a new pager.
+    pub fn builder() -> PagerBuilder {
+        PagerBuilder::new()
+    }
+}
+
+impl PagerBuilder {
+    fn new() -> PagerBuilder {
+        PagerBuilder {
+            ram: 1 << 30,
+            address_space: 64 << 30,
+            codec: Codec::default(),
+        }
+    }
+
+    /// The budget, in bytes: pages of regions, the compression store and all metadata together. By default 1 GiB.
+    pub fn ram(mut self, bytes: u64) -> PagerBuilder {
+        self.ram = bytes;
+        self
+    }
+
+    /// The addresses that the pager reserves for regions, in bytes; they cost nothing while untouched. By default 64 GiB.
+    pub fn address_space(mut self, bytes: u64) -> PagerBuilder {
+        self.address_space = bytes;
+        self
+    }
+
+    /// The codec of saved copies. By default LZ4.
+    pub fn codec(mut self, codec: Codec) -> PagerBuilder {
+        self.codec = codec;
+        self
+    }
+
+    /// Builds the pager, and installs the process's handler of SIGBUS if no pager did. Signals for other addresses go to
+    /// the handler that was installed before; a handler that is installed later must do the same.
+    ///
+    /// # Errors
+    /// [`BuildError`]; nothing is left behind.
+    pub fn build(self) -> Result<Pager, BuildError> {
+        let page = plimsoll_os::page_size();
+        if page != PAGE_SIZE {
+            return Err(BuildError::PageSize(page));
+        }
+        if self.ram < LEAST_RAM {
+            return Err(BuildError::TooLittleRam {
+                given: self.ram,
+                least: LEAST_RAM,
+            });
+        }
+        let no_addresses = |errno| BuildError::AddressSpace {
+            bytes: self.address_space,
+            errno,
+        };
+        let pages = u32::try_from(self.address_space.div_ceil(PAGE_SIZE as u64))
+            .ok()
+            .filter(|pages| *pages > 0 && *pages < u32::MAX - 2 * crate::page::CHUNK_PAGES)
+            .ok_or(no_addresses(Errno::INVAL))?;
+        let store = store::Store::new(&store::StoreOptions {
+            most: self.ram,
+            limit: self.ram,
+            first: match self.codec {
+                Codec::Lz4 => store::FirstCodec::Lz4,
+                Codec::Zstd => store::FirstCodec::Zstd,
+            },
+        });
+        let store = store.map_err(|_| no_addresses(Errno::NOMEM))?;
+        let engine = Engine::new(pages, self.ram, SavedCopies::new(store)).map_err(|error| match error {
+            EngineError::Driver(OpenError::Refused(errno)) => refusal(errno, has_seccomp_filter()),
+            EngineError::Driver(OpenError::Lacks(features)) => too_old(features),
+            EngineError::Driver(OpenError::Failed(Errno::NOMEM)) => no_addresses(Errno::NOMEM),
+            EngineError::TooManyPagers => BuildError::TooManyPagers,
+            EngineError::Driver(OpenError::Failed(errno)) | EngineError::System(errno) => {
+                BuildError::System(errno)
+            }
+        })?;
+        Ok(Pager::new(Arc::new(engine)))
+    }
+}
+
+/// The cause of a refusal to open a userfaultfd.
+fn refusal(errno: Errno, has_filter: bool) -> BuildError {
+    match errno {
+        // The flag for faults of user code alone is newer than the call.
+        Errno::INVAL => BuildError::KernelTooOld {
+            missing: "UFFD_USER_MODE_ONLY",
+            since: "5.11",
+        },
+        _ if has_filter => BuildError::Seccomp(errno),
+        Errno::NOSYS => BuildError::NotBuilt,
+        Errno::PERM => BuildError::Sysctl(errno),
+        _ => BuildError::System(errno),
+    }
+}
+
+/// Whether a seccomp filter is on for this thread.
+fn has_seccomp_filter() -> bool {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let mode = status.lines().find_map(|line| line.strip_prefix("Seccomp:"));
+    mode.is_some_and(|mode| mode.trim() == "2")
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use plimsoll_os::Errno;
+
+    use super::{PagerBuilder, refusal};
+    use crate::error::BuildError;
+
+    #[test]
+    fn a_refusal_names_its_cause() {
+        let perm = Errno::PERM;
+        assert_eq!(refusal(perm, true), BuildError::Seccomp(perm));
+        assert_eq!(refusal(Errno::NOSYS, true), BuildError::Seccomp(Errno::NOSYS));
+        assert_eq!(refusal(perm, false), BuildError::Sysctl(perm));
+        assert_eq!(refusal(Errno::NOSYS, false), BuildError::NotBuilt);
+        assert!(matches!(
+            refusal(Errno::INVAL, false),
+            BuildError::KernelTooOld { since: "5.11", .. }
+        ));
+    }
+
+    #[test]
+    fn impossible_options_are_refused() {
+        let small = PagerBuilder::new().ram(1000).build();
+        assert!(matches!(small, Err(BuildError::TooLittleRam { given: 1000, .. })));
+        let wide = PagerBuilder::new().address_space(1 << 60).build();
+        assert!(matches!(wide, Err(BuildError::AddressSpace { .. })));
+    }
+}

@@ -1,0 +1,76 @@
+//! The hands of the manager: it decides, a driver acts on page tables.
+//!
+//! The real driver, `userfault`, makes ioctls of a userfaultfd. The simulated one, for tests, is a model of memory with
+//! injected errors.
+
+mod userfault;
+
+use std::ptr::NonNull;
+
+use plimsoll_os::Errno;
+
+use crate::page::{Page, PageIndex, PageRange};
+
+pub(crate) use userfault::{OpenError, Userfault};
+
+/// One of the two ranges of addresses that a driver manages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Area {
+    /// The memory that the program uses.
+    Arena,
+    /// The frames of trimmed pages, at the same indices.
+    Shadow,
+}
+
+/// The result of a call that the kernel may end early: the pages that were done, and the reason why not all were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct Partial {
+    /// Pages done, from the first one on.
+    pub(crate) done: u32,
+    /// The error that ended the call. The kernel reports a partial call as [`Errno::AGAIN`], whatever its cause; a second
+    /// call for the rest reports the cause.
+    pub(crate) stopped: Option<Errno>,
+}
+
+/// Acts on page tables. No function allocates, takes a lock of the C library, or changes `errno`, so that a signal handler
+/// may call all of them.
+///
+/// The callers hold the pages busy, except where a function says otherwise.
+pub(crate) trait Driver: Send + Sync {
+    /// Makes `pages` of both areas accessible: absent, and native in the arena. No page needs to be busy.
+    fn open(&self, pages: PageRange) -> Result<(), Errno>;
+
+    /// Ends what [`Driver::open`] and [`Driver::register`] began: the contents are gone, and an access raises SIGSEGV.
+    fn close(&self, pages: PageRange) -> Result<(), Errno>;
+
+    /// Makes faults on `pages` of the arena come to the pager. No page needs to be busy.
+    fn register(&self, pages: PageRange) -> Result<(), Errno>;
+
+    /// Moves the pages of `pages` from one area to the other, to the index `to` and the ones after it. Page tables change,
+    /// bytes are not copied.
+    ///
+    /// Errors: `EBUSY` for a page that is shared by a fork or pinned by a device, `EAGAIN` for a partial call or a race,
+    /// `ENOENT` for an absent source, `EEXIST` for a present destination, `EINVAL` for different mappings, `ENOMEM`.
+    fn move_pages(&self, from: Area, pages: PageRange, to: PageIndex) -> Partial;
+
+    /// Makes `page` of the arena present with these bytes.
+    ///
+    /// Errors: `EEXIST` if it is present, `EAGAIN` in a race with a change of the mapping, `ENOMEM`.
+    fn copy(&self, page: PageIndex, bytes: &Page) -> Result<(), Errno>;
+
+    /// Makes `pages` absent; their bytes are gone.
+    fn discard(&self, area: Area, pages: PageRange) -> Result<(), Errno>;
+
+    /// Marks the presence of each of `pages`. No page needs to be busy.
+    fn present(&self, area: Area, pages: PageRange, present: &mut [bool]) -> Result<(), Errno>;
+
+    /// Touches `pages` of the arena, so that all are present; they may be native. No page may be busy by this thread.
+    fn populate(&self, pages: PageRange);
+
+    /// The address of a page. Reading or writing it is valid while it is present and the caller alone uses it.
+    fn address(&self, area: Area, page: PageIndex) -> NonNull<Page>;
+}
+
+#[cfg(test)]
+pub(crate) mod simulated;

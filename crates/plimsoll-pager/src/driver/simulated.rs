@@ -1,0 +1,261 @@
+//! A driver over a model of memory, for tests: plain arrays, a presence bit a page, and injected errors.
+#![allow(unsafe_code)]
+
+use std::cell::UnsafeCell;
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard};
+
+use plimsoll_os::Errno;
+
+use super::{Area, Driver, Partial};
+use crate::page::{PAGE_SIZE, Page, PageIndex, PageRange};
+
+/// The bytes of an absent page: to be seen by nobody.
+const GONE: u8 = 0xDD;
+
+/// Model of the two areas.
+///
+/// Invariant: a page of the arena is accessed under the lock of `state` alone. A frame of the shadow is accessed under that
+/// lock, or by the thread that holds its page busy.
+pub(crate) struct Simulated {
+    arena: Box<[UnsafeCell<Page>]>,
+    shadow: Box<[UnsafeCell<Page>]>,
+    state: Mutex<State>,
+}
+
+// SAFETY: by the invariant no two threads access a page at the same time.
+unsafe impl Send for Simulated {}
+// SAFETY: as above.
+unsafe impl Sync for Simulated {}
+
+struct State {
+    arena: Vec<bool>,
+    shadow: Vec<bool>,
+    registered: Vec<bool>,
+    /// Pages of the arena that a device has pinned: every move of them fails.
+    unmovable: Vec<bool>,
+    injection: Injection,
+}
+
+/// Injected errors.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Injection {
+    /// Calls of 1000 that fail.
+    pub(crate) per_mille: u32,
+    /// State of the random numbers: any number but 0.
+    pub(crate) seed: u64,
+    /// Errors so far.
+    pub(crate) injected: u64,
+}
+
+impl Injection {
+    fn random(&mut self) -> u64 {
+        let mut x = self.seed.max(1);
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.seed = x;
+        x
+    }
+
+    /// One of `errors`, or none.
+    fn draw(&mut self, errors: &[Errno]) -> Option<Errno> {
+        if self.random() % 1000 >= u64::from(self.per_mille) {
+            return None;
+        }
+        self.injected += 1;
+        Some(errors[self.random() as usize % errors.len()])
+    }
+}
+
+impl State {
+    fn present(&mut self, area: Area) -> &mut Vec<bool> {
+        match area {
+            Area::Arena => &mut self.arena,
+            Area::Shadow => &mut self.shadow,
+        }
+    }
+}
+
+impl Simulated {
+    /// Memory of `pages` pages, all native and absent.
+    pub(crate) fn new(pages: u32, injection: Injection) -> Simulated {
+        let area = || (0..pages).map(|_| UnsafeCell::new([GONE; PAGE_SIZE])).collect();
+        let bits = || vec![false; pages as usize];
+        Simulated {
+            arena: area(),
+            shadow: area(),
+            state: Mutex::new(State {
+                arena: bits(),
+                shadow: bits(),
+                registered: bits(),
+                unmovable: bits(),
+                injection,
+            }),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no test panics while it holds it")
+    }
+
+    fn page(&self, area: Area, page: PageIndex) -> *mut Page {
+        match area {
+            Area::Arena => self.arena[page.index()].get(),
+            Area::Shadow => self.shadow[page.index()].get(),
+        }
+    }
+
+    /// An access of the program: calls `access` if the page is present or native; else the access is a fault, and it
+    /// returns none.
+    pub(crate) fn access<T>(&self, page: PageIndex, access: impl FnOnce(&mut Page) -> T) -> Option<T> {
+        let mut state = self.state();
+        let bytes = self.page(Area::Arena, page);
+        if !state.arena[page.index()] {
+            if state.registered[page.index()] {
+                return None;
+            }
+            // SAFETY: under the lock.
+            unsafe { *bytes = [0; PAGE_SIZE] };
+            state.arena[page.index()] = true;
+        }
+        // SAFETY: under the lock.
+        Some(access(unsafe { &mut *bytes }))
+    }
+
+    /// Has a device pin a page, or release it.
+    pub(crate) fn set_unmovable(&self, page: PageIndex, unmovable: bool) {
+        self.state().unmovable[page.index()] = unmovable;
+    }
+
+    /// The program drops a page by itself (`MADV_DONTNEED`).
+    pub(crate) fn drop_page(&self, page: PageIndex) {
+        self.state().arena[page.index()] = false;
+    }
+
+    /// Changes the injected errors, and returns the former ones.
+    pub(crate) fn inject(&self, per_mille: u32) -> Injection {
+        let mut state = self.state();
+        let before = state.injection;
+        state.injection.per_mille = per_mille;
+        before
+    }
+
+    /// Present pages of both areas.
+    pub(crate) fn resident(&self) -> u64 {
+        let state = self.state();
+        let present = state.arena.iter().chain(&state.shadow);
+        present.filter(|present| **present).count() as u64
+    }
+}
+
+impl Driver for Simulated {
+    fn open(&self, _: PageRange) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    fn close(&self, pages: PageRange) -> Result<(), Errno> {
+        let mut state = self.state();
+        for page in pages.pages() {
+            let at = page.index();
+            (state.arena[at], state.shadow[at], state.registered[at]) = (false, false, false);
+        }
+        Ok(())
+    }
+
+    fn register(&self, pages: PageRange) -> Result<(), Errno> {
+        let mut state = self.state();
+        if let Some(errno) = state.injection.draw(&[Errno::NOMEM]) {
+            return Err(errno);
+        }
+        pages
+            .pages()
+            .for_each(|page| state.registered[page.index()] = true);
+        Ok(())
+    }
+
+    fn move_pages(&self, from: Area, pages: PageRange, to: PageIndex) -> Partial {
+        let target = match from {
+            Area::Arena => Area::Shadow,
+            Area::Shadow => Area::Arena,
+        };
+        let mut state = self.state();
+        let mut done = 0;
+        let mut stopped = None;
+        for (page, number) in pages.pages().zip(0..) {
+            let to = to.plus(number);
+            let injected = state.injection.draw(&[Errno::NOMEM, Errno::BUSY, Errno::AGAIN]);
+            stopped = if injected.is_some() {
+                injected
+            } else if !state.present(from)[page.index()] {
+                Some(Errno::NOENT)
+            } else if state.present(target)[to.index()] {
+                Some(Errno::EXIST)
+            } else if from == Area::Arena && state.unmovable[page.index()] {
+                Some(Errno::BUSY)
+            } else {
+                None
+            };
+            if stopped.is_some() {
+                break;
+            }
+            let (source, target_page) = (self.page(from, page), self.page(target, to));
+            // SAFETY: under the lock, and the caller holds both pages busy.
+            unsafe {
+                *target_page = *source;
+                *source = [GONE; PAGE_SIZE];
+            }
+            state.present(from)[page.index()] = false;
+            state.present(target)[to.index()] = true;
+            done += 1;
+        }
+        Partial {
+            done,
+            stopped: stopped.map(|errno| if done > 0 { Errno::AGAIN } else { errno }),
+        }
+    }
+
+    fn copy(&self, page: PageIndex, bytes: &Page) -> Result<(), Errno> {
+        let mut state = self.state();
+        if let Some(errno) = state.injection.draw(&[Errno::NOMEM, Errno::AGAIN]) {
+            return Err(errno);
+        }
+        if state.arena[page.index()] {
+            return Err(Errno::EXIST);
+        }
+        // SAFETY: under the lock.
+        unsafe { *self.page(Area::Arena, page) = *bytes };
+        state.arena[page.index()] = true;
+        Ok(())
+    }
+
+    fn discard(&self, area: Area, pages: PageRange) -> Result<(), Errno> {
+        let mut state = self.state();
+        for page in pages.pages() {
+            state.present(area)[page.index()] = false;
+            // SAFETY: under the lock, and the caller holds the page busy.
+            unsafe { *self.page(area, page) = [GONE; PAGE_SIZE] };
+        }
+        Ok(())
+    }
+
+    fn present(&self, area: Area, pages: PageRange, present: &mut [bool]) -> Result<(), Errno> {
+        let mut state = self.state();
+        let bits = state.present(area);
+        for (page, present) in pages.pages().zip(present) {
+            *present = bits[page.index()];
+        }
+        Ok(())
+    }
+
+    fn populate(&self, pages: PageRange) {
+        for page in pages.pages() {
+            // A registered page faults, and its test resolves that by itself.
+            let _ = self.access(page, |_| ());
+        }
+    }
+
+    fn address(&self, area: Area, page: PageIndex) -> NonNull<Page> {
+        NonNull::new(self.page(area, page)).expect("an element of a slice")
+    }
+}

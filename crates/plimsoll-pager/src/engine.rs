@@ -1,0 +1,276 @@
+//! A pager of this process: its manager over the real driver, its addresses, its registration with the signal handler.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use plimsoll_os::Errno;
+
+use crate::addresses::Addresses;
+use crate::backing::Backing;
+use crate::driver::{OpenError, Userfault};
+use crate::error::{MapError, RangeError};
+use crate::fault::{FaultError, Faults, Registration, SignalsBlocked, TooManyPagers};
+use crate::manager::{Manager, Patience, Pin};
+use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState};
+
+/// The longest time between two looks of the balance-set manager.
+const TICK: Duration = Duration::from_secs(1);
+
+/// The part of a pager that the signal handler uses.
+struct Served<B> {
+    manager: Manager<Userfault, B>,
+    arena: Range<usize>,
+    /// Whether the balance-set manager is to end.
+    is_over: AtomicBool,
+}
+
+impl<B: Backing> Faults for Served<B> {
+    fn resolve(&self, address: usize) -> Result<(), FaultError> {
+        let page = PageIndex::new(((address - self.arena.start) / PAGE_SIZE) as u32);
+        self.manager.fault(page)
+    }
+}
+
+/// The last step of a trim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum TrimTo {
+    /// Out of the working set: the pages keep their frames, and return by a soft fault.
+    Modified,
+    /// Saved as well: the frames are free to take.
+    Standby,
+    /// Saved, and the frames released to the kernel.
+    Store,
+}
+
+/// The reason why an engine was not built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EngineError {
+    Driver(OpenError),
+    TooManyPagers,
+    System(Errno),
+}
+
+/// A pager.
+pub(crate) struct Engine<B: Backing + 'static> {
+    served: Arc<Served<B>>,
+    addresses: Mutex<Addresses>,
+    /// None once it is dropped.
+    registration: Option<Registration>,
+    /// None once it is dropped, or without a balance-set manager.
+    balancer: Option<Balancer>,
+    /// The process that built it.
+    process: u32,
+}
+
+impl<B: Backing + 'static> Engine<B> {
+    /// A pager of `pages` pages of addresses, with a budget of `ram` bytes.
+    pub(crate) fn new(pages: u32, ram: u64, backing: B) -> Result<Engine<B>, EngineError> {
+        let pages = pages.next_multiple_of(CHUNK_PAGES);
+        let driver = Userfault::new(pages).map_err(EngineError::Driver)?;
+        let arena = driver.arena();
+        let manager = Manager::new(driver, backing, pages, ram).map_err(EngineError::System)?;
+        let served = Arc::new(Served {
+            manager,
+            arena: arena.clone(),
+            is_over: AtomicBool::new(false),
+        });
+        let registration =
+            Registration::new(arena, served.clone()).map_err(|TooManyPagers| EngineError::TooManyPagers)?;
+        let balancer = Balancer::start(served.clone()).map_err(EngineError::System)?;
+        Ok(Engine {
+            served,
+            addresses: Mutex::new(Addresses::new(pages)),
+            registration: Some(registration),
+            balancer: Some(balancer),
+            process: plimsoll_os::this_process(),
+        })
+    }
+
+    /// The manager.
+    pub(crate) fn manager(&self) -> &Manager<Userfault, B> {
+        &self.served.manager
+    }
+
+    /// Whether this process is a child of the one that built the pager: it has none of its memory.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.process != plimsoll_os::this_process()
+    }
+
+    /// The address of a page.
+    pub(crate) fn address(&self, page: PageIndex) -> usize {
+        self.served.arena.start + page.offset()
+    }
+
+    /// Maps a region of `bytes`.
+    pub(crate) fn map(&self, bytes: usize) -> Result<PageRange, MapError> {
+        if self.is_forked() {
+            return Err(MapError::Forked);
+        }
+        if bytes == 0 {
+            return Err(MapError::Empty);
+        }
+        let no_addresses = MapError::NoAddresses { bytes };
+        let pages = u32::try_from(bytes.div_ceil(PAGE_SIZE)).map_err(|_| no_addresses)?;
+        let pages = self.addresses().take(pages).ok_or(no_addresses)?;
+        self.manager().open(pages).map_err(|errno| {
+            self.addresses().put(pages);
+            MapError::System { bytes, errno }
+        })?;
+        Ok(pages)
+    }
+
+    /// Unmaps a region, which no thread uses any more.
+    pub(crate) fn unmap(&self, pages: PageRange) {
+        if self.is_forked() {
+            return;
+        }
+        let blocked = SignalsBlocked::new();
+        let closed = self.manager().close(pages);
+        drop(blocked);
+        // Addresses that the kernel does not let go are used no more.
+        if closed.is_ok() {
+            self.addresses().put(pages);
+        }
+    }
+
+    fn addresses(&self) -> std::sync::MutexGuard<'_, Addresses> {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Trims pages down to a step. Returns the pages that left the working set.
+    pub(crate) fn trim(&self, pages: PageRange, to: TrimTo) -> u32 {
+        let _blocked = SignalsBlocked::new();
+        let manager = self.manager();
+        let trimmed = manager.trim_range(pages);
+        if to >= TrimTo::Standby {
+            manager.save_range(pages);
+        }
+        if to >= TrimTo::Store {
+            manager.release_range(pages);
+        }
+        trimmed
+    }
+
+    /// Makes `pages` present.
+    pub(crate) fn prefetch(&self, pages: PageRange) -> Result<(), FaultError> {
+        let manager = self.manager();
+        for piece in pages.pieces(CHUNK_PAGES) {
+            if manager.chunks.of(piece).mode() != ChunkMode::Managed {
+                manager.touch(piece);
+                continue;
+            }
+            let _blocked = SignalsBlocked::new();
+            for page in piece.pages() {
+                let mut patience = Patience::default();
+                loop {
+                    match manager.table.word(page).load().state() {
+                        PageState::Active => break,
+                        PageState::Busy => patience.wait(),
+                        _ => manager.fault(page)?,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes `pages` present and keeps them so until [`Engine::unpin`].
+    pub(crate) fn pin(&self, pages: PageRange) -> Result<Pin, RangeError> {
+        let manager = self.manager();
+        let pinned = (manager.pins.pages() + u64::from(pages.count)) * PAGE_SIZE as u64;
+        if pinned > manager.budget.ram() / 2 {
+            return Err(RangeError::PinTooLarge { bytes: pages.bytes() });
+        }
+        let pin = manager.pins.publish(pages).ok_or(RangeError::TooManyPins)?;
+        match self.prefetch(pages) {
+            Ok(()) => Ok(pin),
+            Err(error) => {
+                manager.pins.remove(pin);
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Ends a pin.
+    pub(crate) fn unpin(&self, pin: Pin) {
+        self.manager().pins.remove(pin);
+    }
+
+    /// Drops the contents of `pages`: they read as zero.
+    pub(crate) fn discard(&self, pages: PageRange) -> Result<(), RangeError> {
+        let _blocked = SignalsBlocked::new();
+        self.manager().discard(pages).map_err(RangeError::System)
+    }
+}
+
+impl<B: Backing + 'static> Drop for Engine<B> {
+    fn drop(&mut self) {
+        if self.is_forked() {
+            // Threads that were in the handler at the fork do not exist here: nobody counts them out.
+            std::mem::forget((self.registration.take(), self.balancer.take()));
+        }
+    }
+}
+
+/// The thread of the balance-set manager; it ends when this is dropped.
+struct Balancer {
+    work: Arc<dyn Work>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The work of a [`Balancer`].
+trait Work: Send + Sync {
+    /// Waits for work, does a bounded part of it, and returns whether there will be more.
+    fn tick(&self) -> bool;
+
+    /// Has [`Work::tick`] return false from now on.
+    fn end(&self);
+}
+
+impl<B: Backing> Work for Served<B> {
+    fn tick(&self) -> bool {
+        self.manager.wait_for_work(TICK);
+        if self.is_over.load(Ordering::Acquire) {
+            return false;
+        }
+        self.manager.balance();
+        true
+    }
+
+    fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        self.manager.wake_balancer();
+    }
+}
+
+impl Balancer {
+    fn start(work: Arc<dyn Work>) -> Result<Balancer, Errno> {
+        let ticker = work.clone();
+        // The thread inherits the mask: no handler of the program runs on it.
+        let blocked = SignalsBlocked::new();
+        let thread = thread::Builder::new()
+            .name("pager".to_owned())
+            .spawn(move || while ticker.tick() {});
+        drop(blocked);
+        let thread =
+            thread.map_err(|error| Errno::of_number(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+        Ok(Balancer {
+            work,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Balancer {
+    fn drop(&mut self) {
+        self.work.end();
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has reported it.
+            let _ = thread.join();
+        }
+    }
+}

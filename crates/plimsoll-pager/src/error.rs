@@ -1,0 +1,131 @@
+//! Errors of the library.
+
+use plimsoll_os::{Errno, UffdFeatures};
+
+pub use crate::fault::FaultError;
+
+/// The reason why a pager was not built. Nothing of it is left behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A seccomp filter refuses userfaultfd.
+    #[error(
+        "cannot open a userfaultfd: a seccomp filter refuses the system call ({0}); allow userfaultfd in the container's \
+         seccomp profile (Docker: --security-opt seccomp=FILE, or seccomp=unconfined), or pass it --device /dev/userfaultfd"
+    )]
+    Seccomp(Errno),
+    /// A setting of the system refuses userfaultfd to this user.
+    #[error(
+        "cannot open a userfaultfd: this user is not permitted ({0}); set the sysctl vm.unprivileged_userfaultfd=1, or give \
+         the user access to /dev/userfaultfd"
+    )]
+    Sysctl(Errno),
+    /// The kernel was built without userfaultfd.
+    #[error("cannot open a userfaultfd: the kernel lacks it; use a kernel with CONFIG_USERFAULTFD")]
+    NotBuilt,
+    /// The kernel is too old.
+    #[error("cannot use userfaultfd: the kernel lacks {missing}; use Linux {since} or newer")]
+    KernelTooOld {
+        /// The feature that is missing.
+        missing: &'static str,
+        /// The first kernel with it.
+        since: &'static str,
+    },
+    /// The kernel has no room for the addresses.
+    #[error(
+        "cannot reserve {bytes} bytes of addresses: {errno}; lower the pager's `address_space`, or raise RLIMIT_AS \
+         (ulimit -v)"
+    )]
+    AddressSpace {
+        /// Bytes of the arena.
+        bytes: u64,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// The pages of this kernel have another size.
+    #[error("cannot build a pager: the kernel's pages have {0} bytes; use a kernel with pages of 4096 bytes")]
+    PageSize(usize),
+    /// The budget is too small for the pager's own memory.
+    #[error("cannot build a pager with {given} bytes of RAM; give it at least {least}")]
+    TooLittleRam {
+        /// The budget.
+        given: u64,
+        /// The smallest budget.
+        least: u64,
+    },
+    /// The process has as many pagers as the signal handler serves.
+    #[error("cannot build a pager: the process has 16 already; drop one")]
+    TooManyPagers,
+    /// A system call failed.
+    #[error("cannot build a pager: {0}")]
+    System(Errno),
+}
+
+/// The reason why a region was not mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MapError {
+    /// A region has at least one byte.
+    #[error("cannot map a region of 0 bytes")]
+    Empty,
+    /// The arena has no run of free addresses of that length.
+    #[error("cannot map {bytes} bytes: the pager's addresses are in use; raise its `address_space`")]
+    NoAddresses {
+        /// Bytes of the region.
+        bytes: usize,
+    },
+    /// The kernel refuses.
+    #[error("cannot map {bytes} bytes: {errno}; raise vm.max_map_count or the limits on memory")]
+    System {
+        /// Bytes of the region.
+        bytes: usize,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// This process is a child of the one that built the pager.
+    #[error("cannot map a region in a child of a fork; build a pager of its own")]
+    Forked,
+}
+
+/// The reason why an operation on a part of a region failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RangeError {
+    /// The range does not lie in the region.
+    #[error("cannot use bytes {start}..{end} of a region of {length} bytes")]
+    OutOfBounds {
+        /// The first byte.
+        start: usize,
+        /// The byte behind the last one.
+        end: usize,
+        /// Bytes of the region.
+        length: usize,
+    },
+    /// All pins of the pager are in use.
+    #[error("cannot pin a range: 256 are pinned; drop a pin")]
+    TooManyPins,
+    /// A pin would leave too little of the budget for the rest.
+    #[error(
+        "cannot pin {bytes} bytes: half of the budget at most can be pinned; pin less, or raise the budget"
+    )]
+    PinTooLarge {
+        /// Bytes of the range.
+        bytes: usize,
+    },
+    /// A page cannot be made present.
+    #[error(transparent)]
+    Fault(#[from] FaultError),
+    /// The kernel refuses.
+    #[error("cannot change a range of a region: {0}")]
+    System(Errno),
+}
+
+/// The newest of the required features that are missing, with the kernel that brought it.
+pub(crate) fn too_old(lacking: UffdFeatures) -> BuildError {
+    let (missing, since) = if lacking.has(UffdFeatures::MOVE) {
+        ("UFFD_FEATURE_MOVE", "6.8")
+    } else {
+        ("UFFD_FEATURE_SIGBUS", "4.14")
+    };
+    BuildError::KernelTooOld { missing, since }
+}

@@ -1,0 +1,163 @@
+//! Frames for faults: new ones while the budget allows, else those of standby pages.
+
+use std::time::Duration;
+
+use plimsoll_os::Errno;
+
+use super::{FaultError, MOST_TRIES};
+use crate::backing::{Backing, Damaged};
+use crate::driver::{Area, Driver};
+use crate::manager::{BLOCK, Event, Manager, Patience, TrimMode};
+use crate::page::{Locked, Page, PageIndex, PageRange, Place, ZERO_PAGE};
+use crate::trim::Reclaim;
+
+/// Rounds in which a faulting thread looks for a frame before it exceeds the budget, and those of them in which the store
+/// may be full.
+const MOST_ROUNDS: u32 = 512;
+const MOST_FULL_ROUNDS: u32 = 8;
+
+/// Bytes of copies that a fault on a full store moves.
+const CLEANED_AT_ONCE: u64 = 64 << 10;
+
+/// A frame for a page.
+enum Frame<'m> {
+    /// The kernel allocates it; the budget is charged.
+    New,
+    /// That of a standby page, which this thread holds busy.
+    Taken(PageIndex, Locked<'m>),
+}
+
+impl<D: Driver, B: Backing> Manager<D, B> {
+    /// Makes an absent page present with the bytes at `place`, or with zeros. The budget is charged for it.
+    pub(super) fn fill(&self, page: PageIndex, place: Option<Place>) -> Result<(), FaultError> {
+        match self.find_frame() {
+            Frame::New => {
+                let filled = match place {
+                    Some(place) => self.scratch.with(|scratch| {
+                        self.backing.get(page, place, scratch)?;
+                        self.copy_in(page, scratch)
+                    }),
+                    None => self.fill_zero(page),
+                };
+                filled.inspect_err(|_| self.budget.uncharge(1))
+            }
+            Frame::Taken(from, standby) => self.fill_taken(page, place, from, standby),
+        }
+    }
+
+    /// Zeros for a virgin page. One that is present already was native a moment ago.
+    fn fill_zero(&self, page: PageIndex) -> Result<(), FaultError> {
+        match self.copy_in(page, &ZERO_PAGE) {
+            Err(FaultError::Refused(Errno::EXIST)) => Ok(()),
+            other => other,
+        }
+    }
+
+    /// As [`Manager::fill`], in the frame of the standby page `from`.
+    fn fill_taken(
+        &self,
+        page: PageIndex,
+        place: Option<Place>,
+        from: PageIndex,
+        standby: Locked<'_>,
+    ) -> Result<(), FaultError> {
+        let filled: Result<(), Damaged> = self.with_frame_mut(from, &standby, |frame| match place {
+            Some(place) => self.backing.get(page, place, frame),
+            None => {
+                frame.fill(0);
+                Ok(())
+            }
+        });
+        let frame = PageRange::new(from, 1);
+        let mut outcome = filled.map_err(FaultError::from);
+        let mut is_moved = false;
+        if outcome.is_ok() {
+            is_moved = self.driver.move_pages(Area::Shadow, frame, page).done == 1;
+            if !is_moved {
+                outcome = self.with_frame(from, &standby, |bytes| match place {
+                    Some(_) => self.copy_in(page, bytes),
+                    None => self.fill_zero(page),
+                });
+                self.counters.add(Event::CopiedFrame, 1);
+            }
+        }
+        if !is_moved {
+            // It fails for pages that are locked in RAM alone, and those of the shadow are not.
+            let _ = self.driver.discard(Area::Shadow, frame);
+        }
+        if outcome.is_err() {
+            self.budget.uncharge(1);
+        }
+        self.counters.add(Event::FrameTaken, 1);
+        self.frame_is_gone(from, standby);
+        outcome
+    }
+
+    /// Charges a new frame, or takes that of a standby page, after trimming if need be. If nothing can be reclaimed it
+    /// exceeds the budget: a program that must not wait cannot be refused memory that it has.
+    fn find_frame(&self) -> Frame<'_> {
+        let mut patience = Patience::default();
+        let mut full = 0;
+        if self.trim_mode() == TrimMode::PerFault {
+            self.trim_one();
+        } else {
+            self.note_pressure();
+        }
+        for _ in 0..MOST_ROUNDS {
+            if self.budget.charge(1, self.overhead_bytes()) {
+                return Frame::New;
+            }
+            // Frames over the budget must not be used again: the store has grown.
+            if self.budget.excess(self.overhead_bytes()) > 0 {
+                self.settle();
+            } else if let Some((page, locked)) = self.take_standby() {
+                return Frame::Taken(page, locked);
+            }
+            self.counters.add(Event::DirectReclaim, 1);
+            match self.reclaim() {
+                Reclaim::Made => {}
+                Reclaim::Nothing => patience.wait(),
+                Reclaim::Full => {
+                    full += 1;
+                    self.clean_store(CLEANED_AT_ONCE);
+                }
+            }
+            if full == MOST_FULL_ROUNDS {
+                break;
+            }
+        }
+        self.budget.count_forced();
+        self.budget.force(1);
+        Frame::New
+    }
+
+    /// At the cap, trims one page, saves it and releases its frame.
+    fn trim_one(&self) {
+        if self.budget.spare(self.overhead_bytes()) > 0 {
+            return;
+        }
+        self.trim_active(1);
+        self.save_modified(1);
+        self.release_standby(1);
+    }
+
+    /// Copies `bytes` to an absent page. Waits while the kernel has no memory, and releases frames.
+    pub(super) fn copy_in(&self, page: PageIndex, bytes: &Page) -> Result<(), FaultError> {
+        let mut races = Patience::default();
+        for _ in 0..MOST_TRIES {
+            match self.driver.copy(page, bytes) {
+                Ok(()) => return Ok(()),
+                // The mapping is being changed: by a fork, for one.
+                Err(Errno::AGAIN) => races.wait(),
+                Err(Errno::NOMEM) => {
+                    self.counters.add(Event::NoMemory, 1);
+                    if self.release_standby(BLOCK) == 0 {
+                        plimsoll_os::sleep_briefly(Duration::from_micros(500));
+                    }
+                }
+                Err(errno) => return Err(FaultError::Refused(errno)),
+            }
+        }
+        Err(FaultError::NoMemory)
+    }
+}

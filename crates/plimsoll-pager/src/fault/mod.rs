@@ -1,0 +1,124 @@
+//! Faults: from any state to active, on the faulting thread.
+//!
+//! # Rules of the signal handler
+//! - Nothing allocates or takes a lock of the C library; `errno` is as before; all other signals are masked.
+//! - The stack that a fault needs is bounded (64 KiB is enough). It is the faulting thread's own, not the alternate one.
+//! - A fault waits for a busy page only while it holds no page busy itself; while it does, it only tries locks.
+//! - A SIGBUS at an address of no pager goes to the handler that was installed before.
+
+mod frame;
+mod signal;
+mod stream;
+
+use plimsoll_os::Errno;
+
+use crate::backing::{Backing, Damaged};
+use crate::driver::{Area, Driver};
+use crate::manager::{Event, Manager, Patience};
+use crate::page::{Locked, PageIndex, PageRange, PageState, ZERO_PAGE};
+
+pub(crate) use signal::{Faults, Registration, SignalsBlocked, TooManyPagers};
+
+/// The reason why a page cannot be made present.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FaultError {
+    /// Its saved copy is damaged.
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
+    /// The kernel has no memory for it, though the pager released all that it could.
+    #[error("cannot restore a page: the kernel is out of memory; raise the memory limit of the cgroup")]
+    NoMemory,
+    /// The kernel refuses for another reason.
+    #[error("cannot restore a page: {0}")]
+    Refused(Errno),
+}
+
+/// Tries of a call that the kernel had no memory for; they take a second together.
+const MOST_TRIES: u32 = 2000;
+
+impl<D: Driver, B: Backing> Manager<D, B> {
+    /// Makes `page` present for the program, and returns when it is. It may be trimmed again at once, unless it is pinned.
+    pub(crate) fn fault(&self, page: PageIndex) -> Result<(), FaultError> {
+        let word = self.table.word(page);
+        let mut patience = Patience::default();
+        loop {
+            let seen = word.load();
+            let Some(locked) = word.try_lock(seen) else {
+                patience.wait();
+                continue;
+            };
+            match seen.state() {
+                PageState::Virgin => self.zero_fault(page, locked),
+                PageState::Active => self.spurious_fault(page, locked),
+                PageState::Modified | PageState::Standby => self.soft_fault(page, locked),
+                // A busy page cannot be locked.
+                PageState::Compressed | PageState::PageFile | PageState::Busy => {
+                    self.hard_fault(page, locked)
+                }
+            }?;
+            if seen.state() != PageState::Active {
+                self.follow_stream(page);
+            }
+            return Ok(());
+        }
+    }
+
+    fn zero_fault(&self, page: PageIndex, locked: Locked<'_>) -> Result<(), FaultError> {
+        self.fill(page, None)?;
+        self.counters.add(Event::ZeroFault, 1);
+        self.activate(page, locked, Locked::fill_zero);
+        Ok(())
+    }
+
+    /// Another thread has made the page present, or the program has dropped it (`MADV_DONTNEED`): then it is zero.
+    fn spurious_fault(&self, page: PageIndex, locked: Locked<'_>) -> Result<(), FaultError> {
+        self.counters.add(Event::SpuriousFault, 1);
+        let filled = self.copy_in(page, &ZERO_PAGE);
+        locked.keep();
+        match filled {
+            Ok(()) | Err(FaultError::Refused(Errno::EXIST)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Moves the frame of a modified or standby page back.
+    fn soft_fault(&self, page: PageIndex, locked: Locked<'_>) -> Result<(), FaultError> {
+        let one = PageRange::new(page, 1);
+        let mut moved = self.driver.move_pages(Area::Shadow, one, page);
+        for _ in 0..4 {
+            if moved.stopped != Some(Errno::AGAIN) {
+                break;
+            }
+            moved = self.driver.move_pages(Area::Shadow, one, page);
+        }
+        if moved.done == 0 {
+            self.with_frame(page, &locked, |frame| self.copy_in(page, frame))?;
+            self.counters.add(Event::CopiedFrame, 1);
+            // It fails for pages that are locked in RAM alone, and those of the shadow are not.
+            let _ = self.driver.discard(Area::Shadow, one);
+        }
+        if let Some(place) = locked.place() {
+            self.backing.free(page, place);
+        }
+        self.counters.add(Event::SoftFault, 1);
+        self.activate(page, locked, Locked::soft_fault);
+        Ok(())
+    }
+
+    /// Restores the saved copy of a compressed or page-file page.
+    fn hard_fault(&self, page: PageIndex, locked: Locked<'_>) -> Result<(), FaultError> {
+        let place = locked.place();
+        self.fill(page, place)?;
+        self.counters.add(Event::HardFault, 1);
+        self.end_hard(page, locked);
+        Ok(())
+    }
+
+    /// Counts the page as active, and unlocks it by the transition `end`.
+    fn activate<'w>(&self, page: PageIndex, locked: Locked<'w>, end: impl FnOnce(Locked<'w>)) {
+        let before = locked.before();
+        self.count(page, before.state(), PageState::Active, before.priority());
+        end(locked);
+    }
+}

@@ -1,0 +1,196 @@
+//! Pages restored ahead of the faults of a stream, in batches.
+
+use plimsoll_os::Errno;
+
+use crate::backing::Backing;
+use crate::driver::{Area, Driver};
+use crate::manager::{Event, MOST_AHEAD, Manager};
+use crate::page::{CHUNK_PAGES, Locked, PageIndex, PageRange, PageState, ZERO_PAGE};
+
+/// Pages that this thread holds busy, from the first one on.
+type Batch<'m> = [Option<Locked<'m>>; MOST_AHEAD as usize];
+
+/// The way to restore a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Zero,
+    Soft,
+    Hard,
+}
+
+impl Way {
+    fn of(state: PageState) -> Option<Way> {
+        match state {
+            PageState::Virgin => Some(Way::Zero),
+            PageState::Modified | PageState::Standby => Some(Way::Soft),
+            PageState::Compressed | PageState::PageFile => Some(Way::Hard),
+            PageState::Active | PageState::Busy => None,
+        }
+    }
+}
+
+impl<D: Driver, B: Backing> Manager<D, B> {
+    /// After the fault on `page`: if it belongs to a stream, restores the pages behind it.
+    pub(super) fn follow_stream(&self, page: PageIndex) {
+        let Some(stream) = self.streams.note(page) else {
+            return;
+        };
+        let chunk_end = (page.number() / CHUNK_PAGES) * CHUNK_PAGES + self.chunk(page).pages();
+        let behind = page.plus(1);
+        let count = stream.ahead().min(chunk_end.saturating_sub(behind.number()));
+        let restored = self.restore_ahead(PageRange::new(behind, count));
+        if restored > 0 {
+            self.counters.add(Event::StreamPage, u64::from(restored));
+            self.streams.expect(stream, behind.plus(restored));
+        }
+    }
+
+    /// Restores the first pages of `pages` that are alike. Takes spare frames alone: it trims nothing. Returns their number.
+    fn restore_ahead(&self, pages: PageRange) -> u32 {
+        let mut batch: Batch<'_> = [const { None }; MOST_AHEAD as usize];
+        let mut way = None;
+        let mut locked = 0;
+        for (page, slot) in pages.pages().zip(&mut batch) {
+            let word = self.table.word(page);
+            let seen = word.load();
+            let next = Way::of(seen.state());
+            if next.is_none() || (way.is_some() && way != next) {
+                break;
+            }
+            way = next;
+            *slot = word.try_lock(seen);
+            if slot.is_none() {
+                break;
+            }
+            locked += 1;
+        }
+        let run = PageRange::new(pages.first, locked);
+        match way {
+            Some(Way::Soft) => self.move_back(run, &mut batch),
+            Some(Way::Hard) => self.restore_run(run, &mut batch),
+            Some(Way::Zero) => self.zero_run(run, &mut batch),
+            None => 0,
+        }
+    }
+
+    /// Moves the frames of modified or standby pages back in one call.
+    fn move_back(&self, run: PageRange, batch: &mut Batch<'_>) -> u32 {
+        let moved = self.driver.move_pages(Area::Shadow, run, run.first);
+        let done = moved.done.min(run.count);
+        for (page, slot) in PageRange::new(run.first, done).pages().zip(batch) {
+            if let Some(locked) = slot.take() {
+                if let Some(place) = locked.place() {
+                    self.backing.free(page, place);
+                }
+                self.activate(page, locked, Locked::soft_fault);
+            }
+        }
+        done
+    }
+
+    fn zero_run(&self, run: PageRange, batch: &mut Batch<'_>) -> u32 {
+        let mut done = 0;
+        for (page, slot) in run.pages().zip(batch) {
+            let Some(locked) = slot.take() else { break };
+            if !self.budget.charge(1, self.overhead_bytes()) {
+                break;
+            }
+            // A page that is present was native a moment ago.
+            let copied = self.driver.copy(page, &ZERO_PAGE);
+            if copied.is_err_and(|errno| errno != Errno::EXIST) {
+                self.budget.uncharge(1);
+                break;
+            }
+            self.activate(page, locked, Locked::fill_zero);
+            done += 1;
+        }
+        done
+    }
+
+    /// Restores saved copies: into adjacent frames of standby pages, which then move in one call, or by copies.
+    fn restore_run<'m>(&'m self, run: PageRange, batch: &mut Batch<'m>) -> u32 {
+        let mut frames: Batch<'_> = [const { None }; MOST_AHEAD as usize];
+        if self.budget.excess(self.overhead_bytes()) == 0
+            && let Some(taken) = self.take_standby_run(run.count, &mut frames)
+        {
+            return self.restore_into(run, batch, taken, &mut frames);
+        }
+        let mut done = 0;
+        for (page, slot) in run.pages().zip(batch) {
+            let Some(locked) = slot.take() else { break };
+            if !self.budget.charge(1, self.overhead_bytes()) {
+                break;
+            }
+            let copied = self.scratch.with(|scratch| {
+                let place = locked.place()?;
+                self.backing.get(page, place, scratch).ok()?;
+                self.driver.copy(page, scratch).ok()
+            });
+            if copied.is_none() {
+                self.budget.uncharge(1);
+                break;
+            }
+            self.end_hard(page, locked);
+            done += 1;
+        }
+        done
+    }
+
+    /// Restores the first pages of `run` into the frames of `taken`.
+    fn restore_into<'m>(
+        &'m self,
+        run: PageRange,
+        batch: &mut Batch<'m>,
+        taken: PageRange,
+        frames: &mut Batch<'m>,
+    ) -> u32 {
+        let mut filled = 0;
+        let mut spoilt = 0;
+        for ((page, slot), (from, frame)) in (run.pages().zip(&*batch)).zip(taken.pages().zip(&*frames)) {
+            let (Some(locked), Some(frame)) = (slot, frame) else {
+                break;
+            };
+            let Some(place) = locked.place() else { break };
+            spoilt += 1;
+            let copy = self.with_frame_mut(from, frame, |bytes| self.backing.get(page, place, bytes));
+            if copy.is_err() {
+                // A fault on that page reports it.
+                break;
+            }
+            filled += 1;
+        }
+        let moved = match filled {
+            0 => 0,
+            _ => {
+                let pages = PageRange::new(taken.first, filled);
+                self.driver
+                    .move_pages(Area::Shadow, pages, run.first)
+                    .done
+                    .min(filled)
+            }
+        };
+        for (number, from) in taken.pages().take(spoilt).enumerate() {
+            let Some(frame) = frames[number].take() else { break };
+            if number >= moved as usize {
+                // It fails for pages that are locked in RAM alone, and those of the shadow are not.
+                let _ = self.driver.discard(Area::Shadow, PageRange::new(from, 1));
+                self.budget.uncharge(1);
+            }
+            self.frame_is_gone(from, frame);
+        }
+        for (page, slot) in PageRange::new(run.first, moved).pages().zip(batch) {
+            if let Some(locked) = slot.take() {
+                self.end_hard(page, locked);
+            }
+        }
+        self.counters.add(Event::FrameTaken, u64::from(moved));
+        moved
+    }
+
+    pub(super) fn end_hard(&self, page: PageIndex, locked: Locked<'_>) {
+        if let Some(place) = locked.place() {
+            self.backing.free(page, place);
+        }
+        self.activate(page, locked, Locked::hard_fault);
+    }
+}

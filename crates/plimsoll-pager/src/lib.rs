@@ -1,0 +1,84 @@
+//! A user-space memory manager in the shape of the NT one: working sets, modified and standby lists, a compression store
+//! and a page file, over `userfaultfd(2)`. A program uses more memory than it is given, without swap, root or a kernel
+//! module.
+//!
+//! # Example
+//!
+//! A vector three times larger than its budget, sorted:
+//!
+//! ```
+//! use plimsoll_pager::{Pager, TrimTo};
+//!
+//! const MIB: usize = 1 << 20;
+//!
+//! // 8 MiB of RAM for pages, compressed copies and metadata together.
+//! let pager = Pager::builder().ram(8 * MIB as u64).build()?;
+//! let mut region = pager.map(24 * MIB)?;
+//!
+//! // Records of 64 bytes in a scattered order: the key is in the first 8 bytes, most significant byte first.
+//! let (records, _) = region.bytes_mut().as_chunks_mut::<64>();
+//! let count = records.len() as u64;
+//! for (number, record) in (0..count).zip(records.iter_mut()) {
+//!     record[..8].copy_from_slice(&(number * 7919 % count).to_be_bytes());
+//! }
+//! records.sort_unstable();
+//! assert!((0..count).zip(&*records).all(|(number, record)| record[..8] == number.to_be_bytes()));
+//!
+//! // The pager never had more than it was given.
+//! let stats = pager.stats();
+//! assert!(stats.resident_bytes() <= stats.ram);
+//! assert!(stats.hard_faults > 0 && stats.forced_frames == 0);
+//!
+//! // The region leaves RAM; its contents stay.
+//! region.trim(.., TrimTo::Store)?;
+//! assert_eq!(pager.stats().active_pages, 0);
+//! assert_eq!(region.bytes()[5 * 64 + 7], 5);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Modules
+//!
+//! | module | content |
+//! |---|---|
+//! | [`page`] | a page's word, its states and transitions; the page table |
+//! | `backing` | the interface of the compression store and the page file |
+//! | `driver` | acts on page tables: by userfaultfd, or simulated |
+//! | `manager` | the state of a pager: budget, pins, hands, counters |
+//! | `trim` | from active to modified, standby and compressed |
+//! | `fault` | from any state to active; the signal handler |
+//! | `inspect`, `stats`, `snapshot` | the check of all invariants; figures; the state of every page |
+//! | [`store`] | the compression store; `saved` is the manager's view of it |
+//! | `addresses`, `engine` | the regions of an arena; a pager of this process |
+//! | `builder`, `pager`, `region`, `error` | the interface of embedders |
+#![warn(missing_docs)]
+
+mod addresses;
+mod backing;
+mod builder;
+mod driver;
+mod engine;
+mod error;
+mod fault;
+mod inspect;
+mod manager;
+pub mod page;
+mod pager;
+mod region;
+mod saved;
+mod snapshot;
+mod stats;
+pub mod store;
+mod trim;
+
+pub use backing::Damaged;
+pub use builder::{Codec, PagerBuilder};
+pub use engine::TrimTo;
+pub use error::{BuildError, FaultError, MapError, RangeError};
+pub use manager::TrimMode;
+pub use pager::Pager;
+pub use region::{PinGuard, Region};
+pub use snapshot::{Snapshot, StateRun};
+pub use stats::Stats;
+
+#[cfg(all(test, not(loom)))]
+mod tests;

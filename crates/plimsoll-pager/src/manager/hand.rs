@@ -1,0 +1,99 @@
+//! A hand of the clock over all pages: it stands at the oldest page that its transition has not passed.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::page::{CHUNK_PAGES, PageIndex, PageRange};
+
+/// Pages that a hand passes at once; also the longest batch of a move.
+pub(crate) const BLOCK: u32 = 64;
+
+/// The position of a hand, in pages.
+///
+/// The hands of trim, save and take pass the pages in the same order, so that each finds first the pages that the hand
+/// before left first: the lists of modified and standby pages are first in, first out, without links.
+#[derive(Debug, Default)]
+pub(crate) struct Hand {
+    position: AtomicU32,
+}
+
+/// One lap of a hand at most.
+#[derive(Debug)]
+pub(crate) struct Lap<'h> {
+    hand: &'h Hand,
+    extent: u32,
+    passed: u32,
+}
+
+impl Hand {
+    /// A walk of one lap over `extent` pages, in blocks that no other thread gets in this lap.
+    pub(crate) fn lap(&self, extent: u32) -> Lap<'_> {
+        Lap {
+            hand: self,
+            extent,
+            passed: 0,
+        }
+    }
+
+    /// Places the hand behind `page`: the rest of its block is next again.
+    pub(crate) fn stop_behind(&self, page: PageIndex) {
+        self.position.store(page.number() + 1, Ordering::Relaxed);
+    }
+}
+
+impl Lap<'_> {
+    /// The next block, without the chunks, by number, in which `wanted` sees nothing. A block lies in one chunk.
+    pub(crate) fn next(&mut self, wanted: impl Fn(u32) -> bool) -> Option<PageRange> {
+        while self.passed < self.extent {
+            let at = self.hand.position.load(Ordering::Relaxed);
+            let first = if at < self.extent { at } else { 0 };
+            let chunk = first / CHUNK_PAGES;
+            let is_wanted = wanted(chunk);
+            let edge = if is_wanted { BLOCK } else { CHUNK_PAGES };
+            let count = (edge - first % edge).min(self.extent - first);
+            let next = self.hand.position.compare_exchange_weak(
+                at,
+                first + count,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            if next.is_err() {
+                continue;
+            }
+            self.passed += count;
+            if is_wanted {
+                return Some(PageRange::new(PageIndex::new(first), count));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{BLOCK, Hand};
+    use crate::page::{CHUNK_PAGES, PageIndex};
+
+    #[test]
+    fn a_lap_passes_every_wanted_block_once() {
+        let hand = Hand::default();
+        let extent = 3 * CHUNK_PAGES + 100;
+        hand.stop_behind(PageIndex::new(CHUNK_PAGES + 69));
+        let mut lap = hand.lap(extent);
+        let mut pages = 0;
+        while let Some(block) = lap.next(|chunk| chunk != 2) {
+            assert!(block.count <= BLOCK && block.first.number() / CHUNK_PAGES != 2);
+            pages += block.count;
+        }
+        // The lap ends within the block in which it began.
+        assert!(
+            (extent - CHUNK_PAGES..extent - CHUNK_PAGES + BLOCK).contains(&pages),
+            "{pages}"
+        );
+    }
+
+    #[test]
+    fn a_lap_over_nothing_ends() {
+        assert!(Hand::default().lap(0).next(|_| true).is_none());
+        assert!(Hand::default().lap(10 * CHUNK_PAGES).next(|_| false).is_none());
+    }
+}

@@ -1,0 +1,333 @@
+//! The state of a pager that faults and trims share: page table, budget, pins, hands and counters.
+//!
+//! The functions that change it are in [`trim`](crate::trim) and [`fault`](crate::fault). All of them may run in a signal
+//! handler on any thread: none allocates or takes a lock of the C library.
+
+mod budget;
+mod counters;
+mod frames;
+mod hand;
+mod pins;
+mod streams;
+
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
+use std::time::Duration;
+
+use plimsoll_os::Errno;
+
+use crate::backing::Backing;
+use crate::driver::{Area, Driver};
+use crate::page::{
+    CHUNK_PAGES, Chunk, ChunkMode, ChunkTable, Locked, PAGE_SIZE, PageIndex, PageRange, PageState, PageTable,
+    PageWord, Place, Word, saved_state,
+};
+
+pub(crate) use budget::Budget;
+pub(crate) use counters::{Counters, Event};
+pub(crate) use frames::Scratch;
+pub(crate) use hand::{BLOCK, Hand};
+pub(crate) use pins::{Pin, Pins};
+pub(crate) use streams::{MOST_AHEAD, Streams};
+
+/// The rule by which a pager trims.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum TrimMode {
+    /// A thread keeps a stock of spare frames, and trims in batches when it runs low (NT's balance-set manager).
+    #[default]
+    BalanceSet = 0,
+    /// Each fault at the cap trims one page, saves it and releases its frame: the pathological mode of a working set with
+    /// a hard limit, for experiments.
+    PerFault = 1,
+}
+
+/// The state of one pager.
+///
+/// Invariants, while no page is busy:
+/// 1. A page has a present page in the arena if and only if it is active or its chunk is native, a frame in the shadow if
+///    and only if it is modified or standby, and a saved copy that belongs to it alone if and only if it is standby,
+///    compressed or page-file.
+/// 2. The budget's frames are the pages of managed chunks that are active, modified or standby.
+/// 3. The counters of states, of chunks and of the pager, equal the words.
+///
+/// Checked by `counters_agree_with_the_words_after_any_sequence`.
+pub(crate) struct Manager<D, B> {
+    pub(crate) table: PageTable,
+    pub(crate) chunks: ChunkTable,
+    pub(crate) driver: D,
+    pub(crate) backing: B,
+    pub(crate) budget: Budget,
+    pub(crate) pins: Pins,
+    pub(crate) streams: Streams,
+    pub(crate) counters: Counters,
+    pub(crate) scratch: Scratch,
+    /// From active to modified.
+    pub(crate) trim_hand: Hand,
+    /// From modified to standby.
+    pub(crate) save_hand: Hand,
+    /// From standby to a free frame.
+    pub(crate) take_hand: Hand,
+    /// Pages below which all regions are.
+    extent: AtomicU32,
+    /// Chunks of which a word was ever written.
+    touched_chunks: AtomicU32,
+    /// The rule by which faults at the cap trim.
+    trim_mode: AtomicU8,
+    /// Wakes the balance-set manager: 1 while it has work.
+    wake: AtomicU32,
+    /// Counts trimmed batches; pages remember it, so that a fault knows its refault distance.
+    clock: AtomicU16,
+}
+
+impl<D: Driver, B: Backing> Manager<D, B> {
+    /// A manager of `pages` pages, all of which are in no region, under a budget of `ram` bytes.
+    pub(crate) fn new(driver: D, backing: B, pages: u32, ram: u64) -> Result<Manager<D, B>, Errno> {
+        Ok(Manager {
+            table: PageTable::new(pages)?,
+            chunks: ChunkTable::new(pages)?,
+            driver,
+            backing,
+            budget: Budget::new(ram),
+            pins: Pins::new(),
+            streams: Streams::new(),
+            counters: Counters::default(),
+            scratch: Scratch::new()?,
+            trim_hand: Hand::default(),
+            save_hand: Hand::default(),
+            take_hand: Hand::default(),
+            extent: AtomicU32::new(0),
+            touched_chunks: AtomicU32::new(0),
+            trim_mode: AtomicU8::new(TrimMode::BalanceSet as u8),
+            wake: AtomicU32::new(0),
+            clock: AtomicU16::new(0),
+        })
+    }
+
+    /// Pages below which all regions are.
+    pub(crate) fn extent(&self) -> u32 {
+        self.extent.load(Ordering::Relaxed)
+    }
+
+    /// Advances the eviction clock by a batch.
+    pub(crate) fn tick(&self) -> u16 {
+        self.clock.fetch_add(1, Ordering::Relaxed).wrapping_add(1) % Word::CLOCK_PERIOD
+    }
+
+    /// The rule by which faults at the cap trim.
+    pub(crate) fn trim_mode(&self) -> TrimMode {
+        match self.trim_mode.load(Ordering::Relaxed) {
+            1 => TrimMode::PerFault,
+            _ => TrimMode::BalanceSet,
+        }
+    }
+
+    /// Changes the rule by which faults at the cap trim.
+    pub(crate) fn set_trim_mode(&self, mode: TrimMode) {
+        self.trim_mode.store(mode as u8, Ordering::Relaxed);
+    }
+
+    /// Wakes the balance-set manager, if it sleeps.
+    pub(crate) fn wake_balancer(&self) {
+        if self.wake.load(Ordering::Relaxed) == 0 && self.wake.swap(1, Ordering::AcqRel) == 0 {
+            plimsoll_os::futex_wake(&self.wake, 1);
+        }
+    }
+
+    /// Sleeps until [`Manager::wake_balancer`], or for `limit`.
+    pub(crate) fn wait_for_work(&self, limit: Duration) {
+        if self.wake.load(Ordering::Acquire) == 0 {
+            plimsoll_os::futex_wait(&self.wake, 0, Some(limit));
+        }
+        self.wake.store(0, Ordering::Release);
+    }
+
+    /// The chunk of a page.
+    pub(crate) fn chunk(&self, page: PageIndex) -> &Chunk {
+        self.chunks.of(PageRange::new(page, 1))
+    }
+
+    /// Counts a page that went from one state to another, with its standby priority. Called before it is unlocked.
+    pub(crate) fn count(&self, page: PageIndex, from: PageState, to: PageState, priority: u8) {
+        let chunk = self.chunk(page);
+        if from == PageState::Virgin && chunk.touch() {
+            self.touched_chunks.fetch_add(1, Ordering::Relaxed);
+        }
+        chunk.count(from, to);
+        self.counters.count_state(from, to, priority);
+    }
+
+    /// Bytes of RAM that the pager may not give to frames: the store, and metadata.
+    pub(crate) fn overhead_bytes(&self) -> u64 {
+        self.backing.used_bytes() + self.metadata_bytes()
+    }
+
+    /// Bytes of RAM of the words of touched chunks, of the chunks of regions, and of scratch pages.
+    pub(crate) fn metadata_bytes(&self) -> u64 {
+        let words = CHUNK_PAGES as usize * size_of::<PageWord>();
+        let words = u64::from(self.touched_chunks.load(Ordering::Relaxed)) * words as u64;
+        let chunks = self.extent().div_ceil(CHUNK_PAGES) as usize * size_of::<Chunk>();
+        words + chunks.next_multiple_of(PAGE_SIZE) as u64 + self.scratch.bytes()
+    }
+
+    /// Whether the store may grow: a part of the budget, a 16th, stays with frames, as no program works without any.
+    pub(crate) fn store_may_grow(&self) -> bool {
+        let ram = self.budget.ram();
+        self.overhead_bytes() + self.budget.reserve() < ram - ram / 16
+    }
+
+    /// Opens a region on `pages`, which begin at a chunk and belong to no region. It stays native while all native pages
+    /// fit into the budget; else faults come to the pager from the start.
+    ///
+    /// # Errors
+    /// The kernel refuses the mappings; nothing is left behind.
+    pub(crate) fn open(&self, pages: PageRange) -> Result<(), Errno> {
+        self.driver.open(pages)?;
+        self.extent.fetch_max(pages.end(), Ordering::Relaxed);
+        let native = self
+            .budget
+            .reserve_native(u64::from(pages.count), self.overhead_bytes());
+        if !native && let Err(errno) = self.driver.register(pages) {
+            let _ = self.driver.close(pages);
+            return Err(errno);
+        }
+        let mode = if native {
+            ChunkMode::Native
+        } else {
+            ChunkMode::Managed
+        };
+        for piece in pages.pieces(CHUNK_PAGES) {
+            self.chunks.of(piece).open(mode, piece.count);
+        }
+        Ok(())
+    }
+
+    /// Closes the region on `pages`, which no thread uses any more: contents and saved copies are gone.
+    ///
+    /// # Errors
+    /// The kernel refuses: the addresses stay in use.
+    pub(crate) fn close(&self, pages: PageRange) -> Result<(), Errno> {
+        for piece in pages.pieces(CHUNK_PAGES) {
+            let chunk = self.chunks.of(piece);
+            let mut patience = Patience::default();
+            while chunk.mode() == ChunkMode::Converting {
+                patience.wait();
+            }
+            if chunk.change_mode(ChunkMode::Native, ChunkMode::Unused) {
+                self.budget.release_native(u64::from(chunk.pages()));
+                continue;
+            }
+            for page in piece.pages() {
+                if self.table.word(page).load() != Word::VIRGIN {
+                    self.drop_contents(page, self.lock(page));
+                }
+            }
+            chunk.change_mode(ChunkMode::Managed, ChunkMode::Unused);
+        }
+        self.driver.close(pages)
+    }
+
+    /// Drops the contents of `pages`: they read as zero.
+    ///
+    /// # Errors
+    /// The kernel refuses for pages that are locked in RAM (`mlock(2)`); pages before them are dropped.
+    pub(crate) fn discard(&self, pages: PageRange) -> Result<(), Errno> {
+        for piece in pages.pieces(CHUNK_PAGES) {
+            if self.chunks.of(piece).mode() != ChunkMode::Managed {
+                // Pages that are adopted meanwhile are absent and active: a fault or the trimmer finds that out.
+                self.driver.discard(Area::Arena, piece)?;
+            }
+            for page in piece.pages() {
+                if self.table.word(page).load() == Word::VIRGIN {
+                    continue;
+                }
+                let locked = self.lock(page);
+                if locked.before().state() == PageState::Active {
+                    self.driver.discard(Area::Arena, PageRange::new(page, 1))?;
+                }
+                self.drop_contents(page, locked);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a page virgin: frees its saved copy and its frame. Its page in the arena, if it was active, is the caller's
+    /// to drop.
+    pub(crate) fn drop_contents(&self, page: PageIndex, locked: Locked<'_>) {
+        let before = locked.before();
+        if let Some(place) = before.place() {
+            self.backing.free(page, place);
+        }
+        if before.state().has_frame() {
+            // It fails for locked pages alone, and those of the shadow are not.
+            let _ = self.driver.discard(Area::Shadow, PageRange::new(page, 1));
+        }
+        if before.state().has_frame() || before.state() == PageState::Active {
+            self.budget.uncharge(1);
+        }
+        if before.state() != PageState::Virgin {
+            self.count(page, before.state(), PageState::Virgin, before.priority());
+        }
+        locked.discard();
+    }
+
+    /// Touches `pages`, native ones, so that the kernel or the handler makes them present.
+    pub(crate) fn touch(&self, pages: PageRange) {
+        self.driver.populate(pages);
+    }
+
+    /// Locks a page, and waits while it is busy. The caller holds no other page busy.
+    pub(crate) fn lock(&self, page: PageIndex) -> Locked<'_> {
+        let word = self.table.word(page);
+        let mut patience = Patience::default();
+        loop {
+            if let Some(locked) = word.try_lock(word.load()) {
+                return locked;
+            }
+            patience.wait();
+        }
+    }
+
+    /// Moves a saved copy of `owner` if it still is at `old`: the store calls it while it cleans. Returns whether the page
+    /// now has its copy at `new`; if not, the copy at `old` stays valid.
+    pub(crate) fn relocate(&self, owner: PageIndex, old: Place, new: Place) -> bool {
+        let word = self.table.word(owner);
+        let seen = word.load();
+        let Some(locked) = (seen.place() == Some(old)).then(|| word.try_lock(seen)).flatten() else {
+            return false;
+        };
+        let tier = self.backing.tier(new);
+        let before = seen.state();
+        let after = match before {
+            PageState::Standby => PageState::Standby,
+            _ => saved_state(tier),
+        };
+        self.count(owner, before, after, seen.priority());
+        locked.relocate(new, tier);
+        true
+    }
+}
+
+/// Waits for another thread, first for a short time, then for longer ones.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    waits: u32,
+}
+
+impl Patience {
+    /// Waits once.
+    pub(crate) fn wait(&mut self) {
+        self.waits = self.waits.saturating_add(1);
+        match self.waits {
+            0..=32 => std::hint::spin_loop(),
+            33..=96 => plimsoll_os::yield_processor(),
+            // A thread with a real-time priority would never let the holder run.
+            _ => plimsoll_os::sleep_briefly(std::time::Duration::from_micros(50)),
+        }
+    }
+
+    /// How often it has waited.
+    pub(crate) fn waits(&self) -> u32 {
+        self.waits
+    }
+}

@@ -1,0 +1,109 @@
+//! Pinned ranges: hazards that the trimmer respects.
+
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use crate::page::{PageIndex, PageRange};
+
+/// Ranges that can be pinned at the same time.
+const MOST_PINS: usize = 256;
+
+/// The pinned ranges, each one atomic: the first page in the upper half, the number of pages in the lower.
+///
+/// A thread that pins publishes its range, fences, and then makes the pages present. A trimmer locks pages, fences, and
+/// then looks at the ranges. Of two that meet, at least one sees the other: either the trimmer unlocks the page as it was,
+/// or the pinning thread finds it busy or absent and restores it.
+/// Checked by `a_pinned_page_is_active_whatever_the_trimmer_does`.
+#[derive(Debug)]
+pub(crate) struct Pins {
+    ranges: [AtomicU64; MOST_PINS],
+    /// Slots below which all pins are.
+    used: AtomicU64,
+}
+
+/// The slot of a pinned range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pin(usize);
+
+impl Pins {
+    pub(crate) const fn new() -> Pins {
+        Pins {
+            ranges: [const { AtomicU64::new(0) }; MOST_PINS],
+            used: AtomicU64::new(0),
+        }
+    }
+
+    /// Publishes a range; none if all slots are in use. From here on no trimmer takes an active page of it.
+    pub(crate) fn publish(&self, pages: PageRange) -> Option<Pin> {
+        let value = u64::from(pages.first.number()) << 32 | u64::from(pages.count);
+        let free = self.ranges.iter().position(|range| {
+            range
+                .compare_exchange(0, value, Ordering::SeqCst, Ordering::Relaxed)
+                .is_ok()
+        })?;
+        self.used.fetch_max(free as u64 + 1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        Some(Pin(free))
+    }
+
+    /// Ends a pin.
+    pub(crate) fn remove(&self, pin: Pin) {
+        self.ranges[pin.0].store(0, Ordering::Release);
+    }
+
+    /// Orders the locking of pages before the look at the ranges. Called once a batch.
+    pub(crate) fn fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether a page is pinned.
+    pub(crate) fn holds(&self, page: PageIndex) -> bool {
+        self.any(PageRange::new(page, 1))
+    }
+
+    /// Whether a page of `pages` is pinned.
+    pub(crate) fn any(&self, pages: PageRange) -> bool {
+        let used = self.used.load(Ordering::SeqCst) as usize;
+        self.ranges[..used].iter().any(|range| {
+            let value = range.load(Ordering::SeqCst);
+            let first = (value >> 32) as u32;
+            let count = value as u32;
+            count > 0 && first < pages.end() && pages.first.number() < first + count
+        })
+    }
+
+    /// Pages of all pinned ranges.
+    pub(crate) fn pages(&self) -> u64 {
+        let ranges = self.ranges.iter();
+        ranges
+            .map(|range| u64::from(range.load(Ordering::Relaxed) as u32))
+            .sum()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{MOST_PINS, Pins};
+    use crate::page::{PageIndex, PageRange};
+
+    #[test]
+    fn pins_hold_their_pages_until_they_are_removed() {
+        let pins = Pins::new();
+        let range = |first, count| PageRange::new(PageIndex::new(first), count);
+        let first = pins.publish(range(10, 5)).expect("a free slot");
+        let second = pins.publish(range(14, 1)).expect("a free slot");
+        assert!(!pins.holds(PageIndex::new(9)) && !pins.holds(PageIndex::new(15)));
+        assert!(pins.any(range(0, 11)) && pins.any(range(14, 100)) && !pins.any(range(15, 100)));
+        pins.remove(first);
+        assert!(!pins.holds(PageIndex::new(10)) && pins.holds(PageIndex::new(14)));
+        pins.remove(second);
+        assert_eq!(pins.pages(), 0);
+    }
+
+    #[test]
+    fn more_pins_than_slots_are_refused() {
+        let pins = Pins::new();
+        let range = PageRange::new(PageIndex::new(1), 1);
+        let taken = (0..).take_while(|_| pins.publish(range).is_some()).count();
+        assert_eq!(taken, MOST_PINS);
+    }
+}

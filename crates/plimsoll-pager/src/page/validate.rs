@@ -1,0 +1,104 @@
+//! The executable twin of the table in [`page`](crate::page): what holds for a page in each state.
+
+use super::{PageIndex, PageState};
+
+/// A page that is not as its state says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Violation {
+    /// A page is present in the arena in another state than active, or absent while active.
+    #[error("page {page:?} is {state:?}, and its presence in the arena is {present}")]
+    Arena {
+        /// The page.
+        page: PageIndex,
+        /// Its state.
+        state: PageState,
+        /// Whether it is present.
+        present: bool,
+    },
+    /// A frame is present in another state than modified and standby, or absent in these.
+    #[error("page {page:?} is {state:?}, and the presence of its frame is {present}")]
+    Frame {
+        /// The page.
+        page: PageIndex,
+        /// Its state.
+        state: PageState,
+        /// Whether its frame is present.
+        present: bool,
+    },
+    /// A page is busy, though no thread works on it.
+    #[error("page {page:?} is busy")]
+    Busy {
+        /// The page.
+        page: PageIndex,
+    },
+    /// Two pages have the same saved copy.
+    #[error("page {page:?} has the saved copy of another one")]
+    SharedPlace {
+        /// The second page.
+        page: PageIndex,
+    },
+    /// A saved copy cannot be read back, or a standby frame differs from it.
+    #[error("the saved copy of page {page:?} is damaged")]
+    Copy {
+        /// The page.
+        page: PageIndex,
+    },
+    /// A counter differs from the words.
+    #[error("the counter of {what} is {counted}, and the words say {found}")]
+    Counter {
+        /// The counter.
+        what: &'static str,
+        /// Its value.
+        counted: u64,
+        /// The value by the words.
+        found: u64,
+    },
+}
+
+/// Checks one page of a managed chunk by its state and the presence of its page and its frame.
+pub(crate) fn check_page(
+    page: PageIndex,
+    state: PageState,
+    in_arena: bool,
+    has_frame: bool,
+) -> impl Iterator<Item = Violation> {
+    let arena = (in_arena != (state == PageState::Active)).then_some(Violation::Arena {
+        page,
+        state,
+        present: in_arena,
+    });
+    let frame = (has_frame != state.has_frame()).then_some(Violation::Frame {
+        page,
+        state,
+        present: has_frame,
+    });
+    let busy = (state == PageState::Busy).then_some(Violation::Busy { page });
+    arena.into_iter().chain(frame).chain(busy)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{Violation, check_page};
+    use crate::page::{PageIndex, PageState};
+
+    #[test]
+    fn every_state_holds_for_one_presence_alone() {
+        let page = PageIndex::new(1);
+        for state in PageState::ALL {
+            let fine: Vec<(bool, bool)> = [(false, false), (false, true), (true, false), (true, true)]
+                .into_iter()
+                .filter(|(arena, frame)| check_page(page, state, *arena, *frame).next().is_none())
+                .collect();
+            let expected = match state {
+                PageState::Active => vec![(true, false)],
+                PageState::Modified | PageState::Standby => vec![(false, true)],
+                PageState::Busy => vec![],
+                _ => vec![(false, false)],
+            };
+            assert_eq!(fine, expected, "{state:?}");
+        }
+        let wrong: Vec<Violation> = check_page(page, PageState::Compressed, true, true).collect();
+        assert_eq!(wrong.len(), 2);
+    }
+}

@@ -1,0 +1,160 @@
+//! The orders in which threads lock a page, change its state, and use its contents.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-pager --release --lib word`
+#![allow(unsafe_code)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
+use loom::thread;
+
+use super::{PageState, PageWord, Place, Tier};
+
+/// A page with its contents: loom fails if two threads access them at the same time, or one without having seen the
+/// writes of the one before.
+struct Model {
+    word: PageWord,
+    arena: UnsafeCell<u32>,
+    frame: UnsafeCell<u32>,
+    saved: UnsafeCell<u32>,
+}
+
+impl Model {
+    /// An active page with the contents 7.
+    fn active() -> Arc<Model> {
+        let word = PageWord::virgin();
+        word.try_lock(word.load()).unwrap().fill_zero();
+        Arc::new(Model {
+            word,
+            arena: UnsafeCell::new(7),
+            frame: UnsafeCell::new(0),
+            saved: UnsafeCell::new(0),
+        })
+    }
+
+    fn copy(from: &UnsafeCell<u32>, to: &UnsafeCell<u32>) {
+        // SAFETY: the caller holds the page busy.
+        let value = from.with(|value| unsafe { *value });
+        // SAFETY: as above.
+        to.with_mut(|target| unsafe { *target = value });
+    }
+
+    fn trim(&self) {
+        if let Some(locked) = self.word.try_lock_in(PageState::Active) {
+            Model::copy(&self.arena, &self.frame);
+            // SAFETY: the page is busy.
+            self.arena.with_mut(|gone| unsafe { *gone = 0 });
+            locked.trim(1);
+        }
+    }
+
+    fn save(&self) {
+        if let Some(locked) = self.word.try_lock_in(PageState::Modified) {
+            Model::copy(&self.frame, &self.saved);
+            locked.save(Place::new(1).unwrap());
+        }
+    }
+
+    fn take(&self) {
+        if let Some(locked) = self.word.try_lock_in(PageState::Standby) {
+            // SAFETY: the page is busy.
+            self.frame.with_mut(|gone| unsafe { *gone = 0 });
+            locked.take_frame(Tier::Memory);
+        }
+    }
+
+    fn fault(&self) {
+        loop {
+            let seen = self.word.load();
+            let Some(locked) = self.word.try_lock(seen) else {
+                thread::yield_now();
+                continue;
+            };
+            match seen.state() {
+                PageState::Active => locked.keep(),
+                PageState::Modified | PageState::Standby => {
+                    Model::copy(&self.frame, &self.arena);
+                    locked.soft_fault();
+                }
+                _ => {
+                    Model::copy(&self.saved, &self.arena);
+                    locked.hard_fault();
+                }
+            }
+            return;
+        }
+    }
+
+    fn contents(&self) -> u32 {
+        self.fault();
+        // SAFETY: no other thread is left.
+        self.arena.with(|value| unsafe { *value })
+    }
+}
+
+#[test]
+fn a_page_that_is_trimmed_saved_and_taken_while_it_faults_keeps_its_contents() {
+    loom::model(|| {
+        let model = Model::active();
+        let trimmer = {
+            let model = model.clone();
+            thread::spawn(move || {
+                model.trim();
+                model.save();
+                model.take();
+            })
+        };
+        model.fault();
+        trimmer.join().unwrap();
+        assert_eq!(model.contents(), 7);
+    });
+}
+
+#[test]
+fn two_faults_and_a_trim_keep_the_contents() {
+    loom::model(|| {
+        let model = Model::active();
+        model.trim();
+        let other = {
+            let model = model.clone();
+            thread::spawn(move || model.fault())
+        };
+        let trimmer = {
+            let model = model.clone();
+            thread::spawn(move || model.save())
+        };
+        model.fault();
+        other.join().unwrap();
+        trimmer.join().unwrap();
+        assert_eq!(model.contents(), 7);
+    });
+}
+
+/// A thread that pins publishes its range, fences and looks at the word; the trimmer locks the word, fences and looks at
+/// the ranges. Whatever the order, a page that the pinning thread saw active is not trimmed.
+#[test]
+fn a_pin_is_seen_by_the_trimmer_or_sees_it() {
+    loom::model(|| {
+        let model = Model::active();
+        let pin = Arc::new(AtomicU64::new(0));
+        let trimmer = {
+            let (model, pin) = (model.clone(), pin.clone());
+            thread::spawn(move || {
+                if let Some(locked) = model.word.try_lock_in(PageState::Active) {
+                    fence(Ordering::SeqCst);
+                    match pin.load(Ordering::SeqCst) {
+                        0 => locked.trim(1),
+                        _ => locked.keep(),
+                    }
+                }
+            })
+        };
+        pin.store(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let is_active = model.word.load().state() == PageState::Active;
+        trimmer.join().unwrap();
+        if is_active {
+            assert_eq!(model.word.load().state(), PageState::Active);
+        }
+    });
+}

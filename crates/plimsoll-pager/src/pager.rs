@@ -1,0 +1,66 @@
+//! The pager as an embedder sees it.
+
+use std::sync::Arc;
+
+use crate::engine::Engine;
+use crate::error::MapError;
+use crate::manager::TrimMode;
+use crate::page::Violation;
+use crate::region::Region;
+use crate::saved::SavedCopies;
+use crate::snapshot::Snapshot;
+use crate::stats::Stats;
+
+/// A budget of RAM and the regions that share it. Clones are the same pager; it ends with the last of its clones and
+/// regions.
+#[derive(Clone)]
+pub struct Pager {
+    engine: Arc<Engine<SavedCopies>>,
+}
+
+impl Pager {
+    pub(crate) fn new(engine: Arc<Engine<SavedCopies>>) -> Pager {
+        Pager { engine }
+    }
+
+    /// Maps a region of `bytes`, zero at first.
+    ///
+    /// # Errors
+    /// [`MapError`].
+    pub fn map(&self, bytes: usize) -> Result<Region, MapError> {
+        let pages = self.engine.map(bytes)?;
+        Ok(Region::new(self.engine.clone(), pages, bytes))
+    }
+
+    /// Figures of the pager now.
+    pub fn stats(&self) -> Stats {
+        self.engine.manager().stats()
+    }
+
+    /// The state of every page of every region now.
+    pub fn snapshot(&self) -> Snapshot {
+        self.engine.manager().snapshot()
+    }
+
+    /// Checks every invariant of the pager, and returns those that do not hold. Threads that use regions meanwhile, or trim
+    /// them, are reported too.
+    pub fn validate(&self) -> Vec<Violation> {
+        self.engine.manager().validate()
+    }
+
+    /// Changes the rule by which the pager trims.
+    pub fn set_trim_mode(&self, mode: TrimMode) {
+        self.engine.manager().set_trim_mode(mode);
+    }
+
+    /// Changes the budget. Pages over it are trimmed by the next faults.
+    pub fn set_ram(&self, bytes: u64) {
+        self.engine.manager().budget.set_ram(bytes);
+    }
+}
+
+impl std::fmt::Debug for Pager {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pager").field("stats", &self.stats()).finish()
+    }
+}

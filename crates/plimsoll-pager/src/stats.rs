@@ -1,0 +1,111 @@
+//! Figures of a pager at one time.
+
+use crate::backing::Backing;
+use crate::driver::Driver;
+use crate::manager::{Event, Manager};
+use crate::page::{PAGE_SIZE, PageState};
+
+/// Pages by state, bytes of RAM, and events since the pager was built.
+///
+/// States change while they are read; in a pager at rest the figures agree with each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Bytes of the budget.
+    pub ram: u64,
+    /// Pages of regions whose faults the kernel still resolves: they count as resident.
+    pub native_pages: u64,
+    /// Pages in the working set.
+    pub active_pages: u64,
+    /// Trimmed pages whose frame is the only copy.
+    pub modified_pages: u64,
+    /// Trimmed and saved pages whose frame is still there, by priority.
+    pub standby_pages: [u64; 8],
+    /// Pages in the compression store alone.
+    pub compressed_pages: u64,
+    /// Pages in the page file alone.
+    pub page_file_pages: u64,
+    /// Pages of pinned ranges.
+    pub pinned_pages: u64,
+    /// Bytes of RAM of the compression store.
+    pub store_bytes: u64,
+    /// Bytes of RAM of the page table, chunks and scratch pages.
+    pub metadata_bytes: u64,
+    /// Frames that were charged over the budget, as nothing could be reclaimed.
+    pub forced_frames: u64,
+    /// Faults on pages that were never touched.
+    pub zero_faults: u64,
+    /// Faults on modified and standby pages.
+    pub soft_faults: u64,
+    /// Faults on compressed and page-file pages.
+    pub hard_faults: u64,
+    /// Pages restored ahead of the fault of a stream.
+    pub stream_pages: u64,
+    /// Faults whose page another thread had made present.
+    pub spurious_faults: u64,
+    /// Pages moved to the modified list.
+    pub trimmed_pages: u64,
+    /// Pages saved.
+    pub saved_pages: u64,
+    /// Saves that the store refused.
+    pub refused_saves: u64,
+    /// Standby frames given to other pages.
+    pub taken_frames: u64,
+    /// Standby frames returned to the kernel.
+    pub released_frames: u64,
+    /// Attempts to trim a page that is shared by a fork, pinned by a device, or locked.
+    pub unmovable_pages: u64,
+    /// Moves that the kernel ended early.
+    pub partial_moves: u64,
+    /// Pages restored by a copy of their frame, as it could not be moved.
+    pub copied_frames: u64,
+    /// Batches that faulting threads trimmed by themselves.
+    pub direct_reclaims: u64,
+    /// Calls that failed as the kernel had no memory.
+    pub no_memory: u64,
+}
+
+impl Stats {
+    /// Bytes of RAM that the pager occupies: pages, frames, store and metadata.
+    pub fn resident_bytes(&self) -> u64 {
+        let standby: u64 = self.standby_pages.iter().sum();
+        let frames = self.native_pages + self.active_pages + self.modified_pages + standby;
+        frames * PAGE_SIZE as u64 + self.store_bytes + self.metadata_bytes
+    }
+}
+
+impl<D: Driver, B: Backing> Manager<D, B> {
+    /// The figures now.
+    pub(crate) fn stats(&self) -> Stats {
+        let pages = |state| self.counters.pages_in(state);
+        let events = |event| self.counters.of(event);
+        Stats {
+            ram: self.budget.ram(),
+            native_pages: self.budget.native(),
+            active_pages: pages(PageState::Active),
+            modified_pages: pages(PageState::Modified),
+            standby_pages: [0, 1, 2, 3, 4, 5, 6, 7].map(|priority| self.counters.standby(priority)),
+            compressed_pages: pages(PageState::Compressed),
+            page_file_pages: pages(PageState::PageFile),
+            pinned_pages: self.pins.pages(),
+            store_bytes: self.backing.used_bytes(),
+            metadata_bytes: self.metadata_bytes(),
+            forced_frames: self.budget.forced(),
+            zero_faults: events(Event::ZeroFault),
+            soft_faults: events(Event::SoftFault),
+            hard_faults: events(Event::HardFault),
+            stream_pages: events(Event::StreamPage),
+            spurious_faults: events(Event::SpuriousFault),
+            trimmed_pages: events(Event::Trimmed),
+            saved_pages: events(Event::Saved),
+            refused_saves: events(Event::Refused),
+            taken_frames: events(Event::FrameTaken),
+            released_frames: events(Event::FrameReleased),
+            unmovable_pages: events(Event::Unmovable),
+            partial_moves: events(Event::PartialMove),
+            copied_frames: events(Event::CopiedFrame),
+            direct_reclaims: events(Event::DirectReclaim),
+            no_memory: events(Event::NoMemory),
+        }
+    }
+}

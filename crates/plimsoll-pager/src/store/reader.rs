@@ -1,0 +1,194 @@
+//! Reading of entries: into memory of the reader's own, where they are checked and decompressed.
+//!
+//! The copy makes the check hold: the bytes that were checked are those that are decompressed. Readers take no lock.
+#![allow(unsafe_code)]
+
+use core::sync::atomic::Ordering;
+
+use super::codec::{self, Decompressor};
+use super::entry::{Codec, Flaw, HEADER, Header};
+use super::lease::{Area, Areas, Lease};
+use super::place::Spot;
+use super::space::Space;
+use super::units::{BLOCK, PAGE, Page, QUAD_BYTES, SEGMENT_UNITS, UNIT};
+
+/// The readers of a store: 256 threads can read at a time.
+pub(super) type Readers = Areas<ReaderArea, 4>;
+pub(super) type Reader<'m> = Lease<'m, ReaderArea, 4>;
+
+/// Memory of a reader.
+#[repr(C, align(4096))]
+pub(super) struct ReaderArea {
+    /// The parts that are counted as resident, a bit each.
+    counted: u8,
+    /// The entry, as it is stored; two blocks of the page file that it is in.
+    pub(super) entry: [u8; 2 * BLOCK],
+    /// The pages of the entry.
+    plain: [u8; QUAD_BYTES],
+    decompressor: Decompressor,
+}
+
+// SAFETY: zeros are a value of each field, and none needs a drop.
+unsafe impl Area for ReaderArea {}
+
+/// Parts of an area, and the bytes that they make resident.
+#[derive(Debug, Clone, Copy)]
+#[repr(u8)]
+enum Part {
+    /// The entry of one page.
+    Page = 1,
+    /// The rest of the entry.
+    Entry = 2,
+    /// Several pages.
+    Plain = 4,
+    Decompressor = 8,
+}
+
+impl Part {
+    fn bytes(self) -> usize {
+        match self {
+            Part::Page => 2 * PAGE,
+            Part::Entry => 2 * BLOCK - PAGE,
+            Part::Plain => QUAD_BYTES,
+            Part::Decompressor => Decompressor::used().next_multiple_of(PAGE) + PAGE,
+        }
+    }
+}
+
+impl ReaderArea {
+    fn count(&mut self, space: &Space, part: Part) {
+        if self.counted & part as u8 == 0 {
+            self.counted |= part as u8;
+            space.count(part.bytes());
+        }
+    }
+
+    /// Copies an entry to `self.entry`, and checks it. Its live bits are those of a moment of the copy.
+    ///
+    /// # Errors
+    /// As [`header`] and [`Header::check`].
+    pub(super) fn load(&mut self, space: &Space, spot: Spot) -> Result<Header, Flaw> {
+        let header = header(space, spot)?;
+        let words = &space.words(spot.segment)[spot.unit as usize..][..header.units() as usize];
+        self.count(space, Part::Page);
+        if header.bytes() > PAGE + HEADER + UNIT {
+            self.count(space, Part::Entry);
+        }
+        for (target, word) in self.entry.chunks_exact_mut(UNIT).zip(words) {
+            target.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        Header::check(&self.entry[..header.bytes()])
+    }
+
+    /// Two blocks for an entry of the page file.
+    pub(super) fn blocks(&mut self, space: &Space) -> &mut [u8; 2 * BLOCK] {
+        self.count(space, Part::Page);
+        self.count(space, Part::Entry);
+        &mut self.entry
+    }
+
+    /// The offset behind the entry at `offset` of the blocks; past both of them if no entry is there.
+    pub(super) fn end_of_entry(&self, offset: usize) -> usize {
+        let word = |at: usize| {
+            let bytes = self.entry.get(at..at + UNIT).unwrap_or_default();
+            bytes.try_into().map_or(0, u64::from_le_bytes)
+        };
+        Header::read(word(offset), word(offset + UNIT)).map_or(usize::MAX, |header| offset + header.bytes())
+    }
+
+    /// Checks the entry at `offset` of the blocks, and moves it to the start of `self.entry`.
+    ///
+    /// # Errors
+    /// As [`Header::check`].
+    pub(super) fn load_from_blocks(&mut self, offset: usize) -> Result<Header, Flaw> {
+        let header = Header::check(self.entry.get(offset..).unwrap_or_default())?;
+        if offset + header.bytes() > self.entry.len() {
+            return Err(Flaw::Header);
+        }
+        self.entry.copy_within(offset..offset + header.bytes(), 0);
+        Ok(header)
+    }
+
+    /// Decompresses one page of the checked entry in `self.entry`.
+    ///
+    /// # Errors
+    /// [`Flaw::Owner`] if the entry has no such page, [`Flaw::Body`] if it does not decompress.
+    pub(super) fn page(
+        &mut self,
+        space: &Space,
+        header: &Header,
+        bit: u8,
+        target: &mut Page,
+    ) -> Result<(), Flaw> {
+        let position = header.position(bit).ok_or(Flaw::Owner)?;
+        if header.pages() > 1 {
+            let pages = self.pages(space, header)?;
+            target.copy_from_slice(&pages[position * PAGE..(position + 1) * PAGE]);
+            return Ok(());
+        }
+        if header.codec == Codec::Zstd {
+            self.count(space, Part::Decompressor);
+        }
+        let body = &self.entry[HEADER..HEADER + header.length];
+        unpack(header.codec, body, target, &mut self.decompressor)
+    }
+
+    /// Decompresses all pages of the checked entry in `self.entry`.
+    ///
+    /// # Errors
+    /// [`Flaw::Body`] if it does not decompress.
+    pub(super) fn pages(&mut self, space: &Space, header: &Header) -> Result<&[u8], Flaw> {
+        self.count(space, Part::Plain);
+        self.count(space, Part::Decompressor);
+        let body = &self.entry[HEADER..HEADER + header.length];
+        let plain = &mut self.plain[..header.plain_bytes()];
+        unpack(header.codec, body, plain, &mut self.decompressor)?;
+        Ok(plain)
+    }
+}
+
+fn unpack(codec: Codec, body: &[u8], target: &mut [u8], zstd: &mut Decompressor) -> Result<(), Flaw> {
+    let is_whole = match codec {
+        Codec::Lz4 => codec::decompress_lz4(body, target),
+        Codec::Zstd => zstd.decompress(body, target),
+        Codec::Raw if body.len() == target.len() => {
+            target.copy_from_slice(body);
+            true
+        }
+        Codec::Same => match (body.try_into(), <&mut Page>::try_from(target)) {
+            (Ok(word), Ok(page)) => {
+                codec::fill(page, u64::from_le_bytes(word));
+                true
+            }
+            _ => false,
+        },
+        Codec::Raw => false,
+    };
+    if is_whole { Ok(()) } else { Err(Flaw::Body) }
+}
+
+/// The header of the entry at `spot`, without a check of the entry.
+///
+/// # Errors
+/// [`Flaw::Place`] for a spot outside of the segments in use, [`Flaw::Header`] for fields that no entry there has.
+pub(super) fn header(space: &Space, spot: Spot) -> Result<Header, Flaw> {
+    if spot.segment >= space.begun() || spot.unit >= SEGMENT_UNITS - 1 {
+        return Err(Flaw::Place);
+    }
+    let words = &space.words(spot.segment)[spot.unit as usize..];
+    let header = Header::read(words[0].load(Ordering::Acquire), words[1].load(Ordering::Relaxed))?;
+    if header.units() as usize > words.len() {
+        return Err(Flaw::Header);
+    }
+    Ok(header)
+}
+
+/// Leases a reader. Waits only while 256 threads read, each for the time of one decompression.
+pub(super) fn lease<'m>(readers: &'m Readers, space: &'m Space) -> Reader<'m> {
+    loop {
+        if let Some(reader) = readers.lease(&space.memory) {
+            return reader;
+        }
+        std::thread::yield_now();
+    }
+}

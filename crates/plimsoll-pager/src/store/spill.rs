@@ -1,0 +1,185 @@
+//! Segments that move whole to a page file, and entries that are read from there.
+
+use super::claim::End;
+use super::entry::{Flaw, HEADER, Weight};
+use super::place::{PageIndex, Place, PlaceKind, Spot, bit_of, page_of, quad_of};
+use super::relocation::{Walk, bits};
+use super::segment::State;
+use super::units::{BLOCK, Page, SEGMENT, SEGMENT_UNITS, UNIT};
+use super::{Damaged, Store, reader};
+
+/// A segment whose bytes are on their way to a page file. Its pages stay readable in RAM until [`Spill::finish`]; if it
+/// is dropped instead, as after a write error, they stay for good.
+#[derive(Debug)]
+#[must_use]
+pub struct Spill<'s> {
+    store: &'s Store,
+    segment: u32,
+    state: State,
+}
+
+/// The result of [`Spill::finish`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Spilled {
+    /// Pages that the page file has now: the slot is free when all of them were read back or freed.
+    pub moved: u32,
+    /// Pages whose owner refused; they stay in RAM.
+    pub refused: u32,
+}
+
+/// The reason for which a page of the page file could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpilledError<E> {
+    /// A block could not be read.
+    #[error(transparent)]
+    Read(E),
+    /// The bytes in the file are no intact entry.
+    #[error(transparent)]
+    Damaged(#[from] Damaged),
+}
+
+impl Store {
+    /// Copies the segment that was idle longest to `target`, after checking each of its entries; none if no segment is
+    /// closed. Segments of which less than half is in use come last: cleaning is the better remedy for them.
+    pub fn take_segment_for_spill(&self, target: &mut [u8; SEGMENT]) -> Option<Spill<'_>> {
+        loop {
+            let segment = self.idle_longest()?;
+            if !self.space.record(segment).claim() {
+                continue;
+            }
+            let mut spill = Spill {
+                store: self,
+                segment,
+                state: State::Closed,
+            };
+            // Damage is never written to the file as if it were whole; the next segment is taken then.
+            match spill.for_each(|_, _| {}) {
+                Ok(()) => {
+                    for (bytes, word) in target.chunks_exact_mut(UNIT).zip(self.space.words(segment)) {
+                        let word = word.load(core::sync::atomic::Ordering::Relaxed);
+                        bytes.copy_from_slice(&word.to_le_bytes());
+                    }
+                    let filled = self.space.record(segment).extent().filled as usize * UNIT;
+                    target[filled..].fill(0);
+                    return Some(spill);
+                }
+                Err(_) => spill.state = State::Damaged,
+            }
+        }
+    }
+
+    fn idle_longest(&self) -> Option<u32> {
+        let closed = (0..self.space.begun()).filter_map(|segment| {
+            let record = self.space.record(segment);
+            let (state, live) = record.state_and_live();
+            let key = (live < SEGMENT_UNITS / 2, record.epoch());
+            (state == State::Closed).then_some((key, segment))
+        });
+        closed.min().map(|(_, segment)| segment)
+    }
+
+    /// Reads a page whose segment is in the page file. `read` reads a block of the segment's slot, 0 to 3, and is called
+    /// once or twice. No allocation, no lock, like [`Store::get`].
+    ///
+    /// # Errors
+    /// The error of `read`, or [`Damaged`].
+    pub fn get_spilled<E>(
+        &self,
+        page: PageIndex,
+        place: Place,
+        mut read: impl FnMut(usize, &mut [u8; BLOCK]) -> Result<(), E>,
+        target: &mut Page,
+    ) -> Result<(), SpilledError<E>> {
+        let damaged = |flaw| SpilledError::Damaged(self.damaged(page, place, flaw));
+        let PlaceKind::InFile(spot) = place.kind() else {
+            return Err(damaged(Flaw::Place));
+        };
+        let (block, offset) = (spot.offset() / BLOCK, spot.offset() % BLOCK);
+        let mut reader = reader::lease(&self.readers, &self.space);
+        let blocks = reader.blocks(&self.space);
+        let (blocks, _) = blocks.as_chunks_mut::<BLOCK>();
+        read(block, &mut blocks[0]).map_err(SpilledError::Read)?;
+        // The header, and with it the length, may be in both.
+        let is_in_one = offset + 2 * UNIT <= BLOCK && reader.end_of_entry(offset) <= BLOCK;
+        if !is_in_one {
+            if (block + 1) * BLOCK >= SEGMENT {
+                return Err(damaged(Flaw::Place));
+            }
+            let (blocks, _) = reader.entry.as_chunks_mut::<BLOCK>();
+            read(block + 1, &mut blocks[1]).map_err(SpilledError::Read)?;
+        }
+        let header = reader.load_from_blocks(offset).map_err(damaged)?;
+        // The file has the live bits of the moment at which it was written, and the page's word is what counts.
+        if header.quad != quad_of(page) {
+            return Err(damaged(Flaw::Owner));
+        }
+        reader
+            .page(&self.space, &header, bit_of(page), target)
+            .map_err(damaged)
+    }
+}
+
+impl Spill<'_> {
+    /// Calls `found` with each page in use, and its place in RAM.
+    ///
+    /// # Errors
+    /// [`Flaw`] of a damaged entry.
+    fn for_each(&self, mut found: impl FnMut(PageIndex, Found)) -> Result<(), Flaw> {
+        let space = &self.store.space;
+        let mut reader = reader::lease(&self.store.readers, space);
+        let mut walk = Walk::of(space, self.segment);
+        while let Some((spot, header)) = walk.next(space, &mut reader)? {
+            for bit in bits(header.live) {
+                let page = page_of(header.quad, bit);
+                let weight = header.weight();
+                found(page, Found { spot, bit, weight });
+            }
+        }
+        Ok(())
+    }
+
+    /// The file has the bytes: names the places there to the owners, and frees the pages in RAM. `relocate` as in
+    /// [`Store::clean`]; the new place is one of the page file, in the slot of that number.
+    pub fn finish(mut self, slot: u32, mut relocate: impl FnMut(PageIndex, Place, Place) -> bool) -> Spilled {
+        let mut spilled = Spilled::default();
+        let space = &self.store.space;
+        let walked = self.for_each(|page, found| {
+            let new = Spot {
+                segment: slot,
+                unit: found.spot.unit,
+            };
+            if relocate(page, Place::in_memory(found.spot), Place::in_file(new)) {
+                space.retire(found.spot, found.bit, found.weight);
+                spilled.moved += 1;
+            } else {
+                spilled.refused += 1;
+            }
+        });
+        self.store.forget_pages(u64::from(spilled.moved));
+        if walked.is_err() {
+            self.state = State::Damaged;
+        }
+        spilled
+    }
+}
+
+/// A page in use of a segment.
+struct Found {
+    spot: Spot,
+    bit: u8,
+    weight: Weight,
+}
+
+impl Drop for Spill<'_> {
+    fn drop(&mut self) {
+        let ended = match self.state {
+            State::Damaged => Err(End::Damaged),
+            _ => Ok(()),
+        };
+        super::Cleaned::default().finish(&self.store.space, self.segment, ended);
+    }
+}
+
+const _: () = assert!(SEGMENT.is_multiple_of(BLOCK) && HEADER <= 2 * UNIT);

@@ -1,0 +1,285 @@
+//! The manager on real memory.
+
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::backing::model::ModelStore;
+use crate::driver::{Area, Driver};
+use crate::engine::{Engine, TrimTo};
+use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState};
+
+const MIB: usize = 1 << 20;
+
+/// A pager with 1 GiB of addresses.
+fn engine(ram: usize) -> Engine<ModelStore> {
+    Engine::new(1 << 18, ram as u64, ModelStore::default()).expect("userfaultfd is allowed")
+}
+
+/// The bytes of a mapped region.
+#[allow(unsafe_code)]
+fn bytes<'c>(engine: &'c Engine<ModelStore>, pages: PageRange) -> &'c mut [u8] {
+    // SAFETY: the region is mapped while the engine lives, and the tests use each range of it on one thread at a time.
+    unsafe { std::slice::from_raw_parts_mut(engine.address(pages.first) as *mut u8, pages.bytes()) }
+}
+
+/// The words of a page: compressible, and different for each page and round.
+fn pattern(page: usize, round: u64) -> impl Iterator<Item = u64> {
+    let mut x = (page as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ round;
+    (0..PAGE_SIZE / 8).map(move |word| {
+        if word % 16 == 0 {
+            x ^= x << 13;
+            x ^= x >> 7;
+            x ^= x << 17;
+        }
+        x
+    })
+}
+
+fn fill(bytes: &mut [u8], first: usize, round: u64) {
+    for (number, page) in bytes.chunks_mut(PAGE_SIZE).enumerate() {
+        for (word, value) in page.chunks_mut(8).zip(pattern(first + number, round)) {
+            word.copy_from_slice(&value.to_ne_bytes());
+        }
+    }
+}
+
+#[track_caller]
+fn verify(bytes: &[u8], first: usize, round: u64) {
+    for (number, page) in bytes.chunks(PAGE_SIZE).enumerate() {
+        let words = page
+            .chunks(8)
+            .map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes")));
+        assert!(
+            words.eq(pattern(first + number, round)),
+            "page {}",
+            first + number
+        );
+    }
+}
+
+/// Present pages of arena and shadow, as the kernel counts them.
+fn resident(engine: &Engine<ModelStore>, pages: PageRange) -> u64 {
+    let mut present = vec![false; pages.count as usize];
+    let mut count = |area| {
+        engine
+            .manager()
+            .driver
+            .present(area, pages, &mut present)
+            .expect("the pagemap");
+        present.iter().filter(|present| **present).count() as u64
+    };
+    count(Area::Arena) + count(Area::Shadow)
+}
+
+fn map(engine: &Engine<ModelStore>, bytes: usize) -> PageRange {
+    engine.map(bytes).expect("addresses are free")
+}
+
+#[test]
+fn four_times_the_budget_comes_back_byte_for_byte() {
+    let engine = engine(16 * MIB);
+    let pages = map(&engine, 64 * MIB);
+    let memory = bytes(&engine, pages);
+    for round in 1..=2 {
+        fill(memory, 0, round);
+        let used = resident(&engine, pages) * PAGE_SIZE as u64 + engine.manager().overhead_bytes();
+        assert!(used <= 16 * MIB as u64, "{used} bytes");
+        assert!(engine.trim(pages, TrimTo::Store) > 0);
+        assert_eq!(resident(&engine, pages), 0);
+        verify(memory, 0, round);
+    }
+    let stats = engine.manager().stats();
+    assert_eq!(stats.forced_frames, 0);
+    assert!(
+        stats.hard_faults + stats.stream_pages >= 2 * u64::from(pages.count),
+        "{stats:?}"
+    );
+    assert_eq!(engine.manager().validate(), []);
+    engine.unmap(pages);
+    assert_eq!(engine.manager().backing.copies(), 0);
+}
+
+#[test]
+fn memory_within_the_budget_is_the_kernels_until_it_is_trimmed() {
+    let engine = engine(16 * MIB);
+    let pages = map(&engine, 8 * MIB);
+    let memory = bytes(&engine, pages);
+    fill(memory, 0, 1);
+    let stats = engine.manager().stats();
+    assert_eq!(
+        (stats.native_pages, stats.zero_faults),
+        (u64::from(pages.count), 0)
+    );
+    let third = PageRange::new(pages.first, pages.count / 3);
+    assert_eq!(engine.trim(third, TrimTo::Standby), third.count);
+    verify(memory, 0, 1);
+    let stats = engine.manager().stats();
+    assert_eq!(stats.soft_faults + stats.stream_pages, u64::from(third.count));
+    assert!(
+        stats.soft_faults < u64::from(third.count) / 4,
+        "the stream is seen"
+    );
+    assert!(stats.native_pages >= u64::from(pages.count - third.count) - u64::from(CHUNK_PAGES));
+    assert_eq!(engine.manager().validate(), []);
+    engine.unmap(pages);
+}
+
+#[test]
+fn a_second_region_makes_the_first_one_managed() {
+    let engine = engine(16 * MIB);
+    let first = map(&engine, 12 * MIB);
+    fill(bytes(&engine, first), 0, 1);
+    let second = map(&engine, 12 * MIB);
+    fill(bytes(&engine, second), 7000, 1);
+    verify(bytes(&engine, first), 0, 1);
+    verify(bytes(&engine, second), 7000, 1);
+    let stats = engine.manager().stats();
+    assert_eq!(stats.forced_frames, 0);
+    assert!(stats.resident_bytes() <= 16 * MIB as u64, "{stats:?}");
+    assert_eq!(engine.manager().validate(), []);
+    engine.unmap(first);
+    fill(bytes(&engine, second), 7000, 2);
+    verify(bytes(&engine, second), 7000, 2);
+    engine.unmap(second);
+    assert_eq!(engine.manager().budget.frames(), 0);
+}
+
+#[test]
+fn writers_race_with_trims_of_their_pages() {
+    const WRITERS: usize = 4;
+    let engine = engine(64 * MIB);
+    let pages = map(&engine, 4 * MIB);
+    let done = AtomicBool::new(false);
+    let memory = bytes(&engine, pages);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = memory
+            .chunks_mut(pages.bytes() / WRITERS)
+            .map(|part| {
+                scope.spawn(move || {
+                    for round in 0..200_u64 {
+                        for word in part.chunks_mut(PAGE_SIZE).map(|page| &mut page[64..72]) {
+                            let value = u64::from_ne_bytes((&*word).try_into().expect("8 bytes"));
+                            assert_eq!(value, round);
+                            word.copy_from_slice(&(round + 1).to_ne_bytes());
+                        }
+                    }
+                })
+            })
+            .collect();
+        let trimmer = scope.spawn(|| {
+            let mut trimmed = 0;
+            while !done.load(Ordering::Relaxed) {
+                for to in [TrimTo::Modified, TrimTo::Standby, TrimTo::Store] {
+                    trimmed += u64::from(engine.trim(pages, to));
+                }
+            }
+            trimmed
+        });
+        for writer in writers {
+            writer.join().expect("every write is kept");
+        }
+        done.store(true, Ordering::Relaxed);
+        assert!(trimmer.join().expect("no panic") > 0);
+    });
+    assert_eq!(engine.manager().validate(), []);
+}
+
+#[test]
+fn a_system_call_gets_efault_unless_the_pages_are_pinned() {
+    let engine = engine(64 * MIB);
+    let pages = map(&engine, 1 << 20);
+    let memory = bytes(&engine, pages);
+    fill(memory, 0, 1);
+    engine.trim(pages, TrimTo::Store);
+    let mut file = tempfile();
+    let refused = file.write(memory).expect_err("an absent page");
+    assert_eq!(refused.raw_os_error(), Some(libc::EFAULT));
+
+    let pin = engine.pin(pages).expect("a small range");
+    assert_eq!(engine.trim(pages, TrimTo::Store), 0);
+    assert_eq!(file.write(memory).expect("present pages"), memory.len());
+    engine.unpin(pin);
+
+    engine.trim(pages, TrimTo::Store);
+    memory.fill(0);
+    engine.trim(pages, TrimTo::Store);
+    file.seek(SeekFrom::Start(0)).expect("a file");
+    let pin = engine.pin(pages).expect("a small range");
+    assert_eq!(file.read(memory).expect("present pages"), memory.len());
+    engine.unpin(pin);
+    verify(memory, 0, 1);
+    assert_eq!(engine.manager().validate(), []);
+}
+
+/// A new file without a name.
+fn tempfile() -> std::fs::File {
+    use std::os::unix::fs::OpenOptionsExt;
+    std::fs::File::options()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_TMPFILE)
+        .open(std::env::temp_dir())
+        .expect("the folder for temporary files takes one")
+}
+
+#[test]
+fn dropped_and_discarded_pages_read_as_zero() {
+    let engine = engine(16 * MIB);
+    let pages = map(&engine, 24 * MIB);
+    let memory = bytes(&engine, pages);
+    fill(memory, 0, 1);
+    engine.discard(pages).expect("no page is locked");
+    assert_eq!(resident(&engine, pages), 0);
+    assert_eq!(engine.manager().backing.copies(), 0);
+    assert_eq!(engine.manager().budget.frames(), 0);
+    fill(&mut memory[..MIB], 0, 2);
+    // SAFETY: the range is the region's, and nothing refers to its contents.
+    #[allow(unsafe_code)]
+    unsafe {
+        plimsoll_os::address_space::discard(engine.address(pages.first), MIB / 2).expect("whole pages");
+    }
+    assert!(memory[..MIB / 2].iter().all(|byte| *byte == 0));
+    verify(&memory[MIB / 2..MIB], MIB / 2 / PAGE_SIZE, 2);
+    assert!(memory[MIB..2 * MIB].iter().all(|byte| *byte == 0));
+    assert_eq!(engine.manager().validate(), []);
+}
+
+#[test]
+fn a_thousand_regions_are_in_one_arena() {
+    let engine =
+        Engine::new(1 << 20, 16 * MIB as u64, ModelStore::default()).expect("userfaultfd is allowed");
+    let regions: Vec<PageRange> = (0..1000).map(|_| map(&engine, 3 * PAGE_SIZE)).collect();
+    for (number, pages) in regions.iter().enumerate() {
+        fill(bytes(&engine, *pages), number * 3, 1);
+    }
+    for pages in &regions {
+        engine.trim(*pages, TrimTo::Standby);
+    }
+    for (number, pages) in regions.iter().enumerate() {
+        verify(bytes(&engine, *pages), number * 3, 1);
+    }
+    regions.iter().for_each(|pages| engine.unmap(*pages));
+    assert_eq!(engine.manager().validate(), []);
+    let again = map(&engine, 64 * MIB);
+    assert_eq!(again.first, PageIndex::new(0));
+}
+
+#[test]
+fn addresses_cost_nothing_untouched() {
+    let engine = Engine::new(1 << 26, 16 * MIB as u64, ModelStore::default()).expect("256 GiB of addresses");
+    let pages = map(&engine, 64 << 30);
+    let chunk = engine.manager().chunk(pages.first);
+    assert_eq!(chunk.mode(), ChunkMode::Managed);
+    let memory = bytes(&engine, pages);
+    memory[5] = 1;
+    memory[pages.bytes() - 1] = 2;
+    let last = PageIndex::new(pages.end() - 1);
+    assert_eq!(
+        engine.manager().table.word(last).load().state(),
+        PageState::Active
+    );
+    assert_eq!(engine.manager().budget.frames(), 2);
+    let metadata = engine.manager().metadata_bytes();
+    assert!(metadata < MIB as u64, "{metadata} bytes for two pages");
+    engine.unmap(pages);
+}

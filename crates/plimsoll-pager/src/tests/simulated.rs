@@ -1,0 +1,454 @@
+//! The manager over a model of memory with injected errors, against a model of its contents.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use proptest::prelude::*;
+
+use crate::backing::Backing;
+use crate::backing::model::ModelStore;
+use crate::driver::simulated::{Injection, Simulated};
+use crate::fault::FaultError;
+use crate::manager::{Manager, TrimMode};
+use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange, PageState};
+
+type Sim = Manager<Simulated, ModelStore>;
+
+/// Pages of the arena in these tests: three chunks, the last one partly used.
+const PAGES: u32 = 2 * CHUNK_PAGES + 100;
+
+fn sim(ram_pages: u64, per_mille: u32, seed: u64) -> Sim {
+    let injection = Injection {
+        per_mille: 0,
+        seed,
+        injected: 0,
+    };
+    let driver = Simulated::new(3 * CHUNK_PAGES, injection);
+    let ram = ram_pages * PAGE_SIZE as u64;
+    let manager = Manager::new(driver, ModelStore::default(), 3 * CHUNK_PAGES, ram).expect("memory");
+    manager
+        .open(PageRange::new(PageIndex::new(0), PAGES))
+        .expect("nothing is injected yet");
+    manager.driver.inject(per_mille);
+    manager
+}
+
+/// The program's access to a page: as often as it faults, the manager resolves the fault.
+fn access<T>(manager: &Sim, page: PageIndex, mut access: impl FnMut(&mut Page) -> T) -> T {
+    for _ in 0..100_000 {
+        if let Some(result) = manager.driver.access(page, &mut access) {
+            return result;
+        }
+        manager.fault(page).expect("the fault is resolved");
+    }
+    panic!("{page:?} faults for ever");
+}
+
+/// The contents of a page that was written with `value`: zeros for 0; some values do not compress.
+fn contents(value: u8) -> Page {
+    let mut page = [0; PAGE_SIZE];
+    let mut x = u64::from(value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let noise = match value % 8 {
+        _ if value == 0 => 0,
+        7 => PAGE_SIZE,
+        part => PAGE_SIZE / 16 * usize::from(part),
+    };
+    for byte in &mut page[..noise] {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        *byte = x as u8;
+    }
+    if value != 0 {
+        page[noise..].fill(value);
+    }
+    page
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Write(u32, u8),
+    Read(u32),
+    Scan(u32, u32),
+    Trim(u32),
+    TrimRange(u32, u32),
+    Save(u32),
+    Release(u32),
+    Reclaim,
+    Discard(u32, u32),
+    Drop(u32),
+    Unmovable(u32, bool),
+    Relocate(u32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let page = 0..PAGES;
+    let count = 1..200_u32;
+    prop_oneof![
+        6 => (page.clone(), any::<u8>()).prop_map(|(page, value)| Step::Write(page, value)),
+        4 => page.clone().prop_map(Step::Read),
+        2 => (page.clone(), count.clone()).prop_map(|(page, count)| Step::Scan(page, count)),
+        3 => count.clone().prop_map(Step::Trim),
+        2 => (page.clone(), count.clone()).prop_map(|(page, count)| Step::TrimRange(page, count)),
+        3 => count.clone().prop_map(Step::Save),
+        2 => count.clone().prop_map(Step::Release),
+        1 => Just(Step::Reclaim),
+        1 => (page.clone(), count).prop_map(|(page, count)| Step::Discard(page, count)),
+        1 => page.clone().prop_map(Step::Drop),
+        1 => (page, any::<bool>()).prop_map(|(page, unmovable)| Step::Unmovable(page, unmovable)),
+        1 => (0..PAGES).prop_map(Step::Relocate),
+    ]
+}
+
+/// Pages from `first` on that are in the region.
+fn range(first: u32, count: u32) -> PageRange {
+    PageRange::new(PageIndex::new(first), count.min(PAGES - first))
+}
+
+fn run(manager: &Sim, steps: &[Step]) {
+    let mut model = vec![0_u8; PAGES as usize];
+    for step in steps {
+        match *step {
+            Step::Write(page, value) => {
+                access(manager, PageIndex::new(page), |bytes| *bytes = contents(value));
+                model[page as usize] = value;
+            }
+            Step::Read(page) => check(manager, page, &model),
+            Step::Scan(first, count) => range(first, count)
+                .pages()
+                .for_each(|page| check(manager, page.number(), &model)),
+            Step::Trim(count) => drop(manager.trim_active(count)),
+            Step::TrimRange(first, count) => drop(manager.trim_range(range(first, count))),
+            Step::Save(count) => drop(manager.save_modified(count)),
+            Step::Release(count) => drop(manager.release_standby(count)),
+            Step::Reclaim => drop(manager.reclaim()),
+            Step::Discard(first, count) => {
+                let range = range(first, count);
+                manager.discard(range).expect("no page is locked");
+                range.pages().for_each(|page| model[page.index()] = 0);
+            }
+            Step::Drop(page) => {
+                let at = PageIndex::new(page);
+                let state = manager.table.word(at).load().state();
+                if matches!(state, PageState::Active | PageState::Virgin) {
+                    manager.driver.drop_page(at);
+                    model[page as usize] = 0;
+                }
+            }
+            Step::Unmovable(page, unmovable) => manager.driver.set_unmovable(PageIndex::new(page), unmovable),
+            Step::Relocate(page) => relocate(manager, PageIndex::new(page)),
+        }
+    }
+    manager.driver.inject(0);
+    for page in 0..PAGES {
+        check(manager, page, &model);
+    }
+    // A page that the program dropped is active and absent until a fault or the trimmer finds it: all were just read.
+    assert_eq!(manager.validate(), []);
+}
+
+#[track_caller]
+fn check(manager: &Sim, page: u32, model: &[u8]) {
+    let expected = contents(model[page as usize]);
+    access(manager, PageIndex::new(page), |bytes| {
+        assert!(*bytes == expected, "page {page}: {:?}...", &bytes[..8]);
+    });
+}
+
+/// The store moves the copy of a page, as its cleaning does.
+fn relocate(manager: &Sim, page: PageIndex) {
+    let Some(old) = manager.table.word(page).load().place() else {
+        return;
+    };
+    let mut bytes = [0; PAGE_SIZE];
+    manager.backing.get(page, old, &mut bytes).expect("a copy");
+    let new = manager.backing.put(page, &bytes).expect("it was put before");
+    let moved = manager.relocate(page, old, new);
+    manager.backing.free(page, if moved { old } else { new });
+}
+
+/// Cases of the property tests; 10,000 injected errors are reached with the default.
+fn cases(default: u32) -> ProptestConfig {
+    let cases = std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok());
+    ProptestConfig::with_cases(cases.unwrap_or(default))
+}
+
+proptest! {
+    #![proptest_config(cases(64))]
+
+    #[test]
+    fn contents_and_states_hold_after_any_sequence(steps in prop::collection::vec(step(), 1..150)) {
+        run(&sim(4000, 0, 1), &steps);
+        run(&sim(400, 0, 1), &steps);
+    }
+
+    #[test]
+    fn counters_agree_with_the_words_after_any_sequence(
+        steps in prop::collection::vec(step(), 1..150),
+        seed in 1_u64..,
+        per_mille in 1_u32..300,
+    ) {
+        run(&sim(300, per_mille, seed), &steps);
+    }
+}
+
+#[test]
+fn ten_thousand_injected_errors_cost_no_byte() {
+    let mut injected = 0;
+    let mut seed = 1;
+    while injected < 10_000 {
+        seed += 1;
+        let manager = sim(200, 200, seed);
+        let mut x = seed;
+        let steps: Vec<Step> = (0..300)
+            .map(|_| {
+                x = x
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
+                let page = (x >> 33) as u32 % PAGES;
+                match x >> 60 {
+                    0..=5 => Step::Write(page, (x >> 20) as u8),
+                    6..=8 => Step::Read(page),
+                    9 => Step::Trim(64),
+                    10 => Step::Save(32),
+                    11 => Step::Release(16),
+                    12 => Step::TrimRange(page, 100),
+                    13 => Step::Scan(page, 50),
+                    14 => Step::Discard(page, 5),
+                    _ => Step::Unmovable(page, x & 1 == 1),
+                }
+            })
+            .collect();
+        run(&manager, &steps);
+        injected += manager.driver.inject(0).injected;
+    }
+}
+
+#[test]
+fn a_region_larger_than_the_budget_stays_within_it() {
+    // 300 frames for 1124 pages that shrink to a few bytes each.
+    let manager = sim(300, 0, 1);
+    for round in 1..=3_u8 {
+        for page in 0..PAGES {
+            access(&manager, PageIndex::new(page), |bytes| bytes.fill(round));
+            let resident = manager.driver.resident() * PAGE_SIZE as u64 + manager.overhead_bytes();
+            assert!(
+                resident <= 300 * PAGE_SIZE as u64,
+                "{resident} bytes after page {page}"
+            );
+        }
+    }
+    assert_eq!(manager.budget.forced(), 0);
+    assert_eq!(manager.validate(), []);
+}
+
+#[test]
+fn sixteen_faulting_threads_never_have_more_frames_than_the_budget() {
+    const THREADS: u32 = 16;
+    let manager = sim(500, 50, 3);
+    let most = AtomicU64::new(0);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let used = manager.driver.resident() * PAGE_SIZE as u64 + manager.overhead_bytes();
+                most.fetch_max(used, Ordering::Relaxed);
+            }
+        });
+        let workers: Vec<_> = (0..THREADS)
+            .map(|worker| {
+                let manager = &manager;
+                scope.spawn(move || {
+                    for round in 1..=6_u8 {
+                        for page in (worker..PAGES).step_by(THREADS as usize) {
+                            access(manager, PageIndex::new(page), |bytes| bytes.fill(round));
+                        }
+                    }
+                })
+            })
+            .collect();
+        let results: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        results.into_iter().for_each(|result| result.expect("no panic"));
+    });
+    let (most, ram) = (most.load(Ordering::Relaxed), manager.budget.ram());
+    assert!(most <= ram / 100 * 102, "{most} bytes of {ram}");
+    assert_eq!(manager.budget.forced(), 0);
+    manager.driver.inject(0);
+    assert_eq!(manager.validate(), []);
+}
+
+/// A scan over twice the budget, again and again: the per-fault mode pays a trim, a save and a release for each fault.
+#[test]
+fn the_per_fault_mode_trims_a_page_a_fault_and_keeps_no_stock() {
+    let scan = |mode| {
+        let manager = sim(600, 0, 1);
+        manager.set_trim_mode(mode);
+        for round in 1..=2 {
+            for page in 0..PAGES {
+                access(&manager, PageIndex::new(page), |bytes| bytes.fill(round));
+            }
+        }
+        assert_eq!(manager.validate(), []);
+        manager.stats()
+    };
+    let (per_fault, balanced) = (scan(TrimMode::PerFault), scan(TrimMode::BalanceSet));
+    let faults = per_fault.zero_faults + per_fault.soft_faults + per_fault.hard_faults;
+    assert!(per_fault.released_frames > u64::from(PAGES), "{per_fault:?}");
+    assert!(per_fault.released_frames <= faults, "{per_fault:?}");
+    assert!(
+        balanced.released_frames < per_fault.released_frames / 4,
+        "{balanced:?}"
+    );
+}
+
+#[test]
+fn a_full_store_exceeds_the_budget_and_says_so() {
+    let driver = Simulated::new(CHUNK_PAGES, Injection::default());
+    let store = ModelStore::with_capacity(1000);
+    let ram = 64 * PAGE_SIZE as u64;
+    let manager = Manager::new(driver, store, CHUNK_PAGES, ram).expect("memory");
+    manager
+        .open(PageRange::new(PageIndex::new(0), 300))
+        .expect("a small region");
+    for page in 0..300 {
+        access(&manager, PageIndex::new(page), |bytes| {
+            *bytes = contents(page as u8)
+        });
+    }
+    assert!(manager.budget.forced() > 100);
+    for page in 0..300 {
+        access(&manager, PageIndex::new(page), |bytes| {
+            assert!(*bytes == contents(page as u8))
+        });
+    }
+    assert_eq!(manager.validate(), []);
+}
+
+#[test]
+fn a_damaged_copy_is_an_error_and_no_wrong_byte() {
+    let manager = sim(300, 0, 1);
+    let page = PageIndex::new(5);
+    let one = PageRange::new(page, 1);
+    access(&manager, page, |bytes| *bytes = contents(9));
+    assert_eq!(manager.trim_range(one), 1);
+    manager.save_range(one);
+    manager.release_range(one);
+    manager.backing.damage(page);
+    let frames = manager.budget.frames();
+    assert!(matches!(manager.fault(page), Err(FaultError::Damaged(_))));
+    assert_eq!(manager.table.word(page).load().state(), PageState::Compressed);
+    assert_eq!(manager.budget.frames(), frames);
+    assert!(
+        manager.driver.access(page, |_| ()).is_none(),
+        "nothing was made present"
+    );
+}
+
+#[test]
+fn a_closed_region_leaves_nothing() {
+    let manager = sim(300, 0, 1);
+    for page in 0..PAGES {
+        access(&manager, PageIndex::new(page), |bytes| {
+            *bytes = contents(page as u8)
+        });
+    }
+    assert!(manager.backing.copies() > 0);
+    manager
+        .close(PageRange::new(PageIndex::new(0), PAGES))
+        .expect("no page is locked");
+    assert_eq!(manager.backing.copies(), 0);
+    assert_eq!((manager.budget.frames(), manager.budget.native()), (0, 0));
+    assert_eq!(manager.driver.resident(), 0);
+    assert_eq!(manager.validate(), []);
+}
+
+#[test]
+fn a_pinned_page_is_active_whatever_the_trimmer_does() {
+    let manager = sim(300, 0, 1);
+    let pages = PageRange::new(PageIndex::new(100), 20);
+    for page in pages.pages() {
+        access(&manager, page, |bytes| *bytes = contents(3));
+    }
+    let pin = manager.pins.publish(pages).expect("a free slot");
+    manager.trim_range(PageRange::new(PageIndex::new(0), PAGES));
+    for page in pages.pages() {
+        assert_eq!(manager.table.word(page).load().state(), PageState::Active);
+    }
+    manager.pins.remove(pin);
+    assert_eq!(manager.trim_range(pages), 20);
+}
+
+#[test]
+fn a_page_that_cannot_move_is_left_alone_for_some_laps() {
+    let manager = sim(4000, 0, 1);
+    let page = PageIndex::new(7);
+    access(&manager, page, |bytes| *bytes = contents(3));
+    manager.driver.set_unmovable(page, true);
+    assert_eq!(manager.trim_active(1), 0);
+    let calls = manager.stats().unmovable_pages;
+    assert_eq!(calls, 1);
+    for _ in 0..3 {
+        manager.trim_active(1);
+    }
+    assert_eq!(
+        manager.stats().unmovable_pages,
+        calls,
+        "it is passed for three laps"
+    );
+    manager.driver.set_unmovable(page, false);
+    assert_eq!(manager.trim_active(1), 1);
+    assert_eq!(manager.validate(), []);
+}
+
+/// Threads write their own pages and read them back, while others trim, save and release.
+#[test]
+fn writers_race_with_trimmers_and_lose_nothing() {
+    const WRITERS: u32 = 4;
+    let manager = sim(300, 100, 77);
+    let done = AtomicBool::new(false);
+    let writes = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let (manager, writes) = (&manager, &writes);
+                scope.spawn(move || {
+                    let mut last = vec![0_u64; PAGES as usize];
+                    let mut x = u64::from(writer) + 1;
+                    for round in 1..=4000 {
+                        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+                        let number = (x >> 33) as u32 % (PAGES / WRITERS) * WRITERS + writer;
+                        access(manager, PageIndex::new(number), |bytes| {
+                            let at = 8 * (number as usize % 100);
+                            let word = u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+                            assert_eq!(word, last[number as usize], "page {number}");
+                            bytes[at..at + 8].copy_from_slice(&u64::to_ne_bytes(round));
+                        });
+                        last[number as usize] = round;
+                        writes.fetch_add(1, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        for trimmer in 0..2 {
+            let (manager, done) = (&manager, &done);
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    match trimmer {
+                        0 => drop(manager.trim_active(64)),
+                        _ => drop((manager.save_modified(64), manager.release_standby(16))),
+                    }
+                }
+            });
+        }
+        let results: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        for result in results {
+            result.expect("no byte is lost");
+        }
+    });
+    assert_eq!(writes.load(Ordering::Relaxed), u64::from(WRITERS) * 4000);
+    manager.driver.inject(0);
+    assert_eq!(manager.validate(), []);
+}

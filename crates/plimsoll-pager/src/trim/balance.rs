@@ -1,0 +1,61 @@
+//! The balance-set manager: keeps a stock of spare frames, so that faults find one without trimming themselves.
+
+use crate::backing::Backing;
+use crate::driver::Driver;
+use crate::manager::{BLOCK, Manager, TrimMode};
+use crate::page::{PAGE_SIZE, PageState};
+
+/// Pages that one tick trims at most.
+const MOST_A_TICK: u32 = 4096;
+/// Bytes of copies that one tick moves at most.
+const MOST_CLEANED: u64 = 1 << 20;
+
+impl<D: Driver, B: Backing> Manager<D, B> {
+    /// Frames that a fault gets without trimming: free ones of the budget, and those of standby pages.
+    pub(crate) fn spare_frames(&self) -> u64 {
+        self.budget.spare(self.overhead_bytes()) + self.counters.pages_in(PageState::Standby)
+    }
+
+    /// The stock of spare frames below which the balance-set manager works, and up to which.
+    pub(crate) fn watermarks(&self) -> (u64, u64) {
+        let pages = self.budget.ram() / PAGE_SIZE as u64;
+        ((pages / 64).max(16), (pages / 24).max(64))
+    }
+
+    /// Wakes the balance-set manager if spare frames run low. Called by faults.
+    pub(crate) fn note_pressure(&self) {
+        if self.spare_frames() < self.watermarks().0 {
+            self.wake_balancer();
+        }
+    }
+
+    /// One tick of the balance-set manager: brings the spare frames from below the low watermark up to the high one, and
+    /// the resident bytes down to the budget; then cleans the store. Bounded work.
+    pub(crate) fn balance(&self) {
+        if self.trim_mode() == TrimMode::PerFault {
+            return;
+        }
+        self.settle();
+        let (low, high) = self.watermarks();
+        if self.spare_frames() < low {
+            let mut left = MOST_A_TICK;
+            while left > 0 && self.spare_frames() < high {
+                let trimmed = match self.counters.pages_in(PageState::Modified) {
+                    0..=15 => self.trim_active(BLOCK),
+                    _ => 0,
+                };
+                if self.save_modified(BLOCK).pages == 0 && trimmed == 0 {
+                    break;
+                }
+                left = left.saturating_sub(BLOCK);
+            }
+        }
+        self.clean_store(MOST_CLEANED);
+    }
+
+    /// Has the store move copies together. Returns whether that freed anything.
+    pub(crate) fn clean_store(&self, bytes: u64) -> bool {
+        self.backing
+            .clean(bytes, &mut |owner, old, new| self.relocate(owner, old, new))
+    }
+}

@@ -1,0 +1,179 @@
+//! Trimming: from active to modified by moves in batches, from modified to standby through the store, and from standby to
+//! a free frame.
+//!
+//! Each function passes the pages by its own hand ([`Hand`](crate::manager::Hand)), does bounded work, never waits for a
+//! busy page, and may run on several threads at once, in signal handlers too.
+
+mod balance;
+mod frames;
+mod native;
+mod save;
+
+use plimsoll_os::Errno;
+
+pub(crate) use save::Reclaim;
+
+use crate::backing::Backing;
+use crate::driver::{Area, Driver};
+use crate::manager::{BLOCK, Event, Manager};
+use crate::page::{ChunkMode, Locked, PageIndex, PageRange, PageState};
+
+/// Laps of the trimmer that pass a page which is shared by a fork or pinned by a device.
+const BUSY_BACKOFF: u8 = 3;
+/// Laps that pass a page whose mapping does not let it move: an `mlock(2)` or `mprotect(2)` of the program.
+const UNFIT_BACKOFF: u8 = 15;
+/// Tries to move a page that a race keeps in place.
+const MOST_RACES: u32 = 4;
+
+/// The active pages of a block that this thread holds busy, by offset in the block.
+type Batch<'m> = [Option<Locked<'m>>; BLOCK as usize];
+
+/// Whether the trimmer respects the backoff of pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// Pages that could not be moved a short time ago are passed.
+    Normal,
+    /// All pages are tried: the caller named them.
+    Named,
+}
+
+impl<D: Driver, B: Backing> Manager<D, B> {
+    /// Moves up to `want` active pages to the modified list, in the order of the trim hand: one lap at most. Returns the
+    /// number moved.
+    pub(crate) fn trim_active(&self, want: u32) -> u32 {
+        let mut lap = self.trim_hand.lap(self.extent());
+        let mut moved = 0;
+        while moved < want {
+            let block = lap.next(|chunk| {
+                let chunk = &self.chunks.all()[chunk as usize];
+                chunk.mode() == ChunkMode::Native || chunk.pages_in(PageState::Active) > 0
+            });
+            let Some(block) = block else { break };
+            moved += self.trim_block(block, Urgency::Normal, want - moved);
+        }
+        moved
+    }
+
+    /// Moves the active pages of `pages` to the modified list; native ones are registered first. Returns the number moved.
+    pub(crate) fn trim_range(&self, pages: PageRange) -> u32 {
+        let blocks = pages.pieces(BLOCK);
+        blocks
+            .map(|block| self.trim_block(block, Urgency::Named, BLOCK))
+            .sum()
+    }
+
+    /// Moves up to `most` active pages of a block, which lies in one chunk.
+    fn trim_block(&self, block: PageRange, urgency: Urgency, most: u32) -> u32 {
+        if self.chunks.of(block).mode() == ChunkMode::Native {
+            self.manage(block.first);
+        }
+        let mut batch: Batch<'_> = [const { None }; BLOCK as usize];
+        let mut locked = 0;
+        for (number, slot) in block.pages().zip(&mut batch) {
+            let Some(page) = self.table.word(number).try_lock_in(PageState::Active) else {
+                continue;
+            };
+            let laps = page.before().backoff();
+            if laps > 0 && urgency == Urgency::Normal {
+                page.keep_with_backoff(laps - 1);
+                continue;
+            }
+            *slot = Some(page);
+            locked += 1;
+            if locked == most {
+                if urgency == Urgency::Normal {
+                    self.trim_hand.stop_behind(number);
+                }
+                break;
+            }
+        }
+        if locked == 0 {
+            return 0;
+        }
+        // A thread that pins pages either sees them busy, or is seen here.
+        self.pins.fence();
+        if self.pins.any(block) {
+            for (page, slot) in block.pages().zip(&mut batch) {
+                if self.pins.holds(page) {
+                    *slot = None;
+                }
+            }
+        }
+        self.move_out(block.first, &mut batch)
+    }
+
+    /// Moves every run of pages that the batch holds; the batch is empty afterwards. Returns the number moved.
+    fn move_out(&self, first: PageIndex, batch: &mut Batch<'_>) -> u32 {
+        let clock = self.tick();
+        let mut moved = 0;
+        let mut at = 0;
+        let mut races = 0;
+        while at < batch.len() {
+            let run = batch[at..].iter().take_while(|slot| slot.is_some()).count();
+            if run == 0 {
+                at += 1;
+                continue;
+            }
+            let pages = PageRange::new(first.plus(at as u32), run as u32);
+            let partial = self.driver.move_pages(Area::Arena, pages, pages.first);
+            let done = (partial.done as usize).min(run);
+            for (page, slot) in pages.pages().zip(&mut batch[at..at + done]) {
+                if let Some(locked) = slot.take() {
+                    let priority = locked.before().priority();
+                    self.count(page, PageState::Active, PageState::Modified, priority);
+                    locked.trim(clock);
+                }
+            }
+            moved += done as u32;
+            at += done;
+            if done < run {
+                let errno = partial.stopped.unwrap_or(Errno::AGAIN);
+                self.counters.add(Event::PartialMove, 1);
+                // After progress, the next call reports the cause.
+                if done > 0 {
+                    races = 0;
+                } else if errno == Errno::AGAIN && races < MOST_RACES {
+                    races += 1;
+                } else if errno == Errno::NOMEM {
+                    self.counters.add(Event::NoMemory, 1);
+                    batch[at..].fill_with(|| None);
+                } else {
+                    races = 0;
+                    if let Some(locked) = batch[at].take() {
+                        self.not_moved(first.plus(at as u32), locked, errno);
+                    }
+                    at += 1;
+                }
+            }
+        }
+        self.counters.add(Event::Trimmed, u64::from(moved));
+        moved
+    }
+
+    /// Unlocks an active page that the kernel did not move.
+    fn not_moved(&self, page: PageIndex, locked: Locked<'_>, errno: Errno) {
+        let one = PageRange::new(page, 1);
+        match errno {
+            Errno::NOENT => {
+                // The program dropped the page (`MADV_DONTNEED`). Nothing else may make it virgin.
+                let mut present = [true];
+                if self.driver.present(Area::Arena, one, &mut present).is_ok() && !present[0] {
+                    self.drop_contents(page, locked);
+                }
+            }
+            Errno::EXIST => {
+                // No state of the word has a frame beside an active page.
+                let _ = self.driver.discard(Area::Shadow, one);
+            }
+            Errno::AGAIN => {}
+            Errno::BUSY => {
+                self.counters.add(Event::Unmovable, 1);
+                locked.keep_with_backoff(BUSY_BACKOFF);
+            }
+            _ => {
+                self.counters.add(Event::Unmovable, 1);
+                locked.keep_with_backoff(UNFIT_BACKOFF);
+            }
+        }
+    }
+}
