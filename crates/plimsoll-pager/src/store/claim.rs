@@ -1,8 +1,24 @@
-//! Claims of segments whose entries move, and how they end.
+//! Claims of segments whose entries move, the pages that moved, and how the claims end.
 
-use super::relocation::Moves;
 use super::segment::State;
 use super::space::{Full, Space};
+
+/// Pages that moved, and pages whose owner refused.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Moves {
+    pub(super) moved: u64,
+    pub(super) refused: u64,
+    /// Bytes of the copies.
+    pub(super) copied: u64,
+}
+
+impl Moves {
+    pub(super) fn add(&mut self, other: Moves) {
+        self.moved += other.moved;
+        self.refused += other.refused;
+        self.copied += other.copied;
+    }
+}
 
 /// The result of [`Store::clean`](super::Store::clean) and [`Store::recompress`](super::Store::recompress).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

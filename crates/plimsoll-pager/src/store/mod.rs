@@ -31,7 +31,7 @@
 //! # Layers
 //!
 //! `units`, `place`, `entry`, `codec`, `slots`, `segment`, `memory`; `lease`, `space`; `reader`, `writer`;
-//! `relocation`, `claim`; `clean`, `recompress`, `spill`, `stats`, `validate`.
+//! `claim`, `relocation`; `clean`, `recompress`, `spill`, `stats`, `validate`.
 
 mod claim;
 mod clean;

@@ -4,7 +4,7 @@
 //! the page's word from the old place to the new one, or refuses; only then the losing side is retired. A reader that has
 //! the page's word locked makes its owner refuse, so its entry stays.
 
-use super::claim::End;
+use super::claim::{End, Moves};
 use super::entry::{Codec, Flaw, Header, Weight};
 use super::place::{PageIndex, Place, Spot, page_of};
 use super::reader::Reader;
@@ -14,23 +14,6 @@ use super::writer::{Target, Writer};
 /// Asks the owner of a page to move it: the page, the old place and the new one. The owner returns true if it changed the
 /// page's word from the old place to the new one, and false if it did not: the word is locked, or names another place.
 pub(super) type Relocate<'r> = dyn FnMut(PageIndex, Place, Place) -> bool + 'r;
-
-/// Pages that moved, and pages whose owner refused.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Moves {
-    pub(super) moved: u64,
-    pub(super) refused: u64,
-    /// Bytes of the copies.
-    pub(super) copied: u64,
-}
-
-impl Moves {
-    fn add(&mut self, other: Moves) {
-        self.moved += other.moved;
-        self.refused += other.refused;
-        self.copied += other.copied;
-    }
-}
 
 /// The old entry of some pages of a new one.
 #[derive(Debug, Clone, Copy, Default)]
