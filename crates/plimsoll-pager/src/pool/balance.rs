@@ -290,8 +290,14 @@ impl Round<'_> {
             (at, wish.min(step(at)))
         };
         let has = |at: usize| {
-            let above = self.pages[at].saturating_sub(self.readings[at].minimum);
-            (at, above.min(step(at)))
+            let (reading, pages) = (&self.readings[at], self.pages[at]);
+            // Pages above the working set are cheap; no others go at their price.
+            let floor = if pages > reading.target() {
+                reading.target()
+            } else {
+                reading.minimum
+            };
+            (at, pages.saturating_sub(floor).min(step(at)))
         };
         let mut buyers: Vec<(usize, u64)> = self.buyers().into_iter().map(wants).collect();
         let mut sellers: Vec<(usize, u64)> = self.sellers().into_iter().map(has).collect();

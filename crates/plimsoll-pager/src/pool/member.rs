@@ -492,3 +492,66 @@ impl Meter {
         (self.counts, self.stall_us, self.measured_at) = (counts, stall_us, Some(now));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(distances: &RefaultDistances, stall_us: u64) -> Usage<'_> {
+        Usage {
+            stall: Duration::from_micros(stall_us),
+            ..Usage::new(distances)
+        }
+    }
+
+    #[test]
+    fn the_gain_follows_the_refaults_of_each_period() {
+        let distances = RefaultDistances::new();
+        (0..500).for_each(|_| distances.record(1024));
+        let mut meter = Meter::new();
+        // Refaults before the member joined are of no known time.
+        meter.measure(&usage(&distances, 5000), u32::MAX - 99, 1, 1 << 20);
+        assert_eq!(meter.gain, 0);
+        (0..100).for_each(|_| distances.record(1024));
+        meter.measure(&usage(&distances, 6000), u32::MAX, 1, 1 << 20);
+        assert_eq!(meter.gain, 0, "100 ms are too short");
+        // 1000 us of stall in a second, whose clock wraps: 256,000 us for each GiB, of which half counts at first.
+        meter.measure(&usage(&distances, 6000), 900, 1, 1 << 20);
+        assert_eq!(meter.gain, 128_000);
+        meter.measure(&usage(&distances, 6000), 1900, 1, 1 << 20);
+        assert_eq!(meter.gain, 64_000, "no more refaults");
+    }
+
+    #[test]
+    fn limits_are_whole_pages_of_the_pool() {
+        let limits = Limits {
+            minimum: 1,
+            maximum: 3 * PAGE - 1,
+            priority: 99,
+        };
+        let bounds = Bounds::of(limits, 10).expect("they are in order");
+        assert_eq!((bounds.minimum, bounds.maximum, bounds.priority), (1, 2, 7));
+        assert_eq!(
+            Bounds::of(Limits::default(), 10)
+                .map(|bounds| bounds.maximum)
+                .ok(),
+            Some(10)
+        );
+        let above = Limits {
+            minimum: 11 * PAGE,
+            ..limits
+        };
+        assert!(matches!(
+            Bounds::of(above, 10),
+            Err(PoolError::LimitsOutOfOrder { .. })
+        ));
+        assert!(bounds.check_minima(9, 10).is_ok());
+        assert!(matches!(
+            bounds.check_minima(10, 10),
+            Err(PoolError::MinimumTooLarge {
+                minimum: PAGE,
+                left: 0
+            })
+        ));
+    }
+}

@@ -52,10 +52,8 @@ pub(crate) fn alone_as_nobody(test: &str, work: impl FnOnce(&Path)) {
     if plimsoll_testkit::role().is_some() {
         become_nobody();
         // SAFETY: takes numbers.
-        assert_eq!(
-            unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) },
-            0
-        );
+        let done = unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+        assert_eq!(done, 0);
         return work(&folder_of_test());
     }
     let folder = folder_of_nobody();

@@ -209,6 +209,49 @@ fn a_stopped_member_keeps_its_pages_from_others_until_it_has_trimmed() {
     });
 }
 
+/// A process whose first thread has ended is a zombie by its state, and its share was given out while it ran on.
+#[test]
+fn a_member_whose_first_thread_ended_keeps_its_share() {
+    const TICKS: usize = 0;
+    let test = "pool::a_member_whose_first_thread_ended_keeps_its_share";
+    alone_as_nobody(test, |folder| {
+        let pool = Pool::in_memory(TOTAL).expect("there is memory");
+        let shared = Shared::new(folder);
+        let child = Child::fork(|| {
+            let mut member = pool.join(minimum(TOTAL / 2)).expect("it is empty");
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for ticks in 1.. {
+                        let given = tick(&mut member, TOTAL / 2);
+                        member.acknowledge(given).expect("it has no more");
+                        shared.set(TICKS, ticks);
+                        member.wait(Duration::from_millis(1));
+                    }
+                });
+                shared.wait_for(TICKS, 1);
+                // SAFETY: ends this thread alone, and nothing uses its stack: the other one borrows from it, and it stays.
+                unsafe { libc::syscall(libc::SYS_exit, 0) };
+            });
+        });
+        shared.wait_for(TICKS, 1);
+        let stat = format!("/proc/{}/stat", child.pid());
+        while !std::fs::read_to_string(&stat).expect("it runs").contains(") Z ") {
+            shared.rest(TICKS, Duration::from_millis(1));
+        }
+        let mut mine = pool.join(Limits::default()).expect("the minima fit");
+        let before = shared.get(TICKS);
+        for _ in 0..20 {
+            assert!(
+                tick(&mut mine, TOTAL) <= TOTAL / 2,
+                "the share of a running process was granted"
+            );
+        }
+        shared.wait_for(TICKS, before + 2);
+        child.kill();
+        tick_until(&mut mine, TOTAL, TOTAL);
+    });
+}
+
 #[test]
 fn a_forked_child_joins_and_inherits_the_pages_of_its_parent() {
     const JOINED: usize = 0;
