@@ -8,7 +8,7 @@
 //! 1. *Minima*: a member below its minimum gets the missing pages, if it must be from pages in use.
 //! 2. *Fill*: a member below its working set gets free pages, then pages above the working sets of others, a quarter of them
 //!    a round. Pages of a suspended member are among the free ones once it has acknowledged their loss.
-//! 3. *Trade*: what is left is in use. Members that refault bid their price, members with pages above their minimum ask
+//! 3. *Trade*: the other pages are in use. Members that refault bid their price, members with pages above their minimum ask
 //!    theirs: a quarter more than the gain that they have themselves or had when they last gave pages (*loss*), as a member
 //!    that does not refault shows no gain before it has lost pages. Bids meet asks in order, while the bid is higher.
 //!
@@ -167,8 +167,7 @@ impl Reading {
         }
     }
 
-    /// The pages that no other member can have in this round. One that answers frees what it loses; one that does not may
-    /// have all that it is charged for.
+    /// The pages that no other member can have in this round. A member that does not answer may use all its charge.
     fn occupied(&self) -> u64 {
         match self.activity {
             Activity::Bids => self.start(),

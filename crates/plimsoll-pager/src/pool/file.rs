@@ -141,7 +141,7 @@ impl PoolFile {
         }
     }
 
-    /// Whether process numbers mean here what they mean to the other members.
+    /// Checks that this process numbers processes as the other members do.
     pub(crate) fn check_place(&self) -> Result<(), PoolError> {
         if place_of_this_process()? == self.header.place {
             return Ok(());

@@ -11,7 +11,7 @@ const PID_BITS: u32 = 22;
 const START_BITS: u32 = u64::BITS - PID_BITS;
 
 /// A process of this machine since its boot, in one word: the number in the low 22 bits, the start in clock ticks above. So
-/// one compare-and-swap takes a word and says for whom.
+/// one compare-and-swap takes a row and names its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity(NonZeroU64);
 

@@ -120,8 +120,8 @@ impl Header {
     }
 }
 
-/// A sum that changes with any of the words and their order. It finds damage, not forgery: who can write to the file is the
-/// user.
+/// A sum that changes with any of the words and their order. It finds damage, not forgery: only the user can write to the
+/// file.
 pub(crate) fn checksum(words: &[u64]) -> u64 {
     let start = 0x9E37_79B9_7F4A_7C15_u64;
     words.iter().fold(start, |sum, word| {

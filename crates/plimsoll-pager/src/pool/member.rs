@@ -53,8 +53,8 @@ pub struct Usage<'d> {
     pub distances: &'d RefaultDistances,
     /// The time that its threads waited for refaults since its start.
     pub stall: Duration,
-    /// The member is suspended: it keeps its minimum alone until it says otherwise. A stopped process counts as suspended
-    /// without saying so.
+    /// The member is suspended: it keeps its minimum alone until a later report. A stopped process counts as suspended
+    /// without this.
     pub is_suspended: bool,
     /// Bytes of pages that it still shares with the member from which it was forked, an upper bound.
     pub inherited: u64,
@@ -256,8 +256,8 @@ impl Member {
         Ok(())
     }
 
-    /// States that the member has at most `bytes` resident now, and until a later tick returns a larger grant. The pool takes
-    /// what is above both this and the last grant back. To be called after each trim, at least once for each new grant.
+    /// States that the member has at most `bytes` resident now, and until a later tick returns a larger grant. The pool
+    /// takes the pages above both this and the last grant back. To be called after each trim, at least once for each new grant.
     ///
     /// # Errors
     /// [`PoolError::AboveCharge`] if the member may not have so many; [`PoolError::Forked`].

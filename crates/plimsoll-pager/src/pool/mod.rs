@@ -25,7 +25,7 @@
 //!
 //! A grant that falls is in force at once, but its pages are charged to the member until it has trimmed them and calls
 //! [`Member::acknowledge`]. A grant rises by pages that are charged to none. So the residents of all members together
-//! stay within the total at any time, provided that each keeps to what it acknowledged; a slow or stopped (SIGSTOP) member
+//! stay within the total at any time, provided that each keeps its promise; a slow or stopped (SIGSTOP) member
 //! delays others and never makes the sum exceed the total. See `settle`.
 //!
 //! # Kills, stops, forks

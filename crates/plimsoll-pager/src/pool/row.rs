@@ -89,6 +89,7 @@ impl<'m> Row<'m> {
         let _ = self.words[OWNER].compare_exchange(mine.word(), 0, Ordering::AcqRel, Ordering::Relaxed);
     }
 
+    #[cfg(not(loom))]
     pub(crate) fn program(&self) -> u64 {
         self.words[PROGRAM].load(Ordering::Acquire)
     }

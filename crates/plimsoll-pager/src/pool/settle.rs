@@ -1,12 +1,12 @@
 //! Grants and their acknowledgement: how the resident pages of all members stay within the total.
 //!
-//! Each entry has two sizes. `given` is the grant; `charged` is the most that the member may have resident for all that the
-//! pool knows. A grant that falls is written at once, but the pages stay charged to the member until it *acknowledges*: it
+//! Each entry has two sizes. `given` is the grant; `charged` is an upper bound of the pages that the member has
+//! resident. A grant that falls is written at once, but the pages stay charged to the member until it *acknowledges*: it
 //! names the number of the newest grant and the pages that it will not exceed until it learns of a newer one. Then, and not
 //! before, the difference is free, and a grant that rises is paid from free pages alone. So
 //!
-//! > resident of a member <= what it acknowledged, or a grant that it learned later <= charged, and the sum of all that is
-//! > charged <= total,
+//! > resident pages of a member <= the larger of its last answer and the grants that it learned since <= charged, and
+//! > the sum of `charged` over all members <= total,
 //!
 //! at any time and for members of any speed: a slow or stopped member keeps others from its pages, never the sum from its
 //! bound. The number matters: a member that acknowledges an old grant may just be learning of a larger one, so such an answer
@@ -96,8 +96,7 @@ fn raise(entries: &mut [Option<Entry>], total: u64, goal: impl Fn(usize, &Entry)
 }
 
 /// Removes the entry of a process that has ended. Its charge is free, except for pages that members forked from it still
-/// share with it and that are theirs alone now: the one that shares most of them is charged for those, and becomes the parent
-/// of the others. `inherited` is the number of those pages for each entry.
+/// share with it: the child that shares most of them is charged for those, and becomes the parent of the others. `inherited` is the number of those pages for each entry.
 pub(crate) fn bury(entries: &mut [Option<Entry>], row: usize, inherited: &[u64]) {
     let Some(ended) = entries.get_mut(row).and_then(Option::take) else {
         return;

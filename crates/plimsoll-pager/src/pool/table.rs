@@ -31,7 +31,7 @@ pub(crate) struct Entry {
     pub(crate) number: u32,
     /// The grant: the pages that the member may have resident once it has acknowledged it.
     pub(crate) given: u64,
-    /// The most pages that the member may have resident now, for all that the pool knows. No other member gets them.
+    /// An upper bound of the pages that the member has resident. No other member gets them.
     pub(crate) charged: u64,
     pub(crate) minimum: u64,
     pub(crate) maximum: u64,
@@ -235,6 +235,7 @@ impl Table {
     }
 
     /// The row and the entry of a process.
+    #[cfg(not(loom))]
     pub(crate) fn of(&self, identity: Identity) -> Option<(usize, &Entry)> {
         self.members().find(|(_, entry)| entry.identity == identity)
     }

@@ -1,4 +1,4 @@
-//! A table in shared memory of which there is always one valid version, whoever is killed or stopped at any instruction.
+//! A table in shared memory that always has one valid version, even if a member is killed or stopped at any instruction.
 //!
 //! The *head* is a word with the number of the present version and of the buffer that holds it. Each writer has two buffers
 //! of its own. It reads the present version, writes the next one into that of its buffers that is not the present one, and
@@ -103,7 +103,7 @@ impl<'m> Versioned<'m> {
             for (to, from) in copy.iter_mut().zip(buffer) {
                 *to = from.load(Ordering::Relaxed);
             }
-            // With the fence of a writer that changes the buffer: who has seen a word of it sees the head that it read.
+            // Pairs with the fence of a writer of this buffer: a reader that has copied one of its words sees its head.
             fence(Ordering::Acquire);
             if self.head.load(Ordering::Relaxed) == version.word() {
                 return Ok(version);

@@ -303,7 +303,7 @@ fn a_forked_child_joins_and_inherits_the_pages_of_its_parent() {
     });
 }
 
-/// What a program that a member became does.
+/// The work of the program that a member executes.
 fn rejoin(folder: &Path) {
     let pool = Pool::existing(&folder.join("pool")).expect("it is there");
     assert_eq!(

@@ -88,7 +88,7 @@ fn a_pool_is_made_once_and_opened_after() {
     }
 }
 
-/// A file that nobody made by now may be a trap of another user, or an accident of this one.
+/// Another user could have made or changed such a file.
 #[test]
 fn files_that_are_not_safe_are_refused() {
     let folder = Folder::with_pool();
@@ -212,7 +212,7 @@ fn the_pool_of_another_user_is_refused() {
     std::os::unix::fs::chown(folder.path(), Some(0), Some(0)).expect("root may");
     let of_file = defect(Pool::at(&file, TOTAL));
     assert!(matches!(of_file, Defect::OtherUser { path, owner: 65534, .. } if path == file));
-    // Nor nobody that of root, whose folder it can enter.
+    // The user nobody does not use a pool of root, even if it can enter the folder.
     let folder = Folder::with_pool();
     set_mode(folder.folder.path(), 0o755);
     as_nobody(&folder.file());

@@ -23,7 +23,7 @@ struct Member {
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// A process joins in the row, if it is free, with this minimum in hundredths of what is left.
+    /// A process joins in the row, if it is free, with this minimum in hundredths of the pages that are not promised.
     Join {
         minimum: u64,
     },
