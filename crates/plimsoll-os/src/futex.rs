@@ -1,45 +1,67 @@
-//! Waiting for a word of memory to change (`futex(2)`), within this process. No call touches `errno`.
+//! Waiting for a word of memory to change (`futex(2)`). No call touches `errno`.
 #![allow(unsafe_code)]
 
+use core::ffi::c_int;
 use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 
 use crate::raw::system_call;
 
+/// The threads that may wait for a word and wake its waiters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Those of this process.
+    Process,
+    /// Those of each process that maps the word's file.
+    Shared,
+}
+
+impl Scope {
+    fn flag(self) -> c_int {
+        match self {
+            Scope::Process => libc::FUTEX_PRIVATE_FLAG,
+            Scope::Shared => 0,
+        }
+    }
+}
+
 /// Sleeps while `word` is `expected`, until woken, interrupted, or for `limit` at most. It may wake for no reason.
 pub fn futex_wait(word: &AtomicU32, expected: u32, limit: Option<Duration>) {
+    wait_at(word.as_ptr(), expected, limit, Scope::Process);
+}
+
+/// Wakes up to `count` of the threads that sleep on `word`.
+pub fn futex_wake(word: &AtomicU32, count: u32) {
+    wake_at(word.as_ptr(), count, Scope::Process);
+}
+
+/// As [`futex_wait`], for a word by its address. The kernel checks the address.
+pub(crate) fn wait_at(word: *const u32, expected: u32, limit: Option<Duration>, scope: Scope) {
     let limit = limit.map(|limit| libc::timespec {
-        tv_sec: limit.as_secs() as libc::time_t,
+        tv_sec: libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX),
         tv_nsec: limit.subsec_nanos() as libc::c_long,
     });
     let limit = limit
         .as_ref()
         .map_or(core::ptr::null(), |limit| limit as *const libc::timespec);
-    let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    let operation = libc::FUTEX_WAIT | scope.flag();
     let arguments = [
-        word.as_ptr() as usize,
+        word as usize,
         operation as usize,
         expected as usize,
         limit as usize,
         0,
         0,
     ];
-    // SAFETY: the kernel reads the word and the time, both of which outlive the call. After any result, the caller
-    // looks at the word again.
+    // SAFETY: the kernel reads the word, if it is mapped, and the time, which outlives the call. After any result, the
+    // caller looks at the word again.
     let _ = unsafe { system_call(libc::SYS_futex, arguments) };
 }
 
-/// Wakes up to `count` of the threads that sleep on `word`.
-pub fn futex_wake(word: &AtomicU32, count: u32) {
-    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    let arguments = [
-        word.as_ptr() as usize,
-        operation as usize,
-        count as usize,
-        0,
-        0,
-        0,
-    ];
-    // SAFETY: the kernel does not even read the word.
+/// As [`futex_wake`], for a word by its address.
+pub(crate) fn wake_at(word: *const u32, count: u32, scope: Scope) {
+    let operation = libc::FUTEX_WAKE | scope.flag();
+    let arguments = [word as usize, operation as usize, count as usize, 0, 0, 0];
+    // SAFETY: the kernel does not write to the word.
     let _ = unsafe { system_call(libc::SYS_futex, arguments) };
 }

@@ -23,9 +23,11 @@ mod page_size;
 mod pause;
 mod perf;
 mod process;
+mod process_life;
 mod raw;
 mod region;
 mod restartable;
+mod shared_words;
 mod signals;
 mod swap;
 mod uffd;
@@ -51,11 +53,13 @@ pub use process::{
     Ended, PageOutError, Pidfd, Range, ResourceUsage, UsageScope, resource_usage, set_parent_death_signal,
     wait,
 };
+pub use process_life::{ProcessLife, process_life};
 pub use region::{Discard, Pages, Region};
 pub use restartable::{
     MOST_PROCESSORS, allowed_processors, possible_processors, prepare_to_restart_sequences,
     restart_sequences, restartable_area,
 };
+pub use shared_words::SharedWords;
 pub use signals::{default_signals, is_ignored, restore_inherited_signals, take_over_signals};
 pub use swap::{swap_off, swap_on};
 pub use uffd::{

@@ -63,6 +63,7 @@ mod inspect;
 mod manager;
 pub mod page;
 mod pager;
+pub mod pool;
 mod region;
 mod saved;
 mod snapshot;

@@ -1,0 +1,557 @@
+//! A process as a member of a pool.
+
+use std::time::Duration;
+
+use super::balance::{HIGHEST_PRIORITY, History};
+use super::distances::{Counts, Period, RefaultDistances};
+use super::error::PoolError;
+use super::handle::{Pool, program, seen_in, this_process};
+use super::identity::{Condition, Identity};
+use super::layout::PAGE;
+use super::round::{Seen, next_table, reap};
+use super::row::{Acknowledged, Report};
+use super::settle::free;
+use super::table::{Damage, Entry, Table};
+use super::versioned::Version;
+
+/// Time between two rounds of balancing.
+const ROUND_MS: u32 = 1000;
+/// The shortest time over which refaults are counted to a rate.
+const SHORTEST_PERIOD_MS: u32 = 200;
+/// Priority of a member that states none.
+const DEFAULT_PRIORITY: u8 = 5;
+
+/// The bounds of a member's grant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes that the member always gets: promised when it joins, granted as soon as others have freed them.
+    pub minimum: u64,
+    /// The most bytes that it gets. More than the total counts as the total.
+    pub maximum: u64,
+    /// 0 to 7; a higher one counts as 7. Each step doubles the weight of the member's stall.
+    pub priority: u8,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            minimum: 0,
+            maximum: u64::MAX,
+            priority: DEFAULT_PRIORITY,
+        }
+    }
+}
+
+/// The use of memory that a member reports. Sizes are in bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Usage<'d> {
+    /// Bytes that count against the grant: resident pages, compressed store, metadata.
+    pub resident: u64,
+    /// The working set: bytes that the member would keep if it could. It gets no more, and others get those above.
+    pub wanted: u64,
+    /// Its refaults since its start, by distance.
+    pub distances: &'d RefaultDistances,
+    /// The time that its threads waited for refaults since its start.
+    pub stall: Duration,
+    /// The member is suspended: it keeps its minimum alone until a later report. A stopped process counts as suspended
+    /// without this.
+    pub is_suspended: bool,
+    /// Bytes of pages that it still shares with the member from which it was forked, an upper bound.
+    pub inherited: u64,
+}
+
+impl<'d> Usage<'d> {
+    /// No memory in use.
+    pub fn new(distances: &'d RefaultDistances) -> Usage<'d> {
+        Usage {
+            resident: 0,
+            wanted: 0,
+            distances,
+            stall: Duration::ZERO,
+            is_suspended: false,
+            inherited: 0,
+        }
+    }
+}
+
+/// The share of a member as of its last tick.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    number: u32,
+    given: u64,
+    charged: u64,
+}
+
+impl Grant {
+    fn of(entry: &Entry) -> Grant {
+        Grant {
+            number: entry.number,
+            given: entry.given,
+            charged: entry.charged,
+        }
+    }
+
+    /// Bytes that the member may have resident. If it has more, it trims, and acknowledges when it has.
+    pub fn bytes(&self) -> u64 {
+        self.given * PAGE
+    }
+
+    /// Bytes that the pool counts as the member's until it acknowledges; not below [`Grant::bytes`].
+    pub fn charged_bytes(&self) -> u64 {
+        self.charged * PAGE
+    }
+}
+
+/// The membership of this process. Its drop leaves the pool: the memory must be free by then.
+#[derive(Debug)]
+pub struct Member {
+    pool: Pool,
+    row: usize,
+    identity: Identity,
+    grant: Grant,
+    version: Version,
+    /// The last answer, which the row has.
+    answer: Acknowledged,
+    meter: Meter,
+    has_left: bool,
+}
+
+impl Pool {
+    /// Makes this process a member, with its minimum as its grant as far as pages are free. The rest of it follows when others
+    /// have trimmed.
+    ///
+    /// # Errors
+    /// [`PoolError::MinimumTooLarge`], [`PoolError::LimitsOutOfOrder`], [`PoolError::Full`], [`PoolError::AlreadyMember`],
+    /// [`PoolError::Closed`], [`PoolError::Damaged`], or an error of the system.
+    pub fn join(&self, limits: Limits) -> Result<Member, PoolError> {
+        Member::join(self, limits, None, 0)
+    }
+}
+
+impl Member {
+    fn join(
+        pool: &Pool,
+        limits: Limits,
+        parent: Option<Identity>,
+        inherited: u64,
+    ) -> Result<Member, PoolError> {
+        let identity = this_process()?;
+        let bounds = Bounds::of(limits, pool.total_pages())?;
+        let row = pool.claim_row(identity)?;
+        // Until the first tick: its pages are no surplus.
+        let report = Report {
+            wanted: bounds.minimum.max(pages_up(inherited)),
+            inherited: pages_up(inherited),
+            seen_at: plimsoll_os::coarse_milliseconds(),
+            ..Report::default()
+        };
+        pool.row(row).publish(&report);
+        let entered = pool.change(row, |table| {
+            enter(pool, table, row, identity, bounds, parent).map(Some)
+        });
+        let entry = entered.and_then(|table| own_entry(table.as_ref(), row, identity));
+        match entry {
+            Ok(entry) => Ok(Member {
+                pool: pool.clone(),
+                row,
+                identity,
+                grant: Grant::of(&entry),
+                version: Version::new(0, 0),
+                answer: Acknowledged { number: 0, held: 0 },
+                meter: Meter::new(),
+                has_left: false,
+            }),
+            Err(error) => {
+                pool.row(row).release(identity);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes this process, a forked child of the member, a member of its own; `self` is the copy of the parent's membership.
+    /// `inherited` is an upper bound of the bytes that it shares with its parent: the parent's resident bytes. If the parent
+    /// has left or ended before, the child's memory is charged to none: it must trim to its grant at once.
+    ///
+    /// # Errors
+    /// As [`Pool::join`].
+    pub fn join_as_child(&self, limits: Limits, inherited: u64) -> Result<Member, PoolError> {
+        Member::join(&self.pool, limits, Some(self.identity), inherited)
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// The process.
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// The share as of the last tick.
+    pub fn grant(&self) -> Grant {
+        self.grant
+    }
+
+    /// Reports the use of memory, balances the pool if its last round is a second ago, and returns the present grant. To be
+    /// called about once a second and after [`Member::wait`].
+    ///
+    /// # Errors
+    /// [`PoolError::Forked`] in a child of the member; [`PoolError::Lost`], [`PoolError::Damaged`], [`PoolError::Busy`]: the
+    /// former grant stays in force.
+    pub fn tick(&mut self, usage: &Usage<'_>) -> Result<Grant, PoolError> {
+        self.turn(usage, false)
+    }
+
+    /// As [`Member::tick`], and balances the pool in any case: for a member that cannot wait for its minimum.
+    ///
+    /// # Errors
+    /// As [`Member::tick`].
+    pub fn tick_now(&mut self, usage: &Usage<'_>) -> Result<Grant, PoolError> {
+        self.turn(usage, true)
+    }
+
+    fn turn(&mut self, usage: &Usage<'_>, at_once: bool) -> Result<Grant, PoolError> {
+        self.check_process()?;
+        let now = plimsoll_os::coarse_milliseconds();
+        let (_, table) = self.pool.table()?;
+        self.report(usage, &table, now)?;
+        let total = self.pool.total_pages();
+        let (row, identity) = (self.row, self.identity);
+        self.pool.change(row, |table| {
+            own_entry(Some(table), row, identity)?;
+            if !at_once && now.wrapping_sub(table.balanced_at) < ROUND_MS {
+                return Ok(None);
+            }
+            let seen = self.pool.states(table);
+            Ok(Some(next_table(
+                table,
+                total,
+                &|at, entry| seen_in(&seen, at, entry),
+                now,
+            )))
+        })?;
+        let (version, table) = self.pool.table()?;
+        self.grant = Grant::of(&own_entry(Some(&table), row, identity)?);
+        self.version = version;
+        Ok(self.grant)
+    }
+
+    fn report(&mut self, usage: &Usage<'_>, table: &Table, now: u32) -> Result<(), PoolError> {
+        let entry = own_entry(Some(table), self.row, self.identity)?;
+        let total = self.pool.total_pages();
+        let others = table.minima() - entry.minimum;
+        let most = entry.maximum.min(total - others).saturating_sub(entry.given);
+        self.meter.measure(usage, now, (total / 256).max(1), most);
+        self.pool.row(self.row).publish(&Report {
+            resident: pages_up(usage.resident),
+            wanted: pages_up(usage.wanted),
+            refaults: self.meter.counts.iter().sum(),
+            stall_us: self.meter.stall_us,
+            gain: self.meter.gain,
+            is_suspended: usage.is_suspended,
+            inherited: pages_up(usage.inherited),
+            seen_at: now,
+        });
+        Ok(())
+    }
+
+    /// States that the member has at most `bytes` resident now, and until a later tick returns a larger grant. The pool
+    /// takes the pages above both this and the last grant back. To be called after each trim, at least once for each new grant.
+    ///
+    /// # Errors
+    /// [`PoolError::AboveCharge`] if the member may not have so many; [`PoolError::Forked`].
+    pub fn acknowledge(&mut self, bytes: u64) -> Result<(), PoolError> {
+        self.check_process()?;
+        let held = pages_up(bytes);
+        let allowed = match self.answer.number == self.grant.number {
+            true => self.answer.held.max(self.grant.given),
+            false => self.grant.charged,
+        };
+        if held > allowed {
+            let allowed = allowed * PAGE;
+            return Err(PoolError::AboveCharge { bytes, allowed });
+        }
+        self.answer = Acknowledged {
+            number: self.grant.number,
+            held,
+        };
+        self.pool.row(self.row).acknowledge(self.answer);
+        Ok(())
+    }
+
+    /// Changes the limits. The next round follows them.
+    ///
+    /// # Errors
+    /// As [`Pool::join`].
+    pub fn set_limits(&mut self, limits: Limits) -> Result<(), PoolError> {
+        self.check_process()?;
+        let bounds = Bounds::of(limits, self.pool.total_pages())?;
+        let (row, identity) = (self.row, self.identity);
+        let changed = self.pool.change(row, |table| {
+            let mut entry = own_entry(Some(table), row, identity)?;
+            bounds.check_minima(table.minima() - entry.minimum, self.pool.total_pages())?;
+            bounds.set(&mut entry);
+            let mut next = table.clone();
+            next.entries[row] = Some(entry);
+            Ok(Some(next))
+        });
+        changed.map(drop)
+    }
+
+    /// Sleeps until a member's grant may have changed since the last tick, for `limit` at most. It may wake for no reason.
+    pub fn wait(&self, limit: Duration) {
+        self.pool.wait(self.version, limit);
+    }
+
+    /// Leaves the pool; the share is free. The memory must be free by then.
+    ///
+    /// # Errors
+    /// As [`Member::tick`]. The process is no member any more, but the share may return with its end alone.
+    pub fn leave(mut self) -> Result<(), PoolError> {
+        self.leave_now()
+    }
+
+    fn leave_now(&mut self) -> Result<(), PoolError> {
+        self.check_process()?;
+        self.has_left = true;
+        let identity = self.identity;
+        let left = self.pool.change(self.row, |table| {
+            let mut seen = self.pool.states(table);
+            end(&mut seen, table, identity);
+            Ok(Some(reap(table, &|at, entry| seen_in(&seen, at, entry))))
+        });
+        self.pool.row(self.row).release(identity);
+        left.map(drop)
+    }
+
+    fn check_process(&self) -> Result<(), PoolError> {
+        match plimsoll_os::this_process() == self.identity.pid() {
+            true => Ok(()),
+            false => Err(PoolError::Forked),
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        if !self.has_left {
+            // A share that stays returns when the process has ended.
+            let _ = self.leave_now();
+        }
+    }
+}
+
+/// The table with a new member.
+fn enter(
+    pool: &Pool,
+    table: &Table,
+    row: usize,
+    identity: Identity,
+    bounds: Bounds,
+    parent: Option<Identity>,
+) -> Result<Table, PoolError> {
+    if table.is_closed {
+        return Err(PoolError::Closed);
+    }
+    // Two threads may join at the same time.
+    if let Some((at, _)) = table.of(identity)
+        && at != row
+        && pool.row(at).program() == program()
+    {
+        return Err(PoolError::AlreadyMember);
+    }
+    let mut seen = pool.states(table);
+    // Else an entry of this process is that of the program that it ran before.
+    end(&mut seen, table, identity);
+    let mut next = reap(table, &|at, entry| seen_in(&seen, at, entry));
+    if next.entries[row].is_some() {
+        return Err(pool.damaged(Damage::Row { row }));
+    }
+    let total = pool.total_pages();
+    bounds.check_minima(next.minima(), total)?;
+    let given = bounds.minimum.min(free(&next.entries, total));
+    let mut entry = Entry {
+        identity,
+        number: 1,
+        given,
+        charged: given,
+        minimum: 0,
+        maximum: 0,
+        priority: 0,
+        parent: parent.filter(|parent| next.of(*parent).is_some()),
+        history: History::new(total),
+    };
+    bounds.set(&mut entry);
+    next.entries[row] = Some(entry);
+    Ok(next)
+}
+
+/// Marks the entry of a process as ended.
+fn end(seen: &mut [Option<Seen>], table: &Table, identity: Identity) {
+    if let Some((at, _)) = table.of(identity)
+        && let Some(seen) = &mut seen[at]
+    {
+        seen.condition = Condition::Ended;
+    }
+}
+
+fn own_entry(table: Option<&Table>, row: usize, identity: Identity) -> Result<Entry, PoolError> {
+    let entry = table.and_then(|table| table.entries[row]);
+    entry
+        .filter(|entry| entry.identity == identity)
+        .ok_or(PoolError::Lost)
+}
+
+/// Whole pages that hold these bytes.
+fn pages_up(bytes: u64) -> u64 {
+    bytes.div_ceil(PAGE)
+}
+
+/// Limits in pages of a pool.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    minimum: u64,
+    maximum: u64,
+    priority: u8,
+}
+
+impl Bounds {
+    fn of(limits: Limits, total: u64) -> Result<Bounds, PoolError> {
+        let minimum = pages_up(limits.minimum);
+        let maximum = (limits.maximum / PAGE).min(total);
+        if minimum > maximum {
+            return Err(PoolError::LimitsOutOfOrder {
+                minimum: limits.minimum,
+                maximum: maximum * PAGE,
+            });
+        }
+        Ok(Bounds {
+            minimum,
+            maximum,
+            priority: limits.priority.min(HIGHEST_PRIORITY),
+        })
+    }
+
+    /// Whether the minimum can be promised beside those of others.
+    fn check_minima(&self, others: u64, total: u64) -> Result<(), PoolError> {
+        let left = total.saturating_sub(others);
+        if self.minimum > left {
+            return Err(PoolError::MinimumTooLarge {
+                minimum: self.minimum * PAGE,
+                left: left * PAGE,
+            });
+        }
+        Ok(())
+    }
+
+    fn set(&self, entry: &mut Entry) {
+        entry.minimum = self.minimum;
+        entry.maximum = self.maximum;
+        entry.priority = self.priority;
+    }
+}
+
+/// The gain of a member over time.
+#[derive(Debug)]
+struct Meter {
+    counts: Counts,
+    stall_us: u64,
+    /// Time of the last measurement; none before the first.
+    measured_at: Option<u32>,
+    gain: u64,
+}
+
+impl Meter {
+    fn new() -> Meter {
+        Meter {
+            counts: RefaultDistances::new().counts(),
+            stall_us: 0,
+            measured_at: None,
+            gain: 0,
+        }
+    }
+
+    /// Updates the gain by the refaults since the last measurement, if that is long enough ago: half of it is the present
+    /// one, half the one before.
+    fn measure(&mut self, usage: &Usage<'_>, now: u32, least: u64, most: u64) {
+        let elapsed = self.measured_at.map(|then| now.wrapping_sub(then));
+        if elapsed.is_some_and(|elapsed| elapsed < SHORTEST_PERIOD_MS) {
+            return;
+        }
+        let counts = usage.distances.counts();
+        let stall_us = u64::try_from(usage.stall.as_micros()).unwrap_or(u64::MAX);
+        if let Some(milliseconds) = elapsed {
+            let period = Period {
+                counts: std::array::from_fn(|class| counts[class].saturating_sub(self.counts[class])),
+                stall_us: stall_us.saturating_sub(self.stall_us),
+                milliseconds: u64::from(milliseconds),
+            };
+            self.gain = self.gain / 2 + period.gain(least, most) / 2;
+        }
+        (self.counts, self.stall_us, self.measured_at) = (counts, stall_us, Some(now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(distances: &RefaultDistances, stall_us: u64) -> Usage<'_> {
+        Usage {
+            stall: Duration::from_micros(stall_us),
+            ..Usage::new(distances)
+        }
+    }
+
+    #[test]
+    fn the_gain_follows_the_refaults_of_each_period() {
+        let distances = RefaultDistances::new();
+        (0..500).for_each(|_| distances.record(1024));
+        let mut meter = Meter::new();
+        // Refaults before the member joined are of no known time.
+        meter.measure(&usage(&distances, 5000), u32::MAX - 99, 1, 1 << 20);
+        assert_eq!(meter.gain, 0);
+        (0..100).for_each(|_| distances.record(1024));
+        meter.measure(&usage(&distances, 6000), u32::MAX, 1, 1 << 20);
+        assert_eq!(meter.gain, 0, "100 ms are too short");
+        // 1000 us of stall in a second, whose clock wraps: 256,000 us for each GiB, of which half counts at first.
+        meter.measure(&usage(&distances, 6000), 900, 1, 1 << 20);
+        assert_eq!(meter.gain, 128_000);
+        meter.measure(&usage(&distances, 6000), 1900, 1, 1 << 20);
+        assert_eq!(meter.gain, 64_000, "no more refaults");
+    }
+
+    #[test]
+    fn limits_are_whole_pages_of_the_pool() {
+        let limits = Limits {
+            minimum: 1,
+            maximum: 3 * PAGE - 1,
+            priority: 99,
+        };
+        let bounds = Bounds::of(limits, 10).expect("they are in order");
+        assert_eq!((bounds.minimum, bounds.maximum, bounds.priority), (1, 2, 7));
+        assert_eq!(
+            Bounds::of(Limits::default(), 10)
+                .map(|bounds| bounds.maximum)
+                .ok(),
+            Some(10)
+        );
+        let above = Limits {
+            minimum: 11 * PAGE,
+            ..limits
+        };
+        assert!(matches!(
+            Bounds::of(above, 10),
+            Err(PoolError::LimitsOutOfOrder { .. })
+        ));
+        assert!(bounds.check_minima(9, 10).is_ok());
+        assert!(matches!(
+            bounds.check_minima(10, 10),
+            Err(PoolError::MinimumTooLarge {
+                minimum: PAGE,
+                left: 0
+            })
+        ));
+    }
+}

@@ -1,0 +1,256 @@
+//! A round of balancing: from a version of the table and the members' reports to the next version. Pure.
+
+use super::balance::{Activity, Reading, balance};
+use super::identity::Condition;
+use super::row::{Acknowledged, Report};
+use super::settle::{apply, bury};
+use super::table::{Entry, Table};
+
+#[cfg(test)]
+mod model;
+
+/// Time after which a member that does not report keeps its grant and gets no other.
+pub(crate) const SILENT_MS: u32 = 5000;
+
+/// The state of a member at one time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) condition: Condition,
+    /// None if the row is another's.
+    pub(crate) row: Option<(Report, Acknowledged)>,
+}
+
+/// The table without the members that have ended, with all acknowledged pages free. `seen` has the state of the member in each
+/// row.
+pub(crate) fn reap(table: &Table, seen: &dyn Fn(usize, &Entry) -> Seen) -> Table {
+    let mut next = table.clone();
+    let states: Vec<Option<Seen>> = table
+        .entries
+        .iter()
+        .enumerate()
+        .map(|(row, entry)| entry.as_ref().map(|entry| seen(row, entry)))
+        .collect();
+    let inherited = inherited(&states);
+    for (row, seen) in states.iter().enumerate() {
+        let Some(seen) = seen else {
+            continue;
+        };
+        if seen.condition == Condition::Ended {
+            bury(&mut next.entries, row, &inherited);
+        } else if let (Some((_, answer)), Some(entry)) = (seen.row, &mut next.entries[row]) {
+            entry.settle(answer);
+        }
+    }
+    next
+}
+
+/// The pages that each living member shares with its parent.
+fn inherited(states: &[Option<Seen>]) -> Vec<u64> {
+    let shared = |seen: &Seen| match seen.row {
+        Some((report, _)) if seen.condition != Condition::Ended => report.inherited,
+        _ => 0,
+    };
+    states
+        .iter()
+        .map(|state| state.as_ref().map_or(0, shared))
+        .collect()
+}
+
+/// The next version of the table: shares of ended members return, acknowledged pages are free, and the balance of the
+/// readings is granted.
+pub(crate) fn next_table(table: &Table, total: u64, seen: &dyn Fn(usize, &Entry) -> Seen, now: u32) -> Table {
+    let mut next = reap(table, seen);
+    let rows: Vec<usize> = next.members().map(|(row, _)| row).collect();
+    let readings: Vec<Reading> = next
+        .members()
+        .map(|(row, entry)| reading(entry, &seen(row, entry), now))
+        .collect();
+    let mut wishes = vec![0; next.entries.len()];
+    for (row, decision) in rows.into_iter().zip(balance(total, &readings)) {
+        wishes[row] = decision.given;
+        if let Some(entry) = &mut next.entries[row] {
+            entry.history = decision.history;
+        }
+    }
+    apply(&mut next.entries, total, &wishes);
+    next.balanced_at = now;
+    next.rounds = table.rounds.wrapping_add(1);
+    next
+}
+
+fn reading(entry: &Entry, seen: &Seen, now: u32) -> Reading {
+    let (report, activity) = match seen.row {
+        None => (Report::default(), Activity::Silent),
+        Some((report, answer)) => (report, activity(entry, seen.condition, &report, answer, now)),
+    };
+    Reading {
+        given: entry.given,
+        charged: entry.charged,
+        minimum: entry.minimum,
+        maximum: entry.maximum,
+        wanted: report.wanted,
+        gain: report.gain,
+        priority: entry.priority,
+        activity,
+        history: entry.history,
+    }
+}
+
+fn activity(
+    entry: &Entry,
+    condition: Condition,
+    report: &Report,
+    answer: Acknowledged,
+    now: u32,
+) -> Activity {
+    if !entry.can_change(answer) {
+        Activity::Silent
+    } else if condition == Condition::Stopped || report.is_suspended {
+        Activity::Suspended
+    } else if now.wrapping_sub(report.seen_at) > SILENT_MS {
+        Activity::Silent
+    } else {
+        Activity::Bids
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::tests::entry;
+    use super::*;
+
+    const TOTAL: u64 = 1 << 20;
+    const NOW: u32 = 100;
+
+    fn table(shares: &[u64]) -> Table {
+        let mut table = Table::empty();
+        for (row, share) in shares.iter().enumerate() {
+            table.entries[row] = Some(Entry {
+                minimum: 1000,
+                ..entry(row as u32 + 1, *share, *share, TOTAL)
+            });
+        }
+        table
+    }
+
+    /// A member that has answered its newest grant, and wants this much.
+    fn answered(entry: &Entry, wanted: u64, gain: u64) -> Seen {
+        let report = Report {
+            wanted,
+            gain,
+            seen_at: NOW,
+            ..Report::default()
+        };
+        let answer = Acknowledged {
+            number: entry.number,
+            held: entry.given,
+        };
+        Seen {
+            condition: Condition::Runs,
+            row: Some((report, answer)),
+        }
+    }
+
+    fn given(table: &Table, row: usize) -> u64 {
+        table.entries[row].expect("it is a member").given
+    }
+
+    #[test]
+    fn the_share_of_an_ended_member_is_given_out_in_the_same_round() {
+        let before = table(&[TOTAL - 2000, 2000]);
+        let next = next_table(
+            &before,
+            TOTAL,
+            &|row, entry| match row {
+                0 => Seen {
+                    condition: Condition::Ended,
+                    row: None,
+                },
+                _ => answered(entry, TOTAL, 0),
+            },
+            NOW,
+        );
+        assert_eq!(next.check(TOTAL), Ok(()));
+        assert_eq!((next.entries[0], given(&next, 1)), (None, TOTAL));
+        assert_eq!((next.balanced_at, next.rounds), (NOW, 1));
+    }
+
+    /// Pages of a stopped member were given out while it still had them in memory.
+    #[test]
+    fn the_share_of_a_stopped_member_is_taken_but_given_out_once_acknowledged() {
+        let stopped = |answer: Acknowledged| Seen {
+            condition: Condition::Stopped,
+            row: Some((Report::default(), answer)),
+        };
+        let mut now = table(&[TOTAL - 2000, 2000]);
+        let before = Acknowledged {
+            number: 1,
+            held: TOTAL - 2000,
+        };
+        for _ in 0..5 {
+            let seen = |row, entry: &Entry| match row {
+                0 => stopped(before),
+                _ => answered(entry, TOTAL, 1000),
+            };
+            now = next_table(&now, TOTAL, &seen, NOW);
+            assert_eq!((given(&now, 0), given(&now, 1)), (1000, 2000));
+            assert_eq!(now.entries[0].map(|entry| entry.charged), Some(TOTAL - 2000));
+        }
+        // It runs again, trims and answers.
+        let number = now.entries[0].expect("it is a member").number;
+        assert_eq!(number, 2, "one change, one number");
+        let seen = |row, entry: &Entry| match row {
+            0 => stopped(Acknowledged { number, held: 1000 }),
+            _ => answered(entry, TOTAL, 1000),
+        };
+        now = next_table(&now, TOTAL, &seen, NOW);
+        assert_eq!((given(&now, 0), given(&now, 1)), (1000, TOTAL - 1000));
+    }
+
+    #[test]
+    fn a_silent_member_keeps_its_grant() {
+        let silent = |entry: &Entry| {
+            let mut seen = answered(entry, 0, 0);
+            if let Some((report, _)) = &mut seen.row {
+                report.seen_at = NOW.wrapping_sub(SILENT_MS + 1);
+            }
+            seen
+        };
+        let seen = |row, entry: &Entry| match row {
+            0 => silent(entry),
+            1 => Seen {
+                condition: Condition::Runs,
+                row: None,
+            },
+            _ => answered(entry, TOTAL, 1000),
+        };
+        let next = next_table(&table(&[5000, 6000, 7000]), TOTAL, &seen, NOW);
+        assert_eq!((given(&next, 0), given(&next, 1)), (5000, 6000));
+        assert_eq!(given(&next, 2), TOTAL - 11_000);
+    }
+
+    #[test]
+    fn the_heir_of_an_ended_parent_is_charged_for_the_shared_pages() {
+        let mut before = table(&[500_000, 1000]);
+        let parent = before.entries[0].map(|entry| entry.identity);
+        if let Some(child) = &mut before.entries[1] {
+            child.parent = parent;
+        }
+        let seen = |row, entry: &Entry| match row {
+            0 => Seen {
+                condition: Condition::Ended,
+                row: None,
+            },
+            _ => {
+                let mut seen = answered(entry, 400_000, 0);
+                if let Some((report, _)) = &mut seen.row {
+                    report.inherited = 300_000;
+                }
+                seen
+            }
+        };
+        let next = reap(&before, &seen);
+        let child = next.entries[1].expect("it is a member");
+        assert_eq!((child.given, child.charged), (301_000, 301_000));
+    }
+}
