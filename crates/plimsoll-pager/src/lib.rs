@@ -1,0 +1,4 @@
+//! A user-space memory manager.
+#![warn(missing_docs)]
+
+pub mod page_file;
