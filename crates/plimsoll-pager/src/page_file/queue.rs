@@ -69,8 +69,8 @@ pub(super) struct Staging {
     memory: Mapping,
     /// Operations in flight, by buffer.
     in_flight: [u32; BUFFERS],
-    /// Buffers that were used since their pages were returned.
-    used: [bool; BUFFERS],
+    /// Whether one was written to since their pages were returned.
+    used: bool,
 }
 
 impl Staging {
@@ -83,7 +83,7 @@ impl Staging {
         Ok(Staging {
             memory,
             in_flight: [0; BUFFERS],
-            used: [false; BUFFERS],
+            used: false,
         })
     }
 
@@ -93,7 +93,7 @@ impl Staging {
     /// If an operation on it is in flight.
     pub(super) fn buffer_mut(&mut self, buffer: usize) -> &mut [u8] {
         assert_eq!(self.in_flight[buffer], 0, "buffer {buffer} is in flight");
-        self.used[buffer] = true;
+        self.used = true;
         &mut self.memory.bytes_mut()[buffer * WRITE_BYTES..(buffer + 1) * WRITE_BYTES]
     }
 
@@ -117,13 +117,16 @@ impl Staging {
     /// Returns the pages of the buffers to the kernel, if no operation is in flight.
     pub(super) fn release(&mut self) {
         if self.total_in_flight() == 0 && self.memory.discard().is_ok() {
-            self.used = [false; BUFFERS];
+            self.used = false;
         }
     }
 
-    /// Bytes of the buffers in RAM.
+    /// Bytes of RAM that the buffers may take: all of them, since a huge page may hold several.
     pub(super) fn resident(&self) -> u64 {
-        self.used.iter().filter(|used| **used).count() as u64 * WRITE_BYTES as u64
+        match self.used {
+            true => self.memory.len() as u64,
+            false => 0,
+        }
     }
 }
 

@@ -17,9 +17,11 @@ use super::super::units::WRITE_BYTES;
 use super::*;
 
 /// MiB of a file, and of a round of writes.
-const MEBIBYTES: usize = 512;
+const MEBIBYTES: usize = 256;
 /// Rounds of each kind.
 const ROUNDS: usize = 6;
+/// Writes in flight.
+const IN_FLIGHT: [usize; 3] = [1, 2, BUFFERS];
 /// Blocks read in a round, and in a row by one kind.
 const READS: usize = 1500;
 const READS_IN_A_ROW: usize = 50;
@@ -66,11 +68,12 @@ impl Clear {
 }
 
 /// Writes the file full; the slots.
-fn write_sealed(writer: &mut Writer, data: &[&Segment]) -> Vec<Slot> {
+fn write_sealed(writer: &mut Writer, data: &[&Segment], most: usize) -> Vec<Slot> {
     let mut slots = Vec::new();
     let mut started = 0;
     while started < MEBIBYTES || writer.in_flight() > 0 {
-        match (started < MEBIBYTES).then(|| writer.start(data)) {
+        let starts = started < MEBIBYTES && writer.in_flight() < most;
+        match starts.then(|| writer.start(data)) {
             Some(Ok(_)) => started += 1,
             _ => slots.extend(writer.complete(true).unwrap().outcome.unwrap().iter()),
         }
@@ -101,7 +104,7 @@ fn report_writes(name: &str, walls: &mut [f64], cpus: &mut [f64]) {
     let gigabytes = (MEBIBYTES * WRITE_BYTES) as f64 / 1e9;
     let (wall, cpu) = (percentile(walls, 0.5), percentile(cpus, 0.5));
     let text = format!(
-        "write {name:<12} {:.2} GB/s (best {:.2}), {:.0} us of CPU a MiB",
+        "write {name:<22} {:.2} GB/s (best {:.2}), {:.0} us of CPU a MiB",
         gigabytes / wall,
         gigabytes / walls[0],
         cpu * 1e6 / MEBIBYTES as f64,
@@ -151,21 +154,23 @@ fn speed() {
     let mut clear = Clear::new();
     let stats = pages.stats();
     writeln!(std::io::stderr(), "direct {}, ring {}", stats.direct, stats.ring).unwrap();
-    let mut writes = [(); 3].map(|()| (Vec::new(), Vec::new()));
+    let mut writes = [(); 2 * IN_FLIGHT.len()].map(|()| (Vec::new(), Vec::new()));
     let mut reads = [(); 2].map(|()| Reads::default());
     let mut buffer = Box::new(BlockBuffer::new());
     let mut random = 1_u64;
     for round in 0..=ROUNDS {
-        let mut slots = Vec::new();
-        let of_round = [
-            timed(|| slots = write_sealed(&mut writer, &data)),
-            timed(|| clear.write(&flat, BUFFERS)),
-            timed(|| clear.write(&flat, 1)),
-        ];
-        // The first round writes to blocks that were never written.
-        for (sum, (wall, cpu)) in writes.iter_mut().zip(of_round).filter(|_| round > 0) {
-            sum.0.push(wall);
-            sum.1.push(cpu);
+        let mut slots: Vec<Slot> = Vec::new();
+        for (in_flight, times) in IN_FLIGHT.iter().zip(writes.as_chunks_mut::<2>().0) {
+            slots.drain(..).for_each(|slot| pages.free(slot).unwrap());
+            let of_round = [
+                timed(|| slots = write_sealed(&mut writer, &data, *in_flight)),
+                timed(|| clear.write(&flat, *in_flight)),
+            ];
+            // The first round writes to blocks that were never written.
+            for (sum, (wall, cpu)) in times.iter_mut().zip(of_round).filter(|_| round > 0) {
+                sum.0.push(wall);
+                sum.1.push(cpu);
+            }
         }
         for _ in 0..READS / READS_IN_A_ROW {
             let blocks = [(); READS_IN_A_ROW].map(|()| {
@@ -183,9 +188,12 @@ fn speed() {
         }
         slots.iter().for_each(|slot| pages.free(*slot).unwrap());
     }
-    let names = ["encrypted", "clear", "clear, one"];
-    for (name, (walls, cpus)) in names.iter().zip(&mut writes) {
-        report_writes(name, walls, cpus);
+    let names = ["encrypted", "clear"];
+    let kinds = IN_FLIGHT
+        .iter()
+        .flat_map(|in_flight| names.map(|name| (in_flight, name)));
+    for ((in_flight, name), (walls, cpus)) in kinds.zip(&mut writes) {
+        report_writes(&format!("{name}, {in_flight} in flight"), walls, cpus);
     }
     for (name, reads) in names.iter().zip(&mut reads) {
         reads.report(name);
