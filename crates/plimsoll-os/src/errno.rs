@@ -25,12 +25,14 @@ impl Errno {
     pub const FAULT: Errno = Errno(libc::EFAULT);
     /// Invalid argument.
     pub const INVAL: Errno = Errno(libc::EINVAL);
+    /// In use: a page that a device or another process shares, for one.
+    pub const BUSY: Errno = Errno(libc::EBUSY);
+    /// No such file, or a page that is absent.
+    pub const NOENT: Errno = Errno(libc::ENOENT);
     /// Something is there already.
     pub const EXIST: Errno = Errno(libc::EEXIST);
     /// The disk failed.
     pub const IO: Errno = Errno(libc::EIO);
-    /// In use by another.
-    pub const BUSY: Errno = Errno(libc::EBUSY);
     /// A symbolic link, or a file, where a folder is asked for.
     pub const NOTDIR: Errno = Errno(libc::ENOTDIR);
     /// A folder where a file is asked for.

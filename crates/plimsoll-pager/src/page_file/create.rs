@@ -1,8 +1,8 @@
 //! Creation of a page file, with the care of a program that may be root.
 //!
-//! The file never has a name if its file system has such files (`O_TMPFILE`): no other process can open it, and nothing is left at any
-//! moment. Elsewhere it is created with `O_EXCL` and unlinked at once; only a process that is killed between the two calls leaves
-//! an empty file. No link is followed at the end of the path.
+//! The file never has a name if its file system has such files (`O_TMPFILE`): no other process can open it, and
+//! nothing is left at any moment. Elsewhere it is created with `O_EXCL` and unlinked at once; only a process that is
+//! killed between the two calls leaves an empty file. No link is followed at the end of the path.
 
 use std::ffi::CString;
 use std::io;
@@ -51,8 +51,8 @@ impl Default for PageFileOptions {
 }
 
 impl PageFile {
-    /// Creates a page file of up to `bytes`, rounded up to MiB, in a folder or at a path where nothing is. The first disk space is
-    /// allocated at once, more as it is needed.
+    /// Creates a page file of up to `bytes`, rounded up to MiB, in a folder or at a path where nothing is. The first
+    /// disk space is allocated at once, more as it is needed.
     ///
     /// # Errors
     /// [`CreateError`]. Nothing is left then.
@@ -177,7 +177,7 @@ fn locate(path: &Path) -> Result<(PathBuf, CString), CreateError> {
 fn file_at(path: &Path) -> Result<(PathBuf, CString), CreateError> {
     let Some(name) = path.file_name() else {
         // `..` behind a folder that does not exist.
-        let (path, source) = (path.to_owned(), Errno::of_number(2));
+        let (path, source) = (path.to_owned(), Errno::NOENT);
         return Err(CreateError::Folder { path, source });
     };
     let folder = match path.parent() {
@@ -196,8 +196,8 @@ fn os_string(name: &CString) -> &std::ffi::OsStr {
     std::ffi::OsStr::from_bytes(name.as_bytes())
 }
 
-/// Writes a block and reads it back, so that a file system that cannot hold a page file is refused now. Leaves direct access if the file
-/// system has it but not with the alignment of a block. The error says whether space was missing.
+/// Writes a block and reads it back, so that a file system that cannot hold a page file is refused now. Leaves direct
+/// access if the file system has it but not with the alignment of a block. The error says whether space was missing.
 fn probe(file: OpenFile) -> Result<OpenFile, (bool, Errno)> {
     match try_block(&file) {
         Err((_, Errno::INVAL)) if file.is_direct() => {

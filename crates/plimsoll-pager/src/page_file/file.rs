@@ -61,7 +61,8 @@ pub struct PageFileStats {
     pub segments_written: u64,
     /// Operations of the kernel that wrote them.
     pub operations: u64,
-    /// Operations that were made again by `pwrite(2)`, after a short write, an interrupt, or a ring that stopped working.
+    /// Operations that were made again by `pwrite(2)`, after a short write, an interrupt, or a ring that stopped
+    /// working.
     pub repeated_operations: u64,
     /// Bytes of freed slots that were returned to the file system.
     pub punched_bytes: u64,
@@ -77,7 +78,8 @@ pub struct PageFileStats {
     pub ring: bool,
 }
 
-/// Encrypted disk space for segments. Its blocks return to the file system when it and its [`Writer`](super::Writer) end.
+/// Encrypted disk space for segments. Its blocks return to the file system when it and its [`Writer`](super::Writer)
+/// end.
 ///
 /// All methods can be called by several threads, and in a signal handler.
 pub struct PageFile {
@@ -96,8 +98,8 @@ impl std::fmt::Debug for PageFile {
 impl PageFile {
     /// Reads a block of a written slot. Neither allocates nor locks, and leaves `errno` as it is.
     ///
-    /// The caller keeps the slot from being freed meanwhile; a read that loses that race returns an error or the former data, never
-    /// data of another slot.
+    /// The caller keeps the slot from being freed meanwhile; a read that loses that race returns an error or the
+    /// former data, never data of another slot.
     ///
     /// # Errors
     /// [`ReadError`]; the buffer is zero then.

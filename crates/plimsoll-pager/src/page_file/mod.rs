@@ -1,10 +1,10 @@
 //! The page file: disk space for segments of the compression store.
 //!
-//! A page file has no name: [`PageFile::create`] opens it, or removes its name at once, so that its blocks return to the
-//! file system when the process ends, after a `kill -9` too. It holds *slots* of 64 KiB, the size of a segment of the
-//! store. A [`Writer`] encrypts up to 16 segments and writes them in one operation of 1 MiB where 16 free slots lie side by
-//! side; several operations are in flight. [`PageFile::read_block`] reads and decrypts one *block* of 16 KiB and may be called in
-//! a signal handler.
+//! A page file has no name: [`PageFile::create`] opens it without one, or removes the name at once. So its blocks
+//! return to the file system when the process ends, after a `kill -9` too. It holds *slots* of 64 KiB, the size of a segment of
+//! the store. A [`Writer`] encrypts up to 16 segments and writes them in one operation of 1 MiB where 16 free slots
+//! lie side by side; several operations are in flight. [`PageFile::read_block`] reads and decrypts one *block* of 16
+//! KiB and may be called in a signal handler.
 //!
 //! | module | content |
 //! |---|---|
@@ -40,20 +40,21 @@
 //! # Errors
 //!
 //! The caller keeps a segment in RAM until [`Writer::complete`] reports it written. After a write error the page file
-//! never writes again ([`State::Failed`]); written blocks stay readable. A full disk limits the file to the space that it
-//! has ([`State::Limited`]); slots in it are used again. A block whose tag does not match is [`ReadError::Damaged`] and its
-//! buffer is zero.
+//! never writes again ([`State::Failed`]); written blocks stay readable. A full disk limits the file to the space
+//! that it has ([`State::Limited`]); slots in it are used again. A block whose tag does not match is
+//! [`ReadError::Damaged`] and its buffer is zero.
 //!
 //! # Encryption
 //!
-//! AES-256-GCM with a random key, one for each page file. The nonce of a block is a counter: no two encryptions of a file have the
-//! same one. Tags and nonces are in RAM alone, so a block that was changed, exchanged or replaced by an older version of itself does
-//! not pass. The key is in pages that core dumps leave out, that are locked in RAM if RLIMIT_MEMLOCK allows it, and that are
-//! overwritten when the file is closed.
+//! AES-256-GCM with a random key, one for each page file. The nonce of a block is a counter: no two encryptions of a
+//! file have the same one. Tags and nonces are in RAM alone, so a block that was changed, exchanged or replaced by an
+//! older version of itself does not pass. The key is in pages that core dumps leave out, that are locked in RAM if
+//! RLIMIT_MEMLOCK allows it, and that are overwritten when the file is closed.
 //!
-//! A forked child shares the file but not the counter. It may read; it cannot write ([`StartError::Forked`]), and blocks that the
-//! parent wrote since the fork are `Damaged` or `NotWritten` for it. A virtual machine that is resumed twice from one
-//! snapshot encrypts different data with the same nonces: an attacker who has both disks learns the difference of such blocks.
+//! A forked child shares the file but not the counter. It may read; it cannot write ([`StartError::Forked`]), and
+//! blocks that the parent wrote since the fork are `Damaged` or `NotWritten` for it. A virtual machine that is
+//! resumed twice from one snapshot encrypts different data with the same nonces: an attacker who has both disks
+//! learns the difference of such blocks, and can forge others.
 
 mod backing;
 mod cipher;
@@ -77,5 +78,5 @@ pub use units::{
 };
 pub use writer::{Batch, Completed, Writer};
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests;

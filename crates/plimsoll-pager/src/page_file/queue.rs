@@ -69,8 +69,8 @@ pub(super) struct Staging {
     memory: Mapping,
     /// Operations in flight, by buffer.
     in_flight: [u32; BUFFERS],
-    /// Whether one was written to since their pages were returned.
-    used: bool,
+    /// Buffers that were written to since their pages were returned.
+    used: [bool; BUFFERS],
 }
 
 impl Staging {
@@ -78,12 +78,12 @@ impl Staging {
         let memory = Mapping::anonymous(BUFFERS * WRITE_BYTES)?;
         // A page of a child would be a copy that nothing reads.
         memory.wipe_in_children()?;
-        // A huge page takes one fault; a kernel without them refuses.
-        let _ = memory.advise(Advice::HugePage);
+        // A huge page would make two buffers resident as one is used. A kernel without them refuses.
+        let _ = memory.advise(Advice::NoHugePage);
         Ok(Staging {
             memory,
             in_flight: [0; BUFFERS],
-            used: false,
+            used: [false; BUFFERS],
         })
     }
 
@@ -93,7 +93,7 @@ impl Staging {
     /// If an operation on it is in flight.
     pub(super) fn buffer_mut(&mut self, buffer: usize) -> &mut [u8] {
         assert_eq!(self.in_flight[buffer], 0, "buffer {buffer} is in flight");
-        self.used = true;
+        self.used[buffer] = true;
         &mut self.memory.bytes_mut()[buffer * WRITE_BYTES..(buffer + 1) * WRITE_BYTES]
     }
 
@@ -117,16 +117,13 @@ impl Staging {
     /// Returns the pages of the buffers to the kernel, if no operation is in flight.
     pub(super) fn release(&mut self) {
         if self.total_in_flight() == 0 && self.memory.discard().is_ok() {
-            self.used = false;
+            self.used = [false; BUFFERS];
         }
     }
 
-    /// Bytes of RAM that the buffers may take: all of them, since a huge page may hold several.
+    /// Bytes of the buffers in RAM.
     pub(super) fn resident(&self) -> u64 {
-        match self.used {
-            true => self.memory.len() as u64,
-            false => 0,
-        }
+        self.used.iter().filter(|used| **used).count() as u64 * WRITE_BYTES as u64
     }
 }
 

@@ -1,8 +1,8 @@
 //! Writes by io_uring.
 //!
 //! A ring can stop working after it was made: a filter of system calls that the program installs later refuses
-//! `io_uring_enter(2)`. Operations that the kernel had not taken by then end as [`Outcome::NotStarted`], and the ring is not entered
-//! again.
+//! `io_uring_enter(2)`. Operations that the kernel had not taken by then end as [`Outcome::NotStarted`], and the ring
+//! is not entered again.
 #![allow(unsafe_code)]
 
 use std::collections::VecDeque;
@@ -16,7 +16,8 @@ use super::backing::Backing;
 use super::queue::{Finished, MOST_OPERATIONS, Operation, Outcome, Queue, Staging};
 use super::units::SLOTS_PER_WRITE;
 
-/// Entries of the two rings in bytes, as the kernel counts them: 64 of a submission, 16 of each of twice as many completions.
+/// Entries of the two rings in bytes, as the kernel counts them: 64 of a submission, 16 of each of twice as many
+/// completions.
 const RING_BYTES: u64 = (MOST_OPERATIONS * (64 + 4 + 2 * 16)) as u64;
 /// Refusals of a kernel that is short of memory before the ring counts as broken.
 const MOST_REFUSALS: u32 = 1000;
@@ -25,9 +26,9 @@ const PAUSE: Duration = Duration::from_micros(100);
 
 /// A queue that the kernel works on.
 ///
-/// Invariant: the kernel reads `staging` at ranges of operations in flight alone, and `staging` counts those. So the buffer of such
-/// an operation is not written to ([`Staging::buffer_mut`]), and `drop` waits for all before the memory is unmapped. Checked by
-/// `a_dropped_writer_waits_for_its_writes`.
+/// Invariant: the kernel reads `staging` at ranges of operations in flight alone, and `staging` counts those. So the
+/// buffer of such an operation is not written to ([`Staging::buffer_mut`]), and `drop` waits for all before the
+/// memory is unmapped. Checked by `a_dropped_writer_waits_for_its_writes`.
 pub(super) struct Ring {
     ring: IoUring,
     /// Keeps the descriptor open.
@@ -159,8 +160,8 @@ impl Queue for Ring {
             .offset(position)
             .build()
             .user_data(number);
-        // SAFETY: the descriptor is open as long as `backing`, and the bytes stay mapped and unchanged until the operation
-        // has finished, by the invariant.
+        // SAFETY: the descriptor is open as long as `backing`, and the bytes stay mapped and unchanged until the
+        // operation has finished, by the invariant.
         if unsafe { self.ring.submission().push(&entry) }.is_err() {
             // There is an entry for each operation in flight, so this does not happen.
             return self.push(buffer, run, Outcome::NotStarted);

@@ -26,8 +26,8 @@ impl Seal {
 
 /// The seals of all slots.
 ///
-/// Invariant: a nonce of 0 says that the slot is not written. The writer stores the tags before the nonce. A reader that meets a
-/// change sees parts of two seals, which match no block.
+/// Invariant: a nonce of 0 says that the slot is not written. The writer stores the tags before the nonce. A reader
+/// that meets a change sees parts of two seals, which match no block.
 #[derive(Debug)]
 pub(super) struct Seals(AtomicWords);
 

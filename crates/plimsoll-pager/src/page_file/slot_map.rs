@@ -31,8 +31,8 @@ impl Run {
 
 /// A set bit is a free slot with space on disk.
 ///
-/// Invariant: one thread, the writer's, clears bits; any thread sets them. So a bit that the writer sees set stays set until it clears
-/// it. `free` is the number of set bits, once all calls have returned.
+/// Invariant: one thread, the writer's, clears bits; any thread sets them. So a bit that the writer sees set stays
+/// set until it clears it. `free` is the number of set bits, once all calls have returned.
 #[derive(Debug)]
 pub(super) struct SlotMap {
     words: AtomicWords,

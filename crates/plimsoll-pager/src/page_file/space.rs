@@ -43,8 +43,8 @@ impl Runs {
 
 /// The chunks that have disk space.
 ///
-/// Invariant: the bit of a chunk is set if and only if the file system allocated it, or cannot allocate ahead. Only slots of such chunks
-/// are in the slot map.
+/// Invariant: the bit of a chunk is set if and only if the file system allocated it, or cannot allocate ahead. Only
+/// slots of such chunks are in the slot map.
 #[derive(Debug)]
 pub(super) struct Space {
     chunks: AtomicWords,
@@ -91,7 +91,8 @@ impl Space {
         }
     }
 
-    /// Takes `count` slots, 1 to 16: side by side if possible, else in the longest runs, after the file has grown as far as it can.
+    /// Takes `count` slots, 1 to 16: side by side if possible, else in the longest runs, after the file has grown as
+    /// far as it can.
     pub(super) fn take(&mut self, shared: &Shared, count: u32) -> Option<Runs> {
         let mut runs = Runs::NONE;
         loop {
@@ -116,8 +117,8 @@ impl Space {
         Some(runs)
     }
 
-    /// Allocates the next step and adds its slots to the map. False if all chunks have space, or if the file system refused once: its
-    /// error is then `shared.limit`.
+    /// Allocates the next step and adds its slots to the map. False if all chunks have space, or if the file system
+    /// refused once: its error is then `shared.limit`.
     pub(super) fn grow(&mut self, shared: &Shared) -> bool {
         if shared.limit.get().is_some() {
             return false;
@@ -178,8 +179,8 @@ impl Space {
         backing.extend(start + length)
     }
 
-    /// Frees the disk space of chunks whose slots are all free, so that they must be allocated again before they are used. A file that
-    /// cannot grow keeps its space. Returns the freed bytes.
+    /// Frees the disk space of chunks whose slots are all free, so that they must be allocated again before they are
+    /// used. A file that cannot grow keeps its space. Returns the freed bytes.
     pub(super) fn punch(&mut self, shared: &Shared) -> u64 {
         let mut punched = 0;
         let mut chunk = 0;

@@ -50,8 +50,8 @@ struct Flight {
 
 /// The one writer of a page file. After creation it allocates no memory but for the page tables of the kernel.
 ///
-/// Invariant: `next` is greater than every nonce that the key was used with. It never decreases, and no write that is made again is
-/// encrypted again. Checked by `no_two_blocks_are_encrypted_with_the_same_nonce`.
+/// Invariant: `next` is greater than every nonce that the key was used with. It never decreases, and no write that is
+/// made again is encrypted again. Checked by `no_two_blocks_are_encrypted_with_the_same_nonce`.
 pub struct Writer {
     shared: Arc<Shared>,
     queue: Box<dyn Queue>,
@@ -115,8 +115,8 @@ impl Writer {
         Ok(self.begin(buffer, segments, runs))
     }
 
-    /// The failure of a write past RLIMIT_FSIZE, which may have been lowered since the space was allocated. The kernel would
-    /// raise SIGXFSZ.
+    /// The failure of a write past RLIMIT_FSIZE, which may have been lowered since the space was allocated. The
+    /// kernel would raise SIGXFSZ.
     fn beyond_limit(&self, runs: &Runs) -> Option<WriteFailure> {
         let most = self.shared.backing.most_bytes()?;
         let beyond = |run: &&Run| end_of(run) > most;
@@ -177,8 +177,8 @@ impl Writer {
         seals
     }
 
-    /// The next write that is complete, in any order; none if none is in flight, or if `wait` is false and none is complete. A
-    /// forked child has no writes in flight.
+    /// The next write that is complete, in any order; none if none is in flight, or if `wait` is false and none is
+    /// complete. A forked child has no writes in flight.
     pub fn complete(&mut self, wait: bool) -> Option<Completed> {
         if !self.shared.origin.is_here() {
             return None;
@@ -294,8 +294,8 @@ impl Writer {
         self.flights.iter().flatten().count()
     }
 
-    /// Returns memory and disk space that is not used: the buffers, if no write is in flight, and whole free MiB of the file. Call
-    /// it after a while without writes. Returns the bytes that went back to the file system.
+    /// Returns memory and disk space that is not used: the buffers, if no write is in flight, and whole free MiB of
+    /// the file. Call it after a while without writes. Returns the bytes that went back to the file system.
     pub fn rest(&mut self) -> u64 {
         if !self.shared.origin.is_here() {
             return 0;
@@ -307,8 +307,8 @@ impl Writer {
         punched
     }
 
-    /// Checks the invariants of the [module](super) for all slots. Slots in flight, and calls of other threads meanwhile, are
-    /// violations.
+    /// Checks the invariants of the [module](super) for all slots. Slots in flight, and calls of other threads
+    /// meanwhile, are violations.
     ///
     /// # Errors
     /// The first violation.
@@ -381,7 +381,7 @@ fn end_of(run: &Run) -> u64 {
     start_of(run) + length_of(run) as u64
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 impl Writer {
     /// Counts the nonces below `next` as used.
     pub(super) fn set_next_nonce(&mut self, next: Nonce) {

@@ -1,4 +1,5 @@
 //! Counts the allocations of a thread.
+#![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

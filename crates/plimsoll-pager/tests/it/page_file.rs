@@ -1,4 +1,5 @@
 //! Page files on real file systems.
+#![allow(unsafe_code)]
 
 mod creation;
 mod disk;

@@ -1,5 +1,5 @@
-//! The page file against a model: a map of slots to contents. Writes happen at any time until they are complete, in any order; the
-//! disk fails by order.
+//! The page file against a model: a map of slots to contents. Writes happen at any time until they are complete, in
+//! any order; the disk fails by order.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
