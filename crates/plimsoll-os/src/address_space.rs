@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use crate::raw::system_call;
-use crate::{Advice, Errno};
+use crate::{Advice, Errno, limits};
 
 /// Reserves `length` bytes somewhere: nothing can be read or written there yet, and nothing is committed.
 ///
@@ -17,14 +17,7 @@ pub fn reserve(length: usize) -> Result<usize, Errno> {
 
 /// RLIMIT_AS of the process, in bytes; none if it is unlimited.
 pub fn limit() -> Option<u64> {
-    let mut limit = libc::rlimit64 {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    let arguments = [0, libc::RLIMIT_AS as usize, 0, &raw mut limit as usize, 0, 0];
-    // SAFETY: the kernel writes the limit, which outlives the call.
-    let got = unsafe { system_call(libc::SYS_prlimit64, arguments) };
-    (got.is_ok() && limit.rlim_cur != libc::RLIM64_INFINITY).then_some(limit.rlim_cur)
+    limits::current(libc::RLIMIT_AS as usize)
 }
 
 /// The rights of a program to a range.

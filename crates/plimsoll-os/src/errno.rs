@@ -31,6 +31,22 @@ impl Errno {
     pub const NOENT: Errno = Errno(libc::ENOENT);
     /// Something is there already.
     pub const EXIST: Errno = Errno(libc::EEXIST);
+    /// The disk failed.
+    pub const IO: Errno = Errno(libc::EIO);
+    /// A symbolic link, or a file, where a folder is asked for.
+    pub const NOTDIR: Errno = Errno(libc::ENOTDIR);
+    /// A folder where a file is asked for.
+    pub const ISDIR: Errno = Errno(libc::EISDIR);
+    /// The file would exceed a limit: RLIMIT_FSIZE, or that of its file system.
+    pub const FBIG: Errno = Errno(libc::EFBIG);
+    /// The disk is full.
+    pub const NOSPC: Errno = Errno(libc::ENOSPC);
+    /// The user's share of the disk is full.
+    pub const DQUOT: Errno = Errno(libc::EDQUOT);
+    /// Not possible for this file.
+    pub const OPNOTSUPP: Errno = Errno(libc::EOPNOTSUPP);
+    /// An operation was cancelled before it began or while it ran.
+    pub const CANCELED: Errno = Errno(libc::ECANCELED);
     /// Not built into this kernel.
     pub const NOSYS: Errno = Errno(libc::ENOSYS);
 

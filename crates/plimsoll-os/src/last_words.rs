@@ -32,13 +32,3 @@ pub fn abort() -> ! {
         }
     }
 }
-
-/// 8 random bytes; none if the kernel has no such call or is not ready for it.
-pub fn random_word() -> Option<u64> {
-    const WITHOUT_WAITING: usize = libc::GRND_NONBLOCK as usize;
-    let mut word = 0_u64;
-    let arguments = [&raw mut word as usize, size_of::<u64>(), WITHOUT_WAITING, 0, 0, 0];
-    // SAFETY: the kernel writes to the word alone.
-    let bytes = unsafe { system_call(libc::SYS_getrandom, arguments) };
-    (bytes == Ok(size_of::<u64>())).then_some(word)
-}

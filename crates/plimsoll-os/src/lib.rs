@@ -6,6 +6,7 @@
 #![no_std]
 
 pub mod address_space;
+mod atomic_words;
 mod backing_file;
 mod clock;
 mod environment;
@@ -16,17 +17,22 @@ mod helper_thread;
 mod identity;
 mod kernel_file;
 mod last_words;
+mod limits;
 mod lock_range;
 mod mappings;
+mod nameless_file;
+mod origin;
 mod other_memory;
 mod page_size;
 mod pause;
 mod perf;
 mod process;
 mod process_life;
+mod random;
 mod raw;
 mod region;
 mod restartable;
+mod secret;
 mod shared_words;
 mod signals;
 mod swap;
@@ -34,6 +40,7 @@ mod uffd;
 mod vm;
 mod weak;
 
+pub use atomic_words::AtomicWords;
 pub use backing_file::BackingFile;
 pub use clock::coarse_milliseconds;
 pub use environment::with_environment;
@@ -42,9 +49,11 @@ pub use fd::Fd;
 pub use futex::{futex_wait, futex_wake};
 pub use helper_thread::{Helper, HelperState, Privileges, compare_privileges, start_helper_thread};
 pub use identity::{has_threads, this_process, this_thread};
-pub use last_words::{abort, random_word, write_error};
+pub use last_words::{abort, write_error};
 pub use lock_range::lock_range_on_fault;
 pub use mappings::{count_mappings, most_mappings};
+pub use nameless_file::{FileStatus, Folder, NamelessFile, file_size_limit};
+pub use origin::Origin;
 pub use other_memory::read_other;
 pub use page_size::page_size;
 pub use pause::{sleep_briefly, yield_processor};
@@ -54,12 +63,14 @@ pub use process::{
     wait,
 };
 pub use process_life::{ProcessLife, process_life};
+pub use random::{fill_random, random_word};
 pub use region::{Discard, Pages, Region};
 pub use restartable::{
     MOST_PROCESSORS, allowed_processors, possible_processors, prepare_to_restart_sequences,
     restart_sequences, restartable_area,
 };
 pub use shared_words::SharedWords;
+pub use secret::Secret;
 pub use signals::{default_signals, is_ignored, restore_inherited_signals, take_over_signals};
 pub use swap::{swap_off, swap_on};
 pub use uffd::{

@@ -221,6 +221,28 @@ impl Mapping {
         Errno::check(returned).map(drop)
     }
 
+    /// Makes its pages zero in children of a fork (`MADV_WIPEONFORK`), for an anonymous mapping. A child that forks
+    /// while a borrow of the bytes lives must not use that borrow.
+    ///
+    /// # Errors
+    /// [`Errno::INVAL`] for a mapping of a file.
+    pub fn wipe_in_children(&self) -> Result<(), Errno> {
+        // SAFETY: the range is ours, and the advice changes nothing in this process.
+        let returned =
+            unsafe { libc::madvise(self.start.as_ptr().cast(), self.length, libc::MADV_WIPEONFORK) };
+        Errno::check(returned).map(drop)
+    }
+
+    /// Frees its pages at once (`MADV_DONTNEED`). Anonymous ones read as zero afterwards.
+    ///
+    /// # Errors
+    /// [`Errno::INVAL`] for locked pages.
+    pub fn discard(&mut self) -> Result<(), Errno> {
+        // SAFETY: the range is ours, the borrow is exclusive, and any byte value is valid for a `u8`.
+        let returned = unsafe { libc::madvise(self.start.as_ptr().cast(), self.length, libc::MADV_DONTNEED) };
+        Errno::check(returned).map(drop)
+    }
+
     /// Unmaps the memory now and returns errors; its drop ignores them.
     ///
     /// # Errors

@@ -48,6 +48,8 @@
 //! | `fault` | from any state to active; the signal handler |
 //! | `inspect`, `stats`, `snapshot` | the check of all invariants; figures; the state of every page |
 //! | [`store`] | the compression store; `saved` is the manager's view of it |
+//! | [`page_file`] | the encrypted file for what the store cannot hold |
+//! | [`pool`] | a RAM budget that processes share |
 //! | `addresses`, `engine` | the regions of an arena; a pager of this process |
 //! | `builder`, `pager`, `region`, `error` | the interface of embedders |
 #![warn(missing_docs)]
@@ -62,6 +64,7 @@ mod fault;
 mod inspect;
 mod manager;
 pub mod page;
+pub mod page_file;
 mod pager;
 pub mod pool;
 mod region;
