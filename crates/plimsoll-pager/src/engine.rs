@@ -25,6 +25,8 @@ struct Served<B> {
     arena: Range<usize>,
     /// Whether the balance-set manager is to end.
     is_over: AtomicBool,
+    /// Held by the balance-set manager while it works. No fault takes it.
+    balancing: Mutex<()>,
 }
 
 impl<B: Backing> Faults for Served<B> {
@@ -77,6 +79,7 @@ impl<B: Backing + 'static> Engine<B> {
             manager,
             arena: arena.clone(),
             is_over: AtomicBool::new(false),
+            balancing: Mutex::new(()),
         });
         let registration =
             Registration::new(arena, served.clone()).map_err(|TooManyPagers| EngineError::TooManyPagers)?;
@@ -93,6 +96,16 @@ impl<B: Backing + 'static> Engine<B> {
     /// The manager.
     pub(crate) fn manager(&self) -> &Manager<Userfault, B> {
         &self.served.manager
+    }
+
+    /// Calls `look` while the balance-set manager rests.
+    pub(crate) fn at_rest<T>(&self, look: impl FnOnce(&Manager<Userfault, B>) -> T) -> T {
+        let _rest = self
+            .served
+            .balancing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        look(self.manager())
     }
 
     /// Whether this process is a child of the one that built the pager: it has none of its memory.
@@ -141,15 +154,19 @@ impl<B: Backing + 'static> Engine<B> {
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Trims pages down to a step. Returns the pages that left the working set.
+    /// Trims pages down to a step. Returns the pages that left the working set. Pages that another thread, the balance-set
+    /// manager for one, takes through a step at the moment are waited for: they would stop at that step.
     pub(crate) fn trim(&self, pages: PageRange, to: TrimTo) -> u32 {
         let _blocked = SignalsBlocked::new();
         let manager = self.manager();
+        manager.wait_for_busy(pages);
         let trimmed = manager.trim_range(pages);
         if to >= TrimTo::Standby {
+            manager.wait_for_busy(pages);
             manager.save_range(pages);
         }
         if to >= TrimTo::Store {
+            manager.wait_for_busy(pages);
             manager.release_range(pages);
         }
         trimmed
@@ -237,6 +254,7 @@ impl<B: Backing> Work for Served<B> {
         if self.is_over.load(Ordering::Acquire) {
             return false;
         }
+        let _balancing = self.balancing.lock().unwrap_or_else(PoisonError::into_inner);
         self.manager.balance();
         true
     }
