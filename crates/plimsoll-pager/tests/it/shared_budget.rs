@@ -94,7 +94,7 @@ impl<'t> Group<'t> {
             while shared.get(WORK + at) == 0 {
                 group.check_sum();
                 shared.rest(WORK + at, Duration::from_millis(20));
-                assert!(!group.member(at).is_some_and(|member| member.has_ended));
+                group.check_alive();
             }
         }
         group
@@ -106,6 +106,14 @@ impl<'t> Group<'t> {
 
     fn pid(&self, at: usize) -> Option<u32> {
         self.children[at].as_ref().map(Child::pid)
+    }
+
+    /// Checks that no process has ended by itself.
+    fn check_alive(&self) {
+        for pid in (0..self.children.len()).filter_map(|at| self.pid(at)) {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is a child");
+            assert!(!stat.contains(") Z "), "a process has ended: {stat}");
+        }
     }
 
     fn member(&self, at: usize) -> Option<MemberStatus> {
@@ -153,6 +161,7 @@ impl<'t> Group<'t> {
         while !goal(self) {
             let status = self.pool.status();
             assert!(rounds(self.pool) - first < MOST_ROUNDS, "{status:#?}");
+            self.check_alive();
             self.check_sum();
             self.shared.rest(WORK, Duration::from_millis(5));
         }
