@@ -36,12 +36,10 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             // The next tick goes on at once.
             self.wake_balancer();
         }
-        if self.trim_mode() == TrimMode::PerFault {
-            return;
-        }
         self.settle();
         let (low, high) = self.watermarks();
-        if self.spare_frames() < low {
+        // In the per-fault mode faults keep no stock.
+        if self.trim_mode() == TrimMode::BalanceSet && self.spare_frames() < low {
             let mut left = MOST_A_TICK;
             while left > 0 && self.spare_frames() < high {
                 let trimmed = match self.counters.pages_in(PageState::Modified) {
