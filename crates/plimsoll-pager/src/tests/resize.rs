@@ -12,7 +12,9 @@ const PAGE: u64 = PAGE_SIZE as u64;
 
 fn write_all(manager: &Sim, pages: u32) {
     for page in 0..pages {
-        access(manager, PageIndex::new(page), |bytes| *bytes = contents(page as u8));
+        access(manager, PageIndex::new(page), |bytes| {
+            *bytes = contents(page as u8)
+        });
     }
 }
 

@@ -66,7 +66,11 @@ fn a_pager_follows_its_budget_down_and_up() {
     let mut region = pager.map(48 << 20).expect("addresses are free");
     let before = resident_of(this) - pager.stats().metadata_bytes - pager.stats().store_bytes;
     fill(region.bytes_mut());
-    assert_eq!(pager.stats().zero_faults, 0, "all of it fits: the faults are the kernel's");
+    assert_eq!(
+        pager.stats().zero_faults,
+        0,
+        "all of it fits: the faults are the kernel's"
+    );
     for ram in [16 * MIB, 40 * MIB, 12 * MIB] {
         pager.set_ram(ram).expect("it is no member of a pool");
         wait_for(&pager, ram);
@@ -80,7 +84,11 @@ fn a_pager_follows_its_budget_down_and_up() {
     verify(region.bytes());
     let warm = pager.stats();
     verify(region.bytes());
-    assert_eq!(pager.stats().hard_faults, warm.hard_faults, "all of it fits again");
+    assert_eq!(
+        pager.stats().hard_faults,
+        warm.hard_faults,
+        "all of it fits again"
+    );
     assert_eq!(pager.stats().forced_frames, 0);
     region.trim(.., TrimTo::Store).expect("the whole region");
     assert_eq!(pager.validate(), []);

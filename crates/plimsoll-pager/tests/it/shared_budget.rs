@@ -86,9 +86,7 @@ impl<'t> Group<'t> {
         };
         for (at, hot) in hot.iter().enumerate() {
             group.set_hot(at, *hot);
-            group
-                .children
-                .push(Some(Child::fork(|| live(pool, shared, at))));
+            group.children.push(Some(Child::fork(|| live(pool, shared, at))));
         }
         for at in 0..hot.len() {
             while shared.get(WORK + at) == 0 {
