@@ -12,12 +12,12 @@ use crate::manager::{Manager, TrimMode};
 use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange, PageState};
 use crate::stats::Stats;
 
-type Sim = Manager<Simulated, ModelStore>;
+pub(super) type Sim = Manager<Simulated, ModelStore>;
 
 /// Pages of the arena in these tests: three chunks, the last one partly used.
-const PAGES: u32 = 2 * CHUNK_PAGES + 100;
+pub(super) const PAGES: u32 = 2 * CHUNK_PAGES + 100;
 
-fn sim(ram_pages: u64, per_mille: u32, seed: u64) -> Sim {
+pub(super) fn sim(ram_pages: u64, per_mille: u32, seed: u64) -> Sim {
     let injection = Injection {
         per_mille: 0,
         seed,
@@ -34,7 +34,7 @@ fn sim(ram_pages: u64, per_mille: u32, seed: u64) -> Sim {
 }
 
 /// The program's access to a page: as often as it faults, the manager resolves the fault.
-fn access<T>(manager: &Sim, page: PageIndex, mut access: impl FnMut(&mut Page) -> T) -> T {
+pub(super) fn access<T>(manager: &Sim, page: PageIndex, mut access: impl FnMut(&mut Page) -> T) -> T {
     for _ in 0..100_000 {
         if let Some(result) = manager.driver.access(page, &mut access) {
             return result;
@@ -45,7 +45,7 @@ fn access<T>(manager: &Sim, page: PageIndex, mut access: impl FnMut(&mut Page) -
 }
 
 /// The contents of a page that was written with `value`: zeros for 0; some values do not compress.
-fn contents(value: u8) -> Page {
+pub(super) fn contents(value: u8) -> Page {
     let mut page = [0; PAGE_SIZE];
     let mut x = u64::from(value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let noise = match value % 8 {

@@ -10,6 +10,8 @@
 //! | `pool` | processes that share a budget: kills, stops, forks, exec |
 //! | `pool_files` | files of a pool: refused, damaged, removed |
 //! | `refused` | systems that refuse userfaultfd |
+//! | `resize` | a budget that changes, as the kernel counts it |
+//! | `shared_budget` | pagers of several processes under one budget, as the kernel counts it |
 //! | `signals` | other handlers of SIGBUS, and forks |
 
 mod allocations;
@@ -20,4 +22,6 @@ mod pages;
 mod pool;
 mod pool_files;
 mod refused;
+mod resize;
+mod shared_budget;
 mod signals;
