@@ -76,6 +76,7 @@ mod trim;
 
 pub use backing::Damaged;
 pub use builder::{Codec, PagerBuilder};
+pub use driver::FaultMode;
 pub use engine::TrimTo;
 pub use error::{BuildError, FaultError, MapError, RangeError};
 pub use manager::TrimMode;

@@ -143,6 +143,9 @@ impl Region {
     }
 
     fn bounds(&self, range: &impl RangeBounds<usize>) -> Result<(usize, usize), RangeError> {
+        if self.engine.is_forked() {
+            return Err(RangeError::Forked);
+        }
         let start = match range.start_bound() {
             Bound::Included(&start) => start,
             Bound::Excluded(&before) => before.saturating_add(1),

@@ -4,7 +4,6 @@ use std::fs;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use plimsoll_pager::Pager;
 use plimsoll_testkit::{again, role};
 
 const MIB: usize = 1 << 20;
@@ -58,7 +57,7 @@ fn sixteen_faulting_threads_stay_within_two_percent_of_the_cap() {
     }
     let ram = 32 * MIB as u64;
     let before = resident();
-    let pager = Pager::builder().ram(ram).build().expect("userfaultfd is allowed");
+    let pager = crate::modes::builder().ram(ram).build().expect("userfaultfd is allowed");
     let mut region = pager.map(128 * MIB).expect("addresses are free");
     let part = region.len() / THREADS;
     let start = Barrier::new(THREADS + 1);
