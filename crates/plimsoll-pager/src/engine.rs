@@ -10,7 +10,7 @@ use plimsoll_os::{Errno, Fd};
 
 use crate::addresses::Addresses;
 use crate::backing::Backing;
-use crate::driver::{Driver, DriverOptions, FaultMode, OpenError, Userfault};
+use crate::driver::{DriverOptions, FaultMode, OpenError, Userfault};
 use crate::error::{MapError, RangeError};
 use crate::fault::{
     FaultError, FaultThread, Faults, Registration, SignalsBlocked, ThreadFaults, TooManyPagers,
@@ -130,7 +130,7 @@ impl<B: Backing + 'static> Engine<B> {
         &self.served.manager
     }
 
-    /// Waits until no thread of the pager works on a fault whose thread runs again.
+    /// Waits until the thread for faults does not work on those that were before this call.
     pub(crate) fn rest(&self) {
         if let Some(thread) = &self.fault_thread {
             thread.rest();
@@ -191,6 +191,8 @@ impl<B: Backing + 'static> Engine<B> {
 
     /// Trims pages down to a step. Returns the pages that left the working set.
     pub(crate) fn trim(&self, pages: PageRange, to: TrimTo) -> u32 {
+        // The pages that this thread touched last are busy until then.
+        self.rest();
         let _blocked = SignalsBlocked::new();
         let manager = self.manager();
         let trimmed = manager.trim_range(pages);

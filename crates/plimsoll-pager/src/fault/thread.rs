@@ -4,7 +4,7 @@
 //! cannot wait for itself; nor does any thread while it holds a page busy.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 
 use plimsoll_os::{Errno, FaultReader, Fd};
@@ -24,8 +24,9 @@ pub(crate) trait ThreadFaults: Faults {
 #[derive(Debug)]
 struct Shared {
     reader: FaultReader,
-    /// Whether the thread works on a fault. Its page may be present already, and its thread run.
-    is_serving: AtomicBool,
+    /// Counts beginnings and ends of work: odd while the thread works on faults. Their pages may be present already, and
+    /// their threads run.
+    turns: AtomicU32,
 }
 
 /// The thread; it ends when this is dropped.
@@ -40,7 +41,7 @@ impl FaultThread {
     pub(crate) fn start(pager: Arc<dyn ThreadFaults>) -> Result<FaultThread, Errno> {
         let shared = Arc::new(Shared {
             reader: FaultReader::new()?,
-            is_serving: AtomicBool::new(false),
+            turns: AtomicU32::new(0),
         });
         let served = shared.clone();
         // The thread inherits the mask: no handler of the program runs on it.
@@ -57,19 +58,24 @@ impl FaultThread {
         })
     }
 
-    /// Waits until the faults of threads that run again are done with, also the pages ahead of them.
+    /// Waits for the end of the work on faults whose threads run again: it may hold their pages busy, and pages ahead of
+    /// them.
     pub(crate) fn rest(&self) {
+        let turn = self.shared.turns.load(Ordering::Acquire);
         let mut patience = Patience::default();
-        while self.shared.is_serving.load(Ordering::Acquire) {
+        while turn % 2 == 1 && self.shared.turns.load(Ordering::Acquire) == turn {
             patience.wait();
         }
     }
 }
 
 fn serve(pager: &dyn ThreadFaults, shared: &Shared) {
+    // This thread alone changes it.
+    let mut turns = 0;
     loop {
         let read = shared.reader.next(pager.userfault(), |fault| {
-            shared.is_serving.store(true, Ordering::Release);
+            turns |= 1;
+            shared.turns.store(turns, Ordering::Release);
             if let Err(error) = pager.resolve(fault.address) {
                 // The faulting thread cannot go on, and there is no signal that its program could handle.
                 report(error);
@@ -78,7 +84,8 @@ fn serve(pager: &dyn ThreadFaults, shared: &Shared) {
             // The call that made the page present woke its waiters, unless the page was present before.
             pager.wake(fault.address);
         });
-        shared.is_serving.store(false, Ordering::Release);
+        turns = turns.next_multiple_of(2) % (1 << 31);
+        shared.turns.store(turns, Ordering::Release);
         match read {
             Ok(Some(_)) => {}
             Ok(None) => return,

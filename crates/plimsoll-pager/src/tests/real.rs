@@ -74,7 +74,15 @@ fn resident(engine: &Engine<ModelStore>, pages: PageRange) -> u64 {
             .expect("the pagemap");
         present.iter().filter(|present| **present).count() as u64
     };
-    count(Area::Arena) + count(Area::Shadow)
+    // The balance-set manager may move a page from one area to the other between the two counts.
+    loop {
+        engine.rest();
+        let trimmed = engine.manager().stats().trimmed_pages;
+        let resident = count(Area::Arena) + count(Area::Shadow);
+        if engine.manager().stats().trimmed_pages == trimmed {
+            return resident;
+        }
+    }
 }
 
 fn map(engine: &Engine<ModelStore>, bytes: usize) -> PageRange {

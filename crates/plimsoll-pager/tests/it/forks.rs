@@ -31,7 +31,7 @@ fn alone(test: &str, work: impl FnOnce()) {
 
 /// A word of a page: never 0, different for each page and round.
 fn value(page: usize, word: usize, round: u64) -> u64 {
-    (page * 512 + word / 8 + 1) as u64 * 0x9E37_79B9_7F4A_7C15 ^ round << 1 | 1
+    ((page * 512 + word / 8 + 1) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ round << 1 | 1
 }
 
 fn words(region: &Region) -> *mut u64 {
