@@ -15,7 +15,7 @@ use plimsoll_os::Errno;
 
 use crate::backing::{Backing, Damaged};
 use crate::driver::{Area, Driver};
-use crate::manager::{Event, Manager, Patience};
+use crate::manager::{Event, Manager, Patience, TrimMode};
 use crate::page::{Locked, PageIndex, PageRange, PageState, ZERO_PAGE};
 
 pub(crate) use signal::{Faults, Registration, SignalsBlocked, TooManyPagers};
@@ -59,7 +59,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                     self.hard_fault(page, locked)
                 }
             }?;
-            if seen.state() != PageState::Active {
+            // In the per-fault mode no page comes without a fault of its own.
+            if seen.state() != PageState::Active && self.trim_mode() == TrimMode::BalanceSet {
                 self.follow_stream(page);
             }
             return Ok(());

@@ -37,8 +37,9 @@ pub enum TrimMode {
     /// A thread keeps a stock of spare frames, and trims in batches when it runs low (NT's balance-set manager).
     #[default]
     BalanceSet = 0,
-    /// Each fault at the cap trims one page, saves it and releases its frame: the pathological mode of a working set with
-    /// a hard limit, for experiments.
+    /// Each fault at the cap trims one page, saves it and releases its frame, and streams restore nothing ahead: the
+    /// pathological mode of a working set with a hard limit, for experiments. A fault trims another page only if the store
+    /// needed the frame of the first.
     PerFault = 1,
 }
 

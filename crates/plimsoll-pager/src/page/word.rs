@@ -236,7 +236,8 @@ impl PageWord {
         let taken = self
             .0
             .compare_exchange(seen.0, seen.busy().0, Ordering::AcqRel, Ordering::Relaxed);
-        taken.is_ok().then_some(Locked {
+        // No value without the lock: its drop would unlock the page for the thread that has it.
+        taken.is_ok().then(|| Locked {
             word: self,
             before: seen,
         })
@@ -445,6 +446,20 @@ mod tests {
         assert!(word.try_lock(word.load()).is_none() && word.try_lock(before).is_none());
         drop(locked);
         assert_eq!(word.load(), before);
+    }
+
+    /// A thread that lost the race for a page once unlocked it for the winner, as it built a lock and dropped it: two
+    /// threads then held the page, and the counters of states fell below zero.
+    #[test]
+    fn a_thread_that_loses_the_race_leaves_the_page_to_the_winner() {
+        let word = PageWord::virgin();
+        let seen = word.load();
+        let winner = word.try_lock(seen).expect("not busy");
+        assert!(word.try_lock(seen).is_none());
+        assert_eq!(word.load().state(), PageState::Busy);
+        winner.fill_zero();
+        assert!(word.try_lock(seen).is_none());
+        assert_eq!(word.load().state(), PageState::Active);
     }
 
     #[test]
