@@ -119,15 +119,18 @@ impl PagerBuilder {
             },
         });
         let store = store.map_err(|_| no_addresses(Errno::NOMEM))?;
-        let engine = Engine::new(pages, self.ram, SavedCopies::new(store), self.driver).map_err(|error| match error {
-            EngineError::Driver(OpenError::Refused(errno)) => refusal(errno, has_seccomp_filter()),
-            EngineError::Driver(OpenError::Lacks(features)) => too_old(features),
-            EngineError::Driver(OpenError::Failed(Errno::NOMEM)) => no_addresses(Errno::NOMEM),
-            EngineError::TooManyPagers => BuildError::TooManyPagers,
-            EngineError::Driver(OpenError::Failed(errno)) | EngineError::System(errno) => {
-                BuildError::System(errno)
-            }
-        })?;
+        let engine =
+            Engine::new(pages, self.ram, SavedCopies::new(store), self.driver).map_err(
+                |error| match error {
+                    EngineError::Driver(OpenError::Refused(errno)) => refusal(errno, has_seccomp_filter()),
+                    EngineError::Driver(OpenError::Lacks(features)) => too_old(features),
+                    EngineError::Driver(OpenError::Failed(Errno::NOMEM)) => no_addresses(Errno::NOMEM),
+                    EngineError::TooManyPagers => BuildError::TooManyPagers,
+                    EngineError::Driver(OpenError::Failed(errno)) | EngineError::System(errno) => {
+                        BuildError::System(errno)
+                    }
+                },
+            )?;
         Ok(Pager::new(Arc::new(engine)))
     }
 }

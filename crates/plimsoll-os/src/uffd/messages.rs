@@ -72,7 +72,14 @@ impl FaultReader {
             revents: 0,
         };
         let mut polled = [poll(&self.end), poll(uffd)];
-        let arguments = [polled.as_mut_ptr() as usize, polled.len(), null_mut::<u8>() as usize, 0, 0, 0];
+        let arguments = [
+            polled.as_mut_ptr() as usize,
+            polled.len(),
+            null_mut::<u8>() as usize,
+            0,
+            0,
+            0,
+        ];
         // SAFETY: the kernel writes to the two entries; without a time it waits for ever, without a mask it changes none.
         match unsafe { system_call(libc::SYS_ppoll, arguments) } {
             Ok(_) => {}
@@ -89,7 +96,14 @@ impl FaultReader {
             address: 0,
             thread: 0,
         }; MOST_FAULTS];
-        let arguments = [uffd.raw() as usize, messages.as_mut_ptr() as usize, size_of_val(&messages), 0, 0, 0];
+        let arguments = [
+            uffd.raw() as usize,
+            messages.as_mut_ptr() as usize,
+            size_of_val(&messages),
+            0,
+            0,
+            0,
+        ];
         // SAFETY: the kernel writes whole messages, for which every bit pattern is valid.
         let bytes = match unsafe { system_call(libc::SYS_read, arguments) } {
             Ok(bytes) => bytes,

@@ -92,7 +92,9 @@ impl Userfault {
         };
         let pagemap = open_own("pagemap")?;
         let serves_system_calls = mode == UffdMode::Full;
-        let memory = (serves_system_calls && !moves).then(|| open_own("mem")).transpose()?;
+        let memory = (serves_system_calls && !moves)
+            .then(|| open_own("mem"))
+            .transpose()?;
         let origin = Origin::here().map_err(OpenError::Failed)?;
         let arena = reserve(bytes).map_err(OpenError::Failed)?;
         let shadow = reserve(bytes).map_err(|errno| {
@@ -475,10 +477,7 @@ mod tests {
     fn a_kernel_that_cannot_do_is_refused_before_anything_is_mapped() {
         let neither = UffdFeatures::MOVE.with(UffdFeatures::WRITE_PROTECT);
         let refused = open(&Answers::without(neither), SIGNAL);
-        assert_eq!(
-            refused.err(),
-            Some(OpenError::Lacks(UffdFeatures::WRITE_PROTECT))
-        );
+        assert_eq!(refused.err(), Some(OpenError::Lacks(UffdFeatures::WRITE_PROTECT)));
         let silent = Answers::without(UffdFeatures::SIGBUS);
         assert_eq!(
             open(&silent, SIGNAL).err(),
@@ -489,14 +488,8 @@ mod tests {
             opened: Err(Errno::PERM),
             ..Answers::without(UffdFeatures::NONE)
         };
-        assert_eq!(
-            open(&strict, SIGNAL).err(),
-            Some(OpenError::Refused(Errno::PERM))
-        );
-        assert_eq!(
-            open(&strict, THREAD).err(),
-            Some(OpenError::Refused(Errno::PERM))
-        );
+        assert_eq!(open(&strict, SIGNAL).err(), Some(OpenError::Refused(Errno::PERM)));
+        assert_eq!(open(&strict, THREAD).err(), Some(OpenError::Refused(Errno::PERM)));
     }
 
     #[test]

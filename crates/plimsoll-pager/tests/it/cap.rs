@@ -57,7 +57,10 @@ fn sixteen_faulting_threads_stay_within_two_percent_of_the_cap() {
     }
     let ram = 32 * MIB as u64;
     let before = resident();
-    let pager = crate::modes::builder().ram(ram).build().expect("userfaultfd is allowed");
+    let pager = crate::modes::builder()
+        .ram(ram)
+        .build()
+        .expect("userfaultfd is allowed");
     let mut region = pager.map(128 * MIB).expect("addresses are free");
     let part = region.len() / THREADS;
     let start = Barrier::new(THREADS + 1);

@@ -37,7 +37,10 @@ fn block_all_signals() {
     unsafe {
         let mut all = std::mem::MaybeUninit::uninit();
         libc::sigfillset(all.as_mut_ptr());
-        assert_eq!(libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), null_mut()), 0);
+        assert_eq!(
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), null_mut()),
+            0
+        );
     }
 }
 
@@ -46,7 +49,10 @@ fn disposition() -> usize {
     // SAFETY: reads a disposition into a structure of that type.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        assert_eq!(libc::sigaction(libc::SIGBUS, std::ptr::null(), &raw mut action), 0);
+        assert_eq!(
+            libc::sigaction(libc::SIGBUS, std::ptr::null(), &raw mut action),
+            0
+        );
         action.sa_sigaction
     }
 }
@@ -136,7 +142,11 @@ fn system_calls_on_absent_pages_succeed_with_privilege() {
             builder = builder.without_move();
         }
         let pager = builder.build().expect("userfaultfd is allowed");
-        if !capability("root", pager.serves_system_calls(), "the user may not have faults of system calls") {
+        if !capability(
+            "root",
+            pager.serves_system_calls(),
+            "the user may not have faults of system calls",
+        ) {
             return;
         }
         assert!(use_absent_pages(&pager));
@@ -153,7 +163,11 @@ fn system_calls_on_absent_pages_fail_without_privilege() {
         let pager = builder().ram(16 << 20).build().expect("every user has this mode");
         let may_have_all = fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd")
             .is_ok_and(|setting| setting.trim() == "1")
-            || fs::File::options().read(true).write(true).open("/dev/userfaultfd").is_ok();
+            || fs::File::options()
+                .read(true)
+                .write(true)
+                .open("/dev/userfaultfd")
+                .is_ok();
         assert_eq!(pager.serves_system_calls(), may_have_all);
         assert_eq!(use_absent_pages(&pager), may_have_all);
         let mut region = pager.map(32 * MIB).expect("addresses are free");
@@ -170,15 +184,18 @@ fn count(folder: &str) -> usize {
 
 #[test]
 fn the_thread_and_its_descriptors_end_with_the_pager() {
-    alone("fault_thread::the_thread_and_its_descriptors_end_with_the_pager", || {
-        let state = || (count("/proc/self/task"), count("/proc/self/fd"));
-        let before = state();
-        for _ in 0..3 {
-            let pager = builder().ram(16 << 20).build().expect("userfaultfd is allowed");
-            let mut region = pager.map(MIB).expect("a small region");
-            region.bytes_mut().fill(1);
-            assert_eq!(count("/proc/self/task"), before.0 + 2);
-        }
-        assert_eq!(state(), before);
-    });
+    alone(
+        "fault_thread::the_thread_and_its_descriptors_end_with_the_pager",
+        || {
+            let state = || (count("/proc/self/task"), count("/proc/self/fd"));
+            let before = state();
+            for _ in 0..3 {
+                let pager = builder().ram(16 << 20).build().expect("userfaultfd is allowed");
+                let mut region = pager.map(MIB).expect("a small region");
+                region.bytes_mut().fill(1);
+                assert_eq!(count("/proc/self/task"), before.0 + 2);
+            }
+            assert_eq!(state(), before);
+        },
+    );
 }

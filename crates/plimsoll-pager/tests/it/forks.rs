@@ -102,12 +102,7 @@ fn fork_and_use(pager: &Pager, region: &Region, native: &Region, number: usize, 
     let status = wait(pid);
     if number % USES < 3 {
         let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
-        assert_eq!(
-            signal,
-            Some(libc::SIGSEGV),
-            "{}: {status:#x}",
-            number % USES
-        );
+        assert_eq!(signal, Some(libc::SIGSEGV), "{}: {status:#x}", number % USES);
     } else {
         assert_eq!(status, 0, "{}", number % USES);
     }
@@ -115,73 +110,76 @@ fn fork_and_use(pager: &Pager, region: &Region, native: &Region, number: usize, 
 
 #[test]
 fn threads_that_fork_under_load_get_children_without_zeros() {
-    alone("forks::threads_that_fork_under_load_get_children_without_zeros", || {
-        let pager = builder().ram(12 << 20).build().expect("userfaultfd is allowed");
-        let region = pager.map(24 * MIB).expect("addresses are free");
-        let pages = region.len() / PAGE;
-        let within = builder().ram(16 << 20).build().expect("a second pager");
-        let mut native = within.map(MIB).expect("addresses are free");
-        native.bytes_mut().fill(9);
-        assert!(within.stats().native_pages > 0);
+    alone(
+        "forks::threads_that_fork_under_load_get_children_without_zeros",
+        || {
+            let pager = builder().ram(12 << 20).build().expect("userfaultfd is allowed");
+            let region = pager.map(24 * MIB).expect("addresses are free");
+            let pages = region.len() / PAGE;
+            let within = builder().ram(16 << 20).build().expect("a second pager");
+            let mut native = within.map(MIB).expect("addresses are free");
+            native.bytes_mut().fill(9);
+            assert!(within.stats().native_pages > 0);
 
-        let done = AtomicBool::new(false);
-        let forkers = AtomicUsize::new(FORKERS);
-        let trimmed = AtomicU64::new(0);
-        let at = words(&region) as usize;
-        std::thread::scope(|scope| {
-            let (done, region, pager, native) = (&done, &region, &pager, &native);
-            let writers: Vec<_> = (0..WRITERS)
-                .map(|writer| {
-                    let part = pages / WRITERS;
-                    let first = writer * part;
-                    // SAFETY: each thread has pages of its own.
-                    scope.spawn(move || unsafe {
-                        write_and_verify(at as *mut u64, first, first + part, done)
+            let done = AtomicBool::new(false);
+            let forkers = AtomicUsize::new(FORKERS);
+            let trimmed = AtomicU64::new(0);
+            let at = words(&region) as usize;
+            std::thread::scope(|scope| {
+                let (done, region, pager, native) = (&done, &region, &pager, &native);
+                let writers: Vec<_> = (0..WRITERS)
+                    .map(|writer| {
+                        let part = pages / WRITERS;
+                        let first = writer * part;
+                        // SAFETY: each thread has pages of its own.
+                        scope.spawn(move || unsafe {
+                            write_and_verify(at as *mut u64, first, first + part, done)
+                        })
                     })
-                })
-                .collect();
-            let trimmed = &trimmed;
-            scope.spawn(move || {
-                let mut random = Random(77);
-                while !done.load(Ordering::Relaxed) {
-                    let first = random.below(pages as u64 - 64) as usize * PAGE;
-                    let to = [TrimTo::Modified, TrimTo::Standby, TrimTo::Store][random.below(3) as usize];
-                    let range = region.trim(first..first + 64 * PAGE, to).expect("in the region");
-                    trimmed.fetch_add(u64::from(range), Ordering::Relaxed);
-                }
-            });
-            for forker in 0..FORKERS {
-                let forkers = &forkers;
+                    .collect();
+                let trimmed = &trimmed;
                 scope.spawn(move || {
-                    // The last one ends the load, also after a panic.
-                    struct End<'a>(&'a AtomicUsize, &'a AtomicBool);
-                    impl Drop for End<'_> {
-                        fn drop(&mut self) {
-                            if self.0.fetch_sub(1, Ordering::SeqCst) == 1 {
-                                self.1.store(true, Ordering::SeqCst);
-                            }
-                        }
-                    }
-                    let _end = End(forkers, done);
-                    let mut random = Random(forker as u64 + 1);
-                    for number in 0..FORKS {
-                        let page = random.below(pages as u64) as usize;
-                        fork_and_use(pager, region, native, number + forker, page);
-                        // The C library starts it by a child that shares the memory.
-                        let status = Command::new("/bin/true").status().expect("it starts");
-                        assert!(status.success());
+                    let mut random = Random(77);
+                    while !done.load(Ordering::Relaxed) {
+                        let first = random.below(pages as u64 - 64) as usize * PAGE;
+                        let to = [TrimTo::Modified, TrimTo::Standby, TrimTo::Store][random.below(3) as usize];
+                        let range = region.trim(first..first + 64 * PAGE, to).expect("in the region");
+                        trimmed.fetch_add(u64::from(range), Ordering::Relaxed);
                     }
                 });
-            }
-            for writer in writers {
-                assert!(writer.join().expect("every byte is as written") > 0);
-            }
-        });
-        assert!(trimmed.into_inner() > 0);
-        assert!(native.bytes().iter().all(|byte| *byte == 9));
-        assert_eq!(pager.validate(), []);
-        assert_eq!(within.validate(), []);
-    });
+                for forker in 0..FORKERS {
+                    let forkers = &forkers;
+                    scope.spawn(move || {
+                        // The last one ends the load, also after a panic.
+                        struct End<'a>(&'a AtomicUsize, &'a AtomicBool);
+                        impl Drop for End<'_> {
+                            fn drop(&mut self) {
+                                if self.0.fetch_sub(1, Ordering::SeqCst) == 1 {
+                                    self.1.store(true, Ordering::SeqCst);
+                                }
+                            }
+                        }
+                        let _end = End(forkers, done);
+                        let mut random = Random(forker as u64 + 1);
+                        for number in 0..FORKS {
+                            let page = random.below(pages as u64) as usize;
+                            fork_and_use(pager, region, native, number + forker, page);
+                            // The C library starts it by a child that shares the memory.
+                            let status = Command::new("/bin/true").status().expect("it starts");
+                            assert!(status.success());
+                        }
+                    });
+                }
+                for writer in writers {
+                    assert!(writer.join().expect("every byte is as written") > 0);
+                }
+            });
+            assert!(trimmed.into_inner() > 0);
+            assert!(native.bytes().iter().all(|byte| *byte == 9));
+            assert_eq!(pager.validate(), []);
+            assert_eq!(within.validate(), []);
+        },
+    );
 }
 
 /// A userfaultfd acts on the memory of the process that opened it, also when a child of a fork makes the call.

@@ -46,13 +46,7 @@ fn a_buffer_that_a_device_pinned_is_not_trimmed() {
 
     let mut file = tempfile::tempfile().expect("the folder for temporary files takes one");
     file.write_all(&[5; BUFFER]).expect("there is space");
-    let read = opcode::ReadFixed::new(
-        types::Fd(file.as_raw_fd()),
-        region.as_ptr(),
-        BUFFER as u32,
-        0,
-    )
-    .build();
+    let read = opcode::ReadFixed::new(types::Fd(file.as_raw_fd()), region.as_ptr(), BUFFER as u32, 0).build();
     // SAFETY: the buffer is registered.
     unsafe { ring.submission().push(&read) }.expect("the queue is empty");
     ring.submit_and_wait(1).expect("the ring works");
@@ -85,7 +79,9 @@ fn pages_that_a_child_shares_are_trimmed_and_stay_the_childs() {
         0
     );
     let (mut waits, go) = std::io::pipe().expect("descriptors are free");
-    let end = File::from(std::os::fd::OwnedFd::from(go.try_clone().expect("descriptors are free")));
+    let end = File::from(std::os::fd::OwnedFd::from(
+        go.try_clone().expect("descriptors are free"),
+    ));
     drop(go);
     let writer = end.as_raw_fd();
     let child = Child::fork(move || {
