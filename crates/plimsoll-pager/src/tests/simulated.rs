@@ -18,12 +18,17 @@ pub(super) type Sim = Manager<Simulated, ModelStore>;
 pub(super) const PAGES: u32 = 2 * CHUNK_PAGES + 100;
 
 pub(super) fn sim(ram_pages: u64, per_mille: u32, seed: u64) -> Sim {
+    sim_of_kernel(ram_pages, per_mille, seed, true)
+}
+
+/// As `sim`, on a kernel that moves pages or does not.
+pub(super) fn sim_of_kernel(ram_pages: u64, per_mille: u32, seed: u64, moves: bool) -> Sim {
     let injection = Injection {
         per_mille: 0,
         seed,
         injected: 0,
     };
-    let driver = Simulated::new(3 * CHUNK_PAGES, injection);
+    let driver = Simulated::of_kernel(3 * CHUNK_PAGES, injection, moves);
     let ram = ram_pages * PAGE_SIZE as u64;
     let manager = Manager::new(driver, ModelStore::default(), 3 * CHUNK_PAGES, ram).expect("memory");
     manager
@@ -66,7 +71,7 @@ pub(super) fn contents(value: u8) -> Page {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+pub(super) enum Step {
     Write(u32, u8),
     Read(u32),
     Scan(u32, u32),
@@ -81,7 +86,7 @@ enum Step {
     Relocate(u32),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(super) fn step() -> impl Strategy<Value = Step> {
     let page = 0..PAGES;
     let count = 1..200_u32;
     prop_oneof![
@@ -105,7 +110,7 @@ fn range(first: u32, count: u32) -> PageRange {
     PageRange::new(PageIndex::new(first), count.min(PAGES - first))
 }
 
-fn run(manager: &Sim, steps: &[Step]) {
+pub(super) fn run(manager: &Sim, steps: &[Step]) {
     let mut model = vec![0_u8; PAGES as usize];
     for step in steps {
         match *step {
@@ -168,7 +173,7 @@ fn relocate(manager: &Sim, page: PageIndex) {
 }
 
 /// Cases of the property tests; 10,000 injected errors are reached with the default.
-fn cases(default: u32) -> ProptestConfig {
+pub(super) fn cases(default: u32) -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES")
         .ok()
         .and_then(|cases| cases.parse().ok());
@@ -196,11 +201,15 @@ proptest! {
 
 #[test]
 fn ten_thousand_injected_errors_cost_no_byte() {
+    inject_ten_thousand(|seed| sim(200, 200, seed));
+}
+
+pub(super) fn inject_ten_thousand(sim: impl Fn(u64) -> Sim) {
     let mut injected = 0;
     let mut seed = 1;
     while injected < 10_000 {
         seed += 1;
-        let manager = sim(200, 200, seed);
+        let manager = sim(seed);
         let mut x = seed;
         let steps: Vec<Step> = (0..300)
             .map(|_| {
@@ -429,14 +438,17 @@ fn a_page_that_cannot_move_is_left_alone_for_some_laps() {
 /// Threads write their own pages and read them back, while others trim, save and release.
 #[test]
 fn writers_race_with_trimmers_and_lose_nothing() {
+    race(&sim(300, 100, 77));
+}
+
+pub(super) fn race(manager: &Sim) {
     const WRITERS: u32 = 4;
-    let manager = sim(300, 100, 77);
     let done = AtomicBool::new(false);
     let writes = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {
-                let (manager, writes) = (&manager, &writes);
+                let writes = &writes;
                 scope.spawn(move || {
                     let mut last = vec![0_u64; PAGES as usize];
                     let mut x = u64::from(writer) + 1;
@@ -456,7 +468,7 @@ fn writers_race_with_trimmers_and_lose_nothing() {
             })
             .collect();
         for trimmer in 0..2 {
-            let (manager, done) = (&manager, &done);
+            let done = &done;
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
                     match trimmer {

@@ -121,7 +121,10 @@ fn use_stack() {
 }
 
 fn pager() -> Pager {
-    let pager = Pager::builder().ram(RAM as u64).address_space(1 << 30).build();
+    let pager = crate::modes::builder()
+        .ram(RAM as u64)
+        .address_space(1 << 30)
+        .build();
     pager.expect("userfaultfd is allowed")
 }
 
