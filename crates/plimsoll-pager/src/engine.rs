@@ -16,7 +16,7 @@ use crate::fault::{
     FaultError, FaultThread, Faults, Registration, SignalsBlocked, ThreadFaults, TooManyPagers,
 };
 use crate::manager::{Manager, Patience, Pin};
-use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState, Violation};
+use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState};
 
 /// The longest time between two looks of the balance-set manager.
 const TICK: Duration = Duration::from_secs(1);
@@ -27,6 +27,8 @@ struct Served<B> {
     arena: Range<usize>,
     /// Whether the balance-set manager is to end.
     is_over: AtomicBool,
+    /// Held by the balance-set manager while it works. No fault takes it.
+    balancing: Mutex<()>,
 }
 
 impl<B: Backing> Faults for Served<B> {
@@ -42,10 +44,6 @@ impl<B: Backing> Faults for Served<B> {
 impl<B: Backing> ThreadFaults for Served<B> {
     fn userfault(&self) -> &Fd {
         self.manager.driver.faults()
-    }
-
-    fn wake(&self, address: usize) {
-        self.manager.driver.wake(self.page(address));
     }
 }
 
@@ -103,6 +101,7 @@ impl<B: Backing + 'static> Engine<B> {
             manager,
             arena: arena.clone(),
             is_over: AtomicBool::new(false),
+            balancing: Mutex::new(()),
         });
         let (registration, fault_thread) = match options.fault_mode {
             FaultMode::Signal => {
@@ -137,10 +136,15 @@ impl<B: Backing + 'static> Engine<B> {
         }
     }
 
-    /// As [`Manager::validate`], while no thread uses its pages.
-    pub(crate) fn validate(&self) -> Vec<Violation> {
-        self.rest();
-        self.manager().validate()
+    /// Calls `look` while the threads of the pager rest.
+    pub(crate) fn at_rest<T>(&self, look: impl FnOnce(&Manager<Userfault, B>) -> T) -> T {
+        // A child of a fork has no such thread, but may have its lock.
+        let _rest = (!self.is_forked()).then(|| {
+            self.rest();
+            let balancing = self.served.balancing.lock();
+            balancing.unwrap_or_else(PoisonError::into_inner)
+        });
+        look(self.manager())
     }
 
     /// Whether this process is a child of the one that built the pager: it has none of its memory.
@@ -189,17 +193,21 @@ impl<B: Backing + 'static> Engine<B> {
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Trims pages down to a step. Returns the pages that left the working set.
+    /// Trims pages down to a step. Returns the pages that left the working set. Pages that another thread, the balance-set
+    /// manager for one, takes through a step at the moment are waited for: they would stop at that step.
     pub(crate) fn trim(&self, pages: PageRange, to: TrimTo) -> u32 {
         // The pages that this thread touched last are busy until then.
         self.rest();
         let _blocked = SignalsBlocked::new();
         let manager = self.manager();
+        manager.wait_for_busy(pages);
         let trimmed = manager.trim_range(pages);
         if to >= TrimTo::Standby {
+            manager.wait_for_busy(pages);
             manager.save_range(pages);
         }
         if to >= TrimTo::Store {
+            manager.wait_for_busy(pages);
             manager.release_range(pages);
         }
         trimmed
@@ -291,6 +299,7 @@ impl<B: Backing> Work for Served<B> {
         if self.is_over.load(Ordering::Acquire) {
             return false;
         }
+        let _balancing = self.balancing.lock().unwrap_or_else(PoisonError::into_inner);
         self.manager.balance();
         true
     }

@@ -48,10 +48,10 @@ impl Pager {
         self.engine.manager().snapshot()
     }
 
-    /// Checks every invariant of the pager, and returns those that do not hold. Threads that use regions meanwhile, or trim
-    /// them, are reported too.
+    /// Checks every invariant of the pager while its balance-set manager rests, and returns those that do not hold. Pages
+    /// that threads of the program use or trim meanwhile are reported too.
     pub fn validate(&self) -> Vec<Violation> {
-        self.engine.validate()
+        self.engine.at_rest(|manager| manager.validate())
     }
 
     /// Changes the rule by which the pager trims.

@@ -9,6 +9,7 @@
 //! | `forks` | children of a process with a pager, forked under load |
 //! | `modes` | the tests of `cap`, `forks` and `shared_pages` in every mode |
 //! | `page_file` | files, systems and kernels that refuse, fail or are full |
+//! | `pages` | contents of pages, and their check |
 //! | `pool` | processes that share a budget: kills, stops, forks, exec |
 //! | `pool_files` | files of a pool: refused, damaged, removed |
 //! | `refused` | systems that refuse userfaultfd |
@@ -22,6 +23,7 @@ mod fault_thread;
 mod forks;
 mod modes;
 mod page_file;
+mod pages;
 mod pool;
 mod pool_files;
 mod refused;
