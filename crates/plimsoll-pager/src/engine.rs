@@ -16,7 +16,7 @@ use crate::fault::{
     FaultError, FaultThread, Faults, Registration, SignalsBlocked, ThreadFaults, TooManyPagers,
 };
 use crate::manager::{Manager, Patience, Pin};
-use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState, Violation};
+use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState};
 #[cfg(not(loom))]
 use crate::pool::{Member, Pool, Usage};
 #[cfg(not(loom))]
@@ -63,10 +63,6 @@ impl<B: Backing> Faults for Served<B> {
 impl<B: Backing> ThreadFaults for Served<B> {
     fn userfault(&self) -> &Fd {
         self.manager.driver.faults()
-    }
-
-    fn wake(&self, address: usize) {
-        self.manager.driver.wake(self.page(address));
     }
 }
 
@@ -208,16 +204,6 @@ impl<B: Backing + 'static> Engine<B> {
         &self.served.manager
     }
 
-    /// Calls `look` while the balance-set manager rests.
-    pub(crate) fn at_rest<T>(&self, look: impl FnOnce(&Manager<Userfault, B>) -> T) -> T {
-        let _rest = self
-            .served
-            .balancing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        look(self.manager())
-    }
-
     /// The share in a pool, if the budget comes from one. A child of a fork has none.
     #[cfg(not(loom))]
     pub(crate) fn share(&self) -> Option<&Share> {
@@ -231,10 +217,15 @@ impl<B: Backing + 'static> Engine<B> {
         }
     }
 
-    /// As [`Manager::validate`], while no thread uses its pages.
-    pub(crate) fn validate(&self) -> Vec<Violation> {
-        self.rest();
-        self.at_rest(Manager::validate)
+    /// Calls `look` while the threads of the pager rest.
+    pub(crate) fn at_rest<T>(&self, look: impl FnOnce(&Manager<Userfault, B>) -> T) -> T {
+        // A child of a fork has no such thread, but may have its lock.
+        let _rest = (!self.is_forked()).then(|| {
+            self.rest();
+            let balancing = self.served.balancing.lock();
+            balancing.unwrap_or_else(PoisonError::into_inner)
+        });
+        look(self.manager())
     }
 
     /// Whether this process is a child of the one that built the pager: it has none of its memory.

@@ -55,7 +55,7 @@ impl Pager {
     /// Checks every invariant of the pager while its balance-set manager rests, and returns those that do not hold. Pages
     /// that threads of the program use or trim meanwhile are reported too.
     pub fn validate(&self) -> Vec<Violation> {
-        self.engine.validate()
+        self.engine.at_rest(|manager| manager.validate())
     }
 
     /// Changes the rule by which the pager trims.

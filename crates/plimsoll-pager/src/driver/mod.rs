@@ -79,8 +79,7 @@ pub(crate) trait Driver: Send + Sync {
     /// `ENOENT` for an absent source, `EEXIST` for a present destination, `EINVAL` for different mappings, `ENOMEM`.
     fn move_pages(&self, from: Area, pages: PageRange, to: PageIndex) -> Partial;
 
-    /// Has `page` of the arena, which is active, writable again if a move by copies left it write-protected, and wakes the
-    /// threads that wait for it.
+    /// Makes `page` of the arena, which is active, writable again if a move by copies left it write-protected.
     fn unblock(&self, page: PageIndex);
 
     /// Makes `pages` of the arena, which are present, exclusive to this process if they are shared by a fork: then they can

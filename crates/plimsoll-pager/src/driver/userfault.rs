@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use plimsoll_os::{
     Advice, Errno, Fd, Origin, RegisterMode, UffdFeatures, UffdMode, UffdProgress, address_space,
     api_handshake, api_handshake_with, open_from_device, open_userfaultfd, uffd_copy, uffd_move,
-    uffd_register, uffd_unregister, uffd_wake, uffd_write_protect,
+    uffd_register, uffd_unregister, uffd_write_protect,
 };
 
 use super::by_copy::{Steps, move_by_copy};
@@ -118,12 +118,6 @@ impl Userfault {
     /// The descriptor of the faults.
     pub(crate) fn faults(&self) -> &Fd {
         &self.uffd
-    }
-
-    /// Wakes the threads that wait for a page of the arena. It needs not be busy.
-    pub(crate) fn wake(&self, page: PageIndex) {
-        // It does not fail for a whole page.
-        let _ = uffd_wake(&self.uffd, self.at(Area::Arena, page), PAGE_SIZE);
     }
 
     /// Whether faults inside system calls come to the pager too.
@@ -278,7 +272,6 @@ impl Driver for Userfault {
             // It does not fail for a range that is registered.
             let _ = self.write_protect(PageRange::new(page, 1), false);
         }
-        self.wake(page);
     }
 
     fn unshare(&self, pages: PageRange) -> Result<(), Errno> {

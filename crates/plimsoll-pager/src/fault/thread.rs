@@ -1,5 +1,7 @@
 //! The thread that resolves faults while the faulting threads wait.
 //!
+//! The calls that make a page present, or writable again, wake the threads that wait for it.
+//!
 //! It obeys the rules of the signal handler: it allocates nothing while it serves. It never touches the arena, so that it
 //! cannot wait for itself; nor does any thread while it holds a page busy.
 
@@ -16,9 +18,6 @@ use crate::manager::Patience;
 pub(crate) trait ThreadFaults: Faults {
     /// The userfaultfd.
     fn userfault(&self) -> &Fd;
-
-    /// Wakes the threads that wait for the page at `address`.
-    fn wake(&self, address: usize);
 }
 
 #[derive(Debug)]
@@ -79,10 +78,8 @@ fn serve(pager: &dyn ThreadFaults, shared: &Shared) {
             if let Err(error) = pager.resolve(fault.address) {
                 // The faulting thread cannot go on, and there is no signal that its program could handle.
                 report(error);
-                plimsoll_os::abort();
+                std::process::abort();
             }
-            // The call that made the page present woke its waiters, unless the page was present before.
-            pager.wake(fault.address);
         });
         turns = turns.next_multiple_of(2) % (1 << 31);
         shared.turns.store(turns, Ordering::Release);
@@ -91,7 +88,7 @@ fn serve(pager: &dyn ThreadFaults, shared: &Shared) {
             Ok(None) => return,
             Err(_) => {
                 plimsoll_os::write_error(b"plimsoll-pager: cannot read the faults of the process\n");
-                plimsoll_os::abort();
+                std::process::abort();
             }
         }
     }

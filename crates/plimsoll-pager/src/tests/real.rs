@@ -66,7 +66,6 @@ fn verify(bytes: &[u8], first: usize, round: u64) {
 /// Present pages of arena and shadow, as the kernel counts them, and the other bytes of the budget. The balance-set manager
 /// rests: a page that it moves between the two counts would be in both.
 fn resident(engine: &Engine<ModelStore>, pages: PageRange) -> (u64, u64) {
-    engine.rest();
     engine.at_rest(|manager| {
         let mut present = vec![false; pages.count as usize];
         let mut count = |area| {
@@ -76,6 +75,12 @@ fn resident(engine: &Engine<ModelStore>, pages: PageRange) -> (u64, u64) {
         };
         (count(Area::Arena) + count(Area::Shadow), manager.overhead_bytes())
     })
+}
+
+/// Checks every invariant of a pager that no other thread of the test uses.
+#[track_caller]
+fn validate(engine: &Engine<ModelStore>) {
+    assert_eq!(engine.at_rest(|manager| manager.validate()), []);
 }
 
 fn map(engine: &Engine<ModelStore>, bytes: usize) -> PageRange {
@@ -102,7 +107,7 @@ fn four_times_the_budget_comes_back_byte_for_byte() {
         stats.hard_faults + stats.stream_pages >= 2 * u64::from(pages.count),
         "{stats:?}"
     );
-    assert_eq!(engine.validate(), []);
+    validate(&engine);
     engine.unmap(pages);
     assert_eq!(engine.manager().backing.copies(), 0);
 }
@@ -129,7 +134,7 @@ fn memory_within_the_budget_is_the_kernels_until_it_is_trimmed() {
         "the stream is seen"
     );
     assert!(stats.native_pages >= u64::from(pages.count - third.count) - u64::from(CHUNK_PAGES));
-    assert_eq!(engine.validate(), []);
+    validate(&engine);
     engine.unmap(pages);
 }
 
@@ -145,7 +150,7 @@ fn a_second_region_makes_the_first_one_managed() {
     let stats = engine.manager().stats();
     assert_eq!(stats.forced_frames, 0);
     assert!(stats.resident_bytes() <= 16 * MIB as u64, "{stats:?}");
-    assert_eq!(engine.validate(), []);
+    validate(&engine);
     engine.unmap(first);
     fill(bytes(&engine, second), 7000, 2);
     verify(bytes(&engine, second), 7000, 2);
@@ -197,7 +202,7 @@ fn writers_race_with_trims_of_their_pages() {
         }
     });
     assert!(engine.manager().stats().trimmed_pages > u64::from(pages.count));
-    assert_eq!(engine.validate(), []);
+    validate(&engine);
 }
 
 #[test]
@@ -230,7 +235,7 @@ fn a_system_call_gets_efault_unless_the_pages_are_pinned() {
     assert_eq!(file.read(memory).expect("present pages"), memory.len());
     engine.unpin(pin);
     verify(memory, 0, 1);
-    assert_eq!(engine.validate(), []);
+    validate(&engine);
 }
 
 /// A new file without a name.
@@ -263,7 +268,7 @@ fn dropped_and_discarded_pages_read_as_zero() {
     assert!(memory[..MIB / 2].iter().all(|byte| *byte == 0));
     verify(&memory[MIB / 2..MIB], MIB / 2 / PAGE_SIZE, 2);
     assert!(memory[MIB..2 * MIB].iter().all(|byte| *byte == 0));
-    assert_eq!(engine.validate(), []);
+    validate(&engine);
 }
 
 #[test]
@@ -280,7 +285,7 @@ fn a_thousand_regions_are_in_one_arena() {
         verify(bytes(&engine, *pages), number * 3, 1);
     }
     regions.iter().for_each(|pages| engine.unmap(*pages));
-    assert_eq!(engine.validate(), []);
+    validate(&engine);
     let again = map(&engine, 64 * MIB);
     assert_eq!(again.first, PageIndex::new(0));
 }
