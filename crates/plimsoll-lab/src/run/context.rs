@@ -9,7 +9,7 @@ use super::phase::{Finished, Snapshot, Worked};
 use super::trial_error::TrialError;
 use crate::environment::{Cgroup, Environment, Missing, SwapDevice};
 use crate::workload::protocol::{Command, IN_CORE, Placement, Reply};
-use crate::workload::{Worker, WorkerError, WorkerOptions};
+use crate::workload::{PagerRequest, Worker, WorkerError, WorkerOptions};
 use plimsoll_model::exit::{Exit, Failure};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::FailureCode;
@@ -133,6 +133,10 @@ impl<'a, 'l> TrialContext<'a, 'l> {
                     Backing::Anonymous | Backing::Memfd => PathBuf::new(),
                 },
                 file_bytes: 0,
+                pager: settings.subject.pager().map(|options| PagerRequest {
+                    ram: settings.limit,
+                    options: *options,
+                }),
             },
         }
     }
@@ -271,7 +275,9 @@ impl<'a, 'l> TrialContext<'a, 'l> {
                 "pages of other cgroups take {} of its swap; stop the programs that the kernel swaps out",
                 quantity::bytes(foreign as f64)
             ),
-            None if settings.memory() == Backing::File => "raise `limit`, or lower `size`".to_owned(),
+            None if settings.memory() == Backing::File || settings.subject.pager().is_some() => {
+                "raise `limit`, or lower `size`".to_owned()
+            }
             None => "raise `limit`, lower `size`, or choose a subject with more swap".to_owned(),
         };
         TrialError::new(

@@ -87,7 +87,7 @@ pub(super) fn store_bytes(subject: &Subject, snapshot: &Snapshot) -> i64 {
     let column = match subject {
         Subject::Zram(_) => col::ZRAM_MEM_USED_TOTAL,
         Subject::Zswap(_) => col::ZSWAP_POOL,
-        Subject::SwapFile | Subject::NoSwap | Subject::Allocator(_) => return 0,
+        Subject::SwapFile | Subject::NoSwap | Subject::Pager(_) | Subject::Allocator(_) => return 0,
     };
     snapshot.row.get(column).unwrap_or(0)
 }
