@@ -424,7 +424,12 @@ fn advise_huge_pages(mapping: &Mapping, thp: ThpMode) -> Result<(), MemoryError>
 mod tests {
     use std::path::PathBuf;
 
+    use plimsoll_model::scenario::PagerOptions;
+    use plimsoll_model::scenario::workloads::compression::finding;
+    use plimsoll_pager::BuildError;
+
     use super::*;
+    use crate::workload::PagerRequest;
 
     fn asked(bytes: u64, request: u64) -> FillRequest {
         FillRequest {
@@ -578,6 +583,62 @@ mod tests {
                 filled.release().unwrap();
             }
         }
+    }
+
+    /// A pager that its budget is the limit of.
+    fn paged(bytes: u64, request: u64, ram: u64, options: &str, threads: u32) -> FillRequest {
+        let mut asked = placed(bytes, request, Backing::Anonymous, threads);
+        asked.placement.folder = PathBuf::new();
+        asked.thp = ThpMode::System;
+        asked.placement.pager = Some(PagerRequest {
+            ram,
+            options: PagerOptions::of_text(options).unwrap().unwrap(),
+        });
+        asked
+    }
+
+    /// In the budget and four times larger than it: every byte comes back, and every wrong byte is found.
+    #[test]
+    fn a_pager_gives_every_byte_back() {
+        let page = plimsoll_os::page_size() as u64;
+        let bytes = 16 << 20;
+        for (options, ram, threads) in [
+            ("pager", 32 << 20, 1),
+            ("pager:zstd", 8 << 20, 2),
+            ("pager:lz4,trim=per-fault", 8 << 20, 1),
+            ("pager:lz4", 8 << 20, 7),
+        ] {
+            let mut asked = paged(bytes, 5 << 20, ram, options, threads);
+            asked.class = FillClass::Ratio(4.0);
+            let (mut filled, cost) = Memory::fill(&asked).unwrap();
+            assert_eq!(cost.bytes, bytes);
+            assert!(filled.in_core().unwrap() <= ram.min(bytes), "{options}");
+            let (cost, findings) = filled.trim().unwrap();
+            assert_eq!((cost.bytes, filled.in_core().unwrap()), (bytes, 0), "{options}");
+            assert_eq!(findings.figures[finding::PAGER_SAVED], bytes as f64);
+            let store = findings.figures[finding::PAGER_STORE];
+            assert!(store > bytes as f64 / 8.0 && store < bytes as f64 / 2.0, "{options}: {store}");
+            let metadata = findings.figures[finding::PAGER_METADATA];
+            assert!(metadata > 0.0 && metadata < bytes as f64 / 8.0, "{options}: {metadata}");
+            for mut part in filled.writable() {
+                part.mark(part.pages() / 2);
+            }
+            let (_, found) = filled.restore().unwrap();
+            assert!(found.holds() && found.bytes == bytes, "{options}: {found:?}");
+            let wrong = 3 * page + 1;
+            filled.mappings[0].bytes_mut()[wrong as usize] ^= 1;
+            filled.trim().unwrap();
+            let (_, found) = filled.restore().unwrap();
+            assert_eq!((found.wrong_bytes, found.first_wrong), (1, Some(wrong)), "{options}");
+            filled.release().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_pager_that_cannot_be_built_is_refused_with_its_own_code() {
+        let error = Memory::fill(&paged(1 << 20, 1 << 20, 1 << 20, "pager", 1)).unwrap_err();
+        assert!(matches!(error, MemoryError::Pager(BuildError::TooLittleRam { .. })), "{error}");
+        assert_eq!(error.code(), super::super::protocol::RefusalCode::Pager);
     }
 
     #[test]

@@ -167,7 +167,7 @@ fn store(metrics: &mut Metrics, trial: &Trial, base: &Row, trim: &PhaseRows) {
             let original = figure(finding::PAGER_SAVED);
             metrics.set(ORIGINAL, original);
             metrics.set(STORED, with_metadata);
-            metrics.set(COMPRESSION, over(original, stored));
+            metrics.set(COMPRESSION, over(original, with_metadata));
             metrics.set(STORED_RATIO, over(original, with_metadata));
         }
         // Nothing is stored without swap; a subject of another version has counters that are not known here.
@@ -219,6 +219,31 @@ mod tests {
             .params
             .extend(memory.map(|memory| ("memory".to_owned(), memory.to_owned())));
         metrics(&trial, &rows, None)
+    }
+
+    /// The store of a pager is in the worker: its figures are the worker's, and swap is another program's.
+    #[test]
+    fn a_pager_counts_its_own_store_and_metadata() {
+        let mut trim = Phase {
+            name: "trim".to_owned(),
+            bytes: 90,
+            ..Phase::default()
+        };
+        let figures = [("pager_saved_bytes", 90.0), ("pager_store_bytes", 28.0), ("pager_metadata_bytes", 2.0)];
+        trim.figures = figures.map(|(name, value)| (name.to_owned(), value)).into();
+        let mut trial = Trial::made_up("compression", vec![trim]);
+        trial.subject = "pager:lz4,trim=per-fault".to_owned();
+        let mut before = Row::empty(0);
+        before.set(col::TARGET_RESIDENT, 200);
+        before.set(col::SWAP_TOTAL, 1000);
+        before.set(col::SWAP_FREE, 900);
+        let mut after = before;
+        after.set(col::TARGET_RESIDENT, 190);
+        after.set(col::SWAP_FREE, 500);
+        let metrics = metrics(&trial, &[PhaseRows { before, after }], None);
+        assert_eq!((metrics[TRIMMED], metrics[ORIGINAL], metrics[STORED]), (90.0, 90.0, 30.0));
+        assert_eq!((metrics[COMPRESSION], metrics[STORED_RATIO]), (3.0, 3.0));
+        assert!(!metrics.contains_key(SWAPPED), "{metrics:?}");
     }
 
     /// Pages of files leave without swap and compression: a swapped byte is another program's.
