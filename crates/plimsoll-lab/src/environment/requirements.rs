@@ -154,12 +154,17 @@ fn missing_allocator(allocator: &Allocator) -> Option<Missing> {
 
 /// A pager, which shows whether there can be one.
 fn small_pager() -> Result<Pager, BuildError> {
-    Pager::builder().ram(SMALL_PAGER).address_space(SMALL_PAGER).build()
+    Pager::builder()
+        .ram(SMALL_PAGER)
+        .address_space(SMALL_PAGER)
+        .build()
 }
 
 fn missing_pager(error: BuildError) -> Option<Missing> {
     let text = error.to_string();
-    let (cause, remedy) = text.split_once("; ").unwrap_or((&text, "run it on another machine"));
+    let (cause, remedy) = text
+        .split_once("; ")
+        .unwrap_or((&text, "run it on another machine"));
     Some(Missing {
         kind: MissingKind::Userfaultfd,
         what: "userfaultfd for a pager".to_owned(),

@@ -113,8 +113,12 @@ mod tests {
         });
         assert!(told.is_some_and(|told| told.code == WarningCode::SubjectReplaced));
         let count = |subject: &str| {
-            let ids = plan.trials.iter().filter(|trial| trial.id.contains(&format!("/{subject}/")));
-            ids.filter(|trial| trial.settings.subject.to_string() == subject).count()
+            let ids = plan
+                .trials
+                .iter()
+                .filter(|trial| trial.id.contains(&format!("/{subject}/")));
+            ids.filter(|trial| trial.settings.subject.to_string() == subject)
+                .count()
         };
         assert_eq!((count("pager"), count("zram"), count("zram:lz4")), (2, 0, 2));
         assert_eq!(plan.trials.len(), 6);

@@ -145,10 +145,7 @@ impl Requirements {
     }
 }
 
-fn of_plan(
-    plan: &Plan,
-    missing: impl Fn(&Settings) -> Vec<Missing>,
-) -> Requirements {
+fn of_plan(plan: &Plan, missing: impl Fn(&Settings) -> Vec<Missing>) -> Requirements {
     let mut found = Requirements {
         trials: (0, plan.trials.len()),
         ..Requirements::default()

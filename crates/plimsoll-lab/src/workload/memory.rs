@@ -222,7 +222,9 @@ impl Memory {
         let trimmed = crew::each(parts, |part: Vec<(usize, std::ops::Range<usize>)>| {
             part.into_iter().try_for_each(|(number, range)| {
                 let region = mappings[number].region();
-                region.map_or(Ok(0), |region| region.trim(range, TrimTo::Store)).map(drop)
+                region
+                    .map_or(Ok(0), |region| region.trim(range, TrimTo::Store))
+                    .map(drop)
             })
         })?;
         trimmed.into_iter().collect::<Result<(), RangeError>>()?;
@@ -617,9 +619,15 @@ mod tests {
             assert_eq!((cost.bytes, filled.in_core().unwrap()), (bytes, 0), "{options}");
             assert_eq!(findings.figures[finding::PAGER_SAVED], bytes as f64);
             let store = findings.figures[finding::PAGER_STORE];
-            assert!(store > bytes as f64 / 8.0 && store < bytes as f64 / 2.0, "{options}: {store}");
+            assert!(
+                store > bytes as f64 / 8.0 && store < bytes as f64 / 2.0,
+                "{options}: {store}"
+            );
             let metadata = findings.figures[finding::PAGER_METADATA];
-            assert!(metadata > 0.0 && metadata < bytes as f64 / 8.0, "{options}: {metadata}");
+            assert!(
+                metadata > 0.0 && metadata < bytes as f64 / 8.0,
+                "{options}: {metadata}"
+            );
             for mut part in filled.writable() {
                 part.mark(part.pages() / 2);
             }
@@ -629,7 +637,11 @@ mod tests {
             filled.mappings[0].bytes_mut()[wrong as usize] ^= 1;
             filled.trim().unwrap();
             let (_, found) = filled.restore().unwrap();
-            assert_eq!((found.wrong_bytes, found.first_wrong), (1, Some(wrong)), "{options}");
+            assert_eq!(
+                (found.wrong_bytes, found.first_wrong),
+                (1, Some(wrong)),
+                "{options}"
+            );
             filled.release().unwrap();
         }
     }
@@ -637,7 +649,10 @@ mod tests {
     #[test]
     fn a_pager_that_cannot_be_built_is_refused_with_its_own_code() {
         let error = Memory::fill(&paged(1 << 20, 1 << 20, 1 << 20, "pager", 1)).unwrap_err();
-        assert!(matches!(error, MemoryError::Pager(BuildError::TooLittleRam { .. })), "{error}");
+        assert!(
+            matches!(error, MemoryError::Pager(BuildError::TooLittleRam { .. })),
+            "{error}"
+        );
         assert_eq!(error.code(), super::super::protocol::RefusalCode::Pager);
     }
 

@@ -54,10 +54,7 @@ pub enum Subject {
 impl Subject {
     /// Whether it puts trimmed pages into swap of its own.
     pub fn has_swap(&self) -> bool {
-        !matches!(
-            self,
-            Subject::NoSwap | Subject::Pager(_) | Subject::Allocator(_)
-        )
+        !matches!(self, Subject::NoSwap | Subject::Pager(_) | Subject::Allocator(_))
     }
 
     pub fn pager(&self) -> Option<&PagerOptions> {

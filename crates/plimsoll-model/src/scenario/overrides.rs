@@ -138,11 +138,7 @@ fn section_index(document: &Document, name: &str, source: &Source) -> Result<usi
 
 /// The value of an argument: TOML where it is TOML, else text, so that a shell needs no second pair of quotes.
 /// `[random, runs20]` is a list of texts. Spans count from the start of `text`.
-fn argument_value<'t>(
-    key: &Key,
-    text: &'t str,
-    place: &Place,
-) -> Result<Spanned<DeValue<'t>>, Box<Invalid>> {
+fn argument_value<'t>(key: &Key, text: &'t str, place: &Place) -> Result<Spanned<DeValue<'t>>, Box<Invalid>> {
     if text.trim().is_empty() {
         return Err(place
             .error(
@@ -174,7 +170,9 @@ fn items_of<'t>(key: &Key, items: &'t str) -> Vec<&'t str> {
     let mut rest = Some(items);
     let mut start = 0;
     while let Some(text) = rest {
-        let (item, after) = text.split_once(',').map_or((text, None), |(item, after)| (item, Some(after)));
+        let (item, after) = text
+            .split_once(',')
+            .map_or((text, None), |(item, after)| (item, Some(after)));
         let end = start + item.len();
         match found.last_mut() {
             Some(last) if key.kind == Kind::Subject && PagerOptions::continues(last, item) => {

@@ -80,7 +80,11 @@ static KNOWN: LazyLock<String> = LazyLock::new(|| {
     let options = PAGER_OPTIONS
         .iter()
         .map(|option| format!("{} (after a comma)", option.example));
-    let all: Vec<String> = [NAME.to_owned()].into_iter().chain(codecs).chain(options).collect();
+    let all: Vec<String> = [NAME.to_owned()]
+        .into_iter()
+        .chain(codecs)
+        .chain(options)
+        .collect();
     all.join(", ")
 });
 

@@ -142,7 +142,10 @@ impl Eater<'_> {
         before: &Snapshot,
         mut trim: Worked,
     ) -> Result<Worked, TrialError> {
-        let Some(cgroup) = context.cgroup().filter(|_| context.plan.settings.subject.has_swap()) else {
+        let Some(cgroup) = context
+            .cgroup()
+            .filter(|_| context.plan.settings.subject.has_swap())
+        else {
             return Ok(trim);
         };
         let few = few(context);
@@ -238,7 +241,11 @@ fn reclaim_cgroup(
 fn cannot_trim(context: &TrialContext<'_, '_>) -> Option<TrialError> {
     match &context.surroundings {
         // A pager needs no environment.
-        Surroundings::Lacking(missing) if missing.is_empty() && context.plan.settings.subject.pager().is_some() => None,
+        Surroundings::Lacking(missing)
+            if missing.is_empty() && context.plan.settings.subject.pager().is_some() =>
+        {
+            None
+        }
         Surroundings::Lacking(missing) => Some(lacking("trim", missing)),
         Surroundings::Made(_) if context.plan.settings.subject.pager().is_some() => None,
         Surroundings::Made(environment)

@@ -198,7 +198,11 @@ impl Settings {
             return unfit("memory", self.memory().name(), "`memory = \"anonymous\"`");
         }
         if let Some(thp @ (ThpMode::Always | ThpMode::Never)) = self.thp() {
-            return unfit("thp", thp.name(), "`thp = \"system\"`: the pager chooses its pages");
+            return unfit(
+                "thp",
+                thp.name(),
+                "`thp = \"system\"`: the pager chooses its pages",
+            );
         }
         match &self.workload {
             Workload::Compression(Compression {

@@ -177,16 +177,26 @@ fn options_of_a_pager_belong_to_the_subject_before_them() {
     let subjects = |set: &str| -> Vec<String> {
         let text = "[scenario]\nname = \"x\"\n[global]\norder = \"fixed\"\n[a]\nrepeat = 1\n";
         let plan = resolve(text, &sets(&[set])).unwrap();
-        plan.trials.iter().map(|trial| trial.settings.subject.to_string()).collect()
+        plan.trials
+            .iter()
+            .map(|trial| trial.settings.subject.to_string())
+            .collect()
     };
-    assert_eq!(subjects("subject=pager:lz4,trim=per-fault"), ["pager:lz4,trim=per-fault"]);
+    assert_eq!(
+        subjects("subject=pager:lz4,trim=per-fault"),
+        ["pager:lz4,trim=per-fault"]
+    );
     for list in [
         "subject=[zram, pager:lz4,trim=per-fault, none,pager]",
         "subject=[zram,pager:lz4,trim=per-fault,none, pager ]",
         "subject=[\"zram\", \"pager:lz4,trim=per-fault\", \"none\", \"pager\"]",
         "subject=[zram, \"pager:lz4,trim=per-fault\", none, 'pager']",
     ] {
-        assert_eq!(subjects(list), ["zram", "pager:lz4,trim=per-fault", "none", "pager"], "{list}");
+        assert_eq!(
+            subjects(list),
+            ["zram", "pager:lz4,trim=per-fault", "none", "pager"],
+            "{list}"
+        );
     }
 }
 
@@ -196,7 +206,11 @@ fn settings_that_mean_nothing_to_a_pager_are_refused_by_name() {
     let refusal = |set: &str| {
         let text = "[scenario]\nname = \"x\"\n[a]\nsubject = \"pager\"\nrepeat = 1\n";
         let plan = resolve(text, &sets(&[set])).unwrap();
-        plan.trials[0].settings.check().err().map(|unfit| unfit.to_string())
+        plan.trials[0]
+            .settings
+            .check()
+            .err()
+            .map(|unfit| unfit.to_string())
     };
     for (set, key) in [
         ("memory=memfd", "`memory`"),
@@ -205,7 +219,11 @@ fn settings_that_mean_nothing_to_a_pager_are_refused_by_name() {
         ("trim=cgroup", "`trim`"),
         ("trim=process-madvise", "`trim`"),
     ] {
-        assert!(refusal(set).is_some_and(|text| text.starts_with(key)), "{set}: {:?}", refusal(set));
+        assert!(
+            refusal(set).is_some_and(|text| text.starts_with(key)),
+            "{set}: {:?}",
+            refusal(set)
+        );
     }
     assert_eq!(refusal("threads=4"), None);
 }
@@ -214,7 +232,9 @@ fn settings_that_mean_nothing_to_a_pager_are_refused_by_name() {
 fn the_cgroup_around_a_pager_has_room_beside_its_budget() {
     let text = "[scenario]\nname = \"x\"\n[global]\norder = \"fixed\"\n[a]\nsubject = [\"zram\", \"pager\"]\nrepeat = 1\n";
     let plan = resolve(text, &sets(&["size=1G", "limit=512M"])).unwrap();
-    let [zram, pager] = &plan.trials[..] else { panic!("two trials") };
+    let [zram, pager] = &plan.trials[..] else {
+        panic!("two trials")
+    };
     assert_eq!(zram.settings.cgroup_limit(), 512 << 20);
     assert_eq!(pager.settings.cgroup_limit(), (512 + 64) << 20);
     assert!(pager.settings.subject.pager().is_some() && !pager.settings.subject.has_swap());

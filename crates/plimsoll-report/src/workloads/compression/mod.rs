@@ -163,7 +163,9 @@ fn store(metrics: &mut Metrics, trial: &Trial, base: &Row, trim: &PhaseRows) {
         Ok(Subject::Pager(_)) => {
             let figure = |name: &str| trim_figure(trial, name);
             let stored = figure(finding::PAGER_STORE);
-            let with_metadata = stored.zip(figure(finding::PAGER_METADATA)).map(|(store, own)| store + own);
+            let with_metadata = stored
+                .zip(figure(finding::PAGER_METADATA))
+                .map(|(store, own)| store + own);
             let original = figure(finding::PAGER_SAVED);
             metrics.set(ORIGINAL, original);
             metrics.set(STORED, with_metadata);
@@ -229,7 +231,11 @@ mod tests {
             bytes: 90,
             ..Phase::default()
         };
-        let figures = [("pager_saved_bytes", 90.0), ("pager_store_bytes", 28.0), ("pager_metadata_bytes", 2.0)];
+        let figures = [
+            ("pager_saved_bytes", 90.0),
+            ("pager_store_bytes", 28.0),
+            ("pager_metadata_bytes", 2.0),
+        ];
         trim.figures = figures.map(|(name, value)| (name.to_owned(), value)).into();
         let mut trial = Trial::made_up("compression", vec![trim]);
         trial.subject = "pager:lz4,trim=per-fault".to_owned();
@@ -241,7 +247,10 @@ mod tests {
         after.set(col::TARGET_RESIDENT, 190);
         after.set(col::SWAP_FREE, 500);
         let metrics = metrics(&trial, &[PhaseRows { before, after }], None);
-        assert_eq!((metrics[TRIMMED], metrics[ORIGINAL], metrics[STORED]), (90.0, 90.0, 30.0));
+        assert_eq!(
+            (metrics[TRIMMED], metrics[ORIGINAL], metrics[STORED]),
+            (90.0, 90.0, 30.0)
+        );
         assert_eq!((metrics[COMPRESSION], metrics[STORED_RATIO]), (3.0, 3.0));
         assert!(!metrics.contains_key(SWAPPED), "{metrics:?}");
     }
