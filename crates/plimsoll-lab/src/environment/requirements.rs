@@ -382,6 +382,29 @@ fn missing_huge_pages(size: u64) -> Option<Missing> {
 mod tests {
     use super::*;
 
+    /// The error of the pager has the cause and the remedy; a plan shows them apart.
+    #[test]
+    fn a_pager_that_cannot_be_built_is_a_requirement_with_a_remedy() {
+        let errno = plimsoll_os::Errno::PERM;
+        for error in [
+            BuildError::Seccomp(errno),
+            BuildError::Sysctl(errno),
+            BuildError::NotBuilt,
+            BuildError::PageSize(16384),
+            BuildError::KernelTooOld {
+                missing: "UFFD_FEATURE_MOVE",
+                since: "6.8",
+            },
+            BuildError::System(errno),
+        ] {
+            let missing = missing_pager(error).unwrap();
+            assert_eq!(missing.kind, MissingKind::Userfaultfd);
+            assert!(error.to_string().starts_with(&missing.why), "{missing}");
+            assert!(!missing.how.is_empty() && !missing.why.contains(';'), "{missing}");
+        }
+        assert!(MissingKind::Userfaultfd.refuses());
+    }
+
     #[test]
     fn swappiness_above_100_needs_linux_5_8() {
         let missing = |asked, release| missing_swappiness(asked, release).map(|missing| missing.kind);

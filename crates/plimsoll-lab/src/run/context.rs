@@ -74,6 +74,18 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         self.environment().and_then(Environment::cgroup)
     }
 
+    /// Whether the trial runs as asked although it has no environment: a pager needs none.
+    pub(super) fn needs_no_environment(&self) -> bool {
+        let lacks_nothing =
+            matches!(&self.surroundings, Surroundings::Lacking(missing) if missing.is_empty());
+        lacks_nothing && self.is_paged()
+    }
+
+    /// Whether the worker's memory belongs to a pager.
+    pub(super) fn is_paged(&self) -> bool {
+        self.plan.settings.subject.pager().is_some()
+    }
+
     /// Starts a worker in the trial's cgroup.
     pub(super) fn spawn(&mut self) -> Result<Worker, TrialError> {
         self.spawn_with(Vec::new())

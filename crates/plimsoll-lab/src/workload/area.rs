@@ -1,16 +1,19 @@
 //! One mapping of a worker's memory, and the pager of such memory.
 
 use plimsoll_model::scenario::workloads::compression::finding;
+use plimsoll_model::scenario::workloads::loadline::finding as loadline;
 use plimsoll_model::scenario::{PagerCodec, PagerOptions, PagerTrim};
 use plimsoll_os::{Errno, Mapping};
 use plimsoll_pager::page::{PAGE_SIZE, PageState};
-use plimsoll_pager::{BuildError, Codec, Pager, Region, TrimMode};
+use plimsoll_pager::{BuildError, Codec, Pager, Region, Stats, TrimMode};
 use serde::{Deserialize, Serialize};
 
 use super::cost::Findings;
 
 /// Addresses of a pager, as a multiple of the bytes that it holds: each mapping begins at a chunk of its own.
 const ADDRESSES: u64 = 2;
+/// A pager may exceed its budget by this share for a moment, as a divisor (2%).
+const TOLERATED: u64 = 50;
 /// The fewest addresses of a pager, in bytes.
 const FEWEST_ADDRESSES: u64 = 1 << 30;
 
@@ -58,6 +61,21 @@ pub(crate) fn after_trim(pager: &Pager) -> Findings {
     findings.set(finding::PAGER_STORE, stats.store_bytes as f64);
     findings.set(finding::PAGER_METADATA, stats.metadata_bytes as f64);
     findings
+}
+
+/// The figures of a pager since `before`, for a stretch of visits.
+pub(crate) fn since(before: &Stats, pager: &Pager, findings: &mut Findings) {
+    let now = pager.stats();
+    let faults = now.hard_faults.saturating_sub(before.hard_faults);
+    findings.set(loadline::PAGER_HARD_FAULTS, faults as f64);
+    findings.set(
+        loadline::PAGER_STORE,
+        (now.store_bytes + now.metadata_bytes) as f64,
+    );
+    let over = now.resident_bytes().saturating_sub(now.ram + now.ram / TOLERATED);
+    if over > 0 {
+        findings.set(loadline::OVER_BUDGET, over as f64);
+    }
 }
 
 /// One mapping.

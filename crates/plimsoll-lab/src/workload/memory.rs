@@ -161,6 +161,11 @@ impl Memory {
         }
     }
 
+    /// The pager that the memory belongs to, if any.
+    pub(crate) fn pager(&self) -> Option<&Pager> {
+        self.pager.as_ref()
+    }
+
     /// Pages of all mappings; a last one may be used in part.
     pub(crate) fn pages(&self) -> u64 {
         self.mappings.iter().map(pages_of).sum()

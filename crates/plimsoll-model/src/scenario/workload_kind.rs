@@ -69,7 +69,7 @@ impl WorkloadKind {
 
     /// Whether its worker can hold its memory in a pager.
     pub fn tests_pagers(self) -> bool {
-        self == WorkloadKind::Compression
+        matches!(self, WorkloadKind::Compression | WorkloadKind::Loadline)
     }
 
     /// Whether its sizes and times can be smaller: a program of the user needs the memory that it needs.

@@ -116,7 +116,7 @@ impl Eater<'_> {
     /// Checks that the pages left, and notes how many of a file stayed in the page cache, where a restore reads no disk.
     fn check_trimmed(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
         let memory = self.asked.filling.memory;
-        let is_paged = context.plan.settings.subject.pager().is_some();
+        let is_paged = context.is_paged();
         let stayed = match memory {
             // The pager's store is memory of the worker as well.
             Backing::Anonymous if !is_paged => None,
@@ -241,13 +241,9 @@ fn reclaim_cgroup(
 fn cannot_trim(context: &TrialContext<'_, '_>) -> Option<TrialError> {
     match &context.surroundings {
         // A pager needs no environment.
-        Surroundings::Lacking(missing)
-            if missing.is_empty() && context.plan.settings.subject.pager().is_some() =>
-        {
-            None
-        }
+        Surroundings::Lacking(missing) if missing.is_empty() && context.is_paged() => None,
         Surroundings::Lacking(missing) => Some(lacking("trim", missing)),
-        Surroundings::Made(_) if context.plan.settings.subject.pager().is_some() => None,
+        Surroundings::Made(_) if context.is_paged() => None,
         Surroundings::Made(environment)
             if environment.swap_device().is_none() && context.plan.settings.memory().goes_to_swap() =>
         {
@@ -266,7 +262,7 @@ pub(super) fn check_filled(
     worker: &mut Worker,
 ) -> Result<(), TrialError> {
     let (size, limit) = (context.plan.settings.size(), context.plan.settings.limit);
-    let is_paged = context.plan.settings.subject.pager().is_some();
+    let is_paged = context.is_paged();
     let resident = match context.plan.settings.memory() {
         Backing::Anonymous if !is_paged => context.finished.last().map_or(0, |fill| fill.after.target()),
         // Not its resident files: its program is one. A pager's tables and store are none of the size.
@@ -293,7 +289,7 @@ fn check_trimmed(context: &mut TrialContext<'_, '_>, in_core: Option<u64>) {
     let (size, few) = (context.plan.settings.size(), few(context));
     let foreign = context.foreign_swap();
     let memory = context.plan.settings.memory();
-    let is_paged = context.plan.settings.subject.pager().is_some();
+    let is_paged = context.is_paged();
     let empty = context
         .finished
         .first()

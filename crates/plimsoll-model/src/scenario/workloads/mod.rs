@@ -149,9 +149,14 @@ impl Settings {
     /// Limit of the cgroup in bytes. Around a pager, whose budget is [`Settings::limit`], it has room for the worker itself
     /// and for what a pager cannot save.
     pub fn cgroup_limit(&self) -> u64 {
+        self.cgroup_limit_of(self.limit)
+    }
+
+    /// The same for another limit than that of the settings.
+    pub fn cgroup_limit_of(&self, limit: u64) -> u64 {
         match self.subject {
-            Subject::Pager(_) => self.limit.saturating_add(PAGER_ROOM),
-            _ => self.limit,
+            Subject::Pager(_) => limit.saturating_add(PAGER_ROOM),
+            _ => limit,
         }
     }
 
@@ -196,6 +201,9 @@ impl Settings {
         };
         if self.memory() != Backing::Anonymous {
             return unfit("memory", self.memory().name(), "`memory = \"anonymous\"`");
+        }
+        if self.visits_file() {
+            return unfit("file-percent", "above 0", "`file-percent = 0`");
         }
         if let Some(thp @ (ThpMode::Always | ThpMode::Never)) = self.thp() {
             return unfit(

@@ -226,6 +226,9 @@ fn settings_that_mean_nothing_to_a_pager_are_refused_by_name() {
         );
     }
     assert_eq!(refusal("threads=4"), None);
+    let text = "[scenario]\nname = \"x\"\n[a]\nworkload = \"loadline\"\nsubject = \"pager\"\nrepeat = 1\n";
+    let check = |set: &str| resolve(text, &sets(&[set])).unwrap().trials[0].settings.check();
+    assert!(check("file-percent=50").is_err() && check("file-percent=0").is_ok());
 }
 
 #[test]

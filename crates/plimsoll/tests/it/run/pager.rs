@@ -180,6 +180,110 @@ fn a_fill_beyond_the_budget_is_a_size_that_was_not_reached() {
     }
 }
 
+/// The points of a loadline trial, by load.
+fn points(trial: &Value) -> Vec<(f64, &Value)> {
+    let mut points: Vec<(f64, &Value)> = phases(trial)
+        .iter()
+        .map(|phase| (super::figure(phase, "load"), phase))
+        .collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    points
+}
+
+const SWEEP: [&str; 9] = [
+    "loadline",
+    "--set",
+    "limit=32M",
+    "--set",
+    "max-load=3",
+    "--set",
+    "duration=0.15",
+    "--repeat",
+    "1",
+];
+
+/// The pager carries loads beyond its budget without root; data that do not compress exceed it, which is no useful work.
+#[test]
+fn a_load_line_of_the_pager_needs_no_root() {
+    if !has_userfaultfd() {
+        return;
+    }
+    let set = ["--set", "subject=pager:lz4", "--set", "class=[ratio=4, random]"];
+    let Some(ended) = unprivileged(&[&SWEEP[..], &set].concat()) else {
+        return;
+    };
+    ended.assert_went_well();
+    assert_eq!(ended.trials().len(), 2);
+    for trial in ended.trials() {
+        let compresses = trial["params"]["class"] == "ratio=4";
+        let points = points(trial);
+        let at = |load: f64| points.iter().find(|(at, _)| *at == load).map(|(_, point)| *point);
+        let light = at(0.5).expect("the lowest load");
+        assert_eq!(super::figure(light, "pager_hard_faults"), 0.0, "{light:#}");
+        for (_, point) in &points {
+            let killed = point["figures"]["oom_killed"]
+                .as_f64()
+                .is_some_and(|killed| killed > 0.0);
+            let over = point["figures"]["over_budget_bytes"].as_f64();
+            assert_eq!(killed, over.is_some(), "{point:#}");
+            if !killed {
+                let (ram, load) = (super::figure(point, "ram_load"), super::figure(point, "load"));
+                assert!(
+                    (ram / load - 1.0).abs() < 0.01,
+                    "the store is in the limit: {point:#}"
+                );
+                assert!(super::figure(point, "store_bytes") > 0.0, "{point:#}");
+            }
+        }
+        let (top, heavy) = points.last().expect("points");
+        if compresses {
+            assert!(
+                *top >= 1.5 && super::figure(heavy, "visits_per_s") > 0.0,
+                "{heavy:#}"
+            );
+            assert!(super::figure(heavy, "pager_hard_faults") > 0.0, "{heavy:#}");
+        } else {
+            assert!(super::figure(heavy, "over_budget_bytes") > 0.0, "{heavy:#}");
+            assert!(
+                trial["metrics"]["oom_killed_load"].as_f64() <= Some(2.0),
+                "{trial:#}"
+            );
+        }
+    }
+}
+
+/// One chart with a line for each.
+#[test]
+fn load_lines_of_pager_and_zram_are_drawn_together() {
+    if !has_userfaultfd() || !has_laboratory() {
+        return;
+    }
+    let set = [
+        "--set",
+        "subject=[zram:lz4, pager:lz4]",
+        "--set",
+        "class=ratio=2.5",
+        "--set",
+        "max-load=2",
+    ];
+    let run = Run::of("loadline", &[&SWEEP[1..], &set].concat());
+    let ended = run.finish();
+    ended.assert_went_well();
+    for trial in ended.trials() {
+        let of_pager = trial["subject"] == "pager:lz4";
+        for (_, point) in points(trial) {
+            let faults = point["figures"]["pager_hard_faults"].as_f64();
+            assert_eq!(faults.is_some(), of_pager, "{point:#}");
+        }
+    }
+    let page = run.recording().expect("a recording").join("report.html");
+    let page = std::fs::read_to_string(page).expect("a page");
+    assert!(page.contains("Useful work over load"));
+    for subject in ["zram:lz4", "pager:lz4"] {
+        assert!(page.contains(subject), "no {subject}");
+    }
+}
+
 /// Rows of one report: the same classes over both, in one run of root.
 #[test]
 fn pager_and_zram_are_rows_of_one_report() {
