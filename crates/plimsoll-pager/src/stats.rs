@@ -63,6 +63,8 @@ pub struct Stats {
     pub direct_reclaims: u64,
     /// Calls that failed as the kernel had no memory.
     pub no_memory: u64,
+    /// Present pages of native regions that the pager took over.
+    pub adopted_pages: u64,
 }
 
 impl Stats {
@@ -106,6 +108,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             copied_frames: events(Event::CopiedFrame),
             direct_reclaims: events(Event::DirectReclaim),
             no_memory: events(Event::NoMemory),
+            adopted_pages: events(Event::Adopted),
         }
     }
 }

@@ -10,11 +10,13 @@ mod frame;
 mod signal;
 mod stream;
 
+use std::time::Instant;
+
 use plimsoll_os::Errno;
 
 use crate::backing::{Backing, Damaged};
 use crate::driver::{Area, Driver};
-use crate::manager::{Event, Manager, Patience};
+use crate::manager::{Event, Manager, Patience, TrimMode};
 use crate::page::{Locked, PageIndex, PageRange, PageState, ZERO_PAGE};
 
 pub(crate) use signal::{Faults, Registration, SignalsBlocked, TooManyPagers};
@@ -48,6 +50,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 patience.wait();
                 continue;
             };
+            let stalled_since = seen.state().is_evicted().then(Instant::now);
             match seen.state() {
                 PageState::Virgin => self.zero_fault(page, locked),
                 PageState::Active => self.spurious_fault(page, locked),
@@ -57,8 +60,12 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                     self.hard_fault(page, locked)
                 }
             }?;
-            if seen.state() != PageState::Active {
+            // In the per-fault mode no page comes without a fault of its own.
+            if seen.state() != PageState::Active && self.trim_mode() == TrimMode::BalanceSet {
                 self.follow_stream(page);
+            }
+            if let Some(since) = stalled_since {
+                self.refaults.add_stall(since.elapsed());
             }
             return Ok(());
         }

@@ -1,4 +1,5 @@
 //! Tests of the whole manager: over the simulated driver, and on real memory.
 
 mod real;
+mod resize;
 mod simulated;

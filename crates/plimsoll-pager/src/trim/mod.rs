@@ -7,6 +7,7 @@
 mod balance;
 mod frames;
 mod native;
+mod resize;
 mod save;
 
 use plimsoll_os::Errno;
@@ -104,7 +105,6 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 
     /// Moves every run of pages that the batch holds; the batch is empty afterwards. Returns the number moved.
     fn move_out(&self, first: PageIndex, batch: &mut Batch<'_>) -> u32 {
-        let clock = self.tick();
         let mut moved = 0;
         let mut at = 0;
         let mut races = 0;
@@ -121,7 +121,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 if let Some(locked) = slot.take() {
                     let priority = locked.before().priority();
                     self.count(page, PageState::Active, PageState::Modified, priority);
-                    locked.trim(clock);
+                    locked.trim();
                 }
             }
             moved += done as u32;

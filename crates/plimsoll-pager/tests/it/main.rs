@@ -6,16 +6,22 @@
 //! | `cap` | the budget as the kernel counts it |
 //! | `children` | forked children and shared words of a test |
 //! | `page_file` | files, systems and kernels that refuse, fail or are full |
+//! | `pages` | contents of pages, and their check |
 //! | `pool` | processes that share a budget: kills, stops, forks, exec |
 //! | `pool_files` | files of a pool: refused, damaged, removed |
 //! | `refused` | systems that refuse userfaultfd |
+//! | `resize` | a budget that changes, as the kernel counts it |
+//! | `shared_budget` | pagers of several processes under one budget, as the kernel counts it |
 //! | `signals` | other handlers of SIGBUS, and forks |
 
 mod allocations;
 mod cap;
 mod children;
 mod page_file;
+mod pages;
 mod pool;
 mod pool_files;
 mod refused;
+mod resize;
+mod shared_budget;
 mod signals;
