@@ -56,5 +56,5 @@ pub(crate) trait Backing: Send + Sync {
     fn used_bytes(&self) -> u64;
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(crate) mod model;
