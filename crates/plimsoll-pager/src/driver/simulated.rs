@@ -395,14 +395,18 @@ fn other(area: Area) -> Area {
 impl Steps for Simulated {
     fn write_protect(&self, pages: PageRange, protect: bool) -> Result<(), Errno> {
         let mut state = self.state();
+        let errno = state.injection.draw(&[("EAGAIN of a protection", Errno::AGAIN)]);
         for page in pages.pages() {
-            if let Some(errno) = state.injection.draw(&[("EAGAIN of a protection", Errno::AGAIN)]) {
+            // An error comes after a part of the pages.
+            if let Some(errno) = errno
+                && state.injection.random() % 2 == 0
+            {
                 return Err(errno);
             }
             // Only present pages can be protected.
             state.protected[page.index()] = protect && state.arena[page.index()];
         }
-        Ok(())
+        errno.map_or(Ok(()), Err)
     }
 
     fn copy_across(&self, from: Area, pages: PageRange, to: PageIndex) -> Partial {
