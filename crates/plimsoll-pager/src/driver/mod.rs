@@ -106,5 +106,5 @@ pub(crate) trait Driver: Send + Sync {
     fn address(&self, area: Area, page: PageIndex) -> NonNull<Page>;
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(crate) mod simulated;
