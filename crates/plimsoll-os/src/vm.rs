@@ -19,6 +19,8 @@ pub enum Advice {
     NoHugePage,
     /// `MADV_DONTFORK`: a child of a fork does not have the range; an access there raises SIGSEGV.
     DontFork,
+    /// `MADV_WIPEONFORK`: a child of a fork has the range filled with zeros (Linux 4.14).
+    WipeOnFork,
 }
 
 impl Advice {
@@ -28,6 +30,7 @@ impl Advice {
             Advice::HugePage => libc::MADV_HUGEPAGE,
             Advice::NoHugePage => libc::MADV_NOHUGEPAGE,
             Advice::DontFork => libc::MADV_DONTFORK,
+            Advice::WipeOnFork => libc::MADV_WIPEONFORK,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -15,12 +15,15 @@ use crate::error::{MapError, RangeError};
 use crate::fault::{FaultError, Faults, Registration, SignalsBlocked, TooManyPagers};
 use crate::manager::{Manager, Patience, Pin};
 use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState};
+use crate::published::Publication;
 
 /// The longest time between two looks of the balance-set manager.
 const TICK: Duration = Duration::from_secs(1);
 
 /// The part of a pager that the signal handler uses.
 struct Served<B> {
+    /// The record for other processes; it ends before the manager, whose addresses it has.
+    publication: OnceLock<Publication>,
     manager: Manager<Userfault, B>,
     arena: Range<usize>,
     /// Whether the balance-set manager is to end.
@@ -74,10 +77,14 @@ impl<B: Backing + 'static> Engine<B> {
         let arena = driver.arena();
         let manager = Manager::new(driver, backing, pages, ram).map_err(EngineError::System)?;
         let served = Arc::new(Served {
+            publication: OnceLock::new(),
             manager,
             arena: arena.clone(),
             is_over: AtomicBool::new(false),
         });
+        // It has the addresses of the manager, which stays where it is from here on.
+        let publication = Publication::new(&served.manager).map_err(EngineError::System)?;
+        served.publication.get_or_init(|| publication);
         let registration =
             Registration::new(arena, served.clone()).map_err(|TooManyPagers| EngineError::TooManyPagers)?;
         let balancer = Balancer::start(served.clone()).map_err(EngineError::System)?;
@@ -238,6 +245,9 @@ impl<B: Backing> Work for Served<B> {
             return false;
         }
         self.manager.balance();
+        if let Some(publication) = self.publication.get() {
+            publication.refresh(self.manager.derived());
+        }
         true
     }
 

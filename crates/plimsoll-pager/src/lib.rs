@@ -47,6 +47,7 @@
 //! | `trim` | from active to modified, standby and compressed |
 //! | `fault` | from any state to active; the signal handler |
 //! | `inspect`, `stats`, `snapshot` | the check of all invariants; figures; the state of every page |
+//! | [`published`] | a pager of another process: its record, figures and check |
 //! | [`store`] | the compression store; `saved` is the manager's view of it |
 //! | [`page_file`] | the encrypted file for what the store cannot hold |
 //! | [`pool`] | a RAM budget that processes share |
@@ -67,6 +68,7 @@ pub mod page;
 pub mod page_file;
 mod pager;
 pub mod pool;
+pub mod published;
 mod region;
 mod saved;
 mod snapshot;

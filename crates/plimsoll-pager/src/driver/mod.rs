@@ -3,6 +3,7 @@
 //! The real driver, `userfault`, makes ioctls of a userfaultfd. The simulated one, for tests, is a model of memory with
 //! injected errors.
 
+mod pagemap;
 mod userfault;
 
 use std::ptr::NonNull;
@@ -11,6 +12,7 @@ use plimsoll_os::Errno;
 
 use crate::page::{Page, PageIndex, PageRange};
 
+pub use pagemap::Pagemap;
 pub(crate) use userfault::{OpenError, Userfault};
 
 /// One of the two ranges of addresses that a driver manages.

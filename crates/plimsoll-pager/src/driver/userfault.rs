@@ -3,7 +3,6 @@
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 
 use plimsoll_os::{
@@ -12,6 +11,7 @@ use plimsoll_os::{
     uffd_unregister,
 };
 
+use super::pagemap::Pagemap;
 use super::{Area, Driver, Partial};
 use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange};
 
@@ -70,7 +70,7 @@ pub(crate) struct Userfault {
     arena: usize,
     shadow: usize,
     bytes: usize,
-    pagemap: File,
+    pagemap: Pagemap,
     /// The process that made it: in a child of a fork the areas are not mapped.
     process: u32,
 }
@@ -80,7 +80,7 @@ impl Userfault {
     pub(crate) fn new(pages: u32) -> Result<Userfault, OpenError> {
         let uffd = open(&ThisKernel)?;
         let bytes = (pages as usize * PAGE_SIZE).next_multiple_of(ALIGNMENT);
-        let pagemap = File::open("/proc/self/pagemap").map_err(|error| {
+        let pagemap = Pagemap::own().map_err(|error| {
             OpenError::Failed(Errno::of_number(error.raw_os_error().unwrap_or(libc::ENOENT)))
         })?;
         let arena = reserve(bytes).map_err(OpenError::Failed)?;
@@ -102,6 +102,11 @@ impl Userfault {
     /// Addresses of the arena.
     pub(crate) fn arena(&self) -> std::ops::Range<usize> {
         self.arena..self.arena + self.bytes
+    }
+
+    /// The address of the shadow area.
+    pub(crate) fn shadow(&self) -> usize {
+        self.shadow
     }
 
     fn at(&self, area: Area, page: PageIndex) -> usize {
@@ -216,24 +221,8 @@ impl Driver for Userfault {
     }
 
     fn present(&self, area: Area, pages: PageRange, present: &mut [bool]) -> Result<(), Errno> {
-        /// Entries of the pagemap that one call reads.
-        const AT_ONCE: u32 = 64;
-        /// Bits of an entry of the pagemap: the page is present, or the kernel has swapped it out.
-        const HAS_CONTENTS: u64 = 1 << 63 | 1 << 62;
-        let mut done = 0;
-        for piece in pages.pieces(AT_ONCE) {
-            let mut bytes = [0; AT_ONCE as usize * size_of::<u64>()];
-            let bytes = &mut bytes[..piece.count as usize * size_of::<u64>()];
-            let at = self.at(area, piece.first) / PAGE_SIZE * size_of::<u64>();
-            let read = self.pagemap.read_exact_at(bytes, at as u64);
-            read.map_err(|error| Errno::of_number(error.raw_os_error().unwrap_or(libc::EIO)))?;
-            let (entries, _) = bytes.as_chunks();
-            for entry in entries {
-                present[done] = u64::from_ne_bytes(*entry) & HAS_CONTENTS != 0;
-                done += 1;
-            }
-        }
-        Ok(())
+        let present = &mut present[..pages.count as usize];
+        self.pagemap.present(self.at(area, pages.first), present)
     }
 
     fn populate(&self, pages: PageRange) {

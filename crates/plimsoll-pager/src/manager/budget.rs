@@ -10,6 +10,7 @@ use crate::page::PAGE_SIZE;
 /// `ram`. The reserve covers growth of the store between a charge and the next one.
 /// Checked by `a_charge_never_exceeds_the_budget`.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Budget {
     ram: AtomicU64,
     /// Present pages of managed chunks, in arena and shadow.
@@ -28,6 +29,20 @@ impl Budget {
             frames: AtomicU64::new(0),
             native: AtomicU64::new(0),
             forced: AtomicU64::new(0),
+        }
+    }
+
+    /// A budget with these bytes, which were copied from a value in another process.
+    pub(crate) fn of_bytes(bytes: &[u8; size_of::<Budget>()]) -> Budget {
+        let word = |at: usize| {
+            let bytes = bytes[at..].first_chunk().expect("a field is inside");
+            AtomicU64::new(u64::from_ne_bytes(*bytes))
+        };
+        Budget {
+            ram: word(std::mem::offset_of!(Budget, ram)),
+            frames: word(std::mem::offset_of!(Budget, frames)),
+            native: word(std::mem::offset_of!(Budget, native)),
+            forced: word(std::mem::offset_of!(Budget, forced)),
         }
     }
 

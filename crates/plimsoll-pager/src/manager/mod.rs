@@ -109,6 +109,11 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         self.extent.load(Ordering::Relaxed)
     }
 
+    /// The word of [`Manager::extent`], which other processes read.
+    pub(crate) fn extent_word(&self) -> &AtomicU32 {
+        &self.extent
+    }
+
     /// Advances the eviction clock by a batch.
     pub(crate) fn tick(&self) -> u16 {
         self.clock.fetch_add(1, Ordering::Relaxed).wrapping_add(1) % Word::CLOCK_PERIOD
