@@ -255,7 +255,8 @@ impl PageWord {
         let taken = self
             .0
             .compare_exchange(seen.0, seen.busy().0, Ordering::AcqRel, Ordering::Relaxed);
-        taken.is_ok().then_some(Locked {
+        // No value without the lock: its drop would unlock the page for the thread that has it.
+        taken.is_ok().then(|| Locked {
             word: self,
             before: seen,
         })
