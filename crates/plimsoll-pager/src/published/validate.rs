@@ -5,6 +5,7 @@
 //! pager may differ from the words by the transitions that they count meanwhile, and by those under way; two rounds must
 //! find them wrong.
 
+use std::thread;
 use std::time::Duration;
 
 use plimsoll_os::{Memory, MemoryError};
@@ -24,6 +25,10 @@ pub const MOST_VIOLATIONS: usize = 1000;
 const MOST_PLACES: usize = 1 << 25;
 /// Looks at a chunk until it has no verdict.
 const LOOKS: u32 = 8;
+/// Time that one round waits for chunks to settle; after it, the pauses between looks are the shortest.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The shortest pause between two looks; it doubles from look to look.
+const PAUSE: Duration = Duration::from_micros(100);
 /// Rounds over all chunks until the counters of the pager have no verdict.
 const ROUNDS: u32 = 3;
 /// Pages by which the counters of the pager may lag behind words while it works: threads count a batch at its end.
@@ -68,15 +73,9 @@ impl<M: Memory> PublishedPager<'_, M> {
                 return Ok(validation);
             }
             before = Some(suspects);
-            self.pause(round);
+            thread::sleep(PAUSE * 16);
         }
         unreachable!("a round returns")
-    }
-
-    /// Lets the process work for a moment, and forgets copies of its memory.
-    fn pause(&self, times: u32) {
-        std::thread::sleep(Duration::from_micros(200) * times);
-        self.memory.refresh();
     }
 
     fn round(&self, pagemap: Option<&Pagemap>) -> Result<Round, MemoryError> {
@@ -145,7 +144,14 @@ impl<M: Memory> PublishedPager<'_, M> {
                 }
             }
             last = Some(look);
-            self.pause(times);
+            // A thread that holds a page busy may wait for a processor.
+            let pause = match round.waited < PATIENCE {
+                true => PAUSE * (1 << times),
+                false => PAUSE,
+            };
+            round.waited += pause;
+            thread::sleep(pause);
+            self.memory.refresh();
         }
         round.validation.unsettled_chunks += 1;
         if let Some(look) = last {
@@ -321,8 +327,10 @@ struct Round {
     native: u64,
     /// Saved copies of one page each, with the page, of settled chunks.
     places: Vec<(u64, PageIndex)>,
-    /// Counters of the pager that seem wrong.
+    /// Counters and pins that seem wrong.
     suspects: Vec<Violation>,
+    /// Time waited for chunks to settle.
+    waited: Duration,
 }
 
 impl Round {
