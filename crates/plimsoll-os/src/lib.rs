@@ -69,8 +69,8 @@ pub use restartable::{
     MOST_PROCESSORS, allowed_processors, possible_processors, prepare_to_restart_sequences,
     restart_sequences, restartable_area,
 };
-pub use shared_words::SharedWords;
 pub use secret::Secret;
+pub use shared_words::SharedWords;
 pub use signals::{default_signals, is_ignored, restore_inherited_signals, take_over_signals};
 pub use swap::{swap_off, swap_on};
 pub use uffd::{

@@ -17,6 +17,7 @@ pub mod host;
 mod kernel_threads;
 mod meminfo;
 pub mod page_flags;
+pub mod pagers;
 mod process;
 mod profile;
 mod programs;
