@@ -88,3 +88,9 @@ pub use stats::Stats;
 
 #[cfg(all(test, not(loom)))]
 mod tests;
+
+/// The examples of the book.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/embed-pager.md")]
+#[doc = include_str!("../../../docs/src/pager.md")]
+struct Book;
