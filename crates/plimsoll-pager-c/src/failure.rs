@@ -42,7 +42,8 @@ impl Failure {
         }
     }
 
-    pub(crate) fn code(&self) -> Code {
+    #[cfg(test)]
+    fn code(&self) -> Code {
         self.code
     }
 }

