@@ -269,3 +269,91 @@ fn damage_is_found_from_outside() {
     memory.write_all_at(&pages, record + 40 + 16).expect("the record");
     program.end();
 }
+
+#[test]
+fn ps_has_columns_of_pagers() {
+    let program = Program::start("idle");
+    let ps = |arguments: &[&str]| {
+        let mut command = plimsoll_testkit::command(PLIMSOLL);
+        let output = command.args(["ps", "--interval", "0.1"]).args(arguments).output();
+        let output = output.expect("plimsoll starts");
+        assert_eq!(output.status.code(), Some(0));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let listing: Value = serde_json::from_str(&ps(&["--json"])).expect("it is JSON");
+    let processes = listing["processes"].as_array().expect("a list");
+    let of = |pid: u32| {
+        processes
+            .iter()
+            .find(|process| process["pid"] == pid)
+            .expect("it is listed")
+    };
+    let pager = &of(program.child.id())["pager"];
+    assert_eq!((number(&pager["pagers"]), number(&pager["budget"])), (1, 8 << 20));
+    let states = [
+        "native",
+        "active",
+        "modified",
+        "standby",
+        "compressed",
+        "page_file",
+    ];
+    assert_eq!(
+        states.iter().map(|state| number(&pager[*state])).sum::<u64>(),
+        12 << 20,
+        "{pager}"
+    );
+    assert!(of(std::process::id())["pager"].is_null());
+    program.end();
+}
+
+/// The states of the target's pager in a recording of `watch`, and in its report.
+#[test]
+fn a_recording_of_watch_has_the_states_of_the_pager() {
+    let program = Program::start("idle");
+    let folder = tempfile::tempdir().expect("a folder for the recording");
+    let recording = folder.path().join("recording");
+    let recording = recording.to_str().expect("the path is text");
+    let run = |arguments: &[&str]| {
+        let output = plimsoll_testkit::command(PLIMSOLL).args(arguments).output();
+        let output = output.expect("plimsoll starts");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {errors}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let pid = program.pid();
+    run(&[
+        "watch",
+        "--pid",
+        &pid,
+        "--headless",
+        "--duration",
+        "1",
+        "--record",
+        recording,
+    ]);
+    let csv = run(&["export", recording, "--format", "csv"]);
+    let mut lines = csv.lines().filter(|line| !line.starts_with('#'));
+    let names: Vec<&str> = lines.next().expect("a header").split(',').collect();
+    let at = |name: &str| {
+        names
+            .iter()
+            .position(|one| *one == name)
+            .expect("the column is there")
+    };
+    let last: Vec<&str> = lines.last().expect("samples").split(',').collect();
+    let value = |name: &str| -> u64 {
+        last[at(name)]
+            .parse()
+            .unwrap_or_else(|_| panic!("{name} has no value"))
+    };
+    assert_eq!(value("target_pager_budget"), 8 << 20);
+    let states = ["active", "modified", "standby", "compressed", "page_file"];
+    let states = states.map(|state| value(&format!("target_pager_{state}")));
+    assert_eq!(states.iter().sum::<u64>(), 12 << 20, "{states:?}");
+    let page = folder.path().join("report.html");
+    run(&["report", recording, "--output", page.to_str().expect("text")]);
+    let page = std::fs::read_to_string(page).expect("the report");
+    assert!(page.contains("\"pager-active\"") && page.contains("\"id\":\"pager\""));
+    program.end();
+}
