@@ -21,6 +21,9 @@ pub enum Advice {
     DontFork,
     /// `MADV_WIPEONFORK`: a child of a fork has the range filled with zeros (Linux 4.14).
     WipeOnFork,
+    /// `MADV_POPULATE_WRITE` (Linux 5.14): make the pages present and writable now, as a write would; a page that is
+    /// shared with a child of a fork becomes a copy of its own.
+    PopulateWrite,
 }
 
 impl Advice {
@@ -31,6 +34,7 @@ impl Advice {
             Advice::NoHugePage => libc::MADV_NOHUGEPAGE,
             Advice::DontFork => libc::MADV_DONTFORK,
             Advice::WipeOnFork => libc::MADV_WIPEONFORK,
+            Advice::PopulateWrite => libc::MADV_POPULATE_WRITE,
         }
     }
 }

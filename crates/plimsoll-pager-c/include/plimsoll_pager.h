@@ -134,7 +134,7 @@ int plimsoll_pager_pin(plimsoll_pager_t *pager, void *address, size_t bytes, uin
 /* Ends a pin. */
 int plimsoll_pager_unpin(plimsoll_pager_t *pager, uint64_t pin);
 
-/* Changes the budget. */
+/* Changes the budget. It grows at once, and shrinks in steps. */
 int plimsoll_pager_set_ram(plimsoll_pager_t *pager, uint64_t bytes);
 
 /* The figures now. */

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 
-use plimsoll_pager::{BuildError, FaultError, MapError, RangeError};
+use plimsoll_pager::{BuildError, FaultError, MapError, RamError, RangeError};
 
 /// The codes of the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +65,13 @@ impl From<BuildError> for Failure {
     }
 }
 
+impl From<RamError> for Failure {
+    fn from(error: RamError) -> Failure {
+        // A budget that is too small; a pager of a C program is in no pool.
+        Failure::of(Code::Invalid, &error)
+    }
+}
+
 impl From<MapError> for Failure {
     fn from(error: MapError) -> Failure {
         let code = match error {
@@ -82,6 +89,7 @@ impl From<RangeError> for Failure {
         let code = match &error {
             RangeError::OutOfBounds { .. } => Code::Invalid,
             RangeError::TooManyPins | RangeError::PinTooLarge { .. } => Code::Limit,
+            RangeError::Forked => Code::Forked,
             RangeError::Fault(FaultError::Damaged(_)) => Code::Damaged,
             RangeError::Fault(FaultError::NoMemory) => Code::NoMemory,
             _ => Code::System,

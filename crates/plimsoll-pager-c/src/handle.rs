@@ -102,8 +102,8 @@ impl Handle {
         Ok(())
     }
 
-    pub(crate) fn set_ram(&self, bytes: u64) {
-        self.pager.set_ram(bytes);
+    pub(crate) fn set_ram(&self, bytes: u64) -> Result<(), Failure> {
+        Ok(self.pager.set_ram(bytes)?)
     }
 
     pub(crate) fn stats(&self) -> Stats {

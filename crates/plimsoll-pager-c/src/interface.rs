@@ -208,7 +208,7 @@ pub unsafe extern "C" fn plimsoll_pager_unpin(handle: *mut Handle, pin: u64) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plimsoll_pager_set_ram(handle: *mut Handle, bytes: u64) -> c_int {
     // SAFETY: the caller's premise.
-    report(unsafe { pager(handle) }.map(|pager| pager.set_ram(bytes)))
+    report(unsafe { pager(handle) }.and_then(|pager| pager.set_ram(bytes)))
 }
 
 /// See the header.

@@ -63,8 +63,13 @@ static void refusals(void) {
     refused(plimsoll_pager_prefetch(pager, &pager, 1), PLIMSOLL_PAGER_INVALID);
     refused(plimsoll_pager_discard(pager, bytes, SIZE_MAX), PLIMSOLL_PAGER_INVALID);
     refused(plimsoll_pager_pin(pager, bytes, 3 * MIB, NULL), PLIMSOLL_PAGER_INVALID);
-    assert(plimsoll_pager_set_ram(pager, 4 * MIB) == PLIMSOLL_PAGER_OK);
-    refused(plimsoll_pager_pin(pager, bytes, 3 * MIB, &pin), PLIMSOLL_PAGER_LIMIT);
+    refused(plimsoll_pager_set_ram(pager, 1), PLIMSOLL_PAGER_INVALID);
+    void *large;
+    assert(plimsoll_pager_map(pager, 5 * MIB, &large) == PLIMSOLL_PAGER_OK);
+    refused(plimsoll_pager_pin(pager, large, 5 * MIB, &pin), PLIMSOLL_PAGER_LIMIT);
+    assert(plimsoll_pager_set_ram(pager, 16 * MIB) == PLIMSOLL_PAGER_OK && stats(pager).ram == 16 * MIB);
+    assert(plimsoll_pager_pin(pager, large, 5 * MIB, &pin) == PLIMSOLL_PAGER_OK);
+    assert(plimsoll_pager_unpin(pager, pin) == PLIMSOLL_PAGER_OK);
     refused(plimsoll_pager_unpin(pager, 5), PLIMSOLL_PAGER_INVALID);
     refused(plimsoll_pager_unmap(pager, bytes + 4096), PLIMSOLL_PAGER_INVALID);
     assert(plimsoll_pager_pin(pager, bytes, 1, &pin) == PLIMSOLL_PAGER_OK);

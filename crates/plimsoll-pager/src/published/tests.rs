@@ -286,24 +286,27 @@ fn each_damage_is_found_and_nothing_besides() {
     assert!(matches!(found[..], [Violation::SharedPlace { .. }]), "{found:?}");
     // A counter of the pager, the budget, a pin beyond the regions.
     let mut counters = Vec::new();
-    let words = [
-        (
-            |outside: &PublishedPager<'_, OtherProcess>| outside.root.counters as usize + 8,
-            "active pages",
-        ),
+    type Address = fn(&PublishedPager<'_, OtherProcess>) -> usize;
+    let words: [(Address, u64, &str); 4] = [
+        (|outside| outside.root.counters as usize + 8, 100, "active pages"),
         (
             |outside| outside.root.counters as usize + 7 * 8,
+            100,
             "standby pages by priority",
         ),
-        (|outside| outside.root.budget as usize + 8, "frames"),
-        (|outside| outside.root.budget as usize + 16, "native pages"),
-    ] as [(fn(&PublishedPager<'_, OtherProcess>) -> usize, &str); 4];
-    for (address, name) in words {
+        (|outside| outside.root.budget as usize + 16, 100, "frames"),
+        (
+            |outside| outside.root.budget as usize + 16,
+            100 << 32,
+            "native pages",
+        ),
+    ];
+    for (address, more, name) in words {
         let found = found_after(&region, |outside, altered| {
             let mut bytes = [0; 8];
             memory.read(address(outside), &mut bytes).expect("a counter");
-            let more = u64::from_ne_bytes(bytes) + 100;
-            altered.set(address(outside), &more.to_ne_bytes());
+            let changed = u64::from_ne_bytes(bytes) + more;
+            altered.set(address(outside), &changed.to_ne_bytes());
         });
         counters.push((name, found));
     }

@@ -154,4 +154,10 @@ pub(super) const ROWS: &[Row] = &[
     row(Trims, Times, "partial_moves", "Ended early", |stats, _| {
         stats.partial_moves
     }),
+    row(Trims, Pages, "unshared_pages", "Shared by a fork", |stats, _| {
+        stats.unshared_pages
+    }),
+    row(Trims, Pages, "adopted_pages", "Taken over", |stats, _| {
+        stats.adopted_pages
+    }),
 ];

@@ -38,6 +38,8 @@ fn stats() -> Stats {
     stats.copied_frames = 10_111;
     stats.direct_reclaims = 10_133;
     stats.no_memory = 10_139;
+    stats.unshared_pages = 10_141;
+    stats.adopted_pages = 10_151;
     stats
 }
 
