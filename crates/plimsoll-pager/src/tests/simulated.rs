@@ -543,6 +543,6 @@ pub(super) fn race(manager: &Sim) {
         }
     });
     assert_eq!(writes.load(Ordering::Relaxed), u64::from(WRITERS) * 4000);
-    end_injection(&manager);
+    end_injection(manager);
     assert_eq!(manager.validate(), []);
 }
