@@ -46,6 +46,10 @@ struct Served<B> {
 
 impl<B: Backing> Faults for Served<B> {
     fn resolve(&self, address: usize) -> Result<(), FaultError> {
+        // Nothing touches an absent page of the shadow.
+        if !self.arena.contains(&address) {
+            return Err(FaultError::Refused(Errno::FAULT));
+        }
         self.manager.fault(self.page(address))
     }
 
