@@ -1,6 +1,7 @@
 //! Building a pager.
 
 use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use plimsoll_os::Errno;
@@ -9,8 +10,9 @@ use crate::driver::OpenError;
 use crate::engine::{Engine, EngineError};
 use crate::error::{BuildError, too_old};
 use crate::page::PAGE_SIZE;
+use crate::page_file::{PageFile, PageFileOptions};
 use crate::pager::Pager;
-use crate::saved::SavedCopies;
+use crate::saved::{FileTier, SavedCopies};
 use crate::store;
 
 /// The smallest budget: the store's tables and buffers, and some pages.
@@ -23,7 +25,13 @@ pub struct PagerBuilder {
     ram: u64,
     address_space: u64,
     codec: Codec,
+    store_cap: Option<u64>,
+    page_file: Option<(PathBuf, u64)>,
+    page_file_options: PageFileOptions,
 }
+
+/// The largest page file that saved copies can be in.
+const LARGEST_PAGE_FILE: u64 = 4 << 40;
 
 /// The codec of saved copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,6 +42,9 @@ pub enum Codec {
     Lz4,
     /// Zstandard: dense.
     Zstd,
+    /// LZ4 at first; the balance-set manager compresses idle copies again by Zstandard, those that were idle longest with
+    /// their neighbours in groups of 16 KiB.
+    Auto,
 }
 
 impl Pager {
@@ -49,6 +60,9 @@ impl PagerBuilder {
             ram: 1 << 30,
             address_space: 64 << 30,
             codec: Codec::default(),
+            store_cap: None,
+            page_file: None,
+            page_file_options: PageFileOptions::default(),
         }
     }
 
@@ -67,6 +81,27 @@ impl PagerBuilder {
     /// The codec of saved copies. By default LZ4.
     pub fn codec(mut self, codec: Codec) -> PagerBuilder {
         self.codec = codec;
+        self
+    }
+
+    /// The most bytes of the compression store, at least 1 MiB (NT's policy: 512 MiB for one kind of program). Beyond it
+    /// copies move to the page file, those that were idle longest first. Without a page file, pages then keep their frames:
+    /// trims stop, and the budget is exceeded if no other frame can be released. By default as much as the budget allows.
+    pub fn store_cap(mut self, bytes: u64) -> PagerBuilder {
+        self.store_cap = Some(bytes);
+        self
+    }
+
+    /// A page file of up to `bytes`, 1 MiB to 4 TiB, for copies that the store cannot hold: in a folder on a disk, or at a path
+    /// where nothing is. It is encrypted, has no name, and its blocks return to the file system when the process ends.
+    pub fn page_file(mut self, path: impl Into<PathBuf>, bytes: u64) -> PagerBuilder {
+        self.page_file = Some((path.into(), bytes));
+        self
+    }
+
+    /// The means that the page file may use. By default all.
+    pub fn page_file_options(mut self, options: PageFileOptions) -> PagerBuilder {
+        self.page_file_options = options;
         self
     }
 
@@ -94,16 +129,8 @@ impl PagerBuilder {
             .ok()
             .filter(|pages| *pages > 0 && *pages < u32::MAX - 2 * crate::page::CHUNK_PAGES)
             .ok_or(no_addresses(Errno::INVAL))?;
-        let store = store::Store::new(&store::StoreOptions {
-            most: self.ram,
-            limit: self.ram,
-            first: match self.codec {
-                Codec::Lz4 => store::FirstCodec::Lz4,
-                Codec::Zstd => store::FirstCodec::Zstd,
-            },
-        });
-        let store = store.map_err(|_| no_addresses(Errno::NOMEM))?;
-        let engine = Engine::new(pages, self.ram, SavedCopies::new(store)).map_err(|error| match error {
+        let copies = self.saved_copies(no_addresses(Errno::NOMEM))?;
+        let engine = Engine::new(pages, self.ram, copies).map_err(|error| match error {
             EngineError::Driver(OpenError::Refused(errno)) => refusal(errno, has_seccomp_filter()),
             EngineError::Driver(OpenError::Lacks(features)) => too_old(features),
             EngineError::Driver(OpenError::Failed(Errno::NOMEM)) => no_addresses(Errno::NOMEM),
@@ -113,6 +140,36 @@ impl PagerBuilder {
             }
         })?;
         Ok(Pager::new(Arc::new(engine)))
+    }
+
+    /// The store, and the page file.
+    fn saved_copies(&self, no_addresses: BuildError) -> Result<SavedCopies, BuildError> {
+        let cap = self.store_cap.unwrap_or(self.ram).min(self.ram);
+        if cap < store::LEAST_LIMIT {
+            return Err(BuildError::StoreCap {
+                given: cap,
+                least: store::LEAST_LIMIT,
+            });
+        }
+        let store = store::Store::new(&store::StoreOptions {
+            most: self.ram,
+            limit: cap,
+            first: match self.codec {
+                Codec::Lz4 | Codec::Auto => store::FirstCodec::Lz4,
+                Codec::Zstd => store::FirstCodec::Zstd,
+            },
+        });
+        let mut copies = SavedCopies::new(store.map_err(|_| no_addresses.clone())?);
+        if self.codec == Codec::Auto {
+            copies = copies.with_recompression();
+        }
+        if let Some((path, bytes)) = &self.page_file {
+            let bytes = (*bytes).min(LARGEST_PAGE_FILE);
+            let (file, writer) = PageFile::create(path, bytes, self.page_file_options)?;
+            let tier = FileTier::new(file, writer, self.ram).map_err(|_| no_addresses)?;
+            copies = copies.with_file(tier);
+        }
+        Ok(copies)
     }
 }
 

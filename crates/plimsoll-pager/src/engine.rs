@@ -1,10 +1,10 @@
 //! A pager of this process: its manager over the real driver, its addresses, its registration with the signal handler.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_os::Errno;
 
@@ -25,6 +25,9 @@ struct Served<B> {
     arena: Range<usize>,
     /// Whether the balance-set manager is to end.
     is_over: AtomicBool,
+    built: Instant,
+    /// Seconds since then for which saved copies were made older.
+    aged: AtomicU64,
 }
 
 impl<B: Backing> Faults for Served<B> {
@@ -77,6 +80,8 @@ impl<B: Backing + 'static> Engine<B> {
             manager,
             arena: arena.clone(),
             is_over: AtomicBool::new(false),
+            built: Instant::now(),
+            aged: AtomicU64::new(0),
         });
         let registration =
             Registration::new(arena, served.clone()).map_err(|TooManyPagers| EngineError::TooManyPagers)?;
@@ -238,6 +243,10 @@ impl<B: Backing> Work for Served<B> {
             return false;
         }
         self.manager.balance();
+        let seconds = self.built.elapsed().as_secs();
+        if self.aged.swap(seconds, Ordering::Relaxed) != seconds {
+            self.manager.age();
+        }
         true
     }
 

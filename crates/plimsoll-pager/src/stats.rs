@@ -4,6 +4,7 @@ use crate::backing::Backing;
 use crate::driver::Driver;
 use crate::manager::{Event, Manager};
 use crate::page::{PAGE_SIZE, PageState};
+use crate::page_file;
 
 /// Pages by state, bytes of RAM, and events since the pager was built.
 ///
@@ -63,6 +64,30 @@ pub struct Stats {
     pub direct_reclaims: u64,
     /// Calls that failed as the kernel had no memory.
     pub no_memory: u64,
+    /// The page file, if the pager has one.
+    pub page_file: Option<PageFileUse>,
+}
+
+/// Figures of a page file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PageFileUse {
+    /// Its ability to write. A failure lasts: no copy leaves RAM any more, and none is lost.
+    pub state: page_file::State,
+    /// The most bytes of the file.
+    pub bytes: u64,
+    /// Bytes of segments in the file.
+    pub used_bytes: u64,
+    /// Bytes of the disk.
+    pub allocated_bytes: u64,
+    /// Bytes written since the pager was built.
+    pub written_bytes: u64,
+    /// Bytes read since the pager was built.
+    pub read_bytes: u64,
+    /// Writes that failed: 0 or 1, as nothing is written after one.
+    pub write_failures: u64,
+    /// Reads that the kernel refused, or that yielded other bytes than those written.
+    pub read_failures: u64,
 }
 
 impl Stats {
@@ -106,6 +131,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             copied_frames: events(Event::CopiedFrame),
             direct_reclaims: events(Event::DirectReclaim),
             no_memory: events(Event::NoMemory),
+            page_file: self.backing.page_file(),
         }
     }
 }

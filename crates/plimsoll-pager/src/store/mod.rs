@@ -71,6 +71,7 @@ pub use entry::Flaw;
 pub use place::{PageIndex, Place};
 pub use recompress::Idle;
 pub use spill::{Spill, Spilled, SpilledError};
+pub(crate) use spill::{FOUND, entries_of};
 pub use stats::Stats;
 pub use units::{BLOCK, PAGE, Page, QUAD, QUAD_BYTES, SEGMENT};
 pub use validate::Violation;
@@ -388,6 +389,11 @@ impl Store {
     /// Bytes of RAM that the store uses: segments, headers, tables, buffers.
     pub fn used_bytes(&self) -> u64 {
         self.space.used()
+    }
+
+    /// The most bytes that puts may use.
+    pub fn limit(&self) -> u64 {
+        self.space.limit()
     }
 
     /// Sets the most bytes that puts may use, at most [`StoreOptions::most`]. What is above stays, until it is freed, cleaned

@@ -2,3 +2,4 @@
 
 mod real;
 mod simulated;
+mod tiers;

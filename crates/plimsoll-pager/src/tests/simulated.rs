@@ -44,7 +44,7 @@ fn access<T>(manager: &Sim, page: PageIndex, mut access: impl FnMut(&mut Page) -
 }
 
 /// The contents of a page that was written with `value`: zeros for 0; some values do not compress.
-fn contents(value: u8) -> Page {
+pub(super) fn contents(value: u8) -> Page {
     let mut page = [0; PAGE_SIZE];
     let mut x = u64::from(value).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let noise = match value % 8 {
@@ -167,7 +167,7 @@ fn relocate(manager: &Sim, page: PageIndex) {
 }
 
 /// Cases of the property tests; 10,000 injected errors are reached with the default.
-fn cases(default: u32) -> ProptestConfig {
+pub(super) fn cases(default: u32) -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES")
         .ok()
         .and_then(|cases| cases.parse().ok());

@@ -8,6 +8,7 @@ mod balance;
 mod frames;
 mod native;
 mod save;
+mod spill;
 
 use plimsoll_os::Errno;
 

@@ -1,0 +1,708 @@
+//! The manager over the compression store and a page file: a model of memory, a file in memory, and errors injected into
+//! both, against a model of the contents.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use plimsoll_os::Errno;
+use proptest::prelude::*;
+
+use super::simulated::{cases, contents};
+use crate::backing::Damaged;
+use crate::driver::simulated::{Injection, Simulated};
+use crate::fault::FaultError;
+use crate::manager::Manager;
+use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange, PageState};
+use crate::page_file::tests::faulty::{Fault, Faulty};
+use crate::page_file::tests::page_file;
+use crate::page_file::{SLOT_BYTES, State};
+use crate::saved::{FileTier, SavedCopies};
+use crate::store::{FirstCodec, Store, StoreOptions};
+
+type Tiers = Manager<Simulated, SavedCopies>;
+
+/// Pages of the region.
+const PAGES: u32 = 4 * CHUNK_PAGES;
+/// The budget, half of the region.
+const RAM: u64 = PAGES as u64 / 2 * PAGE_SIZE as u64;
+/// The limit of the store.
+const CAP: u64 = 3 << 19;
+
+/// A manager, and the file of its page file.
+struct Rig {
+    manager: Tiers,
+    file: Arc<Faulty>,
+    /// Whether bytes of the file were changed, or reads may fail.
+    is_spoilt: Cell<bool>,
+}
+
+impl Rig {
+    /// With a page file of so many MiB, which the file holds.
+    fn new(mebibytes: u32, recompresses: bool, seed: u64) -> Rig {
+        let file = Arc::new(Faulty::new(mebibytes as usize));
+        let (pages, writer) = page_file(&file, mebibytes);
+        let tier = FileTier::new(pages, writer, RAM).expect("memory");
+        let mut copies = SavedCopies::new(store(CAP)).with_file(tier);
+        if recompresses {
+            copies = copies.with_recompression();
+        }
+        Rig {
+            manager: manager(copies, seed),
+            file,
+            is_spoilt: Cell::new(false),
+        }
+    }
+
+    fn state(&self) -> State {
+        self.manager.stats().page_file.expect("it has one").state
+    }
+
+    /// The program's access to a page: as often as it faults, the manager resolves the fault.
+    fn try_access<T>(&self, page: u32, access: impl FnMut(&mut Page) -> T) -> Result<T, FaultError> {
+        try_access(&self.manager, page, access)
+    }
+
+    #[track_caller]
+    fn write(&self, page: u32, value: u8) {
+        self.try_access(page, |bytes| *bytes = contents(value))
+            .expect("the fault is resolved");
+    }
+
+    /// Reads a page. Returns false for one whose saved copy is damaged; a wrong byte is a failure.
+    #[track_caller]
+    fn reads(&self, page: u32, value: u8) -> bool {
+        let expected = contents(value);
+        match self.try_access(page, |bytes| *bytes == expected) {
+            Ok(is_right) => {
+                assert!(is_right, "page {page} has wrong bytes");
+                true
+            }
+            Err(FaultError::Damaged(_)) if self.is_spoilt.get() => {
+                let state = self.manager.table.word(PageIndex::new(page)).load().state();
+                assert_eq!(state, PageState::PageFile, "page {page}");
+                false
+            }
+            Err(error) => panic!("page {page}: {error}"),
+        }
+    }
+
+    /// Checks manager, store and page file, while nothing is injected.
+    fn validate(&self) {
+        assert_eq!(self.manager.validate(), []);
+        self.manager.backing.validate();
+    }
+}
+
+fn store(limit: u64) -> Store {
+    Store::new(&StoreOptions {
+        most: RAM,
+        limit,
+        first: FirstCodec::Lz4,
+    })
+    .expect("there is address space")
+}
+
+fn manager(copies: SavedCopies, seed: u64) -> Tiers {
+    let injection = Injection {
+        per_mille: 0,
+        seed,
+        injected: 0,
+    };
+    let manager = Manager::new(Simulated::new(PAGES, injection), copies, PAGES, RAM).expect("memory");
+    let region = PageRange::new(PageIndex::new(0), PAGES);
+    manager.open(region).expect("nothing is injected");
+    manager
+}
+
+fn try_access<T>(
+    manager: &Tiers,
+    page: u32,
+    mut access: impl FnMut(&mut Page) -> T,
+) -> Result<T, FaultError> {
+    let page = PageIndex::new(page);
+    for _ in 0..100_000 {
+        if let Some(result) = manager.driver.access(page, &mut access) {
+            return Ok(result);
+        }
+        manager.fault(page)?;
+    }
+    panic!("{page:?} faults for ever");
+}
+
+/// A value whose contents do not compress.
+const NOISE: u8 = 7;
+
+/// The value of a page in a round: noise, and different for neighbours.
+fn noise(page: u32, round: u8) -> u8 {
+    (page % 15) as u8 * 16 + round % 2 * 8 + NOISE
+}
+
+#[test]
+fn incompressible_pages_beyond_the_budget_are_in_the_page_file() {
+    let rig = Rig::new(64, false, 1);
+    for round in 0..3 {
+        for page in 0..PAGES {
+            rig.write(page, noise(page, round));
+            let used = rig.manager.driver.resident() * PAGE_SIZE as u64 + rig.manager.overhead_bytes();
+            assert!(used <= RAM, "{used} bytes after page {page} of round {round}");
+        }
+        for page in 0..PAGES {
+            assert!(rig.reads(page, noise(page, round)));
+        }
+    }
+    let stats = rig.manager.stats();
+    assert!(stats.page_file_pages > u64::from(PAGES) / 4, "{stats:?}");
+    assert_eq!((stats.forced_frames, rig.state()), (0, State::Writable));
+    rig.validate();
+    let region = PageRange::new(PageIndex::new(0), PAGES);
+    rig.manager.close(region).expect("no page is locked");
+    let file = rig.manager.stats().page_file.expect("it has one");
+    assert_eq!(file.used_bytes, 0, "every slot is free");
+    rig.validate();
+}
+
+#[test]
+fn a_spill_makes_room_in_the_store_before_it_is_full() {
+    let rig = Rig::new(64, false, 1);
+    for page in 0..PAGES / 2 {
+        rig.write(page, noise(page, 0));
+        rig.manager.balance();
+        if page % 64 == 0 {
+            let pages = PageRange::new(PageIndex::new(page.saturating_sub(100)), 64);
+            rig.manager.trim_range(pages);
+            rig.manager.save_modified(64);
+        }
+    }
+    let stats = rig.manager.stats();
+    assert!(stats.page_file_pages > 0 || stats.standby_pages[5] > 0, "{stats:?}");
+    assert_eq!(stats.refused_saves, 0, "{stats:?}");
+    assert!(stats.page_file.expect("it has one").written_bytes > 0);
+    rig.validate();
+}
+
+/// The policy of a store cap: pages beyond it are standby, with their copies in the page file.
+#[test]
+fn standby_pages_keep_their_frames_as_their_copies_move_to_the_page_file() {
+    let rig = Rig::new(64, false, 1);
+    for page in 0..300 {
+        rig.write(page, noise(page, 0));
+    }
+    let pages = PageRange::new(PageIndex::new(0), 300);
+    assert_eq!(rig.manager.trim_range(pages), 300);
+    rig.manager.save_range(pages);
+    while rig.manager.make_room() {}
+    let stats = rig.manager.stats();
+    assert!(stats.standby_pages[5] >= 200, "{stats:?}");
+    assert_eq!(stats.page_file_pages + stats.compressed_pages, 300 - stats.standby_pages[5]);
+    let written = stats.page_file.expect("it has one").used_bytes;
+    assert!(written >= 300 / 16 * SLOT_BYTES as u64, "{stats:?}");
+    rig.validate();
+    // A soft fault frees the copy, and reads nothing.
+    let before = rig.file.state().reads;
+    let standby = (0..300).filter(|page| {
+        let word = rig.manager.table.word(PageIndex::new(*page)).load();
+        word.state() == PageState::Standby
+    });
+    for page in standby.collect::<Vec<_>>() {
+        assert!(rig.reads(page, noise(page, 0)));
+    }
+    assert_eq!(rig.file.state().reads, before);
+    // The frames of others go: the state is then that of the copy.
+    rig.manager.trim_range(pages);
+    rig.manager.save_range(pages);
+    while rig.manager.make_room() {}
+    rig.manager.release_range(pages);
+    let stats = rig.manager.stats();
+    assert!(stats.page_file_pages > 250, "{stats:?}");
+    for page in 0..300 {
+        assert!(rig.reads(page, noise(page, 0)));
+    }
+    rig.validate();
+}
+
+#[test]
+fn a_write_error_keeps_the_data_in_ram_and_is_reported() {
+    let rig = Rig::new(64, false, 1);
+    for page in 0..PAGES {
+        if page == PAGES / 2 {
+            let mut file = rig.file.state();
+            let next = file.writes;
+            file.write_faults.insert(next, Fault::Refuse(Errno::IO));
+        }
+        rig.write(page, noise(page, 0));
+    }
+    let stats = rig.manager.stats();
+    let file = stats.page_file.expect("it has one");
+    assert!(matches!(file.state, State::Failed(_)), "{file:?}");
+    assert_eq!(file.write_failures, 1);
+    assert!(stats.forced_frames > 0, "the budget is exceeded, visibly: {stats:?}");
+    let written = rig.file.state().writes;
+    for page in 0..PAGES {
+        assert!(rig.reads(page, noise(page, 0)));
+        rig.write(page, noise(page, 1));
+    }
+    for page in 0..PAGES {
+        assert!(rig.reads(page, noise(page, 1)));
+    }
+    assert_eq!(rig.file.state().writes, written, "nothing is written after an error");
+    rig.validate();
+}
+
+#[test]
+fn a_full_disk_limits_the_file_and_loses_nothing() {
+    let rig = Rig::new(64, false, 1);
+    rig.file.state().room = Some((2, Errno::NOSPC));
+    for round in 0..4 {
+        for page in 0..PAGES {
+            rig.write(page, noise(page, round));
+        }
+        for page in 0..PAGES {
+            assert!(rig.reads(page, noise(page, round)));
+        }
+    }
+    let State::Limited { bytes, errno } = rig.state() else {
+        panic!("{:?}", rig.state());
+    };
+    assert_eq!((bytes % (1 << 20), errno), (0, Errno::NOSPC));
+    let file = rig.manager.stats().page_file.expect("it has one");
+    assert!(file.used_bytes > bytes / 2, "its space is used: {file:?}");
+    assert!(file.written_bytes > 2 * bytes, "its slots are used again: {file:?}");
+    assert!(rig.manager.stats().forced_frames > 0);
+    rig.validate();
+}
+
+#[test]
+fn slots_that_are_partly_out_of_use_are_cleaned() {
+    let rig = Rig::new(2, false, 1);
+    let pages = PageRange::new(PageIndex::new(0), 420);
+    for page in 0..420 {
+        rig.write(page, noise(page, 0));
+    }
+    rig.manager.trim_range(pages);
+    rig.manager.save_range(pages);
+    while rig.manager.make_room() {}
+    rig.manager.release_range(pages);
+    let full = rig.manager.stats();
+    assert!(full.page_file_pages > 400, "{full:?}");
+    // Three of four pages come back: each slot keeps some.
+    for page in (0..420).filter(|page| page % 4 > 0) {
+        assert!(rig.reads(page, noise(page, 0)));
+    }
+    let used = |stats: crate::Stats| stats.page_file.expect("it has one").used_bytes;
+    let before = used(rig.manager.stats());
+    assert_eq!(before, used(full), "no slot is out of use as a whole");
+    rig.manager.age();
+    let after = used(rig.manager.stats());
+    assert!(after <= before / 2, "{after} bytes of {before}");
+    rig.validate();
+    for page in 0..420 {
+        assert!(rig.reads(page, noise(page, 0)));
+    }
+    rig.validate();
+}
+
+/// The balance-set manager had no time to clean.
+#[test]
+fn a_full_page_file_is_cleaned_by_the_thread_that_needs_room() {
+    let rig = Rig::new(4, false, 1);
+    let mut x = 1_u64;
+    let mut rounds = vec![0; PAGES as usize];
+    for page in 0..900 {
+        rig.write(page, noise(page, 0));
+    }
+    for _ in 0..20_000 {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+        let page = (x >> 33) as u32 % 900;
+        assert!(rig.reads(page, noise(page, rounds[page as usize])));
+        rounds[page as usize] = (x >> 20) as u8 % 2;
+        rig.write(page, noise(page, rounds[page as usize]));
+    }
+    let stats = rig.manager.stats();
+    let file = stats.page_file.expect("it has one");
+    assert!(file.written_bytes > 8 * file.bytes, "{file:?}");
+    assert_eq!(stats.forced_frames, 0, "{stats:?}");
+    rig.validate();
+}
+
+#[test]
+fn a_failed_read_is_an_error_of_the_page_alone_and_can_be_tried_again() {
+    let rig = Rig::new(64, false, 1);
+    let page = spilled(&rig, 5);
+    let one = PageIndex::new(page);
+    let fail = |errno| {
+        let mut file = rig.file.state();
+        let next = file.reads;
+        file.read_faults.insert(next, errno);
+    };
+    fail(Errno::IO);
+    let frames = rig.manager.budget.frames();
+    let error = rig.manager.fault(one).expect_err("the read fails");
+    assert_eq!(error, FaultError::Damaged(Damaged::File(Errno::IO)));
+    assert_eq!(rig.manager.table.word(one).load().state(), PageState::PageFile);
+    assert_eq!(rig.manager.budget.frames(), frames);
+    assert!(rig.manager.driver.access(one, |_| ()).is_none(), "nothing was made present");
+    assert_eq!(rig.manager.stats().page_file.expect("it has one").read_failures, 1);
+    assert!(rig.reads(page, noise(page, 0)));
+    rig.validate();
+}
+
+#[test]
+fn bytes_that_changed_on_the_disk_are_an_error_and_no_wrong_byte() {
+    let rig = Rig::new(64, false, 1);
+    let page = spilled(&rig, 5);
+    rig.file.state().bytes.iter_mut().step_by(4096).for_each(|byte| *byte ^= 1);
+    let error = rig.manager.fault(PageIndex::new(page)).expect_err("the block is damaged");
+    assert_eq!(error, FaultError::Damaged(Damaged::File(Errno::BADMSG)));
+    rig.file.state().bytes.iter_mut().step_by(4096).for_each(|byte| *byte ^= 1);
+    assert!(rig.reads(page, noise(page, 0)));
+    rig.validate();
+}
+
+/// Writes and spills pages; that page is in the page file then.
+fn spilled(rig: &Rig, page: u32) -> u32 {
+    let pages = PageRange::new(PageIndex::new(0), 100);
+    for page in 0..100 {
+        rig.write(page, noise(page, 0));
+    }
+    rig.manager.trim_range(pages);
+    rig.manager.save_range(pages);
+    rig.manager.release_range(pages);
+    while rig.manager.make_room() {}
+    let state = rig.manager.table.word(PageIndex::new(page)).load().state();
+    assert_eq!(state, PageState::PageFile);
+    page
+}
+
+#[test]
+fn a_store_at_its_cap_without_a_page_file_keeps_frames_and_counts_them() {
+    let manager = manager(SavedCopies::new(store(CAP)), 1);
+    for page in 0..PAGES {
+        try_access(&manager, page, |bytes| *bytes = contents(noise(page, 0))).expect("the fault is resolved");
+    }
+    let pages = PageRange::new(PageIndex::new(0), PAGES);
+    manager.trim_range(pages);
+    manager.save_range(pages);
+    manager.release_range(pages);
+    let stats = manager.stats();
+    assert!(stats.store_bytes <= CAP, "{stats:?}");
+    assert!(stats.modified_pages > u64::from(PAGES) / 2, "their frames stay: {stats:?}");
+    assert!(stats.forced_frames > 0 && stats.refused_saves > 0, "{stats:?}");
+    assert_eq!(stats.page_file, None);
+    for page in 0..PAGES {
+        let expected = contents(noise(page, 0));
+        assert!(try_access(&manager, page, |bytes| *bytes == expected).expect("it is resolved"));
+    }
+    assert_eq!(manager.validate(), []);
+}
+
+#[test]
+fn idle_copies_are_compressed_again_and_quads_are_restored() {
+    let rig = Rig::new(64, true, 1);
+    // A few bytes of noise, then text alike: Zstandard beats LZ4.
+    let value = |page: u32| (page % 25) as u8 * 8 + 5;
+    for page in 0..1600 {
+        rig.write(page, value(page));
+    }
+    let pages = PageRange::new(PageIndex::new(0), 400);
+    rig.manager.trim_range(pages);
+    rig.manager.save_range(pages);
+    rig.manager.release_range(pages);
+    rig.manager.backing.close_segments();
+    let before = rig.manager.backing.store_stats();
+    for _ in 0..5 {
+        rig.manager.age();
+    }
+    let packed = rig.manager.backing.store_stats();
+    assert!(packed.live_packed > 0, "{before:?} {packed:?}");
+    assert!(packed.live < before.live, "{before:?} {packed:?}");
+    for _ in 0..30 {
+        rig.manager.backing.close_segments();
+        rig.manager.age();
+    }
+    let quads = rig.manager.backing.store_stats();
+    assert!(quads.live_quads > 0, "{quads:?}");
+    rig.validate();
+    // Quads of which pages are freed spill too.
+    for page in (0..400).step_by(3) {
+        assert!(rig.reads(page, value(page)));
+    }
+    rig.manager.backing.close_segments();
+    while rig.manager.make_room() {}
+    assert!(rig.manager.stats().page_file_pages > 200, "{:?}", rig.manager.stats());
+    rig.validate();
+    for page in 0..1600 {
+        assert!(rig.reads(page, value(page)));
+    }
+    rig.validate();
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Write(u32, u32, u8),
+    Read(u32, u32),
+    Trim(u32, u32),
+    Save(u32, u32),
+    Release(u32, u32),
+    Discard(u32, u32),
+    Balance,
+    Age,
+    Spill,
+    CloseSegments,
+    Clean,
+    /// Reads of the file fail, this number of them.
+    FailReads(u64),
+    /// A write is short, by so many KiB: its rest is written again, unless that fails.
+    Torn(u16),
+    /// The next write fails.
+    FailWrite,
+    /// No more disk space.
+    FullDisk,
+    /// A byte of the file changes.
+    Corrupt(u32),
+    /// Driver calls of 1000 that fail.
+    Inject(u32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let page = || 0..PAGES;
+    let count = || 1..400_u32;
+    prop_oneof![
+        12 => (page(), count(), any::<u8>()).prop_map(|(page, count, value)| Step::Write(page, count, value)),
+        8 => (page(), count()).prop_map(|(page, count)| Step::Read(page, count)),
+        4 => (page(), count()).prop_map(|(page, count)| Step::Trim(page, count)),
+        4 => (page(), count()).prop_map(|(page, count)| Step::Save(page, count)),
+        3 => (page(), count()).prop_map(|(page, count)| Step::Release(page, count)),
+        1 => (page(), count()).prop_map(|(page, count)| Step::Discard(page, count)),
+        2 => Just(Step::Balance),
+        3 => Just(Step::Age),
+        3 => Just(Step::Spill),
+        1 => Just(Step::CloseSegments),
+        1 => Just(Step::Clean),
+        1 => (1..4_u64).prop_map(Step::FailReads),
+        1 => any::<u16>().prop_map(Step::Torn),
+        1 => any::<u32>().prop_map(Step::Corrupt),
+        1 => (0..200_u32).prop_map(Step::Inject),
+    ]
+}
+
+fn range(first: u32, count: u32) -> PageRange {
+    PageRange::new(PageIndex::new(first), count.min(PAGES - first))
+}
+
+/// Runs the steps. The model has the value of each page, or none for a page that was reported as damaged.
+fn run(rig: &Rig, steps: &[Step]) -> u64 {
+    let manager = &rig.manager;
+    let mut model = vec![Some(0_u8); PAGES as usize];
+    let mut injected = 0;
+    for step in steps {
+        match *step {
+            Step::Write(first, count, value) => {
+                for page in range(first, count).pages() {
+                    let value = value.wrapping_add(page.number() as u8 / 3);
+                    let written = rig.try_access(page.number(), |bytes| *bytes = contents(value));
+                    match written {
+                        Ok(()) => model[page.index()] = Some(value),
+                        Err(FaultError::Damaged(_)) if rig.is_spoilt.get() => {}
+                        Err(error) => panic!("{page:?}: {error}"),
+                    }
+                }
+            }
+            Step::Read(first, count) => {
+                for page in range(first, count).pages() {
+                    check(rig, &model, page);
+                }
+            }
+            Step::Trim(first, count) => drop(manager.trim_range(range(first, count))),
+            Step::Save(first, count) => drop(manager.save_range(range(first, count))),
+            Step::Release(first, count) => drop(manager.release_range(range(first, count))),
+            Step::Discard(first, count) => {
+                let range = range(first, count);
+                manager.discard(range).expect("no page is locked");
+                range.pages().for_each(|page| model[page.index()] = Some(0));
+            }
+            Step::Balance => manager.balance(),
+            Step::Age => manager.age(),
+            Step::Spill => drop(manager.make_room()),
+            Step::CloseSegments => manager.backing.close_segments(),
+            Step::Clean => drop(manager.clean_store(1 << 20)),
+            Step::FailReads(count) => {
+                rig.is_spoilt.set(true);
+                let mut file = rig.file.state();
+                let next = file.reads;
+                let faults = (next..next + count).map(|read| (read, Errno::IO));
+                file.read_faults.extend(faults);
+                injected += count;
+            }
+            Step::Torn(bytes) => {
+                let mut file = rig.file.state();
+                let next = file.writes;
+                let length = usize::from(bytes) * 16 / 4096 * 4096;
+                file.write_faults.insert(next, Fault::Short(length));
+                injected += 1;
+            }
+            Step::FailWrite => {
+                let mut file = rig.file.state();
+                let next = file.writes;
+                file.write_faults.insert(next, Fault::Refuse(Errno::IO));
+                injected += 1;
+            }
+            Step::FullDisk => {
+                let mut file = rig.file.state();
+                let now = file.allocated_mebibytes();
+                file.room = Some((now, Errno::NOSPC));
+                injected += 1;
+            }
+            Step::Corrupt(at) => {
+                rig.is_spoilt.set(true);
+                let mut file = rig.file.state();
+                let at = at as usize % file.bytes.len();
+                file.bytes[at] ^= 1 << (at % 8);
+                injected += 1;
+            }
+            Step::Inject(per_mille) => injected += manager.driver.inject(per_mille).injected,
+        }
+    }
+    injected += manager.driver.inject(0).injected;
+    rig.file.state().read_faults.clear();
+    let mut lost = 0;
+    for page in range(0, PAGES).pages() {
+        if !check(rig, &model, page) {
+            lost += 1;
+            manager.discard(PageRange::new(page, 1)).expect("no page is locked");
+        }
+    }
+    assert!(lost == 0 || rig.is_spoilt.get());
+    rig.validate();
+    injected
+}
+
+fn check(rig: &Rig, model: &[Option<u8>], page: PageIndex) -> bool {
+    match model[page.index()] {
+        Some(value) => rig.reads(page.number(), value),
+        None => true,
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(24))]
+
+    #[test]
+    fn contents_hold_over_both_tiers_after_any_sequence(
+        steps in prop::collection::vec(step(), 1..60),
+        mebibytes in 2_u32..20,
+        recompresses: bool,
+        seed in 1_u64..,
+    ) {
+        run(&Rig::new(mebibytes, recompresses, seed), &steps);
+    }
+
+    #[test]
+    fn contents_hold_after_the_end_of_writes(
+        before in prop::collection::vec(step(), 1..30),
+        end in prop_oneof![Just(Step::FailWrite), Just(Step::FullDisk)],
+        after in prop::collection::vec(step(), 1..30),
+        seed in 1_u64..,
+    ) {
+        let steps = [before, vec![end], after].concat();
+        run(&Rig::new(16, true, seed), &steps);
+    }
+}
+
+#[test]
+fn ten_thousand_errors_in_both_tiers_cost_no_byte() {
+    let mut injected = 0;
+    let mut seed = 1_u64;
+    while injected < 10_000 {
+        seed += 1;
+        let mut x = seed;
+        let mut random = |below: u64| {
+            x = x
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (x >> 33) % below
+        };
+        let mut steps = vec![Step::Inject(200)];
+        for number in 0..80 {
+            let (page, count) = (random(u64::from(PAGES)) as u32, random(300) as u32 + 1);
+            steps.push(match random(16) {
+                0..=4 => Step::Write(page, count, random(256) as u8),
+                5..=7 => Step::Read(page, count),
+                8 => Step::Trim(page, count),
+                9 => Step::Save(page, count),
+                10 => Step::Release(page, count),
+                11 => Step::Age,
+                12 => Step::Balance,
+                13 => Step::FailReads(2),
+                14 => Step::Torn(random(1 << 16) as u16),
+                _ if number < 60 => Step::Corrupt(random(1 << 32) as u32),
+                _ if seed.is_multiple_of(2) => Step::FailWrite,
+                _ => Step::FullDisk,
+            });
+        }
+        injected += run(&Rig::new(6, seed.is_multiple_of(3), seed), &steps);
+    }
+}
+
+/// Threads write their own pages and read them back, while others trim, spill, clean and recompress.
+#[test]
+fn writers_race_with_spills_and_lose_nothing() {
+    const WRITERS: u32 = 4;
+    let rig = Rig::new(12, true, 77);
+    rig.manager.driver.inject(20);
+    let manager = &rig.manager;
+    let done = AtomicBool::new(false);
+    let writes = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let writes = &writes;
+                scope.spawn(move || {
+                    let mut last = vec![0_u8; PAGES as usize];
+                    let mut x = u64::from(writer) + 1;
+                    for round in 1..=3000_u32 {
+                        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+                        let page = (x >> 33) as u32 % (PAGES / WRITERS) * WRITERS + writer;
+                        let now = &mut last[page as usize];
+                        let next = if round % 3 == 0 { noise(page, 1) } else { (x >> 50) as u8 };
+                        let is_right = try_access(manager, page, |bytes| {
+                            let is_right = *bytes == contents(*now);
+                            *bytes = contents(next);
+                            is_right
+                        });
+                        assert_eq!(is_right, Ok(true), "page {page}");
+                        *now = next;
+                        writes.fetch_add(1, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        for worker in 0..2 {
+            let done = &done;
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    match worker {
+                        0 => {
+                            manager.trim_active(64);
+                            manager.save_modified(64);
+                            manager.release_standby(64);
+                        }
+                        _ => {
+                            manager.balance();
+                            manager.age();
+                            manager.make_room();
+                        }
+                    }
+                }
+            });
+        }
+        let results: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        done.store(true, Ordering::Relaxed);
+        results.into_iter().for_each(|result| result.expect("no byte is lost"));
+    });
+    assert_eq!(writes.load(Ordering::Relaxed), u64::from(WRITERS) * 3000);
+    let written = manager.stats().page_file.expect("it has one").written_bytes;
+    assert!(written > 0);
+    manager.driver.inject(0);
+    rig.validate();
+}
