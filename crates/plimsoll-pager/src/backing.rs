@@ -90,7 +90,7 @@ pub(crate) trait Owners {
 pub(crate) struct Spillable {
     /// Bytes of the store.
     pub(crate) used: u64,
-    /// The most bytes that it may have.
+    /// The bytes at which it refuses pages.
     pub(crate) most: u64,
     /// Bytes of a write.
     pub(crate) write: u64,

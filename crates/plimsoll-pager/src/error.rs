@@ -56,7 +56,9 @@ pub enum BuildError {
         least: u64,
     },
     /// The store's own tables and buffers need more than its cap.
-    #[error("cannot cap the compression store at {given} bytes: its tables and buffers need {least}; raise the cap")]
+    #[error(
+        "cannot cap the compression store at {given} bytes: its tables and buffers need {least}; raise the cap"
+    )]
     StoreCap {
         /// The cap.
         given: u64,

@@ -141,7 +141,7 @@ impl Backing for SavedCopies {
         let file = self.file.as_ref().filter(|file| file.takes_more())?;
         Some(Spillable {
             used: self.store.used_bytes(),
-            most: self.store.limit(),
+            most: self.store.limit_of_puts(),
             write: file.write_bytes(),
         })
     }

@@ -55,7 +55,9 @@ impl FileTier {
         let sources = &mut worker.sources.0;
         sources.clear();
         let (segments, _) = worker.plain.bytes_mut().as_chunks_mut::<SEGMENT>();
-        let [read, packed, ..] = segments else { return false };
+        let [read, packed, ..] = segments else {
+            return false;
+        };
         let mut filled = 0;
         for slot in victims.into_iter().flatten() {
             if self.read_slot(slot, read).is_err() {
@@ -68,8 +70,13 @@ impl FileTier {
                     break;
                 };
                 let place = entry.place(slot.number());
-                let Ok(named) = Place::new(place.bits()) else { break };
-                if !entry.pages().any(|page| owners.names(super::page_of(page), named)) {
+                let Ok(named) = Place::new(place.bits()) else {
+                    break;
+                };
+                if !entry
+                    .pages()
+                    .any(|page| owners.names(super::page_of(page), named))
+                {
                     continue;
                 }
                 let end = filled + entry.bytes.len();

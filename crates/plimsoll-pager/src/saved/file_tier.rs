@@ -10,8 +10,8 @@ use super::slot_counts::SlotCounts;
 use super::{clean, relocate};
 use crate::backing::{Owners, Room};
 use crate::page_file::{
-    BLOCK_BYTES, Batch, Completed, PageFile, ReadError, SLOT_BYTES, SLOTS_PER_WRITE, Segment, Slot, StartError,
-    State, Writer,
+    BLOCK_BYTES, Batch, Completed, PageFile, ReadError, SLOT_BYTES, SLOTS_PER_WRITE, Segment, Slot,
+    StartError, State, Writer,
 };
 use crate::stats::PageFileUse;
 use crate::store::{FOUND, SEGMENT, Spill, Store};
@@ -149,7 +149,12 @@ impl FileTier {
     }
 
     /// Reads a block of a slot. `bytes` are aligned to pages.
-    pub(super) fn read(&self, slot: u32, block: usize, bytes: &mut [u8; BLOCK_BYTES]) -> Result<(), ReadError> {
+    pub(super) fn read(
+        &self,
+        slot: u32,
+        block: usize,
+        bytes: &mut [u8; BLOCK_BYTES],
+    ) -> Result<(), ReadError> {
         let block = Slot::new(slot).and_then(|slot| slot.block_at(block * BLOCK_BYTES));
         match block {
             Some(block) => self.file.read_block_to(block, bytes),
@@ -268,7 +273,9 @@ impl FileTier {
     /// Moves the pages of a write that is complete. Returns their number.
     fn finish(&self, completed: &Completed, flights: &mut Flights<'_>, owners: &dyn Owners) -> u64 {
         let of_batch = |flight: &&mut Option<Flight<'_>>| {
-            flight.as_ref().is_some_and(|flight| flight.batch == completed.batch)
+            flight
+                .as_ref()
+                .is_some_and(|flight| flight.batch == completed.batch)
         };
         let flight = flights.iter_mut().find(of_batch).and_then(Option::take);
         // After an error the segments stay in RAM.
@@ -312,7 +319,12 @@ impl FileTier {
             _ => stats.slots,
         };
         if stats.used_slots > slots - slots / 8 {
-            self.clean(&mut worker, owners, clean::MOST_LIVE_AHEAD, SLOTS_PER_WRITE as u32);
+            self.clean(
+                &mut worker,
+                owners,
+                clean::MOST_LIVE_AHEAD,
+                SLOTS_PER_WRITE as u32,
+            );
         }
         self.is_full.store(false, Ordering::Relaxed);
         worker.idle = worker.idle.saturating_add(1);
@@ -352,7 +364,9 @@ fn plan(ram: u64) -> (usize, usize) {
     let buffers = ram / 32 / SEGMENT as u64;
     // A buffer of segments as they are, and one for each write in flight.
     let segments = (buffers / (MOST_WRITES as u64 + 1)).clamp(1, SLOTS_PER_WRITE as u64);
-    let writes = (buffers / segments).saturating_sub(1).clamp(1, MOST_WRITES as u64);
+    let writes = (buffers / segments)
+        .saturating_sub(1)
+        .clamp(1, MOST_WRITES as u64);
     (segments as usize, writes as usize)
 }
 

@@ -128,7 +128,10 @@ mod tests {
         counts.begin(slot(1));
         counts.add(slot(1));
         counts.add(slot(1));
-        assert!(!counts.remove(slot(1)), "one page is read back during the filling");
+        assert!(
+            !counts.remove(slot(1)),
+            "one page is read back during the filling"
+        );
         assert!(!counts.end(slot(1), 2));
         assert!(counts.remove(slot(1)));
         // All pages were refused, or read back during the filling.

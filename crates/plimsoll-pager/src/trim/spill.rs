@@ -29,23 +29,28 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         copies.most.min(ram - ram / 4)
     }
 
-    /// Whether the store nears its limit, and a page file takes copies.
-    pub(crate) fn wants_spill(&self) -> bool {
-        self.backing.spillable().is_some_and(|copies| {
-            let share = self.share_of_copies(&copies);
-            copies.used > share - share / 16
-        })
+    /// Bytes of copies above which they spill, and down to which, if there is a page file that takes them.
+    fn spill_marks(&self) -> Option<(Spillable, u64, u64)> {
+        let copies = self.backing.spillable()?;
+        let share = self.share_of_copies(&copies);
+        let spare = (share / 16).max(2 * copies.write);
+        let marks = (share.saturating_sub(spare), share.saturating_sub(2 * spare));
+        Some((copies, marks.0, marks.1))
     }
 
-    /// Moves copies to the page file if the store nears its limit, until an eighth of it is free. Bounded work.
+    /// Whether the store nears its limit, and a page file takes copies.
+    pub(crate) fn wants_spill(&self) -> bool {
+        self.spill_marks()
+            .is_some_and(|(copies, high, _)| copies.used > high)
+    }
+
+    /// Moves copies to the page file if the store nears its limit. Bounded work.
     pub(crate) fn spill_idle(&self) {
-        if !self.wants_spill() {
-            return;
-        }
-        if let Some(copies) = self.backing.spillable() {
-            let share = self.share_of_copies(&copies);
-            let excess = copies.used.saturating_sub(share - share / 8);
-            self.backing.spill(excess.clamp(1, MOST_SPILLED), self);
+        if let Some((copies, high, low)) = self.spill_marks()
+            && copies.used > high
+        {
+            let excess = copies.used - low;
+            self.backing.spill(excess.min(MOST_SPILLED), self);
         }
     }
 
