@@ -82,7 +82,7 @@ pub use manager::TrimMode;
 pub use pager::Pager;
 pub use region::{PinGuard, Region};
 pub use snapshot::{Snapshot, StateRun};
-pub use stats::Stats;
+pub use stats::{PageFileUse, Stats};
 
 #[cfg(all(test, not(loom)))]
 mod tests;

@@ -10,6 +10,7 @@
 //! | `pool_files` | files of a pool: refused, damaged, removed |
 //! | `refused` | systems that refuse userfaultfd |
 //! | `signals` | other handlers of SIGBUS, and forks |
+//! | `tiers` | a pager with a page file on a real disk |
 
 mod allocations;
 mod cap;
@@ -19,3 +20,4 @@ mod pool;
 mod pool_files;
 mod refused;
 mod signals;
+mod tiers;
