@@ -61,7 +61,7 @@ impl Counters {
         // Virgin pages are not counted: a region opens with them.
         if from != PageState::Virgin {
             let before = self.states[from as usize].fetch_sub(1, Ordering::Relaxed);
-            debug_assert!(before > 0, "{from:?} to {to:?} {:?}", self);
+            debug_assert!(before > 0, "{from:?} to {to:?}");
         }
         let standby = &self.standby[usize::from(priority & 7)];
         if to == PageState::Standby {

@@ -807,3 +807,31 @@ fn writers_race_with_spills_and_lose_nothing() {
     manager.driver.inject(0);
     rig.validate();
 }
+
+/// The store is full most of the time: threads clean it, and exceed the budget.
+#[test]
+fn a_full_store_loses_nothing_while_threads_clean_it() {
+    let manager = &manager(SavedCopies::new(store(CAP)), 1);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let balancer = scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                manager.balance();
+            }
+        });
+        for round in 0..20 {
+            for page in 0..PAGES {
+                try_access(manager, page, |bytes| *bytes = contents(noise(page, round))).expect("it is resolved");
+            }
+            for page in 0..PAGES {
+                let expected = contents(noise(page, round));
+                let is_right = try_access(manager, page, |bytes| *bytes == expected);
+                assert_eq!(is_right, Ok(true), "page {page}");
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        balancer.join().expect("no panic");
+    });
+    assert_eq!(manager.validate(), []);
+    manager.backing.validate();
+}

@@ -335,38 +335,3 @@ fn impossible_options_are_refused_and_leave_nothing() {
     assert_eq!(entries(folder.path()), 1);
     assert_eq!(open_files(folder.path()).len(), 0);
 }
-
-#[test]
-fn tmp_fork_file() {
-    let status = status_of_fork(|| {
-    let folder = folder();
-        let pager = build(folder.path());
-        let mut region = pager.map(3 * RAM).expect("addresses are free");
-        for round in 1..4 {
-        fill(region.bytes_mut(), 0, round);
-        verify(region.bytes(), 0, round);
-        }
-    });
-    assert_eq!(status, 0);
-}
-#[test]
-fn tmp_fork_cap() {
-    let status = status_of_fork(|| {
-        let pager = Pager::builder().ram(RAM as u64).store_cap(8<<20).build().unwrap();
-        let mut region = pager.map(2 * RAM).expect("addresses are free");
-        for round in 1..4 {
-        fill(region.bytes_mut(), 0, round);
-        verify(region.bytes(), 0, round);
-        }
-    });
-    assert_eq!(status, 0);
-}
-#[test]
-fn tmp_nofork_cap() {
-        let pager = Pager::builder().ram(RAM as u64).store_cap(8<<20).build().unwrap();
-        let mut region = pager.map(2 * RAM).expect("addresses are free");
-        for round in 1..4 {
-        fill(region.bytes_mut(), 0, round);
-        verify(region.bytes(), 0, round);
-        }
-}
