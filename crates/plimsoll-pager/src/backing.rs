@@ -56,6 +56,9 @@ pub(crate) trait Backing: Send + Sync {
     /// Bytes of RAM that store and page file occupy: segments, headers, tables and buffers.
     fn used_bytes(&self) -> u64;
 
+    /// Changes the most bytes that the store may use for new copies; those above stay.
+    fn set_limit(&self, bytes: u64);
+
     /// The copies in RAM, if there is a page file that takes some of them now.
     fn spillable(&self) -> Option<Spillable> {
         None

@@ -6,28 +6,30 @@ use std::sync::Arc;
 
 use plimsoll_os::Errno;
 
-use crate::driver::OpenError;
-use crate::engine::{Engine, EngineError};
+use crate::driver::{DriverOptions, FaultMode, OpenError};
+use crate::engine::{Engine, EngineError, Funds, LEAST_RAM};
 use crate::error::{BuildError, too_old};
 use crate::page::PAGE_SIZE;
 use crate::page_file::{PageFile, PageFileOptions};
 use crate::pager::Pager;
+#[cfg(not(loom))]
+use crate::pool::Member;
 use crate::saved::{FileTier, SavedCopies};
+#[cfg(not(loom))]
+use crate::share;
 use crate::store;
 
-/// The smallest budget: the store's tables and buffers, and some pages.
-const LEAST_RAM: u64 = 4 << 20;
-
 /// Options of a [`Pager`]; [`Pager::builder`] makes them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 #[must_use]
 pub struct PagerBuilder {
     ram: u64,
+    most_ram: u64,
+    #[cfg(not(loom))]
+    member: Option<Member>,
     address_space: u64,
-    codec: Codec,
-    store_cap: Option<u64>,
-    page_file: Option<(PathBuf, u64)>,
-    page_file_options: PageFileOptions,
+    copies: CopiesOptions,
+    driver: DriverOptions,
 }
 
 /// The largest page file that saved copies can be in.
@@ -58,17 +60,33 @@ impl PagerBuilder {
     fn new() -> PagerBuilder {
         PagerBuilder {
             ram: 1 << 30,
+            most_ram: 0,
+            #[cfg(not(loom))]
+            member: None,
             address_space: 64 << 30,
-            codec: Codec::default(),
-            store_cap: None,
-            page_file: None,
-            page_file_options: PageFileOptions::default(),
+            copies: CopiesOptions::default(),
+            driver: DriverOptions::default(),
         }
     }
 
     /// The budget, in bytes: pages of regions, the compression store and all metadata together. By default 1 GiB.
     pub fn ram(mut self, bytes: u64) -> PagerBuilder {
         self.ram = bytes;
+        self
+    }
+
+    /// The largest budget that [`Pager::set_ram`] will set, in bytes: the compression store reserves addresses for that. By
+    /// default that of [`PagerBuilder::ram`].
+    pub fn most_ram(mut self, bytes: u64) -> PagerBuilder {
+        self.most_ram = bytes;
+        self
+    }
+
+    /// Takes the budget from a pool: the grants of `member` instead of [`PagerBuilder::ram`]. The member leaves the pool with
+    /// the end of the pager. Its minimum must hold the store's tables and some pages: at least 4 MiB.
+    #[cfg(not(loom))]
+    pub fn pool(mut self, member: Member) -> PagerBuilder {
+        self.member = Some(member);
         self
     }
 
@@ -80,7 +98,7 @@ impl PagerBuilder {
 
     /// The codec of saved copies. By default LZ4.
     pub fn codec(mut self, codec: Codec) -> PagerBuilder {
-        self.codec = codec;
+        self.copies.codec = codec;
         self
     }
 
@@ -88,24 +106,38 @@ impl PagerBuilder {
     /// copies move to the page file, those that were idle longest first. Without a page file, pages then keep their frames:
     /// trims stop, and the budget is exceeded if no other frame can be released. By default as much as the budget allows.
     pub fn store_cap(mut self, bytes: u64) -> PagerBuilder {
-        self.store_cap = Some(bytes);
+        self.copies.store_cap = Some(bytes);
         self
     }
 
     /// A page file of up to `bytes`, 1 MiB to 4 TiB, for copies that the store cannot hold: in a folder on a disk, or at a path
     /// where nothing is. It is encrypted, has no name, and its blocks return to the file system when the process ends.
     pub fn page_file(mut self, path: impl Into<PathBuf>, bytes: u64) -> PagerBuilder {
-        self.page_file = Some((path.into(), bytes));
+        self.copies.page_file = Some((path.into(), bytes));
         self
     }
 
     /// The means that the page file may use. By default all.
     pub fn page_file_options(mut self, options: PageFileOptions) -> PagerBuilder {
-        self.page_file_options = options;
+        self.copies.page_file_options = options;
         self
     }
 
-    /// Builds the pager, and installs the process's handler of SIGBUS if no pager did. Signals for other addresses go to
+    /// The thread that resolves faults. By default the faulting thread itself, in a handler of SIGBUS.
+    pub fn fault_mode(mut self, mode: FaultMode) -> PagerBuilder {
+        self.driver.fault_mode = mode;
+        self
+    }
+
+    /// Copies pages instead of moving them, as on a kernel without `UFFDIO_MOVE` (before Linux 6.8): for tests of a program
+    /// that has to run there. Trims and soft faults cost a copy of the page then, and a range that a device writes to has to
+    /// be pinned ([`Region::pin`](crate::Region::pin)).
+    pub fn without_move(mut self) -> PagerBuilder {
+        self.driver.without_move = true;
+        self
+    }
+
+    /// Builds the pager, and installs the process's handler of SIGBUS if no pager did, unless a thread resolves the faults. Signals for other addresses go to
     /// the handler that was installed before; a handler that is installed later must do the same.
     ///
     /// # Errors
@@ -115,22 +147,19 @@ impl PagerBuilder {
         if page != PAGE_SIZE {
             return Err(BuildError::PageSize(page));
         }
-        if self.ram < LEAST_RAM {
-            return Err(BuildError::TooLittleRam {
-                given: self.ram,
-                least: LEAST_RAM,
-            });
-        }
+        let (address_space, driver) = (self.address_space, self.driver);
+        let copies = self.copies.clone();
+        let funds = self.funds()?;
         let no_addresses = |errno| BuildError::AddressSpace {
-            bytes: self.address_space,
+            bytes: address_space,
             errno,
         };
-        let pages = u32::try_from(self.address_space.div_ceil(PAGE_SIZE as u64))
+        let pages = u32::try_from(address_space.div_ceil(PAGE_SIZE as u64))
             .ok()
             .filter(|pages| *pages > 0 && *pages < u32::MAX - 2 * crate::page::CHUNK_PAGES)
             .ok_or(no_addresses(Errno::INVAL))?;
-        let copies = self.saved_copies(no_addresses(Errno::NOMEM))?;
-        let engine = Engine::new(pages, self.ram, copies).map_err(|error| match error {
+        let backing = copies.make(&funds, &no_addresses)?;
+        let engine = Engine::funded(pages, funds, backing, driver).map_err(|error| match error {
             EngineError::Driver(OpenError::Refused(errno)) => refusal(errno, has_seccomp_filter()),
             EngineError::Driver(OpenError::Lacks(features)) => too_old(features),
             EngineError::Driver(OpenError::Failed(Errno::NOMEM)) => no_addresses(Errno::NOMEM),
@@ -142,9 +171,53 @@ impl PagerBuilder {
         Ok(Pager::new(Arc::new(engine)))
     }
 
+    /// The budget: a fixed one, or the first grant of the member.
+    fn funds(self) -> Result<Funds, BuildError> {
+        #[cfg(not(loom))]
+        if let Some(mut member) = self.member {
+            let given = share::first_grant(&mut member, LEAST_RAM).map_err(|_| BuildError::Membership)?;
+            let least = LEAST_RAM;
+            if given < least {
+                return Err(BuildError::GrantTooSmall { given, least });
+            }
+            return Ok(Funds {
+                ram: given,
+                most: member.pool().total(),
+                member: Some(member),
+            });
+        }
+        if self.ram < LEAST_RAM {
+            return Err(BuildError::TooLittleRam {
+                given: self.ram,
+                least: LEAST_RAM,
+            });
+        }
+        Ok(Funds {
+            ram: self.ram,
+            most: self.most_ram.max(self.ram),
+            #[cfg(not(loom))]
+            member: None,
+        })
+    }
+}
+
+/// Options of saved copies.
+#[derive(Debug, Clone, Default)]
+struct CopiesOptions {
+    codec: Codec,
+    store_cap: Option<u64>,
+    page_file: Option<(PathBuf, u64)>,
+    page_file_options: PageFileOptions,
+}
+
+impl CopiesOptions {
     /// The store, and the page file.
-    fn saved_copies(&self, no_addresses: BuildError) -> Result<SavedCopies, BuildError> {
-        let cap = self.store_cap.unwrap_or(self.ram).min(self.ram);
+    fn make(
+        &self,
+        funds: &Funds,
+        no_addresses: &dyn Fn(Errno) -> BuildError,
+    ) -> Result<SavedCopies, BuildError> {
+        let cap = self.store_cap.unwrap_or(u64::MAX);
         if cap < store::LEAST_LIMIT {
             return Err(BuildError::StoreCap {
                 given: cap,
@@ -152,21 +225,22 @@ impl PagerBuilder {
             });
         }
         let store = store::Store::new(&store::StoreOptions {
-            most: self.ram,
-            limit: cap,
+            most: funds.most,
+            limit: funds.ram.min(cap),
             first: match self.codec {
                 Codec::Lz4 | Codec::Auto => store::FirstCodec::Lz4,
                 Codec::Zstd => store::FirstCodec::Zstd,
             },
         });
-        let mut copies = SavedCopies::new(store.map_err(|_| no_addresses.clone())?);
+        let store = store.map_err(|_| no_addresses(Errno::NOMEM))?;
+        let mut copies = SavedCopies::new(store, funds.most.min(cap));
         if self.codec == Codec::Auto {
             copies = copies.with_recompression();
         }
         if let Some((path, bytes)) = &self.page_file {
             let bytes = (*bytes).min(LARGEST_PAGE_FILE);
             let (file, writer) = PageFile::create(path, bytes, self.page_file_options)?;
-            let tier = FileTier::new(file, writer, self.ram).map_err(|_| no_addresses)?;
+            let tier = FileTier::new(file, writer, funds.ram).map_err(|_| no_addresses(Errno::NOMEM))?;
             copies = copies.with_file(tier);
         }
         Ok(copies)

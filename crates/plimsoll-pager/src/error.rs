@@ -68,12 +68,42 @@ pub enum BuildError {
     /// The page file cannot be created.
     #[error(transparent)]
     PageFile(#[from] CreateError),
+    /// The pool has not granted the member enough for the pager's own memory.
+    #[error(
+        "cannot build a pager with a grant of {given} bytes: it needs {least}; join the pool with a minimum of that"
+    )]
+    GrantTooSmall {
+        /// The grant.
+        given: u64,
+        /// The smallest grant.
+        least: u64,
+    },
+    /// The membership of the pool cannot be used.
+    #[error("cannot build a pager: its membership of the pool cannot be used; join the pool again")]
+    Membership,
     /// The process has as many pagers as the signal handler serves.
     #[error("cannot build a pager: the process has 16 already; drop one")]
     TooManyPagers,
     /// A system call failed.
     #[error("cannot build a pager: {0}")]
     System(Errno),
+}
+
+/// The reason why a budget was not changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RamError {
+    /// The budget is too small for the pager's own memory.
+    #[error("cannot change the budget to {given} bytes: the pager needs {least}; give it at least that")]
+    TooLittle {
+        /// The budget.
+        given: u64,
+        /// The smallest budget.
+        least: u64,
+    },
+    /// The pager is a member of a pool, whose grant is its budget.
+    #[error("cannot change the budget of a member of a pool: its grant is its budget; change its limits")]
+    InPool,
 }
 
 /// The reason why a region was not mapped.
@@ -127,6 +157,9 @@ pub enum RangeError {
         /// Bytes of the range.
         bytes: usize,
     },
+    /// This process is a child of the one that built the pager, and does not have its regions.
+    #[error("cannot use a region in a child of a fork: it has none of its memory; build a pager of its own")]
+    Forked,
     /// A page cannot be made present.
     #[error(transparent)]
     Fault(#[from] FaultError),
@@ -135,9 +168,12 @@ pub enum RangeError {
     System(Errno),
 }
 
-/// The newest of the required features that are missing, with the kernel that brought it.
+/// The features that are missing, with the kernel that has them.
 pub(crate) fn too_old(lacking: UffdFeatures) -> BuildError {
-    let (missing, since) = if lacking.has(UffdFeatures::MOVE) {
+    let (missing, since) = if lacking.has(UffdFeatures::WRITE_PROTECT) {
+        // A kernel with one of them will do. Linux has the second one since 5.7, but not for every processor.
+        ("UFFD_FEATURE_MOVE and UFFD_FEATURE_PAGEFAULT_FLAG_WP", "6.8")
+    } else if lacking.has(UffdFeatures::MOVE) {
         ("UFFD_FEATURE_MOVE", "6.8")
     } else {
         ("UFFD_FEATURE_SIGBUS", "4.14")

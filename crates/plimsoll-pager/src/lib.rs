@@ -42,14 +42,14 @@
 //! |---|---|
 //! | [`page`] | a page's word, its states and transitions; the page table |
 //! | `backing` | the interface of the compression store and the page file |
-//! | `driver` | acts on page tables: by userfaultfd, or simulated |
+//! | `driver` | acts on page tables: by userfaultfd, with moves or copies, or simulated |
 //! | `manager` | the state of a pager: budget, pins, hands, counters |
 //! | `trim` | from active to modified, standby and compressed |
-//! | `fault` | from any state to active; the signal handler |
+//! | `fault` | from any state to active; the signal handler, the thread for faults |
 //! | `inspect`, `stats`, `snapshot` | the check of all invariants; figures; the state of every page |
 //! | [`store`] | the compression store; `saved` is the manager's view of it |
 //! | [`page_file`] | the encrypted file for what the store cannot hold |
-//! | [`pool`] | a RAM budget that processes share |
+//! | [`pool`] | a RAM budget that processes share; `share` is a pager's membership in it |
 //! | `addresses`, `engine` | the regions of an arena; a pager of this process |
 //! | `builder`, `pager`, `region`, `error` | the interface of embedders |
 #![warn(missing_docs)]
@@ -69,6 +69,8 @@ mod pager;
 pub mod pool;
 mod region;
 mod saved;
+#[cfg(not(loom))]
+mod share;
 mod snapshot;
 mod stats;
 pub mod store;
@@ -76,11 +78,14 @@ mod trim;
 
 pub use backing::Damaged;
 pub use builder::{Codec, PagerBuilder};
+pub use driver::FaultMode;
 pub use engine::TrimTo;
-pub use error::{BuildError, FaultError, MapError, RangeError};
+pub use error::{BuildError, FaultError, MapError, RamError, RangeError};
 pub use manager::TrimMode;
 pub use pager::Pager;
 pub use region::{PinGuard, Region};
+#[cfg(not(loom))]
+pub use share::Membership;
 pub use snapshot::{Snapshot, StateRun};
 pub use stats::{PageFileUse, Stats};
 

@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use crate::engine::Engine;
-use crate::error::MapError;
+use crate::engine::{Engine, LEAST_RAM};
+use crate::error::{MapError, RamError};
 use crate::manager::TrimMode;
 use crate::page::Violation;
+#[cfg(not(loom))]
+use crate::pool::{Limits, PoolError};
 use crate::region::Region;
 use crate::saved::SavedCopies;
+#[cfg(not(loom))]
+use crate::share::{Membership, Share};
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 
@@ -32,6 +36,12 @@ impl Pager {
         Ok(Region::new(self.engine.clone(), pages, bytes))
     }
 
+    /// Whether a system call that meets an absent page of a region waits for it. If not, it returns `EFAULT`, or fewer bytes
+    /// than asked for. Only in the mode [`FaultMode::Thread`](crate::FaultMode::Thread), with privilege.
+    pub fn serves_system_calls(&self) -> bool {
+        self.engine.manager().driver.serves_system_calls()
+    }
+
     /// Figures of the pager now.
     pub fn stats(&self) -> Stats {
         self.engine.manager().stats()
@@ -42,10 +52,10 @@ impl Pager {
         self.engine.manager().snapshot()
     }
 
-    /// Checks every invariant of the pager, and returns those that do not hold. Threads that use regions meanwhile, or trim
-    /// them, are reported too.
+    /// Checks every invariant of the pager while its balance-set manager rests, and returns those that do not hold. Pages
+    /// that threads of the program use or trim meanwhile are reported too.
     pub fn validate(&self) -> Vec<Violation> {
-        self.engine.manager().validate()
+        self.engine.at_rest(|manager| manager.validate())
     }
 
     /// Changes the rule by which the pager trims.
@@ -53,9 +63,38 @@ impl Pager {
         self.engine.manager().set_trim_mode(mode);
     }
 
-    /// Changes the budget. Pages over it are trimmed by the next faults.
-    pub fn set_ram(&self, bytes: u64) {
-        self.engine.manager().budget.set_ram(bytes);
+    /// Changes the budget. It grows at once; the balance-set manager shrinks it in steps, and trims as much before the next
+    /// one, so that [`Stats::ram`] falls to `bytes` by and by. Pages that cannot be saved stay resident above the budget.
+    ///
+    /// # Errors
+    /// [`RamError`].
+    pub fn set_ram(&self, bytes: u64) -> Result<(), RamError> {
+        if bytes < LEAST_RAM {
+            let (given, least) = (bytes, LEAST_RAM);
+            return Err(RamError::TooLittle { given, least });
+        }
+        #[cfg(not(loom))]
+        if self.engine.share().is_some() {
+            return Err(RamError::InPool);
+        }
+        self.engine.manager().set_ram(bytes);
+        Ok(())
+    }
+
+    /// The pager's share of its pool; none if its budget is fixed.
+    #[cfg(not(loom))]
+    pub fn membership(&self) -> Option<Membership> {
+        self.engine.share().map(Share::membership)
+    }
+
+    /// Changes the limits of the pager's member of its pool. The next round of the pool follows them.
+    ///
+    /// # Errors
+    /// As [`Pool::join`](crate::pool::Pool::join); [`PoolError::Lost`] if the budget comes from no pool.
+    #[cfg(not(loom))]
+    pub fn set_limits(&self, limits: Limits) -> Result<(), PoolError> {
+        let share = self.engine.share().ok_or(PoolError::Lost)?;
+        share.set_limits(limits)
     }
 }
 

@@ -22,16 +22,19 @@ const RECOMPRESSED: u64 = 16 << 20;
 #[derive(Debug)]
 pub(crate) struct SavedCopies {
     store: store::Store,
+    /// The most bytes that the store may ever use: those of its addresses, or its cap.
+    most: u64,
     file: Option<FileTier>,
     /// Whether idle entries are compressed again.
     recompresses: bool,
 }
 
 impl SavedCopies {
-    /// Copies in `store`.
-    pub(crate) fn new(store: store::Store) -> SavedCopies {
+    /// Copies in `store`, which may use `most` bytes at most.
+    pub(crate) fn new(store: store::Store, most: u64) -> SavedCopies {
         SavedCopies {
             store,
+            most,
             file: None,
             recompresses: false,
         }
@@ -135,6 +138,10 @@ impl Backing for SavedCopies {
 
     fn used_bytes(&self) -> u64 {
         self.store.used_bytes() + self.file.as_ref().map_or(0, FileTier::bytes)
+    }
+
+    fn set_limit(&self, bytes: u64) {
+        self.store.set_limit(bytes.min(self.most));
     }
 
     fn spillable(&self) -> Option<Spillable> {

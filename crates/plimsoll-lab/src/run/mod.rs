@@ -139,7 +139,7 @@ pub fn run(
         check_sizes(&options.plan, &options.machine)?;
     }
     let place = options.resume.as_ref().unwrap_or(&options.output);
-    let mut warnings: Vec<Warning> = fallback.into_iter().collect();
+    let mut warnings = fallback;
     warnings.extend(check_room(&options.plan, place, options.size)?);
     let options = &options;
     if let Some(session) = &session {

@@ -330,6 +330,20 @@ fn check_subjects(entries: &[Entry], kind: WorkloadKind) -> Result<(), Box<Inval
                 .error(Problem::BadValue, message, "not a subject of this work")
                 .help(format!("the subject of `{}` is {wants}", kind.name())));
         }
+        if matches!(value, Value::Subject(Subject::Pager(_))) && !kind.tests_pagers() {
+            let with: Vec<String> = WorkloadKind::ALL
+                .into_iter()
+                .filter(|kind| kind.tests_pagers())
+                .map(|kind| format!("`{}`", kind.name()))
+                .collect();
+            let message = format!("`{value}` cannot hold the memory of the work `{}`", kind.name());
+            return Err(place
+                .error(Problem::BadValue, message, "not a subject of this work")
+                .help(format!(
+                    "the work {} can run on a pager; name another subject for this section, such as zram",
+                    with.join(", ")
+                )));
+        }
     }
     Ok(())
 }

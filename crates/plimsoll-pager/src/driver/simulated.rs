@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use plimsoll_os::Errno;
 
+use super::by_copy::{Steps, move_by_copy};
 use super::{Area, Driver, Partial};
 use crate::page::{PAGE_SIZE, Page, PageIndex, PageRange};
 
@@ -20,6 +21,8 @@ const GONE: u8 = 0xDD;
 pub(crate) struct Simulated {
     arena: Box<[UnsafeCell<Page>]>,
     shadow: Box<[UnsafeCell<Page>]>,
+    /// Whether pages are moved by copies.
+    copies: bool,
     state: Mutex<State>,
 }
 
@@ -34,6 +37,12 @@ struct State {
     registered: Vec<bool>,
     /// Pages of the arena that a device has pinned: every move of them fails.
     unmovable: Vec<bool>,
+    /// Pages of the arena that a child of a fork shares: a move of them fails until they are unshared.
+    shared: Vec<bool>,
+    /// Pages of the arena that are write-protected: every access is a fault, as all may be writes.
+    protected: Vec<bool>,
+    /// The most pages of both areas that were present after a step of a copy.
+    most: u64,
     injection: Injection,
 }
 
@@ -69,6 +78,11 @@ impl Injection {
 }
 
 impl State {
+    fn resident(&self) -> u64 {
+        let present = self.arena.iter().chain(&self.shadow);
+        present.filter(|present| **present).count() as u64
+    }
+
     fn present(&mut self, area: Area) -> &mut Vec<bool> {
         match area {
             Area::Arena => &mut self.arena,
@@ -80,16 +94,25 @@ impl State {
 impl Simulated {
     /// Memory of `pages` pages, all native and absent.
     pub(crate) fn new(pages: u32, injection: Injection) -> Simulated {
+        Simulated::of_kernel(pages, injection, true)
+    }
+
+    /// As [`Simulated::new`], of a kernel that moves pages or does not.
+    pub(crate) fn of_kernel(pages: u32, injection: Injection, moves: bool) -> Simulated {
         let area = || (0..pages).map(|_| UnsafeCell::new([GONE; PAGE_SIZE])).collect();
         let bits = || vec![false; pages as usize];
         Simulated {
             arena: area(),
             shadow: area(),
+            copies: !moves,
             state: Mutex::new(State {
                 arena: bits(),
                 shadow: bits(),
                 registered: bits(),
                 unmovable: bits(),
+                shared: bits(),
+                protected: bits(),
+                most: 0,
                 injection,
             }),
         }
@@ -119,6 +142,9 @@ impl Simulated {
             unsafe { *bytes = [0; PAGE_SIZE] };
             state.arena[page.index()] = true;
         }
+        if state.protected[page.index()] {
+            return None;
+        }
         // SAFETY: under the lock.
         Some(access(unsafe { &mut *bytes }))
     }
@@ -128,9 +154,15 @@ impl Simulated {
         self.state().unmovable[page.index()] = unmovable;
     }
 
+    /// Has a child of a fork share a page.
+    pub(crate) fn set_shared(&self, page: PageIndex) {
+        self.state().shared[page.index()] = true;
+    }
+
     /// The program drops a page by itself (`MADV_DONTNEED`).
     pub(crate) fn drop_page(&self, page: PageIndex) {
-        self.state().arena[page.index()] = false;
+        let mut state = self.state();
+        (state.arena[page.index()], state.protected[page.index()]) = (false, false);
     }
 
     /// Changes the injected errors, and returns the former ones.
@@ -143,9 +175,13 @@ impl Simulated {
 
     /// Present pages of both areas.
     pub(crate) fn resident(&self) -> u64 {
+        self.state().resident()
+    }
+
+    /// Present pages of both areas now, and the most after a step of a copy.
+    pub(crate) fn resident_and_most(&self) -> (u64, u64) {
         let state = self.state();
-        let present = state.arena.iter().chain(&state.shadow);
-        present.filter(|present| **present).count() as u64
+        (state.resident(), state.most)
     }
 }
 
@@ -159,6 +195,7 @@ impl Driver for Simulated {
         for page in pages.pages() {
             let at = page.index();
             (state.arena[at], state.shadow[at], state.registered[at]) = (false, false, false);
+            state.protected[at] = false;
         }
         Ok(())
     }
@@ -175,10 +212,10 @@ impl Driver for Simulated {
     }
 
     fn move_pages(&self, from: Area, pages: PageRange, to: PageIndex) -> Partial {
-        let target = match from {
-            Area::Arena => Area::Shadow,
-            Area::Shadow => Area::Arena,
-        };
+        if self.copies {
+            return move_by_copy(self, from, pages, to);
+        }
+        let target = other(from);
         let mut state = self.state();
         let mut done = 0;
         let mut stopped = None;
@@ -191,7 +228,7 @@ impl Driver for Simulated {
                 Some(Errno::NOENT)
             } else if state.present(target)[to.index()] {
                 Some(Errno::EXIST)
-            } else if from == Area::Arena && state.unmovable[page.index()] {
+            } else if from == Area::Arena && (state.unmovable[page.index()] || state.shared[page.index()]) {
                 Some(Errno::BUSY)
             } else {
                 None
@@ -215,6 +252,21 @@ impl Driver for Simulated {
         }
     }
 
+    fn unblock(&self, page: PageIndex) {
+        self.state().protected[page.index()] = false;
+    }
+
+    fn unshare(&self, pages: PageRange) -> Result<(), Errno> {
+        let mut state = self.state();
+        if let Some(errno) = state.injection.draw(&[Errno::NOMEM, Errno::INVAL]) {
+            return Err(errno);
+        }
+        for page in pages.pages() {
+            state.shared[page.index()] = false;
+        }
+        Ok(())
+    }
+
     fn copy(&self, page: PageIndex, bytes: &Page) -> Result<(), Errno> {
         let mut state = self.state();
         if let Some(errno) = state.injection.draw(&[Errno::NOMEM, Errno::AGAIN]) {
@@ -232,9 +284,7 @@ impl Driver for Simulated {
     fn discard(&self, area: Area, pages: PageRange) -> Result<(), Errno> {
         let mut state = self.state();
         for page in pages.pages() {
-            state.present(area)[page.index()] = false;
-            // SAFETY: under the lock, and the caller holds the page busy.
-            unsafe { *self.page(area, page) = [GONE; PAGE_SIZE] };
+            self.drop_one(&mut state, area, page);
         }
         Ok(())
     }
@@ -257,5 +307,87 @@ impl Driver for Simulated {
 
     fn address(&self, area: Area, page: PageIndex) -> NonNull<Page> {
         NonNull::new(self.page(area, page)).expect("an element of a slice")
+    }
+}
+
+impl Simulated {
+    fn drop_one(&self, state: &mut State, area: Area, page: PageIndex) {
+        state.present(area)[page.index()] = false;
+        if area == Area::Arena {
+            state.protected[page.index()] = false;
+        }
+        // SAFETY: under the lock, and the caller holds the page busy.
+        unsafe { *self.page(area, page) = [GONE; PAGE_SIZE] };
+    }
+}
+
+fn other(area: Area) -> Area {
+    match area {
+        Area::Arena => Area::Shadow,
+        Area::Shadow => Area::Arena,
+    }
+}
+
+/// Each step is under the lock by itself: accesses of the program come between them.
+impl Steps for Simulated {
+    fn write_protect(&self, pages: PageRange, protect: bool) -> Result<(), Errno> {
+        let mut state = self.state();
+        for page in pages.pages() {
+            if let Some(errno) = state.injection.draw(&[Errno::AGAIN]) {
+                return Err(errno);
+            }
+            // Only present pages can be protected.
+            state.protected[page.index()] = protect && state.arena[page.index()];
+        }
+        Ok(())
+    }
+
+    fn copy_across(&self, from: Area, pages: PageRange, to: PageIndex) -> Partial {
+        let mut state = self.state();
+        for (page, done) in pages.pages().zip(0..) {
+            let to = to.plus(done);
+            let injected = state.injection.draw(&[Errno::NOMEM, Errno::AGAIN]);
+            let stopped = if injected.is_some() {
+                injected
+            } else if !state.present(from)[page.index()] {
+                Some(Errno::NOENT)
+            } else if state.present(other(from))[to.index()] {
+                Some(Errno::EXIST)
+            } else {
+                None
+            };
+            if let Some(errno) = stopped {
+                return Partial {
+                    done,
+                    stopped: Some(if done > 0 { Errno::AGAIN } else { errno }),
+                };
+            }
+            // SAFETY: under the lock, and the caller holds both pages busy.
+            unsafe { *self.page(other(from), to) = *self.page(from, page) };
+            state.present(other(from))[to.index()] = true;
+        }
+        state.most = state.most.max(state.resident());
+        Partial {
+            done: pages.count,
+            stopped: None,
+        }
+    }
+
+    /// Drops pages until an injected error, which locked pages stand for: in the arena alone.
+    fn drop_pages(&self, area: Area, pages: PageRange) -> Result<(), Errno> {
+        let mut state = self.state();
+        for page in pages.pages() {
+            if area == Area::Arena
+                && let Some(errno) = state.injection.draw(&[Errno::INVAL])
+            {
+                return Err(errno);
+            }
+            self.drop_one(&mut state, area, page);
+        }
+        Ok(())
+    }
+
+    fn is_present(&self, page: PageIndex) -> bool {
+        self.state().arena[page.index()]
     }
 }

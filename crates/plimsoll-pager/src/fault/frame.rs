@@ -96,25 +96,30 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     /// Charges a new frame, or takes that of a standby page, after trimming if need be. If nothing can be reclaimed it
     /// exceeds the budget: a program that must not wait cannot be refused memory that it has.
     fn find_frame(&self) -> Frame<'_> {
+        let mode = self.trim_mode();
         let mut patience = Patience::default();
         let mut full = 0;
-        if self.trim_mode() == TrimMode::PerFault {
-            self.trim_one();
-        } else {
+        if mode != TrimMode::PerFault {
             self.note_pressure();
         }
         for _ in 0..MOST_ROUNDS {
             if self.budget.charge(1, self.overhead_bytes()) {
                 return Frame::New;
             }
-            // Frames over the budget must not be used again: the store has grown.
-            if self.budget.excess(self.overhead_bytes()) > 0 {
-                self.settle();
-            } else if let Some((page, locked)) = self.take_standby() {
-                return Frame::Taken(page, locked);
-            }
-            self.counters.add(Event::DirectReclaim, 1);
-            match self.reclaim() {
+            let reclaim = match mode {
+                TrimMode::PerFault => self.trim_one(),
+                TrimMode::BalanceSet => {
+                    // Frames over the budget must not be used again: the store has grown.
+                    if self.budget.excess(self.overhead_bytes()) > 0 {
+                        self.settle();
+                    } else if let Some((page, locked)) = self.take_standby() {
+                        return Frame::Taken(page, locked);
+                    }
+                    self.counters.add(Event::DirectReclaim, 1);
+                    self.reclaim()
+                }
+            };
+            match reclaim {
                 Reclaim::Made => {}
                 Reclaim::Nothing => patience.wait(),
                 Reclaim::Full if self.make_room() => {}
@@ -127,19 +132,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 break;
             }
         }
-        self.budget.count_forced();
-        self.budget.force(1);
+        self.budget.force();
         Frame::New
-    }
-
-    /// At the cap, trims one page, saves it and releases its frame.
-    fn trim_one(&self) {
-        if self.budget.spare(self.overhead_bytes()) > 0 {
-            return;
-        }
-        self.trim_active(1);
-        self.save_modified(1);
-        self.release_standby(1);
     }
 
     /// Copies `bytes` to an absent page. Waits while the kernel has no memory, and releases frames.

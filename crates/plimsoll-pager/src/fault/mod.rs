@@ -1,4 +1,4 @@
-//! Faults: from any state to active, on the faulting thread.
+//! Faults: from any state to active, on the faulting thread or on that of the pager.
 //!
 //! # Rules of the signal handler
 //! - Nothing allocates or takes a lock of the C library; `errno` is as before; all other signals are masked.
@@ -9,15 +9,19 @@
 mod frame;
 mod signal;
 mod stream;
+mod thread;
+
+use std::time::Instant;
 
 use plimsoll_os::Errno;
 
 use crate::backing::{Backing, Damaged};
 use crate::driver::{Area, Driver};
-use crate::manager::{Event, Manager, Patience};
+use crate::manager::{Event, Manager, Patience, TrimMode};
 use crate::page::{Locked, PageIndex, PageRange, PageState, ZERO_PAGE};
 
 pub(crate) use signal::{Faults, Registration, SignalsBlocked, TooManyPagers};
+pub(crate) use thread::{FaultThread, ThreadFaults};
 
 /// The reason why a page cannot be made present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -48,6 +52,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 patience.wait();
                 continue;
             };
+            let stalled_since = seen.state().is_evicted().then(Instant::now);
             match seen.state() {
                 PageState::Virgin => self.zero_fault(page, locked),
                 PageState::Active => self.spurious_fault(page, locked),
@@ -57,8 +62,12 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                     self.hard_fault(page, locked)
                 }
             }?;
-            if seen.state() != PageState::Active {
+            // In the per-fault mode no page comes without a fault of its own.
+            if seen.state() != PageState::Active && self.trim_mode() == TrimMode::BalanceSet {
                 self.follow_stream(page);
+            }
+            if let Some(since) = stalled_since {
+                self.refaults.add_stall(since.elapsed());
             }
             return Ok(());
         }
@@ -71,10 +80,12 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         Ok(())
     }
 
-    /// Another thread has made the page present, or the program has dropped it (`MADV_DONTNEED`): then it is zero.
+    /// Another thread has made the page present, or the program has dropped it (`MADV_DONTNEED`): then it is zero. A page
+    /// that a trim left write-protected becomes writable.
     fn spurious_fault(&self, page: PageIndex, locked: Locked<'_>) -> Result<(), FaultError> {
         self.counters.add(Event::SpuriousFault, 1);
         let filled = self.copy_in(page, &ZERO_PAGE);
+        self.driver.unblock(page);
         locked.keep();
         match filled {
             Ok(()) | Err(FaultError::Refused(Errno::EXIST)) => Ok(()),

@@ -4,18 +4,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::page::PAGE_SIZE;
 
+/// A native page in the word of resident pages; a frame is 1.
+const NATIVE: u64 = 1 << 32;
+
 /// Counts resident frames against a number of bytes.
 ///
 /// Invariant: a charge succeeds only while frames, native pages, overhead and [`Budget::reserve`] together fit into
 /// `ram`. The reserve covers growth of the store between a charge and the next one.
-/// Checked by `a_charge_never_exceeds_the_budget`.
+/// Checked by `a_charge_never_exceeds_the_budget`, `charges_and_native_regions_together_never_exceed_the_budget`.
 #[derive(Debug)]
 pub(crate) struct Budget {
     ram: AtomicU64,
-    /// Present pages of managed chunks, in arena and shadow.
-    frames: AtomicU64,
-    /// Pages of native chunks, all of which may be present.
-    native: AtomicU64,
+    /// The bytes that the budget is to have: below `ram` while it shrinks, else equal.
+    target: AtomicU64,
+    /// Pages of native chunks, all of which may be present, in the upper half; present pages of managed chunks, in arena
+    /// and shadow, in the lower. One word, so that a charge and a native region never pass the check at the same time.
+    resident: AtomicU64,
     /// Frames that were charged over the cap, as nothing could be reclaimed.
     forced: AtomicU64,
 }
@@ -25,8 +29,8 @@ impl Budget {
     pub(crate) fn new(ram: u64) -> Budget {
         Budget {
             ram: AtomicU64::new(ram),
-            frames: AtomicU64::new(0),
-            native: AtomicU64::new(0),
+            target: AtomicU64::new(ram),
+            resident: AtomicU64::new(0),
             forced: AtomicU64::new(0),
         }
     }
@@ -36,9 +40,26 @@ impl Budget {
         self.ram.load(Ordering::Relaxed)
     }
 
-    /// Changes the budget. Frames over it are released by and by.
-    pub(crate) fn set_ram(&self, ram: u64) {
-        self.ram.store(ram, Ordering::Relaxed);
+    /// The bytes that the budget is to have.
+    pub(crate) fn target(&self) -> u64 {
+        self.target.load(Ordering::SeqCst)
+    }
+
+    /// Changes the budget: it grows at once, and shrinks by [`Budget::approach_target`].
+    pub(crate) fn set_target(&self, ram: u64) {
+        self.target.store(ram, Ordering::SeqCst);
+        // Another thread that shrinks either sees the new target, or does so before this growth.
+        self.ram.fetch_max(ram, Ordering::SeqCst);
+    }
+
+    /// Shrinks the budget by up to `step` bytes towards its target. Returns whether it is there.
+    pub(crate) fn approach_target(&self, step: u64) -> bool {
+        let shrink = |ram: u64| {
+            let target = self.target();
+            (ram > target).then(|| target.max(ram.saturating_sub(step)))
+        };
+        let _ = self.ram.fetch_update(Ordering::SeqCst, Ordering::SeqCst, shrink);
+        self.ram() <= self.target()
     }
 
     /// Bytes that charges leave free, for the store to grow into: a 128th of the budget, at least four pages.
@@ -51,25 +72,24 @@ impl Budget {
         self.ram().saturating_sub(overhead + self.reserve()) / PAGE_SIZE as u64
     }
 
-    /// Charges `frames` frames if they fit.
-    pub(crate) fn charge(&self, frames: u64, overhead: u64) -> bool {
-        let limit = self
-            .limit(overhead)
-            .saturating_sub(self.native.load(Ordering::Relaxed));
-        self.frames
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |present| {
-                (present + frames <= limit).then_some(present + frames)
+    /// Adds pages to the word if they fit beside `overhead` bytes.
+    fn add(&self, pages: u64, unit: u64, overhead: u64) -> bool {
+        let limit = self.limit(overhead);
+        self.resident
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |resident| {
+                (total(resident) + pages <= limit).then_some(resident + pages * unit)
             })
             .is_ok()
     }
 
-    /// Charges a frame that is resident whatever the budget allows.
-    pub(crate) fn force(&self, frames: u64) {
-        self.frames.fetch_add(frames, Ordering::Relaxed);
+    /// Charges `frames` frames if they fit.
+    pub(crate) fn charge(&self, frames: u64, overhead: u64) -> bool {
+        self.add(frames, 1, overhead)
     }
 
-    /// Counts a frame over the cap: nothing could be reclaimed.
-    pub(crate) fn count_forced(&self) {
+    /// Charges a frame that is resident whatever the budget allows, as nothing could be reclaimed.
+    pub(crate) fn force(&self) {
+        self.resident.fetch_add(1, Ordering::Relaxed);
         self.forced.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -80,46 +100,52 @@ impl Budget {
 
     /// Returns frames that are resident no more.
     pub(crate) fn uncharge(&self, frames: u64) {
-        let before = self.frames.fetch_sub(frames, Ordering::Relaxed);
-        debug_assert!(before >= frames);
+        let before = self.resident.fetch_sub(frames, Ordering::Relaxed);
+        debug_assert!(before % NATIVE >= frames);
     }
 
     /// Reserves the pages of a native region if all could be resident.
     pub(crate) fn reserve_native(&self, pages: u64, overhead: u64) -> bool {
-        let limit = self
-            .limit(overhead)
-            .saturating_sub(self.frames.load(Ordering::Relaxed));
-        self.native
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |native| {
-                (native + pages <= limit).then_some(native + pages)
-            })
-            .is_ok()
+        self.add(pages, NATIVE, overhead)
     }
 
     /// Ends the reservation of native pages.
     pub(crate) fn release_native(&self, pages: u64) {
-        self.native.fetch_sub(pages, Ordering::Relaxed);
+        let before = self.resident.fetch_sub(pages * NATIVE, Ordering::Relaxed);
+        debug_assert!(before / NATIVE >= pages);
+    }
+
+    /// Counts a native page as a frame: the sum stays.
+    pub(crate) fn adopt(&self) {
+        let before = self.resident.fetch_sub(NATIVE - 1, Ordering::Relaxed);
+        debug_assert!(before >= NATIVE);
     }
 
     /// Present pages of managed chunks.
     pub(crate) fn frames(&self) -> u64 {
-        self.frames.load(Ordering::Relaxed)
+        self.resident.load(Ordering::Relaxed) % NATIVE
     }
 
     /// Pages of native chunks.
     pub(crate) fn native(&self) -> u64 {
-        self.native.load(Ordering::Relaxed)
+        self.resident.load(Ordering::Relaxed) / NATIVE
     }
 
     /// Frames to release until a charge could succeed again: 0 while the budget holds.
     pub(crate) fn excess(&self, overhead: u64) -> u64 {
-        (self.frames() + self.native()).saturating_sub(self.limit(overhead))
+        total(self.resident.load(Ordering::Relaxed)).saturating_sub(self.limit(overhead))
     }
 
     /// Frames that could be charged now.
     pub(crate) fn spare(&self, overhead: u64) -> u64 {
-        self.limit(overhead).saturating_sub(self.frames() + self.native())
+        self.limit(overhead)
+            .saturating_sub(total(self.resident.load(Ordering::Relaxed)))
     }
+}
+
+/// Frames and native pages of the word.
+fn total(resident: u64) -> u64 {
+    resident / NATIVE + resident % NATIVE
 }
 
 #[cfg(all(test, not(loom)))]
@@ -145,6 +171,24 @@ mod tests {
     }
 
     #[test]
+    fn a_budget_grows_at_once_and_shrinks_in_steps() {
+        let budget = Budget::new(100);
+        budget.set_target(300);
+        assert_eq!(budget.ram(), 300);
+        budget.set_target(90);
+        assert_eq!((budget.ram(), budget.target()), (300, 90));
+        assert!(!budget.approach_target(100));
+        assert_eq!(budget.ram(), 200);
+        // A growth ends the shrinking where it is.
+        budget.set_target(150);
+        assert_eq!(budget.ram(), 200);
+        assert!(budget.approach_target(100));
+        assert_eq!(budget.ram(), 150);
+        assert!(budget.approach_target(100));
+        assert_eq!(budget.ram(), 150);
+    }
+
+    #[test]
     fn threads_together_charge_no_more_than_one_could() {
         let budget = Budget::new(4 << 20);
         let charged: u64 = std::thread::scope(|scope| {
@@ -158,5 +202,58 @@ mod tests {
         });
         assert_eq!(charged, budget.frames());
         assert_eq!(charged, ((4 << 20) - budget.reserve()) / 4096);
+    }
+
+    /// With a counter for each of the two, both could pass the check before the other one had counted.
+    #[test]
+    fn charges_and_native_regions_together_never_exceed_the_budget() {
+        const ROUNDS: usize = 2000;
+        let budget = Budget::new(1 << 20);
+        let limit = ((1 << 20) - budget.reserve()) / 4096;
+        let wrong = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|number| {
+                    let budget = &budget;
+                    scope.spawn(move || {
+                        let mut wrong = 0;
+                        for _ in 0..ROUNDS {
+                            let is_native = number % 2 == 0;
+                            let pages = limit / 2 + 1;
+                            let done = match is_native {
+                                true => budget.reserve_native(pages, 0),
+                                false => budget.charge(pages, 0),
+                            };
+                            if done {
+                                wrong += usize::from(budget.frames() + budget.native() > limit);
+                                match is_native {
+                                    true => budget.release_native(pages),
+                                    false => budget.uncharge(pages),
+                                }
+                            }
+                        }
+                        wrong
+                    })
+                })
+                .collect();
+            let threads = threads.into_iter();
+            threads
+                .map(|thread| thread.join().expect("no panic"))
+                .sum::<usize>()
+        });
+        assert_eq!((wrong, budget.frames(), budget.native()), (0, 0, 0));
+    }
+
+    #[test]
+    fn an_adopted_page_is_counted_once() {
+        let budget = Budget::new(1 << 20);
+        assert!(budget.reserve_native(200, 0));
+        let spare = budget.spare(0);
+        (0..150).for_each(|_| budget.adopt());
+        assert_eq!(
+            (budget.frames(), budget.native(), budget.spare(0)),
+            (150, 50, spare)
+        );
+        budget.release_native(50);
+        assert_eq!((budget.native(), budget.spare(0)), (0, spare + 50));
     }
 }

@@ -8,9 +8,10 @@ mod counters;
 mod frames;
 mod hand;
 mod pins;
+mod refaults;
 mod streams;
 
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
 use plimsoll_os::Errno;
@@ -27,6 +28,7 @@ pub(crate) use counters::{Counters, Event};
 pub(crate) use frames::Scratch;
 pub(crate) use hand::{BLOCK, Hand};
 pub(crate) use pins::{Pin, Pins};
+pub(crate) use refaults::Refaults;
 pub(crate) use streams::{MOST_AHEAD, Streams};
 
 /// The rule by which a pager trims.
@@ -37,8 +39,9 @@ pub enum TrimMode {
     /// A thread keeps a stock of spare frames, and trims in batches when it runs low (NT's balance-set manager).
     #[default]
     BalanceSet = 0,
-    /// Each fault at the cap trims one page, saves it and releases its frame: the pathological mode of a working set with
-    /// a hard limit, for experiments.
+    /// Each fault at the cap trims one page, saves it and releases its frame, and streams restore nothing ahead: the
+    /// pathological mode of a working set with a hard limit, for experiments. A fault trims another page only if the store
+    /// needed the frame of the first.
     PerFault = 1,
 }
 
@@ -76,8 +79,8 @@ pub(crate) struct Manager<D, B> {
     trim_mode: AtomicU8,
     /// Wakes the balance-set manager: 1 while it has work.
     wake: AtomicU32,
-    /// Counts trimmed batches; pages remember it, so that a fault knows its refault distance.
-    clock: AtomicU16,
+    /// Faults on pages whose frame was taken or released.
+    pub(crate) refaults: Refaults,
 }
 
 impl<D: Driver, B: Backing> Manager<D, B> {
@@ -100,18 +103,13 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             touched_chunks: AtomicU32::new(0),
             trim_mode: AtomicU8::new(TrimMode::BalanceSet as u8),
             wake: AtomicU32::new(0),
-            clock: AtomicU16::new(0),
+            refaults: Refaults::new(ram),
         })
     }
 
     /// Pages below which all regions are.
     pub(crate) fn extent(&self) -> u32 {
         self.extent.load(Ordering::Relaxed)
-    }
-
-    /// Advances the eviction clock by a batch.
-    pub(crate) fn tick(&self) -> u16 {
-        self.clock.fetch_add(1, Ordering::Relaxed).wrapping_add(1) % Word::CLOCK_PERIOD
     }
 
     /// The rule by which faults at the cap trim.
@@ -285,6 +283,17 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 return locked;
             }
             patience.wait();
+        }
+    }
+
+    /// Waits for each page that is busy, for a short time at most. The caller holds no page busy.
+    pub(crate) fn wait_for_busy(&self, pages: PageRange) {
+        const MOST_WAITS: u32 = 1000;
+        for page in pages.pages() {
+            let mut patience = Patience::default();
+            while self.table.word(page).load().state() == PageState::Busy && patience.waits() < MOST_WAITS {
+                patience.wait();
+            }
         }
     }
 

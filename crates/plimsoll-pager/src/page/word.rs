@@ -42,6 +42,11 @@ impl PageState {
         matches!(self, PageState::Modified | PageState::Standby)
     }
 
+    /// Whether the page has no frame, and a saved copy alone.
+    pub const fn is_evicted(self) -> bool {
+        matches!(self, PageState::Compressed | PageState::PageFile)
+    }
+
     /// Whether a saved copy exists.
     pub const fn has_place(self) -> bool {
         matches!(
@@ -101,9 +106,9 @@ impl Place {
 /// | 0-2 | state |
 /// | 3-43 | place of the saved copy |
 /// | 44-46 | standby priority |
-/// | 47-50 | laps of the trimmer that pass the page, as it could not be moved |
+/// | 47-50 | backoff of a page that could not be moved: one more than the laps of the trimmer that still pass it; else 0 |
 /// | 51 | 0 |
-/// | 52-63 | the eviction clock when the page was last trimmed |
+/// | 52-63 | the eviction clock when the page last lost its frame |
 ///
 /// Invariant: the place is 0 unless the state has one ([`PageState::has_place`]), or is busy.
 /// Checked by `places_are_kept_only_with_saved_copies`.
@@ -143,7 +148,7 @@ impl Word {
     pub const VIRGIN: Word = Word(0);
     /// The standby priority of a page that nobody gave one. 7 is kept longest.
     pub const NORMAL_PRIORITY: u8 = 5;
-    /// The longest backoff, in laps of the trimmer.
+    /// The longest backoff.
     pub const MOST_BACKOFF: u8 = 15;
     /// The eviction clock in a word counts modulo this number.
     pub const CLOCK_PERIOD: u16 = 1 << 12;
@@ -171,12 +176,12 @@ impl Word {
         PRIORITY.of(self.0) as u8
     }
 
-    /// Laps of the trimmer that pass the page.
+    /// One more than the laps of the trimmer that still pass the page, as it could not be moved; 0 if it could.
     pub const fn backoff(self) -> u8 {
         BACKOFF.of(self.0) as u8
     }
 
-    /// The eviction clock when the page was last trimmed, modulo [`Word::CLOCK_PERIOD`].
+    /// The eviction clock when the page last lost its frame, modulo [`Word::CLOCK_PERIOD`].
     pub const fn clock(self) -> u16 {
         CLOCK.of(self.0) as u16
     }
@@ -236,7 +241,8 @@ impl PageWord {
         let taken = self
             .0
             .compare_exchange(seen.0, seen.busy().0, Ordering::AcqRel, Ordering::Relaxed);
-        taken.is_ok().then_some(Locked {
+        // No value without the lock: its drop would unlock the page for the thread that has it.
+        taken.is_ok().then(|| Locked {
             word: self,
             before: seen,
         })
@@ -296,10 +302,10 @@ impl Locked<'_> {
         self.end(&[PageState::Compressed, PageState::PageFile], Word::activated);
     }
 
-    /// Active to modified: the page was moved into its frame slot, at `clock` of evictions.
-    pub fn trim(self, clock: u16) {
+    /// Active to modified: the page was moved into its frame slot.
+    pub fn trim(self) {
         self.end(&[PageState::Active], |word| {
-            Word(CLOCK.set(word.with_state(PageState::Modified).0, u64::from(clock))).with_backoff(0)
+            word.with_state(PageState::Modified).with_backoff(0)
         });
     }
 
@@ -310,9 +316,11 @@ impl Locked<'_> {
         });
     }
 
-    /// Standby to compressed or page-file: the frame was taken for another page, or released.
-    pub fn take_frame(self, tier: Tier) {
-        self.end(&[PageState::Standby], |word| word.with_state(saved_state(tier)));
+    /// Standby to compressed or page-file: the frame was taken for another page, or released, at `clock` of evictions.
+    pub fn take_frame(self, tier: Tier, clock: u16) {
+        self.end(&[PageState::Standby], |word| {
+            Word(CLOCK.set(word.with_state(saved_state(tier)).0, u64::from(clock)))
+        });
     }
 
     /// The saved copy was moved to `place`.
@@ -342,10 +350,10 @@ impl Locked<'_> {
         self.end(&PageState::ALL, |word| word.with_priority(priority));
     }
 
-    /// Unlocks the page as it was; the trimmer passes it `laps` times.
-    pub fn keep_with_backoff(self, laps: u8) {
+    /// Unlocks the page as it was, with that backoff.
+    pub fn keep_with_backoff(self, backoff: u8) {
         self.end(&PageState::ALL, |word| {
-            word.with_backoff(laps.min(Word::MOST_BACKOFF))
+            word.with_backoff(backoff.min(Word::MOST_BACKOFF))
         });
     }
 
@@ -396,19 +404,19 @@ mod tests {
         let place = Place::new((1 << 41) - 1).expect("41 bits");
         lock(&word).fill_zero();
         assert_eq!(word.load().state(), PageState::Active);
-        lock(&word).trim(77);
-        assert_eq!(
-            (word.load().state(), word.load().clock()),
-            (PageState::Modified, 77)
-        );
+        lock(&word).trim();
+        assert_eq!(word.load().state(), PageState::Modified);
         lock(&word).save(place);
         assert_eq!(
             (word.load().state(), word.load().place()),
             (PageState::Standby, Some(place))
         );
         assert_eq!(word.load().priority(), Word::NORMAL_PRIORITY);
-        lock(&word).take_frame(Tier::Memory);
-        assert_eq!(word.load().state(), PageState::Compressed);
+        lock(&word).take_frame(Tier::Memory, 77);
+        assert_eq!(
+            (word.load().state(), word.load().clock()),
+            (PageState::Compressed, 77)
+        );
         let other = Place::new(3).expect("41 bits");
         lock(&word).relocate(other, Tier::File);
         assert_eq!(
@@ -429,7 +437,7 @@ mod tests {
         assert!(Place::new(1 << 41).is_err());
         let word = PageWord::virgin();
         lock(&word).fill_zero();
-        lock(&word).trim(1);
+        lock(&word).trim();
         lock(&word).save(Place::new(99).expect("41 bits"));
         lock(&word).soft_fault();
         assert_eq!(super::PLACE.of(word.load().0), 0);
@@ -447,13 +455,27 @@ mod tests {
         assert_eq!(word.load(), before);
     }
 
+    /// A thread that lost the race for a page once unlocked it for the winner, as it built a lock and dropped it: two
+    /// threads then held the page, and the counters of states fell below zero.
+    #[test]
+    fn a_thread_that_loses_the_race_leaves_the_page_to_the_winner() {
+        let word = PageWord::virgin();
+        let seen = word.load();
+        let winner = word.try_lock(seen).expect("not busy");
+        assert!(word.try_lock(seen).is_none());
+        assert_eq!(word.load().state(), PageState::Busy);
+        winner.fill_zero();
+        assert!(word.try_lock(seen).is_none());
+        assert_eq!(word.load().state(), PageState::Active);
+    }
+
     #[test]
     fn marks_end_with_the_state_that_they_are_about() {
         let word = PageWord::virgin();
         lock(&word).fill_zero();
         lock(&word).keep_with_backoff(200);
         assert_eq!(word.load().backoff(), Word::MOST_BACKOFF);
-        lock(&word).trim(2);
+        lock(&word).trim();
         assert_eq!(word.load().backoff(), 0);
         lock(&word).soft_fault();
         lock(&word).keep_with_priority(0);

@@ -10,19 +10,25 @@ use crate::driver::simulated::{Injection, Simulated};
 use crate::fault::FaultError;
 use crate::manager::{Manager, TrimMode};
 use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange, PageState};
+use crate::stats::Stats;
 
-type Sim = Manager<Simulated, ModelStore>;
+pub(super) type Sim = Manager<Simulated, ModelStore>;
 
 /// Pages of the arena in these tests: three chunks, the last one partly used.
-const PAGES: u32 = 2 * CHUNK_PAGES + 100;
+pub(super) const PAGES: u32 = 2 * CHUNK_PAGES + 100;
 
-fn sim(ram_pages: u64, per_mille: u32, seed: u64) -> Sim {
+pub(super) fn sim(ram_pages: u64, per_mille: u32, seed: u64) -> Sim {
+    sim_of_kernel(ram_pages, per_mille, seed, true)
+}
+
+/// As `sim`, on a kernel that moves pages or does not.
+pub(super) fn sim_of_kernel(ram_pages: u64, per_mille: u32, seed: u64, moves: bool) -> Sim {
     let injection = Injection {
         per_mille: 0,
         seed,
         injected: 0,
     };
-    let driver = Simulated::new(3 * CHUNK_PAGES, injection);
+    let driver = Simulated::of_kernel(3 * CHUNK_PAGES, injection, moves);
     let ram = ram_pages * PAGE_SIZE as u64;
     let manager = Manager::new(driver, ModelStore::default(), 3 * CHUNK_PAGES, ram).expect("memory");
     manager
@@ -33,7 +39,7 @@ fn sim(ram_pages: u64, per_mille: u32, seed: u64) -> Sim {
 }
 
 /// The program's access to a page: as often as it faults, the manager resolves the fault.
-fn access<T>(manager: &Sim, page: PageIndex, mut access: impl FnMut(&mut Page) -> T) -> T {
+pub(super) fn access<T>(manager: &Sim, page: PageIndex, mut access: impl FnMut(&mut Page) -> T) -> T {
     for _ in 0..100_000 {
         if let Some(result) = manager.driver.access(page, &mut access) {
             return result;
@@ -65,7 +71,7 @@ pub(super) fn contents(value: u8) -> Page {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+pub(super) enum Step {
     Write(u32, u8),
     Read(u32),
     Scan(u32, u32),
@@ -80,7 +86,7 @@ enum Step {
     Relocate(u32),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(super) fn step() -> impl Strategy<Value = Step> {
     let page = 0..PAGES;
     let count = 1..200_u32;
     prop_oneof![
@@ -104,7 +110,7 @@ fn range(first: u32, count: u32) -> PageRange {
     PageRange::new(PageIndex::new(first), count.min(PAGES - first))
 }
 
-fn run(manager: &Sim, steps: &[Step]) {
+pub(super) fn run(manager: &Sim, steps: &[Step]) {
     let mut model = vec![0_u8; PAGES as usize];
     for step in steps {
         match *step {
@@ -195,11 +201,15 @@ proptest! {
 
 #[test]
 fn ten_thousand_injected_errors_cost_no_byte() {
+    inject_ten_thousand(|seed| sim(200, 200, seed));
+}
+
+pub(super) fn inject_ten_thousand(sim: impl Fn(u64) -> Sim) {
     let mut injected = 0;
     let mut seed = 1;
     while injected < 10_000 {
         seed += 1;
-        let manager = sim(200, 200, seed);
+        let manager = sim(seed);
         let mut x = seed;
         let steps: Vec<Step> = (0..300)
             .map(|_| {
@@ -279,24 +289,47 @@ fn sixteen_faulting_threads_never_have_more_frames_than_the_budget() {
     assert_eq!(manager.validate(), []);
 }
 
-/// A scan over twice the budget, again and again: the per-fault mode pays a trim, a save and a release for each fault.
+/// A scan over twice the budget: in the per-fault mode each fault at the cap pays a trim, a save and a release of one
+/// frame. Streams once restored pages ahead into the frames that the trims had freed, and the trims took a batch whenever
+/// the store had grown by a page.
 #[test]
 fn the_per_fault_mode_trims_a_page_a_fault_and_keeps_no_stock() {
-    let scan = |mode| {
+    const ROUNDS: u8 = 3;
+    let scan = |mode, after_access: fn(&Sim, &Stats, u64)| {
         let manager = sim(600, 0, 1);
         manager.set_trim_mode(mode);
-        for round in 1..=2 {
+        for round in 1..=ROUNDS {
             for page in 0..PAGES {
-                access(&manager, PageIndex::new(page), |bytes| bytes.fill(round));
+                let (before, excess) = (manager.stats(), manager.budget.excess(manager.overhead_bytes()));
+                access(&manager, PageIndex::new(page), |bytes| *bytes = contents(round));
+                after_access(&manager, &before, excess);
             }
         }
         assert_eq!(manager.validate(), []);
         manager.stats()
     };
-    let (per_fault, balanced) = (scan(TrimMode::PerFault), scan(TrimMode::BalanceSet));
-    let faults = per_fault.zero_faults + per_fault.soft_faults + per_fault.hard_faults;
-    assert!(per_fault.released_frames > u64::from(PAGES), "{per_fault:?}");
-    assert!(per_fault.released_frames <= faults, "{per_fault:?}");
+    let per_fault = scan(TrimMode::PerFault, |manager, before, excess| {
+        let now = manager.stats();
+        let trimmed = now.trimmed_pages - before.trimmed_pages;
+        let overhead = |stats: &Stats| stats.store_bytes + stats.metadata_bytes;
+        let displaced = overhead(&now).saturating_sub(overhead(before)) / PAGE_SIZE as u64 + 1;
+        assert!(
+            trimmed <= 1 + excess + displaced,
+            "{trimmed} pages for a fault: {now:?}"
+        );
+        assert_eq!((now.modified_pages, now.standby_pages), (0, [0; 8]));
+        assert!(
+            trimmed == 0 || manager.spare_frames() <= 1,
+            "a fault leaves no stock"
+        );
+    });
+    let balanced = scan(TrimMode::BalanceSet, |_, _, _| ());
+    // Every frame came by a fault and, but for the last ones, went by a trim.
+    let faults = per_fault.zero_faults + per_fault.hard_faults;
+    assert_eq!(faults, u64::from(PAGES) * u64::from(ROUNDS));
+    assert_eq!(per_fault.trimmed_pages, faults - per_fault.active_pages);
+    assert_eq!(per_fault.released_frames, per_fault.trimmed_pages);
+    assert_eq!((per_fault.stream_pages, per_fault.taken_frames), (0, 0));
     assert!(
         balanced.released_frames < per_fault.released_frames / 4,
         "{balanced:?}"
@@ -405,14 +438,17 @@ fn a_page_that_cannot_move_is_left_alone_for_some_laps() {
 /// Threads write their own pages and read them back, while others trim, save and release.
 #[test]
 fn writers_race_with_trimmers_and_lose_nothing() {
+    race(&sim(300, 100, 77));
+}
+
+pub(super) fn race(manager: &Sim) {
     const WRITERS: u32 = 4;
-    let manager = sim(300, 100, 77);
     let done = AtomicBool::new(false);
     let writes = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| {
-                let (manager, writes) = (&manager, &writes);
+                let writes = &writes;
                 scope.spawn(move || {
                     let mut last = vec![0_u64; PAGES as usize];
                     let mut x = u64::from(writer) + 1;
@@ -432,7 +468,7 @@ fn writers_race_with_trimmers_and_lose_nothing() {
             })
             .collect();
         for trimmer in 0..2 {
-            let (manager, done) = (&manager, &done);
+            let done = &done;
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
                     match trimmer {

@@ -54,7 +54,7 @@ impl Rig {
         let file = Arc::new(file);
         let (pages, writer) = page_file(&file, mebibytes);
         let tier = FileTier::new(pages, writer, RAM).expect("memory");
-        let mut copies = SavedCopies::new(store(CAP)).with_file(tier);
+        let mut copies = SavedCopies::new(store(CAP), CAP).with_file(tier);
         if recompresses {
             copies = copies.with_recompression();
         }
@@ -420,7 +420,7 @@ fn spilled(rig: &Rig, page: u32) -> u32 {
 
 #[test]
 fn a_store_at_its_cap_without_a_page_file_keeps_frames_and_counts_them() {
-    let manager = manager(SavedCopies::new(store(CAP)), 1);
+    let manager = manager(SavedCopies::new(store(CAP), CAP), 1);
     for page in 0..PAGES {
         try_access(&manager, page, |bytes| *bytes = contents(noise(page, 0))).expect("the fault is resolved");
     }
@@ -811,7 +811,7 @@ fn writers_race_with_spills_and_lose_nothing() {
 /// The store is full most of the time: threads clean it, and exceed the budget.
 #[test]
 fn a_full_store_loses_nothing_while_threads_clean_it() {
-    let manager = &manager(SavedCopies::new(store(CAP)), 1);
+    let manager = &manager(SavedCopies::new(store(CAP), CAP), 1);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let balancer = scope.spawn(|| {
@@ -821,7 +821,8 @@ fn a_full_store_loses_nothing_while_threads_clean_it() {
         });
         for round in 0..20 {
             for page in 0..PAGES {
-                try_access(manager, page, |bytes| *bytes = contents(noise(page, round))).expect("it is resolved");
+                try_access(manager, page, |bytes| *bytes = contents(noise(page, round)))
+                    .expect("it is resolved");
             }
             for page in 0..PAGES {
                 let expected = contents(noise(page, round));

@@ -32,13 +32,15 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     /// One tick of the balance-set manager: brings the spare frames from below the low watermark up to the high one, and
     /// the resident bytes down to the budget, after making room in the store; then cleans the store. Bounded work.
     pub(crate) fn balance(&self) {
-        if self.trim_mode() == TrimMode::PerFault {
-            return;
+        if !self.shrink() {
+            // The next tick goes on at once.
+            self.wake_balancer();
         }
         self.spill_idle();
         self.settle();
         let (low, high) = self.watermarks();
-        if self.spare_frames() < low {
+        // In the per-fault mode faults keep no stock.
+        if self.trim_mode() == TrimMode::BalanceSet && self.spare_frames() < low {
             let mut left = MOST_A_TICK;
             while left > 0 && self.spare_frames() < high {
                 let trimmed = match self.counters.pages_in(PageState::Modified) {

@@ -33,7 +33,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 adopted += u64::from(self.adopt(page));
             }
         }
-        self.budget.release_native(u64::from(chunk.pages()));
+        self.budget.release_native(u64::from(chunk.pages()) - adopted);
         self.counters.add(Event::Adopted, adopted);
         chunk.change_mode(ChunkMode::Converting, ChunkMode::Managed);
         true
@@ -60,7 +60,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             };
             let priority = Word::NORMAL_PRIORITY;
             self.count(page, PageState::Virgin, PageState::Active, priority);
-            self.budget.force(1);
+            self.budget.adopt();
             locked.adopt();
             return true;
         }

@@ -100,6 +100,21 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         }
     }
 
+    /// In the per-fault mode: trims one page, saves it and releases its frame. Pages that another step left on the modified
+    /// and standby lists go first, so that the lists stay empty.
+    pub(crate) fn trim_one(&self) -> Reclaim {
+        if self.release_standby(1) > 0 {
+            return Reclaim::Made;
+        }
+        let mut saves = self.save_modified(1);
+        if saves.pages == 0 && !saves.is_full && self.trim_active(1) > 0 {
+            saves = self.save_modified(1);
+        }
+        // Above the budget, the save released the frame by itself.
+        self.release_standby(1);
+        saves.result()
+    }
+
     /// Makes standby pages of a bounded batch of active or modified ones.
     pub(crate) fn reclaim(&self) -> Reclaim {
         /// Pages that one call trims and saves.
@@ -108,11 +123,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         if saves.pages == 0 && !saves.is_full && self.trim_active(BATCH) > 0 {
             saves = self.save_modified(BATCH);
         }
-        match saves {
-            Saves { pages: 1.., .. } => Reclaim::Made,
-            Saves { is_full: true, .. } => Reclaim::Full,
-            _ => Reclaim::Nothing,
-        }
+        saves.result()
     }
 }
 
@@ -125,7 +136,17 @@ pub(crate) struct Saves {
     pub(crate) is_full: bool,
 }
 
-/// The result of [`Manager::reclaim`].
+impl Saves {
+    fn result(self) -> Reclaim {
+        match self {
+            Saves { pages: 1.., .. } => Reclaim::Made,
+            Saves { is_full: true, .. } => Reclaim::Full,
+            _ => Reclaim::Nothing,
+        }
+    }
+}
+
+/// The result of [`Manager::reclaim`] and [`Manager::trim_one`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reclaim {
     /// Pages were saved: their frames are standby, or released.

@@ -5,19 +5,33 @@
 //! | `allocations` | the heap is never entered where a page is read |
 //! | `cap` | the budget as the kernel counts it |
 //! | `children` | forked children and shared words of a test |
+//! | `fault_thread` | the mode in which a thread resolves faults |
+//! | `forks` | children of a process with a pager, forked under load |
+//! | `modes` | the tests of `cap`, `forks` and `shared_pages` in every mode |
 //! | `page_file` | files, systems and kernels that refuse, fail or are full |
+//! | `pages` | contents of pages, and their check |
 //! | `pool` | processes that share a budget: kills, stops, forks, exec |
 //! | `pool_files` | files of a pool: refused, damaged, removed |
 //! | `refused` | systems that refuse userfaultfd |
+//! | `resize` | a budget that changes, as the kernel counts it |
+//! | `shared_budget` | pagers of several processes under one budget, as the kernel counts it |
+//! | `shared_pages` | pages that a device has pinned or a child shares |
 //! | `signals` | other handlers of SIGBUS, and forks |
 //! | `tiers` | a pager with a page file on a real disk |
 
 mod allocations;
 mod cap;
 mod children;
+mod fault_thread;
+mod forks;
+mod modes;
 mod page_file;
+mod pages;
 mod pool;
 mod pool_files;
 mod refused;
+mod resize;
+mod shared_budget;
+mod shared_pages;
 mod signals;
 mod tiers;
