@@ -1,5 +1,4 @@
 //! A pager whose copies go to a page file on a real disk.
-#![allow(unsafe_code)]
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
