@@ -1,10 +1,10 @@
 //! A pager of this process: its manager over the real driver, its addresses, its registration with the signal handler.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_os::{Errno, Fd};
 
@@ -37,6 +37,9 @@ struct Served<B> {
     arena: Range<usize>,
     /// Whether the balance-set manager is to end.
     is_over: AtomicBool,
+    built: Instant,
+    /// Seconds since then for which saved copies were made older.
+    aged: AtomicU64,
     /// Held by the balance-set manager while it works. No fault takes it.
     balancing: Mutex<()>,
     /// The pool whose shared memory the handler replaces if its file is cut.
@@ -178,6 +181,8 @@ impl<B: Backing + 'static> Engine<B> {
             manager,
             arena: arena.clone(),
             is_over: AtomicBool::new(false),
+            built: Instant::now(),
+            aged: AtomicU64::new(0),
             balancing: Mutex::new(()),
             #[cfg(not(loom))]
             pool: funds.member.as_ref().map(|member| member.pool().clone()),
@@ -395,6 +400,10 @@ impl<B: Backing> Work for Served<B> {
         }
         let _balancing = self.balancing.lock().unwrap_or_else(PoisonError::into_inner);
         self.manager.balance();
+        let seconds = self.built.elapsed().as_secs();
+        if self.aged.swap(seconds, Ordering::Relaxed) != seconds {
+            self.manager.age();
+        }
         if let Some(publication) = self.publication.get() {
             publication.refresh(self.manager.derived());
         }

@@ -91,7 +91,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 found.extend(check_page(page, word.state(), in_arena, has_frame));
             }
             let Some(place) = word.place() else { continue };
-            if self.backing.is_exclusive(place) && !places.insert(place.bits()) {
+            let identity = self.backing.identity(page, place);
+            if identity.is_some_and(|identity| !places.insert(identity)) {
                 found.push(Violation::SharedPlace { page });
             }
             let mut copy = [0; PAGE_SIZE];

@@ -9,6 +9,7 @@ mod frames;
 mod native;
 mod resize;
 mod save;
+mod spill;
 
 use plimsoll_os::Errno;
 

@@ -19,6 +19,7 @@
 //! | `shared_pages` | pages that a device has pinned or a child shares |
 //! | `signals` | other handlers of SIGBUS, and forks |
 //! | `stress` | sixteen threads that do everything at once |
+//! | `tiers` | a pager with a page file on a real disk |
 
 mod allocations;
 mod cap;
@@ -37,3 +38,4 @@ mod shared_budget;
 mod shared_pages;
 mod signals;
 mod stress;
+mod tiers;
