@@ -216,7 +216,11 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             while chunk.mode() == ChunkMode::Converting {
                 patience.wait();
             }
-            if chunk.change_mode(ChunkMode::Native, ChunkMode::Unused) {
+            let is_native = chunk.change_mode(ChunkMode::Native, ChunkMode::Unused);
+            // Before the budget is: other threads charge it at once. A page that a trimmer moves meanwhile is in the shadow
+            // then, or absent; the loop below finds it.
+            self.driver.discard(Area::Arena, piece)?;
+            if is_native {
                 self.budget.release_native(u64::from(chunk.pages()));
                 continue;
             }
