@@ -231,6 +231,33 @@ impl<B: Backing + 'static> Engine<B> {
         trimmed
     }
 
+    /// Sets the standby priority of `pages`.
+    pub(crate) fn set_priority(&self, pages: PageRange, priority: u8) {
+        let _blocked = SignalsBlocked::new();
+        self.manager().set_priority(pages, priority);
+    }
+
+    /// Gives the contents of `pages` up. Returns the pages that were given up.
+    pub(crate) fn reset(&self, pages: PageRange) -> u32 {
+        let _blocked = SignalsBlocked::new();
+        self.manager().reset(pages)
+    }
+
+    /// Trims a region whole.
+    pub(crate) fn suspend(&self, pages: PageRange) {
+        let _blocked = SignalsBlocked::new();
+        self.manager().suspend(pages);
+    }
+
+    /// Ends the suspension of a region, whose pages have `priority`.
+    pub(crate) fn resume(&self, pages: PageRange, priority: u8) {
+        if self.is_forked() {
+            return;
+        }
+        let _blocked = SignalsBlocked::new();
+        self.manager().resume(pages, priority);
+    }
+
     /// Makes `pages` present.
     pub(crate) fn prefetch(&self, pages: PageRange) -> Result<(), FaultError> {
         let manager = self.manager();

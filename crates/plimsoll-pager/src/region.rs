@@ -5,12 +5,12 @@ use std::io;
 use std::ops::{Bound, RangeBounds};
 use std::os::fd::{AsFd, AsRawFd};
 use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::engine::{Engine, TrimTo};
 use crate::error::RangeError;
 use crate::manager;
-use crate::page::{PAGE_SIZE, PageIndex, PageRange};
+use crate::page::{PAGE_SIZE, PageIndex, PageRange, Word};
 use crate::saved::SavedCopies;
 
 /// A range of memory, zero at first, that a pager trims and restores. It is unmapped when it is dropped, and keeps its
@@ -28,11 +28,27 @@ pub struct Region {
     engine: Arc<Engine<SavedCopies>>,
     pages: PageRange,
     bytes: usize,
+    policy: Mutex<Policy>,
+}
+
+/// The rule by which the pages of a region leave RAM.
+#[derive(Debug, Clone, Copy)]
+struct Policy {
+    priority: u8,
+    is_suspended: bool,
 }
 
 impl Region {
     pub(crate) fn new(engine: Arc<Engine<SavedCopies>>, pages: PageRange, bytes: usize) -> Region {
-        Region { engine, pages, bytes }
+        Region {
+            engine,
+            pages,
+            bytes,
+            policy: Mutex::new(Policy {
+                priority: Word::NORMAL_PRIORITY,
+                is_suspended: false,
+            }),
+        }
     }
 
     /// Bytes of the region.
@@ -101,7 +117,13 @@ impl Region {
     /// # Errors
     /// The range is not in the region, or the program has locked pages of it in RAM.
     pub fn discard(&mut self, range: impl RangeBounds<usize>) -> Result<(), RangeError> {
-        let (start, end) = self.bounds(&range)?;
+        let pages = self.whole_pages(&range)?;
+        self.engine.discard(pages)
+    }
+
+    /// The pages all of whose bytes are in `range`.
+    fn whole_pages(&self, range: &impl RangeBounds<usize>) -> Result<PageRange, RangeError> {
+        let (start, end) = self.bounds(range)?;
         let first = start.div_ceil(PAGE_SIZE);
         // The last page of the region ends with it.
         let last = if end == self.bytes {
@@ -109,7 +131,53 @@ impl Region {
         } else {
             end / PAGE_SIZE
         };
-        self.engine.discard(self.pages_between(first, last.max(first)))
+        Ok(self.pages_between(first, last.max(first)))
+    }
+
+    /// Gives up the contents of the whole pages in `range`, of which the program needs no more than the addresses (`MEM_RESET`
+    /// of Windows, `MADV_FREE`). The pages leave the working set. Until their frames are needed their contents stay, and
+    /// nothing is saved; after that they read as zero. A page that the program reads or writes before is an ordinary one
+    /// again. Returns the pages that were given up: not pinned ones.
+    ///
+    /// # Errors
+    /// The range is not in the region.
+    pub fn reset(&mut self, range: impl RangeBounds<usize>) -> Result<u32, RangeError> {
+        let pages = self.whole_pages(&range)?;
+        Ok(self.engine.reset(pages))
+    }
+
+    /// Sets the standby priority of the region's pages, 1 to 7; others count as the nearest of these. Frames of trimmed pages
+    /// with a low priority are taken first, so pages with a high one return by soft faults for longer. By default 5.
+    pub fn set_priority(&self, priority: u8) {
+        let mut policy = self.policy();
+        policy.priority = priority.clamp(Word::SUSPENDED_PRIORITY, Word::HIGHEST_PRIORITY);
+        if !policy.is_suspended {
+            self.engine.set_priority(self.pages, policy.priority);
+        }
+    }
+
+    /// Trims the region whole, and has its frames taken before those of others, until [`Region::resume`]. Its bytes stay
+    /// usable: each page returns by a fault. A pager all of whose regions are suspended keeps the minimum of its member of a
+    /// pool alone.
+    pub fn suspend(&self) {
+        let mut policy = self.policy();
+        if !policy.is_suspended {
+            policy.is_suspended = true;
+            self.engine.suspend(self.pages);
+        }
+    }
+
+    /// Ends [`Region::suspend`]. Pages return when they are touched; see [`Region::prefetch`].
+    pub fn resume(&self) {
+        let mut policy = self.policy();
+        if policy.is_suspended {
+            policy.is_suspended = false;
+            self.engine.resume(self.pages, policy.priority);
+        }
+    }
+
+    fn policy(&self) -> MutexGuard<'_, Policy> {
+        self.policy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads from `file` into the bytes of `range`, up to 1 MiB, which it pins meanwhile. Returns the bytes read, as
@@ -186,6 +254,7 @@ const MOST_AT_ONCE: usize = 1 << 20;
 
 impl Drop for Region {
     fn drop(&mut self) {
+        self.resume();
         self.engine.unmap(self.pages);
     }
 }

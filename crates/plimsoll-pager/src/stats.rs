@@ -27,6 +27,8 @@ pub struct Stats {
     pub page_file_pages: u64,
     /// Pages of pinned ranges.
     pub pinned_pages: u64,
+    /// Pages of suspended regions.
+    pub suspended_pages: u64,
     /// Bytes of RAM of the compression store.
     pub store_bytes: u64,
     /// Bytes of RAM of the page table, chunks and scratch pages.
@@ -39,6 +41,10 @@ pub struct Stats {
     pub soft_faults: u64,
     /// Faults on compressed and page-file pages.
     pub hard_faults: u64,
+    /// Evicted pages that were restored: by hard faults, and ahead of them by streams.
+    pub refaults: u64,
+    /// Microseconds that all threads together waited for evicted pages.
+    pub stall_us: u64,
     /// Pages restored ahead of the fault of a stream.
     pub stream_pages: u64,
     /// Faults whose page another thread had made present.
@@ -88,12 +94,15 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             compressed_pages: pages(PageState::Compressed),
             page_file_pages: pages(PageState::PageFile),
             pinned_pages: self.pins.pages(),
+            suspended_pages: self.regions.suspended(),
             store_bytes: self.backing.used_bytes(),
             metadata_bytes: self.metadata_bytes(),
             forced_frames: self.budget.forced(),
             zero_faults: events(Event::ZeroFault),
             soft_faults: events(Event::SoftFault),
             hard_faults: events(Event::HardFault),
+            refaults: self.refaults.count(),
+            stall_us: u64::try_from(self.refaults.stall().as_micros()).unwrap_or(u64::MAX),
             stream_pages: events(Event::StreamPage),
             spurious_faults: events(Event::SpuriousFault),
             trimmed_pages: events(Event::Trimmed),

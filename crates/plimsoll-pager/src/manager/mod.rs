@@ -9,6 +9,7 @@ mod frames;
 mod hand;
 mod pins;
 mod refaults;
+mod regions;
 mod streams;
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -29,6 +30,7 @@ pub(crate) use frames::Scratch;
 pub(crate) use hand::{BLOCK, Hand};
 pub(crate) use pins::{Pin, Pins};
 pub(crate) use refaults::Refaults;
+pub(crate) use regions::Regions;
 pub(crate) use streams::{MOST_AHEAD, Streams};
 
 /// The rule by which a pager trims.
@@ -81,6 +83,7 @@ pub(crate) struct Manager<D, B> {
     wake: AtomicU32,
     /// Faults on pages whose frame was taken or released.
     pub(crate) refaults: Refaults,
+    pub(crate) regions: Regions,
 }
 
 impl<D: Driver, B: Backing> Manager<D, B> {
@@ -104,6 +107,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             trim_mode: AtomicU8::new(TrimMode::BalanceSet as u8),
             wake: AtomicU32::new(0),
             refaults: Refaults::new(ram),
+            regions: Regions::default(),
         })
     }
 
@@ -197,6 +201,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         for piece in pages.pieces(CHUNK_PAGES) {
             self.chunks.of(piece).open(mode, piece.count);
         }
+        self.regions.open(pages.count);
         Ok(())
     }
 
@@ -205,6 +210,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     /// # Errors
     /// The kernel refuses: the addresses stay in use.
     pub(crate) fn close(&self, pages: PageRange) -> Result<(), Errno> {
+        self.regions.close(pages.count);
         for piece in pages.pieces(CHUNK_PAGES) {
             let chunk = self.chunks.of(piece);
             let mut patience = Patience::default();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 
 use plimsoll_os::{Errno, address_space};
 
-use super::{PageRange, PageState};
+use super::{PageRange, PageState, Word};
 
 /// Pages of a chunk. Regions begin at chunks.
 pub const CHUNK_PAGES: u32 = 512;
@@ -37,6 +37,8 @@ pub struct Chunk {
     mode: AtomicU8,
     /// 1 once a word of the chunk was written.
     touched: AtomicU8,
+    /// The standby priority of its pages when they are trimmed.
+    priority: AtomicU8,
     pages: AtomicU16,
     active: AtomicU16,
     modified: AtomicU16,
@@ -62,7 +64,18 @@ impl Chunk {
     /// Gives an unused chunk to a region that has `pages` in it.
     pub fn open(&self, mode: ChunkMode, pages: u32) {
         self.pages.store(pages.min(CHUNK_PAGES) as u16, Ordering::Relaxed);
+        self.set_priority(Word::NORMAL_PRIORITY);
         self.mode.store(mode as u8, Ordering::Release);
+    }
+
+    /// The standby priority of its pages when they are trimmed.
+    pub fn priority(&self) -> u8 {
+        self.priority.load(Ordering::Relaxed)
+    }
+
+    /// Sets the standby priority of its pages when they are trimmed.
+    pub fn set_priority(&self, priority: u8) {
+        self.priority.store(priority, Ordering::Relaxed);
     }
 
     /// Sets the mode if it is `from` now, and returns whether it was.

@@ -7,6 +7,7 @@
 mod balance;
 mod frames;
 mod native;
+mod policy;
 mod resize;
 mod save;
 
@@ -119,9 +120,9 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             let done = (partial.done as usize).min(run);
             for (page, slot) in pages.pages().zip(&mut batch[at..at + done]) {
                 if let Some(locked) = slot.take() {
-                    let priority = locked.before().priority();
+                    let priority = self.chunk(page).priority();
                     self.count(page, PageState::Active, PageState::Modified, priority);
-                    locked.trim();
+                    locked.trim(priority);
                 }
             }
             moved += done as u32;

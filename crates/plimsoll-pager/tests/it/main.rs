@@ -6,6 +6,7 @@
 //! | `cap` | the budget as the kernel counts it |
 //! | `children` | forked children and shared words of a test |
 //! | `page_file` | files, systems and kernels that refuse, fail or are full |
+//! | `policies` | priorities, contents that are given up, suspended regions |
 //! | `pool` | processes that share a budget: kills, stops, forks, exec |
 //! | `pool_files` | files of a pool: refused, damaged, removed |
 //! | `refused` | systems that refuse userfaultfd |
@@ -17,6 +18,7 @@ mod allocations;
 mod cap;
 mod children;
 mod page_file;
+mod policies;
 mod pool;
 mod pool_files;
 mod refused;
