@@ -13,7 +13,7 @@ use crate::backing::Backing;
 use crate::driver::{OpenError, Userfault};
 use crate::error::{MapError, RangeError};
 use crate::fault::{FaultError, Faults, Registration, SignalsBlocked, TooManyPagers};
-use crate::manager::{Manager, Patience, Pin};
+use crate::manager::{Manager, Patience, Pin, WorkingSetError};
 use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState};
 #[cfg(not(loom))]
 use crate::pool::{Member, Pool, Usage};
@@ -256,6 +256,23 @@ impl<B: Backing + 'static> Engine<B> {
         }
         let _blocked = SignalsBlocked::new();
         self.manager().resume(pages, priority);
+    }
+
+    /// Limits the working set of a region, whose limits have that `number`, 0 for none. Returns their number.
+    pub(crate) fn limit_working_set(
+        &self,
+        pages: PageRange,
+        number: u8,
+        minimum: u64,
+        maximum: u64,
+    ) -> Result<u8, WorkingSetError> {
+        let _blocked = SignalsBlocked::new();
+        self.manager().limit_working_set(pages, number, minimum, maximum)
+    }
+
+    /// Ends the limits of a region.
+    pub(crate) fn end_working_set(&self, pages: PageRange, number: u8) {
+        self.manager().end_working_set(pages, number);
     }
 
     /// Makes `pages` present.

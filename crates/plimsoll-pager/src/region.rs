@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::engine::{Engine, TrimTo};
 use crate::error::RangeError;
-use crate::manager;
+use crate::manager::{self, WorkingSetError};
 use crate::page::{PAGE_SIZE, PageIndex, PageRange, Word};
 use crate::saved::SavedCopies;
 
@@ -36,6 +36,8 @@ pub struct Region {
 struct Policy {
     priority: u8,
     is_suspended: bool,
+    /// The number of its limits, 0 for none.
+    working_set: u8,
 }
 
 impl Region {
@@ -47,6 +49,7 @@ impl Region {
             policy: Mutex::new(Policy {
                 priority: Word::NORMAL_PRIORITY,
                 is_suspended: false,
+                working_set: 0,
             }),
         }
     }
@@ -156,6 +159,32 @@ impl Region {
         }
     }
 
+    /// Limits the region's working set, in bytes: its pages in use, without trimmed ones.
+    ///
+    /// The trimmer passes a region with `minimum` bytes or less while other regions have pages to trim. A fault that brings a
+    /// region above `maximum` trims other pages of the same region; they return by soft faults while the budget allows. The
+    /// minima of all regions together may have half of the budget.
+    ///
+    /// # Errors
+    /// [`WorkingSetError`]; the former limits stay.
+    pub fn set_working_set(&self, minimum: u64, maximum: u64) -> Result<(), WorkingSetError> {
+        let mut policy = self.policy();
+        let number = policy.working_set;
+        policy.working_set = self
+            .engine
+            .limit_working_set(self.pages, number, minimum, maximum)?;
+        Ok(())
+    }
+
+    /// Ends the limits of the region's working set.
+    pub fn end_working_set(&self) {
+        let mut policy = self.policy();
+        if policy.working_set != 0 {
+            self.engine.end_working_set(self.pages, policy.working_set);
+            policy.working_set = 0;
+        }
+    }
+
     /// Trims the region whole, and has its frames taken before those of others, until [`Region::resume`]. Its bytes stay
     /// usable: each page returns by a fault. A pager all of whose regions are suspended keeps the minimum of its member of a
     /// pool alone.
@@ -255,6 +284,7 @@ const MOST_AT_ONCE: usize = 1 << 20;
 impl Drop for Region {
     fn drop(&mut self) {
         self.resume();
+        self.end_working_set();
         self.engine.unmap(self.pages);
     }
 }

@@ -11,6 +11,7 @@ mod pins;
 mod refaults;
 mod regions;
 mod streams;
+mod working_sets;
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
@@ -32,6 +33,8 @@ pub(crate) use pins::{Pin, Pins};
 pub(crate) use refaults::Refaults;
 pub(crate) use regions::Regions;
 pub(crate) use streams::{MOST_AHEAD, Streams};
+pub use working_sets::WorkingSetError;
+pub(crate) use working_sets::{WorkingSet, WorkingSets};
 
 /// The rule by which a pager trims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -84,6 +87,7 @@ pub(crate) struct Manager<D, B> {
     /// Faults on pages whose frame was taken or released.
     pub(crate) refaults: Refaults,
     pub(crate) regions: Regions,
+    pub(crate) working_sets: WorkingSets,
 }
 
 impl<D: Driver, B: Backing> Manager<D, B> {
@@ -108,6 +112,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             wake: AtomicU32::new(0),
             refaults: Refaults::new(ram),
             regions: Regions::default(),
+            working_sets: WorkingSets::new(),
         })
     }
 

@@ -39,6 +39,8 @@ pub struct Chunk {
     touched: AtomicU8,
     /// The standby priority of its pages when they are trimmed.
     priority: AtomicU8,
+    /// The number of its region's limits, 0 for none.
+    working_set: AtomicU8,
     pages: AtomicU16,
     active: AtomicU16,
     modified: AtomicU16,
@@ -76,6 +78,16 @@ impl Chunk {
     /// Sets the standby priority of its pages when they are trimmed.
     pub fn set_priority(&self, priority: u8) {
         self.priority.store(priority, Ordering::Relaxed);
+    }
+
+    /// The number of its region's limits, 0 for none.
+    pub fn working_set(&self) -> u8 {
+        self.working_set.load(Ordering::Relaxed)
+    }
+
+    /// Names the limits of its region by their number, 0 for none.
+    pub fn set_working_set(&self, number: u8) {
+        self.working_set.store(number, Ordering::Relaxed);
     }
 
     /// Sets the mode if it is `from` now, and returns whether it was.

@@ -1,7 +1,8 @@
 //! Policies of regions over the simulated driver.
 
 use super::simulated::{PAGES, Sim, access, contents, sim};
-use crate::page::{CHUNK_PAGES, Page, PageIndex, PageRange, PageState, Word};
+use crate::manager::WorkingSetError;
+use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange, PageState, Word};
 
 fn range(first: u32, count: u32) -> PageRange {
     PageRange::new(PageIndex::new(first), count)
@@ -149,4 +150,98 @@ fn a_pager_whose_regions_are_all_suspended_says_so_to_its_pool() {
     assert!(!manager.usage().is_suspended);
     assert_eq!(manager.stats().suspended_pages, 0);
     assert_eq!(kept_and_lost(&manager, all), (PAGES, 0));
+}
+
+fn limit(manager: &Sim, pages: PageRange, minimum: u64, maximum: u64) -> u8 {
+    let page = PAGE_SIZE as u64;
+    manager
+        .limit_working_set(pages, 0, minimum * page, maximum * page)
+        .expect("half of the budget is free")
+}
+
+#[test]
+fn a_region_at_its_maximum_replaces_its_own_pages() {
+    let manager = sim(4000, 0, 1);
+    let (limited, other) = (range(0, 400), range(CHUNK_PAGES, 400));
+    write(&manager, limited);
+    write(&manager, other);
+    // The region's pages above the maximum go at once.
+    let number = limit(&manager, limited, 0, 100);
+    assert!(in_state(&manager, limited, PageState::Active) <= 100);
+    let before = manager.stats();
+    for page in limited.pages().chain(limited.pages().rev().step_by(3)) {
+        access(&manager, page, |bytes| assert!(*bytes == of(page)));
+        assert!(in_state(&manager, limited, PageState::Active) <= 100);
+    }
+    let after = manager.stats();
+    assert!(after.soft_faults > before.soft_faults);
+    assert_eq!(
+        after.hard_faults, before.hard_faults,
+        "the budget has room for the frames"
+    );
+    assert_eq!(manager.trim_range(other), 400, "the other region is as it was");
+    manager.end_working_set(limited, number);
+    assert_eq!(kept_and_lost(&manager, limited), (400, 0));
+    assert_eq!(in_state(&manager, limited, PageState::Active), 400);
+    assert_eq!(manager.validate(), []);
+}
+
+#[test]
+fn the_trimmer_passes_a_region_at_its_minimum_while_others_have_pages() {
+    let manager = sim(4000, 0, 1);
+    let (kept, other) = (range(0, 300), range(CHUNK_PAGES, 300));
+    write(&manager, kept);
+    write(&manager, other);
+    // The pages of native chunks all count: both are managed first.
+    for pages in [kept, other] {
+        manager.trim_range(pages);
+        write(&manager, pages);
+    }
+    let number = limit(&manager, kept, 300, 1000);
+    assert_eq!(manager.trim_active(200), 200);
+    assert_eq!(in_state(&manager, kept, PageState::Active), 300);
+    assert_eq!(in_state(&manager, other, PageState::Active), 100);
+    // More than its minimum: it takes part.
+    limit_again(&manager, kept, number, 50);
+    manager.trim_active(100);
+    manager.trim_active(100);
+    assert!(in_state(&manager, kept, PageState::Active) < 300);
+    // Nothing else is left: the budget comes first.
+    limit_again(&manager, kept, number, 300);
+    let active = manager.counters.pages_in(PageState::Active) as u32;
+    let trimmed: u32 = (0..20).map(|_| manager.trim_active(64)).sum();
+    assert_eq!(trimmed, active);
+    manager.end_working_set(kept, number);
+    assert_eq!(manager.working_sets.used().count(), 0);
+    assert_eq!(manager.validate(), []);
+}
+
+fn limit_again(manager: &Sim, pages: PageRange, number: u8, minimum: u64) {
+    let page = PAGE_SIZE as u64;
+    let same = manager.limit_working_set(pages, number, minimum * page, 1000 * page);
+    assert_eq!(same, Ok(number));
+}
+
+#[test]
+fn impossible_limits_are_refused_and_sets_come_back() {
+    let manager = sim(1000, 0, 1);
+    let all = range(0, PAGES);
+    let page = PAGE_SIZE as u64;
+    let refused = |minimum, maximum| manager.limit_working_set(all, 0, minimum * page, maximum * page);
+    assert!(matches!(
+        refused(200, 100),
+        Err(WorkingSetError::OutOfOrder { .. })
+    ));
+    assert!(matches!(refused(0, 10), Err(WorkingSetError::OutOfOrder { .. })));
+    assert!(matches!(
+        refused(501, 800),
+        Err(WorkingSetError::MinimumTooLarge { .. })
+    ));
+    for _ in 0..3 {
+        let numbers: Vec<u8> = (0..63).map(|_| limit(&manager, all, 0, 1000)).collect();
+        assert_eq!(refused(0, 1000), Err(WorkingSetError::TooMany));
+        numbers
+            .into_iter()
+            .for_each(|number| manager.end_working_set(all, number));
+    }
 }

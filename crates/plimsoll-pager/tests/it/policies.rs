@@ -90,3 +90,24 @@ fn a_suspended_region_leaves_the_working_set_and_returns() {
     assert_eq!(pager.stats().suspended_pages, 0);
     assert_eq!(pager.validate(), []);
 }
+
+/// The kernel's own view: a region with a maximum has no more pages present than that.
+#[test]
+fn a_region_has_no_more_pages_in_use_than_its_maximum() {
+    let pager = pager(64 * MIB);
+    let limited = filled(&pager, 3000);
+    let free = filled(&pager, 1000);
+    assert!(limited.set_working_set(0, MIB / 8).is_err());
+    limited.set_working_set(MIB, 2 * MIB).expect("a small one");
+    for _ in 0..2 {
+        assert_eq!(kept(&limited), 3000);
+        assert!(pager.stats().active_pages <= 512, "{:?}", pager.stats());
+    }
+    let stats = pager.stats();
+    assert_eq!(stats.hard_faults, 0, "the budget has room for the frames");
+    assert!(stats.soft_faults > 0);
+    limited.end_working_set();
+    assert_eq!([&limited, &free].map(kept), [3000, 1000]);
+    drop(limited);
+    assert_eq!(pager.validate(), []);
+}
