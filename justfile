@@ -89,6 +89,10 @@ heap-by-hand: heap-builds
 vm:
     vm/run.sh
 
+# Test the pager on the kernel of the Debian release, which may lack UFFDIO_MOVE, in an emulated VM
+vm-pager:
+    vm/pager.sh
+
 # Click through reports in headless Chromium: `just page-test plimsoll-runs/*/report.html`
 page-test +reports:
     crates/plimsoll/tests/page/run.sh {{reports}}

@@ -5,7 +5,8 @@
 #   bin/      commands (qemu-system-x86_64, depmod, modprobe, mke2fs, debugfs, cpio, xz, zstd), ready for PATH,
 #             and a static busybox to copy
 #   tools/    the unpacked packages behind them, with every library they need
-#   kernel/   the unpacked kernel: boot/vmlinuz-VERSION and lib/modules/VERSION
+#   kernel/   the unpacked kernel of the backports: boot/vmlinuz-VERSION and lib/modules/VERSION
+#   release/  the same of the release itself, which is older
 #
 # `vm/fetch.sh versions` downloads only the indexes of the mirror and prints the versions that it would use.
 #
@@ -85,10 +86,10 @@ CONF
     apt-get update -qq >&2 || fail "apt-get update failed for '$release' and '$release-backports' on this host's mirror"
 }
 
-# The kernel packages: the dependencies of the metapackage, which has a constant name. Newer kernels consist of several
-# packages.
-kernel_packages() {
-    apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces --no-enhances \
+# The kernel packages of a release or of its backports: the dependencies of the metapackage, which has a constant name.
+# Newer kernels consist of several packages.
+kernel_packages() { # RELEASE
+    apt-cache -o "APT::Default-Release=$1" depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces --no-enhances \
         "$kernel_package" | grep -E '^linux-(image|binary|modules)-[0-9]' | sort -u
 }
 
@@ -128,24 +129,26 @@ find_tool() { # NAME: the path of a program in the unpacked tools, which merged-
     fail "the fetched packages hold no program $1"
 }
 
+fetch_kernel() { # RELEASE FOLDER
+    local kernels archives
+    mapfile -t kernels < <(kernel_packages "$1")
+    ((${#kernels[@]} > 0)) || fail "the mirror has no kernel package of $1 that $kernel_package depends on"
+    say "kernel of $1: ${kernels[*]}"
+    archives=$(mktemp -d "$apt/kernel-XXXXXX")
+    (cd "$archives" && apt-get download -qq "${kernels[@]}") >&2 || fail "could not download: ${kernels[*]}"
+    unpack "$2" "$archives"/*.deb
+    [[ -e $2/lib ]] || ln -s usr/lib "$2/lib"
+}
+
 fetch() {
     say "taking packages for $release into $cache"
     rm -rf "$complete" "$apt" "${cache:?}/bin"
     prepare_apt
-    local kernels
-    mapfile -t kernels < <(kernel_packages)
-    ((${#kernels[@]} > 0)) || fail "the mirror has no kernel package that $kernel_package depends on"
-    say "kernel: ${kernels[*]}"
-    (cd "$apt/archives" && apt-get download -qq "${kernels[@]}") >&2 || fail "could not download: ${kernels[*]}"
+    fetch_kernel "$release-backports" "$cache/kernel"
+    fetch_kernel "$release" "$cache/release"
     apt-get install -qq --download-only --yes "${tool_packages[@]}" >&2 || fail "could not download: ${tool_packages[*]}"
 
-    local archive kernel_archives=() tool_archives=()
-    for archive in "$apt"/archives/*.deb; do
-        case ${archive##*/} in
-        linux-image-* | linux-binary-* | linux-modules-*) kernel_archives+=("$archive") ;;
-        *) tool_archives+=("$archive") ;;
-        esac
-    done
+    local tool_archives=("$apt"/archives/*.deb)
     say "unpacking ${#tool_archives[@]} packages of tools"
     unpack "$cache/tools" "${tool_archives[@]}"
     [[ -e $cache/tools/lib ]] || ln -s usr/lib "$cache/tools/lib"
@@ -159,9 +162,6 @@ fetch() {
     for name in cpio mke2fs debugfs xz zstd; do wrap "$name" "$(find_tool "$name")"; done
     ln -sf "../tools/$(find_tool busybox)" "$cache/bin/busybox" # static, and wanted as a file
 
-    say "unpacking the kernel"
-    unpack "$cache/kernel" "${kernel_archives[@]}"
-    [[ -e $cache/kernel/lib ]] || ln -s usr/lib "$cache/kernel/lib"
     rm -rf "$apt"
     cp "$0" "$complete"
 }
@@ -171,7 +171,8 @@ versions() {
     apt=$(mktemp -d)
     trap 'rm -rf "$apt"' EXIT
     prepare_apt
-    kernel_packages
+    kernel_packages "$release-backports"
+    kernel_packages "$release"
     apt-cache policy "${tool_packages[@]}" | awk '/^[^ ]/ { name = $1 } $1 == "Candidate:" { print name, $2 }'
 }
 

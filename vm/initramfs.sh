@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
-# Builds the initramfs that the VM boots: busybox, the kernel modules that the checks need, the plimsoll binary with its
-# libraries, and the scripts of guest/.
+# Builds the initramfs that the VM boots: busybox, the kernel modules that the checks need, programs with their libraries,
+# and scripts of guest/.
 #
-#   vm/initramfs.sh CACHE VERSION BINARY OUTPUT
+#   vm/initramfs.sh CACHE KERNEL VERSION CHECKS OUTPUT NAME=PROGRAM...
 #
-# CACHE is the output of fetch.sh, VERSION that of the kernel. The guest has a real /lib/modules, so that `modprobe` works
+# CACHE is the output of fetch.sh, KERNEL the folder of a kernel in it, VERSION that of the kernel, CHECKS the script of
+# guest/ that the guest runs, NAME the name of a program there. The guest has a real /lib/modules, so that `modprobe` works
 # there as on any machine: for plimsoll, and for the kernel when it loads a compressor.
 set -euo pipefail
 
-cache=$1 version=$2 binary=$3 output=$4
+cache=$1 kernel=$2 version=$3 checks=$4 output=$5
+programs=("${@:6}")
 here=$(dirname "$(readlink -f "$0")")
 export PATH=$cache/bin:$PATH
-modules=(virtio_blk ext4 crc32c_generic zram lz4 lz4hc zstd deflate)
+modules=(virtio_pci virtio_blk ext4 crc32c_generic zram lz4 lz4hc zstd deflate)
 
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
@@ -25,9 +27,9 @@ printf 'root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n' >"$s
 printf 'root:x:0:\nnogroup:x:65534:\n' >"$stage/etc/group"
 
 # Unpacked modules, as busybox cannot read .xz.
-[[ -s $cache/kernel/lib/modules/$version/modules.dep ]] || depmod -b "$cache/kernel" "$version"
+[[ -s $kernel/lib/modules/$version/modules.dep ]] || depmod -b "$kernel" "$version"
 for module in "${modules[@]}"; do
-    modprobe -d "$cache/kernel" -S "$version" --show-depends "$module" || {
+    modprobe -d "$kernel" -S "$version" --show-depends "$module" || {
         echo "vm/initramfs.sh: kernel $version has no module $module" >&2
         exit 1
     }
@@ -40,17 +42,20 @@ done | awk '$1 == "insmod" { print $2 }' | sort -u | while read -r file; do
     *) cp "$file" "$target" ;;
     esac
 done
-cp "$cache/kernel/lib/modules/$version"/modules.{builtin,builtin.modinfo,order} "$stage/lib/modules/$version/"
+cp "$kernel/lib/modules/$version"/modules.{builtin,builtin.modinfo,order} "$stage/lib/modules/$version/"
 depmod -b "$stage" "$version"
 
-strip -o "$stage/usr/bin/plimsoll" "$binary" # the guest has little memory
-# Every library at the path of the loader; a static binary has none.
-{ ldd "$binary" 2>/dev/null || true; } | awk '$2 == "=>" { print $3; next } $1 ~ "^/" { print $1 }' | while read -r library; do
-    mkdir -p "$stage${library%/*}"
-    cp -L "$library" "$stage$library"
+for entry in "${programs[@]}"; do
+    program=${entry#*=}
+    strip -o "$stage/usr/bin/${entry%%=*}" "$program" # the guest has little memory
+    # Every library at the path of the loader; a static program has none.
+    { ldd "$program" 2>/dev/null || true; } | awk '$2 == "=>" { print $3; next } $1 ~ "^/" { print $1 }' | while read -r library; do
+        mkdir -p "$stage${library%/*}"
+        cp -L "$library" "$stage$library"
+    done
 done
 
 cp "$here/guest/init" "$stage/init"
-cp "$here/guest/checks.sh" "$stage/checks.sh"
+cp "$here/guest/$checks" "$stage/checks.sh"
 chmod +x "$stage/init"
 (cd "$stage" && find . | cpio --create --format=newc --owner=+0:+0 --quiet | gzip -1) >"$output"

@@ -74,8 +74,8 @@ pub use shared_words::SharedWords;
 pub use signals::{default_signals, is_ignored, restore_inherited_signals, take_over_signals};
 pub use swap::{swap_off, swap_on};
 pub use uffd::{
-    RegisterMode, UffdApi, UffdFeatures, UffdMode, UffdProgress, api_handshake, api_handshake_with,
-    open_from_device, open_userfaultfd, uffd_copy, uffd_move, uffd_poison, uffd_register, uffd_unregister,
-    uffd_wake, uffd_write_protect, uffd_zero,
+    FaultReader, MOST_FAULTS, RegisterMode, UffdApi, UffdFault, UffdFeatures, UffdMode, UffdProgress,
+    api_handshake, api_handshake_with, open_from_device, open_userfaultfd, uffd_copy, uffd_move, uffd_poison,
+    uffd_register, uffd_unregister, uffd_wake, uffd_write_protect, uffd_zero,
 };
 pub use vm::{Advice, Mapping, page_out, write_back};

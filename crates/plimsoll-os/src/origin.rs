@@ -40,6 +40,11 @@ impl Origin {
         unsafe { self.page.as_ref() }
     }
 
+    /// Whether the caller has the memory of that process: also in a child that shares it (`vfork(2)`). No system call.
+    pub fn shares_memory(&self) -> bool {
+        self.word().load(Ordering::Relaxed) != 0
+    }
+
     /// Whether the caller is that process. A system call; it does not touch `errno`.
     pub fn is_here(&self) -> bool {
         self.word().load(Ordering::Relaxed) == this_process()

@@ -1,12 +1,15 @@
-//! userfaultfd: page faults handled by the program. Opening it and its features; the calls on ranges are in `ranges`.
+//! userfaultfd: page faults handled by the program. Opening it and its features; the calls on ranges are in `ranges`, the
+//! faults that a thread reads in `messages`.
 #![allow(unsafe_code)]
 
+mod messages;
 mod ranges;
 
 use core::ffi::{c_int, c_ulong};
 
 use crate::{Errno, Fd};
 
+pub use messages::{FaultReader, MOST_FAULTS, UffdFault};
 pub use ranges::{
     RegisterMode, UffdProgress, uffd_copy, uffd_move, uffd_poison, uffd_register, uffd_unregister, uffd_wake,
     uffd_write_protect, uffd_zero,

@@ -59,5 +59,5 @@ pub(crate) trait Backing: Send + Sync {
     fn set_limit(&self, bytes: u64);
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(crate) mod model;

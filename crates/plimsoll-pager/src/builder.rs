@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use plimsoll_os::Errno;
 
-use crate::driver::OpenError;
+use crate::driver::{DriverOptions, FaultMode, OpenError};
 use crate::engine::{Engine, EngineError, Funds, LEAST_RAM};
 use crate::error::{BuildError, too_old};
 use crate::page::PAGE_SIZE;
@@ -27,6 +27,7 @@ pub struct PagerBuilder {
     member: Option<Member>,
     address_space: u64,
     codec: Codec,
+    driver: DriverOptions,
 }
 
 /// The codec of saved copies.
@@ -56,6 +57,7 @@ impl PagerBuilder {
             member: None,
             address_space: 64 << 30,
             codec: Codec::default(),
+            driver: DriverOptions::default(),
         }
     }
 
@@ -92,7 +94,21 @@ impl PagerBuilder {
         self
     }
 
-    /// Builds the pager, and installs the process's handler of SIGBUS if no pager did. Signals for other addresses go to
+    /// The thread that resolves faults. By default the faulting thread itself, in a handler of SIGBUS.
+    pub fn fault_mode(mut self, mode: FaultMode) -> PagerBuilder {
+        self.driver.fault_mode = mode;
+        self
+    }
+
+    /// Copies pages instead of moving them, as on a kernel without `UFFDIO_MOVE` (before Linux 6.8): for tests of a program
+    /// that has to run there. Trims and soft faults cost a copy of the page then, and a range that a device writes to has to
+    /// be pinned ([`Region::pin`](crate::Region::pin)).
+    pub fn without_move(mut self) -> PagerBuilder {
+        self.driver.without_move = true;
+        self
+    }
+
+    /// Builds the pager, and installs the process's handler of SIGBUS if no pager did, unless a thread resolves the faults. Signals for other addresses go to
     /// the handler that was installed before; a handler that is installed later must do the same.
     ///
     /// # Errors
@@ -103,6 +119,7 @@ impl PagerBuilder {
             return Err(BuildError::PageSize(page));
         }
         let (address_space, codec) = (self.address_space, self.codec);
+        let driver = self.driver;
         let funds = self.funds()?;
         let no_addresses = |errno| BuildError::AddressSpace {
             bytes: address_space,
@@ -122,7 +139,7 @@ impl PagerBuilder {
         });
         let store = store.map_err(|_| no_addresses(Errno::NOMEM))?;
         let backing = SavedCopies::new(store, funds.most);
-        let engine = Engine::funded(pages, funds, backing).map_err(|error| match error {
+        let engine = Engine::funded(pages, funds, backing, driver).map_err(|error| match error {
             EngineError::Driver(OpenError::Refused(errno)) => refusal(errno, has_seccomp_filter()),
             EngineError::Driver(OpenError::Lacks(features)) => too_old(features),
             EngineError::Driver(OpenError::Failed(Errno::NOMEM)) => no_addresses(Errno::NOMEM),

@@ -6,13 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use plimsoll_os::Errno;
+use plimsoll_os::{Errno, Fd};
 
 use crate::addresses::Addresses;
 use crate::backing::Backing;
-use crate::driver::{OpenError, Userfault};
+use crate::driver::{DriverOptions, FaultMode, OpenError, Userfault};
 use crate::error::{MapError, RangeError};
-use crate::fault::{FaultError, Faults, Registration, SignalsBlocked, TooManyPagers};
+use crate::fault::{
+    FaultError, FaultThread, Faults, Registration, SignalsBlocked, ThreadFaults, TooManyPagers,
+};
 use crate::manager::{Manager, Patience, Pin, WorkingSetError};
 use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState};
 #[cfg(not(loom))]
@@ -26,12 +28,14 @@ pub(crate) const LEAST_RAM: u64 = 4 << 20;
 /// The longest time between two looks of the balance-set manager.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The part of a pager that the signal handler uses.
+/// The part of a pager that the signal handler and the threads of the pager use.
 struct Served<B> {
     manager: Manager<Userfault, B>,
     arena: Range<usize>,
     /// Whether the balance-set manager is to end.
     is_over: AtomicBool,
+    /// Held by the balance-set manager while it works. No fault takes it.
+    balancing: Mutex<()>,
     /// The pool whose shared memory the handler replaces if its file is cut.
     #[cfg(not(loom))]
     pool: Option<Pool>,
@@ -39,8 +43,11 @@ struct Served<B> {
 
 impl<B: Backing> Faults for Served<B> {
     fn resolve(&self, address: usize) -> Result<(), FaultError> {
-        let page = PageIndex::new(((address - self.arena.start) / PAGE_SIZE) as u32);
-        self.manager.fault(page)
+        self.manager.fault(self.page(address))
+    }
+
+    fn is_here(&self) -> bool {
+        !self.manager.driver.is_forked()
     }
 
     fn replace_lost_page(&self, address: usize) -> bool {
@@ -50,6 +57,18 @@ impl<B: Backing> Faults for Served<B> {
         }
         let _ = address;
         false
+    }
+}
+
+impl<B: Backing> ThreadFaults for Served<B> {
+    fn userfault(&self) -> &Fd {
+        self.manager.driver.faults()
+    }
+}
+
+impl<B> Served<B> {
+    fn page(&self, address: usize) -> PageIndex {
+        PageIndex::new(((address - self.arena.start) / PAGE_SIZE) as u32)
     }
 }
 
@@ -104,12 +123,12 @@ pub(crate) struct Funds {
 pub(crate) struct Engine<B: Backing + 'static> {
     served: Arc<Served<B>>,
     addresses: Mutex<Addresses>,
-    /// None once it is dropped.
+    /// None once it is dropped, or if a thread resolves the faults.
     registration: Option<Registration>,
+    /// None once it is dropped, or if signals resolve the faults.
+    fault_thread: Option<FaultThread>,
     /// None once it is dropped, or without a balance-set manager.
     balancer: Option<Balancer>,
-    /// The process that built it.
-    process: u32,
     /// None once it is dropped, or without a pool. It is the last field: the memory is free when the member leaves.
     #[cfg(not(loom))]
     share: Option<Share>,
@@ -118,20 +137,30 @@ pub(crate) struct Engine<B: Backing + 'static> {
 impl<B: Backing + 'static> Engine<B> {
     /// A pager of `pages` pages of addresses, with a budget of `ram` bytes.
     #[cfg(test)]
-    pub(crate) fn new(pages: u32, ram: u64, backing: B) -> Result<Engine<B>, EngineError> {
+    pub(crate) fn new(
+        pages: u32,
+        ram: u64,
+        backing: B,
+        options: DriverOptions,
+    ) -> Result<Engine<B>, EngineError> {
         let funds = Funds {
             ram,
             most: ram,
             #[cfg(not(loom))]
             member: None,
         };
-        Engine::funded(pages, funds, backing)
+        Engine::funded(pages, funds, backing, options)
     }
 
     /// A pager of `pages` pages of addresses, with a budget from `funds`.
-    pub(crate) fn funded(pages: u32, funds: Funds, backing: B) -> Result<Engine<B>, EngineError> {
+    pub(crate) fn funded(
+        pages: u32,
+        funds: Funds,
+        backing: B,
+        options: DriverOptions,
+    ) -> Result<Engine<B>, EngineError> {
         let pages = pages.next_multiple_of(CHUNK_PAGES);
-        let driver = Userfault::new(pages).map_err(EngineError::Driver)?;
+        let driver = Userfault::new(pages, options).map_err(EngineError::Driver)?;
         let arena = driver.arena();
         let manager = Manager::new(driver, backing, pages, funds.most).map_err(EngineError::System)?;
         manager.set_ram(funds.ram);
@@ -141,11 +170,21 @@ impl<B: Backing + 'static> Engine<B> {
             manager,
             arena: arena.clone(),
             is_over: AtomicBool::new(false),
+            balancing: Mutex::new(()),
             #[cfg(not(loom))]
             pool: funds.member.as_ref().map(|member| member.pool().clone()),
         });
-        let registration =
-            Registration::new(arena, served.clone()).map_err(|TooManyPagers| EngineError::TooManyPagers)?;
+        let (registration, fault_thread) = match options.fault_mode {
+            FaultMode::Signal => {
+                let registration = Registration::new(arena, served.clone());
+                let registration = registration.map_err(|TooManyPagers| EngineError::TooManyPagers)?;
+                (Some(registration), None)
+            }
+            FaultMode::Thread => {
+                let thread = FaultThread::start(served.clone()).map_err(EngineError::System)?;
+                (None, Some(thread))
+            }
+        };
         let balancer = Balancer::start(served.clone()).map_err(EngineError::System)?;
         #[cfg(not(loom))]
         let share = funds.member.map(|member| Share::start(member, served.clone()));
@@ -154,9 +193,9 @@ impl<B: Backing + 'static> Engine<B> {
             share: share.transpose().map_err(EngineError::System)?,
             served,
             addresses: Mutex::new(Addresses::new(pages)),
-            registration: Some(registration),
+            registration,
+            fault_thread,
             balancer: Some(balancer),
-            process: plimsoll_os::this_process(),
         })
     }
 
@@ -171,9 +210,27 @@ impl<B: Backing + 'static> Engine<B> {
         self.share.as_ref().filter(|_| !self.is_forked())
     }
 
+    /// Waits until the thread for faults does not work on those that were before this call.
+    pub(crate) fn rest(&self) {
+        if let Some(thread) = &self.fault_thread {
+            thread.rest();
+        }
+    }
+
+    /// Calls `look` while the threads of the pager rest.
+    pub(crate) fn at_rest<T>(&self, look: impl FnOnce(&Manager<Userfault, B>) -> T) -> T {
+        // A child of a fork has no such thread, but may have its lock.
+        let _rest = (!self.is_forked()).then(|| {
+            self.rest();
+            let balancing = self.served.balancing.lock();
+            balancing.unwrap_or_else(PoisonError::into_inner)
+        });
+        look(self.manager())
+    }
+
     /// Whether this process is a child of the one that built the pager: it has none of its memory.
     pub(crate) fn is_forked(&self) -> bool {
-        self.process != plimsoll_os::this_process()
+        self.manager().driver.is_forked()
     }
 
     /// The address of a page.
@@ -217,15 +274,21 @@ impl<B: Backing + 'static> Engine<B> {
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Trims pages down to a step. Returns the pages that left the working set.
+    /// Trims pages down to a step. Returns the pages that left the working set. Pages that another thread, the balance-set
+    /// manager for one, takes through a step at the moment are waited for: they would stop at that step.
     pub(crate) fn trim(&self, pages: PageRange, to: TrimTo) -> u32 {
+        // The pages that this thread touched last are busy until then.
+        self.rest();
         let _blocked = SignalsBlocked::new();
         let manager = self.manager();
+        manager.wait_for_busy(pages);
         let trimmed = manager.trim_range(pages);
         if to >= TrimTo::Standby {
+            manager.wait_for_busy(pages);
             manager.save_range(pages);
         }
         if to >= TrimTo::Store {
+            manager.wait_for_busy(pages);
             manager.release_range(pages);
         }
         trimmed
@@ -330,8 +393,12 @@ impl<B: Backing + 'static> Engine<B> {
 impl<B: Backing + 'static> Drop for Engine<B> {
     fn drop(&mut self) {
         if self.is_forked() {
-            // Threads that were in the handler at the fork do not exist here: nobody counts them out.
-            std::mem::forget((self.registration.take(), self.balancer.take()));
+            // Threads that were in the handler at the fork do not exist here: nobody counts them out. Nor do the pager's.
+            std::mem::forget((
+                self.registration.take(),
+                self.fault_thread.take(),
+                self.balancer.take(),
+            ));
             #[cfg(not(loom))]
             std::mem::forget(self.share.take());
         }
@@ -359,6 +426,7 @@ impl<B: Backing> Work for Served<B> {
         if self.is_over.load(Ordering::Acquire) {
             return false;
         }
+        let _balancing = self.balancing.lock().unwrap_or_else(PoisonError::into_inner);
         self.manager.balance();
         true
     }

@@ -142,6 +142,9 @@ pub enum RangeError {
         /// Bytes of the range.
         bytes: usize,
     },
+    /// This process is a child of the one that built the pager, and does not have its regions.
+    #[error("cannot use a region in a child of a fork: it has none of its memory; build a pager of its own")]
+    Forked,
     /// A page cannot be made present.
     #[error(transparent)]
     Fault(#[from] FaultError),
@@ -150,9 +153,12 @@ pub enum RangeError {
     System(Errno),
 }
 
-/// The newest of the required features that are missing, with the kernel that brought it.
+/// The features that are missing, with the kernel that has them.
 pub(crate) fn too_old(lacking: UffdFeatures) -> BuildError {
-    let (missing, since) = if lacking.has(UffdFeatures::MOVE) {
+    let (missing, since) = if lacking.has(UffdFeatures::WRITE_PROTECT) {
+        // A kernel with one of them will do. Linux has the second one since 5.7, but not for every processor.
+        ("UFFD_FEATURE_MOVE and UFFD_FEATURE_PAGEFAULT_FLAG_WP", "6.8")
+    } else if lacking.has(UffdFeatures::MOVE) {
         ("UFFD_FEATURE_MOVE", "6.8")
     } else {
         ("UFFD_FEATURE_SIGBUS", "4.14")

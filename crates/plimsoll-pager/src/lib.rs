@@ -42,10 +42,10 @@
 //! |---|---|
 //! | [`page`] | a page's word, its states and transitions; the page table |
 //! | `backing` | the interface of the compression store and the page file |
-//! | `driver` | acts on page tables: by userfaultfd, or simulated |
+//! | `driver` | acts on page tables: by userfaultfd, with moves or copies, or simulated |
 //! | `manager` | the state of a pager: budget, pins, hands, counters |
 //! | `trim` | from active to modified, standby and compressed |
-//! | `fault` | from any state to active; the signal handler |
+//! | `fault` | from any state to active; the signal handler, the thread for faults |
 //! | `inspect`, `stats`, `snapshot` | the check of all invariants; figures; the state of every page |
 //! | [`store`] | the compression store; `saved` is the manager's view of it |
 //! | [`page_file`] | the encrypted file for what the store cannot hold |
@@ -78,6 +78,7 @@ mod trim;
 
 pub use backing::Damaged;
 pub use builder::{Codec, PagerBuilder};
+pub use driver::FaultMode;
 pub use engine::TrimTo;
 pub use error::{BuildError, FaultError, MapError, RamError, RangeError};
 pub use manager::{TrimMode, WorkingSetError};

@@ -36,6 +36,12 @@ impl Pager {
         Ok(Region::new(self.engine.clone(), pages, bytes))
     }
 
+    /// Whether a system call that meets an absent page of a region waits for it. If not, it returns `EFAULT`, or fewer bytes
+    /// than asked for. Only in the mode [`FaultMode::Thread`](crate::FaultMode::Thread), with privilege.
+    pub fn serves_system_calls(&self) -> bool {
+        self.engine.manager().driver.serves_system_calls()
+    }
+
     /// Figures of the pager now.
     pub fn stats(&self) -> Stats {
         self.engine.manager().stats()
@@ -46,10 +52,10 @@ impl Pager {
         self.engine.manager().snapshot()
     }
 
-    /// Checks every invariant of the pager, and returns those that do not hold. Threads that use regions meanwhile, or trim
-    /// them, are reported too.
+    /// Checks every invariant of the pager while its balance-set manager rests, and returns those that do not hold. Pages
+    /// that threads of the program use or trim meanwhile are reported too.
     pub fn validate(&self) -> Vec<Violation> {
-        self.engine.manager().validate()
+        self.engine.at_rest(|manager| manager.validate())
     }
 
     /// Changes the rule by which the pager trims.

@@ -17,11 +17,15 @@ use crate::saved::SavedCopies;
 /// pager alive.
 ///
 /// Its bytes are as in any other memory, with these differences:
-/// - A system call that reads or writes it returns `EFAULT`, or fewer bytes than asked for, where pages are absent. Pin the
-///   range first ([`Region::pin`]), or use [`Region::read_into`] and [`Region::write_from`]. A datagram that is received
-///   into absent pages is lost.
-/// - A thread that blocks SIGBUS ends the process when it touches an absent page.
-/// - A child of a fork does not have it: an access there raises SIGSEGV.
+/// - A system call that reads or writes it returns `EFAULT`, or fewer bytes than asked for, where pages are absent, unless
+///   [`Pager::serves_system_calls`](crate::Pager::serves_system_calls). Pin the range first ([`Region::pin`]), or use
+///   [`Region::read_into`] and [`Region::write_from`]. A datagram that is received into absent pages is lost.
+/// - A thread that blocks SIGBUS ends the process when it touches an absent page, unless a thread of the pager resolves faults
+///   ([`FaultMode::Thread`](crate::FaultMode::Thread)).
+/// - A child of a fork does not have it: an access there raises SIGSEGV, and a call of a function returns
+///   [`RangeError::Forked`].
+/// - A range that a device writes to (registered buffers of io_uring, direct I/O) must be pinned on a kernel without
+///   `UFFDIO_MOVE`; a newer one keeps such pages in place by itself.
 ///
 /// Invariant: `pages` are open in the pager's arena and belong to this value alone.
 pub struct Region {
@@ -240,6 +244,9 @@ impl Region {
     }
 
     fn bounds(&self, range: &impl RangeBounds<usize>) -> Result<(usize, usize), RangeError> {
+        if self.engine.is_forked() {
+            return Err(RangeError::Forked);
+        }
         let start = match range.start_bound() {
             Bound::Included(&start) => start,
             Bound::Excluded(&before) => before.saturating_add(1),

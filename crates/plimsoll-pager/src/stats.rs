@@ -61,6 +61,8 @@ pub struct Stats {
     pub released_frames: u64,
     /// Attempts to trim a page that is shared by a fork, pinned by a device, or locked.
     pub unmovable_pages: u64,
+    /// Pages shared by a fork that were trimmed after they became copies of their own.
+    pub unshared_pages: u64,
     /// Moves that the kernel ended early.
     pub partial_moves: u64,
     /// Pages restored by a copy of their frame, as it could not be moved.
@@ -69,6 +71,8 @@ pub struct Stats {
     pub direct_reclaims: u64,
     /// Calls that failed as the kernel had no memory.
     pub no_memory: u64,
+    /// Present pages of native regions that the pager took over.
+    pub adopted_pages: u64,
 }
 
 impl Stats {
@@ -111,10 +115,12 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             taken_frames: events(Event::FrameTaken),
             released_frames: events(Event::FrameReleased),
             unmovable_pages: events(Event::Unmovable),
+            unshared_pages: events(Event::Unshared),
             partial_moves: events(Event::PartialMove),
             copied_frames: events(Event::CopiedFrame),
             direct_reclaims: events(Event::DirectReclaim),
             no_memory: events(Event::NoMemory),
+            adopted_pages: events(Event::Adopted),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! The real driver, `userfault`, makes ioctls of a userfaultfd. The simulated one, for tests, is a model of memory with
 //! injected errors.
 
+mod by_copy;
 mod userfault;
 
 use std::ptr::NonNull;
@@ -12,6 +13,30 @@ use plimsoll_os::Errno;
 use crate::page::{Page, PageIndex, PageRange};
 
 pub(crate) use userfault::{OpenError, Userfault};
+
+/// The thread that resolves a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum FaultMode {
+    /// The faulting thread, in a handler of SIGBUS. The fastest mode, and it needs no privilege. A system call that meets
+    /// an absent page returns `EFAULT`, or fewer bytes than asked for.
+    #[default]
+    Signal,
+    /// A thread of the pager, while the faulting thread waits: for programs that forbid signals or block SIGBUS. A fault is
+    /// slower by the switch to that thread. System calls that meet an absent page wait for it too if the user has
+    /// `CAP_SYS_PTRACE` or access to `/dev/userfaultfd`, or with `vm.unprivileged_userfaultfd=1`
+    /// ([`Pager::serves_system_calls`](crate::Pager::serves_system_calls)); otherwise they return `EFAULT`, as in the mode
+    /// of signals.
+    Thread,
+}
+
+/// The ways in which a driver acts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct DriverOptions {
+    pub(crate) fault_mode: FaultMode,
+    /// Whether pages are moved by copies though the kernel can move them.
+    pub(crate) without_move: bool,
+}
 
 /// One of the two ranges of addresses that a driver manages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -54,6 +79,15 @@ pub(crate) trait Driver: Send + Sync {
     /// `ENOENT` for an absent source, `EEXIST` for a present destination, `EINVAL` for different mappings, `ENOMEM`.
     fn move_pages(&self, from: Area, pages: PageRange, to: PageIndex) -> Partial;
 
+    /// Makes `page` of the arena, which is active, writable again if a move by copies left it write-protected.
+    fn unblock(&self, page: PageIndex);
+
+    /// Makes `pages` of the arena, which are present, exclusive to this process if they are shared by a fork: then they can
+    /// be moved. Pages that a device has pinned are exclusive already.
+    ///
+    /// Errors: `EFAULT` for an absent page, `ENOMEM`, `EINVAL` on a kernel that cannot.
+    fn unshare(&self, pages: PageRange) -> Result<(), Errno>;
+
     /// Makes `page` of the arena present with these bytes.
     ///
     /// Errors: `EEXIST` if it is present, `EAGAIN` in a race with a change of the mapping, `ENOMEM`.
@@ -72,5 +106,5 @@ pub(crate) trait Driver: Send + Sync {
     fn address(&self, area: Area, page: PageIndex) -> NonNull<Page>;
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(crate) mod simulated;

@@ -2,11 +2,13 @@
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
 
 use plimsoll_os::Errno;
 
+use super::by_copy::{Steps, move_by_copy};
 use super::{Area, Driver, Partial};
 use crate::page::{PAGE_SIZE, Page, PageIndex, PageRange};
 
@@ -20,6 +22,8 @@ const GONE: u8 = 0xDD;
 pub(crate) struct Simulated {
     arena: Box<[UnsafeCell<Page>]>,
     shadow: Box<[UnsafeCell<Page>]>,
+    /// Whether pages are moved by copies.
+    copies: bool,
     state: Mutex<State>,
 }
 
@@ -34,22 +38,49 @@ struct State {
     registered: Vec<bool>,
     /// Pages of the arena that a device has pinned: every move of them fails.
     unmovable: Vec<bool>,
+    /// Pages of the arena that a child of a fork shares: a move of them fails until they are unshared.
+    shared: Vec<bool>,
+    /// Pages of the arena that are write-protected: every access is a fault, as all may be writes.
+    protected: Vec<bool>,
+    /// The most pages of both areas that were present after a step of a copy.
+    most: u64,
+    /// The last word of pages into which a thread of the program wrote at the moment of a move.
+    raced: BTreeMap<PageIndex, u64>,
     injection: Injection,
 }
 
-/// Injected errors.
-#[derive(Debug, Clone, Copy, Default)]
+/// Injected errors, and writes that race with moves.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Injection {
     /// Calls of 1000 that fail.
-    pub(crate) per_mille: u32,
+    per_mille: u32,
     /// State of the random numbers: any number but 0.
-    pub(crate) seed: u64,
-    /// Errors so far.
-    pub(crate) injected: u64,
+    seed: u64,
+    /// Errors so far, by kind.
+    injected: BTreeMap<&'static str, u64>,
 }
 
 impl Injection {
-    fn random(&mut self) -> u64 {
+    /// Fails `per_mille` of 1000 calls.
+    pub(crate) fn new(per_mille: u32, seed: u64) -> Injection {
+        Injection {
+            per_mille,
+            seed,
+            injected: BTreeMap::new(),
+        }
+    }
+
+    /// Changes the share of calls that fail.
+    pub(crate) fn set(&mut self, per_mille: u32) {
+        self.per_mille = per_mille;
+    }
+
+    /// Errors so far, by kind.
+    pub(crate) fn injected(&self) -> &BTreeMap<&'static str, u64> {
+        &self.injected
+    }
+
+    pub(crate) fn random(&mut self) -> u64 {
         let mut x = self.seed.max(1);
         x ^= x << 13;
         x ^= x >> 7;
@@ -58,17 +89,23 @@ impl Injection {
         x
     }
 
-    /// One of `errors`, or none.
-    fn draw(&mut self, errors: &[Errno]) -> Option<Errno> {
-        if self.random() % 1000 >= u64::from(self.per_mille) {
+    /// One of `errors`, each with the name that counts it, or none.
+    pub(crate) fn draw<E: Copy>(&mut self, errors: &[(&'static str, E)]) -> Option<E> {
+        if self.per_mille == 0 || self.random() % 1000 >= u64::from(self.per_mille) {
             return None;
         }
-        self.injected += 1;
-        Some(errors[self.random() as usize % errors.len()])
+        let (name, error) = errors[self.random() as usize % errors.len()];
+        *self.injected.entry(name).or_default() += 1;
+        Some(error)
     }
 }
 
 impl State {
+    fn resident(&self) -> u64 {
+        let present = self.arena.iter().chain(&self.shadow);
+        present.filter(|present| **present).count() as u64
+    }
+
     fn present(&mut self, area: Area) -> &mut Vec<bool> {
         match area {
             Area::Arena => &mut self.arena,
@@ -80,16 +117,26 @@ impl State {
 impl Simulated {
     /// Memory of `pages` pages, all native and absent.
     pub(crate) fn new(pages: u32, injection: Injection) -> Simulated {
+        Simulated::of_kernel(pages, injection, true)
+    }
+
+    /// As [`Simulated::new`], of a kernel that moves pages or does not.
+    pub(crate) fn of_kernel(pages: u32, injection: Injection, moves: bool) -> Simulated {
         let area = || (0..pages).map(|_| UnsafeCell::new([GONE; PAGE_SIZE])).collect();
         let bits = || vec![false; pages as usize];
         Simulated {
             arena: area(),
             shadow: area(),
+            copies: !moves,
             state: Mutex::new(State {
                 arena: bits(),
                 shadow: bits(),
                 registered: bits(),
                 unmovable: bits(),
+                shared: bits(),
+                protected: bits(),
+                most: 0,
+                raced: BTreeMap::new(),
                 injection,
             }),
         }
@@ -119,6 +166,9 @@ impl Simulated {
             unsafe { *bytes = [0; PAGE_SIZE] };
             state.arena[page.index()] = true;
         }
+        if state.protected[page.index()] {
+            return None;
+        }
         // SAFETY: under the lock.
         Some(access(unsafe { &mut *bytes }))
     }
@@ -128,24 +178,43 @@ impl Simulated {
         self.state().unmovable[page.index()] = unmovable;
     }
 
-    /// The program drops a page by itself (`MADV_DONTNEED`).
-    pub(crate) fn drop_page(&self, page: PageIndex) {
-        self.state().arena[page.index()] = false;
+    /// Has a child of a fork share a page.
+    pub(crate) fn set_shared(&self, page: PageIndex) {
+        self.state().shared[page.index()] = true;
     }
 
-    /// Changes the injected errors, and returns the former ones.
-    pub(crate) fn inject(&self, per_mille: u32) -> Injection {
+    /// The program drops a page by itself (`MADV_DONTNEED`).
+    pub(crate) fn drop_page(&self, page: PageIndex) {
         let mut state = self.state();
-        let before = state.injection;
-        state.injection.per_mille = per_mille;
-        before
+        (state.arena[page.index()], state.protected[page.index()]) = (false, false);
+    }
+
+    /// Changes the share of calls that fail, and returns the errors so far.
+    pub(crate) fn inject(&self, per_mille: u32) -> BTreeMap<&'static str, u64> {
+        let mut state = self.state();
+        state.injection.set(per_mille);
+        state.injection.injected().clone()
+    }
+
+    /// The last word of a page, if a thread of the program wrote it at the moment of a move.
+    pub(crate) fn raced(&self, page: PageIndex) -> Option<u64> {
+        self.state().raced.get(&page).copied()
+    }
+
+    /// Forgets such a write: the test has overwritten or dropped the page.
+    pub(crate) fn forget_race(&self, page: PageIndex) {
+        self.state().raced.remove(&page);
     }
 
     /// Present pages of both areas.
     pub(crate) fn resident(&self) -> u64 {
+        self.state().resident()
+    }
+
+    /// Present pages of both areas now, and the most after a step of a copy.
+    pub(crate) fn resident_and_most(&self) -> (u64, u64) {
         let state = self.state();
-        let present = state.arena.iter().chain(&state.shadow);
-        present.filter(|present| **present).count() as u64
+        (state.resident(), state.most)
     }
 }
 
@@ -159,13 +228,17 @@ impl Driver for Simulated {
         for page in pages.pages() {
             let at = page.index();
             (state.arena[at], state.shadow[at], state.registered[at]) = (false, false, false);
+            state.protected[at] = false;
         }
         Ok(())
     }
 
     fn register(&self, pages: PageRange) -> Result<(), Errno> {
         let mut state = self.state();
-        if let Some(errno) = state.injection.draw(&[Errno::NOMEM]) {
+        if let Some(errno) = state
+            .injection
+            .draw(&[("ENOMEM of a registration", Errno::NOMEM)])
+        {
             return Err(errno);
         }
         pages
@@ -175,23 +248,28 @@ impl Driver for Simulated {
     }
 
     fn move_pages(&self, from: Area, pages: PageRange, to: PageIndex) -> Partial {
-        let target = match from {
-            Area::Arena => Area::Shadow,
-            Area::Shadow => Area::Arena,
-        };
+        if self.copies {
+            return move_by_copy(self, from, pages, to);
+        }
+        let target = other(from);
         let mut state = self.state();
         let mut done = 0;
         let mut stopped = None;
         for (page, number) in pages.pages().zip(0..) {
             let to = to.plus(number);
-            let injected = state.injection.draw(&[Errno::NOMEM, Errno::BUSY, Errno::AGAIN]);
+            let injected = state.injection.draw(&[
+                ("ENOMEM of a move", Errno::NOMEM),
+                ("EBUSY of a move", Errno::BUSY),
+                ("EAGAIN of a move", Errno::AGAIN),
+                ("EINVAL of a move", Errno::INVAL),
+            ]);
             stopped = if injected.is_some() {
                 injected
             } else if !state.present(from)[page.index()] {
                 Some(Errno::NOENT)
             } else if state.present(target)[to.index()] {
                 Some(Errno::EXIST)
-            } else if from == Area::Arena && state.unmovable[page.index()] {
+            } else if from == Area::Arena && (state.unmovable[page.index()] || state.shared[page.index()]) {
                 Some(Errno::BUSY)
             } else {
                 None
@@ -200,6 +278,10 @@ impl Driver for Simulated {
                 break;
             }
             let (source, target_page) = (self.page(from, page), self.page(target, to));
+            if from == Area::Arena && state.injection.draw(&[("write at a move", ())]).is_some() {
+                // The page is mapped until it moves: a write just before is in the moved page.
+                self.race(&mut state, page);
+            }
             // SAFETY: under the lock, and the caller holds both pages busy.
             unsafe {
                 *target_page = *source;
@@ -215,9 +297,27 @@ impl Driver for Simulated {
         }
     }
 
+    fn unblock(&self, page: PageIndex) {
+        self.state().protected[page.index()] = false;
+    }
+
+    fn unshare(&self, pages: PageRange) -> Result<(), Errno> {
+        let mut state = self.state();
+        if let Some(errno) = state.injection.draw(&[("EINVAL of an unsharing", Errno::INVAL)]) {
+            return Err(errno);
+        }
+        for page in pages.pages() {
+            state.shared[page.index()] = false;
+        }
+        Ok(())
+    }
+
     fn copy(&self, page: PageIndex, bytes: &Page) -> Result<(), Errno> {
         let mut state = self.state();
-        if let Some(errno) = state.injection.draw(&[Errno::NOMEM, Errno::AGAIN]) {
+        if let Some(errno) = state.injection.draw(&[
+            ("ENOMEM of a copy", Errno::NOMEM),
+            ("EAGAIN of a copy", Errno::AGAIN),
+        ]) {
             return Err(errno);
         }
         if state.arena[page.index()] {
@@ -232,15 +332,16 @@ impl Driver for Simulated {
     fn discard(&self, area: Area, pages: PageRange) -> Result<(), Errno> {
         let mut state = self.state();
         for page in pages.pages() {
-            state.present(area)[page.index()] = false;
-            // SAFETY: under the lock, and the caller holds the page busy.
-            unsafe { *self.page(area, page) = [GONE; PAGE_SIZE] };
+            self.drop_one(&mut state, area, page);
         }
         Ok(())
     }
 
     fn present(&self, area: Area, pages: PageRange, present: &mut [bool]) -> Result<(), Errno> {
         let mut state = self.state();
+        if let Some(errno) = state.injection.draw(&[("EIO of the pagemap", Errno::IO)]) {
+            return Err(errno);
+        }
         let bits = state.present(area);
         for (page, present) in pages.pages().zip(present) {
             *present = bits[page.index()];
@@ -257,5 +358,109 @@ impl Driver for Simulated {
 
     fn address(&self, area: Area, page: PageIndex) -> NonNull<Page> {
         NonNull::new(self.page(area, page)).expect("an element of a slice")
+    }
+}
+
+impl Simulated {
+    /// A thread of the program writes to a page of the arena, unless the write is a fault, whose thread waits.
+    fn race(&self, state: &mut State, page: PageIndex) {
+        if state.protected[page.index()] || !state.arena[page.index()] {
+            return;
+        }
+        let word = state.injection.random();
+        // SAFETY: under the lock.
+        let bytes = unsafe { &mut *self.page(Area::Arena, page) };
+        bytes[PAGE_SIZE - 8..].copy_from_slice(&word.to_ne_bytes());
+        state.raced.insert(page, word);
+    }
+
+    fn drop_one(&self, state: &mut State, area: Area, page: PageIndex) {
+        state.present(area)[page.index()] = false;
+        if area == Area::Arena {
+            state.protected[page.index()] = false;
+        }
+        // SAFETY: under the lock, and the caller holds the page busy.
+        unsafe { *self.page(area, page) = [GONE; PAGE_SIZE] };
+    }
+}
+
+fn other(area: Area) -> Area {
+    match area {
+        Area::Arena => Area::Shadow,
+        Area::Shadow => Area::Arena,
+    }
+}
+
+/// Each step is under the lock by itself: accesses of the program come between them.
+impl Steps for Simulated {
+    fn write_protect(&self, pages: PageRange, protect: bool) -> Result<(), Errno> {
+        let mut state = self.state();
+        let errno = state.injection.draw(&[("EAGAIN of a protection", Errno::AGAIN)]);
+        for page in pages.pages() {
+            // An error comes after a part of the pages.
+            if let Some(errno) = errno
+                && state.injection.random().is_multiple_of(2)
+            {
+                return Err(errno);
+            }
+            // Only present pages can be protected.
+            state.protected[page.index()] = protect && state.arena[page.index()];
+        }
+        errno.map_or(Ok(()), Err)
+    }
+
+    fn copy_across(&self, from: Area, pages: PageRange, to: PageIndex) -> Partial {
+        let mut state = self.state();
+        for (page, done) in pages.pages().zip(0..) {
+            let to = to.plus(done);
+            let injected = state.injection.draw(&[
+                ("ENOMEM of a move by copy", Errno::NOMEM),
+                ("EAGAIN of a move by copy", Errno::AGAIN),
+            ]);
+            let stopped = if injected.is_some() {
+                injected
+            } else if !state.present(from)[page.index()] {
+                Some(Errno::NOENT)
+            } else if state.present(other(from))[to.index()] {
+                Some(Errno::EXIST)
+            } else {
+                None
+            };
+            if let Some(errno) = stopped {
+                return Partial {
+                    done,
+                    stopped: Some(if done > 0 { Errno::AGAIN } else { errno }),
+                };
+            }
+            // SAFETY: under the lock, and the caller holds both pages busy.
+            unsafe { *self.page(other(from), to) = *self.page(from, page) };
+            state.present(other(from))[to.index()] = true;
+        }
+        state.most = state.most.max(state.resident());
+        Partial {
+            done: pages.count,
+            stopped: None,
+        }
+    }
+
+    /// Drops pages until an injected error, which locked pages stand for: in the arena alone.
+    fn drop_pages(&self, area: Area, pages: PageRange) -> Result<(), Errno> {
+        let mut state = self.state();
+        for page in pages.pages() {
+            if area == Area::Arena
+                && let Some(errno) = state.injection.draw(&[("EINVAL of a drop", Errno::INVAL)])
+            {
+                return Err(errno);
+            }
+            if area == Area::Arena && state.injection.draw(&[("write at a drop", ())]).is_some() {
+                self.race(&mut state, page);
+            }
+            self.drop_one(&mut state, area, page);
+        }
+        Ok(())
+    }
+
+    fn is_present(&self, page: PageIndex) -> bool {
+        self.state().arena[page.index()]
     }
 }

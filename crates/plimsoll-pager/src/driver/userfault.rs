@@ -7,19 +7,18 @@ use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 
 use plimsoll_os::{
-    Advice, Errno, Fd, RegisterMode, UffdFeatures, UffdMode, UffdProgress, address_space, api_handshake,
-    api_handshake_with, open_from_device, open_userfaultfd, uffd_copy, uffd_move, uffd_register,
-    uffd_unregister,
+    Advice, Errno, Fd, Origin, RegisterMode, UffdFeatures, UffdMode, UffdProgress, address_space,
+    api_handshake, api_handshake_with, open_from_device, open_userfaultfd, uffd_copy, uffd_move,
+    uffd_register, uffd_unregister, uffd_write_protect,
 };
 
-use super::{Area, Driver, Partial};
+use super::by_copy::{Steps, move_by_copy};
+use super::{Area, Driver, DriverOptions, FaultMode, Partial};
 use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange};
 
 /// Both areas begin at a multiple of a chunk, so that a page table page belongs to one chunk.
 const ALIGNMENT: usize = CHUNK_PAGES as usize * PAGE_SIZE;
 
-/// The features that the pager cannot do without.
-const REQUIRED: UffdFeatures = UffdFeatures::SIGBUS.with(UffdFeatures::MOVE);
 /// The features that it uses where the kernel has them.
 const WELCOME: UffdFeatures = UffdFeatures::EXACT_ADDRESS;
 
@@ -36,8 +35,8 @@ pub(crate) enum OpenError {
 
 /// The calls that open a userfaultfd, so that tests can refuse them.
 trait Kernel {
-    /// Opens a userfaultfd for faults of user code.
-    fn open(&self) -> Result<Fd, Errno>;
+    /// Opens a userfaultfd.
+    fn open(&self, mode: UffdMode) -> Result<Fd, Errno>;
     /// The features that its kernel knows.
     fn features(&self, uffd: &Fd) -> Result<UffdFeatures, Errno>;
 }
@@ -46,12 +45,12 @@ trait Kernel {
 struct ThisKernel;
 
 impl Kernel for ThisKernel {
-    fn open(&self) -> Result<Fd, Errno> {
-        open_userfaultfd(UffdMode::UserModeOnly).or_else(|refusal| {
+    fn open(&self, mode: UffdMode) -> Result<Fd, Errno> {
+        open_userfaultfd(mode).or_else(|refusal| {
             // A seccomp filter of the system call does not concern the device.
             let device = File::options().read(true).write(true).open("/dev/userfaultfd");
             let device = device.map_err(|_| refusal)?;
-            open_from_device(device.as_raw_fd(), UffdMode::UserModeOnly).map_err(|_| refusal)
+            open_from_device(device.as_raw_fd(), mode).map_err(|_| refusal)
         })
     }
 
@@ -71,18 +70,32 @@ pub(crate) struct Userfault {
     shadow: usize,
     bytes: usize,
     pagemap: File,
-    /// The process that made it: in a child of a fork the areas are not mapped.
-    process: u32,
+    /// Whether the kernel moves pages; if not, they are copied.
+    moves: bool,
+    /// Whether faults inside system calls come to the pager too.
+    serves_system_calls: bool,
+    /// `/proc/self/mem`, if pages are copied while faults inside system calls wait: a read of it never waits.
+    memory: Option<File>,
+    /// The process that made it: in a child of a fork the areas are not mapped, and `uffd` acts on the parent's.
+    origin: Origin,
 }
 
 impl Userfault {
     /// Opens a userfaultfd and reserves the areas: addresses alone.
-    pub(crate) fn new(pages: u32) -> Result<Userfault, OpenError> {
-        let uffd = open(&ThisKernel)?;
+    pub(crate) fn new(pages: u32, options: DriverOptions) -> Result<Userfault, OpenError> {
+        let Opened { uffd, moves, mode } = open(&ThisKernel, options)?;
         let bytes = (pages as usize * PAGE_SIZE).next_multiple_of(ALIGNMENT);
-        let pagemap = File::open("/proc/self/pagemap").map_err(|error| {
-            OpenError::Failed(Errno::of_number(error.raw_os_error().unwrap_or(libc::ENOENT)))
-        })?;
+        let open_own = |name: &str| {
+            File::open(format!("/proc/self/{name}")).map_err(|error| {
+                OpenError::Failed(Errno::of_number(error.raw_os_error().unwrap_or(libc::ENOENT)))
+            })
+        };
+        let pagemap = open_own("pagemap")?;
+        let serves_system_calls = mode == UffdMode::Full;
+        let memory = (serves_system_calls && !moves)
+            .then(|| open_own("mem"))
+            .transpose()?;
+        let origin = Origin::here().map_err(OpenError::Failed)?;
         let arena = reserve(bytes).map_err(OpenError::Failed)?;
         let shadow = reserve(bytes).map_err(|errno| {
             // SAFETY: reserved a moment ago, and nobody else knows it.
@@ -95,8 +108,26 @@ impl Userfault {
             shadow,
             bytes,
             pagemap,
-            process: plimsoll_os::this_process(),
+            moves,
+            serves_system_calls,
+            memory,
+            origin,
         })
+    }
+
+    /// The descriptor of the faults.
+    pub(crate) fn faults(&self) -> &Fd {
+        &self.uffd
+    }
+
+    /// Whether faults inside system calls come to the pager too.
+    pub(crate) fn serves_system_calls(&self) -> bool {
+        self.serves_system_calls
+    }
+
+    /// Whether this process is a child of the one that made the driver, without its memory.
+    pub(crate) fn is_forked(&self) -> bool {
+        !self.origin.shares_memory()
     }
 
     /// Addresses of the arena.
@@ -122,18 +153,44 @@ impl Userfault {
     }
 }
 
-/// Opens a userfaultfd with the features of the pager.
-fn open(kernel: &impl Kernel) -> Result<Fd, OpenError> {
-    let probe = kernel.open().map_err(OpenError::Refused)?;
+/// A userfaultfd with the features of the pager.
+struct Opened {
+    uffd: Fd,
+    moves: bool,
+    mode: UffdMode,
+}
+
+/// Opens a userfaultfd. In the mode of a thread, it delivers faults inside system calls too where the user may have them.
+fn open(kernel: &impl Kernel, options: DriverOptions) -> Result<Opened, OpenError> {
+    let mut mode = UffdMode::UserModeOnly;
+    let mut probe = Err(Errno::PERM);
+    if options.fault_mode == FaultMode::Thread {
+        mode = UffdMode::Full;
+        probe = kernel.open(mode);
+    }
+    let probe = probe.or_else(|_| {
+        mode = UffdMode::UserModeOnly;
+        kernel.open(mode)
+    });
+    let probe = probe.map_err(OpenError::Refused)?;
     let known = kernel.features(&probe).map_err(OpenError::Failed)?;
-    let lacking = UffdFeatures(REQUIRED.0 & !known.0);
+    let moves = known.has(UffdFeatures::MOVE) && !options.without_move;
+    let mut required = match options.fault_mode {
+        FaultMode::Signal => UffdFeatures::SIGBUS,
+        FaultMode::Thread => UffdFeatures::NONE,
+    };
+    required = required.with(match moves {
+        true => UffdFeatures::MOVE,
+        false => UffdFeatures::WRITE_PROTECT,
+    });
+    let lacking = UffdFeatures(required.0 & !known.0);
     if lacking != UffdFeatures::NONE {
         return Err(OpenError::Lacks(lacking));
     }
     // A descriptor makes one handshake.
-    let uffd = kernel.open().map_err(OpenError::Refused)?;
-    api_handshake_with(&uffd, REQUIRED.with(WELCOME.and(known))).map_err(OpenError::Failed)?;
-    Ok(uffd)
+    let uffd = kernel.open(mode).map_err(OpenError::Refused)?;
+    api_handshake_with(&uffd, required.with(WELCOME.and(known))).map_err(OpenError::Failed)?;
+    Ok(Opened { uffd, moves, mode })
 }
 
 /// Reserves addresses that begin at a multiple of [`ALIGNMENT`].
@@ -184,10 +241,17 @@ impl Driver for Userfault {
 
     fn register(&self, pages: PageRange) -> Result<(), Errno> {
         let start = self.at(Area::Arena, pages.first);
-        uffd_register(&self.uffd, start, pages.bytes(), RegisterMode::Missing)
+        let mode = match self.moves {
+            true => RegisterMode::Missing,
+            false => RegisterMode::MissingAndWriteProtect,
+        };
+        uffd_register(&self.uffd, start, pages.bytes(), mode)
     }
 
     fn move_pages(&self, from: Area, pages: PageRange, to: PageIndex) -> Partial {
+        if !self.moves {
+            return move_by_copy(self, from, pages, to);
+        }
         let (source, target) = match from {
             Area::Arena => (Area::Arena, Area::Shadow),
             Area::Shadow => (Area::Shadow, Area::Arena),
@@ -201,6 +265,25 @@ impl Driver for Userfault {
                 pages.bytes(),
             )
         })
+    }
+
+    fn unblock(&self, page: PageIndex) {
+        if !self.moves {
+            // It does not fail for a range that is registered.
+            let _ = self.write_protect(PageRange::new(page, 1), false);
+        }
+    }
+
+    fn unshare(&self, pages: PageRange) -> Result<(), Errno> {
+        // A page that the program dropped meanwhile would be a fault inside this call, which waits for its own thread.
+        if self.serves_system_calls {
+            return Err(Errno::BUSY);
+        }
+        address_space::advise(
+            self.at(Area::Arena, pages.first),
+            pages.bytes(),
+            Advice::PopulateWrite,
+        )
     }
 
     fn copy(&self, page: PageIndex, bytes: &Page) -> Result<(), Errno> {
@@ -249,9 +332,70 @@ impl Driver for Userfault {
     }
 }
 
+impl Steps for Userfault {
+    fn write_protect(&self, pages: PageRange, protect: bool) -> Result<(), Errno> {
+        let start = self.at(Area::Arena, pages.first);
+        uffd_write_protect(&self.uffd, start, pages.bytes(), protect)
+    }
+
+    fn copy_across(&self, from: Area, pages: PageRange, to: PageIndex) -> Partial {
+        let (source, target) = match from {
+            Area::Arena => (self.at(from, pages.first), self.at(Area::Shadow, to)),
+            Area::Shadow => (self.at(from, pages.first), self.at(Area::Arena, to)),
+        };
+        let copied = match (&self.memory, from) {
+            (Some(memory), Area::Arena) => self.copy_through(memory, source, target, pages.count),
+            // SAFETY: both ranges are this value's, and the caller holds their pages busy.
+            _ => partial(unsafe { uffd_copy(&self.uffd, target, source as *const u8, pages.bytes()) }),
+        };
+        Partial {
+            stopped: copied.stopped.map(|errno| match errno {
+                // The program dropped the page.
+                Errno::FAULT | Errno::IO => Errno::NOENT,
+                other => other,
+            }),
+            ..copied
+        }
+    }
+
+    fn drop_pages(&self, area: Area, pages: PageRange) -> Result<(), Errno> {
+        self.discard(area, pages)
+    }
+
+    fn is_present(&self, page: PageIndex) -> bool {
+        let mut present = [true];
+        self.present(Area::Arena, PageRange::new(page, 1), &mut present)
+            .is_ok()
+            && present[0]
+    }
+}
+
+impl Userfault {
+    /// Copies pages of the arena by reads of `memory`, which fail for a page that the program dropped. A copy by its address
+    /// would wait for this very thread, as faults inside system calls come to the pager.
+    fn copy_through(&self, memory: &File, source: usize, target: usize, count: u32) -> Partial {
+        let mut page = [0; PAGE_SIZE];
+        for done in 0..count {
+            let offset = done as usize * PAGE_SIZE;
+            let stopped = match memory.read_exact_at(&mut page, (source + offset) as u64) {
+                // SAFETY: the page is this value's, and the caller holds it busy.
+                Ok(()) => unsafe { uffd_copy(&self.uffd, target + offset, page.as_ptr(), PAGE_SIZE) }.error,
+                Err(_) => Some(Errno::NOENT),
+            };
+            if stopped.is_some() {
+                return Partial { done, stopped };
+            }
+        }
+        Partial {
+            done: count,
+            stopped: None,
+        }
+    }
+}
+
 impl Drop for Userfault {
     fn drop(&mut self) {
-        if self.process != plimsoll_os::this_process() {
+        if self.is_forked() {
             return;
         }
         for start in [self.arena, self.shadow] {
@@ -263,20 +407,35 @@ impl Drop for Userfault {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use plimsoll_os::{Errno, Fd, UffdFeatures};
+    use plimsoll_os::{Errno, Fd, UffdFeatures, UffdMode};
 
     use super::{Kernel, OpenError, ThisKernel, open};
+    use crate::driver::{DriverOptions, FaultMode};
 
     /// This kernel, as an older or a stricter one would answer.
     struct Answers {
         opened: Result<(), Errno>,
+        full: Result<(), Errno>,
         without: UffdFeatures,
     }
 
+    impl Answers {
+        fn without(features: UffdFeatures) -> Answers {
+            Answers {
+                opened: Ok(()),
+                full: Err(Errno::PERM),
+                without: features,
+            }
+        }
+    }
+
     impl Kernel for Answers {
-        fn open(&self) -> Result<Fd, Errno> {
-            self.opened?;
-            ThisKernel.open()
+        fn open(&self, mode: UffdMode) -> Result<Fd, Errno> {
+            match mode {
+                UffdMode::Full => self.full?,
+                UffdMode::UserModeOnly => self.opened?,
+            }
+            ThisKernel.open(UffdMode::UserModeOnly)
         }
 
         fn features(&self, uffd: &Fd) -> Result<UffdFeatures, Errno> {
@@ -285,26 +444,63 @@ mod tests {
         }
     }
 
+    const SIGNAL: DriverOptions = DriverOptions {
+        fault_mode: FaultMode::Signal,
+        without_move: false,
+    };
+    const THREAD: DriverOptions = DriverOptions {
+        fault_mode: FaultMode::Thread,
+        without_move: false,
+    };
+
     #[test]
-    fn a_kernel_without_move_is_refused_before_anything_is_mapped() {
-        let old = Answers {
-            opened: Ok(()),
-            without: UffdFeatures::MOVE,
+    fn a_kernel_without_move_copies_pages_instead() {
+        let old = Answers::without(UffdFeatures::MOVE);
+        assert!(open(&old, SIGNAL).is_ok_and(|opened| !opened.moves));
+        let new = Answers::without(UffdFeatures::NONE);
+        assert!(open(&new, SIGNAL).is_ok_and(|opened| opened.moves));
+        let forced = DriverOptions {
+            without_move: true,
+            ..SIGNAL
         };
-        assert_eq!(open(&old).err(), Some(OpenError::Lacks(UffdFeatures::MOVE)));
+        assert!(open(&new, forced).is_ok_and(|opened| !opened.moves));
+    }
+
+    #[test]
+    fn a_kernel_that_cannot_do_is_refused_before_anything_is_mapped() {
+        let neither = UffdFeatures::MOVE.with(UffdFeatures::WRITE_PROTECT);
+        let refused = open(&Answers::without(neither), SIGNAL);
+        assert_eq!(refused.err(), Some(OpenError::Lacks(UffdFeatures::WRITE_PROTECT)));
+        let silent = Answers::without(UffdFeatures::SIGBUS);
+        assert_eq!(
+            open(&silent, SIGNAL).err(),
+            Some(OpenError::Lacks(UffdFeatures::SIGBUS))
+        );
+        assert!(open(&silent, THREAD).is_ok(), "a thread needs no signal");
         let strict = Answers {
             opened: Err(Errno::PERM),
-            without: UffdFeatures::NONE,
+            ..Answers::without(UffdFeatures::NONE)
         };
-        assert_eq!(open(&strict).err(), Some(OpenError::Refused(Errno::PERM)));
+        assert_eq!(open(&strict, SIGNAL).err(), Some(OpenError::Refused(Errno::PERM)));
+        assert_eq!(open(&strict, THREAD).err(), Some(OpenError::Refused(Errno::PERM)));
+    }
+
+    #[test]
+    fn a_thread_has_faults_of_system_calls_where_the_user_may() {
+        let mode = |full, options| {
+            let kernel = Answers {
+                full,
+                ..Answers::without(UffdFeatures::NONE)
+            };
+            open(&kernel, options).map(|opened| opened.mode)
+        };
+        assert_eq!(mode(Ok(()), THREAD), Ok(UffdMode::Full));
+        assert_eq!(mode(Err(Errno::PERM), THREAD), Ok(UffdMode::UserModeOnly));
+        assert_eq!(mode(Ok(()), SIGNAL), Ok(UffdMode::UserModeOnly));
     }
 
     #[test]
     fn a_kernel_without_welcome_features_will_do() {
-        let plain = Answers {
-            opened: Ok(()),
-            without: super::WELCOME,
-        };
-        assert!(open(&plain).is_ok());
+        assert!(open(&Answers::without(super::WELCOME), SIGNAL).is_ok());
     }
 }

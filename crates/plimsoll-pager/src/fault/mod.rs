@@ -1,4 +1,4 @@
-//! Faults: from any state to active, on the faulting thread.
+//! Faults: from any state to active, on the faulting thread or on that of the pager.
 //!
 //! # Rules of the signal handler
 //! - Nothing allocates or takes a lock of the C library; `errno` is as before; all other signals are masked.
@@ -9,6 +9,7 @@
 mod frame;
 mod signal;
 mod stream;
+mod thread;
 
 use std::time::Instant;
 
@@ -20,6 +21,7 @@ use crate::manager::{Event, Manager, Patience, TrimMode};
 use crate::page::{Locked, PageIndex, PageRange, PageState, ZERO_PAGE};
 
 pub(crate) use signal::{Faults, Registration, SignalsBlocked, TooManyPagers};
+pub(crate) use thread::{FaultThread, ThreadFaults};
 
 /// The reason why a page cannot be made present.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -79,10 +81,12 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         Ok(())
     }
 
-    /// Another thread has made the page present, or the program has dropped it (`MADV_DONTNEED`): then it is zero.
+    /// Another thread has made the page present, or the program has dropped it (`MADV_DONTNEED`): then it is zero. A page
+    /// that a trim left write-protected becomes writable.
     fn spurious_fault(&self, page: PageIndex, locked: Locked<'_>) -> Result<(), FaultError> {
         self.counters.add(Event::SpuriousFault, 1);
         let filled = self.copy_in(page, &ZERO_PAGE);
+        self.driver.unblock(page);
         locked.keep();
         match filled {
             Ok(()) | Err(FaultError::Refused(Errno::EXIST)) => Ok(()),

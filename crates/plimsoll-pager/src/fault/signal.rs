@@ -22,6 +22,10 @@ pub(crate) trait Faults: Send + Sync {
     /// Maps a page in place of one that a file of the pager lost. Returns whether `address` is such a page. Called in the
     /// signal handler.
     fn replace_lost_page(&self, address: usize) -> bool;
+
+    /// Whether the caller has the pager's memory. A child of a fork does not: its faults in the arena are others' business,
+    /// and resolving them would change the memory of the parent.
+    fn is_here(&self) -> bool;
 }
 
 struct Entry {
@@ -141,9 +145,11 @@ fn resolve(address: usize) -> Option<Result<(), FaultError>> {
         slot.users.fetch_add(1, Ordering::SeqCst);
         // SAFETY: by the invariant of the slot the entry lives while `users` counts this thread.
         let entry = unsafe { slot.entry.load(Ordering::SeqCst).as_ref() };
-        let outcome = entry.and_then(|entry| match entry.arena.contains(&address) {
-            true => Some(entry.pager.resolve(address)),
-            false => entry.pager.replace_lost_page(address).then_some(Ok(())),
+        let outcome = entry.filter(|entry| entry.pager.is_here()).and_then(|entry| {
+            match entry.arena.contains(&address) {
+                true => Some(entry.pager.resolve(address)),
+                false => entry.pager.replace_lost_page(address).then_some(Ok(())),
+            }
         });
         slot.users.fetch_sub(1, Ordering::SeqCst);
         outcome
@@ -151,7 +157,7 @@ fn resolve(address: usize) -> Option<Result<(), FaultError>> {
 }
 
 /// The last words of a process whose page is lost, unless the former handler knows better.
-fn report(error: FaultError) {
+pub(super) fn report(error: FaultError) {
     plimsoll_os::write_error(match error {
         FaultError::Damaged(_) => b"plimsoll-pager: cannot restore a page: its saved copy is damaged\n",
         FaultError::NoMemory => b"plimsoll-pager: cannot restore a page: the kernel is out of memory\n",

@@ -30,6 +30,8 @@ pub(crate) enum Event {
     FrameReleased,
     /// A page that could not be moved: shared by a fork, or pinned by a device.
     Unmovable,
+    /// A page that a fork shared, moved after it became a copy of its own.
+    Unshared,
     /// A move that the kernel ended early.
     PartialMove,
     /// A page that a fault could restore only by copying its frame.

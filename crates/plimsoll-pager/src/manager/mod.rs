@@ -297,6 +297,17 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         }
     }
 
+    /// Waits for each page that is busy, for a short time at most. The caller holds no page busy.
+    pub(crate) fn wait_for_busy(&self, pages: PageRange) {
+        const MOST_WAITS: u32 = 1000;
+        for page in pages.pages() {
+            let mut patience = Patience::default();
+            while self.table.word(page).load().state() == PageState::Busy && patience.waits() < MOST_WAITS {
+                patience.wait();
+            }
+        }
+    }
+
     /// Moves a saved copy of `owner` if it still is at `old`: the store calls it while it cleans. Returns whether the page
     /// now has its copy at `new`; if not, the copy at `old` stays valid.
     pub(crate) fn relocate(&self, owner: PageIndex, old: Place, new: Place) -> bool {

@@ -106,7 +106,7 @@ impl Place {
 /// | 0-2 | state |
 /// | 3-43 | place of the saved copy |
 /// | 44-46 | standby priority |
-/// | 47-50 | laps of the trimmer that pass the page, as it could not be moved |
+/// | 47-50 | backoff of a page that could not be moved: one more than the laps of the trimmer that still pass it; else 0 |
 /// | 51 | 0 |
 /// | 52-63 | the eviction clock when the page last lost its frame |
 ///
@@ -154,7 +154,7 @@ impl Word {
     pub const SUSPENDED_PRIORITY: u8 = 1;
     /// The standby priority of pages that are kept longest.
     pub const HIGHEST_PRIORITY: u8 = 7;
-    /// The longest backoff, in laps of the trimmer.
+    /// The longest backoff.
     pub const MOST_BACKOFF: u8 = 15;
     /// The eviction clock in a word counts modulo this number.
     pub const CLOCK_PERIOD: u16 = 1 << 12;
@@ -182,7 +182,7 @@ impl Word {
         PRIORITY.of(self.0) as u8
     }
 
-    /// Laps of the trimmer that pass the page.
+    /// One more than the laps of the trimmer that still pass the page, as it could not be moved; 0 if it could.
     pub const fn backoff(self) -> u8 {
         BACKOFF.of(self.0) as u8
     }
@@ -367,10 +367,10 @@ impl Locked<'_> {
         self.end(&PageState::ALL, |word| word.with_priority(priority));
     }
 
-    /// Unlocks the page as it was; the trimmer passes it `laps` times.
-    pub fn keep_with_backoff(self, laps: u8) {
+    /// Unlocks the page as it was, with that backoff.
+    pub fn keep_with_backoff(self, backoff: u8) {
         self.end(&PageState::ALL, |word| {
-            word.with_backoff(laps.min(Word::MOST_BACKOFF))
+            word.with_backoff(backoff.min(Word::MOST_BACKOFF))
         });
     }
 

@@ -1,6 +1,17 @@
 //! Tests of the whole manager: over the simulated driver, and on real memory.
+//!
+//! | module | topic |
+//! |---|---|
+//! | `modes` | the tests of `real` again: without `UFFDIO_MOVE`, and with a thread that resolves faults |
+//! | `policy` | priorities, limits of working sets, suspended regions |
+//! | `real` | the manager on real memory |
+//! | `resize` | a budget that changes, and the reported use of memory |
+//! | `simulated` | the manager over a model of memory with injected errors |
+//! | `unmoved` | the same on a kernel that cannot move pages; pages that a kernel does not move |
 
+mod modes;
 mod policy;
 mod real;
 mod resize;
 mod simulated;
+mod unmoved;

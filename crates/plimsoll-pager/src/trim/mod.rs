@@ -21,10 +21,13 @@ use crate::driver::{Area, Driver};
 use crate::manager::{BLOCK, Event, Manager};
 use crate::page::{ChunkMode, Locked, PageIndex, PageRange, PageState};
 
-/// Laps of the trimmer that pass a page which is shared by a fork or pinned by a device.
-const BUSY_BACKOFF: u8 = 3;
-/// Laps that pass a page whose mapping does not let it move: an `mlock(2)` or `mprotect(2)` of the program.
+/// Backoff of a page that is shared by a fork or pinned by a device: three laps pass it.
+const BUSY_BACKOFF: u8 = 4;
+/// Backoff of a page that a device has pinned for longer, or whose mapping does not let it move: an `mlock(2)` or
+/// `mprotect(2)` of the program.
 const UNFIT_BACKOFF: u8 = 15;
+/// The backoff with which a page is tried again.
+const LAST_BACKOFF: u8 = 1;
 /// Tries to move a page that a race keeps in place.
 const MOST_RACES: u32 = 4;
 
@@ -91,7 +94,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 continue;
             };
             let laps = page.before().backoff();
-            if laps > 0 && urgency != Urgency::Named {
+            if laps > LAST_BACKOFF && urgency != Urgency::Named {
                 page.keep_with_backoff(laps - 1);
                 continue;
             }
@@ -116,11 +119,11 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 }
             }
         }
-        self.move_out(block.first, &mut batch)
+        self.move_out(block.first, &mut batch, urgency)
     }
 
     /// Moves every run of pages that the batch holds; the batch is empty afterwards. Returns the number moved.
-    fn move_out(&self, first: PageIndex, batch: &mut Batch<'_>) -> u32 {
+    fn move_out(&self, first: PageIndex, batch: &mut Batch<'_>, urgency: Urgency) -> u32 {
         let mut moved = 0;
         let mut at = 0;
         let mut races = 0;
@@ -135,9 +138,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             let done = (partial.done as usize).min(run);
             for (page, slot) in pages.pages().zip(&mut batch[at..at + done]) {
                 if let Some(locked) = slot.take() {
-                    let priority = self.chunk(page).priority();
-                    self.count(page, PageState::Active, PageState::Modified, priority);
-                    locked.trim(priority);
+                    self.end_trim(page, locked);
                 }
             }
             moved += done as u32;
@@ -156,7 +157,15 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 } else {
                     races = 0;
                     if let Some(locked) = batch[at].take() {
-                        self.not_moved(first.plus(at as u32), locked, errno);
+                        let page = first.plus(at as u32);
+                        let is_tried_again =
+                            urgency == Urgency::Named || locked.before().backoff() == LAST_BACKOFF;
+                        if errno == Errno::BUSY && is_tried_again && self.move_shared(page) {
+                            self.end_trim(page, locked);
+                            moved += 1;
+                        } else {
+                            self.not_moved(page, locked, errno);
+                        }
                     }
                     at += 1;
                 }
@@ -164,6 +173,23 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         }
         self.counters.add(Event::Trimmed, u64::from(moved));
         moved
+    }
+
+    /// Counts a page that was moved to its frame slot as modified, and unlocks it.
+    fn end_trim(&self, page: PageIndex, locked: Locked<'_>) {
+        let priority = locked.before().priority();
+        self.count(page, PageState::Active, PageState::Modified, priority);
+        locked.trim();
+    }
+
+    /// Moves an active page that a fork shares, which costs a copy of it. A page that a device has pinned stays where the
+    /// device writes to it. Returns whether it was moved.
+    fn move_shared(&self, page: PageIndex) -> bool {
+        let one = PageRange::new(page, 1);
+        let is_moved =
+            self.driver.unshare(one).is_ok() && self.driver.move_pages(Area::Arena, one, page).done == 1;
+        self.counters.add(Event::Unshared, u64::from(is_moved));
+        is_moved
     }
 
     /// Unlocks an active page that the kernel did not move.
@@ -184,7 +210,11 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             Errno::AGAIN => {}
             Errno::BUSY => {
                 self.counters.add(Event::Unmovable, 1);
-                locked.keep_with_backoff(BUSY_BACKOFF);
+                let backoff = match locked.before().backoff() {
+                    LAST_BACKOFF => UNFIT_BACKOFF,
+                    _ => BUSY_BACKOFF,
+                };
+                locked.keep_with_backoff(backoff);
             }
             _ => {
                 self.counters.add(Event::Unmovable, 1);

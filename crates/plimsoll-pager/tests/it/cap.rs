@@ -1,116 +1,173 @@
-//! The budget as the kernel counts it.
+//! The budget as the kernel counts it: another process stops the one with the pager at any moment, and reads its `smaps`.
 
-use std::fs;
+mod sampler;
+
+use std::io::{BufRead, stdin};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use plimsoll_pager::Pager;
-use plimsoll_testkit::{again, role};
+use plimsoll_pager::{Pager, Region};
+use plimsoll_testkit::role;
+
+use crate::pages::{PAGE, fill, is_as_filled};
+use sampler::{Samples, sample};
 
 const MIB: usize = 1 << 20;
 const THREADS: usize = 16;
+const RAM: usize = 32 * MIB;
 
-/// Resident anonymous bytes of this process.
-fn resident() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").expect("/proc");
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
-    kib.and_then(|kib| kib.trim().parse::<u64>().ok())
-        .expect("RssAnon in kB")
-        << 10
-}
+/// The highest sample: 2% above the budget.
+const MOST: u64 = RAM as u64 / 100 * 102;
 
-/// Eight bytes of a page: different for each page and round, alike for neighbours.
-fn value(page: usize, part: usize, round: u64) -> [u8; 8] {
-    let number = (page * 31 + part / 16) as u64;
-    (number.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ round).to_ne_bytes()
-}
-
-fn fill(bytes: &mut [u8], first: usize, round: u64) {
-    for (page, bytes) in bytes.chunks_mut(4096).enumerate() {
-        for (part, bytes) in bytes.chunks_mut(8).enumerate() {
-            bytes.copy_from_slice(&value(first + page, part, round));
-        }
+/// Runs `work` in a process of its own, the program, and looks at it from this one.
+fn program_under_a_cap(test: &str, work: impl FnOnce(&Program)) {
+    if role().is_some() {
+        return Program::run(work);
+    }
+    let Samples {
+        highest,
+        median,
+        counted,
+        facts,
+    } = sample(test, 60);
+    let [faults, forced, adopted] = facts[..] else {
+        panic!("the program states three facts: {facts:?}")
+    };
+    eprintln!("highest {highest}, median {median} of {RAM} in {counted} samples; {faults} hard faults");
+    assert!(highest <= MOST, "{highest} bytes of {RAM}");
+    // The pager was at its cap, and at work, while it was looked at.
+    assert!(median >= RAM as u64 / 100 * 85, "{median} bytes of {RAM}");
+    assert!(faults > counted * 100, "{faults} faults in {counted} samples");
+    assert_eq!(forced, 0, "frames over the budget");
+    if test.contains("native") {
+        assert!(adopted > 0, "no native page was adopted");
     }
 }
 
-fn is_as_filled(bytes: &[u8], first: usize, round: u64) -> bool {
-    let mut pages = bytes.chunks(4096).enumerate();
-    pages.all(|(page, bytes)| {
-        let mut parts = bytes.chunks(8).enumerate();
-        parts.all(|(part, bytes)| bytes == value(first + page, part, round))
-    })
+/// The process with the pager. Its threads have used their stacks before the first look, so that all that is new is the
+/// pager's.
+struct Program {
+    start: Barrier,
+    is_over: AtomicBool,
+}
+
+impl Program {
+    fn run(work: impl FnOnce(&Program)) {
+        let program = Program {
+            start: Barrier::new(THREADS + 1),
+            is_over: AtomicBool::new(false),
+        };
+        work(&program);
+    }
+
+    /// Has each thread work on the pager until the sampler has seen enough; `round` gets the number of the thread and of
+    /// its round, from 1 on.
+    fn threads(&self, pager: impl FnOnce() -> Pager, round: impl Fn(&Pager, usize, u64) + Sync) {
+        let built = std::sync::OnceLock::<Pager>::new();
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..THREADS)
+                .map(|number| {
+                    let (built, round) = (&built, &round);
+                    scope.spawn(move || {
+                        use_stack();
+                        self.start.wait();
+                        self.start.wait();
+                        let pager = built.get().expect("it is built before the start");
+                        for count in 1.. {
+                            round(pager, number, count);
+                            if count >= 2 && self.is_over.load(Ordering::Relaxed) {
+                                break;
+                            }
+                        }
+                    })
+                })
+                .collect();
+            self.start.wait();
+            let mut lines = stdin().lock().lines();
+            say("idle");
+            lines.next();
+            assert!(built.set(pager()).is_ok());
+            self.start.wait();
+            say("working");
+            lines.next();
+            self.is_over.store(true, Ordering::Relaxed);
+            for worker in workers {
+                worker.join().expect("every byte is as written");
+            }
+        });
+        let pager = built.get().expect("it was built");
+        assert_eq!(pager.validate(), []);
+        let stats = pager.stats();
+        let faults = stats.hard_faults + stats.stream_pages;
+        say(&format!(
+            "facts {faults} {} {}",
+            stats.forced_frames, stats.adopted_pages
+        ));
+    }
+}
+
+/// Prints a line for the sampler; the test program has begun one.
+fn say(line: &str) {
+    println!("\n{line}");
+}
+
+/// Touches the stack as deep as faults use it.
+#[inline(never)]
+fn use_stack() {
+    let mut stack = [0_u8; 256 << 10];
+    for byte in stack.iter_mut().step_by(PAGE) {
+        *std::hint::black_box(byte) = 1;
+    }
+}
+
+fn pager() -> Pager {
+    let pager = crate::modes::builder()
+        .ram(RAM as u64)
+        .address_space(1 << 30)
+        .build();
+    pager.expect("userfaultfd is allowed")
 }
 
 #[test]
 fn sixteen_faulting_threads_stay_within_two_percent_of_the_cap() {
-    // In a process without other tests.
-    if role().is_none() {
-        let test = "cap::sixteen_faulting_threads_stay_within_two_percent_of_the_cap";
-        let output = again(test, "alone").output().expect("the test program starts");
-        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(
-            output.status.success(),
-            "{errors}{}",
-            String::from_utf8_lossy(&output.stdout)
-        );
-        return;
-    }
-    let ram = 32 * MIB as u64;
-    let before = resident();
-    let pager = Pager::builder().ram(ram).build().expect("userfaultfd is allowed");
-    let mut region = pager.map(128 * MIB).expect("addresses are free");
-    let part = region.len() / THREADS;
-    let start = Barrier::new(THREADS + 1);
-    let done = AtomicBool::new(false);
-    let most = AtomicU64::new(0);
-    let stacks = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = region
-            .bytes_mut()
-            .chunks_mut(part)
-            .enumerate()
-            .map(|(number, bytes)| {
-                let start = &start;
-                scope.spawn(move || {
-                    start.wait();
-                    start.wait();
-                    let first = number * part / 4096;
-                    (1..=2).all(|round| {
-                        fill(bytes, first, round);
-                        is_as_filled(bytes, first, round)
-                    })
-                })
-            })
-            .collect();
-        // The stacks of the threads are not the pager's.
-        start.wait();
-        let idle = pager.stats().resident_bytes();
-        stacks.store(
-            resident() - before - idle.min(resident() - before),
-            Ordering::Relaxed,
-        );
-        start.wait();
-        let sampler = scope.spawn(|| {
-            let mut samples = 0;
-            while !done.load(Ordering::Relaxed) {
-                most.fetch_max(resident(), Ordering::Relaxed);
-                samples += 1;
-            }
-            samples
+    let test = "cap::sixteen_faulting_threads_stay_within_two_percent_of_the_cap";
+    program_under_a_cap(test, |program| {
+        let regions = [const { std::sync::Mutex::new(None::<Region>) }; THREADS];
+        program.threads(pager, |pager, number, round| {
+            let mut slot = regions[number].lock().expect("one thread uses it");
+            let region = slot.get_or_insert_with(|| pager.map(6 * MIB).expect("addresses are free"));
+            fill(region.bytes_mut(), number, round);
+            assert!(is_as_filled(region.bytes(), number, round));
         });
-        let fine = workers
-            .into_iter()
-            .map(|worker| worker.join().expect("no panic"))
-            .filter(|fine| *fine)
-            .count();
-        done.store(true, Ordering::Relaxed);
-        assert_eq!(fine, THREADS, "every byte is as written");
-        assert!(sampler.join().expect("no panic") > 10);
+        drop(regions);
     });
-    let most = most.into_inner() - before - stacks.into_inner();
-    let stats = pager.stats();
-    assert!(most <= ram / 100 * 102, "{most} bytes of {ram}: {stats:?}");
-    assert_eq!(stats.forced_frames, 0);
-    assert_eq!(pager.validate(), []);
+}
+
+/// Regions that fit into the budget together are the kernel's, and fully present. Then others are mapped, so that faults
+/// of 16 threads convert the first ones; then all are unmapped, and so on.
+#[test]
+fn native_regions_that_are_converted_stay_within_two_percent_of_the_cap() {
+    const NATIVE: usize = 14;
+    let test = "cap::native_regions_that_are_converted_stay_within_two_percent_of_the_cap";
+    program_under_a_cap(test, |program| {
+        let (meet, most_native) = (Barrier::new(THREADS), AtomicU64::new(0));
+        program.threads(pager, |pager, number, round| {
+            let mut native = (number < NATIVE).then(|| pager.map(2 * MIB).expect("addresses are free"));
+            meet.wait();
+            most_native.fetch_max(pager.stats().native_pages, Ordering::Relaxed);
+            if let Some(region) = &mut native {
+                fill(region.bytes_mut(), number, round);
+            }
+            meet.wait();
+            let mut other = pager.map(4 * MIB).expect("addresses are free");
+            fill(other.bytes_mut(), 100 + number, round);
+            if let Some(region) = &native {
+                assert!(is_as_filled(region.bytes(), number, round));
+            }
+            assert!(is_as_filled(other.bytes(), 100 + number, round));
+            drop((native, other));
+            meet.wait();
+        });
+        assert_eq!(most_native.into_inner(), (NATIVE * 2 * MIB / PAGE) as u64);
+    });
 }

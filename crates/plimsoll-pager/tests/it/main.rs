@@ -5,23 +5,37 @@
 //! | `allocations` | the heap is never entered where a page is read |
 //! | `cap` | the budget as the kernel counts it |
 //! | `children` | forked children and shared words of a test |
+//! | `fault_thread` | the mode in which a thread resolves faults |
+//! | `forks` | children of a process with a pager, forked under load |
+//! | `modes` | the tests of `cap`, `forks` and `shared_pages` in every mode |
+//! | `killed` | a process that is killed |
 //! | `page_file` | files, systems and kernels that refuse, fail or are full |
+//! | `pages` | contents of pages, and their check |
 //! | `policies` | priorities, contents that are given up, suspended regions |
 //! | `pool` | processes that share a budget: kills, stops, forks, exec |
 //! | `pool_files` | files of a pool: refused, damaged, removed |
 //! | `refused` | systems that refuse userfaultfd |
 //! | `resize` | a budget that changes, as the kernel counts it |
 //! | `shared_budget` | pagers of several processes under one budget, as the kernel counts it |
+//! | `shared_pages` | pages that a device has pinned or a child shares |
 //! | `signals` | other handlers of SIGBUS, and forks |
+//! | `stress` | sixteen threads that do everything at once |
 
 mod allocations;
 mod cap;
 mod children;
+mod fault_thread;
+mod forks;
+mod killed;
+mod modes;
 mod page_file;
+mod pages;
 mod policies;
 mod pool;
 mod pool_files;
 mod refused;
 mod resize;
 mod shared_budget;
+mod shared_pages;
 mod signals;
+mod stress;

@@ -1,0 +1,121 @@
+//! Faults as messages, which a thread reads from a userfaultfd without `UFFD_FEATURE_SIGBUS`.
+#![allow(unsafe_code)]
+
+use core::ptr::null_mut;
+
+use crate::raw::system_call;
+use crate::{Errno, Fd};
+
+/// Messages that one call reads at most.
+pub const MOST_FAULTS: usize = 16;
+
+/// `UFFD_EVENT_PAGEFAULT` of `<linux/userfaultfd.h>`.
+const PAGE_FAULT: u8 = 0x12;
+
+/// `struct uffd_msg` of a page fault.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct RawMessage {
+    event: u8,
+    reserved: [u8; 7],
+    flags: u64,
+    address: u64,
+    thread: u64,
+}
+const _: () = assert!(size_of::<RawMessage>() == 32);
+
+/// A fault whose thread waits until its page is present, or until it is woken ([`uffd_wake`](crate::uffd_wake)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UffdFault {
+    /// The address of the access, or of its page.
+    pub address: usize,
+}
+
+/// Reads the faults of a userfaultfd until it is ended. No call allocates or touches `errno`.
+#[derive(Debug)]
+pub struct FaultReader {
+    /// An `eventfd(2)`: readable from [`FaultReader::end`] on.
+    end: Fd,
+}
+
+impl FaultReader {
+    /// A reader that is not ended.
+    ///
+    /// # Errors
+    /// The process has as many descriptors as it may.
+    pub fn new() -> Result<FaultReader, Errno> {
+        let flags = (libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) as usize;
+        // SAFETY: the call takes numbers alone and returns a new descriptor.
+        let descriptor = unsafe { system_call(libc::SYS_eventfd2, [0, flags, 0, 0, 0, 0]) }?;
+        Ok(FaultReader {
+            end: Fd::from_call(descriptor as i32),
+        })
+    }
+
+    /// Has [`FaultReader::next`] return none from now on.
+    pub fn end(&self) {
+        let one = 1_u64;
+        let arguments = [self.end.raw() as usize, &raw const one as usize, 8, 0, 0, 0];
+        // SAFETY: the kernel reads 8 bytes. It fails only if the counter is full: then the reader is ended already.
+        let _ = unsafe { system_call(libc::SYS_write, arguments) };
+    }
+
+    /// Waits for faults of `uffd`, and gives them to `faults`, as many as one call reads. None once the reader is ended;
+    /// 0 if another reader had them.
+    ///
+    /// # Errors
+    /// The kernel refuses the descriptor.
+    pub fn next(&self, uffd: &Fd, mut faults: impl FnMut(UffdFault)) -> Result<Option<usize>, Errno> {
+        let poll = |descriptor: &Fd| libc::pollfd {
+            fd: descriptor.raw(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let mut polled = [poll(&self.end), poll(uffd)];
+        let arguments = [
+            polled.as_mut_ptr() as usize,
+            polled.len(),
+            null_mut::<u8>() as usize,
+            0,
+            0,
+            0,
+        ];
+        // SAFETY: the kernel writes to the two entries; without a time it waits for ever, without a mask it changes none.
+        match unsafe { system_call(libc::SYS_ppoll, arguments) } {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(Some(0)),
+            Err(errno) => return Err(errno),
+        }
+        if polled[0].revents != 0 {
+            return Ok(None);
+        }
+        let mut messages = [RawMessage {
+            event: 0,
+            reserved: [0; 7],
+            flags: 0,
+            address: 0,
+            thread: 0,
+        }; MOST_FAULTS];
+        let arguments = [
+            uffd.raw() as usize,
+            messages.as_mut_ptr() as usize,
+            size_of_val(&messages),
+            0,
+            0,
+            0,
+        ];
+        // SAFETY: the kernel writes whole messages, for which every bit pattern is valid.
+        let bytes = match unsafe { system_call(libc::SYS_read, arguments) } {
+            Ok(bytes) => bytes,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(Some(0)),
+            Err(errno) => return Err(errno),
+        };
+        let messages = &messages[..bytes / size_of::<RawMessage>()];
+        for message in messages.iter().filter(|message| message.event == PAGE_FAULT) {
+            faults(UffdFault {
+                address: message.address as usize,
+            });
+        }
+        Ok(Some(messages.len()))
+    }
+}

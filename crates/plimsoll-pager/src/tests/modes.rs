@@ -1,0 +1,75 @@
+//! The tests of `real` in every mode of the driver.
+
+use plimsoll_testkit::{status_of_fork, this_program};
+
+use crate::backing::model::ModelStore;
+use crate::driver::{DriverOptions, FaultMode};
+use crate::engine::{Engine, TrimTo};
+use crate::page::PAGE_SIZE;
+
+/// Variable with the mode of the driver: words of `thread` and `copies`, separated by commas.
+const MODE: &str = "PLIMSOLL_TEST_DRIVER";
+
+/// The mode of the driver in this process.
+pub(super) fn of_this_process() -> DriverOptions {
+    let mode = std::env::var(MODE).unwrap_or_default();
+    let has = |word| mode.split(',').any(|other| other == word);
+    DriverOptions {
+        fault_mode: if has("thread") {
+            FaultMode::Thread
+        } else {
+            FaultMode::Signal
+        },
+        without_move: has("copies"),
+    }
+}
+
+fn run_real_tests(mode: &str) {
+    let mut command = this_program();
+    let output = command
+        .args(["tests::real::", "--test-threads=1"])
+        .env(MODE, mode)
+        .output()
+        .expect("the test program starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{mode}: {text}{errors}");
+    assert!(!text.contains("running 0 tests"), "{mode}: {text}");
+}
+
+#[test]
+fn the_real_tests_hold_without_moves() {
+    run_real_tests("copies");
+}
+
+#[test]
+fn the_real_tests_hold_with_a_thread_for_faults() {
+    run_real_tests("thread");
+}
+
+#[test]
+fn the_real_tests_hold_with_a_thread_and_without_moves() {
+    run_real_tests("thread,copies");
+}
+
+/// Its faulting thread waits, and there is no signal that its program could handle.
+#[test]
+fn a_damaged_page_ends_the_process_of_a_thread_for_faults() {
+    let status = status_of_fork(|| {
+        let options = DriverOptions {
+            fault_mode: FaultMode::Thread,
+            ..of_this_process()
+        };
+        let engine = Engine::new(1 << 18, 16 << 20, ModelStore::default(), options);
+        let engine = engine.expect("userfaultfd is allowed");
+        let pages = engine.map(PAGE_SIZE).expect("addresses are free");
+        engine.manager().touch(pages);
+        assert_eq!(engine.trim(pages, TrimTo::Store), 1);
+        engine.manager().backing.damage(pages.first);
+        engine.manager().touch(pages);
+    });
+    assert!(
+        libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGABRT,
+        "{status:#x}"
+    );
+}
