@@ -135,10 +135,10 @@ fn run(rig: &Rig, steps: &[Step]) -> u64 {
                 file.bytes[at] ^= 1 << (at % 8);
                 injected += 1;
             }
-            Step::Inject(per_mille) => injected += manager.driver.inject(per_mille).injected,
+            Step::Inject(per_mille) => drop(manager.driver.inject(per_mille)),
         }
     }
-    injected += manager.driver.inject(0).injected;
+    injected += manager.driver.inject(0).into_values().sum::<u64>();
     rig.file.state().read_faults.clear();
     let mut lost = 0;
     for page in range(0, PAGES).pages() {
