@@ -13,7 +13,7 @@ cache=$1 kernel=$2 version=$3 checks=$4 output=$5
 programs=("${@:6}")
 here=$(dirname "$(readlink -f "$0")")
 export PATH=$cache/bin:$PATH
-modules=(virtio_blk ext4 crc32c_generic zram lz4 lz4hc zstd deflate)
+modules=(virtio_pci virtio_blk ext4 crc32c_generic zram lz4 lz4hc zstd deflate)
 
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT

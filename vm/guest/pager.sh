@@ -4,13 +4,14 @@
 
 export TMPDIR=/disk/tmp PLIMSOLL_REQUIRE=root,io-uring
 mkdir "$TMPDIR"
+chmod 1777 "$TMPDIR" # a test becomes another user
 failed=0
 
 tests() { # PROGRAM MODE FILTER...
     program=$1 mode=$2
     shift 2
     echo "--- $program in mode '$mode' on $(uname -r)"
-    if PLIMSOLL_TEST_DRIVER=$mode $program --test-threads=1 "$@" >/tmp/out 2>&1; then
+    if PLIMSOLL_TEST_DRIVER=$mode $program --test-threads=1 --skip page_file:: "$@" >/tmp/out 2>&1; then
         grep -q '^test result: ok. [1-9]' /tmp/out || { echo "FAILED  no test ran"; failed=1; }
         grep '^test ' /tmp/out
     else

@@ -110,5 +110,5 @@ pub(crate) enum Room {
     None,
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(crate) mod model;

@@ -47,6 +47,7 @@
 //! | `trim` | from active to modified, standby and compressed |
 //! | `fault` | from any state to active; the signal handler, the thread for faults |
 //! | `inspect`, `stats`, `snapshot` | the check of all invariants; figures; the state of every page |
+//! | [`published`] | a pager of another process: its record, figures and check |
 //! | [`store`] | the compression store |
 //! | [`page_file`] | the encrypted file for what the store cannot hold |
 //! | `saved` | store and page file as the manager sees them: spills, recompression |
@@ -68,6 +69,7 @@ pub mod page;
 pub mod page_file;
 mod pager;
 pub mod pool;
+pub mod published;
 mod region;
 mod saved;
 #[cfg(not(loom))]
@@ -92,3 +94,9 @@ pub use stats::{PageFileUse, Stats};
 
 #[cfg(all(test, not(loom)))]
 mod tests;
+
+/// The examples of the book.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/embed-pager.md")]
+#[doc = include_str!("../../../docs/src/pager.md")]
+struct Book;

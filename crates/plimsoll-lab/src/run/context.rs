@@ -202,13 +202,10 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         self.runner.progress.phase(&trial, name);
         let before = self.runner.snapshot()?;
         let mut event = Event {
-            t_ns: 0,
-            kind: EventKind::PhaseStart,
             trial: Some(trial),
             phase: Some(name.to_owned()),
             number,
-            code: None,
-            text: String::new(),
+            ..Event::new(0, EventKind::PhaseStart, "")
         };
         let start = self.runner.recorder.event(event.clone())?;
         let worked = work(self, &before);

@@ -1,17 +1,26 @@
 //! One mapping of a worker's memory, and the pager of such memory.
 
+use std::time::Duration;
+
 use plimsoll_model::scenario::workloads::compression::finding;
 use plimsoll_model::scenario::workloads::loadline::finding as loadline;
 use plimsoll_model::scenario::{PagerCodec, PagerOptions, PagerTrim};
 use plimsoll_os::{Errno, Mapping};
 use plimsoll_pager::page::{PAGE_SIZE, PageState};
-use plimsoll_pager::{BuildError, Codec, Pager, Region, Stats, TrimMode};
+use plimsoll_pager::{BuildError, Codec, Pager, RamError, Region, Stats, TrimMode};
 use serde::{Deserialize, Serialize};
 
 use super::cost::Findings;
 
 /// Addresses of a pager, as a multiple of the bytes that it holds: each mapping begins at a chunk of its own.
 const ADDRESSES: u64 = 2;
+/// All faults of a pager in a stretch.
+pub(crate) const PAGER_FAULTS: &str = "pager_faults";
+
+/// Pause between two looks at a budget that shrinks, and the most of them.
+const SHRINK_PAUSE: Duration = Duration::from_millis(10);
+const SHRINK_LOOKS: u32 = 3000;
+
 /// A pager may exceed its budget by this share for a moment, as a divisor (2%).
 const TOLERATED: u64 = 50;
 /// The fewest addresses of a pager, in bytes.
@@ -63,11 +72,37 @@ pub(crate) fn after_trim(pager: &Pager) -> Findings {
     findings
 }
 
+/// The reason why a budget was not changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BudgetError {
+    #[error(transparent)]
+    Refused(#[from] RamError),
+    #[error(
+        "cannot shrink the pager's budget to {asked} bytes: it stays at {ram}; stop other programs, or raise the cap"
+    )]
+    Stays { asked: u64, ram: u64 },
+}
+
+/// Changes a pager's budget, and waits until it is in force.
+pub(crate) fn set_budget(pager: &Pager, bytes: u64) -> Result<(), BudgetError> {
+    pager.set_ram(bytes)?;
+    for _ in 0..SHRINK_LOOKS {
+        if pager.stats().ram == bytes {
+            return Ok(());
+        }
+        std::thread::sleep(SHRINK_PAUSE);
+    }
+    let ram = pager.stats().ram;
+    Err(BudgetError::Stays { asked: bytes, ram })
+}
+
 /// The figures of a pager since `before`, for a stretch of visits.
 pub(crate) fn since(before: &Stats, pager: &Pager, findings: &mut Findings) {
     let now = pager.stats();
     let faults = now.hard_faults.saturating_sub(before.hard_faults);
     findings.set(loadline::PAGER_HARD_FAULTS, faults as f64);
+    let all = |stats: &Stats| stats.hard_faults + stats.soft_faults + stats.zero_faults;
+    findings.set(PAGER_FAULTS, all(&now).saturating_sub(all(before)) as f64);
     findings.set(
         loadline::PAGER_STORE,
         (now.store_bytes + now.metadata_bytes) as f64,

@@ -22,7 +22,7 @@ mod worker;
 mod working_set;
 
 pub use area::PagerRequest;
-pub(crate) use area::since as pager_since;
+pub(crate) use area::{BudgetError, PAGER_FAULTS, set_budget, since as pager_since};
 pub use calibrate::{CalibrationError, calibrate};
 pub(crate) use cost::Stopwatch;
 pub use cost::{Cost, Findings};

@@ -5,7 +5,7 @@
 //! Invariant: [`Source::read`] reads the scenario file, and nothing else reads the system; the caller passes the values
 //! of the machine as [`Machine`]. Checked by `models_and_reports_read_no_system`.
 //!
-//! Layers: texts and errors (`source_text`, `error`); nouns (`model`, `size`, `value`); a key and its values
+//! Layers: texts and errors (`source_text`, `error`); nouns (`model`, `size`, `scale`, `value`); a key and its values
 //! (`assignment`, `shared_keys`); the workloads; the tables over all of them (`keys`, `plan`, `estimate`); parsing and
 //! resolution (`document`, `overrides`, `resolve`).
 
@@ -29,6 +29,7 @@ mod pager;
 mod parse_value;
 mod plan;
 mod resolve;
+mod scale;
 mod settings;
 mod shared_keys;
 mod show;

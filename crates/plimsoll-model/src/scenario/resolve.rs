@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::assignment::{Assignment, Entry, Key, Scale};
+use super::assignment::{Assignment, Entry, Key};
 use super::choice::Choice;
 use super::document::{Document, MAX_TRIALS, Section};
 use super::error::{Invalid, Place, Problem, ScenarioError};
@@ -11,6 +11,7 @@ use super::model::{Machine, Order, Subject};
 use super::order::shuffle;
 use super::overrides::{Arguments, Overrides, apply, overlay};
 use super::plan::{Plan, SectionPlan, TrialPlan};
+use super::scale::Scale;
 use super::settings::{settings, texts};
 use super::speed::SpeedHints;
 use super::value::Value;

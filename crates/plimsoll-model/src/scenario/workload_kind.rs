@@ -69,7 +69,10 @@ impl WorkloadKind {
 
     /// Whether its worker can hold its memory in a pager.
     pub fn tests_pagers(self) -> bool {
-        matches!(self, WorkloadKind::Compression | WorkloadKind::Loadline)
+        matches!(
+            self,
+            WorkloadKind::Compression | WorkloadKind::Loadline | WorkloadKind::Wscap
+        )
     }
 
     /// Whether its sizes and times can be smaller: a program of the user needs the memory that it needs.

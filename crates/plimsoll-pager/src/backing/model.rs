@@ -1,9 +1,10 @@
 //! A store for tests: a map under a lock, which checks that places are used as the interface says.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard};
 
 use super::{Backing, Damaged, PutError};
+use crate::driver::simulated::Injection;
 use crate::page::{PAGE_SIZE, Page, PageIndex, Place, Tier};
 
 /// Keeps pages, compressed by lz4.
@@ -21,6 +22,7 @@ struct State {
     capacity: u64,
     /// Copies of these pages are damaged when they are read.
     damaged: Vec<PageIndex>,
+    injection: Injection,
 }
 
 /// Bytes of a copy beside its contents.
@@ -32,6 +34,16 @@ impl ModelStore {
         let store = ModelStore::default();
         store.state().capacity = capacity;
         store
+    }
+
+    /// Fails `per_mille` of 1000 calls from now on; a read fails as if its copy were damaged.
+    pub(crate) fn inject(&self, injection: Injection) {
+        self.state().injection = injection;
+    }
+
+    /// Ends the injected errors, and returns those so far.
+    pub(crate) fn end_injection(&self) -> BTreeMap<&'static str, u64> {
+        std::mem::take(&mut self.state().injection).injected().clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -53,6 +65,10 @@ impl Backing for ModelStore {
     fn put(&self, owner: PageIndex, page: &Page) -> Result<Place, PutError> {
         let bytes = lz4::block::compress(page, None, false).expect("lz4 takes every page");
         let mut state = self.state();
+        let refusals = [("full store", PutError::Full), ("busy store", PutError::Busy)];
+        if let Some(refusal) = state.injection.draw(&refusals) {
+            return Err(refusal);
+        }
         let length = bytes.len() as u64 + HEAD;
         if state.capacity > 0 && state.bytes + length > state.capacity {
             return Err(PutError::Full);
@@ -65,7 +81,12 @@ impl Backing for ModelStore {
     }
 
     fn get(&self, owner: PageIndex, place: Place, page: &mut Page) -> Result<(), Damaged> {
-        let state = self.state();
+        let mut state = self.state();
+        if state.injection.draw(&[("damaged copy", ())]).is_some() {
+            // Its bytes are any: the reader must not use them.
+            page.fill(0xDB);
+            return Err(Damaged::Checksum);
+        }
         let (of, bytes) = state.copies.get(&place.bits()).ok_or(Damaged::Checksum)?;
         if *of != owner || state.damaged.contains(of) {
             return Err(Damaged::Checksum);
@@ -87,8 +108,28 @@ impl Backing for ModelStore {
         Tier::Memory
     }
 
-    fn clean(&self, _: u64, _: &mut dyn FnMut(PageIndex, Place, Place) -> bool) -> bool {
-        // A map has no gaps.
+    fn clean(&self, bytes: u64, relocate: &mut dyn FnMut(PageIndex, Place, Place) -> bool) -> bool {
+        // A map has no gaps, but its copies move as those of a store do.
+        let mut state = self.state();
+        let mut moved = 0;
+        let old: Vec<u64> = state.copies.keys().copied().take(8).collect();
+        for old in old {
+            let Some((owner, copy)) = state.copies.get(&old).cloned() else {
+                continue;
+            };
+            if moved + copy.len() as u64 > bytes {
+                break;
+            }
+            moved += copy.len() as u64;
+            state.next += 1;
+            let new = state.next;
+            let place = |place| Place::new(place).expect("a test saves fewer pages");
+            let is_moved = relocate(owner, place(old), place(new));
+            if is_moved {
+                state.copies.remove(&old);
+                state.copies.insert(new, (owner, copy));
+            }
+        }
         false
     }
 

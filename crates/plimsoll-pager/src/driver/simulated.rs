@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard};
 
@@ -43,22 +44,43 @@ struct State {
     protected: Vec<bool>,
     /// The most pages of both areas that were present after a step of a copy.
     most: u64,
+    /// The last word of pages into which a thread of the program wrote at the moment of a move.
+    raced: BTreeMap<PageIndex, u64>,
     injection: Injection,
 }
 
-/// Injected errors.
-#[derive(Debug, Clone, Copy, Default)]
+/// Injected errors, and writes that race with moves.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Injection {
     /// Calls of 1000 that fail.
-    pub(crate) per_mille: u32,
+    per_mille: u32,
     /// State of the random numbers: any number but 0.
-    pub(crate) seed: u64,
-    /// Errors so far.
-    pub(crate) injected: u64,
+    seed: u64,
+    /// Errors so far, by kind.
+    injected: BTreeMap<&'static str, u64>,
 }
 
 impl Injection {
-    fn random(&mut self) -> u64 {
+    /// Fails `per_mille` of 1000 calls.
+    pub(crate) fn new(per_mille: u32, seed: u64) -> Injection {
+        Injection {
+            per_mille,
+            seed,
+            injected: BTreeMap::new(),
+        }
+    }
+
+    /// Changes the share of calls that fail.
+    pub(crate) fn set(&mut self, per_mille: u32) {
+        self.per_mille = per_mille;
+    }
+
+    /// Errors so far, by kind.
+    pub(crate) fn injected(&self) -> &BTreeMap<&'static str, u64> {
+        &self.injected
+    }
+
+    pub(crate) fn random(&mut self) -> u64 {
         let mut x = self.seed.max(1);
         x ^= x << 13;
         x ^= x >> 7;
@@ -67,13 +89,14 @@ impl Injection {
         x
     }
 
-    /// One of `errors`, or none.
-    fn draw(&mut self, errors: &[Errno]) -> Option<Errno> {
-        if self.random() % 1000 >= u64::from(self.per_mille) {
+    /// One of `errors`, each with the name that counts it, or none.
+    pub(crate) fn draw<E: Copy>(&mut self, errors: &[(&'static str, E)]) -> Option<E> {
+        if self.per_mille == 0 || self.random() % 1000 >= u64::from(self.per_mille) {
             return None;
         }
-        self.injected += 1;
-        Some(errors[self.random() as usize % errors.len()])
+        let (name, error) = errors[self.random() as usize % errors.len()];
+        *self.injected.entry(name).or_default() += 1;
+        Some(error)
     }
 }
 
@@ -113,6 +136,7 @@ impl Simulated {
                 shared: bits(),
                 protected: bits(),
                 most: 0,
+                raced: BTreeMap::new(),
                 injection,
             }),
         }
@@ -165,12 +189,21 @@ impl Simulated {
         (state.arena[page.index()], state.protected[page.index()]) = (false, false);
     }
 
-    /// Changes the injected errors, and returns the former ones.
-    pub(crate) fn inject(&self, per_mille: u32) -> Injection {
+    /// Changes the share of calls that fail, and returns the errors so far.
+    pub(crate) fn inject(&self, per_mille: u32) -> BTreeMap<&'static str, u64> {
         let mut state = self.state();
-        let before = state.injection;
-        state.injection.per_mille = per_mille;
-        before
+        state.injection.set(per_mille);
+        state.injection.injected().clone()
+    }
+
+    /// The last word of a page, if a thread of the program wrote it at the moment of a move.
+    pub(crate) fn raced(&self, page: PageIndex) -> Option<u64> {
+        self.state().raced.get(&page).copied()
+    }
+
+    /// Forgets such a write: the test has overwritten or dropped the page.
+    pub(crate) fn forget_race(&self, page: PageIndex) {
+        self.state().raced.remove(&page);
     }
 
     /// Present pages of both areas.
@@ -202,7 +235,10 @@ impl Driver for Simulated {
 
     fn register(&self, pages: PageRange) -> Result<(), Errno> {
         let mut state = self.state();
-        if let Some(errno) = state.injection.draw(&[Errno::NOMEM]) {
+        if let Some(errno) = state
+            .injection
+            .draw(&[("ENOMEM of a registration", Errno::NOMEM)])
+        {
             return Err(errno);
         }
         pages
@@ -221,7 +257,12 @@ impl Driver for Simulated {
         let mut stopped = None;
         for (page, number) in pages.pages().zip(0..) {
             let to = to.plus(number);
-            let injected = state.injection.draw(&[Errno::NOMEM, Errno::BUSY, Errno::AGAIN]);
+            let injected = state.injection.draw(&[
+                ("ENOMEM of a move", Errno::NOMEM),
+                ("EBUSY of a move", Errno::BUSY),
+                ("EAGAIN of a move", Errno::AGAIN),
+                ("EINVAL of a move", Errno::INVAL),
+            ]);
             stopped = if injected.is_some() {
                 injected
             } else if !state.present(from)[page.index()] {
@@ -237,6 +278,10 @@ impl Driver for Simulated {
                 break;
             }
             let (source, target_page) = (self.page(from, page), self.page(target, to));
+            if from == Area::Arena && state.injection.draw(&[("write at a move", ())]).is_some() {
+                // The page is mapped until it moves: a write just before is in the moved page.
+                self.race(&mut state, page);
+            }
             // SAFETY: under the lock, and the caller holds both pages busy.
             unsafe {
                 *target_page = *source;
@@ -258,7 +303,7 @@ impl Driver for Simulated {
 
     fn unshare(&self, pages: PageRange) -> Result<(), Errno> {
         let mut state = self.state();
-        if let Some(errno) = state.injection.draw(&[Errno::NOMEM, Errno::INVAL]) {
+        if let Some(errno) = state.injection.draw(&[("EINVAL of an unsharing", Errno::INVAL)]) {
             return Err(errno);
         }
         for page in pages.pages() {
@@ -269,7 +314,10 @@ impl Driver for Simulated {
 
     fn copy(&self, page: PageIndex, bytes: &Page) -> Result<(), Errno> {
         let mut state = self.state();
-        if let Some(errno) = state.injection.draw(&[Errno::NOMEM, Errno::AGAIN]) {
+        if let Some(errno) = state.injection.draw(&[
+            ("ENOMEM of a copy", Errno::NOMEM),
+            ("EAGAIN of a copy", Errno::AGAIN),
+        ]) {
             return Err(errno);
         }
         if state.arena[page.index()] {
@@ -291,6 +339,9 @@ impl Driver for Simulated {
 
     fn present(&self, area: Area, pages: PageRange, present: &mut [bool]) -> Result<(), Errno> {
         let mut state = self.state();
+        if let Some(errno) = state.injection.draw(&[("EIO of the pagemap", Errno::IO)]) {
+            return Err(errno);
+        }
         let bits = state.present(area);
         for (page, present) in pages.pages().zip(present) {
             *present = bits[page.index()];
@@ -311,6 +362,18 @@ impl Driver for Simulated {
 }
 
 impl Simulated {
+    /// A thread of the program writes to a page of the arena, unless the write is a fault, whose thread waits.
+    fn race(&self, state: &mut State, page: PageIndex) {
+        if state.protected[page.index()] || !state.arena[page.index()] {
+            return;
+        }
+        let word = state.injection.random();
+        // SAFETY: under the lock.
+        let bytes = unsafe { &mut *self.page(Area::Arena, page) };
+        bytes[PAGE_SIZE - 8..].copy_from_slice(&word.to_ne_bytes());
+        state.raced.insert(page, word);
+    }
+
     fn drop_one(&self, state: &mut State, area: Area, page: PageIndex) {
         state.present(area)[page.index()] = false;
         if area == Area::Arena {
@@ -332,21 +395,28 @@ fn other(area: Area) -> Area {
 impl Steps for Simulated {
     fn write_protect(&self, pages: PageRange, protect: bool) -> Result<(), Errno> {
         let mut state = self.state();
+        let errno = state.injection.draw(&[("EAGAIN of a protection", Errno::AGAIN)]);
         for page in pages.pages() {
-            if let Some(errno) = state.injection.draw(&[Errno::AGAIN]) {
+            // An error comes after a part of the pages.
+            if let Some(errno) = errno
+                && state.injection.random().is_multiple_of(2)
+            {
                 return Err(errno);
             }
             // Only present pages can be protected.
             state.protected[page.index()] = protect && state.arena[page.index()];
         }
-        Ok(())
+        errno.map_or(Ok(()), Err)
     }
 
     fn copy_across(&self, from: Area, pages: PageRange, to: PageIndex) -> Partial {
         let mut state = self.state();
         for (page, done) in pages.pages().zip(0..) {
             let to = to.plus(done);
-            let injected = state.injection.draw(&[Errno::NOMEM, Errno::AGAIN]);
+            let injected = state.injection.draw(&[
+                ("ENOMEM of a move by copy", Errno::NOMEM),
+                ("EAGAIN of a move by copy", Errno::AGAIN),
+            ]);
             let stopped = if injected.is_some() {
                 injected
             } else if !state.present(from)[page.index()] {
@@ -378,9 +448,12 @@ impl Steps for Simulated {
         let mut state = self.state();
         for page in pages.pages() {
             if area == Area::Arena
-                && let Some(errno) = state.injection.draw(&[Errno::INVAL])
+                && let Some(errno) = state.injection.draw(&[("EINVAL of a drop", Errno::INVAL)])
             {
                 return Err(errno);
+            }
+            if area == Area::Arena && state.injection.draw(&[("write at a drop", ())]).is_some() {
+                self.race(&mut state, page);
             }
             self.drop_one(&mut state, area, page);
         }

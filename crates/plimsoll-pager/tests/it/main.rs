@@ -8,6 +8,7 @@
 //! | `fault_thread` | the mode in which a thread resolves faults |
 //! | `forks` | children of a process with a pager, forked under load |
 //! | `modes` | the tests of `cap`, `forks` and `shared_pages` in every mode |
+//! | `killed` | a process that is killed |
 //! | `page_file` | files, systems and kernels that refuse, fail or are full |
 //! | `pages` | contents of pages, and their check |
 //! | `pool` | processes that share a budget: kills, stops, forks, exec |
@@ -17,6 +18,7 @@
 //! | `shared_budget` | pagers of several processes under one budget, as the kernel counts it |
 //! | `shared_pages` | pages that a device has pinned or a child shares |
 //! | `signals` | other handlers of SIGBUS, and forks |
+//! | `stress` | sixteen threads that do everything at once |
 //! | `tiers` | a pager with a page file on a real disk |
 
 mod allocations;
@@ -24,6 +26,7 @@ mod cap;
 mod children;
 mod fault_thread;
 mod forks;
+mod killed;
 mod modes;
 mod page_file;
 mod pages;
@@ -34,4 +37,5 @@ mod resize;
 mod shared_budget;
 mod shared_pages;
 mod signals;
+mod stress;
 mod tiers;

@@ -2,11 +2,11 @@
 
 pub(crate) const PAGE: usize = 4096;
 
-/// Bytes of noise that a page begins with: the store makes about a fifth of it.
+/// Bytes of noise that a page begins with, and that the store cannot compress.
 const NOISE: usize = 640;
 
 /// The contents of a page: different for each page, owner and round.
-fn contents(page: usize, owner: usize, round: u64) -> [u8; PAGE] {
+pub(crate) fn contents(page: usize, owner: usize, round: u64) -> [u8; PAGE] {
     let mut bytes = [(owner as u8) ^ (round as u8); PAGE];
     let mut x = (page as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ round << 32 ^ (owner as u64) << 1;
     for word in bytes[..NOISE].as_chunks_mut::<8>().0 {

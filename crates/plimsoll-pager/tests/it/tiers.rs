@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll_os::Errno;
-use plimsoll_pager::page_file::{CreateError, PageFileOptions, State};
 use plimsoll_pager::page::PageState;
+use plimsoll_pager::page_file::{CreateError, PageFileOptions, State};
 use plimsoll_pager::{
     BuildError, Codec, Damaged, FaultError, Pager, PagerBuilder, RangeError, Region, TrimMode, TrimTo,
 };

@@ -217,6 +217,14 @@ impl Settings {
                 trim: trim @ (TrimMechanism::Cgroup | TrimMechanism::ProcessMadvise),
                 ..
             }) => unfit("trim", trim.name(), "`trim = \"worker\"`: the pager trims"),
+            Workload::Wscap(Wscap {
+                cap_by: cap_by @ (CapBy::High | CapBy::Balance),
+                ..
+            }) => unfit(
+                "cap-by",
+                cap_by.name(),
+                "`cap-by = \"limit\"`: the pager's budget is the cap",
+            ),
             _ => Ok(()),
         }
     }

@@ -110,9 +110,12 @@ fn a_page_that_is_trimmed_saved_and_taken_while_it_faults_keeps_its_contents() {
     });
 }
 
+/// Two threads that wait for a third have no end of orders: those with up to three preemptions are tried.
 #[test]
 fn two_faults_and_a_trim_keep_the_contents() {
-    loom::model(|| {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
         let model = Model::active();
         model.trim();
         let other = {

@@ -252,6 +252,51 @@ fn a_load_line_of_the_pager_needs_no_root() {
     }
 }
 
+/// The text's 32 MiB cap without a cgroup: each scan of 16 MiB under a budget of 10 MiB faults on the pager.
+#[test]
+fn a_budget_is_a_cap_that_needs_no_cgroup() {
+    if !has_userfaultfd() {
+        return;
+    }
+    let arguments = [
+        "wscap",
+        "--set",
+        "subject=[pager:lz4, pager:lz4,trim=per-fault]",
+        "--set",
+        "cap-by=limit",
+        "--set",
+        "size=16M",
+        "--set",
+        "load=1.5",
+        "--set",
+        "duration=0.5",
+        "--set",
+        "hold=0",
+        "--set",
+        "class=ratio=4",
+        "--repeat",
+        "1",
+    ];
+    let Some(ended) = unprivileged(&arguments) else {
+        return;
+    };
+    ended.assert_went_well();
+    assert_eq!(ended.trials().len(), 2);
+    for trial in ended.trials() {
+        let names = ["fill", "uncapped", "capped", "emptied", "verify"];
+        assert_eq!(phase_names(trial), names, "{trial:#}");
+        let [_, uncapped, capped, emptied, _] = phases(trial) else {
+            panic!("five phases: {trial:#}");
+        };
+        let faults = |phase: &Value| super::figure(phase, "faults_per_scan_count");
+        assert_eq!(faults(uncapped), 0.0, "{trial:#}");
+        assert!(faults(capped) > 100.0, "{trial:#}");
+        assert!(super::figure(emptied, "stayed_bytes") < 1e6, "{trial:#}");
+        assert!(metric(trial, "slowdown_ratio") > 1.0, "{trial:#}");
+        assert_eq!(trial["params"]["mechanism"], "budget of the worker's pager");
+    }
+}
+
 /// One chart with a line for each.
 #[test]
 fn load_lines_of_pager_and_zram_are_drawn_together() {

@@ -1,0 +1,235 @@
+//! Sixteen threads that use, trim, prefetch, pin, discard, map and unmap regions, and verify every byte.
+//!
+//! `PLIMSOLL_PAGER_STRESS=60 cargo test -p plimsoll-pager --test it stress` does sixty times the work: about ten minutes.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::sync::{Arc, RwLock};
+
+use plimsoll_pager::{Pager, Region, TrimTo};
+use plimsoll_testkit::{again, role};
+
+use crate::children::Random;
+use crate::pages::{PAGE, contents};
+
+const MIB: usize = 1 << 20;
+const THREADS: usize = 16;
+/// Regions of a thread.
+const REGIONS: usize = 2;
+/// The most pages of a region.
+const MOST_PAGES: u64 = 512;
+/// Operations of a thread, in the short form.
+const OPERATIONS: u64 = 3000;
+
+/// The regions that all threads may trim and prefetch. Each is written and read by its owner alone.
+type Shared = [RwLock<Option<Arc<Region>>>; THREADS * REGIONS];
+
+/// A region of this thread, with the round in which each page was written last; 0 for zeros.
+struct Mine {
+    region: Arc<Region>,
+    rounds: Vec<u64>,
+    slot: usize,
+}
+
+impl Mine {
+    fn map(pager: &Pager, shared: &Shared, slot: usize, random: &mut Random) -> Mine {
+        let pages = 1 + random.below(MOST_PAGES) as usize;
+        let region = Arc::new(pager.map(pages * PAGE).expect("addresses are free"));
+        *shared[slot].write().expect("no panic") = Some(region.clone());
+        Mine {
+            region,
+            rounds: vec![0; pages],
+            slot,
+        }
+    }
+
+    fn pages(&self, random: &mut Random, most: u64) -> Range<usize> {
+        let first = random.below(self.rounds.len() as u64) as usize;
+        let count = 1 + random.below(most) as usize;
+        first..(first + count).min(self.rounds.len())
+    }
+
+    /// The bytes of some pages.
+    #[allow(clippy::mut_from_ref)]
+    fn bytes(&self, pages: Range<usize>) -> &mut [[u8; PAGE]] {
+        let start = self.region.as_ptr() as *mut [u8; PAGE];
+        // SAFETY: the pages are in the region, which this thread alone reads and writes.
+        unsafe { std::slice::from_raw_parts_mut(start.add(pages.start), pages.len()) }
+    }
+
+    fn expected(&self, page: usize) -> [u8; PAGE] {
+        match self.rounds[page] {
+            0 => [0; PAGE],
+            round => contents(page, self.slot, round),
+        }
+    }
+
+    #[track_caller]
+    fn verify(&self, pages: Range<usize>) {
+        for (page, bytes) in pages.clone().zip(self.bytes(pages)) {
+            assert!(
+                *bytes == self.expected(page),
+                "page {page} of region {}",
+                self.slot
+            );
+        }
+    }
+
+    fn write(&mut self, pages: Range<usize>, round: u64) {
+        for page in pages.clone() {
+            self.rounds[page] = round;
+        }
+        for (page, bytes) in pages.clone().zip(self.bytes(pages)) {
+            *bytes = contents(page, self.slot, round);
+        }
+    }
+
+    /// Discards the pages, if no other thread holds the region.
+    fn discard(&mut self, shared: &Shared, pages: Range<usize>) {
+        let mut slot = shared[self.slot].write().expect("no panic");
+        *slot = None;
+        if let Some(region) = Arc::get_mut(&mut self.region) {
+            region.discard(bytes(&pages)).expect("no page is locked");
+            self.rounds[pages].fill(0);
+        }
+        *slot = Some(self.region.clone());
+    }
+
+    /// A system call reads the pages.
+    fn send(&self, pages: Range<usize>, file: &mut File) {
+        file.set_len(0).expect("the file is this test's");
+        file.seek(SeekFrom::Start(0)).expect("as above");
+        let range = pages.start * PAGE..pages.end * PAGE;
+        let written = self.region.write_from(range.clone(), &*file);
+        assert_eq!(written.expect("pinned pages"), range.len());
+        file.seek(SeekFrom::Start(0)).expect("as above");
+        for page in pages {
+            let mut bytes = [0; PAGE];
+            file.read_exact(&mut bytes).expect("the bytes that were written");
+            assert!(bytes == self.expected(page), "page {page}: in the file");
+        }
+    }
+}
+
+fn bytes(pages: &Range<usize>) -> Range<usize> {
+    pages.start * PAGE..pages.end * PAGE
+}
+
+/// The work of one thread.
+fn work(pager: &Pager, shared: &Shared, number: usize, operations: u64) {
+    let mut random = Random(0x5DEE_CE66 + number as u64);
+    let mut file = tempfile::tempfile().expect("there is a folder for temporary files");
+    let mut mine: Vec<Mine> = (0..REGIONS)
+        .map(|region| Mine::map(pager, shared, number * REGIONS + region, &mut random))
+        .collect();
+    for round in 1..=operations {
+        let at = random.below(REGIONS as u64) as usize;
+        let region = &mut mine[at];
+        match random.below(100) {
+            0..35 => {
+                let pages = region.pages(&mut random, 8);
+                region.write(pages, round);
+            }
+            35..60 => region.verify(region.pages(&mut random, 4)),
+            60..68 => region.verify(region.pages(&mut random, 200)),
+            68..80 => {
+                // Any thread's region, also one that its owner unmaps meanwhile.
+                let slot = random.below(shared.len() as u64) as usize;
+                let others = shared[slot].read().expect("no panic").clone();
+                let Some(others) = others else { continue };
+                let first = random.below((others.len() / PAGE) as u64) as usize * PAGE;
+                match random.below(4) {
+                    0 => drop(others.trim(first.., TrimTo::Modified).expect("in the region")),
+                    1 => drop(others.trim(first.., TrimTo::Standby).expect("in the region")),
+                    2 => drop(others.trim(first.., TrimTo::Store).expect("in the region")),
+                    _ => {
+                        let end = others.len().min(first + 32 * PAGE);
+                        others.prefetch(first..end).expect("no copy is damaged");
+                    }
+                }
+            }
+            80..86 => {
+                let pages = region.pages(&mut random, 16);
+                let pin = region.region.pin(bytes(&pages)).expect("a small range");
+                let _ = region.region.trim(.., TrimTo::Store).expect("in the region");
+                region.verify(pages);
+                drop(pin);
+            }
+            86..90 => region.send(region.pages(&mut random, 16), &mut file),
+            90..96 => {
+                // Whoever has the region alone may discard a part of it.
+                let pages = region.pages(&mut random, 64);
+                region.discard(shared, pages);
+            }
+            _ => {
+                region.verify(0..region.rounds.len());
+                let slot = region.slot;
+                *shared[slot].write().expect("no panic") = None;
+                mine[at] = Mine::map(pager, shared, slot, &mut random);
+            }
+        }
+    }
+    for region in &mine {
+        region.verify(0..region.rounds.len());
+    }
+}
+
+/// The work of the test, as a number of times that of the short form.
+fn factor() -> u64 {
+    let factor = std::env::var("PLIMSOLL_PAGER_STRESS").ok();
+    factor.map_or(1, |factor| {
+        factor.parse().expect("PLIMSOLL_PAGER_STRESS is a number")
+    })
+}
+
+#[test]
+fn sixteen_threads_find_every_byte_as_they_wrote_it() {
+    if role().is_none() {
+        // In a process of its own: other tests do not change its signals or children.
+        let mut program = again(
+            "stress::sixteen_threads_find_every_byte_as_they_wrote_it",
+            "alone",
+        );
+        program.env("PLIMSOLL_PAGER_STRESS", factor().to_string());
+        let status = program.status().expect("the test program starts");
+        assert!(status.success(), "{status}");
+        return;
+    }
+    let operations = OPERATIONS * factor();
+    let pager = Pager::builder()
+        .ram(12 * MIB as u64)
+        .address_space(1 << 30)
+        .build();
+    let pager = pager.expect("userfaultfd is allowed");
+    let shared: Shared = [const { RwLock::new(None) }; THREADS * REGIONS];
+    std::thread::scope(|scope| {
+        for number in 0..THREADS {
+            let (pager, shared) = (&pager, &shared);
+            scope.spawn(move || work(pager, shared, number, operations));
+        }
+    });
+    assert_eq!(pager.validate(), []);
+    let stats = pager.stats();
+    let often = THREADS as u64 * operations / 10;
+    for events in [
+        stats.zero_faults,
+        stats.hard_faults,
+        stats.stream_pages,
+        stats.trimmed_pages,
+        stats.saved_pages,
+        stats.released_frames,
+    ] {
+        assert!(events > often, "{stats:?}");
+    }
+    for events in [stats.soft_faults, stats.taken_frames, stats.adopted_pages] {
+        assert!(events > 100, "{stats:?}");
+    }
+    assert_eq!((stats.forced_frames, stats.pinned_pages), (0, 0));
+    drop(shared);
+    let stats = pager.stats();
+    let pages = stats.native_pages + stats.active_pages + stats.modified_pages + stats.compressed_pages;
+    assert_eq!((pages, stats.standby_pages), (0, [0; 8]), "{stats:?}");
+    assert_eq!(pager.validate(), []);
+}
