@@ -68,7 +68,7 @@ pub struct Stats {
     pub no_memory: u64,
     /// Present pages of native regions that the pager took over.
     pub adopted_pages: u64,
-    /// The page file, if the pager has one.
+    /// The page file, if the pager has one. A pager of another process does not publish it.
     pub page_file: Option<PageFileUse>,
 }
 
@@ -138,7 +138,10 @@ impl Derived {
 impl<D: Driver, B: Backing> Manager<D, B> {
     /// The figures now.
     pub(crate) fn stats(&self) -> Stats {
-        Stats::of(&self.counters, &self.budget, self.pins.pages(), self.derived())
+        Stats {
+            page_file: self.backing.page_file(),
+            ..Stats::of(&self.counters, &self.budget, self.pins.pages(), self.derived())
+        }
     }
 
     /// The figures that no single atomic holds, now.
@@ -183,7 +186,7 @@ impl Stats {
             copied_frames: events(Event::CopiedFrame),
             direct_reclaims: events(Event::DirectReclaim),
             no_memory: events(Event::NoMemory),
-            page_file: self.backing.page_file(),
+            page_file: None,
             adopted_pages: events(Event::Adopted),
         }
     }
