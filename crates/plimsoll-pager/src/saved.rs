@@ -178,7 +178,7 @@ impl Backing for SavedCopies {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 impl SavedCopies {
     /// Checks the invariants of store and page file, while no thread uses them.
     #[track_caller]

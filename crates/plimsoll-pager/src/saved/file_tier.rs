@@ -353,7 +353,7 @@ impl FileTier {
     }
 
     /// Checks the page file, while no thread uses it.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn validate(&self) -> Result<(), crate::page_file::Violation> {
         self.worker().expect("no thread uses it").writer.validate()
     }

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll_os::Errno;
+use plimsoll_pager::page::PageState;
 use plimsoll_pager::page_file::{CreateError, PageFileOptions, State};
 use plimsoll_pager::{
-    BuildError, Codec, Damaged, FaultError, Pager, PagerBuilder, RangeError, Region, TrimTo,
+    BuildError, Codec, Damaged, FaultError, Pager, PagerBuilder, RangeError, Region, TrimMode, TrimTo,
 };
 use plimsoll_testkit::{again, role, status_of_fork};
 
