@@ -19,8 +19,8 @@ pub enum Advice {
     NoHugePage,
     /// `MADV_DONTFORK`: a child of a fork does not have the range; an access there raises SIGSEGV.
     DontFork,
-    /// `MADV_POPULATE_WRITE` (Linux 5.14): make the pages present and writable now, as a write would; a page that is
-    /// shared with a child of a fork becomes a copy of its own.
+    /// `MADV_POPULATE_WRITE` (Linux 5.14): make every page present and writable now, in one call instead of a fault each; a
+    /// page that is shared with a child of a fork becomes a copy of its own.
     PopulateWrite,
 }
 

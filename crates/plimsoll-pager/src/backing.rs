@@ -54,6 +54,9 @@ pub(crate) trait Backing: Send + Sync {
 
     /// Bytes of RAM that the store occupies: segments, headers and tables.
     fn used_bytes(&self) -> u64;
+
+    /// Changes the most bytes that the store may use for new copies; those above stay.
+    fn set_limit(&self, bytes: u64);
 }
 
 #[cfg(all(test, not(loom)))]

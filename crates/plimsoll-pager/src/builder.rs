@@ -6,21 +6,25 @@ use std::sync::Arc;
 use plimsoll_os::Errno;
 
 use crate::driver::{DriverOptions, FaultMode, OpenError};
-use crate::engine::{Engine, EngineError};
+use crate::engine::{Engine, EngineError, Funds, LEAST_RAM};
 use crate::error::{BuildError, too_old};
 use crate::page::PAGE_SIZE;
 use crate::pager::Pager;
+#[cfg(not(loom))]
+use crate::pool::Member;
 use crate::saved::SavedCopies;
+#[cfg(not(loom))]
+use crate::share;
 use crate::store;
 
-/// The smallest budget: the store's tables and buffers, and some pages.
-const LEAST_RAM: u64 = 4 << 20;
-
 /// Options of a [`Pager`]; [`Pager::builder`] makes them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 #[must_use]
 pub struct PagerBuilder {
     ram: u64,
+    most_ram: u64,
+    #[cfg(not(loom))]
+    member: Option<Member>,
     address_space: u64,
     codec: Codec,
     driver: DriverOptions,
@@ -48,6 +52,9 @@ impl PagerBuilder {
     fn new() -> PagerBuilder {
         PagerBuilder {
             ram: 1 << 30,
+            most_ram: 0,
+            #[cfg(not(loom))]
+            member: None,
             address_space: 64 << 30,
             codec: Codec::default(),
             driver: DriverOptions::default(),
@@ -57,6 +64,21 @@ impl PagerBuilder {
     /// The budget, in bytes: pages of regions, the compression store and all metadata together. By default 1 GiB.
     pub fn ram(mut self, bytes: u64) -> PagerBuilder {
         self.ram = bytes;
+        self
+    }
+
+    /// The largest budget that [`Pager::set_ram`] will set, in bytes: the compression store reserves addresses for that. By
+    /// default that of [`PagerBuilder::ram`].
+    pub fn most_ram(mut self, bytes: u64) -> PagerBuilder {
+        self.most_ram = bytes;
+        self
+    }
+
+    /// Takes the budget from a pool: the grants of `member` instead of [`PagerBuilder::ram`]. The member leaves the pool with
+    /// the end of the pager. Its minimum must hold the store's tables and some pages: at least 4 MiB.
+    #[cfg(not(loom))]
+    pub fn pool(mut self, member: Member) -> PagerBuilder {
+        self.member = Some(member);
         self
     }
 
@@ -96,42 +118,66 @@ impl PagerBuilder {
         if page != PAGE_SIZE {
             return Err(BuildError::PageSize(page));
         }
+        let (address_space, codec) = (self.address_space, self.codec);
+        let driver = self.driver;
+        let funds = self.funds()?;
+        let no_addresses = |errno| BuildError::AddressSpace {
+            bytes: address_space,
+            errno,
+        };
+        let pages = u32::try_from(address_space.div_ceil(PAGE_SIZE as u64))
+            .ok()
+            .filter(|pages| *pages > 0 && *pages < u32::MAX - 2 * crate::page::CHUNK_PAGES)
+            .ok_or(no_addresses(Errno::INVAL))?;
+        let store = store::Store::new(&store::StoreOptions {
+            most: funds.most,
+            limit: funds.ram,
+            first: match codec {
+                Codec::Lz4 => store::FirstCodec::Lz4,
+                Codec::Zstd => store::FirstCodec::Zstd,
+            },
+        });
+        let store = store.map_err(|_| no_addresses(Errno::NOMEM))?;
+        let backing = SavedCopies::new(store, funds.most);
+        let engine = Engine::funded(pages, funds, backing, driver).map_err(|error| match error {
+            EngineError::Driver(OpenError::Refused(errno)) => refusal(errno, has_seccomp_filter()),
+            EngineError::Driver(OpenError::Lacks(features)) => too_old(features),
+            EngineError::Driver(OpenError::Failed(Errno::NOMEM)) => no_addresses(Errno::NOMEM),
+            EngineError::TooManyPagers => BuildError::TooManyPagers,
+            EngineError::Driver(OpenError::Failed(errno)) | EngineError::System(errno) => {
+                BuildError::System(errno)
+            }
+        })?;
+        Ok(Pager::new(Arc::new(engine)))
+    }
+
+    /// The budget: a fixed one, or the first grant of the member.
+    fn funds(self) -> Result<Funds, BuildError> {
+        #[cfg(not(loom))]
+        if let Some(mut member) = self.member {
+            let given = share::first_grant(&mut member, LEAST_RAM).map_err(|_| BuildError::Membership)?;
+            let least = LEAST_RAM;
+            if given < least {
+                return Err(BuildError::GrantTooSmall { given, least });
+            }
+            return Ok(Funds {
+                ram: given,
+                most: member.pool().total(),
+                member: Some(member),
+            });
+        }
         if self.ram < LEAST_RAM {
             return Err(BuildError::TooLittleRam {
                 given: self.ram,
                 least: LEAST_RAM,
             });
         }
-        let no_addresses = |errno| BuildError::AddressSpace {
-            bytes: self.address_space,
-            errno,
-        };
-        let pages = u32::try_from(self.address_space.div_ceil(PAGE_SIZE as u64))
-            .ok()
-            .filter(|pages| *pages > 0 && *pages < u32::MAX - 2 * crate::page::CHUNK_PAGES)
-            .ok_or(no_addresses(Errno::INVAL))?;
-        let store = store::Store::new(&store::StoreOptions {
-            most: self.ram,
-            limit: self.ram,
-            first: match self.codec {
-                Codec::Lz4 => store::FirstCodec::Lz4,
-                Codec::Zstd => store::FirstCodec::Zstd,
-            },
-        });
-        let store = store.map_err(|_| no_addresses(Errno::NOMEM))?;
-        let engine =
-            Engine::new(pages, self.ram, SavedCopies::new(store), self.driver).map_err(
-                |error| match error {
-                    EngineError::Driver(OpenError::Refused(errno)) => refusal(errno, has_seccomp_filter()),
-                    EngineError::Driver(OpenError::Lacks(features)) => too_old(features),
-                    EngineError::Driver(OpenError::Failed(Errno::NOMEM)) => no_addresses(Errno::NOMEM),
-                    EngineError::TooManyPagers => BuildError::TooManyPagers,
-                    EngineError::Driver(OpenError::Failed(errno)) | EngineError::System(errno) => {
-                        BuildError::System(errno)
-                    }
-                },
-            )?;
-        Ok(Pager::new(Arc::new(engine)))
+        Ok(Funds {
+            ram: self.ram,
+            most: self.most_ram.max(self.ram),
+            #[cfg(not(loom))]
+            member: None,
+        })
     }
 }
 

@@ -17,6 +17,13 @@ use crate::fault::{
 };
 use crate::manager::{Manager, Patience, Pin};
 use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState};
+#[cfg(not(loom))]
+use crate::pool::{Member, Pool, Usage};
+#[cfg(not(loom))]
+use crate::share::{Share, Tenant};
+
+/// The smallest budget: the store's tables and buffers, and some pages.
+pub(crate) const LEAST_RAM: u64 = 4 << 20;
 
 /// The longest time between two looks of the balance-set manager.
 const TICK: Duration = Duration::from_secs(1);
@@ -29,6 +36,9 @@ struct Served<B> {
     is_over: AtomicBool,
     /// Held by the balance-set manager while it works. No fault takes it.
     balancing: Mutex<()>,
+    /// The pool whose shared memory the handler replaces if its file is cut.
+    #[cfg(not(loom))]
+    pool: Option<Pool>,
 }
 
 impl<B: Backing> Faults for Served<B> {
@@ -43,6 +53,15 @@ impl<B: Backing> Faults for Served<B> {
     fn is_here(&self) -> bool {
         !self.manager.driver.is_forked()
     }
+
+    fn replace_lost_page(&self, address: usize) -> bool {
+        #[cfg(not(loom))]
+        if let Some(pool) = &self.pool {
+            return pool.replace_lost_page(address);
+        }
+        let _ = address;
+        false
+    }
 }
 
 impl<B: Backing> ThreadFaults for Served<B> {
@@ -54,6 +73,21 @@ impl<B: Backing> ThreadFaults for Served<B> {
 impl<B> Served<B> {
     fn page(&self, address: usize) -> PageIndex {
         PageIndex::new(((address - self.arena.start) / PAGE_SIZE) as u32)
+    }
+}
+
+#[cfg(not(loom))]
+impl<B: Backing> Tenant for Served<B> {
+    fn usage(&self) -> Usage<'_> {
+        self.manager.usage()
+    }
+
+    fn set_budget(&self, bytes: u64) {
+        self.manager.set_ram(bytes);
+    }
+
+    fn approach_budget(&self) -> bool {
+        self.manager.shrink()
     }
 }
 
@@ -77,6 +111,18 @@ pub(crate) enum EngineError {
     System(Errno),
 }
 
+/// The source of a pager's budget.
+#[derive(Debug)]
+pub(crate) struct Funds {
+    /// Bytes of the budget at first.
+    pub(crate) ram: u64,
+    /// The most bytes that it ever has.
+    pub(crate) most: u64,
+    /// The member of a pool whose grants are the budget.
+    #[cfg(not(loom))]
+    pub(crate) member: Option<Member>,
+}
+
 /// A pager.
 pub(crate) struct Engine<B: Backing + 'static> {
     served: Arc<Served<B>>,
@@ -87,25 +133,50 @@ pub(crate) struct Engine<B: Backing + 'static> {
     fault_thread: Option<FaultThread>,
     /// None once it is dropped, or without a balance-set manager.
     balancer: Option<Balancer>,
+    /// None once it is dropped, or without a pool. It is the last field: the memory is free when the member leaves.
+    #[cfg(not(loom))]
+    share: Option<Share>,
 }
 
 impl<B: Backing + 'static> Engine<B> {
     /// A pager of `pages` pages of addresses, with a budget of `ram` bytes.
+    #[cfg(test)]
     pub(crate) fn new(
         pages: u32,
         ram: u64,
         backing: B,
         options: DriverOptions,
     ) -> Result<Engine<B>, EngineError> {
+        let funds = Funds {
+            ram,
+            most: ram,
+            #[cfg(not(loom))]
+            member: None,
+        };
+        Engine::funded(pages, funds, backing, options)
+    }
+
+    /// A pager of `pages` pages of addresses, with a budget from `funds`.
+    pub(crate) fn funded(
+        pages: u32,
+        funds: Funds,
+        backing: B,
+        options: DriverOptions,
+    ) -> Result<Engine<B>, EngineError> {
         let pages = pages.next_multiple_of(CHUNK_PAGES);
         let driver = Userfault::new(pages, options).map_err(EngineError::Driver)?;
         let arena = driver.arena();
-        let manager = Manager::new(driver, backing, pages, ram).map_err(EngineError::System)?;
+        let manager = Manager::new(driver, backing, pages, funds.most).map_err(EngineError::System)?;
+        manager.set_ram(funds.ram);
+        // Nothing is resident yet.
+        manager.budget.approach_target(u64::MAX);
         let served = Arc::new(Served {
             manager,
             arena: arena.clone(),
             is_over: AtomicBool::new(false),
             balancing: Mutex::new(()),
+            #[cfg(not(loom))]
+            pool: funds.member.as_ref().map(|member| member.pool().clone()),
         });
         let (registration, fault_thread) = match options.fault_mode {
             FaultMode::Signal => {
@@ -119,7 +190,11 @@ impl<B: Backing + 'static> Engine<B> {
             }
         };
         let balancer = Balancer::start(served.clone()).map_err(EngineError::System)?;
+        #[cfg(not(loom))]
+        let share = funds.member.map(|member| Share::start(member, served.clone()));
         Ok(Engine {
+            #[cfg(not(loom))]
+            share: share.transpose().map_err(EngineError::System)?,
             served,
             addresses: Mutex::new(Addresses::new(pages)),
             registration,
@@ -131,6 +206,12 @@ impl<B: Backing + 'static> Engine<B> {
     /// The manager.
     pub(crate) fn manager(&self) -> &Manager<Userfault, B> {
         &self.served.manager
+    }
+
+    /// The share in a pool, if the budget comes from one. A child of a fork has none.
+    #[cfg(not(loom))]
+    pub(crate) fn share(&self) -> Option<&Share> {
+        self.share.as_ref().filter(|_| !self.is_forked())
     }
 
     /// Waits until the thread for faults does not work on those that were before this call.
@@ -278,6 +359,8 @@ impl<B: Backing + 'static> Drop for Engine<B> {
                 self.fault_thread.take(),
                 self.balancer.take(),
             ));
+            #[cfg(not(loom))]
+            std::mem::forget(self.share.take());
         }
     }
 }

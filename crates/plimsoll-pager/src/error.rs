@@ -53,12 +53,42 @@ pub enum BuildError {
         /// The smallest budget.
         least: u64,
     },
+    /// The pool has not granted the member enough for the pager's own memory.
+    #[error(
+        "cannot build a pager with a grant of {given} bytes: it needs {least}; join the pool with a minimum of that"
+    )]
+    GrantTooSmall {
+        /// The grant.
+        given: u64,
+        /// The smallest grant.
+        least: u64,
+    },
+    /// The membership of the pool cannot be used.
+    #[error("cannot build a pager: its membership of the pool cannot be used; join the pool again")]
+    Membership,
     /// The process has as many pagers as the signal handler serves.
     #[error("cannot build a pager: the process has 16 already; drop one")]
     TooManyPagers,
     /// A system call failed.
     #[error("cannot build a pager: {0}")]
     System(Errno),
+}
+
+/// The reason why a budget was not changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RamError {
+    /// The budget is too small for the pager's own memory.
+    #[error("cannot change the budget to {given} bytes: the pager needs {least}; give it at least that")]
+    TooLittle {
+        /// The budget.
+        given: u64,
+        /// The smallest budget.
+        least: u64,
+    },
+    /// The pager is a member of a pool, whose grant is its budget.
+    #[error("cannot change the budget of a member of a pool: its grant is its budget; change its limits")]
+    InPool,
 }
 
 /// The reason why a region was not mapped.

@@ -49,7 +49,7 @@
 //! | `inspect`, `stats`, `snapshot` | the check of all invariants; figures; the state of every page |
 //! | [`store`] | the compression store; `saved` is the manager's view of it |
 //! | [`page_file`] | the encrypted file for what the store cannot hold |
-//! | [`pool`] | a RAM budget that processes share |
+//! | [`pool`] | a RAM budget that processes share; `share` is a pager's membership in it |
 //! | `addresses`, `engine` | the regions of an arena; a pager of this process |
 //! | `builder`, `pager`, `region`, `error` | the interface of embedders |
 #![warn(missing_docs)]
@@ -69,6 +69,8 @@ mod pager;
 pub mod pool;
 mod region;
 mod saved;
+#[cfg(not(loom))]
+mod share;
 mod snapshot;
 mod stats;
 pub mod store;
@@ -78,10 +80,12 @@ pub use backing::Damaged;
 pub use builder::{Codec, PagerBuilder};
 pub use driver::FaultMode;
 pub use engine::TrimTo;
-pub use error::{BuildError, FaultError, MapError, RangeError};
+pub use error::{BuildError, FaultError, MapError, RamError, RangeError};
 pub use manager::TrimMode;
 pub use pager::Pager;
 pub use region::{PinGuard, Region};
+#[cfg(not(loom))]
+pub use share::Membership;
 pub use snapshot::{Snapshot, StateRun};
 pub use stats::Stats;
 

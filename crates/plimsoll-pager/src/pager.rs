@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use crate::engine::Engine;
-use crate::error::MapError;
+use crate::engine::{Engine, LEAST_RAM};
+use crate::error::{MapError, RamError};
 use crate::manager::TrimMode;
 use crate::page::Violation;
+#[cfg(not(loom))]
+use crate::pool::{Limits, PoolError};
 use crate::region::Region;
 use crate::saved::SavedCopies;
+#[cfg(not(loom))]
+use crate::share::{Membership, Share};
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 
@@ -59,9 +63,38 @@ impl Pager {
         self.engine.manager().set_trim_mode(mode);
     }
 
-    /// Changes the budget. Pages over it are trimmed by the next faults.
-    pub fn set_ram(&self, bytes: u64) {
-        self.engine.manager().budget.set_ram(bytes);
+    /// Changes the budget. It grows at once; the balance-set manager shrinks it in steps, and trims as much before the next
+    /// one, so that [`Stats::ram`] falls to `bytes` by and by. Pages that cannot be saved stay resident above the budget.
+    ///
+    /// # Errors
+    /// [`RamError`].
+    pub fn set_ram(&self, bytes: u64) -> Result<(), RamError> {
+        if bytes < LEAST_RAM {
+            let (given, least) = (bytes, LEAST_RAM);
+            return Err(RamError::TooLittle { given, least });
+        }
+        #[cfg(not(loom))]
+        if self.engine.share().is_some() {
+            return Err(RamError::InPool);
+        }
+        self.engine.manager().set_ram(bytes);
+        Ok(())
+    }
+
+    /// The pager's share of its pool; none if its budget is fixed.
+    #[cfg(not(loom))]
+    pub fn membership(&self) -> Option<Membership> {
+        self.engine.share().map(Share::membership)
+    }
+
+    /// Changes the limits of the pager's member of its pool. The next round of the pool follows them.
+    ///
+    /// # Errors
+    /// As [`Pool::join`](crate::pool::Pool::join); [`PoolError::Lost`] if the budget comes from no pool.
+    #[cfg(not(loom))]
+    pub fn set_limits(&self, limits: Limits) -> Result<(), PoolError> {
+        let share = self.engine.share().ok_or(PoolError::Lost)?;
+        share.set_limits(limits)
     }
 }
 

@@ -8,12 +8,14 @@ use crate::store;
 #[derive(Debug)]
 pub(crate) struct SavedCopies {
     store: store::Store,
+    /// The most bytes that the store can ever use.
+    most: u64,
 }
 
 impl SavedCopies {
-    /// Copies in `store`.
-    pub(crate) fn new(store: store::Store) -> SavedCopies {
-        SavedCopies { store }
+    /// Copies in `store`, which has addresses for `most` bytes.
+    pub(crate) fn new(store: store::Store, most: u64) -> SavedCopies {
+        SavedCopies { store, most }
     }
 }
 
@@ -67,5 +69,9 @@ impl Backing for SavedCopies {
 
     fn used_bytes(&self) -> u64 {
         self.store.used_bytes()
+    }
+
+    fn set_limit(&self, bytes: u64) {
+        self.store.set_limit(bytes.min(self.most));
     }
 }

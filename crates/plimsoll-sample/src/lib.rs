@@ -15,6 +15,7 @@ mod fields;
 mod held;
 pub mod host;
 mod kernel_threads;
+mod manifest;
 mod meminfo;
 pub mod page_flags;
 mod process;
@@ -39,6 +40,7 @@ pub use cgroup::CgroupFiles;
 
 pub use delays::{DelayAccounting, Delays, DelaysError};
 pub use held::{HeldLook, HeldPost};
+pub use manifest::{new_manifest, now};
 pub use profile::{Profile, ProfileError, Profiler, Symbols, kernel_symbols};
 pub use programs::Programs;
 pub use reader::{Reader, Target};

@@ -12,6 +12,7 @@
 //! | `require` | capabilities that a test needs |
 //! | `sized` | a recording of a search of the RAM that a program needs; with the feature `recordings` |
 //! | [`rseq`] | check for usable restartable sequences |
+//! | `seccomp` | filters that refuse system calls, as containers have them |
 //!
 //! A test program inherits the state of its caller: `nohup` ignores SIGHUP, a background job of a non-interactive shell
 //! ignores SIGINT, cron sets a locale, a service manager a umask. That changes the behaviour of a program under test, so
@@ -28,6 +29,7 @@ mod program;
 pub mod recordings;
 mod require;
 pub mod rseq;
+mod seccomp;
 #[cfg(feature = "recordings")]
 pub mod sized;
 mod this_program;
@@ -36,4 +38,5 @@ pub use child::command;
 pub use forked::status_of_fork;
 pub use program::{copy_program, write_script};
 pub use require::capability;
+pub use seccomp::refuse_userfaultfd;
 pub use this_program::{again, is_emulated_without, role, this_program};

@@ -7,8 +7,7 @@ use plimsoll_model::columns::{COLUMNS, Row};
 use plimsoll_model::recording::Levels;
 use plimsoll_model::recording::Writer;
 use plimsoll_model::recording::model::{
-    Calibration, Event, EventKind, Headline, Host, Manifest, Phase, Results, RunStatus, SamplerReport,
-    SamplerSettings, Trial, TrialStatus, file,
+    Calibration, Event, EventKind, Host, Manifest, Phase, Results, SamplerSettings, Trial, TrialStatus, file,
 };
 use plimsoll_model::scenario::{
     Backing, Compression, FillClass, Filling, Order, Plan, Settings, Subject, ThpMode, TrialPlan,
@@ -137,15 +136,7 @@ pub fn rows(count: usize) -> Vec<Row> {
 
 /// An event.
 pub fn event(t_ns: u64, kind: EventKind, text: &str) -> Event {
-    Event {
-        t_ns,
-        kind,
-        trial: None,
-        phase: None,
-        number: None,
-        code: None,
-        text: text.into(),
-    }
+    Event::new(t_ns, kind, text)
 }
 
 /// A trial of `plan.trials[index]` with one phase of `seconds`.
@@ -192,22 +183,9 @@ pub fn trial(plan: &Plan, index: usize, status: TrialStatus) -> Trial {
 pub fn results(run: &str, trials: Vec<Trial>) -> Results {
     Results {
         schema: 1,
-        version: "0.1.0".into(),
-        run: run.into(),
-        scenario: "compression".into(),
-        status: RunStatus::Ok,
-        headline: Headline::default(),
-        findings: Vec::new(),
-        recommendations: Vec::new(),
-        withheld: Vec::new(),
-        size: None,
-        service: None,
-        hold: None,
         calibration: Some(calibration()),
-        confounders: Vec::new(),
-        warnings: Vec::new(),
-        sampler: SamplerReport::default(),
         trials,
+        ..Results::unread(&manifest(run, plan(&[], 0)))
     }
 }
 

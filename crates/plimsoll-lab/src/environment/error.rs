@@ -229,6 +229,8 @@ pub enum MissingKind {
     DataFile,
     /// A value of `vm.swappiness` that the kernel accepts.
     Swappiness,
+    /// userfaultfd with what a pager needs of it.
+    Userfaultfd,
 }
 
 impl MissingKind {

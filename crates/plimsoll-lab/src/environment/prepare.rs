@@ -164,7 +164,7 @@ fn set_up(journal: &mut Journal, settings: &Settings, first: u32) -> Result<Envi
         }])
     })?;
     let allowed = CgroupSettings {
-        limit: settings.limit,
+        limit: settings.cgroup_limit(),
         swappiness: settings.swappiness,
         swap: settings.subject.has_swap(),
         // A program of the user starts others, which no journal names.
@@ -177,7 +177,7 @@ fn set_up(journal: &mut Journal, settings: &Settings, first: u32) -> Result<Envi
             zswap::turn_on(journal, compressor.as_deref(), settings.zswap_pool_percent)?;
         }
         Subject::Zram(_) | Subject::SwapFile => zswap::turn_off(journal)?,
-        Subject::NoSwap | Subject::Allocator(_) => {}
+        Subject::NoSwap | Subject::Pager(_) | Subject::Allocator(_) => {}
     }
     let swap = match &settings.subject {
         Subject::Zram(algorithm) => Some(zram::create(journal, algorithm.as_deref(), settings.swap_size)?),
@@ -186,7 +186,7 @@ fn set_up(journal: &mut Journal, settings: &Settings, first: u32) -> Result<Envi
             &settings.swap_dir,
             settings.swap_size,
         )?),
-        Subject::NoSwap | Subject::Allocator(_) => None,
+        Subject::NoSwap | Subject::Pager(_) | Subject::Allocator(_) => None,
     };
     let description = Description {
         cgroup: Some(CgroupDescription {

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::LazyLock;
 
+use plimsoll_pager::{BuildError, Pager};
 use plimsoll_proc::capabilities::{SYS_ADMIN, this_process_has};
 use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, MemoryCgroup};
 use plimsoll_proc::sysctl::{PAGE_CLUSTER, SWAPPINESS};
@@ -23,7 +24,11 @@ use super::{swap_folder, zram, zswap};
 // Facts that cannot change while the program runs, read once: plans have thousands of trials.
 static MISSING_CGROUP: LazyLock<Option<Missing>> = LazyLock::new(missing_cgroup);
 static MISSING_HIGH: LazyLock<Option<Missing>> = LazyLock::new(missing_high);
+static MISSING_PAGER: LazyLock<Option<Missing>> = LazyLock::new(|| missing_pager(small_pager().err()?));
 static MAY_ADMINISTER: LazyLock<bool> = LazyLock::new(|| this_process_has(SYS_ADMIN));
+
+/// Bytes of the pager that is built to see whether one can be.
+const SMALL_PAGER: u64 = 8 << 20;
 
 const AS_ROOT: &str = "run as root: `sudo plimsoll ...`";
 
@@ -39,6 +44,8 @@ pub fn missing_beside(settings: &Settings, zram_algorithms: Option<&[String]>) -
     match &settings.subject {
         // The heap workload also runs without a cgroup: the runner enforces the limit.
         Subject::Allocator(allocator) => missing.extend(missing_allocator(allocator)),
+        // A pager keeps its budget by itself, and runs without a cgroup as well.
+        Subject::Pager(_) => missing.extend(MISSING_PAGER.clone()),
         _ => missing.extend(MISSING_CGROUP.clone()),
     }
     for need in settings.workload.needs() {
@@ -70,7 +77,7 @@ pub fn missing_beside(settings: &Settings, zram_algorithms: Option<&[String]>) -
             missing.extend(missing_folder(&settings.swap_dir));
         }
         Subject::SwapFile => missing.extend(missing_folder(&settings.swap_dir)),
-        Subject::NoSwap | Subject::Allocator(_) => {}
+        Subject::NoSwap | Subject::Pager(_) | Subject::Allocator(_) => {}
     }
     if settings.fills_file() {
         missing.extend(missing_disk(&settings.swap_dir));
@@ -142,6 +149,28 @@ fn missing_allocator(allocator: &Allocator) -> Option<Missing> {
         why: "its library is in none of the folders of the loader".to_owned(),
         how,
         available: installed_allocators(),
+    })
+}
+
+/// A pager, which shows whether there can be one.
+fn small_pager() -> Result<Pager, BuildError> {
+    Pager::builder()
+        .ram(SMALL_PAGER)
+        .address_space(SMALL_PAGER)
+        .build()
+}
+
+fn missing_pager(error: BuildError) -> Option<Missing> {
+    let text = error.to_string();
+    let (cause, remedy) = text
+        .split_once("; ")
+        .unwrap_or((&text, "run it on another machine"));
+    Some(Missing {
+        kind: MissingKind::Userfaultfd,
+        what: "userfaultfd for a pager".to_owned(),
+        why: cause.to_owned(),
+        how: remedy.to_owned(),
+        available: Vec::new(),
     })
 }
 
@@ -352,6 +381,29 @@ fn missing_huge_pages(size: u64) -> Option<Missing> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The error of the pager has the cause and the remedy; a plan shows them apart.
+    #[test]
+    fn a_pager_that_cannot_be_built_is_a_requirement_with_a_remedy() {
+        let errno = plimsoll_os::Errno::PERM;
+        for error in [
+            BuildError::Seccomp(errno),
+            BuildError::Sysctl(errno),
+            BuildError::NotBuilt,
+            BuildError::PageSize(16384),
+            BuildError::KernelTooOld {
+                missing: "UFFD_FEATURE_MOVE",
+                since: "6.8",
+            },
+            BuildError::System(errno),
+        ] {
+            let missing = missing_pager(error).unwrap();
+            assert_eq!(missing.kind, MissingKind::Userfaultfd);
+            assert!(error.to_string().starts_with(&missing.why), "{missing}");
+            assert!(!missing.how.is_empty() && !missing.why.contains(';'), "{missing}");
+        }
+        assert!(MissingKind::Userfaultfd.refuses());
+    }
 
     #[test]
     fn swappiness_above_100_needs_linux_5_8() {

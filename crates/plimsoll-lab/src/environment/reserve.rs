@@ -24,6 +24,8 @@ const PAGE_TABLE_DIVISOR: u64 = 512;
 const STORE_GROWTH_DIVISOR: u64 = 16;
 /// zram's table (up to 32 bytes a 4 KiB page) and the kernel's swap map.
 const ZRAM_TABLE_DIVISOR: u64 = 64;
+/// A pager's page table and staging (1% of its memory).
+const PAGER_TABLE_DIVISOR: u64 = 100;
 /// The kernel's swap map and swap cgroup records (up to 8 bytes a page).
 const SWAP_MAP_DIVISOR: u64 = 512;
 /// zswap's pool limit in percent where the scenario does not set it: the kernel's default.
@@ -189,11 +191,14 @@ impl Ask {
                 let pool = machine.ram / 100 * percent;
                 grown(self.size).min(self.resident().saturating_add(pool))
             }
+            // Pages that cannot be compressed stay in RAM.
+            Subject::Pager(_) => grown(self.size),
             Subject::SwapFile | Subject::NoSwap | Subject::Allocator(_) => self.resident(),
         };
         let table = match settings.subject {
             Subject::Zram(_) => self.swap / ZRAM_TABLE_DIVISOR,
             Subject::Zswap(_) | Subject::SwapFile => self.swap / SWAP_MAP_DIVISOR,
+            Subject::Pager(_) => self.size / PAGER_TABLE_DIVISOR,
             Subject::NoSwap | Subject::Allocator(_) => 0,
         };
         pages

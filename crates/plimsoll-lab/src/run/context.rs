@@ -9,7 +9,7 @@ use super::phase::{Finished, Snapshot, Worked};
 use super::trial_error::TrialError;
 use crate::environment::{Cgroup, Environment, Missing, SwapDevice};
 use crate::workload::protocol::{Command, IN_CORE, Placement, Reply};
-use crate::workload::{Worker, WorkerError, WorkerOptions};
+use crate::workload::{PagerRequest, Worker, WorkerError, WorkerOptions};
 use plimsoll_model::exit::{Exit, Failure};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::FailureCode;
@@ -74,6 +74,18 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         self.environment().and_then(Environment::cgroup)
     }
 
+    /// Whether the trial runs as asked although it has no environment: a pager needs none.
+    pub(super) fn needs_no_environment(&self) -> bool {
+        let lacks_nothing =
+            matches!(&self.surroundings, Surroundings::Lacking(missing) if missing.is_empty());
+        lacks_nothing && self.is_paged()
+    }
+
+    /// Whether the worker's memory belongs to a pager.
+    pub(super) fn is_paged(&self) -> bool {
+        self.plan.settings.subject.pager().is_some()
+    }
+
     /// Starts a worker in the trial's cgroup.
     pub(super) fn spawn(&mut self) -> Result<Worker, TrialError> {
         self.spawn_with(Vec::new())
@@ -133,6 +145,10 @@ impl<'a, 'l> TrialContext<'a, 'l> {
                     Backing::Anonymous | Backing::Memfd => PathBuf::new(),
                 },
                 file_bytes: 0,
+                pager: settings.subject.pager().map(|options| PagerRequest {
+                    ram: settings.limit,
+                    options: *options,
+                }),
             },
         }
     }
@@ -186,13 +202,10 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         self.runner.progress.phase(&trial, name);
         let before = self.runner.snapshot()?;
         let mut event = Event {
-            t_ns: 0,
-            kind: EventKind::PhaseStart,
             trial: Some(trial),
             phase: Some(name.to_owned()),
             number,
-            code: None,
-            text: String::new(),
+            ..Event::new(0, EventKind::PhaseStart, "")
         };
         let start = self.runner.recorder.event(event.clone())?;
         let worked = work(self, &before);
@@ -271,7 +284,9 @@ impl<'a, 'l> TrialContext<'a, 'l> {
                 "pages of other cgroups take {} of its swap; stop the programs that the kernel swaps out",
                 quantity::bytes(foreign as f64)
             ),
-            None if settings.memory() == Backing::File => "raise `limit`, or lower `size`".to_owned(),
+            None if settings.memory() == Backing::File || settings.subject.pager().is_some() => {
+                "raise `limit`, or lower `size`".to_owned()
+            }
             None => "raise `limit`, lower `size`, or choose a subject with more swap".to_owned(),
         };
         TrialError::new(

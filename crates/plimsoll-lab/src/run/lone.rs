@@ -2,16 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_model::recording::model::{
-    Event, EventKind, Manifest, RECORDING_SCHEMA, Results, SamplerReport, SamplerSettings, Unlocked,
-};
+use plimsoll_model::recording::model::{Event, EventKind, Manifest, Results, SamplerReport, Unlocked};
 use plimsoll_model::recording::{Recording, Writer};
-use plimsoll_model::scenario::{Order, Plan};
+use plimsoll_model::scenario::Plan;
 use plimsoll_sample::stop::Stop;
-use plimsoll_sample::{Sampler, SamplerConfig, Target, monotonic_ns};
+use plimsoll_sample::{Sampler, SamplerConfig, Target, new_manifest};
 use serde::Serialize;
 
 use super::Services;
@@ -53,7 +50,7 @@ impl LoneRecording {
         tripwire: Option<Tripwire>,
         stop: &Arc<Stop>,
     ) -> Result<LoneRecording, Failure> {
-        let mut manifest = manifest(name, scenario, title);
+        let mut manifest = new_manifest(name, Plan::without_trials(scenario, title), HZ);
         let mut writer = Writer::create(output, manifest.clone()).or_exit(Exit::Missing)?;
         let origin_ns = writer.origin_ns();
         let (sampler, batches) =
@@ -136,37 +133,5 @@ impl ClosedRecording {
             page: None,
             results,
         })
-    }
-}
-
-fn manifest(run: String, scenario: &str, title: String) -> Manifest {
-    Manifest {
-        schema: RECORDING_SCHEMA,
-        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        run,
-        command: std::env::args().collect(),
-        monotonic_start_ns: monotonic_ns(),
-        started: humantime::format_rfc3339_nanos(SystemTime::now()).to_string(),
-        plan: Plan {
-            scenario: scenario.to_owned(),
-            title,
-            description: String::new(),
-            seed: 0,
-            quick: false,
-            time_limit: None,
-            order: Order::Fixed,
-            sections: Vec::new(),
-            trials: Vec::new(),
-        },
-        sampler: SamplerSettings {
-            hz: HZ,
-            locked: Err(Unlocked("the sampler did not start".to_owned())),
-        },
-        swap_slots: Vec::new(),
-        host: plimsoll_sample::host::host(),
-        calibration: None,
-        missing: Vec::new(),
-        resumed: Vec::new(),
-        checksums: Default::default(),
     }
 }

@@ -21,7 +21,6 @@ mod trial;
 mod trial_error;
 mod workloads;
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,15 +32,13 @@ use crate::workload::protocol::{Command, Reply};
 
 use crate::workload::{self, Worker, WorkerOptions};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_model::recording::model::{
-    EventKind, Manifest, RECORDING_SCHEMA, Results, RunStatus, SamplerSettings, Unlocked,
-};
-use plimsoll_model::recording::{FailureCode, Now, Recording, RecordingError, Warning, WarningCode, Writer};
+use plimsoll_model::recording::model::{EventKind, Manifest, Results, RunStatus, SamplerSettings, Unlocked};
+use plimsoll_model::recording::{FailureCode, Recording, RecordingError, Warning, WarningCode, Writer};
 
 pub use lone::FinishedRecording;
 use plimsoll_model::scenario::{Machine, Plan, SpeedHints};
 use plimsoll_sample::stop::Stop;
-use plimsoll_sample::{Reader, Sampler, SamplerConfig, Target, monotonic_ns};
+use plimsoll_sample::{Reader, Sampler, SamplerConfig, Target, monotonic_ns, new_manifest, now};
 pub use progress::{Progress, Silent};
 pub use room::{RecordingSize, check_room};
 pub use services::{HeapService, HeapState, Metrics, ServiceError, Services};
@@ -139,7 +136,7 @@ pub fn run(
         check_sizes(&options.plan, &options.machine)?;
     }
     let place = options.resume.as_ref().unwrap_or(&options.output);
-    let mut warnings: Vec<Warning> = fallback.into_iter().collect();
+    let mut warnings = fallback;
     warnings.extend(check_room(&options.plan, place, options.size)?);
     let options = &options;
     if let Some(session) = &session {
@@ -505,13 +502,8 @@ struct OpenRecording {
 
 /// Makes a new recording, or reopens the one to go on with.
 fn open_recording(options: &Options, name: String, missing: &[String]) -> Result<OpenRecording, Failure> {
-    let (utc, monotonic_ns) = (
-        humantime::format_rfc3339_nanos(SystemTime::now()).to_string(),
-        monotonic_ns(),
-    );
     if let Some(folder) = &options.resume {
-        let now = Now { utc, monotonic_ns };
-        let resumed = Writer::resume(folder, &options.plan, &now).map_err(recording_failure)?;
+        let resumed = Writer::resume(folder, &options.plan, &now()).map_err(recording_failure)?;
         let done = resumed.done.into_iter().map(|trial| trial.id).collect();
         return Ok(OpenRecording {
             writer: resumed.writer,
@@ -519,25 +511,8 @@ fn open_recording(options: &Options, name: String, missing: &[String]) -> Result
             warnings: resumed.warnings,
         });
     }
-    let manifest = Manifest {
-        schema: RECORDING_SCHEMA,
-        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        run: name,
-        command: std::env::args().collect(),
-        monotonic_start_ns: monotonic_ns,
-        started: utc,
-        plan: options.plan.clone(),
-        sampler: SamplerSettings {
-            hz: options.hz,
-            locked: Err(Unlocked("the sampler did not start".to_owned())),
-        },
-        swap_slots: Vec::new(),
-        host: plimsoll_sample::host::host(),
-        calibration: None,
-        missing: missing.to_vec(),
-        resumed: Vec::new(),
-        checksums: BTreeMap::new(),
-    };
+    let mut manifest = new_manifest(name, options.plan.clone(), options.hz);
+    manifest.missing = missing.to_vec();
     let writer = Writer::create(&options.output, manifest).or_exit(Exit::Missing)?;
     Ok(OpenRecording {
         writer,

@@ -120,13 +120,5 @@ fn tripped(tripwire: &mut Tripwire, row: &Row) -> Option<Trip> {
 
 /// An event without trial or phase; `t_ns` is set when it is written.
 pub(crate) fn plain_event(kind: EventKind, text: impl Into<String>) -> Event {
-    Event {
-        t_ns: 0,
-        kind,
-        trial: None,
-        phase: None,
-        number: None,
-        code: None,
-        text: text.into(),
-    }
+    Event::new(0, kind, text)
 }

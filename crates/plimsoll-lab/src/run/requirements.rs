@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::Warning;
-use plimsoll_model::scenario::{Plan, Subject, WorkloadKind};
+use plimsoll_model::scenario::{Plan, Settings, Subject, WorkloadKind};
 use plimsoll_sample::{Profiler, kernel_symbols};
 use serde::Serialize;
 
@@ -72,13 +72,21 @@ fn without(rest: &[String]) -> String {
     }
 }
 
-/// Moves the trials on a missing default zram to a swap file, and returns a warning if there are any.
-pub fn adapt(plan: &mut Plan) -> Option<Warning> {
-    fallback::without_zram(plan, |settings| {
-        environment::missing(settings)
-            .iter()
-            .any(|missing| missing.kind == MissingKind::Zram)
-    })
+/// Moves the trials on the default zram that this user cannot set up to a pager, and those on a missing one to a swap file.
+/// Returns a warning for each kind of trials that moved.
+pub fn adapt(plan: &mut Plan) -> Vec<Warning> {
+    let lacks = |settings: &Settings, kinds: &[MissingKind]| {
+        let missing = environment::missing(settings);
+        missing.iter().any(|missing| kinds.contains(&missing.kind))
+    };
+    let to_pager = fallback::without_privilege(plan, |zram, pager| {
+        zram.workload.kind().tests_pagers()
+            && lacks(zram, &[MissingKind::Privilege, MissingKind::Cgroup])
+            && environment::missing(pager).is_empty()
+            && pager.check().is_ok()
+    });
+    let to_file = fallback::without_zram(plan, |settings| lacks(settings, &[MissingKind::Zram]));
+    to_pager.into_iter().chain(to_file).collect()
 }
 
 /// The missing requirements of a plan on this machine. Changes nothing.
@@ -137,10 +145,7 @@ impl Requirements {
     }
 }
 
-fn of_plan(
-    plan: &Plan,
-    missing: impl Fn(&plimsoll_model::scenario::Settings) -> Vec<Missing>,
-) -> Requirements {
+fn of_plan(plan: &Plan, missing: impl Fn(&Settings) -> Vec<Missing>) -> Requirements {
     let mut found = Requirements {
         trials: (0, plan.trials.len()),
         ..Requirements::default()

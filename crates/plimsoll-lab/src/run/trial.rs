@@ -31,13 +31,8 @@ impl Runner<'_> {
     /// Runs one trial from set-up to tear-down. A failed trial is not an error; an unwritable recording is.
     pub(super) fn trial(&mut self, plan: &TrialPlan) -> Result<Ended, Failure> {
         let mut event = Event {
-            t_ns: 0,
-            kind: EventKind::TrialStart,
             trial: Some(plan.id.clone()),
-            phase: None,
-            number: None,
-            code: None,
-            text: String::new(),
+            ..plain_event(EventKind::TrialStart, "")
         };
         let background = self.start_background(plan);
         let start = self.recorder.event(event.clone())?;

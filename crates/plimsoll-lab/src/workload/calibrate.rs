@@ -1,6 +1,7 @@
 //! Calibration: the memory speed of the idle machine, as the reference of a run.
 
 use std::hint::black_box;
+use std::ops::Range;
 use std::time::Instant;
 
 use plimsoll_os::{Advice, Errno, Mapping, page_size};
@@ -14,12 +15,13 @@ use plimsoll_model::scenario::FillClass;
 const RESIDENT: usize = 256 << 20;
 /// Bytes of each mapping that is touched for the first time.
 const FRESH: usize = 32 << 20;
-/// Passes of each measurement over memory; the best counts, since others only ever make a pass slower.
+/// Passes of each measurement; the best counts, since other programs only make a pass slower. Each pass reads or writes
+/// another part of the memory, so that no cache still has it.
 const PASSES: usize = 4;
 /// Bytes of random data, of which the resident buffer holds copies: random enough for the addresses that are made of it.
 const RANDOM: usize = 4 << 20;
 /// Dependent loads of a pass.
-const LOADS: usize = 100_000;
+const LOADS: usize = 25_000;
 /// Clock readings of a pass.
 const READINGS: u32 = 20_000;
 
@@ -31,7 +33,7 @@ pub enum CalibrationError {
     Map { bytes: usize, errno: Errno },
 }
 
-/// Measures for about a second, on 256 MiB of base pages (no huge ones, so that machines with other settings
+/// Measures for about half a second, on 256 MiB of base pages (no huge ones, so that machines with other settings
 /// compare). Each figure is the best of several passes.
 ///
 /// Run it in a worker, so that the runner stays small.
@@ -41,20 +43,24 @@ pub enum CalibrationError {
 pub fn calibrate() -> Result<Calibration, CalibrationError> {
     let (fault_ns, first_touch_gb_per_s) = first_touch()?;
     let mut memory = base_pages(RESIDENT)?;
+    // An earlier kernel does not know this advice: the fill then faults each page in.
+    let _ = memory.advise(Advice::PopulateWrite);
     let memory = memory.bytes_mut();
     memory.fill(1);
     let memset = best(|pass| {
-        memory.fill(black_box(pass as u8 | 1));
-        black_box(&memory);
+        let part = &mut memory[part(pass, RESIDENT)];
+        part.fill(black_box(pass as u8 | 1));
+        black_box(&part);
     });
     let (from, to) = memory.split_at_mut(RESIDENT / 2);
-    let memcpy = best(|_| {
-        to.copy_from_slice(from);
+    let memcpy = best(|pass| {
+        let part = part(pass, RESIDENT / 2);
+        to[part.clone()].copy_from_slice(&from[part]);
         black_box(&to);
     });
     fill_random(memory);
-    let read = best(|_| {
-        black_box(xxh3_64(memory));
+    let read = best(|pass| {
+        black_box(xxh3_64(&memory[part(pass, RESIDENT)]));
     });
     let loads = best(|pass| chase(memory, pass as u64));
     let timer = best(|_| {
@@ -63,14 +69,20 @@ pub fn calibrate() -> Result<Calibration, CalibrationError> {
         }
     });
     Ok(Calibration {
-        memset_gb_per_s: RESIDENT as f64 / memset / 1e9,
-        memcpy_gb_per_s: (RESIDENT / 2) as f64 / memcpy / 1e9,
+        memset_gb_per_s: (RESIDENT / PASSES) as f64 / memset / 1e9,
+        memcpy_gb_per_s: (RESIDENT / 2 / PASSES) as f64 / memcpy / 1e9,
         fault_ns,
         first_touch_gb_per_s,
         random_access_ns: loads * 1e9 / LOADS as f64,
         timer_ns: timer * 1e9 / f64::from(READINGS),
-        read_gb_per_s: RESIDENT as f64 / read / 1e9,
+        read_gb_per_s: (RESIDENT / PASSES) as f64 / read / 1e9,
     })
+}
+
+/// The bytes of a pass, of `all`.
+fn part(pass: usize, all: usize) -> Range<usize> {
+    let bytes = all / PASSES;
+    pass * bytes..(pass + 1) * bytes
 }
 
 /// Nanoseconds of a first touch of a page, one byte each, and GB/s of a memset of fresh memory.

@@ -4,10 +4,11 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 
 use plimsoll_os::{Advice, Errno, Mapping, Range, UsageScope, page_out, write_back};
+use plimsoll_pager::{MapError, Pager, RangeError, TrimTo};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use super::cost::Cost;
-use super::cost::Stopwatch;
+use super::area::{Area, after_trim, in_frames};
+use super::cost::{Cost, Findings, Stopwatch};
 use super::crew::{self, CrewError};
 use super::fill::Stream;
 use super::memory_error::{MOST_REQUESTS, MemoryError};
@@ -35,7 +36,9 @@ pub(crate) struct FillRequest {
 /// were marked; the parts, one after the other, are all of their pages.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    mappings: Vec<Mapping>,
+    mappings: Vec<Area>,
+    /// The pager of all mappings; without one they are the kernel's.
+    pager: Option<Pager>,
     /// A part for each thread.
     parts: Vec<Part>,
     stream: Stream,
@@ -56,19 +59,22 @@ impl Memory {
     /// Maps and fills. The cost covers mapping and filling, not reading the file of `class=file=F`.
     pub(crate) fn fill(asked: &FillRequest) -> Result<(Memory, Cost), MemoryError> {
         // File pages need neither RAM nor swap to stay in.
-        if asked.placement.memory.goes_to_swap() {
+        if asked.placement.memory.goes_to_swap() && asked.placement.pager.is_none() {
             check_fits_machine(asked.bytes.saturating_sub(asked.placement.file_bytes))?;
         }
         let lengths = request_lengths(asked)?;
         let stream = Stream::new(&asked.class, asked.seed)?;
         let mut memory = Memory {
             mappings: Vec::with_capacity(lengths.len() + 1),
+            pager: None,
             parts: Vec::new(),
             stream,
             thp: asked.thp,
             placement: asked.placement.clone(),
             working_set: WorkingSet::filled(asked.placement.memory, 0),
         };
+        let pager = asked.placement.pager.as_ref();
+        memory.pager = pager.map(|pager| pager.build(asked.bytes)).transpose()?;
         let watch = Stopwatch::start(UsageScope::Process);
         memory.map(asked.placement.memory, &lengths)?;
         let of_file = Some(asked.placement.file_bytes).filter(|bytes| *bytes > 0);
@@ -121,6 +127,10 @@ impl Memory {
     /// Maps all requests before the first is filled, so that a refusal costs nothing.
     fn map(&mut self, memory: Backing, lengths: &[u64]) -> Result<(), MemoryError> {
         for (index, &length) in lengths.iter().enumerate() {
+            if let Some(pager) = &self.pager {
+                self.mappings.push(Area::Pager(map_region(pager, length)?));
+                continue;
+            }
             let mapping = self.map_one(memory, length).map_err(|errno| match memory {
                 Backing::File => MemoryError::File {
                     folder: self.placement.folder.clone(),
@@ -133,7 +143,7 @@ impl Memory {
                 },
             })?;
             advise_huge_pages(&mapping, self.thp)?;
-            self.mappings.push(mapping);
+            self.mappings.push(Area::Kernel(mapping));
         }
         Ok(())
     }
@@ -149,6 +159,11 @@ impl Memory {
                 Mapping::of_disk_file(&folder, length)
             }
         }
+    }
+
+    /// The pager that the memory belongs to, if any.
+    pub(crate) fn pager(&self) -> Option<&Pager> {
+        self.pager.as_ref()
     }
 
     /// Pages of all mappings; a last one may be used in part.
@@ -184,19 +199,44 @@ impl Memory {
             [memory] => memory.bytes_mut(),
             _ => return None,
         };
-        let file = file.map_or(&mut [][..], Mapping::bytes_mut);
+        let file = file.map_or(&mut [][..], Area::bytes_mut);
         Some(Whole { memory, file })
     }
 
     /// Bytes in RAM of the file beside the memory, in whole pages; `None` without one.
     pub(crate) fn file_in_core(&self) -> Result<Option<u64>, MemoryError> {
         let file = self.mappings.last().filter(|_| self.placement.file_bytes > 0);
-        let in_core = file.map(Mapping::in_core).transpose();
+        let in_core = file.and_then(Area::kernel).map(Mapping::in_core).transpose();
         in_core.map_err(MemoryError::InCore)
     }
 
-    /// Has the kernel reclaim everything, each part in a thread of its own. Success does not imply that pages left.
-    pub(crate) fn trim(&self) -> Result<Cost, MemoryError> {
+    /// Has the kernel reclaim everything, or the pager save it, each part in a thread of its own. Success does not imply that
+    /// pages left. The findings are those of the pager.
+    pub(crate) fn trim(&self) -> Result<(Cost, Findings), MemoryError> {
+        match &self.pager {
+            Some(pager) => Ok((self.trim_regions()?, after_trim(pager))),
+            None => Ok((self.page_out()?, Findings::default())),
+        }
+    }
+
+    fn trim_regions(&self) -> Result<Cost, MemoryError> {
+        let watch = Stopwatch::start(UsageScope::Process);
+        let lengths = self.lengths();
+        let parts = self.parts.iter().map(|part| stretches(&lengths, part)).collect();
+        let mappings = &self.mappings;
+        let trimmed = crew::each(parts, |part: Vec<(usize, std::ops::Range<usize>)>| {
+            part.into_iter().try_for_each(|(number, range)| {
+                let region = mappings[number].region();
+                region
+                    .map_or(Ok(0), |region| region.trim(range, TrimTo::Store))
+                    .map(drop)
+            })
+        })?;
+        trimmed.into_iter().collect::<Result<(), RangeError>>()?;
+        Ok(watch.stop(self.bytes()))
+    }
+
+    fn page_out(&self) -> Result<Cost, MemoryError> {
         self.in_parts(page_out, |errno| MemoryError::Advise {
             call: "madvise(MADV_PAGEOUT)",
             errno,
@@ -208,7 +248,7 @@ impl Memory {
     /// the page cache that are not mapped are mapped, not timed in the cost.
     pub(crate) fn write_back(&self) -> Result<Cost, MemoryError> {
         let cost = self.in_parts(write_back, MemoryError::WriteBack)?;
-        let mut mappings = self.mappings.iter();
+        let mut mappings = self.mappings.iter().filter_map(Area::kernel);
         mappings
             .try_for_each(Mapping::map_cached)
             .map_err(MemoryError::InCore)?;
@@ -229,9 +269,13 @@ impl Memory {
 
     /// Bytes in RAM, in whole pages; those of files also where they are not mapped.
     pub(crate) fn in_core(&self) -> Result<u64, MemoryError> {
+        if let Some(pager) = &self.pager {
+            return Ok(in_frames(pager));
+        }
         let bytes = self
             .mappings
             .iter()
+            .filter_map(Area::kernel)
             .map(Mapping::in_core)
             .sum::<Result<u64, Errno>>();
         bytes.map_err(MemoryError::InCore)
@@ -308,18 +352,24 @@ impl Memory {
                 .unmap()
                 .map_err(|errno| MemoryError::Unmap { length, errno })?;
         }
+        drop(self.pager);
         Ok(watch.stop(bytes))
     }
 
     /// Address and length of each mapping.
     pub(crate) fn ranges(&self) -> Vec<(u64, u64)> {
-        let range = |mapping: &Mapping| (mapping.address() as u64, mapping.len() as u64);
+        let range = |mapping: &Area| (mapping.address() as u64, mapping.len() as u64);
         self.mappings.iter().map(range).collect()
     }
 
     fn lengths(&self) -> Vec<usize> {
-        self.mappings.iter().map(Mapping::len).collect()
+        self.mappings.iter().map(Area::len).collect()
     }
+}
+
+fn map_region(pager: &Pager, length: u64) -> Result<plimsoll_pager::Region, MapError> {
+    let bytes = usize::try_from(length).map_err(|_| MapError::NoAddresses { bytes: usize::MAX })?;
+    pager.map(bytes)
 }
 
 /// The checksum of all parts: of one its own, else that of theirs in order.
@@ -381,7 +431,12 @@ fn advise_huge_pages(mapping: &Mapping, thp: ThpMode) -> Result<(), MemoryError>
 mod tests {
     use std::path::PathBuf;
 
+    use plimsoll_model::scenario::PagerOptions;
+    use plimsoll_model::scenario::workloads::compression::finding;
+    use plimsoll_pager::BuildError;
+
     use super::*;
+    use crate::workload::PagerRequest;
 
     fn asked(bytes: u64, request: u64) -> FillRequest {
         FillRequest {
@@ -401,6 +456,7 @@ mod tests {
                 threads,
                 folder: "/var/tmp".into(),
                 file_bytes: 0,
+                pager: None,
             },
             ..asked(bytes, request)
         }
@@ -507,7 +563,7 @@ mod tests {
                 Stream::new(&asked.class, asked.seed)
                     .unwrap()
                     .write(0, &mut expected);
-                let held: Vec<u8> = filled.mappings.iter().flat_map(Mapping::bytes).copied().collect();
+                let held: Vec<u8> = filled.mappings.iter().flat_map(Area::bytes).copied().collect();
                 assert!(held == expected, "{memory:?} {threads}");
                 filled.write_back().unwrap();
                 filled.trim().unwrap();
@@ -534,6 +590,75 @@ mod tests {
                 filled.release().unwrap();
             }
         }
+    }
+
+    /// A pager that its budget is the limit of.
+    fn paged(bytes: u64, request: u64, ram: u64, options: &str, threads: u32) -> FillRequest {
+        let mut asked = placed(bytes, request, Backing::Anonymous, threads);
+        asked.placement.folder = PathBuf::new();
+        asked.thp = ThpMode::System;
+        asked.placement.pager = Some(PagerRequest {
+            ram,
+            options: PagerOptions::of_text(options).unwrap().unwrap(),
+        });
+        asked
+    }
+
+    /// In the budget and four times larger than it: every byte comes back, and every wrong byte is found.
+    #[test]
+    fn a_pager_gives_every_byte_back() {
+        let page = plimsoll_os::page_size() as u64;
+        let bytes = 16 << 20;
+        for (options, ram, threads) in [
+            ("pager", 32 << 20, 1),
+            ("pager:zstd", 8 << 20, 2),
+            ("pager:lz4,trim=per-fault", 8 << 20, 1),
+            ("pager:lz4", 8 << 20, 7),
+        ] {
+            let mut asked = paged(bytes, 5 << 20, ram, options, threads);
+            asked.class = FillClass::Ratio(4.0);
+            let (mut filled, cost) = Memory::fill(&asked).unwrap();
+            assert_eq!(cost.bytes, bytes);
+            assert!(filled.in_core().unwrap() <= ram.min(bytes), "{options}");
+            let (cost, findings) = filled.trim().unwrap();
+            assert_eq!((cost.bytes, filled.in_core().unwrap()), (bytes, 0), "{options}");
+            assert_eq!(findings.figures[finding::PAGER_SAVED], bytes as f64);
+            let store = findings.figures[finding::PAGER_STORE];
+            assert!(
+                store > bytes as f64 / 8.0 && store < bytes as f64 / 2.0,
+                "{options}: {store}"
+            );
+            let metadata = findings.figures[finding::PAGER_METADATA];
+            assert!(
+                metadata > 0.0 && metadata < bytes as f64 / 8.0,
+                "{options}: {metadata}"
+            );
+            for mut part in filled.writable() {
+                part.mark(part.pages() / 2);
+            }
+            let (_, found) = filled.restore().unwrap();
+            assert!(found.holds() && found.bytes == bytes, "{options}: {found:?}");
+            let wrong = 3 * page + 1;
+            filled.mappings[0].bytes_mut()[wrong as usize] ^= 1;
+            filled.trim().unwrap();
+            let (_, found) = filled.restore().unwrap();
+            assert_eq!(
+                (found.wrong_bytes, found.first_wrong),
+                (1, Some(wrong)),
+                "{options}"
+            );
+            filled.release().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_pager_that_cannot_be_built_is_refused_with_its_own_code() {
+        let error = Memory::fill(&paged(1 << 20, 1 << 20, 1 << 20, "pager", 1)).unwrap_err();
+        assert!(
+            matches!(error, MemoryError::Pager(BuildError::TooLittleRam { .. })),
+            "{error}"
+        );
+        assert_eq!(error.code(), super::super::protocol::RefusalCode::Pager);
     }
 
     #[test]

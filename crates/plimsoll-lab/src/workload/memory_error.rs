@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use plimsoll_os::Errno;
+use plimsoll_pager::{BuildError, MapError, RangeError};
 
 use super::crew::CrewError;
 use super::fill::StreamError;
@@ -48,6 +49,12 @@ pub(crate) enum MemoryError {
     #[error("cannot unmap {length} bytes: {errno}")]
     Unmap { length: usize, errno: Errno },
     #[error(transparent)]
+    Pager(#[from] BuildError),
+    #[error(transparent)]
+    Region(#[from] MapError),
+    #[error(transparent)]
+    Part(#[from] RangeError),
+    #[error(transparent)]
     Stream(#[from] StreamError),
     #[error(transparent)]
     Crew(#[from] CrewError),
@@ -65,6 +72,7 @@ impl MemoryError {
             }
             MemoryError::Advise { .. } => RefusalCode::Advise,
             MemoryError::Unmap { .. } => RefusalCode::Unmap,
+            MemoryError::Pager(_) | MemoryError::Region(_) | MemoryError::Part(_) => RefusalCode::Pager,
             MemoryError::Stream(_) => RefusalCode::Data,
             MemoryError::Crew(_) => RefusalCode::Threads,
         }

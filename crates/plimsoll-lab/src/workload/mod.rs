@@ -6,6 +6,7 @@
 //!
 //! Invariant: a worker never reads the system as a whole and never prints; it answers the runner. Kept by review.
 
+mod area;
 mod calibrate;
 mod cost;
 mod crew;
@@ -20,6 +21,8 @@ mod work;
 mod worker;
 mod working_set;
 
+pub use area::PagerRequest;
+pub(crate) use area::{BudgetError, PAGER_FAULTS, set_budget, since as pager_since};
 pub use calibrate::{CalibrationError, calibrate};
 pub(crate) use cost::Stopwatch;
 pub use cost::{Cost, Findings};

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
-use plimsoll_os::{Mapping, Range as MemoryRange, page_size};
+use plimsoll_os::{Range as MemoryRange, page_size};
+
+use super::area::Area;
 
 /// Consecutive pages of all mappings, counted through them.
 #[derive(Debug)]
@@ -64,7 +66,7 @@ impl Part {
     }
 }
 
-pub(super) fn pages_of(mapping: &Mapping) -> u64 {
+pub(super) fn pages_of(mapping: &Area) -> u64 {
     mapping.len().div_ceil(page_size()) as u64
 }
 
@@ -116,8 +118,8 @@ pub(super) struct Stretch<'m> {
 }
 
 /// All parts of the memory, each of which one thread may write.
-pub(super) fn writable<'m>(mappings: &'m mut [Mapping], parts: &'m mut [Part]) -> Vec<Writable<'m>> {
-    let lengths: Vec<usize> = mappings.iter().map(Mapping::len).collect();
+pub(super) fn writable<'m>(mappings: &'m mut [Area], parts: &'m mut [Part]) -> Vec<Writable<'m>> {
+    let lengths: Vec<usize> = mappings.iter().map(Area::len).collect();
     let ends: Vec<Vec<(usize, Range<usize>)>> = parts.iter().map(|part| stretches(&lengths, part)).collect();
     let mut rests: Vec<(u64, &'m mut [u8])> = Vec::with_capacity(mappings.len());
     let mut offset = 0;

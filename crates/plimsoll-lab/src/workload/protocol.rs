@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
+use super::area::PagerRequest;
 use super::cost::{Cost, Findings};
 use super::probe::Probe;
 use plimsoll_model::recording::model::Calibration;
@@ -22,6 +23,9 @@ pub struct Placement {
     /// Of the filled bytes, so many at their end are those of a file.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub file_bytes: u64,
+    /// The pager that the memory belongs to; without one it is the kernel's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pager: Option<PagerRequest>,
 }
 
 fn is_zero(bytes: &u64) -> bool {
@@ -36,6 +40,7 @@ impl Default for Placement {
             threads: 1,
             folder: PathBuf::new(),
             file_bytes: 0,
+            pager: None,
         }
     }
 }
@@ -64,7 +69,7 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Placement::is_default")]
         placement: Placement,
     },
-    /// `madvise(MADV_PAGEOUT)` on all filled memory.
+    /// `madvise(MADV_PAGEOUT)` on all filled memory; memory of a pager goes to its store.
     Trim,
     /// Write the dirty pages of filled files to the disk.
     WriteBack,
@@ -171,6 +176,8 @@ pub enum RefusalCode {
     Advise,
     /// The kernel refused to unmap.
     Unmap,
+    /// The pager cannot be built, or refused a call.
+    Pager,
     /// The threads of the work could not be started.
     Threads,
     /// The file of a class of data is empty or unreadable.
@@ -261,7 +268,7 @@ mod tests {
             file_bytes: u64,
         ) {
             let thp = if always { ThpMode::Always } else { ThpMode::Never };
-            let placement = Placement { memory: Backing::File, threads, folder: folder.into(), file_bytes };
+            let placement = Placement { memory: Backing::File, threads, folder: folder.into(), file_bytes, pager: None };
             let command = Command::Fill { bytes, request, class, seed, thp, placement };
             prop_assert_eq!(round_trip(&command), command);
         }

@@ -101,7 +101,7 @@ impl Server {
                 }
             }
             Command::Trim => match &self.memory {
-                Some(memory) => done(memory.trim()),
+                Some(memory) => found(memory.trim()),
                 None => nothing_filled("trim"),
             },
             Command::WriteBack => match &self.memory {
@@ -212,6 +212,14 @@ fn done(outcome: std::result::Result<Cost, MemoryError>) -> Reply {
             verification: None,
         },
         Err(error) => failed(error.code(), error),
+    }
+}
+
+/// The reply with findings, if there are any.
+fn found(outcome: std::result::Result<(Cost, Findings), MemoryError>) -> Reply {
+    match outcome {
+        Ok((cost, findings)) if findings != Findings::default() => Reply::Found { cost, findings },
+        outcome => done(outcome.map(|(cost, _)| cost)),
     }
 }
 

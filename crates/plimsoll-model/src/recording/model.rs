@@ -181,6 +181,19 @@ pub struct Event {
 }
 
 impl Event {
+    /// An event without trial or phase.
+    pub fn new(t_ns: u64, kind: EventKind, text: impl Into<String>) -> Event {
+        Event {
+            t_ns,
+            kind,
+            trial: None,
+            phase: None,
+            number: None,
+            code: None,
+            text: text.into(),
+        }
+    }
+
     /// The warning of an event of that kind.
     pub fn warning(&self) -> Option<Warning> {
         let text = (self.kind == EventKind::Warning).then_some(&self.text)?;

@@ -40,13 +40,10 @@ mod tests {
     #[test]
     fn a_restarted_phase_counts_from_its_last_start() {
         let event = |t_ns, kind, number, phase: &str| Event {
-            t_ns,
-            kind,
             trial: Some("1".to_owned()),
             phase: Some(phase.to_owned()),
             number,
-            code: None,
-            text: String::new(),
+            ..Event::new(t_ns, kind, "")
         };
         let events = [
             event(1, EventKind::TrialStart, None, ""),

@@ -2,15 +2,18 @@
 //!
 //! The two refer to each other, since a default is a function of the other values.
 
+mod errors;
+
 use std::cell::RefCell;
 use std::path::PathBuf;
 
 use super::block_sizes::BlockSizes;
 use super::choice::Choice;
-use super::error::{Invalid, Place, Problem};
+use super::error::{Invalid, Place};
 use super::kind::{Kind, SYSTEM};
 use super::level::Level;
 use super::model::{FillClass, Machine, Subject};
+use super::scale::Scale;
 use super::size::{Base, SizeExpr};
 use super::value::{self, Value};
 use super::workload_kind::WorkloadKind;
@@ -19,44 +22,6 @@ use super::workload_kind::WorkloadKind;
 pub(super) const PAGE: u64 = 4096;
 pub(super) const MIB: u64 = 1 << 20;
 pub(super) const GIB: u64 = 1 << 30;
-
-/// Factor that shrinks the sizes of a file: `--quick` for a scenario without `[quick]`.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Scale {
-    numerator: u64,
-    denominator: u64,
-}
-
-impl Scale {
-    /// No scaling.
-    pub(super) const ONE: Scale = Scale {
-        numerator: 1,
-        denominator: 1,
-    };
-
-    /// The factor `target / from`, which is at most 1; `from` is not 0.
-    pub(super) fn new(target: u64, from: u64) -> Self {
-        Scale {
-            numerator: target,
-            denominator: from,
-        }
-    }
-
-    /// Multiplies the scale by `factor`, which is at most 1.
-    pub(super) fn and(self, factor: f64) -> Self {
-        const PARTS: u64 = 1 << 20;
-        Scale {
-            numerator: (self.numerator as f64 * factor * PARTS as f64) as u64,
-            denominator: self.denominator.saturating_mul(PARTS),
-        }
-    }
-
-    /// `bytes` times the scale.
-    pub(super) fn of(self, bytes: u64) -> u64 {
-        let scaled = u128::from(bytes) * u128::from(self.numerator) / u128::from(self.denominator);
-        u64::try_from(scaled).unwrap_or(bytes)
-    }
-}
 
 /// A key of a scenario file, of one workload or of all.
 #[derive(Debug, Clone, Copy)]
@@ -441,14 +406,6 @@ impl<'a> Assignment<'a> {
         self.taken(name).iter().filter_map(text).collect()
     }
 
-    /// The error for a key that a section must have.
-    pub(super) fn missing(&self, name: &str, help: &str) -> Box<Invalid> {
-        let message = format!("the work `{}` needs the key `{name}`", self.kind.name());
-        self.section
-            .error(Problem::Missing, message, "in this section")
-            .help(help)
-    }
-
     fn typed<T>(&self, name: &str, read: impl Fn(&Value) -> Option<T>) -> Result<T, Box<Invalid>> {
         let value = self.value(name)?;
         // A mismatch between row and reader is a defect: `every_workload_resolves_by_default` finds it.
@@ -462,12 +419,6 @@ impl<'a> Assignment<'a> {
 
     fn row(&self, name: &str) -> Option<&'static Key> {
         self.keys.iter().copied().find(|key| key.name == name)
-    }
-
-    /// The error for a mismatch between the table of keys and its reader.
-    fn broken(&self, name: &str) -> Box<Invalid> {
-        let message = format!("`{name}` is no key of `{}`, or of another type", self.kind.name());
-        self.section.error(Problem::WrongType, message, "in this section")
     }
 
     /// Evaluates a size, rounded up to whole pages.
@@ -545,85 +496,5 @@ impl<'a> Assignment<'a> {
         } else {
             self.scale.of(bytes)
         }
-    }
-
-    /// The error of a size that is too large, at the given value that it follows from.
-    fn overflow(&self, key: &Key) -> Box<Invalid> {
-        let name = key.name;
-        if let Some((_, place)) = self.given(name) {
-            let message = format!("`{name}` would be more than 16E - 1 bytes");
-            return place
-                .error(Problem::OutOfRange, message, "too large")
-                .help("no machine has that much; write for example 1G or 25%");
-        }
-        let help = format!(
-            "`{name}` is not given: its default is {}",
-            key.default().replace('`', "")
-        );
-        let error = match self.largest_read() {
-            Some((cause, place)) => {
-                let message =
-                    format!("`{cause}` is too large: `{name}` would be more than 16E - 1 bytes by it");
-                place.error(Problem::OutOfRange, message, "too large")
-            }
-            None => {
-                let message = format!("`{name}` would be more than 16E - 1 bytes");
-                self.section.error(Problem::OutOfRange, message, "too large")
-            }
-        };
-        error.help(help)
-    }
-
-    /// Of the given keys that were read, the one with the largest size or, without a size, the largest number.
-    fn largest_read(&self) -> Option<(&'static str, &'a Place)> {
-        let reads = self.reads.borrow();
-        let given = reads.iter().filter_map(|name| Some((*name, self.given(name)?)));
-        let ranked = given.filter_map(|(name, (value, place))| {
-            let rank = match value {
-                Value::Size(SizeExpr::Bytes(bytes)) => (true, *bytes),
-                Value::Size(SizeExpr::Share { thousandths, .. }) => (
-                    true,
-                    SizeExpr::share(*thousandths, self.ram()).unwrap_or(u64::MAX),
-                ),
-                Value::Integer(number) => (false, *number),
-                _ => return None,
-            };
-            Some((rank, name, place))
-        });
-        let (_, name, place) = ranked.max_by_key(|(rank, ..)| *rank)?;
-        Some((name, place))
-    }
-
-    /// `chain` ends with the key that it came back to.
-    fn cycle(&self, chain: &[&'static str]) -> Box<Invalid> {
-        let last = chain.last().copied().unwrap_or("size");
-        let start = chain.iter().position(|name| *name == last).unwrap_or(0);
-        let ring = &chain[start..];
-        let message = format!("sizes are made from each other: {}", ring.join(" -> "));
-        let mut error: Option<Box<Invalid>> = None;
-        let mut help = String::from("give one of them without the other, for example size = \"1G\"");
-        for name in &ring[1..] {
-            match (self.given(name), error.take()) {
-                (None, earlier) => {
-                    help = format!(
-                        "`{name}` is not given, and its default is {}: give it in bytes or as a share of RAM",
-                        self.row(name)
-                            .map_or_else(String::new, Key::default)
-                            .replace('`', "")
-                    );
-                    error = earlier;
-                }
-                (Some((_, place)), None) => {
-                    let label = format!("`{name}` is made from this");
-                    error = Some(place.error(Problem::Cycle, message.clone(), label));
-                }
-                (Some((_, place)), Some(earlier)) => {
-                    error = Some(earlier.and(place, format!("`{name}` is made from this")));
-                }
-            }
-        }
-        error
-            .unwrap_or_else(|| self.section.error(Problem::Cycle, message, "in this section"))
-            .help(help)
     }
 }

@@ -50,7 +50,7 @@ impl Plan {
             time_limit: self.time_limit(),
             memory: estimate.peak_memory_bytes.max(CALIBRATION),
             memory_limit: most(TrialPlan::memory_limit).max(CALIBRATION),
-            cgroup_limit: most(|trial| trial.settings.limit),
+            cgroup_limit: most(|trial| trial.settings.cgroup_limit()),
             disk: estimate.disk_bytes,
         }
     }
@@ -62,8 +62,10 @@ impl TrialPlan {
         let stored = match settings.subject {
             // Pages that cannot be compressed are stored as they are.
             Subject::Zram(_) | Subject::Zswap(_) => settings.swap_size,
+            // A pager that can save nothing exceeds its budget.
+            Subject::Pager(_) => settings.size().saturating_sub(settings.limit),
             Subject::SwapFile | Subject::NoSwap | Subject::Allocator(_) => 0,
         };
-        settings.limit.saturating_add(stored)
+        settings.cgroup_limit().saturating_add(stored)
     }
 }

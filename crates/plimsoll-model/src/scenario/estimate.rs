@@ -32,7 +32,8 @@ impl TrialPlan {
         let model = settings.workload.model();
         let stored = match settings.subject {
             Subject::Zram(_) | Subject::Zswap(_) => model.stored(settings),
-            Subject::SwapFile | Subject::NoSwap | Subject::Allocator(_) => 0,
+            // The store of a pager is in its budget.
+            Subject::SwapFile | Subject::NoSwap | Subject::Pager(_) | Subject::Allocator(_) => 0,
         };
         model.resident(settings).saturating_add(stored)
     }

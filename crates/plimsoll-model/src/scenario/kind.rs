@@ -52,6 +52,9 @@ pub(super) const SUBJECTS: &[&str] = &[
     "zswap:zstd",
     "swapfile",
     "none",
+    "pager",
+    "pager:lz4",
+    "pager:zstd",
     INSTALLED,
     "plimsoll:lfh",
     "plimsoll:standard",
@@ -61,10 +64,11 @@ pub(super) const SUBJECTS: &[&str] = &[
     "tcmalloc-minimal",
     "mimalloc",
 ];
-/// The subjects to offer that are places of trimmed pages, not allocators.
+/// The subjects to offer that are places of trimmed pages for any program: no allocators, and no pager, which is a part of
+/// its program.
 pub fn swap_subjects() -> impl Iterator<Item = Subject> {
     let subjects = SUBJECTS.iter().filter_map(|name| name.parse::<Subject>().ok());
-    subjects.filter(|subject| subject.allocator().is_none())
+    subjects.filter(|subject| subject.allocator().is_none() && subject.pager().is_none())
 }
 
 /// Classes to offer when one is not known.

@@ -5,7 +5,7 @@
 //! Invariant: [`Source::read`] reads the scenario file, and nothing else reads the system; the caller passes the values
 //! of the machine as [`Machine`]. Checked by `models_and_reports_read_no_system`.
 //!
-//! Layers: texts and errors (`source_text`, `error`); nouns (`model`, `size`, `value`); a key and its values
+//! Layers: texts and errors (`source_text`, `error`); nouns (`model`, `size`, `scale`, `value`); a key and its values
 //! (`assignment`, `shared_keys`); the workloads; the tables over all of them (`keys`, `plan`, `estimate`); parsing and
 //! resolution (`document`, `overrides`, `resolve`).
 
@@ -25,9 +25,11 @@ mod model;
 mod nearest;
 mod order;
 mod overrides;
+mod pager;
 mod parse_value;
 mod plan;
 mod resolve;
+mod scale;
 mod settings;
 mod shared_keys;
 mod show;
@@ -54,6 +56,7 @@ pub use model::{FillClass, Machine, Order, ParseNameError, Subject, ThpMode};
 pub use nearest::near;
 pub use order::shuffle;
 pub use overrides::Overrides;
+pub use pager::{PAGER_OPTIONS, PagerCodec, PagerOption, PagerOptions, PagerTextError, PagerTrim};
 pub use plan::{Plan, SectionPlan, TrialPlan};
 pub use size::{Base, SizeError, SizeExpr, size_text};
 pub use source::{Builtin, MAX_FILE_BYTES, builtin, find};

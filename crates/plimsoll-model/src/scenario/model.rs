@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::allocator::{Allocator, AllocatorSet};
 use super::choice::named;
+use super::pager::PagerOptions;
 
 /// The facts of the machine that sizes and `%` are resolved against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,8 +33,9 @@ pub enum Order {
     Fixed,
 }
 
-/// The subject of a test: the swap device for trimmed pages, or the allocator under a heap load. As text: `zram`,
-/// `zram:lz4`, `zswap`, `zswap:lzo`, `swapfile`, `none`; `glibc`, `plimsoll:lfh`, `jemalloc`, ...
+/// The subject of a test: the swap device for trimmed pages, the pager of the worker, or the allocator under a heap
+/// load. As text: `zram`, `zram:lz4`, `zswap`, `zswap:lzo`, `swapfile`, `none`; `pager`, `pager:lz4`; `glibc`,
+/// `plimsoll:lfh`, `jemalloc`, ...
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Subject {
     /// A zram device, with the named algorithm or the kernel's default.
@@ -43,6 +45,8 @@ pub enum Subject {
     SwapFile,
     /// No swap device: the kernel cannot trim anonymous pages.
     NoSwap,
+    /// A pager in the worker, which trims pages into a store of its own.
+    Pager(PagerOptions),
     /// An allocator, without a swap device.
     Allocator(Allocator),
 }
@@ -50,7 +54,14 @@ pub enum Subject {
 impl Subject {
     /// Whether it puts trimmed pages into swap of its own.
     pub fn has_swap(&self) -> bool {
-        !matches!(self, Subject::NoSwap | Subject::Allocator(_))
+        !matches!(self, Subject::NoSwap | Subject::Pager(_) | Subject::Allocator(_))
+    }
+
+    pub fn pager(&self) -> Option<&PagerOptions> {
+        match self {
+            Subject::Pager(options) => Some(options),
+            _ => None,
+        }
     }
 
     pub fn allocator(&self) -> Option<&Allocator> {
@@ -106,6 +117,7 @@ impl std::fmt::Display for Subject {
             Subject::Zswap(Some(compressor)) => write!(f, "zswap:{compressor}"),
             Subject::SwapFile => f.write_str("swapfile"),
             Subject::NoSwap => f.write_str("none"),
+            Subject::Pager(options) => options.fmt(f),
             Subject::Allocator(allocator) => allocator.fmt(f),
         }
     }
@@ -117,6 +129,14 @@ impl std::str::FromStr for Subject {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if let Some(allocator) = Allocator::of_text(text) {
             return Ok(Subject::Allocator(allocator));
+        }
+        if let Some(options) = PagerOptions::of_text(text) {
+            let error = |_| ParseNameError {
+                given: text.to_owned(),
+                what: "subject",
+                known: PagerOptions::known(),
+            };
+            return options.map(Subject::Pager).map_err(error);
         }
         let (head, tail) = match text.split_once(':') {
             Some((head, tail)) => (head, Some(tail)),
@@ -138,7 +158,7 @@ impl std::str::FromStr for Subject {
             _ => Err(ParseNameError {
                 given: text.to_owned(),
                 what: "subject",
-                known: "zram, zram:ALGORITHM, zswap, zswap:COMPRESSOR, swapfile, none; of the work `heap` installed, \
+                known: "zram, zram:ALGORITHM, zswap, zswap:COMPRESSOR, swapfile, none, pager, pager:CODEC; of the work `heap` installed, \
                         plimsoll:lfh, plimsoll:standard, glibc, jemalloc, tcmalloc, tcmalloc-minimal, mimalloc, \
                         snmalloc, rpmalloc, hoard, mesh, scudo, hardened-malloc, tbbmalloc, preload=PATH",
             }),

@@ -3,10 +3,12 @@
 use toml::Spanned;
 use toml::de::DeValue;
 
-use super::assignment::Entry;
+use super::assignment::{Entry, Key};
 use super::document::{self, Document, Scope};
 use super::error::{Invalid, Place, Problem};
+use super::kind::Kind;
 use super::nearest::nearest;
+use super::pager::PagerOptions;
 use super::source_text::Source;
 use super::value::short;
 
@@ -104,7 +106,7 @@ fn apply_one(
     })?;
     let offset = left.len() + 1;
     let value_place = document::place(source, offset..text.len());
-    let value = argument_value(right, &value_place)?;
+    let value = argument_value(key, right, &value_place)?;
     let entry = document::entry(key, key_place, &value, offset)?;
     match (section, index) {
         (_, Some(index)) => arguments.sections.push((index, entry)),
@@ -136,7 +138,7 @@ fn section_index(document: &Document, name: &str, source: &Source) -> Result<usi
 
 /// The value of an argument: TOML where it is TOML, else text, so that a shell needs no second pair of quotes.
 /// `[random, runs20]` is a list of texts. Spans count from the start of `text`.
-fn argument_value<'t>(text: &'t str, place: &Place) -> Result<Spanned<DeValue<'t>>, Box<Invalid>> {
+fn argument_value<'t>(key: &Key, text: &'t str, place: &Place) -> Result<Spanned<DeValue<'t>>, Box<Invalid>> {
     if text.trim().is_empty() {
         return Err(place
             .error(
@@ -152,7 +154,7 @@ fn argument_value<'t>(text: &'t str, place: &Place) -> Result<Spanned<DeValue<'t
         (Err(_), Some(items)) if !items.trim().is_empty() => {
             let mut start = text.find('[').map_or(0, |bracket| bracket + 1);
             let mut list = toml::de::DeArray::new();
-            for item in items.split(',') {
+            for item in items_of(key, items) {
                 list.push(scalar(item, start));
                 start += item.len() + 1;
             }
@@ -160,6 +162,27 @@ fn argument_value<'t>(text: &'t str, place: &Place) -> Result<Spanned<DeValue<'t
         }
         _ => Ok(scalar(text, 0)),
     }
+}
+
+/// The items of a bare list. A comma before an option of a pager is a part of its subject.
+fn items_of<'t>(key: &Key, items: &'t str) -> Vec<&'t str> {
+    let mut found: Vec<&str> = Vec::new();
+    let mut rest = Some(items);
+    let mut start = 0;
+    while let Some(text) = rest {
+        let (item, after) = text
+            .split_once(',')
+            .map_or((text, None), |(item, after)| (item, Some(after)));
+        let end = start + item.len();
+        match found.last_mut() {
+            Some(last) if key.kind == Kind::Subject && PagerOptions::continues(last, item) => {
+                *last = &items[start - last.len() - 1..end];
+            }
+            _ => found.push(item),
+        }
+        (rest, start) = (after, end + 1);
+    }
+    found
 }
 
 /// One value: a TOML scalar or bare text.

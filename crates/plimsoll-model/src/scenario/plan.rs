@@ -30,6 +30,21 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The plan of a recording without trials.
+    pub fn without_trials(scenario: &str, title: String) -> Plan {
+        Plan {
+            scenario: scenario.to_owned(),
+            title,
+            description: String::new(),
+            seed: 0,
+            quick: false,
+            time_limit: None,
+            order: Order::Fixed,
+            sections: Vec::new(),
+            trials: Vec::new(),
+        }
+    }
+
     /// The levels that the runner holds during trials, each once, as text; empty without one.
     pub fn backgrounds(&self) -> String {
         let mut levels: Vec<String> = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::assignment::{Assignment, Entry, Key, Scale};
+use super::assignment::{Assignment, Entry, Key};
 use super::choice::Choice;
 use super::document::{Document, MAX_TRIALS, Section};
 use super::error::{Invalid, Place, Problem, ScenarioError};
@@ -11,6 +11,7 @@ use super::model::{Machine, Order, Subject};
 use super::order::shuffle;
 use super::overrides::{Arguments, Overrides, apply, overlay};
 use super::plan::{Plan, SectionPlan, TrialPlan};
+use super::scale::Scale;
 use super::settings::{settings, texts};
 use super::speed::SpeedHints;
 use super::value::Value;
@@ -329,6 +330,20 @@ fn check_subjects(entries: &[Entry], kind: WorkloadKind) -> Result<(), Box<Inval
             return Err(place
                 .error(Problem::BadValue, message, "not a subject of this work")
                 .help(format!("the subject of `{}` is {wants}", kind.name())));
+        }
+        if matches!(value, Value::Subject(Subject::Pager(_))) && !kind.tests_pagers() {
+            let with: Vec<String> = WorkloadKind::ALL
+                .into_iter()
+                .filter(|kind| kind.tests_pagers())
+                .map(|kind| format!("`{}`", kind.name()))
+                .collect();
+            let message = format!("`{value}` cannot hold the memory of the work `{}`", kind.name());
+            return Err(place
+                .error(Problem::BadValue, message, "not a subject of this work")
+                .help(format!(
+                    "the work {} can run on a pager; name another subject for this section, such as zram",
+                    with.join(", ")
+                )));
         }
     }
     Ok(())

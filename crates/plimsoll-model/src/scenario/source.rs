@@ -34,7 +34,7 @@ const BUILTINS: &[Builtin] = &[
     },
     Builtin {
         name: "compression-devices",
-        title: "The compression experiment over zram, zswap and a swap file, side by side",
+        title: "The compression experiment over zram, zswap, a swap file and the pager, side by side",
         text: include_str!("../../scenarios/compression-devices.toml"),
     },
     Builtin {

@@ -68,7 +68,7 @@ impl SpeedHints {
         let gb = bytes as f64 / 1e9;
         let both = |out: f64, back: f64| gb / out + gb / back;
         match subject {
-            Subject::Zram(_) => both(self.compress_gb_per_s, self.decompress_gb_per_s),
+            Subject::Zram(_) | Subject::Pager(_) => both(self.compress_gb_per_s, self.decompress_gb_per_s),
             // zswap compresses, and in the worst case writes to the file behind it as well.
             Subject::Zswap(_) => {
                 let miss = class.stored_share();

@@ -67,6 +67,14 @@ impl WorkloadKind {
         self == WorkloadKind::Heap
     }
 
+    /// Whether its worker can hold its memory in a pager.
+    pub fn tests_pagers(self) -> bool {
+        matches!(
+            self,
+            WorkloadKind::Compression | WorkloadKind::Loadline | WorkloadKind::Wscap
+        )
+    }
+
     /// Whether its sizes and times can be smaller: a program of the user needs the memory that it needs.
     pub(super) fn shrinks(self) -> bool {
         self != WorkloadKind::Command

@@ -5,19 +5,6 @@ use plimsoll_model::recording::WarningCode;
 use plimsoll_model::recording::model::{Event, EventKind};
 use plimsoll_model::sanitize::sanitize;
 
-/// An event with a time and a kind only.
-pub(super) fn plain_event(t_ns: u64, kind: EventKind) -> Event {
-    Event {
-        t_ns,
-        kind,
-        trial: None,
-        phase: None,
-        number: None,
-        code: None,
-        text: String::new(),
-    }
-}
-
 /// The recorded form of a mark.
 pub(super) fn event_of(mark: &Mark) -> Event {
     let (kind, number) = match mark.kind {
@@ -32,8 +19,7 @@ pub(super) fn event_of(mark: &Mark) -> Event {
     Event {
         number,
         code: (mark.kind == MarkKind::FaultStorm).then_some(WarningCode::FaultStorm),
-        text: mark.text.clone(),
-        ..plain_event(mark.t_ns, kind)
+        ..Event::new(mark.t_ns, kind, mark.text.clone())
     }
 }
 

@@ -3,21 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::JoinHandle;
-use std::time::SystemTime;
 
 use super::error::WatchError;
-use super::event::plain_event;
 use plimsoll_model::columns::{Row, col};
 use plimsoll_model::recording::model::{
-    Event, EventKind, MOST_ANALYSED, Manifest, RECORDING_SCHEMA, Results, SamplerReport, SamplerSettings,
-    WATCH,
+    Event, EventKind, MOST_ANALYSED, Manifest, Results, SamplerReport, SamplerSettings, WATCH,
 };
 use plimsoll_model::recording::{Recording, RecordingError, Warning, Writer};
-use plimsoll_model::scenario::{Order, Plan};
+use plimsoll_model::scenario::Plan;
 use plimsoll_report as report;
 use plimsoll_report::analysis;
-use plimsoll_sample::host::host;
-use plimsoll_sample::monotonic_ns;
+use plimsoll_sample::new_manifest;
 
 /// Queue length for a slow disk, in entries of about one second. When the queue is full, entries are lost and counted.
 const WAITING: usize = 240;
@@ -68,8 +64,11 @@ impl Recorder {
     ) -> Result<Recorder, WatchError> {
         let hz = heading.sampler.hz;
         let (parent, name) = place(folder);
-        let mut writer = Writer::create(&parent, manifest(name, heading))?;
-        writer.event(&plain_event(0, EventKind::RunStart))?;
+        let plan = Plan::without_trials(WATCH, format!("watch of {}", heading.title));
+        let mut manifest = new_manifest(name, plan, hz);
+        manifest.sampler = heading.sampler;
+        let mut writer = Writer::create(&parent, manifest)?;
+        writer.event(&Event::new(0, EventKind::RunStart, ""))?;
         let folder = writer.folder().to_owned();
         let (entries, written) = mpsc::sync_channel(WAITING);
         let thread = std::thread::Builder::new()
@@ -161,35 +160,6 @@ fn place(folder: &Path) -> (PathBuf, String) {
     (parent.to_owned(), name.to_string_lossy().into_owned())
 }
 
-fn manifest(name: String, heading: Heading) -> Manifest {
-    Manifest {
-        schema: RECORDING_SCHEMA,
-        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        run: name,
-        command: std::env::args().collect(),
-        monotonic_start_ns: monotonic_ns(),
-        started: humantime::format_rfc3339_nanos(SystemTime::now()).to_string(),
-        plan: Plan {
-            scenario: WATCH.to_owned(),
-            title: format!("watch of {}", heading.title),
-            description: String::new(),
-            seed: 0,
-            quick: false,
-            time_limit: None,
-            order: Order::Fixed,
-            sections: Vec::new(),
-            trials: Vec::new(),
-        },
-        sampler: heading.sampler,
-        swap_slots: Vec::new(),
-        host: host(),
-        calibration: None,
-        missing: Vec::new(),
-        resumed: Vec::new(),
-        checksums: Default::default(),
-    }
-}
-
 /// Writes entries until the end, and finishes the recording. If the monitor vanishes without an end, the recording
 /// stays as after a killed run: it opens.
 fn write(mut writer: Writer, entries: &Receiver<Entry>) -> Result<Recorded, RecordingError> {
@@ -211,7 +181,7 @@ fn write(mut writer: Writer, entries: &Receiver<Entry>) -> Result<Recorded, Reco
             }
             Entry::End { swap_slots, lost } => {
                 let end_ns = written.end_ns.max(written.last.map_or(0, |row| row.t_ns));
-                writer.event(&plain_event(end_ns, EventKind::RunEnd))?;
+                writer.event(&Event::new(end_ns, EventKind::RunEnd, ""))?;
                 let mut manifest = writer.manifest().clone();
                 manifest.swap_slots = swap_slots;
                 writer.update_manifest(&manifest)?;

@@ -4,7 +4,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::account::Account;
-use super::event::{event_of, plain_event};
+use super::event::event_of;
 use super::outcome::Outcome;
 use super::recorder::Recorder;
 use super::state::{Level, Mark, MarkKind, State, TargetState};
@@ -69,8 +69,7 @@ impl Shared {
         self.state().say(t_ns, Level::Warning, text.clone());
         self.record(Event {
             code: Some(code),
-            text,
-            ..plain_event(t_ns, EventKind::Warning)
+            ..Event::new(t_ns, EventKind::Warning, text)
         });
     }
 

@@ -140,4 +140,11 @@ impl Backing for ModelStore {
     fn used_bytes(&self) -> u64 {
         self.state().bytes
     }
+
+    fn set_limit(&self, bytes: u64) {
+        let mut state = self.state();
+        if state.capacity > 0 {
+            state.capacity = bytes;
+        }
+    }
 }

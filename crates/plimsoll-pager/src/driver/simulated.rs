@@ -399,7 +399,7 @@ impl Steps for Simulated {
         for page in pages.pages() {
             // An error comes after a part of the pages.
             if let Some(errno) = errno
-                && state.injection.random() % 2 == 0
+                && state.injection.random().is_multiple_of(2)
             {
                 return Err(errno);
             }

@@ -11,6 +11,8 @@ mod signal;
 mod stream;
 mod thread;
 
+use std::time::Instant;
+
 use plimsoll_os::Errno;
 
 use crate::backing::{Backing, Damaged};
@@ -50,6 +52,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 patience.wait();
                 continue;
             };
+            let stalled_since = seen.state().is_evicted().then(Instant::now);
             match seen.state() {
                 PageState::Virgin => self.zero_fault(page, locked),
                 PageState::Active => self.spurious_fault(page, locked),
@@ -62,6 +65,9 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             // In the per-fault mode no page comes without a fault of its own.
             if seen.state() != PageState::Active && self.trim_mode() == TrimMode::BalanceSet {
                 self.follow_stream(page);
+            }
+            if let Some(since) = stalled_since {
+                self.refaults.add_stall(since.elapsed());
             }
             return Ok(());
         }

@@ -19,6 +19,10 @@ pub(crate) trait Faults: Send + Sync {
     /// Makes the page at `address`, which is in the arena, present. Called in the signal handler.
     fn resolve(&self, address: usize) -> Result<(), FaultError>;
 
+    /// Maps a page in place of one that a file of the pager lost. Returns whether `address` is such a page. Called in the
+    /// signal handler.
+    fn replace_lost_page(&self, address: usize) -> bool;
+
     /// Whether the caller has the pager's memory. A child of a fork does not: its faults in the arena are others' business,
     /// and resolving them would change the memory of the parent.
     fn is_here(&self) -> bool;
@@ -141,8 +145,12 @@ fn resolve(address: usize) -> Option<Result<(), FaultError>> {
         slot.users.fetch_add(1, Ordering::SeqCst);
         // SAFETY: by the invariant of the slot the entry lives while `users` counts this thread.
         let entry = unsafe { slot.entry.load(Ordering::SeqCst).as_ref() };
-        let entry = entry.filter(|entry| entry.arena.contains(&address) && entry.pager.is_here());
-        let outcome = entry.map(|entry| entry.pager.resolve(address));
+        let outcome = entry.filter(|entry| entry.pager.is_here()).and_then(|entry| {
+            match entry.arena.contains(&address) {
+                true => Some(entry.pager.resolve(address)),
+                false => entry.pager.replace_lost_page(address).then_some(Ok(())),
+            }
+        });
         slot.users.fetch_sub(1, Ordering::SeqCst);
         outcome
     })

@@ -191,6 +191,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         if let Some(place) = locked.place() {
             self.backing.free(page, place);
         }
+        self.refaults.note(locked.before().clock());
         self.activate(page, locked, Locked::hard_fault);
     }
 }

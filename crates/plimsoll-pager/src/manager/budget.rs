@@ -15,6 +15,8 @@ const NATIVE: u64 = 1 << 32;
 #[derive(Debug)]
 pub(crate) struct Budget {
     ram: AtomicU64,
+    /// The bytes that the budget is to have: below `ram` while it shrinks, else equal.
+    target: AtomicU64,
     /// Pages of native chunks, all of which may be present, in the upper half; present pages of managed chunks, in arena
     /// and shadow, in the lower. One word, so that a charge and a native region never pass the check at the same time.
     resident: AtomicU64,
@@ -27,6 +29,7 @@ impl Budget {
     pub(crate) fn new(ram: u64) -> Budget {
         Budget {
             ram: AtomicU64::new(ram),
+            target: AtomicU64::new(ram),
             resident: AtomicU64::new(0),
             forced: AtomicU64::new(0),
         }
@@ -37,9 +40,26 @@ impl Budget {
         self.ram.load(Ordering::Relaxed)
     }
 
-    /// Changes the budget. Frames over it are released by and by.
-    pub(crate) fn set_ram(&self, ram: u64) {
-        self.ram.store(ram, Ordering::Relaxed);
+    /// The bytes that the budget is to have.
+    pub(crate) fn target(&self) -> u64 {
+        self.target.load(Ordering::SeqCst)
+    }
+
+    /// Changes the budget: it grows at once, and shrinks by [`Budget::approach_target`].
+    pub(crate) fn set_target(&self, ram: u64) {
+        self.target.store(ram, Ordering::SeqCst);
+        // Another thread that shrinks either sees the new target, or does so before this growth.
+        self.ram.fetch_max(ram, Ordering::SeqCst);
+    }
+
+    /// Shrinks the budget by up to `step` bytes towards its target. Returns whether it is there.
+    pub(crate) fn approach_target(&self, step: u64) -> bool {
+        let shrink = |ram: u64| {
+            let target = self.target();
+            (ram > target).then(|| target.max(ram.saturating_sub(step)))
+        };
+        let _ = self.ram.fetch_update(Ordering::SeqCst, Ordering::SeqCst, shrink);
+        self.ram() <= self.target()
     }
 
     /// Bytes that charges leave free, for the store to grow into: a 128th of the budget, at least four pages.
@@ -148,6 +168,24 @@ mod tests {
         assert!(!budget.reserve_native(1, overhead));
         budget.uncharge(charged);
         assert!(budget.reserve_native(charged, overhead) && !budget.charge(1, overhead));
+    }
+
+    #[test]
+    fn a_budget_grows_at_once_and_shrinks_in_steps() {
+        let budget = Budget::new(100);
+        budget.set_target(300);
+        assert_eq!(budget.ram(), 300);
+        budget.set_target(90);
+        assert_eq!((budget.ram(), budget.target()), (300, 90));
+        assert!(!budget.approach_target(100));
+        assert_eq!(budget.ram(), 200);
+        // A growth ends the shrinking where it is.
+        budget.set_target(150);
+        assert_eq!(budget.ram(), 200);
+        assert!(budget.approach_target(100));
+        assert_eq!(budget.ram(), 150);
+        assert!(budget.approach_target(100));
+        assert_eq!(budget.ram(), 150);
     }
 
     #[test]

@@ -8,9 +8,10 @@ mod counters;
 mod frames;
 mod hand;
 mod pins;
+mod refaults;
 mod streams;
 
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
 
 use plimsoll_os::Errno;
@@ -27,6 +28,7 @@ pub(crate) use counters::{Counters, Event};
 pub(crate) use frames::Scratch;
 pub(crate) use hand::{BLOCK, Hand};
 pub(crate) use pins::{Pin, Pins};
+pub(crate) use refaults::Refaults;
 pub(crate) use streams::{MOST_AHEAD, Streams};
 
 /// The rule by which a pager trims.
@@ -77,8 +79,8 @@ pub(crate) struct Manager<D, B> {
     trim_mode: AtomicU8,
     /// Wakes the balance-set manager: 1 while it has work.
     wake: AtomicU32,
-    /// Counts trimmed batches; pages remember it, so that a fault knows its refault distance.
-    clock: AtomicU16,
+    /// Faults on pages whose frame was taken or released.
+    pub(crate) refaults: Refaults,
 }
 
 impl<D: Driver, B: Backing> Manager<D, B> {
@@ -101,18 +103,13 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             touched_chunks: AtomicU32::new(0),
             trim_mode: AtomicU8::new(TrimMode::BalanceSet as u8),
             wake: AtomicU32::new(0),
-            clock: AtomicU16::new(0),
+            refaults: Refaults::new(ram),
         })
     }
 
     /// Pages below which all regions are.
     pub(crate) fn extent(&self) -> u32 {
         self.extent.load(Ordering::Relaxed)
-    }
-
-    /// Advances the eviction clock by a batch.
-    pub(crate) fn tick(&self) -> u16 {
-        self.clock.fetch_add(1, Ordering::Relaxed).wrapping_add(1) % Word::CLOCK_PERIOD
     }
 
     /// The rule by which faults at the cap trim.

@@ -42,6 +42,11 @@ impl PageState {
         matches!(self, PageState::Modified | PageState::Standby)
     }
 
+    /// Whether the page has no frame, and a saved copy alone.
+    pub const fn is_evicted(self) -> bool {
+        matches!(self, PageState::Compressed | PageState::PageFile)
+    }
+
     /// Whether a saved copy exists.
     pub const fn has_place(self) -> bool {
         matches!(
@@ -103,7 +108,7 @@ impl Place {
 /// | 44-46 | standby priority |
 /// | 47-50 | backoff of a page that could not be moved: one more than the laps of the trimmer that still pass it; else 0 |
 /// | 51 | 0 |
-/// | 52-63 | the eviction clock when the page was last trimmed |
+/// | 52-63 | the eviction clock when the page last lost its frame |
 ///
 /// Invariant: the place is 0 unless the state has one ([`PageState::has_place`]), or is busy.
 /// Checked by `places_are_kept_only_with_saved_copies`.
@@ -176,7 +181,7 @@ impl Word {
         BACKOFF.of(self.0) as u8
     }
 
-    /// The eviction clock when the page was last trimmed, modulo [`Word::CLOCK_PERIOD`].
+    /// The eviction clock when the page last lost its frame, modulo [`Word::CLOCK_PERIOD`].
     pub const fn clock(self) -> u16 {
         CLOCK.of(self.0) as u16
     }
@@ -297,10 +302,10 @@ impl Locked<'_> {
         self.end(&[PageState::Compressed, PageState::PageFile], Word::activated);
     }
 
-    /// Active to modified: the page was moved into its frame slot, at `clock` of evictions.
-    pub fn trim(self, clock: u16) {
+    /// Active to modified: the page was moved into its frame slot.
+    pub fn trim(self) {
         self.end(&[PageState::Active], |word| {
-            Word(CLOCK.set(word.with_state(PageState::Modified).0, u64::from(clock))).with_backoff(0)
+            word.with_state(PageState::Modified).with_backoff(0)
         });
     }
 
@@ -311,9 +316,11 @@ impl Locked<'_> {
         });
     }
 
-    /// Standby to compressed or page-file: the frame was taken for another page, or released.
-    pub fn take_frame(self, tier: Tier) {
-        self.end(&[PageState::Standby], |word| word.with_state(saved_state(tier)));
+    /// Standby to compressed or page-file: the frame was taken for another page, or released, at `clock` of evictions.
+    pub fn take_frame(self, tier: Tier, clock: u16) {
+        self.end(&[PageState::Standby], |word| {
+            Word(CLOCK.set(word.with_state(saved_state(tier)).0, u64::from(clock)))
+        });
     }
 
     /// The saved copy was moved to `place`.
@@ -397,19 +404,19 @@ mod tests {
         let place = Place::new((1 << 41) - 1).expect("41 bits");
         lock(&word).fill_zero();
         assert_eq!(word.load().state(), PageState::Active);
-        lock(&word).trim(77);
-        assert_eq!(
-            (word.load().state(), word.load().clock()),
-            (PageState::Modified, 77)
-        );
+        lock(&word).trim();
+        assert_eq!(word.load().state(), PageState::Modified);
         lock(&word).save(place);
         assert_eq!(
             (word.load().state(), word.load().place()),
             (PageState::Standby, Some(place))
         );
         assert_eq!(word.load().priority(), Word::NORMAL_PRIORITY);
-        lock(&word).take_frame(Tier::Memory);
-        assert_eq!(word.load().state(), PageState::Compressed);
+        lock(&word).take_frame(Tier::Memory, 77);
+        assert_eq!(
+            (word.load().state(), word.load().clock()),
+            (PageState::Compressed, 77)
+        );
         let other = Place::new(3).expect("41 bits");
         lock(&word).relocate(other, Tier::File);
         assert_eq!(
@@ -430,7 +437,7 @@ mod tests {
         assert!(Place::new(1 << 41).is_err());
         let word = PageWord::virgin();
         lock(&word).fill_zero();
-        lock(&word).trim(1);
+        lock(&word).trim();
         lock(&word).save(Place::new(99).expect("41 bits"));
         lock(&word).soft_fault();
         assert_eq!(super::PLACE.of(word.load().0), 0);
@@ -468,7 +475,7 @@ mod tests {
         lock(&word).fill_zero();
         lock(&word).keep_with_backoff(200);
         assert_eq!(word.load().backoff(), Word::MOST_BACKOFF);
-        lock(&word).trim(2);
+        lock(&word).trim();
         assert_eq!(word.load().backoff(), 0);
         lock(&word).soft_fault();
         lock(&word).keep_with_priority(0);

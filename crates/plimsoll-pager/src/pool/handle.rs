@@ -249,6 +249,11 @@ impl Pool {
         }
     }
 
+    /// Wakes all members that wait, for no reason of theirs.
+    pub(crate) fn wake_members(&self) {
+        self.file.memory.wake(HEAD);
+    }
+
     /// Sleeps until the grant of a member changes after version `version`, for `limit` at most.
     pub(crate) fn wait(&self, version: Version, limit: Duration) {
         self.file.memory.wait(HEAD, version.word(), limit);

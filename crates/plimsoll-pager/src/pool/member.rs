@@ -183,6 +183,11 @@ impl Member {
         &self.pool
     }
 
+    /// The version of the pool as of the last tick.
+    pub(crate) fn version(&self) -> Version {
+        self.version
+    }
+
     /// The process.
     pub fn identity(&self) -> Identity {
         self.identity

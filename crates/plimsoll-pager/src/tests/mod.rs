@@ -9,5 +9,6 @@
 
 mod modes;
 mod real;
+mod resize;
 mod simulated;
 mod unmoved;

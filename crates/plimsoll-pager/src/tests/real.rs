@@ -22,8 +22,8 @@ fn engine_of(pages: u32, ram: usize) -> Engine<ModelStore> {
 }
 
 /// The bytes of a mapped region.
-#[allow(unsafe_code)]
-fn bytes<'c>(engine: &'c Engine<ModelStore>, pages: PageRange) -> &'c mut [u8] {
+#[allow(unsafe_code, clippy::mut_from_ref)]
+fn bytes(engine: &Engine<ModelStore>, pages: PageRange) -> &mut [u8] {
     // SAFETY: the region is mapped while the engine lives, and the tests use each range of it on one thread at a time.
     unsafe { std::slice::from_raw_parts_mut(engine.address(pages.first) as *mut u8, pages.bytes()) }
 }

@@ -16,7 +16,7 @@ use crate::stats::Stats;
 pub(super) type Sim = Manager<Simulated, ModelStore>;
 
 /// Pages of the arena in these tests: three chunks, the last one partly used.
-const PAGES: u32 = 2 * CHUNK_PAGES + 100;
+pub(super) const PAGES: u32 = 2 * CHUNK_PAGES + 100;
 
 pub(super) fn sim(ram_pages: u64, per_mille: u32, seed: u64) -> Sim {
     sim_of_kernel(ram_pages, per_mille, seed, true)
@@ -543,6 +543,6 @@ pub(super) fn race(manager: &Sim) {
         }
     });
     assert_eq!(writes.load(Ordering::Relaxed), u64::from(WRITERS) * 4000);
-    end_injection(&manager);
+    end_injection(manager);
     assert_eq!(manager.validate(), []);
 }

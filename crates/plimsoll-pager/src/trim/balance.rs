@@ -32,6 +32,10 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     /// One tick of the balance-set manager: brings the spare frames from below the low watermark up to the high one, and
     /// the resident bytes down to the budget; then cleans the store. Bounded work.
     pub(crate) fn balance(&self) {
+        if !self.shrink() {
+            // The next tick goes on at once.
+            self.wake_balancer();
+        }
         self.settle();
         let (low, high) = self.watermarks();
         // In the per-fault mode faults keep no stock.

@@ -71,7 +71,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let tier = self.backing.tier(place);
         let after = crate::page::saved_state(tier);
         self.count(page, PageState::Standby, after, before.priority());
-        locked.take_frame(tier);
+        locked.take_frame(tier, self.refaults.evict());
     }
 
     /// Returns the frames of about `want` standby pages to the kernel, lowest priority first. Returns their number.

@@ -7,6 +7,7 @@
 mod balance;
 mod frames;
 mod native;
+mod resize;
 mod save;
 
 use plimsoll_os::Errno;
@@ -107,7 +108,6 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 
     /// Moves every run of pages that the batch holds; the batch is empty afterwards. Returns the number moved.
     fn move_out(&self, first: PageIndex, batch: &mut Batch<'_>, urgency: Urgency) -> u32 {
-        let clock = self.tick();
         let mut moved = 0;
         let mut at = 0;
         let mut races = 0;
@@ -122,7 +122,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             let done = (partial.done as usize).min(run);
             for (page, slot) in pages.pages().zip(&mut batch[at..at + done]) {
                 if let Some(locked) = slot.take() {
-                    self.end_trim(page, locked, clock);
+                    self.end_trim(page, locked);
                 }
             }
             moved += done as u32;
@@ -145,7 +145,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                         let is_tried_again =
                             urgency == Urgency::Named || locked.before().backoff() == LAST_BACKOFF;
                         if errno == Errno::BUSY && is_tried_again && self.move_shared(page) {
-                            self.end_trim(page, locked, clock);
+                            self.end_trim(page, locked);
                             moved += 1;
                         } else {
                             self.not_moved(page, locked, errno);
@@ -160,10 +160,10 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     }
 
     /// Counts a page that was moved to its frame slot as modified, and unlocks it.
-    fn end_trim(&self, page: PageIndex, locked: Locked<'_>, clock: u16) {
+    fn end_trim(&self, page: PageIndex, locked: Locked<'_>) {
         let priority = locked.before().priority();
         self.count(page, PageState::Active, PageState::Modified, priority);
-        locked.trim(clock);
+        locked.trim();
     }
 
     /// Moves an active page that a fork shares, which costs a copy of it. A page that a device has pinned stays where the

@@ -179,6 +179,14 @@ impl Shared {
     }
 }
 
+/// Resident anonymous bytes of a process; 0 if it has ended.
+pub(crate) fn resident_of(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    kib.map_or(0, |kib| kib.trim().parse::<u64>().expect("a number") << 10)
+}
+
 /// Random numbers (xorshift).
 pub(crate) struct Random(pub(crate) u64);
 

@@ -14,6 +14,8 @@
 //! | `pool` | processes that share a budget: kills, stops, forks, exec |
 //! | `pool_files` | files of a pool: refused, damaged, removed |
 //! | `refused` | systems that refuse userfaultfd |
+//! | `resize` | a budget that changes, as the kernel counts it |
+//! | `shared_budget` | pagers of several processes under one budget, as the kernel counts it |
 //! | `shared_pages` | pages that a device has pinned or a child shares |
 //! | `signals` | other handlers of SIGBUS, and forks |
 //! | `stress` | sixteen threads that do everything at once |
@@ -30,6 +32,8 @@ mod pages;
 mod pool;
 mod pool_files;
 mod refused;
+mod resize;
+mod shared_budget;
 mod shared_pages;
 mod signals;
 mod stress;

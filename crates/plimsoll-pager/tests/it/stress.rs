@@ -52,6 +52,7 @@ impl Mine {
     }
 
     /// The bytes of some pages.
+    #[allow(clippy::mut_from_ref)]
     fn bytes(&self, pages: Range<usize>) -> &mut [[u8; PAGE]] {
         let start = self.region.as_ptr() as *mut [u8; PAGE];
         // SAFETY: the pages are in the region, which this thread alone reads and writes.

@@ -148,10 +148,9 @@ fn conditions(group: &Group, param: &str) -> BTreeMap<String, String> {
     conditions
 }
 
-/// The subject as the candidate.
+/// The subject as the candidate. No command makes a program use a pager, or another allocator.
 pub(super) fn by_subject(settings: &Settings) -> Option<(String, Settings)> {
     let own = &settings.subject;
-    own.allocator()
-        .is_none()
-        .then(|| (own.to_string(), settings.with_subject(Subject::NoSwap)))
+    let is_setting = own.allocator().is_none() && own.pager().is_none();
+    is_setting.then(|| (own.to_string(), settings.with_subject(Subject::NoSwap)))
 }

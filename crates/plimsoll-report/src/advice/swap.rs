@@ -319,7 +319,7 @@ fn applied(subject: &Subject, host: &Host) -> (Applied, Vec<String>) {
                 (commands::swap_file(), vec![premise.to_owned()])
             }
         },
-        Subject::NoSwap | Subject::Allocator(_) => (Applied::default(), Vec::new()),
+        Subject::NoSwap | Subject::Pager(_) | Subject::Allocator(_) => (Applied::default(), Vec::new()),
     }
 }
 

@@ -5,6 +5,7 @@ mod charts;
 mod headlines;
 mod held;
 pub(crate) mod kinds;
+mod lone;
 pub(crate) mod recorded;
 mod service;
 pub(crate) mod simulation;

@@ -156,7 +156,7 @@ fn engines() -> Vec<Candidate> {
         Subject::Zswap(None) => "zswap with its compressor, before a swap file".to_owned(),
         Subject::Zswap(Some(compressor)) => format!("zswap with {compressor}, before a swap file"),
         Subject::SwapFile => "a swap file".to_owned(),
-        Subject::Allocator(_) => String::new(),
+        Subject::Pager(_) | Subject::Allocator(_) => String::new(),
     };
     let all = scenario::swap_subjects();
     all.map(|engine| Candidate::new(engine.to_string(), meaning(&engine)))

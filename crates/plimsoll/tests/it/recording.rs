@@ -2,6 +2,7 @@
 
 mod damage;
 mod documents;
+mod older_formats;
 mod reported;
 mod round_trip;
 mod swapped;
@@ -18,4 +19,9 @@ pub(crate) fn csv_of(folder: &Path) -> Vec<u8> {
     let mut csv = Vec::new();
     plimsoll_report::export::csv(&Recording::open(folder).unwrap(), &mut csv).unwrap();
     csv
+}
+
+/// Whether stored recordings and tables of documents are written anew: `PLIMSOLL_BLESS=1`.
+fn bless() -> bool {
+    std::env::var_os("PLIMSOLL_BLESS").is_some_and(|value| value == "1")
 }

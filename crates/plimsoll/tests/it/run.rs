@@ -15,6 +15,7 @@ mod loadline_points;
 mod map;
 mod neighbour;
 mod page_cache;
+mod pager;
 mod recommendations;
 mod refusals;
 mod requirements;

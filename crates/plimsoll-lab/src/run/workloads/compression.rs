@@ -63,8 +63,8 @@ impl Eater<'_> {
                     })?;
                 }
                 context.phase(phase::TRIM, Some(2), |context, before| {
-                    let cost = self.trim(context)?;
-                    self.empty_swap_cache(context, before, cost)
+                    let worked = self.trim(context)?;
+                    self.empty_swap_cache(context, before, worked)
                 })?;
                 self.check_trimmed(context)?;
                 context.rest(self.asked.filling.hold)?;
@@ -88,11 +88,15 @@ impl Eater<'_> {
     }
 
     /// Makes the pages leave the working set by the mechanism that the trial names.
-    fn trim(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Cost, TrialError> {
+    fn trim(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Worked, TrialError> {
         match self.asked.trim {
             TrimMechanism::Worker => {
-                self.mechanism = Some("madvise(MADV_PAGEOUT) by the worker".to_owned());
-                self.call(context, &Command::Trim).map(|(cost, _)| cost)
+                let mechanism = match context.plan.settings.subject.pager() {
+                    Some(_) => "by the worker's pager",
+                    None => "madvise(MADV_PAGEOUT) by the worker",
+                };
+                self.mechanism = Some(mechanism.to_owned());
+                context.find(&mut self.worker, &Command::Trim)
             }
             TrimMechanism::ProcessMadvise => {
                 self.mechanism = Some("process_madvise(MADV_PAGEOUT) by the runner".to_owned());
@@ -102,18 +106,21 @@ impl Eater<'_> {
                         context.timeout(),
                         context.runner.stop.flag(),
                     )
+                    .map(Worked::from)
                     .map_err(|error| context.explain(&error))
             }
-            TrimMechanism::Cgroup => self.reclaim(context),
+            TrimMechanism::Cgroup => self.reclaim(context).map(Worked::from),
         }
     }
 
     /// Checks that the pages left, and notes how many of a file stayed in the page cache, where a restore reads no disk.
     fn check_trimmed(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
         let memory = self.asked.filling.memory;
+        let is_paged = context.is_paged();
         let stayed = match memory {
-            Backing::Anonymous => None,
-            Backing::Memfd | Backing::File => Some(context.in_core(&mut self.worker)?),
+            // The pager's store is memory of the worker as well.
+            Backing::Anonymous if !is_paged => None,
+            _ => Some(context.in_core(&mut self.worker)?),
         };
         if memory == Backing::File
             && let (Some(trim), Some(cached)) = (context.finished.last_mut(), stayed)
@@ -133,9 +140,12 @@ impl Eater<'_> {
         &mut self,
         context: &mut TrialContext<'_, '_>,
         before: &Snapshot,
-        trim: Cost,
-    ) -> Result<Cost, TrialError> {
-        let Some(cgroup) = context.cgroup() else {
+        mut trim: Worked,
+    ) -> Result<Worked, TrialError> {
+        let Some(cgroup) = context
+            .cgroup()
+            .filter(|_| context.plan.settings.subject.has_swap())
+        else {
             return Ok(trim);
         };
         let few = few(context);
@@ -159,7 +169,8 @@ impl Eater<'_> {
         if let Some(mechanism) = &mut self.mechanism {
             mechanism.push_str(", then reclaim of the swap cache");
         }
-        Ok(trim.and(watch.stop(0)))
+        trim.cost = trim.cost.and(watch.stop(0));
+        Ok(trim)
     }
 
     fn reclaim(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Cost, TrialError> {
@@ -229,7 +240,10 @@ fn reclaim_cgroup(
 /// Why nothing can be trimmed here, if so.
 fn cannot_trim(context: &TrialContext<'_, '_>) -> Option<TrialError> {
     match &context.surroundings {
+        // A pager needs no environment.
+        Surroundings::Lacking(missing) if missing.is_empty() && context.is_paged() => None,
         Surroundings::Lacking(missing) => Some(lacking("trim", missing)),
+        Surroundings::Made(_) if context.is_paged() => None,
         Surroundings::Made(environment)
             if environment.swap_device().is_none() && context.plan.settings.memory().goes_to_swap() =>
         {
@@ -248,10 +262,11 @@ pub(super) fn check_filled(
     worker: &mut Worker,
 ) -> Result<(), TrialError> {
     let (size, limit) = (context.plan.settings.size(), context.plan.settings.limit);
+    let is_paged = context.is_paged();
     let resident = match context.plan.settings.memory() {
-        Backing::Anonymous => context.finished.last().map_or(0, |fill| fill.after.target()),
-        // Not its resident files: its program is one.
-        Backing::Memfd | Backing::File => context.in_core(worker)?,
+        Backing::Anonymous if !is_paged => context.finished.last().map_or(0, |fill| fill.after.target()),
+        // Not its resident files: its program is one. A pager's tables and store are none of the size.
+        _ => context.in_core(worker)?,
     };
     if (resident as f64) < size as f64 * REACHED {
         context.errors.push(TrialError::failed(
@@ -274,6 +289,7 @@ fn check_trimmed(context: &mut TrialContext<'_, '_>, in_core: Option<u64>) {
     let (size, few) = (context.plan.settings.size(), few(context));
     let foreign = context.foreign_swap();
     let memory = context.plan.settings.memory();
+    let is_paged = context.is_paged();
     let empty = context
         .finished
         .first()
@@ -283,14 +299,21 @@ fn check_trimmed(context: &mut TrialContext<'_, '_>, in_core: Option<u64>) {
     };
     let (before, after) = (trim.before.working_set(memory), trim.after.working_set(memory));
     trim.phase.bytes = before.saturating_sub(after);
-    if in_core.is_some() {
+    match in_core {
+        // The working set of a pager: its store is as resident as the pages were.
+        Some(in_core) if is_paged => trim.phase.bytes = size.saturating_sub(in_core),
         // Pages of the program, which is a file, left as well.
-        trim.phase.bytes = trim.phase.bytes.min(size);
+        Some(_) => trim.phase.bytes = trim.phase.bytes.min(size),
+        None => {}
     }
     trim.phase.gb_per_s = quantity::gb_per_s(trim.phase.bytes, trim.phase.seconds);
     // The working set may have grown by more than the fill: by a file's bytes, by the program's own.
     let stayed = in_core.unwrap_or(after.saturating_sub(empty)).min(size);
-    let cached = trim.after.swap_cache().saturating_sub(trim.before.swap_cache());
+    let cached = match is_paged {
+        // The growth is of other programs.
+        true => 0,
+        false => trim.after.swap_cache().saturating_sub(trim.before.swap_cache()),
+    };
     let moved = size - stayed;
     if cached > few {
         context.errors.push(TrialError::failed(
@@ -313,6 +336,7 @@ fn check_trimmed(context: &mut TrialContext<'_, '_>, in_core: Option<u64>) {
             None if memory == Backing::File => {
                 "the rest is in the page cache; is memory locked, or `swap-dir` in memory?".to_owned()
             }
+            None if is_paged => "the rest does not fit into the pager's budget; raise `limit`".to_owned(),
             None => "is the swap device full, or memory locked?".to_owned(),
         };
         context.errors.push(TrialError::failed(

@@ -129,7 +129,7 @@ pub mod finding {
     pub const VISITS: &str = "visits_per_s";
     /// Time that the worker could run and waited for a CPU that others used; absent where the kernel does not count it.
     pub const CPU_WAIT: &str = "cpu_wait_s";
-    /// 1 where the OOM killer ended the worker.
+    /// 1 where the OOM killer ended the worker, or its pager exceeded its budget.
     pub const KILLED: &str = "oom_killed";
     /// Workers that the OOM killer ended at this load although their swap was free or a larger load was completed.
     pub const EARLY_KILLS: &str = "early_kills";
@@ -179,6 +179,12 @@ pub mod finding {
     pub const FILE_SIZE: &str = "file_size_bytes";
     /// Bytes of them in RAM after the stretch, mapped or in the page cache alone.
     pub const FILE_IN_RAM: &str = "file_in_ram_bytes";
+    /// Faults of a pager that decompressed or read a page in the stretch; of a pager alone.
+    pub const PAGER_HARD_FAULTS: &str = "pager_hard_faults";
+    /// RAM of a pager's store and metadata after the stretch, a part of its budget; of a pager alone.
+    pub const PAGER_STORE: &str = "pager_store_bytes";
+    /// RAM of a pager above its budget and 2% of it: the load does not fit. Absent while it does.
+    pub const OVER_BUDGET: &str = "over_budget_bytes";
 }
 
 impl Model for Loadline {

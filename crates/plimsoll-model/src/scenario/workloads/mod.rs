@@ -79,6 +79,9 @@ macro_rules! workloads {
 
 for_each_workload!(workloads);
 
+/// Bytes of the cgroup's limit above a pager's budget: the worker itself, and the pager's staging.
+const PAGER_ROOM: u64 = 64 << 20;
+
 /// Every value of one trial, resolved: bytes, seconds, names. Those that only one workload has are in [`Workload`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Settings {
@@ -143,6 +146,20 @@ impl Settings {
         filling.map_or(1, |filling| filling.threads)
     }
 
+    /// Limit of the cgroup in bytes. Around a pager, whose budget is [`Settings::limit`], it has room for the worker itself
+    /// and for what a pager cannot save.
+    pub fn cgroup_limit(&self) -> u64 {
+        self.cgroup_limit_of(self.limit)
+    }
+
+    /// The same for another limit than that of the settings.
+    pub fn cgroup_limit_of(&self, limit: u64) -> u64 {
+        match self.subject {
+            Subject::Pager(_) => limit.saturating_add(PAGER_ROOM),
+            _ => limit,
+        }
+    }
+
     /// Whether swapped-out pages go to a file.
     pub fn has_swap_file(&self) -> bool {
         matches!(self.subject, Subject::Zswap(_) | Subject::SwapFile)
@@ -168,7 +185,48 @@ impl Settings {
     /// # Errors
     /// [`Unfit`]: the consequence of these settings, and the keys to change.
     pub fn check(&self) -> Result<(), Unfit> {
+        if self.subject.pager().is_some() {
+            self.check_pager()?;
+        }
         self.workload.model().check(self)
+    }
+
+    /// Rejects settings that mean nothing to memory of a pager.
+    fn check_pager(&self) -> Result<(), Unfit> {
+        let unfit = |key: &str, has: &str, instead: &str| {
+            let subject = &self.subject;
+            Err(Unfit::new(format!(
+                "`{key}` is `{has}`, but memory of the subject `{subject}` belongs to a pager in the worker; set {instead}"
+            )))
+        };
+        if self.memory() != Backing::Anonymous {
+            return unfit("memory", self.memory().name(), "`memory = \"anonymous\"`");
+        }
+        if self.visits_file() {
+            return unfit("file-percent", "above 0", "`file-percent = 0`");
+        }
+        if let Some(thp @ (ThpMode::Always | ThpMode::Never)) = self.thp() {
+            return unfit(
+                "thp",
+                thp.name(),
+                "`thp = \"system\"`: the pager chooses its pages",
+            );
+        }
+        match &self.workload {
+            Workload::Compression(Compression {
+                trim: trim @ (TrimMechanism::Cgroup | TrimMechanism::ProcessMadvise),
+                ..
+            }) => unfit("trim", trim.name(), "`trim = \"worker\"`: the pager trims"),
+            Workload::Wscap(Wscap {
+                cap_by: cap_by @ (CapBy::High | CapBy::Balance),
+                ..
+            }) => unfit(
+                "cap-by",
+                cap_by.name(),
+                "`cap-by = \"limit\"`: the pager's budget is the cap",
+            ),
+            _ => Ok(()),
+        }
     }
 
     /// The same settings on another subject: for a runner that must do without the planned one.

@@ -150,7 +150,8 @@ impl Model for Wscap {
 
     /// Three measured stretches; the working set goes out under the cap and once more when it is emptied.
     fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64 {
-        let is_capped = settings.subject.has_swap() || !self.filling.memory.goes_to_swap();
+        let leaves = settings.subject.has_swap() || settings.subject.pager().is_some();
+        let is_capped = leaves || !self.filling.memory.goes_to_swap();
         let stretches = match is_capped {
             false => self.duration,
             true => 3.0 * self.duration + 2.0 * self.filling.stored_seconds(settings, hints),

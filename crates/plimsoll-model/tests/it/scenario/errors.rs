@@ -88,6 +88,17 @@ shows!(
 shows!(limit_of_more_than_ram, OutOfRange, with("limit = \"150%\""));
 shows!(class_typo, BadValue, with("class = \"ramdom\""));
 shows!(subject_typo, BadValue, with("subject = [\"zram\", \"zwsap\"]"));
+shows!(pager_codec_typo, BadValue, with("subject = \"pager:lz5\""));
+shows!(
+    pager_option_typo,
+    BadValue,
+    with("subject = [\"zram\", \"pager:lz4,trim=never\"]")
+);
+shows!(
+    pager_for_other_work,
+    BadValue,
+    with("workload = \"map\"\nsubject = \"pager\"")
+);
 shows!(allocator_for_other_work, BadValue, with("subject = \"jemalloc\""));
 shows!(
     place_for_pages_as_allocator,

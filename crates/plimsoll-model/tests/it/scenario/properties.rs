@@ -46,6 +46,7 @@ const POOL: &[(&str, &[&str])] = &[
             "\"zswap:lzo\"",
             "\"swapfile\"",
             "\"none\"",
+            "\"pager:lz4,trim=per-fault\"",
         ],
     ),
     (

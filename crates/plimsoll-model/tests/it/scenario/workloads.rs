@@ -171,6 +171,78 @@ fn memory_of_files_has_no_subject() {
     }
 }
 
+/// A comma separates subjects of a bare list, and the options of a pager.
+#[test]
+fn options_of_a_pager_belong_to_the_subject_before_them() {
+    let subjects = |set: &str| -> Vec<String> {
+        let text = "[scenario]\nname = \"x\"\n[global]\norder = \"fixed\"\n[a]\nrepeat = 1\n";
+        let plan = resolve(text, &sets(&[set])).unwrap();
+        plan.trials
+            .iter()
+            .map(|trial| trial.settings.subject.to_string())
+            .collect()
+    };
+    assert_eq!(
+        subjects("subject=pager:lz4,trim=per-fault"),
+        ["pager:lz4,trim=per-fault"]
+    );
+    for list in [
+        "subject=[zram, pager:lz4,trim=per-fault, none,pager]",
+        "subject=[zram,pager:lz4,trim=per-fault,none, pager ]",
+        "subject=[\"zram\", \"pager:lz4,trim=per-fault\", \"none\", \"pager\"]",
+        "subject=[zram, \"pager:lz4,trim=per-fault\", none, 'pager']",
+    ] {
+        assert_eq!(
+            subjects(list),
+            ["zram", "pager:lz4,trim=per-fault", "none", "pager"],
+            "{list}"
+        );
+    }
+}
+
+/// The pager would ignore them without a word.
+#[test]
+fn settings_that_mean_nothing_to_a_pager_are_refused_by_name() {
+    let refusal = |set: &str| {
+        let text = "[scenario]\nname = \"x\"\n[a]\nsubject = \"pager\"\nrepeat = 1\n";
+        let plan = resolve(text, &sets(&[set])).unwrap();
+        plan.trials[0]
+            .settings
+            .check()
+            .err()
+            .map(|unfit| unfit.to_string())
+    };
+    for (set, key) in [
+        ("memory=memfd", "`memory`"),
+        ("thp=always", "`thp`"),
+        ("thp=never", "`thp`"),
+        ("trim=cgroup", "`trim`"),
+        ("trim=process-madvise", "`trim`"),
+    ] {
+        assert!(
+            refusal(set).is_some_and(|text| text.starts_with(key)),
+            "{set}: {:?}",
+            refusal(set)
+        );
+    }
+    assert_eq!(refusal("threads=4"), None);
+    let text = "[scenario]\nname = \"x\"\n[a]\nworkload = \"loadline\"\nsubject = \"pager\"\nrepeat = 1\n";
+    let check = |set: &str| resolve(text, &sets(&[set])).unwrap().trials[0].settings.check();
+    assert!(check("file-percent=50").is_err() && check("file-percent=0").is_ok());
+}
+
+#[test]
+fn the_cgroup_around_a_pager_has_room_beside_its_budget() {
+    let text = "[scenario]\nname = \"x\"\n[global]\norder = \"fixed\"\n[a]\nsubject = [\"zram\", \"pager\"]\nrepeat = 1\n";
+    let plan = resolve(text, &sets(&["size=1G", "limit=512M"])).unwrap();
+    let [zram, pager] = &plan.trials[..] else {
+        panic!("two trials")
+    };
+    assert_eq!(zram.settings.cgroup_limit(), 512 << 20);
+    assert_eq!(pager.settings.cgroup_limit(), (512 + 64) << 20);
+    assert!(pager.settings.subject.pager().is_some() && !pager.settings.subject.has_swap());
+}
+
 #[test]
 fn more_threads_than_pages_are_refused_by_name() {
     for workload in ["compression", "wscap"] {

@@ -18,14 +18,14 @@ metrics! {
     RESTORE_SPEED "restore_gb_per_s" More false "restore" "Speed of reading every byte back.";
     WRITEBACK_SPEED "writeback_gb_per_s" More false "writeback" "Speed of writing dirty pages to their file. Of file memory alone; absent if the kernel wrote them before.";
     FILL_SPEED "fill_gb_per_s" More false "fill" "Speed of filling memory, faults included.";
-    STORED "stored_bytes" Less true "stored" "RAM taken by the compressed store for the trimmed memory; with a plain swap file, bytes of the file.";
+    STORED "stored_bytes" Less true "stored" "RAM taken by the compressed store for the trimmed memory; with a plain swap file, bytes of the file; with a pager, its store and metadata.";
     COMPRESSION "compression_ratio" More true "ratio" "Trimmed bytes over bytes after compression, as the compressor counts them. Absent if no page was compressed.";
     STORED_RATIO "stored_ratio" More false "saving" "Trimmed bytes over the RAM taken by their store, its overhead included.";
     ORIGINAL "original_bytes" Neither false "original size" "Uncompressed size of the pages in the store after the trim.";
     SWAPPED "swapped_bytes" Neither false "swapped" "Growth of used swap by the trim, on all devices.";
     DIRTY "dirty_bytes" Neither false "dirty" "Bytes that the kernel had not yet written to the file when the writeback began. Of file memory alone.";
     CACHED "cached_bytes" Less false "in page cache" "Bytes of the file in the page cache after the trim: restore does not read them from the disk. Of file memory alone.";
-    TRIMMED "trimmed_bytes" More false "trimmed" "Decrease of the workers' resident memory by the trim.";
+    TRIMMED "trimmed_bytes" More false "trimmed" "Decrease of the workers' resident memory by the trim; with a pager, of its pages outside of its store.";
     TRIMMED_RATIO "trimmed_ratio" More false "trimmed share" "`trimmed_bytes` over the filled bytes.";
     FILL_MEMSET "fill_to_memset_ratio" More false "fill / memset" "Fill speed over the calibrated memset of resident memory.";
     FILL_TOUCH "fill_to_first_touch_ratio" More false "fill / first touch" "Fill speed over the calibrated memset of fresh memory, faults included.";
@@ -55,12 +55,23 @@ pub fn metrics(
         .iter()
         .zip(rows)
         .find(|(phase, _)| phase.name == "trim");
-    if let Some((_, trim)) = trim {
+    if let Some((phase, trim)) = trim {
         // What the store held before the fill was not this trial's.
         let base = rows.first().map_or(&trim.before, |first| &first.before);
-        amounts(&mut metrics, trial, trim);
+        let is_paged = matches!(trial.subject.parse(), Ok(Subject::Pager(_)));
+        // A pager's store is as resident as the pages were.
+        let trimmed = match is_paged {
+            true => Some(phase.bytes as f64),
+            false => growth(
+                trim.after.get(col::TARGET_RESIDENT),
+                trim.before.get(col::TARGET_RESIDENT),
+            ),
+        };
+        amounts(&mut metrics, trial, trimmed);
         if memory_of(&trial.params).goes_to_swap() {
-            swap(&mut metrics, trim);
+            if !is_paged {
+                swap(&mut metrics, trim);
+            }
             store(&mut metrics, trial, base, trim);
         }
     }
@@ -109,15 +120,19 @@ fn swap(metrics: &mut Metrics, trim: &PhaseRows) {
     metrics.set(SWAPPED, growth(used(&trim.before), used(&trim.after)));
 }
 
-fn amounts(metrics: &mut Metrics, trial: &Trial, trim: &PhaseRows) {
-    let resident = trim.before.get(col::TARGET_RESIDENT);
-    let trimmed = growth(trim.after.get(col::TARGET_RESIDENT), resident);
+fn amounts(metrics: &mut Metrics, trial: &Trial, trimmed: Option<f64>) {
     metrics.set(TRIMMED, trimmed);
     let filled = trial.phases.iter().find(|phase| phase.name == "fill");
     let share = trimmed
         .zip(filled)
         .and_then(|(trimmed, filled)| ratio(trimmed, filled.bytes as f64));
     metrics.set(TRIMMED_RATIO, share);
+}
+
+/// A figure of the trim.
+fn trim_figure(trial: &Trial, name: &str) -> Option<f64> {
+    let trim = trial.phases.iter().find(|one| one.name == phase::TRIM)?;
+    trim.figures.get(name).copied()
 }
 
 /// Growth of the compressed store from before the trial to after the trim, by the counters of the subject.
@@ -144,6 +159,18 @@ fn store(metrics: &mut Metrics, trial: &Trial, base: &Row, trim: &PhaseRows) {
         Ok(Subject::SwapFile) => {
             let swapped = metrics.0.get(SWAPPED).copied();
             metrics.set(STORED, swapped);
+        }
+        Ok(Subject::Pager(_)) => {
+            let figure = |name: &str| trim_figure(trial, name);
+            let stored = figure(finding::PAGER_STORE);
+            let with_metadata = stored
+                .zip(figure(finding::PAGER_METADATA))
+                .map(|(store, own)| store + own);
+            let original = figure(finding::PAGER_SAVED);
+            metrics.set(ORIGINAL, original);
+            metrics.set(STORED, with_metadata);
+            metrics.set(COMPRESSION, over(original, with_metadata));
+            metrics.set(STORED_RATIO, over(original, with_metadata));
         }
         // Nothing is stored without swap; a subject of another version has counters that are not known here.
         _ => {}
@@ -194,6 +221,38 @@ mod tests {
             .params
             .extend(memory.map(|memory| ("memory".to_owned(), memory.to_owned())));
         metrics(&trial, &rows, None)
+    }
+
+    /// The store of a pager is in the worker: its figures are the worker's, and swap is another program's.
+    #[test]
+    fn a_pager_counts_its_own_store_and_metadata() {
+        let mut trim = Phase {
+            name: "trim".to_owned(),
+            bytes: 90,
+            ..Phase::default()
+        };
+        let figures = [
+            ("pager_saved_bytes", 90.0),
+            ("pager_store_bytes", 28.0),
+            ("pager_metadata_bytes", 2.0),
+        ];
+        trim.figures = figures.map(|(name, value)| (name.to_owned(), value)).into();
+        let mut trial = Trial::made_up("compression", vec![trim]);
+        trial.subject = "pager:lz4,trim=per-fault".to_owned();
+        let mut before = Row::empty(0);
+        before.set(col::TARGET_RESIDENT, 200);
+        before.set(col::SWAP_TOTAL, 1000);
+        before.set(col::SWAP_FREE, 900);
+        let mut after = before;
+        after.set(col::TARGET_RESIDENT, 190);
+        after.set(col::SWAP_FREE, 500);
+        let metrics = metrics(&trial, &[PhaseRows { before, after }], None);
+        assert_eq!(
+            (metrics[TRIMMED], metrics[ORIGINAL], metrics[STORED]),
+            (90.0, 90.0, 30.0)
+        );
+        assert_eq!((metrics[COMPRESSION], metrics[STORED_RATIO]), (3.0, 3.0));
+        assert!(!metrics.contains_key(SWAPPED), "{metrics:?}");
     }
 
     /// Pages of files leave without swap and compression: a swapped byte is another program's.

@@ -8,6 +8,7 @@ use crate::workloads::loadline::conditions::{
 use crate::workloads::loadline::{KILLED_LOAD, KNEE, KNEE_RAM, OVERLOAD, WORK};
 use crate::workloads::sentence::{Told, brief, bullets_of_groups};
 use plimsoll_model::quantity::{self, significant};
+use plimsoll_model::scenario::Subject;
 
 /// A store that takes less than this share of a load is not worth a word.
 const STORE_TOLD: f64 = 0.02;
@@ -213,11 +214,11 @@ fn overloaded(group: &Group) -> Option<String> {
 }
 
 fn killed(group: &Group) -> Option<String> {
-    let load = group.median(KILLED_LOAD)?;
-    Some(format!(
-        "At {}\u{d7} the OOM killer ends the program",
-        significant(load)
-    ))
+    let load = significant(group.median(KILLED_LOAD)?);
+    Some(match group.subject.parse() {
+        Ok(Subject::Pager(_)) => format!("At {load}\u{d7} the pager exceeds its budget"),
+        _ => format!("At {load}\u{d7} the OOM killer ends the program"),
+    })
 }
 
 #[cfg(test)]
@@ -292,6 +293,21 @@ mod tests {
                 "The data compress 2.5:1.",
                 "With none: 0.97\u{d7}; at 1.00\u{d7} the OOM killer ends the program.",
             ]
+        );
+    }
+
+    /// No OOM killer ends a pager: it keeps data that cannot be saved, above its budget.
+    #[test]
+    fn a_load_that_a_pager_cannot_hold_is_one_beyond_its_budget() {
+        let pager = group(
+            "pager:lz4",
+            &[(KNEE, 2.1), (KNEE_LOW, 2.0), (KNEE_HIGH, 2.2), (KILLED_LOAD, 2.5)],
+        );
+        let said = told(&[&pager]).expect("told").bullets;
+        assert!(
+            said.iter()
+                .any(|said| said.contains("2.50\u{d7} the pager exceeds its budget")),
+            "{said:?}"
         );
     }
 

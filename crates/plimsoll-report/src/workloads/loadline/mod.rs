@@ -41,7 +41,7 @@ metrics! {
     KNEE_LOW "knee_low_load" Neither false "sustained" "Highest load measured below the knee.";
     KNEE_HIGH "knee_high_load" Neither false "not sustained" "Lowest load measured above the knee.";
     TARGET_HIGH "target_high_load" Neither false "target missed" "Lowest load whose p99 latency exceeds `target-p99`.";
-    KILLED_LOAD "oom_killed_load" More true "killed at" "Lowest load at which the OOM killer ended the worker.";
+    KILLED_LOAD "oom_killed_load" More true "killed at" "Lowest load at which the OOM killer ended the worker, or its pager exceeded its budget.";
 }
 
 /// The load that others are compared with.

@@ -9,7 +9,8 @@ use plimsoll_model::quantity::significant;
 use plimsoll_model::recording::model::{Phase, Trial};
 use plimsoll_model::scenario::workloads::loadline::finding::{
     ACHIEVED, CPU_SYSTEM, CPU_WAIT, EARLY_KILLS, FILE_IN_RAM, FILE_REFAULTS, HARD_FAULTS, KILLED, LIMIT,
-    LOAD, NET, P99, PSI_SOME, RAM_LOAD, READ_P99, RESIDENT, STORE, SWAP_IN, SWAPPED, VISITS, WRITE_P99,
+    LOAD, NET, OVER_BUDGET, P99, PSI_SOME, RAM_LOAD, READ_P99, RESIDENT, STORE, SWAP_IN, SWAPPED, VISITS,
+    WRITE_P99,
 };
 
 /// Whether the points of a trial differ in their limit.
@@ -82,8 +83,9 @@ pub(super) fn table(page: &Page, groups: &[(&Group, Vec<&Trial>)]) -> Table<'sta
             number(figure(RAM_LOAD)),
         ];
         row.extend(shown.iter().map(|(_, name)| Cell::metric(name, figure(name))));
-        row.push(Cell::text(match figure(KILLED) {
-            Some(killed) if killed > 0.0 => "killed",
+        row.push(Cell::text(match (figure(OVER_BUDGET), figure(KILLED)) {
+            (Some(_), _) => "over budget",
+            (None, Some(killed)) if killed > 0.0 => "killed",
             _ => "",
         }));
         row

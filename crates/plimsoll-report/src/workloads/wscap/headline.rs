@@ -5,11 +5,14 @@ use crate::analysis::statistics::{IntervalKind, Summary};
 use crate::workloads::sentence::{Told, brief, bullets_of_groups, range};
 use crate::workloads::wscap::{CACHE_HITS, FAULT_PATH, SLOWDOWN, load, place};
 use plimsoll_model::quantity::significant;
+use plimsoll_model::scenario::Subject;
 
 /// Groups listed one by one; of more, the finding gives a range.
 const NAMED_GROUPS: usize = 4;
 /// Size over cap that the finding is about, or the tried one next to it: clearly too large, and still in use.
 const USUAL_LOAD: f64 = 2.0;
+/// The mechanism of a cap on a pager.
+const BUDGET: &str = "budget";
 /// Slowdown up to this factor counts as none: within the spread of repeats.
 const AS_LONG: f64 = 1.1;
 
@@ -78,7 +81,11 @@ impl<'a> Point<'a> {
         })
     }
 
+    /// The mechanism of the cap: on a pager, whose budget `cap-by=limit` sets, another than on the kernel's memory.
     fn cap_by(&self) -> &str {
+        if matches!(self.group.subject.parse(), Ok(Subject::Pager(_))) {
+            return BUDGET;
+        }
         self.group.params.get("cap-by").map_or("", String::as_str)
     }
 }
@@ -150,6 +157,7 @@ fn capped_by(mechanism: &str) -> String {
     match mechanism {
         "limit" => "under a cgroup limit".to_owned(),
         "high" => "under memory.high".to_owned(),
+        BUDGET => "in a pager's budget".to_owned(),
         "balance" => "trimmed once a second".to_owned(),
         other => format!("capped by {other}"),
     }
@@ -245,6 +253,18 @@ mod tests {
             said.last().unwrap(),
             "Up to 0.9 times its cap it takes as long as without one."
         );
+    }
+
+    /// A cgroup's limit does not count zram's store; the budget of a pager counts its own.
+    #[test]
+    fn the_cap_of_a_pager_is_its_budget() {
+        let trials = [
+            trial("zram", "2", "limit", 1, 100.0),
+            trial("pager:lz4", "2", "limit", 1, 8.0),
+        ];
+        let told = said(&trials).unwrap();
+        assert!(told[0].contains("in a pager's budget"), "{told:?}");
+        assert!(told[0].contains("under a cgroup limit"), "{told:?}");
     }
 
     #[test]

@@ -9,26 +9,9 @@ use plimsoll_model::recording::{Recording, Samples};
 use plimsoll_report::page::build;
 use plimsoll_report::{comparison, csv, export, html, markdown, terminal};
 
-use super::recorded;
-use super::simulation::{MEM_TOTAL, QUICK};
+use super::lone::{self, HOSTILE, MIB, event};
+use super::simulation::MEM_TOTAL;
 use super::synthetic;
-
-const MIB: i64 = 1 << 20;
-/// What a stranger may call a cgroup.
-const HOSTILE: &str = "/</script><img src=x onerror=alert(1)>\u{1b}[2J\n| x | **y** \u{202e}";
-
-fn event(second: u64, kind: EventKind, phase: Option<&str>, text: &str) -> Event {
-    let number = phase.map(|phase| if phase == HOLD { 2 } else { 1 });
-    Event {
-        t_ns: second * 1_000_000_000,
-        kind,
-        trial: None,
-        phase: phase.map(str::to_owned),
-        number: number.filter(|_| kind == EventKind::PhaseStart),
-        code: None,
-        text: text.to_owned(),
-    }
-}
 
 fn settings(goal: HoldGoal) -> HoldSettings {
     HoldSettings {
@@ -46,8 +29,7 @@ fn settings(goal: HoldGoal) -> HoldSettings {
 
 /// A minute at 10 Hz: 1000 MiB stay available of 3000, after 10 s in which the level is approached; from 30 s to 40 s another
 /// program takes 400 MiB, and in the first second of that the level is 100 MiB off. The last second is after the end.
-fn row(tick: i64) -> Row {
-    let mut row = Row::empty(tick as u64 * 100_000_000);
+fn sample(tick: i64, row: &mut Row) {
     let others = if (300..400).contains(&tick) { 400 } else { 0 };
     let off = if (300..310).contains(&tick) { 100 } else { 0 };
     let available = match tick {
@@ -65,33 +47,26 @@ fn row(tick: i64) -> Row {
         row.set(col::HOLD_AVAILABLE, available * MIB);
         row.set(col::HOLD_GOAL, 1000 * MIB);
     }
-    row
 }
 
-fn recording_of(settings: &HoldSettings, row: impl Fn(i64) -> Row) -> Recording {
-    let rows: Vec<Row> = (0..=610).map(row).collect();
+fn recording_of(settings: &HoldSettings, sample: impl Fn(i64, &mut Row)) -> Recording {
     let text = serde_json::to_string(settings).expect("JSON");
-    let mut recording = recorded::recording(QUICK, 10);
-    recording.manifest.plan.scenario = HOLD_SCENARIO.to_owned();
-    recording.manifest.plan.title = "hold of a level of the machine".to_owned();
-    recording.manifest.plan.trials.clear();
-    recording.manifest.calibration = None;
-    recording.trials.clear();
-    recording.results = None;
-    recording.samples = Samples::from_rows(&rows);
-    recording.events = vec![
+    let (approach, hold) = (Some((APPROACH, 1)), Some((HOLD, 2)));
+    let events = vec![
         event(0, EventKind::RunStart, None, ""),
         event(0, EventKind::Environment, None, &text),
-        event(0, EventKind::PhaseStart, Some(APPROACH), ""),
-        event(10, EventKind::PhaseStart, Some(HOLD), ""),
-        event(60, EventKind::PhaseEnd, Some(HOLD), "duration"),
+        event(0, EventKind::PhaseStart, approach, ""),
+        event(10, EventKind::PhaseStart, hold, ""),
+        event(60, EventKind::PhaseEnd, hold, "duration"),
         event(61, EventKind::RunEnd, None, ""),
     ];
+    let mut recording = lone::recording(HOLD_SCENARIO, "hold of a level of the machine", events);
+    recording.samples = lone::samples(611, sample);
     recording
 }
 
 fn recording() -> Recording {
-    recording_of(&settings(HoldGoal::AvailableBytes(1000 << 20)), row)
+    recording_of(&settings(HoldGoal::AvailableBytes(1000 << 20)), sample)
 }
 
 /// A pressure that varies between 9% and 11% once it is reached.
@@ -100,15 +75,13 @@ fn pressure() -> Recording {
         class: None,
         ..settings(HoldGoal::SomePercent(10.0))
     };
-    recording_of(&settings, |tick| {
-        let mut row = Row::empty(tick as u64 * 100_000_000);
+    recording_of(&settings, |tick, row| {
         row.set(col::MEM_TOTAL, MEM_TOTAL as i64);
         row.set(col::HOLD_AVAILABLE, 3000 * MIB);
         row.set(
             col::HOLD_STALLED_PPM,
             100 * tick.min(100) * 10 + 10_000 * (tick % 3 - 1),
         );
-        row
     })
 }
 
@@ -156,7 +129,7 @@ fn an_early_end_shows_in_the_status() {
             duration_s,
             ..settings(HoldGoal::AvailableBytes(1000 << 20))
         };
-        let mut recording = recording_of(&settings, row);
+        let mut recording = recording_of(&settings, sample);
         change(&mut recording.events);
         let results = plimsoll_report::results(&recording);
         assert_eq!(results.headline.trust.is_empty(), results.status == RunStatus::Ok);

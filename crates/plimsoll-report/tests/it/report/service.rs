@@ -1,32 +1,15 @@
 //! Reports of recordings of `plimsoll size --cgroup`.
 
-use plimsoll_model::columns::{Row, col};
-use plimsoll_model::recording::model::{Event, EventKind, RunStatus};
+use plimsoll_model::columns::col;
+use plimsoll_model::recording::Recording;
+use plimsoll_model::recording::model::{EventKind, RunStatus};
 use plimsoll_model::recording::service::{
     DESCENT, HOLD, PressureSignal, SERVICE, ServiceBound, ServiceSettings, ServiceSize,
 };
-use plimsoll_model::recording::{Recording, Samples};
 use plimsoll_report::page::build;
 use plimsoll_report::{html, markdown, terminal};
 
-use super::recorded;
-use super::simulation::QUICK;
-
-const MIB: i64 = 1 << 20;
-/// What a stranger may call a cgroup.
-const HOSTILE: &str = "/</script><img src=x onerror=alert(1)>\u{1b}[2J\n| x | **y** \u{202e}";
-
-fn event(second: u64, kind: EventKind, phase: Option<&str>, text: &str) -> Event {
-    Event {
-        t_ns: second * 1_000_000_000,
-        kind,
-        trial: None,
-        phase: phase.map(str::to_owned),
-        number: phase.map(|phase| if phase == HOLD { 2 } else { 1 }),
-        code: None,
-        text: text.to_owned(),
-    }
-}
+use super::lone::{self, HOSTILE, MIB, event, only};
 
 /// A minute at 10 Hz: the memory sinks from 300 to 100 MiB in 20 s, stays there for 30 s with one burst to 120 MiB, and an
 /// attempt below it begins in the last 10 s. The bound of the hold is `bound`.
@@ -41,8 +24,16 @@ fn recording(bound: &str) -> Recording {
         signal: PressureSignal::Cgroup,
     };
     let settings = serde_json::to_string(&settings).expect("JSON");
-    let row = |tick: i64| {
-        let mut row = Row::empty(tick as u64 * 100_000_000);
+    let events = vec![
+        event(0, EventKind::RunStart, None, ""),
+        event(0, EventKind::Environment, None, &settings),
+        event(0, EventKind::PhaseStart, Some((DESCENT, 1)), ""),
+        event(20, EventKind::PhaseStart, Some((HOLD, 2)), bound),
+        event(50, EventKind::PhaseStart, Some((DESCENT, 1)), ""),
+        event(60, EventKind::RunEnd, None, ""),
+    ];
+    let mut recording = lone::recording(SERVICE, &format!("size of the cgroup {HOSTILE}"), events);
+    recording.samples = lone::samples(601, |tick, row| {
         let usage = match tick {
             ..200 => 300 - tick,
             300..310 => 120,
@@ -60,25 +51,7 @@ fn recording(bound: &str) -> Recording {
         row.set(col::CGROUP_PSI_SOME_US, tick * 100);
         row.set(col::CGROUP_REFAULT_ANON, tick);
         row.set(col::CGROUP_REFAULT_FILE, tick);
-        row
-    };
-    let rows: Vec<Row> = (0..=600).map(row).collect();
-    let mut recording = recorded::recording(QUICK, 10);
-    recording.manifest.plan.scenario = SERVICE.to_owned();
-    recording.manifest.plan.title = format!("size of the cgroup {HOSTILE}");
-    recording.manifest.plan.trials.clear();
-    recording.manifest.calibration = None;
-    recording.trials.clear();
-    recording.results = None;
-    recording.samples = Samples::from_rows(&rows);
-    recording.events = vec![
-        event(0, EventKind::RunStart, None, ""),
-        event(0, EventKind::Environment, None, &settings),
-        event(0, EventKind::PhaseStart, Some(DESCENT), ""),
-        event(20, EventKind::PhaseStart, Some(HOLD), bound),
-        event(50, EventKind::PhaseStart, Some(DESCENT), ""),
-        event(60, EventKind::RunEnd, None, ""),
-    ];
+    });
     recording
 }
 
@@ -153,17 +126,7 @@ fn a_service_that_waits_by_itself_needs_more() {
         .events
         .retain(|event| event.phase.as_deref() != Some(HOLD));
     let lowered = plimsoll_report::results(&recording).headline;
-    let rows: Vec<Row> = (0..recording.samples.len())
-        .map(|index| {
-            let row = recording.samples.row(index);
-            let mut uncapped = Row::empty(row.t_ns);
-            if let Some(usage) = row.get(col::CGROUP_USAGE) {
-                uncapped.set(col::CGROUP_USAGE, usage);
-            }
-            uncapped
-        })
-        .collect();
-    recording.samples = Samples::from_rows(&rows);
+    recording.samples = lone::changed(&recording.samples, |_, row| only(&row, &[col::CGROUP_USAGE]));
     let waits = plimsoll_report::results(&recording).headline;
     assert!(lowered.finding.contains("without pressure"), "{lowered:?}");
     assert!(!waits.finding.contains("without pressure"), "{waits:?}");
@@ -176,18 +139,14 @@ fn a_service_that_waits_by_itself_needs_more() {
 #[test]
 fn counters_beyond_any_count_have_a_rate() {
     let mut recording = recording("pressure");
-    let rows: Vec<Row> = (0..recording.samples.len())
-        .map(|index| {
-            let mut row = recording.samples.row(index);
-            let most = [499, 599].contains(&index);
-            row.set(col::CGROUP_REFAULT_ANON, if most { i64::MAX } else { 0 });
-            row
-        })
-        .collect();
-    recording.samples = Samples::from_rows(&rows);
+    recording.samples = lone::changed(&recording.samples, |index, mut row| {
+        let most = [499, 599].contains(&index);
+        row.set(col::CGROUP_REFAULT_ANON, if most { i64::MAX } else { 0 });
+        row
+    });
     recording
         .events
-        .insert(5, event(55, EventKind::PhaseStart, Some(HOLD), "pressure"));
+        .insert(5, event(55, EventKind::PhaseStart, Some((HOLD, 2)), "pressure"));
     let size = size(&recording);
     assert!(size.refaults_per_s.is_some_and(|rate| rate > 1e17), "{size:?}");
 }
@@ -224,19 +183,8 @@ fn the_report_shows_memory_cap_and_pressure_over_time() {
 #[test]
 fn without_pressure_the_report_shows_refaults() {
     let mut recording = recording("pressure");
-    let rows: Vec<Row> = (0..recording.samples.len())
-        .map(|index| {
-            let row = recording.samples.row(index);
-            let mut other = Row::empty(row.t_ns);
-            for column in [col::CGROUP_USAGE, col::CGROUP_CAP, col::CGROUP_REFAULT_ANON] {
-                if let Some(value) = row.get(column) {
-                    other.set(column, value);
-                }
-            }
-            other
-        })
-        .collect();
-    recording.samples = Samples::from_rows(&rows);
+    let columns = [col::CGROUP_USAGE, col::CGROUP_CAP, col::CGROUP_REFAULT_ANON];
+    recording.samples = lone::changed(&recording.samples, |_, row| only(&row, &columns));
     let size = size(&recording);
     assert_eq!((size.pressure_percent, size.anonymous_bytes), (None, None));
     let results = plimsoll_report::results(&recording);

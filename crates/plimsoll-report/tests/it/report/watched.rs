@@ -5,21 +5,11 @@ use plimsoll_model::recording::model::{Event, EventKind, WATCH};
 use plimsoll_report::page::build;
 use plimsoll_report::{html, markdown, terminal};
 
-use super::simulation::QUICK;
-use super::{recorded, synthetic};
-
-/// What a stranger may call a process or write as a note.
-const HOSTILE: &str = "</script><img src=x onerror=alert(1)>\u{1b}[2J\n| x | **y** \u{202e}";
+use super::lone::{self, HOSTILE, event};
+use super::synthetic;
 
 /// A recording as the monitor makes it of the synthetic machine, with an event of every kind that it marks.
 fn watched() -> Recording {
-    let mut recording = recorded::recording(QUICK, 10);
-    recording.manifest.plan.scenario = WATCH.to_owned();
-    recording.manifest.plan.title = format!("watch of pid 42 {HOSTILE}");
-    recording.manifest.plan.trials.clear();
-    recording.manifest.calibration = None;
-    recording.trials.clear();
-    recording.results = None;
     let kinds = [
         (EventKind::RunStart, None),
         (EventKind::Target, None),
@@ -32,19 +22,11 @@ fn watched() -> Recording {
         (EventKind::Warning, None),
         (EventKind::RunEnd, None),
     ];
-    recording.events = (0_u64..)
-        .zip(kinds)
-        .map(|(second, (kind, number))| Event {
-            t_ns: second * 1_000_000_000,
-            kind,
-            trial: None,
-            phase: None,
-            number,
-            code: None,
-            text: HOSTILE.to_owned(),
-        })
-        .collect();
-    recording
+    let events = (0_u64..).zip(kinds).map(|(second, (kind, number))| Event {
+        number,
+        ..event(second, kind, None, HOSTILE)
+    });
+    lone::recording(WATCH, &format!("watch of pid 42 {HOSTILE}"), events.collect())
 }
 
 #[test]

@@ -101,7 +101,9 @@ pub(super) fn present(options: &cli::Run, mut plan: Plan, machine: &Machine) -> 
 fn requirements_of(plan: &mut Plan) -> Requirements {
     let adapted = adapt(plan);
     let mut found = requirements(plan);
-    found.notes.splice(0..0, adapted.map(|warning| warning.text));
+    found
+        .notes
+        .splice(0..0, adapted.into_iter().map(|warning| warning.text));
     found
 }
 

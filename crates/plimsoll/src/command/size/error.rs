@@ -18,6 +18,11 @@ pub(super) enum SizeError {
         "cannot use --engine `{0}`: an allocator; engines are none, zram, zram:ALGORITHM, zswap, zswap:COMPRESSOR, swapfile"
     )]
     Allocator(String),
+    #[error(
+        "cannot use --engine `{0}`: a program that is sized has no pager; engines are none, zram, zram:ALGORITHM, zswap, \
+         zswap:COMPRESSOR, swapfile"
+    )]
+    Pager(String),
     #[error("cannot use --engine `{0}` twice: name each engine once")]
     EngineTwice(String),
     #[error("cannot use --tolerate `{0}`: not a percentage from 0.1% to 10000%; give for example 5%")]

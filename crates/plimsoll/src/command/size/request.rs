@@ -112,6 +112,9 @@ fn engines(names: &[String]) -> Result<Vec<Subject>, SizeError> {
         if engine.allocator().is_some() {
             return Err(SizeError::Allocator(name.clone()));
         }
+        if engine.pager().is_some() {
+            return Err(SizeError::Pager(name.clone()));
+        }
         if engines.contains(&engine) {
             return Err(SizeError::EngineTwice(name.clone()));
         }
@@ -181,6 +184,7 @@ pub(super) mod tests {
         );
         assert!(matches!(parse(&["floppy"]), Err(SizeError::Engine { .. })));
         assert!(matches!(parse(&["jemalloc"]), Err(SizeError::Allocator(_))));
+        assert!(matches!(parse(&["pager:lz4"]), Err(SizeError::Pager(_))));
         assert!(matches!(parse(&["none", "none"]), Err(SizeError::EngineTwice(_))));
     }
 

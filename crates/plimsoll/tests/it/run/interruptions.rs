@@ -47,7 +47,7 @@ fn a_run_that_passes_its_time_limit_is_stopped_and_undone() {
     if !has_laboratory() {
         return;
     }
-    let run = Run::new(&["--set", "class=constant", "--set", "hold=600", "time-limit=4"]);
+    let run = Run::new(&["--set", "class=constant", "--set", "hold=600", "time-limit=2"]);
     let ended = run.finish();
     ended.assert_stopped(2, "time-limit", "`time-limit`");
     let report = plimsoll_testkit::command(PLIMSOLL)

@@ -160,25 +160,25 @@ fn a_sweep_ends_at_once_when_it_is_stopped() {
         return;
     }
     // Half of that is warm-up, before the point begins.
-    let run = small(&["--set", "subject=zram", "--set", "duration=160"]);
+    let run = small(&["--set", "subject=zram", "--set", "duration=8"]);
     let mut started = run.start();
     started.await_event("phase-start", "load 0.5");
+    // It cannot measure the point to its end, so that nothing but the signal ends the wait for it.
+    started.stop_worker();
     started.signal(Signal::INT);
     let ended = started.finish();
     ended.assert_stopped(5, "signal", "SIGINT");
-    // A point that is measured to its end takes 160 s. What follows, the clean-up, takes as long as the machine lets it.
     let events = std::fs::read_to_string(run.recording().expect("a recording").join("events.jsonl"))
         .expect("the events of the run");
-    let times: Vec<u64> = events
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).expect("an event"))
-        .filter(|event| event["phase"] == "load 0.5")
-        .map(|event| event["t_ns"].as_u64().expect("a time"))
-        .collect();
-    let &[start_ns, end_ns] = times.as_slice() else {
-        panic!("the start and the end of one point: {events}");
+    let of_point = |line: &&str| {
+        let event: Value = serde_json::from_str(line).expect("an event");
+        event["phase"] == "load 0.5"
     };
-    assert!(end_ns - start_ns < 80_000_000_000, "{events}");
+    assert_eq!(
+        events.lines().filter(of_point).count(),
+        2,
+        "start and end: {events}"
+    );
     for trial in ended.trials() {
         assert!(trial["phases"].as_array().is_none_or(Vec::is_empty), "{trial:#}");
     }

@@ -89,12 +89,16 @@ fn a_dead_wakeup_probe_is_a_warning_and_is_replaced() {
     if !has_laboratory() {
         return;
     }
-    // The first trial lasts until the probe is dead.
-    let run = twice("hold=2");
+    let run = twice("hold=0.4");
     let mut started = run.start();
     started.await_event("phase-end", "fill");
-    let process = Pid::from_raw(started.children()[0] as i32).expect("a process id");
-    kill_process(process, Signal::KILL).expect("it lives");
+    // The first trial lasts until the probe is dead.
+    started.stop_worker();
+    let [probe, worker] = [started.children()[0], started.worker()];
+    let process = |pid: u32| Pid::from_raw(pid as i32).expect("a process id");
+    kill_process(process(probe), Signal::KILL).expect("it lives");
+    assert!(super::ends_soon(probe));
+    kill_process(process(worker), Signal::CONT).expect("it lives");
     let ended = started.finish();
     ended.assert_went_well();
     let warnings = ended.results["warnings"].as_array().unwrap();

@@ -159,8 +159,11 @@ pub(super) fn as_nobody(give: impl FnOnce(&mut std::process::Command, &std::path
 
 #[test]
 fn an_unprivileged_user_is_told_what_is_missing_and_gets_the_rest() {
+    // The default subject would run on the pager instead.
     let arguments = [
         "compression",
+        "--set",
+        "subject=swapfile",
         "--set",
         "size=32M",
         "--set",

@@ -18,17 +18,58 @@ fn zram() -> bool {
     hierarchy().is_some() && capability("zram", there, "needs the zram module")
 }
 
-/// A cgroup with a limit of its own that swaps to a zram device of its own.
-fn environment(session: &mut Session) -> Environment {
-    let settings = crate::machine::settings("zram", COLD + HOT, 1024 * MIB, 512 * MIB);
-    Environment::prepare(session, &settings).expect("an environment")
+/// A cgroup with a limit of its own that swaps to a zram device of its own, and a process in it that touched memory once.
+struct Service {
+    session: Session,
+    environment: Environment,
+    folder: PathBuf,
+    file: PathBuf,
+    /// The cap before the sizing.
+    before: String,
+    cold: Worker,
 }
 
-fn cap_file(environment: &Environment) -> (PathBuf, PathBuf) {
-    let cgroup = environment.cgroup().expect("a cgroup");
-    let folder = cgroup.path().to_owned();
-    let file = folder.join(Cap::file(cgroup.version()));
-    (folder, file)
+impl Service {
+    /// None on a machine without zram.
+    fn start() -> Option<Service> {
+        if !zram() {
+            return None;
+        }
+        let mut session = crate::machine::alone();
+        let settings = crate::machine::settings("zram", COLD + HOT, 1024 * MIB, 512 * MIB);
+        let environment = Environment::prepare(&mut session, &settings).expect("an environment");
+        let cgroup = environment.cgroup().expect("a cgroup");
+        let folder = cgroup.path().to_owned();
+        let file = folder.join(Cap::file(cgroup.version()));
+        Some(Service {
+            before: read(&file),
+            cold: Worker::cold(&folder, COLD),
+            session,
+            environment,
+            folder,
+            file,
+        })
+    }
+
+    fn path(&self) -> &str {
+        self.folder.to_str().expect("text")
+    }
+
+    /// The cap is the one of before, and the OOM killer is on.
+    fn assert_restored(&self) {
+        assert_eq!(read(&self.file), self.before);
+        assert!(!is_killer_off(&self.folder));
+    }
+
+    /// Starts a sizing and waits until it has lowered the cap.
+    fn sized_by(&self, sizing: &Sizing) -> Kept {
+        sizing.started(&self.folder, &self.file)
+    }
+
+    fn end(mut self) {
+        drop(self.cold);
+        let _ = self.environment.tear_down(&mut self.session).expect("undone");
+    }
 }
 
 /// Whether the OOM killer of a cgroup v1 is off, or `false` in v2, whose cap never kills.
@@ -42,8 +83,12 @@ fn is_killer_off(folder: &Path) -> bool {
     }
 }
 
-fn signal(process: &Kept, signal: Signal) {
-    kill_process(Pid::from_child(&process.0), signal).expect("it lives");
+/// Ends a sizing by a signal. Returns its document.
+fn stopped(process: Kept, by: Signal) -> Value {
+    kill_process(Pid::from_child(&process.0), by).expect("it lives");
+    let output = wait(process);
+    assert_eq!(code(&output), 5, "{}", stderr(&output));
+    serde_json::from_slice(&output.stdout).expect("JSON")
 }
 
 fn wait(mut process: Kept) -> Output {
@@ -74,21 +119,20 @@ fn wait(mut process: Kept) -> Output {
 /// A known answer: one process reads 64 MiB in a circle, another one touched 128 MiB once.
 #[test]
 fn the_working_set_of_a_service_is_found() {
-    if !zram() {
-        return;
-    }
-    let mut session = crate::machine::alone();
-    let environment = environment(&mut session);
-    let (folder, file) = cap_file(&environment);
-    let before = read(&file);
-    let cold = Worker::cold(&folder, COLD);
-    let hot = Worker::hot(&folder, HOT);
+    let Some(service) = Service::start() else { return };
+    let hot = Worker::hot(&service.folder, HOT);
     let sizing = Sizing::new();
-    let path = folder.to_str().expect("text");
-    let output = sizing.run(&["--cgroup", path, "--duration", "40s", "--psi", "1%", "--json"]);
+    let output = sizing.run(&[
+        "--cgroup",
+        service.path(),
+        "--duration",
+        "40s",
+        "--psi",
+        "1%",
+        "--json",
+    ]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    assert_eq!(read(&file), before);
-    assert!(!is_killer_off(&folder));
+    service.assert_restored();
     sizing.assert_no_journal();
 
     let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -117,72 +161,50 @@ fn the_working_set_of_a_service_is_found() {
         text.contains("MemoryHigh=") && text.contains("requests:"),
         "{text}"
     );
-    drop((cold, hot));
-    let _ = environment.tear_down(&mut session).expect("undone");
+    drop(hot);
+    service.end();
 }
 
 #[test]
 fn a_killed_sizing_is_undone_by_cleanup() {
-    if !zram() {
-        return;
-    }
-    let mut session = crate::machine::alone();
-    let environment = environment(&mut session);
-    let (folder, file) = cap_file(&environment);
-    let before = read(&file);
-    let cold = Worker::cold(&folder, COLD);
+    let Some(service) = Service::start() else { return };
     let sizing = Sizing::new();
     for _ in 0..3 {
-        let process = sizing.started(&folder, &file);
+        let process = service.sized_by(&sizing);
         drop(process);
         let v1 = hierarchy().expect("checked").version == CgroupVersion::V1;
-        assert_eq!(is_killer_off(&folder), v1, "the cap of v1 must not kill");
-        assert_ne!(
-            read(&file),
-            before,
-            "a killed sizing cannot have restored anything"
-        );
+        assert_eq!(is_killer_off(&service.folder), v1, "the cap of v1 must not kill");
+        let lowered = read(&service.file);
+        assert_ne!(lowered, service.before, "a killed sizing restores nothing");
         // A sizing now would take that cap for the service's own.
-        let lowered = read(&file);
-        let refused = sizing.run(&["--cgroup", folder.to_str().expect("text"), "--json"]);
+        let refused = sizing.run(&["--cgroup", service.path(), "--json"]);
         assert_eq!(code(&refused), 3, "{}", stderr(&refused));
-        assert_eq!((read(&file), is_killer_off(&folder)), (lowered, v1));
+        assert_eq!(
+            (read(&service.file), is_killer_off(&service.folder)),
+            (lowered, v1)
+        );
         let output = sizing.cleanup();
         assert_eq!(code(&output), 0, "{}", stderr(&output));
-        assert_eq!(read(&file), before);
-        assert!(!is_killer_off(&folder));
+        service.assert_restored();
         sizing.assert_no_journal();
         fs::remove_dir_all(sizing.recording().expect("a recording")).expect("removed");
     }
-    drop(cold);
-    let _ = environment.tear_down(&mut session).expect("undone");
+    service.end();
 }
 
 #[test]
 fn a_signal_restores_the_cap() {
-    if !zram() {
-        return;
-    }
-    let mut session = crate::machine::alone();
-    let environment = environment(&mut session);
-    let (folder, file) = cap_file(&environment);
-    let before = read(&file);
-    let cold = Worker::cold(&folder, COLD);
+    let Some(service) = Service::start() else { return };
     for stop in [Signal::INT, Signal::TERM, Signal::HUP] {
         let sizing = Sizing::new();
-        let process = sizing.started(&folder, &file);
-        signal(&process, stop);
-        let output = wait(process);
-        assert_eq!(code(&output), 5, "{}", stderr(&output));
-        assert_eq!(read(&file), before);
-        assert!(!is_killer_off(&folder));
+        let process = service.sized_by(&sizing);
+        let document = stopped(process, stop);
+        service.assert_restored();
         sizing.assert_no_journal();
         assert_eq!(sizing.results()["status"], "interrupted");
-        let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         assert!(document["early"].is_string(), "{document:#}");
     }
-    drop(cold);
-    let _ = environment.tear_down(&mut session).expect("undone");
+    service.end();
 }
 
 /// A service without swap needs more memory at once than its cap leaves. In v1 it waits until the cap is lifted, and lives.
@@ -209,10 +231,7 @@ fn a_service_that_outgrows_the_cap_is_not_killed() {
     let sizing = Sizing::new();
     let process = sizing.started(&group.folder, &group.cap_file());
     let more = Worker::cold(&group.folder, 256 * MIB);
-    signal(&process, Signal::INT);
-    let output = wait(process);
-    assert_eq!(code(&output), 5, "{}", stderr(&output));
-    let document: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let document = stopped(process, Signal::INT);
     assert_eq!(cgroup.oom_kills().expect("root may"), 0, "{document:#}");
     assert_eq!(read(&group.cap_file()), before);
     assert!(!is_killer_off(&group.folder));
@@ -223,50 +242,34 @@ fn a_service_that_outgrows_the_cap_is_not_killed() {
 /// The OOM killer of v1 that an administrator turned off is off during the sizing and after it.
 #[test]
 fn an_oom_killer_that_was_off_stays_off() {
-    if !zram() {
-        return;
-    }
-    let mut session = crate::machine::alone();
-    let environment = environment(&mut session);
-    let (folder, file) = cap_file(&environment);
+    let Some(service) = Service::start() else { return };
     let version = hierarchy().expect("checked").version;
     let v1 = version == CgroupVersion::V1;
     if v1 {
-        let group = MemoryCgroup::new(&folder, version);
+        let group = MemoryCgroup::new(&service.folder, version);
         group.let_oom_kill(false).expect("root may");
     }
-    let before = read(&file);
-    let cold = Worker::cold(&folder, COLD);
     let sizing = Sizing::new();
-    let process = sizing.started(&folder, &file);
-    assert_eq!(is_killer_off(&folder), v1);
-    signal(&process, Signal::INT);
-    let output = wait(process);
-    assert_eq!(code(&output), 5, "{}", stderr(&output));
-    assert_eq!(read(&file), before);
-    assert_eq!(is_killer_off(&folder), v1);
+    let process = service.sized_by(&sizing);
+    assert_eq!(is_killer_off(&service.folder), v1);
+    stopped(process, Signal::INT);
+    assert_eq!(read(&service.file), service.before);
+    assert_eq!(is_killer_off(&service.folder), v1);
     sizing.assert_no_journal();
-    drop(cold);
-    let _ = environment.tear_down(&mut session).expect("undone");
+    service.end();
 }
 
 /// An administrator, or systemd, sets the cap meanwhile: theirs stays.
 #[test]
 fn a_cap_that_another_program_changes_stays_its_own() {
-    if !zram() {
-        return;
-    }
-    let mut session = crate::machine::alone();
-    let environment = environment(&mut session);
-    let (folder, file) = cap_file(&environment);
-    let cold = Worker::cold(&folder, COLD);
+    let Some(service) = Service::start() else { return };
     let sizing = Sizing::new();
-    let process = sizing.started(&folder, &file);
+    let process = service.sized_by(&sizing);
     let theirs = (900 * MIB).to_string();
-    fs::write(&file, &theirs).expect("root may");
+    fs::write(&service.file, &theirs).expect("root may");
     let output = wait(process);
     assert_eq!(code(&output), 2, "{}", stderr(&output));
-    assert_eq!(read(&file), theirs);
+    assert_eq!(read(&service.file), theirs);
     sizing.assert_no_journal();
     let warnings = sizing.results()["warnings"].clone();
     let codes: Vec<&Value> = warnings
@@ -276,30 +279,19 @@ fn a_cap_that_another_program_changes_stays_its_own() {
         .map(|one| &one["code"])
         .collect();
     assert!(codes.contains(&&Value::from("change-left")), "{warnings}");
-    drop(cold);
-    let _ = environment.tear_down(&mut session).expect("undone");
+    service.end();
 }
 
 #[test]
 fn the_second_sizing_of_two_waits_for_nobody_and_changes_nothing() {
-    if !zram() {
-        return;
-    }
-    let mut session = crate::machine::alone();
-    let environment = environment(&mut session);
-    let (folder, file) = cap_file(&environment);
-    let before = read(&file);
-    let cold = Worker::cold(&folder, COLD);
+    let Some(service) = Service::start() else { return };
     let sizing = Sizing::new();
-    let process = sizing.started(&folder, &file);
-    let output = sizing.run(&["--cgroup", folder.to_str().expect("text")]);
+    let process = service.sized_by(&sizing);
+    let output = sizing.run(&["--cgroup", service.path()]);
     assert_eq!(code(&output), 3, "{}", stderr(&output));
-    signal(&process, Signal::INT);
-    let output = wait(process);
-    assert_eq!(code(&output), 5, "{}", stderr(&output));
-    assert_eq!(read(&file), before);
-    drop(cold);
-    let _ = environment.tear_down(&mut session).expect("undone");
+    stopped(process, Signal::INT);
+    assert_eq!(read(&service.file), service.before);
+    service.end();
 }
 
 /// The process of `--pid` ends; then its cgroup goes away too.

@@ -5,8 +5,8 @@ use crate::run::phase::Snapshot;
 use crate::workload::{Cost, Findings};
 use plimsoll_model::columns::col;
 use plimsoll_model::scenario::workloads::loadline::finding::{
-    CPU_PER_VISIT, CPU_SYSTEM, CPU_USER, FILE_REFAULTS, FILE_SIZE, HARD_FAULTS, NET, PSI_FULL, PSI_SOME,
-    RAM_LOAD, RESIDENT, STORE, SWAP_IN, SWAP_OUT, SWAPPED, VISITS,
+    CPU_PER_VISIT, CPU_SYSTEM, CPU_USER, FILE_REFAULTS, FILE_SIZE, HARD_FAULTS, NET, PAGER_HARD_FAULTS,
+    PAGER_STORE, PSI_FULL, PSI_SOME, RAM_LOAD, RESIDENT, STORE, SWAP_IN, SWAP_OUT, SWAPPED, VISITS,
 };
 use plimsoll_model::scenario::{Loadline, Subject};
 
@@ -36,10 +36,17 @@ pub(super) fn set(findings: &mut Findings, cost: Cost, stretch: &Stretch<'_>) {
         ..
     } = *stretch;
     let seconds = cost.seconds;
-    findings.set(HARD_FAULTS, cost.major_faults as f64 / seconds);
+    // The kernel counts the signals of a pager as no major faults.
+    let of_pager = findings.figures.get(PAGER_HARD_FAULTS).copied();
+    findings.set(
+        HARD_FAULTS,
+        of_pager.unwrap_or(cost.major_faults as f64) / seconds,
+    );
     findings.set(CPU_USER, 100.0 * cost.cpu_user_s / seconds);
     findings.set(CPU_SYSTEM, 100.0 * cost.cpu_system_s / seconds);
-    findings.set(STORE, store as f64);
+    // The store of a pager is in the limit.
+    let own_store = findings.figures.get(PAGER_STORE).copied();
+    findings.set(STORE, own_store.unwrap_or(store as f64));
     findings.set(RAM_LOAD, size as f64 / (limit as f64 + store as f64));
     if let Some(&visits) = findings.figures.get("visits") {
         findings.set(CPU_PER_VISIT, (cost.cpu_user_s + cost.cpu_system_s) / visits);
@@ -87,7 +94,7 @@ pub(super) fn store_bytes(subject: &Subject, snapshot: &Snapshot) -> i64 {
     let column = match subject {
         Subject::Zram(_) => col::ZRAM_MEM_USED_TOTAL,
         Subject::Zswap(_) => col::ZSWAP_POOL,
-        Subject::SwapFile | Subject::NoSwap | Subject::Allocator(_) => return 0,
+        Subject::SwapFile | Subject::NoSwap | Subject::Pager(_) | Subject::Allocator(_) => return 0,
     };
     snapshot.row.get(column).unwrap_or(0)
 }

@@ -40,7 +40,7 @@ use plimsoll_model::exit::Exit;
 use plimsoll_model::recording::{FailureCode, Warning, WarningCode};
 use plimsoll_model::scenario::workloads::loadline::Point;
 use plimsoll_model::scenario::workloads::loadline::finding::{
-    ACHIEVED, EARLY_KILLS, KILLED, LIMIT, LOAD, SIZE, VISITS,
+    ACHIEVED, EARLY_KILLS, KILLED, LIMIT, LOAD, OVER_BUDGET, SIZE, VISITS,
 };
 use plimsoll_model::scenario::{Loadline, WorkloadKind};
 use search::next_load;
@@ -70,7 +70,9 @@ struct Sweep<'a> {
 }
 
 pub(super) fn run(context: &mut TrialContext<'_, '_>, loadline: &Loadline) -> Result<(), TrialError> {
-    if let Surroundings::Lacking(missing) = &context.surroundings {
+    if let Surroundings::Lacking(missing) = &context.surroundings
+        && !context.needs_no_environment()
+    {
         // Outside of a cgroup nothing is over a limit.
         return Err(lacking("loadline", missing));
     }
@@ -159,6 +161,7 @@ impl Sweep<'_> {
     fn set_limit(&self, context: &TrialContext<'_, '_>, load: f64) -> Result<(), TrialError> {
         let settings = &context.plan.settings;
         let (_, limit) = self.loadline.size_and_limit(load, settings.limit);
+        let limit = settings.cgroup_limit_of(limit);
         let Some(cgroup) = context.cgroup().filter(|_| self.loadline.working_set.is_some()) else {
             return Ok(());
         };
@@ -178,7 +181,7 @@ impl Sweep<'_> {
         phase: &str,
     ) -> Result<bool, TrialError> {
         let (size, limit) = self.loadline.size_and_limit(load, context.plan.settings.limit);
-        let own = self.prepare(context, worker, size)?;
+        let own = self.prepare(context, worker, (size, limit))?;
         if own.is_none() && self.is_tried_again(context, load)? {
             return Ok(false);
         }
@@ -276,9 +279,14 @@ impl Sweep<'_> {
         &mut self,
         context: &mut TrialContext<'_, '_>,
         worker: &mut Worker,
-        size: u64,
+        (size, limit): (u64, u64),
     ) -> Result<Option<Findings>, TrialError> {
-        let fill = context.fill_beside_file(size, self.loadline.file_bytes(size));
+        let mut fill = context.fill_beside_file(size, self.loadline.file_bytes(size));
+        if let Command::Fill { placement, .. } = &mut fill
+            && let Some(pager) = &mut placement.pager
+        {
+            pager.ram = limit;
+        }
         if self.ask(context, worker, &fill)?.is_none() {
             return Ok(None);
         }
@@ -334,7 +342,13 @@ impl Sweep<'_> {
             file_refaults: [refaults_before, file_refaults(context)],
         };
         figures::set(&mut worked.findings, worked.cost, &stretch);
-        Ok(self.check(context, worker)?.then_some(worked))
+        if !self.check(context, worker)? {
+            return Ok(None);
+        }
+        Ok(Some(match worked.findings.figures.get(OVER_BUDGET) {
+            Some(over) => beyond_budget(*over),
+            None => worked,
+        }))
     }
 
     /// Has the worker read every page, its tag and its counter; false if the OOM killer ended it for that.
@@ -367,6 +381,14 @@ fn killed() -> Worked {
     let mut worked = Worked::default();
     worked.findings.set(VISITS, 0.0);
     worked.findings.set(KILLED, 1.0);
+    worked
+}
+
+/// A point at which the pager took more RAM than its budget, by so many bytes: the load does not fit, and its visits are no
+/// useful work of the budget.
+fn beyond_budget(over: f64) -> Worked {
+    let mut worked = killed();
+    worked.findings.set(OVER_BUDGET, over);
     worked
 }
 

@@ -6,8 +6,9 @@ use super::visitors::{Preparation, VisitError, Visitors};
 use super::words::Pages;
 use crate::workload::protocol::Reply;
 use crate::workload::{Cost, Findings};
-use crate::workload::{Memory, Work, WorkError, typed};
+use crate::workload::{Memory, Work, WorkError, pager_since, typed};
 use plimsoll_model::scenario::workloads::loadline::finding::FILE_IN_RAM;
+use plimsoll_pager::Pager;
 
 /// Requests, in this order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -46,6 +47,7 @@ impl Work for Visits {
 
 impl Visits {
     fn visit(&mut self, memory: &mut Memory, asked: &Visit) -> Result<(Cost, Findings), VisitError> {
+        let pager = memory.pager().cloned();
         let whole = memory.whole_mut().ok_or(VisitError::Pieces)?;
         let pages = Pages::of(whole)?;
         match asked {
@@ -56,7 +58,11 @@ impl Visits {
             }
             Visit::Measure { seconds } => {
                 let visitors = self.visitors.as_mut().ok_or(VisitError::Unprepared)?;
+                let before = pager.as_ref().map(Pager::stats);
                 let (cost, mut findings) = visitors.measure(pages, *seconds)?;
+                if let Some((pager, before)) = pager.zip(before) {
+                    pager_since(&before, &pager, &mut findings);
+                }
                 if let Some(bytes) = memory.file_in_core()? {
                     findings.set(FILE_IN_RAM, bytes as f64);
                 }
@@ -73,9 +79,12 @@ impl Visits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::FillRequest;
     use crate::workload::protocol::Placement;
-    use plimsoll_model::scenario::{FillClass, Pattern, ThpMode};
+    use crate::workload::{FillRequest, PagerRequest};
+    use plimsoll_model::scenario::workloads::loadline::finding::{
+        OVER_BUDGET, PAGER_HARD_FAULTS, PAGER_STORE,
+    };
+    use plimsoll_model::scenario::{FillClass, PagerOptions, Pattern, ThpMode};
     use plimsoll_os::page_size;
 
     /// Memory of `pages` pages, of which `of_file` are those of a file.
@@ -141,6 +150,50 @@ mod tests {
     fn all_counted(memory: &mut Memory, count: u64) -> bool {
         let pages = Pages::of(memory.whole_mut().expect("whole")).expect("pages");
         (0..count).all(|page| pages.words(page).counter() > 0)
+    }
+
+    /// Four times the budget: visits fault on the pager, and no page loses a tag or a count.
+    #[test]
+    fn pages_of_a_pager_are_visited_as_any_others() {
+        let bytes = 16 << 20;
+        for (options, budget, fits) in [("pager:lz4", 4 << 20, false), ("pager", 32 << 20, true)] {
+            let asked = FillRequest {
+                bytes,
+                request: bytes,
+                class: FillClass::Constant,
+                seed: 7,
+                thp: ThpMode::System,
+                placement: Placement {
+                    pager: Some(PagerRequest {
+                        ram: budget,
+                        options: PagerOptions::of_text(options).expect("a pager").expect("options"),
+                    }),
+                    ..Placement::default()
+                },
+            };
+            let mut memory = Memory::fill(&asked).expect("filled").0;
+            let mut visits = Visits::default();
+            visits
+                .visit(&mut memory, &prepare(Pattern::Uniform))
+                .expect("prepared");
+            let mut faults = 0.0;
+            let mut rounds = 0;
+            while rounds < 5 || (!fits && faults == 0.0) {
+                let (_, found) = visits
+                    .visit(&mut memory, &Visit::Measure { seconds: 0.02 })
+                    .expect("measured");
+                faults += found.figures[PAGER_HARD_FAULTS];
+                assert!(found.figures[PAGER_STORE] > 0.0 && !found.figures.contains_key(OVER_BUDGET));
+                rounds += 1;
+                assert!(rounds < 5000, "{options}: no fault");
+            }
+            assert_eq!(faults > 0.0, !fits, "{options}: {faults}");
+            let (_, check) = visits.visit(&mut memory, &Visit::Check).expect("checked");
+            assert_eq!(
+                (check.figures["wrong_tags"], check.figures["uncounted_visits"]),
+                (0.0, 0.0)
+            );
+        }
     }
 
     #[test]

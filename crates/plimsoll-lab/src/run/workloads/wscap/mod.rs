@@ -23,6 +23,7 @@ use plimsoll_model::recording::model::NOT_RUN;
 use plimsoll_model::recording::{FailureCode, Warning, WarningCode};
 use plimsoll_sample::{ProfileError, Profiler, Symbols, kernel_symbols};
 
+use plimsoll_model::scenario::workloads::loadline::finding::OVER_BUDGET;
 use plimsoll_model::scenario::workloads::wscap::{finding, phase};
 use plimsoll_model::scenario::{Backing, CapBy, WorkloadKind, Wscap};
 use scan::Scan;
@@ -37,6 +38,8 @@ const MAY_STAY: f64 = 0.05;
 const EMPTYING_TRIES: u32 = 5;
 const EMPTYING_PAUSE: f64 = 0.1;
 
+/// Mechanism of a pager.
+const PAGER: &str = "budget of the worker's pager";
 /// Mechanism of `cap-by=balance`.
 const BALANCE: &str = "madvise(MADV_PAGEOUT) by a thread of the worker, once a second";
 
@@ -75,7 +78,12 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, wscap: &Wscap) -> Result<(
     if early_kills > 0 {
         context.param("early-kills", early_kills.to_string());
     }
-    if let Err(why) = symbols {
+    if context.is_paged() {
+        context.param(
+            "fault-path",
+            "not measured: the pager resolves the faults in the program",
+        );
+    } else if let Err(why) = symbols {
         context.param("fault-path", format!("not measured: {why}"));
     }
     ended
@@ -121,18 +129,50 @@ impl Experiment {
         check_filled(context, &mut self.worker)?;
         context.rest(hold)?;
         context.phase(phase::UNCAPPED, Some(2), |context, _| {
-            self.scan(context, phase::UNCAPPED, None)
+            self.scan(context, phase::UNCAPPED, Held::Freely)
         })?;
-        match (cannot_cap(context), context.cgroup()) {
-            (Some(error), _) => context.errors.push(error),
-            (None, None) => {}
+        let capped = match (cannot_cap(context), context.cgroup()) {
+            (Some(error), _) => {
+                context.errors.push(error);
+                false
+            }
+            (None, _) if context.is_paged() => {
+                self.capped_pager(context)?;
+                true
+            }
+            (None, None) => false,
             (None, Some(cgroup)) => {
                 self.capped(context, cgroup)?;
-                context.rest(hold)?;
-                context.phase(phase::EMPTIED, Some(4), |context, _| self.emptied(context))?;
+                true
             }
+        };
+        if capped {
+            context.rest(hold)?;
+            context.phase(phase::EMPTIED, Some(4), |context, _| self.emptied(context))?;
         }
         context.phase(phase::VERIFY, Some(5), |context, _| self.verify(context))
+    }
+
+    /// Scans under a budget of the pager that is the cap; the next scan has the limit again.
+    fn capped_pager(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
+        let cap = self.wscap.cap();
+        context.param("mechanism", PAGER);
+        context.phase(phase::CAPPED, Some(3), |context, _| {
+            self.scan(context, phase::CAPPED, Held::InBudget(cap))
+        })?;
+        let capped = context.finished.last();
+        let over = capped.and_then(|capped| capped.phase.figures.get(OVER_BUDGET).copied());
+        if let Some(over) = over {
+            context.errors.push(TrialError::failed(
+                FailureCode::Limit,
+                format_args!(
+                    "the pager took {} more than its cap of {}: the data compress too little; lower `load`",
+                    quantity::bytes(over),
+                    quantity::bytes(cap as f64),
+                ),
+            ));
+        }
+        Ok(())
     }
 
     /// Scans under the cap, which is gone afterwards.
@@ -143,9 +183,9 @@ impl Experiment {
             write_back(context, &mut self.worker)?;
         }
         let (mechanism, balance, set) = match self.wscap.cap_by {
-            CapBy::Limit => (cgroup.limit_file(), None, set_limit(context, cgroup, cap)),
-            CapBy::High => ("memory.high", None, set_high(context, cgroup, Some(cap))),
-            CapBy::Balance => (BALANCE, Some(cap), Ok(())),
+            CapBy::Limit => (cgroup.limit_file(), Held::Freely, set_limit(context, cgroup, cap)),
+            CapBy::High => ("memory.high", Held::Freely, set_high(context, cgroup, Some(cap))),
+            CapBy::Balance => (BALANCE, Held::Balanced(cap), Ok(())),
         };
         context.param("mechanism", mechanism);
         if let Err(error) = set {
@@ -175,7 +215,7 @@ impl Experiment {
             emptied = emptied.and(self.empty(context)?);
         }
         context.errors.extend(not_emptied(emptied.stayed, size));
-        let mut worked = self.scan(context, phase::EMPTIED, None)?;
+        let mut worked = self.scan(context, phase::EMPTIED, Held::Freely)?;
         worked.findings.set(finding::EMPTYING, emptied.trimmed.seconds);
         worked.findings.set(finding::STAYED, emptied.stayed as f64);
         let mut before = emptied.trimmed;
@@ -196,8 +236,11 @@ impl Experiment {
         };
         let trimmed = context.find(&mut self.worker, &Command::Trim)?.cost;
         let stayed = match self.wscap.filling.memory {
-            Backing::Anonymous => context.snapshot()?.target().saturating_sub(own_bytes(context)),
-            Backing::Memfd | Backing::File => context.in_core(&mut self.worker)?,
+            // The store of a pager is memory of the worker too.
+            Backing::Anonymous if !context.is_paged() => {
+                context.snapshot()?.target().saturating_sub(own_bytes(context))
+            }
+            _ => context.in_core(&mut self.worker)?,
         };
         Ok(Emptied {
             written,
@@ -211,16 +254,17 @@ impl Experiment {
         &mut self,
         context: &mut TrialContext<'_, '_>,
         name: &str,
-        balance: Option<u64>,
+        held: Held,
     ) -> Result<Worked, TrialError> {
         let scan = Command::work(
             WorkloadKind::Wscap,
             &Scan {
                 seconds: self.wscap.duration,
-                balance,
+                balance: held.balance(),
+                ram: held.budget(context),
             },
         );
-        let mut profiler = self.profiler();
+        let mut profiler = self.profiler(context);
         self.worker.send(&scan).map_err(|error| context.explain(&error))?;
         let own = own_bytes(context);
         let refaults = file_refaults(context);
@@ -273,7 +317,11 @@ impl Experiment {
     }
 
     /// Starts a profile of the worker's CPU time, or notes the reason why it cannot.
-    fn profiler(&mut self) -> Option<Profiler> {
+    fn profiler(&mut self, context: &TrialContext<'_, '_>) -> Option<Profiler> {
+        // A pager resolves its faults in the program, which has no symbols.
+        if context.is_paged() {
+            return None;
+        }
         match Profiler::start(self.worker.pid(), self.symbols.as_ref().ok()?) {
             Ok(profiler) => Some(profiler),
             Err(why) => {
@@ -304,6 +352,35 @@ impl Experiment {
     }
 }
 
+/// How the working set is held at a cap during a scan, besides the cgroup.
+#[derive(Debug, Clone, Copy)]
+enum Held {
+    /// Not at all.
+    Freely,
+    /// By a thread of the worker that looks once a second.
+    Balanced(u64),
+    /// By the budget of the worker's pager.
+    InBudget(u64),
+}
+
+impl Held {
+    fn balance(self) -> Option<u64> {
+        match self {
+            Held::Balanced(cap) => Some(cap),
+            Held::Freely | Held::InBudget(_) => None,
+        }
+    }
+
+    /// The budget of the worker's pager, if it has one.
+    fn budget(self, context: &TrialContext<'_, '_>) -> Option<u64> {
+        let budget = match self {
+            Held::InBudget(cap) => cap,
+            Held::Freely | Held::Balanced(_) => context.plan.settings.limit,
+        };
+        context.is_paged().then_some(budget)
+    }
+}
+
 /// The working set after it was trimmed.
 struct Emptied {
     /// Cost of writing dirty pages of a file.
@@ -328,7 +405,9 @@ impl Emptied {
 /// Why nothing can be capped here, if so.
 fn cannot_cap(context: &TrialContext<'_, '_>) -> Option<TrialError> {
     match &context.surroundings {
+        _ if context.needs_no_environment() => None,
         Surroundings::Lacking(missing) => Some(lacking(phase::CAPPED, missing)),
+        Surroundings::Made(_) if context.is_paged() => None,
         Surroundings::Made(environment)
             if environment.swap_device().is_none() && context.plan.settings.memory().goes_to_swap() =>
         {

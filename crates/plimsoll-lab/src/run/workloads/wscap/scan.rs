@@ -11,11 +11,15 @@ use serde::{Deserialize, Serialize};
 use super::balance::Balancer;
 use crate::workload::Stopwatch;
 use crate::workload::protocol::Reply;
+use crate::workload::{
+    BudgetError, CrewError, Memory, PAGER_FAULTS, Work, WorkError, Writable, in_threads, pager_since,
+    set_budget, typed,
+};
 use crate::workload::{Cost, Findings};
-use crate::workload::{CrewError, Memory, Work, WorkError, Writable, in_threads, typed};
 use plimsoll_model::latency::Latencies;
 use plimsoll_model::scenario::Wscap;
 use plimsoll_model::scenario::workloads::wscap::finding;
+use plimsoll_pager::Pager;
 
 /// Pages between two looks at the clock: reading it takes about as long as writing two or three pages.
 const PAGES_AT_ONCE: u64 = 256;
@@ -25,6 +29,9 @@ pub(super) struct Scan {
     pub seconds: f64,
     /// Cap in bytes if the worker trims itself once a second; `None` if the cgroup caps it.
     pub balance: Option<u64>,
+    /// Bytes of the budget of the worker's pager; of such memory alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ram: Option<u64>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +41,8 @@ pub(super) enum ScanError {
     Seconds(f64),
     #[error("cannot keep the working set at its cap: {0}")]
     Balance(#[from] super::balance::BalanceError),
+    #[error(transparent)]
+    Budget(#[from] BudgetError),
     #[error(transparent)]
     Crew(#[from] CrewError),
 }
@@ -63,6 +72,11 @@ pub(super) fn scan(memory: &mut Memory, asked: &Scan) -> Result<(Cost, Findings)
         .balance
         .map(|cap| Balancer::new(memory.ranges(), working_set, cap));
     let all = memory.pages();
+    let pager = memory.pager().cloned();
+    if let (Some(pager), Some(ram)) = (&pager, asked.ram) {
+        set_budget(pager, ram)?;
+    }
+    let before = pager.as_ref().map(Pager::stats);
     let watch = Stopwatch::start(UsageScope::Process);
     let (counted, balanced) = thread::scope(|scope| {
         let manager = balancer.as_ref().map(|balancer| scope.spawn(|| balancer.go_on()));
@@ -76,7 +90,14 @@ pub(super) fn scan(memory: &mut Memory, asked: &Scan) -> Result<(Cost, Findings)
     let counted = Counted::together(counted?);
     let page_size = plimsoll_os::page_size() as u64;
     let cost = watch.stop(counted.pages.saturating_mul(page_size));
+    let scans = counted.pages as f64 / all as f64;
     let mut findings = counted.findings(all, cost);
+    if let Some((pager, before)) = pager.zip(before) {
+        pager_since(&before, &pager, &mut findings);
+        // The kernel counts none of them.
+        let faults = findings.figures.get(PAGER_FAULTS).copied().unwrap_or(0.0);
+        findings.set(finding::FAULTS, faults / scans);
+    }
     if let Some(balanced) = balanced {
         let balanced = balanced?;
         findings.set(finding::LOOKS, balanced.looks as f64);
@@ -189,9 +210,9 @@ impl Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::FillRequest;
     use crate::workload::protocol::Placement;
-    use plimsoll_model::scenario::{FillClass, ThpMode};
+    use crate::workload::{FillRequest, PagerRequest};
+    use plimsoll_model::scenario::{FillClass, PagerOptions, ThpMode};
 
     fn memory(bytes: u64) -> Memory {
         memory_of(bytes, 1)
@@ -213,7 +234,11 @@ mod tests {
     }
 
     fn asked(seconds: f64, balance: Option<u64>) -> Scan {
-        Scan { seconds, balance }
+        Scan {
+            seconds,
+            balance,
+            ram: None,
+        }
     }
 
     #[test]
@@ -271,6 +296,53 @@ mod tests {
             assert!((found.figures[finding::SCANS] - scans).abs() < 1e-9);
             assert!(found.figures[finding::RATE] > 0.0);
             assert!(memory.restore().unwrap().1.holds());
+        }
+    }
+
+    /// The budget caps the pager at once, and its end lets every page come back.
+    #[test]
+    fn a_budget_caps_the_scans_of_a_pager() {
+        for options in ["pager:lz4", "pager:lz4,trim=per-fault"] {
+            let bytes = 16 << 20;
+            let request = FillRequest {
+                bytes,
+                request: bytes / 2,
+                class: FillClass::Ratio(4.0),
+                seed: 7,
+                thp: ThpMode::System,
+                placement: Placement {
+                    threads: 2,
+                    pager: Some(PagerRequest {
+                        ram: 32 << 20,
+                        options: PagerOptions::of_text(options).unwrap().unwrap(),
+                    }),
+                    ..Placement::default()
+                },
+            };
+            let mut memory = Memory::fill(&request).unwrap().0;
+            let mut scanned = |ram: u64| {
+                let asked = Scan {
+                    ram: Some(ram),
+                    ..asked(0.3, None)
+                };
+                let (_, found) = scan(&mut memory, &asked).unwrap();
+                assert!(memory.in_core().unwrap() <= ram, "{options}");
+                (found.figures[finding::FAULTS], found.figures[finding::SCANS])
+            };
+            let (uncapped, _) = scanned(32 << 20);
+            let (capped, scans) = scanned(10 << 20);
+            assert_eq!(uncapped, 0.0, "{options}");
+            assert!(capped * scans > 0.0, "{options}");
+            scanned(32 << 20);
+            assert!(memory.restore().unwrap().1.holds(), "{options}");
+            let small = scan(
+                &mut memory,
+                &Scan {
+                    ram: Some(4096),
+                    ..asked(0.0, None)
+                },
+            );
+            assert!(matches!(small, Err(ScanError::Budget(BudgetError::Refused(_)))));
         }
     }
 

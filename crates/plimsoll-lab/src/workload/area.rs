@@ -1,0 +1,178 @@
+//! One mapping of a worker's memory, and the pager of such memory.
+
+use std::time::Duration;
+
+use plimsoll_model::scenario::workloads::compression::finding;
+use plimsoll_model::scenario::workloads::loadline::finding as loadline;
+use plimsoll_model::scenario::{PagerCodec, PagerOptions, PagerTrim};
+use plimsoll_os::{Errno, Mapping};
+use plimsoll_pager::page::{PAGE_SIZE, PageState};
+use plimsoll_pager::{BuildError, Codec, Pager, RamError, Region, Stats, TrimMode};
+use serde::{Deserialize, Serialize};
+
+use super::cost::Findings;
+
+/// Addresses of a pager, as a multiple of the bytes that it holds: each mapping begins at a chunk of its own.
+const ADDRESSES: u64 = 2;
+/// All faults of a pager in a stretch.
+pub(crate) const PAGER_FAULTS: &str = "pager_faults";
+
+/// Pause between two looks at a budget that shrinks, and the most of them.
+const SHRINK_PAUSE: Duration = Duration::from_millis(10);
+const SHRINK_LOOKS: u32 = 3000;
+
+/// A pager may exceed its budget by this share for a moment, as a divisor (2%).
+const TOLERATED: u64 = 50;
+/// The fewest addresses of a pager, in bytes.
+const FEWEST_ADDRESSES: u64 = 1 << 30;
+
+/// A pager that the worker's memory belongs to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PagerRequest {
+    /// Bytes of its budget.
+    pub ram: u64,
+    pub options: PagerOptions,
+}
+
+impl PagerRequest {
+    /// Builds the pager, for mappings of `bytes` in all.
+    pub(crate) fn build(&self, bytes: u64) -> Result<Pager, BuildError> {
+        let addresses = bytes.saturating_mul(ADDRESSES).max(FEWEST_ADDRESSES);
+        let builder = Pager::builder().ram(self.ram).address_space(addresses);
+        let builder = match self.options.codec {
+            Some(PagerCodec::Lz4) => builder.codec(Codec::Lz4),
+            Some(PagerCodec::Zstd) => builder.codec(Codec::Zstd),
+            None => builder,
+        };
+        let pager = builder.build()?;
+        pager.set_trim_mode(match self.options.trim {
+            PagerTrim::BalanceSet => TrimMode::BalanceSet,
+            PagerTrim::PerFault => TrimMode::PerFault,
+        });
+        Ok(pager)
+    }
+}
+
+/// Bytes of a pager's pages in RAM as they are: of the working set, modified and standby.
+pub(crate) fn in_frames(pager: &Pager) -> u64 {
+    let snapshot = pager.snapshot();
+    let states = [PageState::Active, PageState::Modified, PageState::Standby];
+    let pages: u64 = states.into_iter().map(|state| snapshot.pages_in(state)).sum();
+    pages * PAGE_SIZE as u64
+}
+
+/// The figures of a pager after a trim.
+pub(crate) fn after_trim(pager: &Pager) -> Findings {
+    let stats = pager.stats();
+    let saved = (stats.compressed_pages + stats.page_file_pages) * PAGE_SIZE as u64;
+    let mut findings = Findings::default();
+    findings.set(finding::PAGER_SAVED, saved as f64);
+    findings.set(finding::PAGER_STORE, stats.store_bytes as f64);
+    findings.set(finding::PAGER_METADATA, stats.metadata_bytes as f64);
+    findings
+}
+
+/// The reason why a budget was not changed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BudgetError {
+    #[error(transparent)]
+    Refused(#[from] RamError),
+    #[error(
+        "cannot shrink the pager's budget to {asked} bytes: it stays at {ram}; stop other programs, or raise the cap"
+    )]
+    Stays { asked: u64, ram: u64 },
+}
+
+/// Changes a pager's budget, and waits until it is in force.
+pub(crate) fn set_budget(pager: &Pager, bytes: u64) -> Result<(), BudgetError> {
+    pager.set_ram(bytes)?;
+    for _ in 0..SHRINK_LOOKS {
+        if pager.stats().ram == bytes {
+            return Ok(());
+        }
+        std::thread::sleep(SHRINK_PAUSE);
+    }
+    let ram = pager.stats().ram;
+    Err(BudgetError::Stays { asked: bytes, ram })
+}
+
+/// The figures of a pager since `before`, for a stretch of visits.
+pub(crate) fn since(before: &Stats, pager: &Pager, findings: &mut Findings) {
+    let now = pager.stats();
+    let faults = now.hard_faults.saturating_sub(before.hard_faults);
+    findings.set(loadline::PAGER_HARD_FAULTS, faults as f64);
+    let all = |stats: &Stats| stats.hard_faults + stats.soft_faults + stats.zero_faults;
+    findings.set(PAGER_FAULTS, all(&now).saturating_sub(all(before)) as f64);
+    findings.set(
+        loadline::PAGER_STORE,
+        (now.store_bytes + now.metadata_bytes) as f64,
+    );
+    let over = now.resident_bytes().saturating_sub(now.ram + now.ram / TOLERATED);
+    if over > 0 {
+        findings.set(loadline::OVER_BUDGET, over as f64);
+    }
+}
+
+/// One mapping.
+#[derive(Debug)]
+pub(crate) enum Area {
+    /// Whose pages the kernel trims.
+    Kernel(Mapping),
+    Pager(Region),
+}
+
+impl Area {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Area::Kernel(mapping) => mapping.len(),
+            Area::Pager(region) => region.len(),
+        }
+    }
+
+    pub(crate) fn address(&self) -> usize {
+        match self {
+            Area::Kernel(mapping) => mapping.address(),
+            Area::Pager(region) => region.as_ptr() as usize,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Area::Kernel(mapping) => mapping.bytes(),
+            Area::Pager(region) => region.bytes(),
+        }
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Area::Kernel(mapping) => mapping.bytes_mut(),
+            Area::Pager(region) => region.bytes_mut(),
+        }
+    }
+
+    /// The mapping; `None` of a pager's.
+    pub(crate) fn kernel(&self) -> Option<&Mapping> {
+        match self {
+            Area::Kernel(mapping) => Some(mapping),
+            Area::Pager(_) => None,
+        }
+    }
+
+    /// The region; `None` of the kernel's.
+    pub(crate) fn region(&self) -> Option<&Region> {
+        match self {
+            Area::Kernel(_) => None,
+            Area::Pager(region) => Some(region),
+        }
+    }
+
+    pub(crate) fn unmap(self) -> Result<(), Errno> {
+        match self {
+            Area::Kernel(mapping) => mapping.unmap(),
+            Area::Pager(region) => {
+                drop(region);
+                Ok(())
+            }
+        }
+    }
+}

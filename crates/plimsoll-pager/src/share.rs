@@ -1,0 +1,196 @@
+//! A pager's share of a pool: the thread that follows its grant.
+//!
+//! The thread sleeps until the pool changes, for a second at most. Then it reports the pager's use of memory, takes the
+//! grant as the pager's budget, trims to it together with the balance-set manager, and acknowledges. See
+//! [`pool`](crate::pool) for the promise that an acknowledgement is.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use plimsoll_os::Errno;
+
+use crate::backing::Backing;
+use crate::driver::Driver;
+use crate::fault::SignalsBlocked;
+use crate::manager::Manager;
+use crate::page::{PAGE_SIZE, PageState};
+use crate::pool::{Grant, Limits, Member, Pool, PoolError, Usage};
+
+/// The longest time between two ticks of a member.
+const TICK: Duration = Duration::from_secs(1);
+/// The longest time between two tries of a member that waits for its first grant, and the number of tries.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+const FIRST_TRIES: u32 = 100;
+
+/// The share of a pager in its pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Membership {
+    /// The grant of the last tick.
+    pub grant: Grant,
+    /// Ticks so far.
+    pub ticks: u64,
+    /// Ticks that failed since the start: the pager kept its grant.
+    pub failed_ticks: u64,
+}
+
+/// A pager that has its budget from a pool.
+pub(crate) trait Tenant: Send + Sync {
+    /// The use of memory now.
+    fn usage(&self) -> Usage<'_>;
+
+    /// Begins the change of the budget.
+    fn set_budget(&self, bytes: u64);
+
+    /// Trims towards the budget: bounded work. Returns whether it has that budget now.
+    fn approach_budget(&self) -> bool;
+}
+
+impl<D: Driver, B: Backing> Manager<D, B> {
+    /// The use of memory, as a member of a pool reports it.
+    pub(crate) fn usage(&self) -> Usage<'_> {
+        let states = [
+            PageState::Active,
+            PageState::Modified,
+            PageState::Standby,
+            PageState::Compressed,
+            PageState::PageFile,
+        ];
+        let pages: u64 = states.iter().map(|state| self.counters.pages_in(*state)).sum();
+        let pages = (pages + self.budget.native()) * PAGE_SIZE as u64;
+        let needed = pages + self.metadata_bytes() + self.budget.reserve();
+        Usage {
+            resident: self.resident_bytes(),
+            // The stock of spare frames counts too: without it the last pages would be trimmed again and again.
+            wanted: needed + needed / 16,
+            stall: self.refaults.stall(),
+            ..Usage::new(self.refaults.distances())
+        }
+    }
+}
+
+/// The membership of a pager, and its thread, which ends when this is dropped. The member leaves the pool after that: the
+/// pager's memory must be free by then.
+#[derive(Debug)]
+pub(crate) struct Share {
+    state: Arc<State>,
+    /// None once it is dropped.
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct State {
+    pool: Pool,
+    member: Mutex<Member>,
+    is_over: AtomicBool,
+    ticks: AtomicU64,
+    failed_ticks: AtomicU64,
+}
+
+impl Share {
+    /// Has `tenant` follow the grants of `member`.
+    pub(crate) fn start(member: Member, tenant: Arc<dyn Tenant>) -> Result<Share, Errno> {
+        let state = Arc::new(State {
+            pool: member.pool().clone(),
+            member: Mutex::new(member),
+            is_over: AtomicBool::new(false),
+            ticks: AtomicU64::new(0),
+            failed_ticks: AtomicU64::new(0),
+        });
+        let ticker = state.clone();
+        // The thread inherits the mask: no handler of the program runs on it.
+        let blocked = SignalsBlocked::new();
+        let thread = thread::Builder::new()
+            .name("pager-pool".to_owned())
+            .spawn(move || ticker.follow(&*tenant));
+        drop(blocked);
+        let thread =
+            thread.map_err(|error| Errno::of_number(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+        Ok(Share {
+            state,
+            thread: Some(thread),
+        })
+    }
+
+    /// The share now.
+    pub(crate) fn membership(&self) -> Membership {
+        Membership {
+            grant: self.state.member().grant(),
+            ticks: self.state.ticks.load(Ordering::Relaxed),
+            failed_ticks: self.state.failed_ticks.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Changes the limits of the member.
+    pub(crate) fn set_limits(&self, limits: Limits) -> Result<(), PoolError> {
+        self.state.member().set_limits(limits)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.state.is_over.store(true, Ordering::SeqCst);
+        let Some(thread) = self.thread.take() else { return };
+        while !thread.is_finished() {
+            // It may look at `is_over` just before this call, and sleep after it.
+            self.state.pool.wake_members();
+            thread::sleep(Duration::from_millis(1));
+        }
+        // A thread that panicked has reported it.
+        let _ = thread.join();
+    }
+}
+
+impl State {
+    fn member(&self) -> MutexGuard<'_, Member> {
+        self.member.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::SeqCst)
+    }
+
+    fn follow(&self, tenant: &dyn Tenant) {
+        while !self.is_over() {
+            if self.tick(tenant).is_err() {
+                self.failed_ticks.fetch_add(1, Ordering::Relaxed);
+            }
+            self.ticks.fetch_add(1, Ordering::Relaxed);
+            let version = self.member().version();
+            if !self.is_over() {
+                self.pool.wait(version, TICK);
+            }
+        }
+    }
+
+    /// Reports, follows the grant, and acknowledges it.
+    fn tick(&self, tenant: &dyn Tenant) -> Result<(), PoolError> {
+        let grant = self.member().tick(&tenant.usage())?;
+        tenant.set_budget(grant.bytes());
+        while !self.is_over() && !tenant.approach_budget() {}
+        // What cannot be trimmed stays charged.
+        let held = tenant.usage().resident.max(grant.bytes());
+        self.member().acknowledge(held.min(grant.charged_bytes()))
+    }
+}
+
+/// Waits until `member` has a grant of at least `least` bytes, for ten seconds at most. Returns the last grant.
+pub(crate) fn first_grant(member: &mut Member, least: u64) -> Result<u64, PoolError> {
+    let distances = crate::pool::RefaultDistances::new();
+    let usage = Usage {
+        wanted: least,
+        ..Usage::new(&distances)
+    };
+    let mut given = 0;
+    for _ in 0..FIRST_TRIES {
+        given = member.tick_now(&usage)?.bytes();
+        member.acknowledge(given)?;
+        if given >= least {
+            break;
+        }
+        member.wait(FIRST_WAIT);
+    }
+    Ok(given)
+}

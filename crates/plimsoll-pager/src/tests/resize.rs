@@ -1,0 +1,150 @@
+//! Changes of the budget, and the use of memory that a pager reports to its pool, over the simulated driver.
+
+use std::time::Duration;
+
+use super::simulated::{PAGES, Sim, access, contents, sim};
+use crate::backing::model::ModelStore;
+use crate::driver::simulated::{Injection, Simulated};
+use crate::manager::Manager;
+use crate::page::{CHUNK_PAGES, PAGE_SIZE, PageIndex, PageRange};
+
+const PAGE: u64 = PAGE_SIZE as u64;
+
+fn write_all(manager: &Sim, pages: u32) {
+    for page in 0..pages {
+        access(manager, PageIndex::new(page), |bytes| {
+            *bytes = contents(page as u8)
+        });
+    }
+}
+
+#[track_caller]
+fn check_all(manager: &Sim, pages: u32) {
+    for page in 0..pages {
+        access(manager, PageIndex::new(page), |bytes| {
+            assert!(*bytes == contents(page as u8), "page {page}");
+        });
+    }
+}
+
+/// Shrinks until the budget is there, as the balance-set manager does by its ticks.
+fn shrink(manager: &Sim) {
+    let calls = (0..1000).take_while(|_| !manager.shrink()).count();
+    assert!(calls < 1000, "the budget never came to its target");
+}
+
+fn resident(manager: &Sim) -> u64 {
+    manager.driver.resident() * PAGE + manager.overhead_bytes()
+}
+
+#[test]
+fn a_budget_shrinks_to_its_target_and_grows_at_once() {
+    for per_mille in [0, 100] {
+        let manager = sim(2000, 0, 1);
+        write_all(&manager, PAGES);
+        manager.driver.inject(per_mille);
+        // Half of the contents do not compress.
+        for ram in [900 * PAGE, 800 * PAGE, 1500 * PAGE, 850 * PAGE] {
+            manager.set_ram(ram);
+            shrink(&manager);
+            assert_eq!((manager.budget.ram(), manager.budget.target()), (ram, ram));
+            assert!(
+                resident(&manager) <= ram,
+                "{} of {ram}: {:?}",
+                resident(&manager),
+                manager.stats()
+            );
+            check_all(&manager, PAGES);
+            assert!(resident(&manager) <= ram, "{} of {ram}", resident(&manager));
+        }
+        assert_eq!(manager.budget.forced(), 0);
+        manager.driver.inject(0);
+        assert_eq!(manager.validate(), []);
+
+        manager.set_ram(2000 * PAGE);
+        check_all(&manager, PAGES);
+        let before = manager.stats();
+        check_all(&manager, PAGES);
+        let after = manager.stats();
+        assert_eq!(
+            (after.hard_faults, after.trimmed_pages),
+            (before.hard_faults, before.trimmed_pages),
+            "all of it fits"
+        );
+    }
+}
+
+#[test]
+fn native_pages_that_were_never_touched_are_given_up_first() {
+    let manager = sim(2000, 0, 1);
+    write_all(&manager, 10);
+    assert_eq!(manager.budget.native(), u64::from(PAGES));
+    manager.set_ram(100 * PAGE);
+    shrink(&manager);
+    assert_eq!((manager.budget.native(), manager.budget.frames()), (0, 10));
+    check_all(&manager, 10);
+    assert_eq!(manager.validate(), []);
+}
+
+#[test]
+fn a_target_that_cannot_be_met_keeps_the_contents_and_ends() {
+    let driver = Simulated::new(CHUNK_PAGES, Injection::default());
+    let store = ModelStore::with_capacity(1000);
+    let manager = Manager::new(driver, store, CHUNK_PAGES, 600 * PAGE).expect("memory");
+    manager
+        .open(PageRange::new(PageIndex::new(0), 300))
+        .expect("a small region");
+    write_all(&manager, 300);
+    // Pages whose only copy is their frame: a store of 64 pages holds some of them.
+    manager.set_ram(64 * PAGE);
+    shrink(&manager);
+    assert_eq!(manager.budget.ram(), 64 * PAGE);
+    assert!(resident(&manager) > 64 * PAGE);
+    check_all(&manager, 300);
+    manager.set_ram(600 * PAGE);
+    check_all(&manager, 300);
+    assert_eq!(manager.validate(), []);
+}
+
+#[test]
+fn the_reported_use_covers_evicted_pages_and_counts_each_refault() {
+    let manager = sim(500, 0, 1);
+    // Contents that compress well.
+    for page in 0..800 {
+        access(&manager, PageIndex::new(page), |bytes| bytes.fill(page as u8));
+    }
+    let refaults = |manager: &Sim| manager.refaults.distances().counts().iter().sum::<u64>();
+    let before = (refaults(&manager), manager.stats());
+    assert_eq!(before.0, before.1.hard_faults);
+    for page in (0..800).step_by(3) {
+        access(&manager, PageIndex::new(page), |bytes| {
+            assert_eq!(bytes[9], page as u8);
+        });
+    }
+    let stats = manager.stats();
+    assert!(stats.hard_faults > before.1.hard_faults);
+    let hard = stats.hard_faults - before.1.hard_faults;
+    // Pages of a stream are refaults too, without a fault of their own.
+    assert!((hard..=hard + stats.stream_pages).contains(&(refaults(&manager) - before.0)));
+    let usage = manager.usage();
+    assert!(usage.stall > Duration::ZERO);
+    assert!(usage.resident <= 500 * PAGE && usage.resident > 400 * PAGE);
+    assert!(usage.wanted >= 800 * PAGE && usage.wanted < 1000 * PAGE);
+}
+
+/// A loop over more pages than frames, trimmed in its order, refaults each page once a lap: as many evictions lie between as
+/// pages are missing.
+#[test]
+fn the_distances_of_a_loop_are_those_of_its_missing_pages() {
+    let manager = sim(300, 0, 1);
+    for _ in 0..5 {
+        for page in 0..600 {
+            access(&manager, PageIndex::new(page), |bytes| bytes.fill(1));
+        }
+    }
+    let counts = manager.refaults.distances().counts();
+    let refaults: u64 = counts.iter().sum();
+    assert!(refaults > 2000, "{counts:?}");
+    // Above 256, up to 512 evictions.
+    assert!(counts[9] > refaults * 9 / 10, "{counts:?}");
+}

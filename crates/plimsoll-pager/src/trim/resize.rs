@@ -1,0 +1,80 @@
+//! Changes of the budget while the pager works.
+
+use crate::backing::Backing;
+use crate::driver::Driver;
+use crate::manager::{BLOCK, Manager};
+use crate::page::PAGE_SIZE;
+
+/// Bytes by which the budget shrinks at once: few, so that a thread that faults meanwhile finds little to trim itself.
+const STEP: u64 = 1 << 20;
+/// Steps of one call.
+const MOST_STEPS: u32 = 64;
+/// Bytes of copies that a full store moves together at once.
+const CLEANED_AT_ONCE: u64 = 1 << 20;
+
+impl<D: Driver, B: Backing> Manager<D, B> {
+    /// Changes the budget: it grows at once; the balance-set manager shrinks it ([`Manager::shrink`]).
+    pub(crate) fn set_ram(&self, bytes: u64) {
+        self.backing.set_limit(bytes);
+        self.budget.set_target(bytes);
+        self.wake_balancer();
+    }
+
+    /// Shrinks the budget towards its target, in steps, and trims as much before the next step. Returns whether it is
+    /// there. Bounded work. What cannot be saved stays resident above the budget.
+    pub(crate) fn shrink(&self) -> bool {
+        let mut step = STEP;
+        for _ in 0..MOST_STEPS {
+            if self.budget.ram() <= self.budget.target() {
+                return true;
+            }
+            self.budget.approach_target(step);
+            if !self.release_excess() {
+                // Nothing more can be trimmed, whatever the budget is.
+                step = u64::MAX;
+            }
+        }
+        self.budget.ram() <= self.budget.target()
+    }
+
+    /// Releases frames until the budget holds. Returns false if too little can be trimmed: bounded work.
+    fn release_excess(&self) -> bool {
+        let batch = u64::from(BLOCK);
+        let excess = || self.budget.excess(self.overhead_bytes());
+        // Other threads restore pages meanwhile.
+        let tries = 4 * (excess() / batch) + 16;
+        for _ in 0..tries {
+            let now = excess();
+            if now == 0 {
+                return true;
+            }
+            if !self.release_some(now.min(batch) as u32) {
+                return excess() == 0;
+            }
+        }
+        excess() == 0
+    }
+
+    /// Releases about `want` frames: of standby pages, else of pages that it saves. Returns whether anything changed.
+    fn release_some(&self, want: u32) -> bool {
+        if self.release_standby(want) > 0 {
+            return true;
+        }
+        let mut saves = self.save_modified(want);
+        if saves.pages == 0 && !saves.is_full {
+            let native = self.budget.native();
+            let trimmed = self.trim_active(BLOCK);
+            // A chunk without present pages reserves none any more.
+            if trimmed == 0 {
+                return self.budget.native() < native;
+            }
+            saves = self.save_modified(want);
+        }
+        saves.pages > 0 || (saves.is_full && self.clean_store(CLEANED_AT_ONCE))
+    }
+
+    /// Bytes of RAM that the pager occupies.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        (self.budget.frames() + self.budget.native()) * PAGE_SIZE as u64 + self.overhead_bytes()
+    }
+}

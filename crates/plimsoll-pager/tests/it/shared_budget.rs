@@ -1,0 +1,270 @@
+//! Pagers of several processes under one budget, as the kernel counts it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use plimsoll_pager::pool::{Limits, MemberStatus, Pool};
+use plimsoll_pager::{BuildError, Pager, RamError};
+
+use crate::children::{Child, Random, Shared, alone_as_nobody, resident_of};
+
+const MIB: u64 = 1 << 20;
+const TOTAL: u64 = 64 * MIB;
+/// Bytes of the region of each process.
+const REGION: u64 = 64 * MIB;
+const PAGE: u64 = 4096;
+/// The most processes of a test.
+const MOST: usize = 4;
+
+/// Words of the test, one a process: pages of its hot set; its resident bytes beside the pager, plus 1; accesses so far.
+const HOT: usize = 0;
+const BASE: usize = MOST;
+const WORK: usize = 2 * MOST;
+
+/// Rounds of the pool in which a goal must be reached.
+const MOST_ROUNDS: u64 = 90;
+
+fn limits() -> Limits {
+    Limits {
+        minimum: 5 * MIB,
+        ..Limits::default()
+    }
+}
+
+/// A word of a page: different for each page, alike for neighbours.
+fn value(page: u64, part: usize) -> u64 {
+    (page * 31 + part as u64 / 64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+}
+
+/// Fills a region, then reads random pages of its hot set for ever, and checks what it reads.
+fn live(pool: &Pool, shared: &Shared, at: usize) {
+    let member = pool.join(limits()).expect("the minima fit");
+    let pager = Pager::builder()
+        .pool(member)
+        .build()
+        .expect("userfaultfd is allowed");
+    let mut region = pager.map(REGION as usize).expect("addresses are free");
+    let stats = pager.stats();
+    let base = resident_of(std::process::id()) - stats.metadata_bytes - stats.store_bytes;
+    shared.set(BASE + at, base + 1);
+    for (page, bytes) in (0..).zip(region.bytes_mut().chunks_mut(PAGE as usize)) {
+        for (part, bytes) in bytes.chunks_mut(8).enumerate() {
+            bytes.copy_from_slice(&value(page, part).to_ne_bytes());
+        }
+    }
+    let mut random = Random(0x1234_5678_9ABC + at as u64);
+    loop {
+        for _ in 0..500 {
+            let page = random.below(shared.get(HOT + at));
+            let part = random.below(PAGE / 8) as usize;
+            let start = (page * PAGE) as usize + part * 8;
+            assert_eq!(region.bytes()[start..start + 8], value(page, part).to_ne_bytes());
+        }
+        shared.set(WORK + at, shared.get(WORK + at) + 500);
+        // The machine has other work.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The processes of a test.
+struct Group<'t> {
+    pool: &'t Pool,
+    shared: &'t Shared,
+    children: Vec<Option<Child>>,
+    /// Sums of resident bytes that were compared with the total.
+    sums: u64,
+}
+
+impl<'t> Group<'t> {
+    /// Starts processes with hot sets of these many MiB, and waits until each has filled its region.
+    fn start(pool: &'t Pool, shared: &'t Shared, hot: &[u64]) -> Group<'t> {
+        let mut group = Group {
+            pool,
+            shared,
+            children: Vec::new(),
+            sums: 0,
+        };
+        for (at, hot) in hot.iter().enumerate() {
+            group.set_hot(at, *hot);
+            group.children.push(Some(Child::fork(|| live(pool, shared, at))));
+        }
+        for at in 0..hot.len() {
+            while shared.get(WORK + at) == 0 {
+                group.check_sum();
+                shared.rest(WORK + at, Duration::from_millis(20));
+                group.check_alive();
+            }
+        }
+        group
+    }
+
+    fn set_hot(&self, at: usize, mib: u64) {
+        self.shared.set(HOT + at, mib * MIB / PAGE);
+    }
+
+    fn pid(&self, at: usize) -> Option<u32> {
+        self.children[at].as_ref().map(Child::pid)
+    }
+
+    /// Checks that no process has ended by itself.
+    fn check_alive(&self) {
+        for pid in (0..self.children.len()).filter_map(|at| self.pid(at)) {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is a child");
+            assert!(!stat.contains(") Z "), "a process has ended: {stat}");
+        }
+    }
+
+    fn member(&self, at: usize) -> Option<MemberStatus> {
+        let pid = self.pid(at)?;
+        let members = self.pool.status().expect("it is whole").members;
+        members.into_iter().find(|member| member.identity.pid() == pid)
+    }
+
+    fn given(&self, at: usize) -> u64 {
+        self.member(at).map_or(0, |member| member.given)
+    }
+
+    /// Resident bytes of each pager, as the kernel counts them.
+    fn residents(&self) -> Vec<u64> {
+        let resident = |at| {
+            let base = self.shared.get(BASE + at);
+            let pid = self.pid(at).filter(|_| base > 0)?;
+            Some(resident_of(pid).saturating_sub(base - 1))
+        };
+        (0..self.children.len())
+            .map(|at| resident(at).unwrap_or(0))
+            .collect()
+    }
+
+    /// Compares the resident bytes of all with the total. They are read one after another, so they count only if a second
+    /// reading agrees: a share that moves between two readings would count twice.
+    fn check_sum(&mut self) {
+        let (once, again) = (self.residents(), self.residents());
+        let is_stable = once
+            .iter()
+            .zip(&again)
+            .all(|(once, again)| once.abs_diff(*again) <= MIB / 8);
+        if is_stable {
+            let sum: u64 = again.iter().sum();
+            let status = self.pool.status();
+            assert!(sum <= TOTAL / 100 * 102, "{sum} bytes: {again:?} {status:#?}");
+            self.sums += 1;
+        }
+    }
+
+    /// Waits until `goal` holds, for a number of rounds at most.
+    fn wait_for(&mut self, goal: impl Fn(&Group<'_>) -> bool) {
+        let rounds = |pool: &Pool| pool.status().expect("it is whole").rounds;
+        let first = rounds(self.pool);
+        while !goal(self) {
+            let status = self.pool.status();
+            assert!(rounds(self.pool) - first < MOST_ROUNDS, "{status:#?}");
+            self.check_alive();
+            self.check_sum();
+            self.shared.rest(WORK, Duration::from_millis(5));
+        }
+    }
+
+    fn kill(&mut self, at: usize) {
+        self.children[at].take().expect("it lives").kill();
+    }
+}
+
+fn with_pool(test: &str, work: impl FnOnce(&Pool, &Shared)) {
+    alone_as_nobody(test, |folder: &Path| {
+        let pool = Pool::at(&folder.join("pool"), TOTAL).expect("the folder is this user's");
+        let shared = Shared::new(folder);
+        work(&pool, &shared);
+        pool.validate().expect("it is valid at the end");
+    });
+}
+
+#[test]
+fn the_budget_of_two_pagers_follows_their_refaults() {
+    let test = "shared_budget::the_budget_of_two_pagers_follows_their_refaults";
+    with_pool(test, |pool, shared| {
+        let mut group = Group::start(pool, shared, &[8, 40]);
+        group.wait_for(|group| group.given(1) >= 40 * MIB);
+        assert!(group.given(0) <= 24 * MIB);
+        // The other way round.
+        group.set_hot(0, 44);
+        group.set_hot(1, 8);
+        group.wait_for(|group| group.given(0) >= 36 * MIB);
+        assert!(group.given(1) <= 28 * MIB);
+        // A killed process returns its share.
+        group.kill(1);
+        group.wait_for(|group| group.given(0) == TOTAL);
+        assert!(group.sums > 20, "{} sums were compared", group.sums);
+    });
+}
+
+#[test]
+fn four_pagers_stay_within_one_budget() {
+    let test = "shared_budget::four_pagers_stay_within_one_budget";
+    with_pool(test, |pool, shared| {
+        let mut group = Group::start(pool, shared, &[4, 30, 6, 4]);
+        group.wait_for(|group| group.given(1) >= 30 * MIB);
+        for at in [0, 2, 3] {
+            assert!((5 * MIB..24 * MIB).contains(&group.given(at)));
+        }
+        group.kill(1);
+        group.kill(0);
+        // Each of the others wants all that is free.
+        group.wait_for(|group| group.given(2) + group.given(3) == TOTAL);
+        let before = [2, 3].map(|at| shared.get(WORK + at));
+        group.wait_for(|_| {
+            let now = [2, 3].map(|at| shared.get(WORK + at));
+            now.iter().zip(before).all(|(now, before)| *now > before + 5000)
+        });
+        assert!(group.sums > 20, "{} sums were compared", group.sums);
+    });
+}
+
+#[test]
+fn a_pager_in_a_pool_leaves_it_with_its_end() {
+    let test = "shared_budget::a_pager_in_a_pool_leaves_it_with_its_end";
+    with_pool(test, |pool, _| {
+        for _ in 0..3 {
+            let member = pool.join(limits()).expect("the minima fit");
+            let pager = Pager::builder()
+                .pool(member)
+                .build()
+                .expect("userfaultfd is allowed");
+            let mut region = pager.map(16 << 20).expect("addresses are free");
+            region.bytes_mut().fill(7);
+            assert!(matches!(pager.set_ram(TOTAL), Err(RamError::InPool)));
+            pager
+                .set_limits(Limits {
+                    maximum: 32 * MIB,
+                    ..limits()
+                })
+                .expect("it is a member");
+            let membership = pager.membership().expect("it is a member");
+            assert!(membership.grant.bytes() >= 5 * MIB && membership.failed_ticks == 0);
+            drop(pager);
+            assert_eq!(pool.status().expect("it is whole").members.len(), 1);
+            assert!(region.bytes().iter().all(|byte| *byte == 7));
+            drop(region);
+            assert_eq!(pool.status().expect("it is whole").members.len(), 0);
+        }
+        assert_eq!(pool.status().expect("it is whole").free, TOTAL);
+    });
+}
+
+#[test]
+fn a_grant_that_is_too_small_is_refused() {
+    let test = "shared_budget::a_grant_that_is_too_small_is_refused";
+    with_pool(test, |pool, _| {
+        let most = Limits {
+            maximum: 2 * MIB,
+            ..Limits::default()
+        };
+        let member = pool.join(most).expect("it is empty");
+        let built = Pager::builder().pool(member).build();
+        assert!(
+            matches!(built, Err(BuildError::GrantTooSmall { given, .. }) if given == 2 * MIB),
+            "{built:?}"
+        );
+        assert_eq!(pool.status().expect("it is whole").members.len(), 0);
+    });
+}

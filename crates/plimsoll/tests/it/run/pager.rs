@@ -1,0 +1,403 @@
+//! The pager as a subject: alone without any privilege, beside zram as root, and refused with the reason.
+
+use std::path::Path;
+use std::process::Command;
+
+use plimsoll_testkit::{capability, refuse_userfaultfd, status_of_fork};
+use serde_json::Value;
+
+use super::refusals::{as_nobody, unprivileged};
+use super::{Ended, PLIMSOLL, Run, has_laboratory, phase_names, phases};
+
+const SMALL: [&str; 8] = [
+    "compression",
+    "--set",
+    "size=32M",
+    "--set",
+    "hold=0.1",
+    "--repeat",
+    "1",
+    "--wait",
+];
+
+fn has_userfaultfd() -> bool {
+    let setting = Path::new("/proc/sys/vm/unprivileged_userfaultfd");
+    capability("userfaultfd", setting.exists(), "the kernel has no userfaultfd")
+}
+
+fn metric(trial: &Value, name: &str) -> f64 {
+    trial["metrics"][name]
+        .as_f64()
+        .unwrap_or_else(|| panic!("no {name}: {trial:#}"))
+}
+
+/// Every byte verified, the pages out of the working set, and the figures of the pager's own store.
+fn check(trial: &Value, size: f64) {
+    assert_eq!(trial["verified"], true, "{trial:#}");
+    assert_eq!(
+        phase_names(trial),
+        ["fill", "trim", "restore", "release"],
+        "{trial:#}"
+    );
+    assert!(metric(trial, "trimmed_bytes") >= 0.95 * size, "{trial:#}");
+    assert!(metric(trial, "original_bytes") >= 0.95 * size, "{trial:#}");
+    // A small part of the fill may find no frame of its own, and is compressed at once.
+    assert!(metric(trial, "original_bytes") <= size, "{trial:#}");
+    let stored = metric(trial, "stored_bytes");
+    let ratio = metric(trial, "original_bytes") / stored;
+    assert!(
+        (metric(trial, "stored_ratio") / ratio - 1.0).abs() < 1e-9,
+        "{trial:#}"
+    );
+    for phase in phases(trial) {
+        assert!(phase["seconds"].as_f64() > Some(0.0), "{phase:#}");
+        let cpu = ["cpu_user_s", "cpu_system_s"].map(|name| phase[name].as_f64().expect("seconds"));
+        assert!(
+            cpu.iter().sum::<f64>() > 0.0 || phase["name"] == "release",
+            "{phase:#}"
+        );
+    }
+    assert!(trial["metrics"].get("swapped_bytes").is_none(), "{trial:#}");
+}
+
+/// `plimsoll run compression` ended with 3 for a user without root, and measured nothing but the fill.
+#[test]
+fn the_main_job_runs_on_the_pager_without_root() {
+    if !has_userfaultfd() {
+        return;
+    }
+    let Some(ended) = unprivileged(&SMALL) else { return };
+    ended.assert_went_well();
+    assert!(
+        ended.warning_codes().contains(&"subject-replaced"),
+        "{:#}",
+        ended.results
+    );
+    assert!(
+        !ended.warning_codes().contains(&"capability-missing"),
+        "{:#}",
+        ended.results
+    );
+    assert_eq!(ended.trials().len(), 3, "random, runs20, constant");
+    let lines = ended.stderr.lines().filter(|line| line.contains("`pager`"));
+    assert_eq!(lines.count(), 1, "{}", ended.stderr);
+    for trial in ended.trials() {
+        assert_eq!(trial["subject"], "pager");
+        check(trial, f64::from(32 << 20));
+    }
+    let stored = |class: &str| {
+        let trial = ended
+            .trials()
+            .iter()
+            .find(|trial| trial["params"]["class"] == class);
+        metric(trial.expect("a trial of each class"), "stored_bytes")
+    };
+    assert!(stored("random") > 32e6, "random data does not compress");
+    assert!(stored("constant") < 4e6, "constant data needs next to nothing");
+    assert!(stored("runs20") < stored("random") / 2.0 && stored("runs20") > stored("constant"));
+}
+
+/// Only the default subject is replaced: a subject that the user names stays, and so does its error.
+#[test]
+fn a_named_subject_is_not_replaced() {
+    let arguments = [
+        &SMALL[..],
+        &["--set", "subject=[zram:lz4, pager:lz4]", "--set", "class=random"],
+    ]
+    .concat();
+    if !has_userfaultfd() {
+        return;
+    }
+    let Some(ended) = unprivileged(&arguments) else {
+        return;
+    };
+    assert_eq!(ended.code, 3, "{}", ended.stderr);
+    assert!(
+        !ended.warning_codes().contains(&"subject-replaced"),
+        "{:#}",
+        ended.results
+    );
+    assert!(
+        ended.warning_codes().contains(&"capability-missing"),
+        "{:#}",
+        ended.results
+    );
+    for trial in ended.trials() {
+        let lacks = trial["subject"] == "zram:lz4";
+        assert_eq!(trial["status"] == "failed", lacks, "{trial:#}");
+        match lacks {
+            true => assert_eq!(phase_names(trial), ["fill", "restore", "release"], "{trial:#}"),
+            false => check(trial, f64::from(32 << 20)),
+        }
+    }
+}
+
+/// The trials are planned before anything starts: `--check` and `--dry-run` show what the run will do.
+#[test]
+fn a_plan_shows_the_subject_that_will_run() {
+    if !has_userfaultfd() {
+        return;
+    }
+    let ended = as_nobody(|command, _| {
+        command.args(["run", "compression", "--dry-run", "--json", "--repeat", "1"]);
+    });
+    let Some(ended) = ended else { return };
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let ids = ended.trials().iter().filter_map(Value::as_str);
+    let ids: Vec<&str> = ids.collect();
+    assert_eq!(ids.len(), 3, "{:#}", ended.results);
+    assert!(
+        ids.iter().all(|id| id.starts_with("compression/pager/")),
+        "{ids:?}"
+    );
+    assert_eq!(ended.results["missing"].as_array().map(Vec::len), Some(0));
+    assert_eq!(ended.results["incomplete"].as_array().map(Vec::len), Some(0));
+}
+
+/// More memory than the pager may have: it saves pages during the fill, and loses none.
+#[test]
+fn a_fill_beyond_the_budget_is_a_size_that_was_not_reached() {
+    if !has_userfaultfd() {
+        return;
+    }
+    let arguments = [
+        &SMALL[..],
+        &[
+            "--set",
+            "subject=[pager, \"pager:lz4,trim=per-fault\", pager:zstd]",
+        ],
+        &["--set", "class=ratio=4", "--set", "limit=16M"],
+    ]
+    .concat();
+    let Some(ended) = unprivileged(&arguments) else {
+        return;
+    };
+    ended.assert_failed(2, "size-not-reached");
+    assert_eq!(ended.trials().len(), 3);
+    for trial in ended.trials() {
+        assert_eq!(trial["verified"], true, "{trial:#}");
+        assert!(metric(trial, "stored_bytes") < 16e6, "{trial:#}");
+    }
+}
+
+/// The points of a loadline trial, by load.
+fn points(trial: &Value) -> Vec<(f64, &Value)> {
+    let mut points: Vec<(f64, &Value)> = phases(trial)
+        .iter()
+        .map(|phase| (super::figure(phase, "load"), phase))
+        .collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    points
+}
+
+const SWEEP: [&str; 9] = [
+    "loadline",
+    "--set",
+    "limit=32M",
+    "--set",
+    "max-load=3",
+    "--set",
+    "duration=0.15",
+    "--repeat",
+    "1",
+];
+
+/// The pager carries loads beyond its budget without root; data that do not compress exceed it, which is no useful work.
+#[test]
+fn a_load_line_of_the_pager_needs_no_root() {
+    if !has_userfaultfd() {
+        return;
+    }
+    let set = ["--set", "subject=pager:lz4", "--set", "class=[ratio=4, random]"];
+    let Some(ended) = unprivileged(&[&SWEEP[..], &set].concat()) else {
+        return;
+    };
+    ended.assert_went_well();
+    assert_eq!(ended.trials().len(), 2);
+    for trial in ended.trials() {
+        let compresses = trial["params"]["class"] == "ratio=4";
+        let points = points(trial);
+        let at = |load: f64| points.iter().find(|(at, _)| *at == load).map(|(_, point)| *point);
+        let light = at(0.5).expect("the lowest load");
+        assert_eq!(super::figure(light, "pager_hard_faults"), 0.0, "{light:#}");
+        for (_, point) in &points {
+            let killed = point["figures"]["oom_killed"]
+                .as_f64()
+                .is_some_and(|killed| killed > 0.0);
+            let over = point["figures"]["over_budget_bytes"].as_f64();
+            assert_eq!(killed, over.is_some(), "{point:#}");
+            if !killed {
+                let (ram, load) = (super::figure(point, "ram_load"), super::figure(point, "load"));
+                assert!(
+                    (ram / load - 1.0).abs() < 0.01,
+                    "the store is in the limit: {point:#}"
+                );
+                assert!(super::figure(point, "store_bytes") > 0.0, "{point:#}");
+            }
+        }
+        let (top, heavy) = points.last().expect("points");
+        if compresses {
+            assert!(
+                *top >= 1.5 && super::figure(heavy, "visits_per_s") > 0.0,
+                "{heavy:#}"
+            );
+            assert!(super::figure(heavy, "pager_hard_faults") > 0.0, "{heavy:#}");
+        } else {
+            assert!(super::figure(heavy, "over_budget_bytes") > 0.0, "{heavy:#}");
+            assert!(
+                trial["metrics"]["oom_killed_load"].as_f64() <= Some(2.0),
+                "{trial:#}"
+            );
+        }
+    }
+}
+
+/// The text's 32 MiB cap without a cgroup: each scan of 16 MiB under a budget of 10 MiB faults on the pager.
+#[test]
+fn a_budget_is_a_cap_that_needs_no_cgroup() {
+    if !has_userfaultfd() {
+        return;
+    }
+    let arguments = [
+        "wscap",
+        "--set",
+        "subject=[pager:lz4, pager:lz4,trim=per-fault]",
+        "--set",
+        "cap-by=limit",
+        "--set",
+        "size=16M",
+        "--set",
+        "load=1.5",
+        "--set",
+        "duration=0.5",
+        "--set",
+        "hold=0",
+        "--set",
+        "class=ratio=4",
+        "--repeat",
+        "1",
+    ];
+    let Some(ended) = unprivileged(&arguments) else {
+        return;
+    };
+    ended.assert_went_well();
+    assert_eq!(ended.trials().len(), 2);
+    for trial in ended.trials() {
+        let names = ["fill", "uncapped", "capped", "emptied", "verify"];
+        assert_eq!(phase_names(trial), names, "{trial:#}");
+        let [_, uncapped, capped, emptied, _] = phases(trial) else {
+            panic!("five phases: {trial:#}");
+        };
+        let faults = |phase: &Value| super::figure(phase, "faults_per_scan_count");
+        assert_eq!(faults(uncapped), 0.0, "{trial:#}");
+        assert!(faults(capped) > 100.0, "{trial:#}");
+        assert!(super::figure(emptied, "stayed_bytes") < 1e6, "{trial:#}");
+        assert!(metric(trial, "slowdown_ratio") > 1.0, "{trial:#}");
+        assert_eq!(trial["params"]["mechanism"], "budget of the worker's pager");
+    }
+}
+
+/// One chart with a line for each.
+#[test]
+fn load_lines_of_pager_and_zram_are_drawn_together() {
+    if !has_userfaultfd() || !has_laboratory() {
+        return;
+    }
+    let set = [
+        "--set",
+        "subject=[zram:lz4, pager:lz4]",
+        "--set",
+        "class=ratio=2.5",
+        "--set",
+        "max-load=2",
+    ];
+    let run = Run::of("loadline", &[&SWEEP[1..], &set].concat());
+    let ended = run.finish();
+    ended.assert_went_well();
+    for trial in ended.trials() {
+        let of_pager = trial["subject"] == "pager:lz4";
+        for (_, point) in points(trial) {
+            let faults = point["figures"]["pager_hard_faults"].as_f64();
+            assert_eq!(faults.is_some(), of_pager, "{point:#}");
+        }
+    }
+    let page = run.recording().expect("a recording").join("report.html");
+    let page = std::fs::read_to_string(page).expect("a page");
+    assert!(page.contains("Useful work over load"));
+    for subject in ["zram:lz4", "pager:lz4"] {
+        assert!(page.contains(subject), "no {subject}");
+    }
+}
+
+/// Rows of one report: the same classes over both, in one run of root.
+#[test]
+fn pager_and_zram_are_rows_of_one_report() {
+    if !has_userfaultfd() || !has_laboratory() {
+        return;
+    }
+    let subjects = "subject=[zram:lz4, pager:lz4, \"pager:zstd,trim=per-fault\"]";
+    let run = Run::new(&[
+        "--set",
+        subjects,
+        "--set",
+        "class=[random, ratio=2.5]",
+        "--set",
+        "threads=2",
+    ]);
+    let ended = run.finish();
+    ended.assert_went_well();
+    assert_eq!(ended.trials().len(), 6);
+    for trial in ended.trials() {
+        match trial["subject"].as_str() {
+            Some("zram:lz4") => assert!(trial["metrics"].get("swapped_bytes").is_some(), "{trial:#}"),
+            _ => check(trial, f64::from(32 << 20)),
+        }
+    }
+    let recording = run.recording().expect("a recording");
+    let shown = |format: &[&str]| {
+        let mut command = plimsoll_testkit::command(PLIMSOLL);
+        let output = command.arg("report").arg(&recording).args(format).output();
+        let output = output.expect("plimsoll starts");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let page = std::fs::read_to_string(recording.join("report.html")).expect("a page");
+    for text in [
+        shown(&["--json"]),
+        shown(&["--format", "csv"]),
+        shown(&["--format", "markdown"]),
+        page,
+    ] {
+        for subject in ["zram:lz4", "pager:lz4", "pager:zstd,trim=per-fault"] {
+            assert!(text.contains(subject), "no {subject} in {text}");
+        }
+    }
+}
+
+/// In a container whose seccomp profile refuses userfaultfd, the run says which setting is to change, and records nothing.
+#[test]
+fn a_refused_userfaultfd_ends_the_run_with_the_setting() {
+    let status = status_of_fork(|| {
+        refuse_userfaultfd(libc::EPERM, true);
+        let folder = tempfile::tempdir().expect("a folder");
+        let run = |arguments: &[&str]| {
+            let mut command: Command = plimsoll_testkit::command(PLIMSOLL);
+            command
+                .arg("run")
+                .args(SMALL)
+                .args(["--set", "subject=pager:lz4"]);
+            command.args(arguments).arg("--output").arg(folder.path());
+            Ended::of(command.output().expect("plimsoll starts"))
+        };
+        run(&[]).assert_refused(3, &["seccomp", "--security-opt"]);
+        assert_eq!(std::fs::read_dir(folder.path()).expect("the folder").count(), 0);
+        let planned = run(&["--check", "--json"]);
+        assert_eq!(planned.code, 3, "{}", planned.stderr);
+        assert_eq!(
+            planned.results["missing"][0]["kind"], "userfaultfd",
+            "{:#}",
+            planned.results
+        );
+    });
+    assert_eq!(status, 0);
+}
