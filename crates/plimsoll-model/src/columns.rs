@@ -174,6 +174,17 @@ columns! {
     TARGET_MAJOR_FAULTS "target_major_faults" Count "/proc/PID/stat majflt" "Page faults of the target's living workers that waited for a read or a decompression, since when as for `target_minor_faults`.";
     TARGET_CPU_US "target_cpu_us" CountMicroseconds "/proc/PID/stat utime + stime" "CPU time of the target's living workers, in steps of 10 ms, since when as for `target_minor_faults`.";
     TARGET_PROCESSES "target_processes" Number "/proc/PID/statm" "The target's workers that are alive.";
+    TARGET_PAGER_BUDGET "target_pager_budget" Bytes "record of a pager" "RAM that the pagers of the target's workers may occupy; absent without a pager that this user may read.";
+    TARGET_PAGER_ACTIVE "target_pager_active" Bytes "record of a pager" "Pages in the working sets of those pagers, and pages whose faults the kernel resolves.";
+    TARGET_PAGER_MODIFIED "target_pager_modified" Bytes "record of a pager" "Pages of those pagers that were trimmed and whose frame is the only copy.";
+    TARGET_PAGER_STANDBY "target_pager_standby" Bytes "record of a pager" "Pages of those pagers that were trimmed and saved and whose frame is still there.";
+    TARGET_PAGER_STANDBY_LOW "target_pager_standby_low" Bytes "record of a pager" "The part of `target_pager_standby` with a priority of 0 to 4: below that of pages whose priority no program set.";
+    TARGET_PAGER_COMPRESSED "target_pager_compressed" Bytes "record of a pager" "Pages of those pagers in the compression store alone, before compression.";
+    TARGET_PAGER_PAGE_FILE "target_pager_page_file" Bytes "record of a pager" "Pages of those pagers in the page file alone.";
+    TARGET_PAGER_STORE "target_pager_store" Bytes "record of a pager" "RAM of the compression stores of those pagers.";
+    TARGET_PAGER_METADATA "target_pager_metadata" Bytes "record of a pager" "RAM of the page tables and scratch pages of those pagers.";
+    TARGET_PAGER_SOFT_FAULTS "target_pager_soft_faults" Count "record of a pager" "Faults of those pagers on modified and standby pages.";
+    TARGET_PAGER_HARD_FAULTS "target_pager_hard_faults" Count "record of a pager" "Faults of those pagers on compressed and page-file pages.";
     WORKER1_RESIDENT "worker1_resident" Bytes "/proc/PID/statm resident" "Resident memory of worker 1.";
     WORKER2_RESIDENT "worker2_resident" Bytes "/proc/PID/statm resident" "Resident memory of worker 2.";
     WORKER3_RESIDENT "worker3_resident" Bytes "/proc/PID/statm resident" "Resident memory of worker 3.";

@@ -54,7 +54,7 @@ pub use lock_range::lock_range_on_fault;
 pub use mappings::{count_mappings, most_mappings};
 pub use nameless_file::{FileStatus, Folder, NamelessFile, file_size_limit};
 pub use origin::Origin;
-pub use other_memory::read_other;
+pub use other_memory::{Memory, MemoryError, OtherProcess, read_other};
 pub use page_size::page_size;
 pub use pause::{sleep_briefly, yield_processor};
 pub use perf::{PerfEvent, PerfScope, open_perf_event};

@@ -19,6 +19,8 @@ pub enum Advice {
     NoHugePage,
     /// `MADV_DONTFORK`: a child of a fork does not have the range; an access there raises SIGSEGV.
     DontFork,
+    /// `MADV_WIPEONFORK`: a child of a fork has the range filled with zeros (Linux 4.14).
+    WipeOnFork,
     /// `MADV_POPULATE_WRITE` (Linux 5.14): make every page present and writable now, in one call instead of a fault each; a
     /// page that is shared with a child of a fork becomes a copy of its own.
     PopulateWrite,
@@ -31,6 +33,7 @@ impl Advice {
             Advice::HugePage => libc::MADV_HUGEPAGE,
             Advice::NoHugePage => libc::MADV_NOHUGEPAGE,
             Advice::DontFork => libc::MADV_DONTFORK,
+            Advice::WipeOnFork => libc::MADV_WIPEONFORK,
             Advice::PopulateWrite => libc::MADV_POPULATE_WRITE,
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use crate::manager::{Manager, Patience, Pin};
 use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState};
 #[cfg(not(loom))]
 use crate::pool::{Member, Pool, Usage};
+use crate::published::Publication;
 #[cfg(not(loom))]
 use crate::share::{Share, Tenant};
 
@@ -30,6 +31,8 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// The part of a pager that the signal handler and the threads of the pager use.
 struct Served<B> {
+    /// The record for other processes; it ends before the manager, whose addresses it has.
+    publication: OnceLock<Publication>,
     manager: Manager<Userfault, B>,
     arena: Range<usize>,
     /// Whether the balance-set manager is to end.
@@ -171,6 +174,7 @@ impl<B: Backing + 'static> Engine<B> {
         // Nothing is resident yet.
         manager.budget.approach_target(u64::MAX);
         let served = Arc::new(Served {
+            publication: OnceLock::new(),
             manager,
             arena: arena.clone(),
             is_over: AtomicBool::new(false),
@@ -178,6 +182,9 @@ impl<B: Backing + 'static> Engine<B> {
             #[cfg(not(loom))]
             pool: funds.member.as_ref().map(|member| member.pool().clone()),
         });
+        // It has the addresses of the manager, which stays where it is from here on.
+        let publication = Publication::new(&served.manager).map_err(EngineError::System)?;
+        served.publication.get_or_init(|| publication);
         let (registration, fault_thread) = match options.fault_mode {
             FaultMode::Signal => {
                 let registration = Registration::new(arena, served.clone());
@@ -388,6 +395,9 @@ impl<B: Backing> Work for Served<B> {
         }
         let _balancing = self.balancing.lock().unwrap_or_else(PoisonError::into_inner);
         self.manager.balance();
+        if let Some(publication) = self.publication.get() {
+            publication.refresh(self.manager.derived());
+        }
         true
     }
 

@@ -47,6 +47,7 @@
 //! | `trim` | from active to modified, standby and compressed |
 //! | `fault` | from any state to active; the signal handler, the thread for faults |
 //! | `inspect`, `stats`, `snapshot` | the check of all invariants; figures; the state of every page |
+//! | [`published`] | a pager of another process: its record, figures and check |
 //! | [`store`] | the compression store; `saved` is the manager's view of it |
 //! | [`page_file`] | the encrypted file for what the store cannot hold |
 //! | [`pool`] | a RAM budget that processes share; `share` is a pager's membership in it |
@@ -67,6 +68,7 @@ pub mod page;
 pub mod page_file;
 mod pager;
 pub mod pool;
+pub mod published;
 mod region;
 mod saved;
 #[cfg(not(loom))]
@@ -91,3 +93,9 @@ pub use stats::Stats;
 
 #[cfg(all(test, not(loom)))]
 mod tests;
+
+/// The examples of the book.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/embed-pager.md")]
+#[doc = include_str!("../../../docs/src/pager.md")]
+struct Book;

@@ -105,6 +105,18 @@ impl Region {
     /// # Errors
     /// The range is not in the region, or the program has locked pages of it in RAM.
     pub fn discard(&mut self, range: impl RangeBounds<usize>) -> Result<(), RangeError> {
+        // SAFETY: the borrow is exclusive.
+        unsafe { self.discard_unborrowed(range) }
+    }
+
+    /// As [`Region::discard`], for memory that is used by pointers alone.
+    ///
+    /// # Errors
+    /// As [`Region::discard`].
+    ///
+    /// # Safety
+    /// No reference to bytes of `range` exists.
+    pub unsafe fn discard_unborrowed(&self, range: impl RangeBounds<usize>) -> Result<(), RangeError> {
         let (start, end) = self.bounds(&range)?;
         let first = start.div_ceil(PAGE_SIZE);
         // The last page of the region ends with it.

@@ -2,7 +2,7 @@
 
 use crate::backing::Backing;
 use crate::driver::Driver;
-use crate::manager::{Event, Manager};
+use crate::manager::{Budget, Counters, Event, Manager};
 use crate::page::{PAGE_SIZE, PageState};
 
 /// Pages by state, bytes of RAM, and events since the pager was built.
@@ -72,29 +72,76 @@ pub struct Stats {
 impl Stats {
     /// Bytes of RAM that the pager occupies: pages, frames, store and metadata.
     pub fn resident_bytes(&self) -> u64 {
-        let standby: u64 = self.standby_pages.iter().sum();
-        let frames = self.native_pages + self.active_pages + self.modified_pages + standby;
-        frames * PAGE_SIZE as u64 + self.store_bytes + self.metadata_bytes
+        // Figures of another process may be anything.
+        let frames = [self.native_pages, self.active_pages, self.modified_pages];
+        let frames = frames
+            .into_iter()
+            .chain(self.standby_pages)
+            .fold(0, u64::saturating_add);
+        let bytes = frames.saturating_mul(PAGE_SIZE as u64);
+        bytes
+            .saturating_add(self.store_bytes)
+            .saturating_add(self.metadata_bytes)
+    }
+}
+
+/// Figures that no single atomic of the manager holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Derived {
+    pub(crate) store_bytes: u64,
+    pub(crate) metadata_bytes: u64,
+}
+
+impl Derived {
+    /// The number of its words.
+    pub(crate) const COUNT: usize = 2;
+
+    /// The figures, in a fixed order.
+    pub(crate) fn words(&self) -> [u64; Derived::COUNT] {
+        [self.store_bytes, self.metadata_bytes]
+    }
+
+    /// The inverse of [`Derived::words`].
+    pub(crate) fn of_words([store_bytes, metadata_bytes]: [u64; Derived::COUNT]) -> Derived {
+        Derived {
+            store_bytes,
+            metadata_bytes,
+        }
     }
 }
 
 impl<D: Driver, B: Backing> Manager<D, B> {
     /// The figures now.
     pub(crate) fn stats(&self) -> Stats {
-        let pages = |state| self.counters.pages_in(state);
-        let events = |event| self.counters.of(event);
-        Stats {
-            ram: self.budget.ram(),
-            native_pages: self.budget.native(),
-            active_pages: pages(PageState::Active),
-            modified_pages: pages(PageState::Modified),
-            standby_pages: [0, 1, 2, 3, 4, 5, 6, 7].map(|priority| self.counters.standby(priority)),
-            compressed_pages: pages(PageState::Compressed),
-            page_file_pages: pages(PageState::PageFile),
-            pinned_pages: self.pins.pages(),
+        Stats::of(&self.counters, &self.budget, self.pins.pages(), self.derived())
+    }
+
+    /// The figures that no single atomic holds, now.
+    pub(crate) fn derived(&self) -> Derived {
+        Derived {
             store_bytes: self.backing.used_bytes(),
             metadata_bytes: self.metadata_bytes(),
-            forced_frames: self.budget.forced(),
+        }
+    }
+}
+
+impl Stats {
+    /// The figures of a pager: this process's, or one that was copied from another process.
+    pub(crate) fn of(counters: &Counters, budget: &Budget, pinned_pages: u64, derived: Derived) -> Stats {
+        let pages = |state| counters.pages_in(state);
+        let events = |event| counters.of(event);
+        Stats {
+            ram: budget.ram(),
+            native_pages: budget.native(),
+            active_pages: pages(PageState::Active),
+            modified_pages: pages(PageState::Modified),
+            standby_pages: [0, 1, 2, 3, 4, 5, 6, 7].map(|priority| counters.standby(priority)),
+            compressed_pages: pages(PageState::Compressed),
+            page_file_pages: pages(PageState::PageFile),
+            pinned_pages,
+            store_bytes: derived.store_bytes,
+            metadata_bytes: derived.metadata_bytes,
+            forced_frames: budget.forced(),
             zero_faults: events(Event::ZeroFault),
             soft_faults: events(Event::SoftFault),
             hard_faults: events(Event::HardFault),

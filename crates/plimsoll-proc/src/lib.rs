@@ -32,6 +32,7 @@ pub mod oom;
 mod pid_stat;
 mod pid_status;
 pub mod pids;
+pub mod process_memory;
 pub mod psi;
 mod repeated_lines;
 pub mod resource_limits;

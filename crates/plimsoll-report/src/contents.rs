@@ -86,6 +86,8 @@ pub struct Timeline {
     pub t: Vec<f64>,
     /// Bytes in each category, mean of the bucket, bottom to top: in every bucket they sum to MemTotal.
     pub layers: Vec<Series>,
+    /// Bytes of the pages of the target's pagers by state; empty without a pager.
+    pub pager: Vec<Series>,
     /// Bytes used of each swap device.
     pub swap: Vec<Series>,
     /// Bytes a second into and out of swap and block devices.
@@ -119,6 +121,7 @@ impl Timeline {
             trial: self.trial.clone(),
             t: self.t.iter().copied().step_by(stride).collect(),
             layers: thin(&self.layers),
+            pager: thin(&self.pager),
             swap: thin(&self.swap),
             io: thin(&self.io),
             faults: thin(&self.faults),

@@ -33,7 +33,13 @@ const MARGIN_NS: u64 = 300_000_000;
 /// Slots for swap devices in the samples.
 const SWAP_SLOTS: usize = 4;
 /// Panels of lines, besides that of swap, whose lines have their devices' names.
-const PANELS: [Panel; 4] = [Panel::Io, Panel::Faults, Panel::Pressure, Panel::Cpu];
+const PANELS: [Panel; 5] = [
+    Panel::Pager,
+    Panel::Io,
+    Panel::Faults,
+    Panel::Pressure,
+    Panel::Cpu,
+];
 
 /// The contents of the report of a recording with these results.
 pub fn build(recording: &Recording, results: &Results) -> Page {
@@ -229,6 +235,7 @@ fn stretch(trial: Option<String>, found: &analysis::Timeline, slots: &[(usize, S
         t: found.t_ns.iter().map(|&t| t as f64 / 1e9).collect(),
         layers: layers.collect(),
         swap: swap.collect(),
+        pager: panel(Panel::Pager),
         io: panel(Panel::Io),
         faults: panel(Panel::Faults),
         pressure: panel(Panel::Pressure),

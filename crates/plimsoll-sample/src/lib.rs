@@ -18,6 +18,7 @@ mod kernel_threads;
 mod manifest;
 mod meminfo;
 pub mod page_flags;
+pub mod pagers;
 mod process;
 mod profile;
 mod programs;

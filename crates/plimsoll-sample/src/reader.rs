@@ -10,6 +10,7 @@ use super::damon::Damon;
 use super::held::{HeldLevel, HeldPost};
 use super::kernel_threads::KernelThreads;
 use super::meminfo::{self, Meminfo};
+use super::pagers::Pagers;
 use super::process::{Statm, Workers, set_process_cpu};
 use super::psi::Psi;
 use super::residency::{Span, span_of};
@@ -38,6 +39,7 @@ pub struct Target {
 /// environment may start.
 pub(crate) struct Attached {
     workers: Workers,
+    pagers: Pagers,
     cgroup: Option<Cgroup>,
     zram: Option<Zram>,
     own_device: Option<OwnDevice>,
@@ -51,6 +53,7 @@ impl Attached {
     pub(crate) fn open(target: Option<&Target>) -> Box<Self> {
         Box::new(Attached {
             workers: Workers::open(target.map_or(&[], |target| &target.workers)),
+            pagers: Pagers::open(target.map_or(&[], |target| &target.workers)),
             cgroup: target.and_then(|target| target.cgroup.as_ref()).map(Cgroup::open),
             zram: target.and_then(|target| target.zram.as_deref()).map(Zram::open),
             own_device: target.map(|target| OwnDevice::new(target.swap_device.as_deref())),
@@ -65,6 +68,7 @@ impl Attached {
         let own = [
             span_of(self),
             self.workers.span(),
+            self.pagers.span(),
             self.kernel_threads.span(),
             self.damon.span(),
         ];
@@ -73,6 +77,7 @@ impl Attached {
 
     fn read(&mut self, buffer: &mut [u8], sources: Sources, row: &mut Row) {
         self.workers.read(buffer, row);
+        self.pagers.read(row);
         if let Some(cgroup) = &mut self.cgroup {
             cgroup.read(buffer, row);
         }

@@ -110,6 +110,8 @@ pub enum Command {
     Hold(Hold),
     /// Run programs on the low-fragmentation heap and inspect their heaps
     Heap(HeapGroup),
+    /// Inspect the pagers of running processes
+    Pager(PagerGroup),
     /// Check the capabilities of this machine and print the commands that enable missing ones
     Doctor(Json),
     /// Remove the swap, zram, cgroups, files and settings that a killed run left
@@ -474,6 +476,33 @@ pub struct HeapStat {
     /// Also write an HTML report with a map of the units
     #[arg(long, value_name = "FILE", conflicts_with = "watch")]
     pub html: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct PagerGroup {
+    #[command(subcommand)]
+    pub command: PagerCommand,
+}
+
+#[derive(Debug, Clone, Subcommand)]
+pub enum PagerCommand {
+    /// Print the page states, store, budget, faults and consistency of the pagers of a running process
+    Stat(PagerStat),
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct PagerStat {
+    /// Inspect this process
+    pub pid: u32,
+    /// Check every page against the counters and its presence
+    #[arg(long, conflicts_with = "watch")]
+    pub validate: bool,
+    /// Print one JSON document
+    #[arg(long, conflicts_with = "watch")]
+    pub json: bool,
+    /// Print again every second until ^C or the end of the process
+    #[arg(long)]
+    pub watch: bool,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -6,4 +6,5 @@ pub mod completion;
 pub mod doctor;
 pub mod heap;
 pub mod manual;
+pub mod pager;
 mod progress;

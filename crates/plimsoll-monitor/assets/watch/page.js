@@ -27,11 +27,11 @@ let stale = true;
 
 // Builds the series from the hello event: their values and how to draw them.
 function describe(hello) {
-  panelsDrawn = hello.panels.filter(panel => panel.height > 0 && panel.id !== "moved")
+  panelsDrawn = hello.panels.filter(panel => panel.height > 0 && panel.id !== "moved" && panel.id !== "pager")
     .map(panel => panel.id === "whole" ? { ...panel, height: HEIGHT_OF_RAM } : panel);
   const isDrawn = one => panelsDrawn.some(panel => panel.id === one.panel) && !NOT_DRAWN.includes(one.key);
   series = hello.layers.map(one => ({ ...one, panel: "whole", unit: "bytes", dash: [] }))
-    .concat(hello.gauges.map(one => ({ ...one, hatched: false, optional: one.panel === "target", bare: !isDrawn(one) })));
+    .concat(hello.gauges.map(one => ({ ...one, hatched: false, optional: one.panel === "target" || one.panel === "pager", bare: !isDrawn(one) })));
   rows.columns = series.map((_, at) => rows.columns[at] ?? []);
   series.forEach((one, at) => { one.own = rows.columns[at]; one.drawn = one.own; });
 }

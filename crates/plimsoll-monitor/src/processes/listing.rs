@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::cgroup::Cap;
 use super::compression::Compressed;
 use super::identity::Identity;
+use super::pager::Paged;
 use super::process::Process;
 use super::rates::Rates;
 use super::snapshot::Snapshot;
@@ -63,6 +64,8 @@ pub struct Entry {
     pub swap: Option<u64>,
     /// Compressed share of the swapped bytes, if known.
     pub compressed: Option<Compressed>,
+    /// Its pagers, if it has some that this user may read.
+    pub pager: Option<Paged>,
     /// Rates; None for a process that started between the snapshots.
     pub rates: Option<Rates>,
     /// Refaulted pages of its cgroup per second.
@@ -166,6 +169,7 @@ impl Entry {
                 let cgroup = cgroup.and_then(|folder| snapshot.cgroups.get(folder));
                 snapshot.swap_store.compressed(swap, cgroup)
             }),
+            pager: detail.and_then(|detail| detail.pager),
             rates: None,
             cgroup_refaults_per_s: None,
             oom_score: detail.and_then(|detail| detail.oom_score),

@@ -16,6 +16,7 @@ mod columns;
 mod compression;
 mod identity;
 mod listing;
+mod pager;
 mod pass_on;
 mod process;
 mod rates;
@@ -35,6 +36,7 @@ pub use cgroup_tree::{
 pub use compression::{Compressed, KnownOf, SwapStore};
 pub use identity::Identity;
 pub use listing::{Entry, LISTING_SCHEMA, Listing, OwnLimit, PssCost};
+pub use pager::Paged;
 pub use pass_on::pass_signals_on;
 pub use process::{Depth, Detail, Process, Proportional};
 pub use rates::Rates;

@@ -7,6 +7,7 @@ use plimsoll_proc::resource_limits::Limits;
 use plimsoll_proc::{Folder, PidStat, PidStatus, command_line, oom, smaps_rollup};
 
 use super::identity::Identity;
+use super::pager::Paged;
 use plimsoll_sample::monotonic_ns;
 
 /// A process at one moment. None means that this user may not read the value.
@@ -54,6 +55,8 @@ pub struct Detail {
     /// Adjustment of the badness, -1000 (never) to 1000.
     pub oom_score_adj: Option<i64>,
     pub limits: Limits,
+    /// Its pagers, if it has some that this user may read.
+    pub pager: Option<Paged>,
     /// Names of the files that this user may not read.
     pub denied: Vec<&'static str>,
 }
@@ -126,7 +129,7 @@ impl Process {
             .read("cgroup", buffer)
             .ok()
             .map(|text| String::from_utf8_lossy(text).into_owned());
-        process.detail = (depth != Depth::Counters).then(|| Detail::read(&folder, depth, buffer));
+        process.detail = (depth != Depth::Counters).then(|| Detail::read(pid, &folder, depth, buffer));
         Ok(process)
     }
 
@@ -142,7 +145,7 @@ impl Process {
 }
 
 impl Detail {
-    fn read(folder: &Folder, depth: Depth, buffer: &mut Vec<u8>) -> Detail {
+    fn read(pid: u32, folder: &Folder, depth: Depth, buffer: &mut Vec<u8>) -> Detail {
         let mut denied = Vec::new();
         let mut read = |name: &'static str, buffer: &mut Vec<u8>| -> Option<Vec<u8>> {
             match folder.read(name, buffer) {
@@ -170,6 +173,7 @@ impl Detail {
             oom_score: read("oom_score", buffer).and_then(|text| oom::score(&text)),
             oom_score_adj: read("oom_score_adj", buffer).and_then(|text| oom::adjustment(&text)),
             limits: read("limits", buffer).map_or_else(Limits::default, |text| Limits::parse(&text)),
+            pager: Paged::read(pid),
             denied: Vec::new(),
         };
         if depth == Depth::Proportional {

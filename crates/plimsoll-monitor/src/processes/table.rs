@@ -8,6 +8,7 @@ use unicode_width::UnicodeWidthStr;
 use super::cgroup::CapKind;
 use super::columns::{Column, known, lines, rate, right};
 use super::listing::{Entry, Listing};
+use super::pager::Paged;
 use super::storm::Storm;
 use crate::cells::fit;
 use plimsoll_model::quantity;
@@ -25,6 +26,15 @@ const COLUMNS: &[Column<Entry>] = &[
     right("PSS", 0, |entry| bytes(entry.pss)),
     right("SWAP", 0, |entry| bytes(entry.swap)),
     right("ZIP", 6, compressed),
+    right("P-ACTIVE", 9, |entry| {
+        paged(entry, |paged| paged.active.saturating_add(paged.native))
+    }),
+    right("P-MODIFIED", 12, |entry| paged(entry, |paged| paged.modified)),
+    right("P-STANDBY", 11, |entry| paged(entry, |paged| paged.standby)),
+    right("P-ZIP", 9, |entry| paged(entry, |paged| paged.compressed)),
+    right("P-STORE", 10, |entry| paged(entry, |paged| paged.store)),
+    right("P-FILE", 12, |entry| paged(entry, |paged| paged.page_file)),
+    right("P-META", 13, |entry| paged(entry, |paged| paged.metadata)),
     right("MINFLT/s", 4, |entry| {
         rate(entry.rates.map(|rates| rates.minor_per_s))
     }),
@@ -41,6 +51,9 @@ const COLUMNS: &[Column<Entry>] = &[
     right("CAP", 2, cap),
     right("OOM", 8, |entry| known(entry.oom_score)),
 ];
+
+/// The start of the headings of pagers' columns, which a list without pagers does not have.
+const OF_PAGERS: &str = "P-";
 
 /// Renders the listing for a terminal of `width` columns: storms, a table of at most `limit` processes (0 for all), and
 /// notes. Ends with a line feed.
@@ -86,7 +99,12 @@ fn table(text: &mut String, listing: &Listing, limit: usize, width: usize, colou
         limit => &listing.processes[..limit.min(listing.processes.len())],
     };
     let pss = listing.processes.iter().any(|entry| entry.pss.is_some());
-    let columns = COLUMNS.iter().filter(|column| pss || column.heading != "PSS");
+    let pagers = listing.processes.iter().any(|entry| entry.pager.is_some());
+    let is_shown = |column: &&Column<Entry>| match column.heading {
+        "PSS" => pss,
+        heading => pagers || !heading.starts_with(OF_PAGERS),
+    };
+    let columns = COLUMNS.iter().filter(is_shown);
     let style = |entry: &Entry| match entry.storm {
         true => AnsiColor::Red.on_default(),
         false => Style::new(),
@@ -118,6 +136,11 @@ fn without_folder(command: &str) -> &str {
         Some(slash) if program.starts_with('/') && slash + 1 < program.len() => &command[slash + 1..],
         _ => command,
     }
+}
+
+/// Bytes of the process's pagers.
+fn paged(entry: &Entry, value: fn(&Paged) -> u64) -> String {
+    bytes(entry.pager.as_ref().map(value))
 }
 
 pub(super) fn bytes(value: Option<u64>) -> String {

@@ -11,11 +11,13 @@ use super::storms::StormWatch;
 use super::target::{Followed, Look, READ_ON_TICKS, busiest_zram, unreadable};
 use plimsoll_model::columns::col;
 use plimsoll_model::recording::{Warning, WarningCode};
-use plimsoll_sample::{Sampler, Target};
+use plimsoll_sample::{Sampler, Target, pagers};
 
 /// Interval between two checks of a target, and of the machine alone, whose swap devices seldom change.
 const PERIOD: Duration = Duration::from_secs(1);
 const IDLE_PERIOD: Duration = Duration::from_secs(5);
+/// Checks of a target from one look for its pagers to the next.
+const CHECKS_BETWEEN_PAGERS: u32 = 5;
 
 /// Keeps the sampler's target up to date.
 pub(super) struct Follower {
@@ -28,6 +30,9 @@ pub(super) struct Follower {
     /// another reopening is useless.
     unreadable_when_opened: Option<(i64, usize)>,
     storms: StormWatch,
+    /// The pagers of the target's processes when they were last looked for, and checks since then.
+    pagers: Vec<(u32, usize)>,
+    checks: u32,
 }
 
 impl Follower {
@@ -40,6 +45,8 @@ impl Follower {
             sent: Target::default(),
             unreadable_when_opened: None,
             storms: StormWatch::default(),
+            pagers: Vec::new(),
+            checks: 0,
         };
         follower.change(followed);
         follower
@@ -108,8 +115,12 @@ impl Follower {
         let latest = self.sampler.latest();
         let seen = latest.get(col::TARGET_PROCESSES).unwrap_or(0);
         let stale = usize::try_from(seen) != Ok(read);
+        let has_new_pagers = self.look_for_pagers(&target.workers);
         // Some processes stay unreadable: one attempt is enough.
-        if target != self.sent || (stale && self.unreadable_when_opened != Some((seen, read))) {
+        if target != self.sent
+            || has_new_pagers
+            || (stale && self.unreadable_when_opened != Some((seen, read)))
+        {
             self.sampler.set_target(Some(&target));
             self.unreadable_when_opened = stale.then_some((seen, read));
         }
@@ -117,6 +128,19 @@ impl Follower {
         let grown = target.workers != self.sent.workers;
         self.sent = target;
         self.publish(look, grown);
+    }
+
+    /// Looks for pagers in the processes, at every fifth check: the kernel lists all mappings of each for it. Returns whether
+    /// there are others than before.
+    fn look_for_pagers(&mut self, processes: &[u32]) -> bool {
+        self.checks = self.checks.wrapping_add(1);
+        if processes == self.sent.workers && self.checks % CHECKS_BETWEEN_PAGERS != 0 {
+            return false;
+        }
+        let found = pagers::of_processes(processes);
+        let is_new = found != self.pagers;
+        self.pagers = found;
+        is_new
     }
 
     /// Copies the result of a check into the state.

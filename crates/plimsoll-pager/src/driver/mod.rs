@@ -4,6 +4,7 @@
 //! injected errors.
 
 mod by_copy;
+mod pagemap;
 mod userfault;
 
 use std::ptr::NonNull;
@@ -12,6 +13,7 @@ use plimsoll_os::Errno;
 
 use crate::page::{Page, PageIndex, PageRange};
 
+pub use pagemap::Pagemap;
 pub(crate) use userfault::{OpenError, Userfault};
 
 /// The thread that resolves a fault.

@@ -13,6 +13,7 @@ use plimsoll_os::{
 };
 
 use super::by_copy::{Steps, move_by_copy};
+use super::pagemap::Pagemap;
 use super::{Area, Driver, DriverOptions, FaultMode, Partial};
 use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange};
 
@@ -69,7 +70,7 @@ pub(crate) struct Userfault {
     arena: usize,
     shadow: usize,
     bytes: usize,
-    pagemap: File,
+    pagemap: Pagemap,
     /// Whether the kernel moves pages; if not, they are copied.
     moves: bool,
     /// Whether faults inside system calls come to the pager too.
@@ -85,15 +86,13 @@ impl Userfault {
     pub(crate) fn new(pages: u32, options: DriverOptions) -> Result<Userfault, OpenError> {
         let Opened { uffd, moves, mode } = open(&ThisKernel, options)?;
         let bytes = (pages as usize * PAGE_SIZE).next_multiple_of(ALIGNMENT);
-        let open_own = |name: &str| {
-            File::open(format!("/proc/self/{name}")).map_err(|error| {
-                OpenError::Failed(Errno::of_number(error.raw_os_error().unwrap_or(libc::ENOENT)))
-            })
+        let failed = |error: std::io::Error| {
+            OpenError::Failed(Errno::of_number(error.raw_os_error().unwrap_or(libc::ENOENT)))
         };
-        let pagemap = open_own("pagemap")?;
+        let pagemap = Pagemap::own().map_err(failed)?;
         let serves_system_calls = mode == UffdMode::Full;
         let memory = (serves_system_calls && !moves)
-            .then(|| open_own("mem"))
+            .then(|| File::open("/proc/self/mem").map_err(failed))
             .transpose()?;
         let origin = Origin::here().map_err(OpenError::Failed)?;
         let arena = reserve(bytes).map_err(OpenError::Failed)?;
@@ -133,6 +132,11 @@ impl Userfault {
     /// Addresses of the arena.
     pub(crate) fn arena(&self) -> std::ops::Range<usize> {
         self.arena..self.arena + self.bytes
+    }
+
+    /// The address of the shadow area.
+    pub(crate) fn shadow(&self) -> usize {
+        self.shadow
     }
 
     fn at(&self, area: Area, page: PageIndex) -> usize {
@@ -299,24 +303,8 @@ impl Driver for Userfault {
     }
 
     fn present(&self, area: Area, pages: PageRange, present: &mut [bool]) -> Result<(), Errno> {
-        /// Entries of the pagemap that one call reads.
-        const AT_ONCE: u32 = 64;
-        /// Bits of an entry of the pagemap: the page is present, or the kernel has swapped it out.
-        const HAS_CONTENTS: u64 = 1 << 63 | 1 << 62;
-        let mut done = 0;
-        for piece in pages.pieces(AT_ONCE) {
-            let mut bytes = [0; AT_ONCE as usize * size_of::<u64>()];
-            let bytes = &mut bytes[..piece.count as usize * size_of::<u64>()];
-            let at = self.at(area, piece.first) / PAGE_SIZE * size_of::<u64>();
-            let read = self.pagemap.read_exact_at(bytes, at as u64);
-            read.map_err(|error| Errno::of_number(error.raw_os_error().unwrap_or(libc::EIO)))?;
-            let (entries, _) = bytes.as_chunks();
-            for entry in entries {
-                present[done] = u64::from_ne_bytes(*entry) & HAS_CONTENTS != 0;
-                done += 1;
-            }
-        }
-        Ok(())
+        let present = &mut present[..pages.count as usize];
+        self.pagemap.present(self.at(area, pages.first), present)
     }
 
     fn populate(&self, pages: PageRange) {

@@ -13,6 +13,7 @@ const NATIVE: u64 = 1 << 32;
 /// `ram`. The reserve covers growth of the store between a charge and the next one.
 /// Checked by `a_charge_never_exceeds_the_budget`, `charges_and_native_regions_together_never_exceed_the_budget`.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Budget {
     ram: AtomicU64,
     /// The bytes that the budget is to have: below `ram` while it shrinks, else equal.
@@ -32,6 +33,20 @@ impl Budget {
             target: AtomicU64::new(ram),
             resident: AtomicU64::new(0),
             forced: AtomicU64::new(0),
+        }
+    }
+
+    /// A budget with these bytes, which were copied from a value in another process.
+    pub(crate) fn of_bytes(bytes: &[u8; size_of::<Budget>()]) -> Budget {
+        let word = |at: usize| {
+            let bytes = bytes[at..].first_chunk().expect("a field is inside");
+            AtomicU64::new(u64::from_ne_bytes(*bytes))
+        };
+        Budget {
+            ram: word(std::mem::offset_of!(Budget, ram)),
+            target: word(std::mem::offset_of!(Budget, target)),
+            resident: word(std::mem::offset_of!(Budget, resident)),
+            forced: word(std::mem::offset_of!(Budget, forced)),
         }
     }
 

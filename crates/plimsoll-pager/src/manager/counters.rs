@@ -46,10 +46,26 @@ pub(crate) enum Event {
 
 impl Event {
     const COUNT: usize = Event::Adopted as usize + 1;
+
+    /// The events of which each is at least one transition of a page. No other transition exists but that to virgin.
+    pub(crate) const TRANSITIONS: [Event; 9] = [
+        Event::ZeroFault,
+        Event::SoftFault,
+        Event::HardFault,
+        Event::StreamPage,
+        Event::Trimmed,
+        Event::Saved,
+        Event::FrameTaken,
+        Event::FrameReleased,
+        Event::Adopted,
+    ];
 }
 
 /// Pages in each state, standby ones by priority, and events since the start.
+///
+/// [`published`](crate::published) shows them to other processes by their layout.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct Counters {
     states: [AtomicU64; PageState::ALL.len()],
     standby: [AtomicU64; 8],
@@ -57,6 +73,18 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    /// Counters with these bytes, which were copied from a value in another process.
+    pub(crate) fn of_bytes(bytes: &[u8; size_of::<Counters>()]) -> Counters {
+        let (words, _) = bytes.as_chunks::<8>();
+        let mut words = words.iter().map(|word| AtomicU64::new(u64::from_ne_bytes(*word)));
+        let mut next = || words.next().unwrap_or_default();
+        Counters {
+            states: std::array::from_fn(|_| next()),
+            standby: std::array::from_fn(|_| next()),
+            events: std::array::from_fn(|_| next()),
+        }
+    }
+
     /// Counts a page that went from one state to another.
     pub(crate) fn count_state(&self, from: PageState, to: PageState, priority: u8) {
         self.states[to as usize].fetch_add(1, Ordering::Relaxed);

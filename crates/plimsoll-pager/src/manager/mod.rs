@@ -112,6 +112,11 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         self.extent.load(Ordering::Relaxed)
     }
 
+    /// The word of [`Manager::extent`], which other processes read.
+    pub(crate) fn extent_word(&self) -> &AtomicU32 {
+        &self.extent
+    }
+
     /// The rule by which faults at the cap trim.
     pub(crate) fn trim_mode(&self) -> TrimMode {
         match self.trim_mode.load(Ordering::Relaxed) {

@@ -14,6 +14,7 @@ const MOST_PINS: usize = 256;
 /// or the pinning thread finds it busy or absent and restores it.
 /// Checked by `a_pinned_page_is_active_whatever_the_trimmer_does`.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Pins {
     ranges: [AtomicU64; MOST_PINS],
     /// Slots below which all pins are.
@@ -30,6 +31,14 @@ impl Pins {
             ranges: [const { AtomicU64::new(0) }; MOST_PINS],
             used: AtomicU64::new(0),
         }
+    }
+
+    /// The ranges in these bytes, which were copied from a value in another process.
+    pub(crate) fn ranges_of(bytes: &[u8; size_of::<Pins>()]) -> impl Iterator<Item = (PageIndex, u32)> {
+        let (words, _) = bytes.as_chunks::<8>();
+        let values = words[..MOST_PINS].iter().map(|word| u64::from_ne_bytes(*word));
+        let ranges = values.map(|value| (PageIndex::new((value >> 32) as u32), value as u32));
+        ranges.filter(|(_, count)| *count > 0)
     }
 
     /// Publishes a range; none if all slots are in use. From here on no trimmer takes an active page of it.

@@ -1,6 +1,7 @@
 //! Chunks: 2 MiB of the arena, registered and counted as a whole.
 #![allow(unsafe_code)]
 
+use std::mem::offset_of;
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
@@ -44,6 +45,24 @@ pub struct Chunk {
 }
 
 impl Chunk {
+    /// A chunk with these bytes, which were copied from a value in another process.
+    pub(crate) fn of_bytes(bytes: &[u8; size_of::<Chunk>()]) -> Chunk {
+        let count = |at: usize| AtomicU16::new(u16::from_ne_bytes([bytes[at], bytes[at + 1]]));
+        Chunk {
+            mode: AtomicU8::new(bytes[offset_of!(Chunk, mode)]),
+            touched: AtomicU8::new(bytes[offset_of!(Chunk, touched)]),
+            pages: count(offset_of!(Chunk, pages)),
+            active: count(offset_of!(Chunk, active)),
+            modified: count(offset_of!(Chunk, modified)),
+            standby: count(offset_of!(Chunk, standby)),
+        }
+    }
+
+    /// Whether a word of the chunk was ever written.
+    pub(crate) fn is_touched(&self) -> bool {
+        self.touched.load(Ordering::Relaxed) != 0
+    }
+
     /// The mode.
     pub fn mode(&self) -> ChunkMode {
         match self.mode.load(Ordering::Acquire) {
@@ -135,6 +154,11 @@ impl ChunkTable {
     pub fn all(&self) -> &[Chunk] {
         // SAFETY: by the invariant the mapping holds `count` valid chunks for the life of `self`.
         unsafe { slice::from_raw_parts(self.chunks.as_ptr(), self.count) }
+    }
+
+    /// The address of the first one.
+    pub(crate) fn address(&self) -> usize {
+        self.chunks.as_ptr() as usize
     }
 
     /// The chunk of the first of `pages`.

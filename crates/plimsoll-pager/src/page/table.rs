@@ -51,6 +51,11 @@ impl PageTable {
         self.count as u32
     }
 
+    /// The address of the first word.
+    pub(crate) fn address(&self) -> usize {
+        self.words.as_ptr() as usize
+    }
+
     fn words(&self) -> &[PageWord] {
         // SAFETY: by the invariant the mapping holds `count` valid words for the life of `self`.
         unsafe { slice::from_raw_parts(self.words.as_ptr(), self.count) }

@@ -32,6 +32,30 @@ pub enum Violation {
         /// The page.
         page: PageIndex,
     },
+    /// No transition writes such a word.
+    #[error("the word of page {page:?} is {word:#018x}, which no transition writes")]
+    Word {
+        /// The page.
+        page: PageIndex,
+        /// Its word.
+        word: u64,
+    },
+    /// A page of no region, or of a native chunk, has a state.
+    #[error("page {page:?} is {state:?}, and its chunk has no managed page there")]
+    Unowned {
+        /// The page.
+        page: PageIndex,
+        /// Its state.
+        state: PageState,
+    },
+    /// A pinned range leaves the regions.
+    #[error("{count} pages from {page:?} on are pinned, and not all of them are in regions")]
+    Pin {
+        /// The first page.
+        page: PageIndex,
+        /// The number of pages.
+        count: u32,
+    },
     /// Two pages have the same saved copy.
     #[error("page {page:?} has the saved copy of another one")]
     SharedPlace {

@@ -153,6 +153,20 @@ impl Word {
     /// The eviction clock in a word counts modulo this number.
     pub const CLOCK_PERIOD: u16 = 1 << 12;
 
+    /// A word with these bits, which were copied from another process.
+    pub(crate) const fn of_bits(bits: u64) -> Word {
+        Word(bits)
+    }
+
+    /// Whether the functions of [`Locked`] can have written the word.
+    pub(crate) const fn is_valid(self) -> bool {
+        let state = STATE.of(self.0);
+        let has_place = PLACE.of(self.0) != 0;
+        state <= PageState::Busy as u64
+            && self.0 & 1 << 51 == 0
+            && (!has_place || self.state().has_place() || state == PageState::Busy as u64)
+    }
+
     /// The state.
     pub const fn state(self) -> PageState {
         PageState::ALL[match STATE.of(self.0) {
@@ -196,6 +210,11 @@ impl Word {
 
     const fn with_place(self, place: Place) -> Word {
         Word(PLACE.set(self.0, place.0))
+    }
+
+    /// The bits.
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
     }
 
     /// The same with another standby priority, of which 3 bits count.

@@ -74,8 +74,8 @@ fn pages_that_a_child_shares_are_trimmed_and_stay_the_childs() {
     region.bytes_mut().fill(9);
     let (address, length) = (region.as_ptr() as usize, region.len());
     // SAFETY: changes nothing in this process.
-    let advised = unsafe { libc::madvise(address as *mut _, length, libc::MADV_DOFORK) };
-    assert_eq!(advised, 0);
+    let shared = unsafe { libc::madvise(address as *mut _, length, libc::MADV_DOFORK) };
+    assert_eq!(shared, 0);
     let (mut waits, go) = std::io::pipe().expect("descriptors are free");
     let end = File::from(std::os::fd::OwnedFd::from(
         go.try_clone().expect("descriptors are free"),

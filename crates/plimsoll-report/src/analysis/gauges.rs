@@ -10,6 +10,8 @@ use plimsoll_model::columns::col;
 pub enum Panel {
     /// RAM and swap of the target: values in a table, not a panel.
     Target,
+    /// Pages of the target's pagers by state.
+    Pager,
     Swap,
     Io,
     Faults,
@@ -114,6 +116,16 @@ gauges! {
     CGROUP_USAGE "cgroup-usage" "cgroup" Target Bytes Level(1.0) => [CGROUP_USAGE];
     CGROUP_SWAP "cgroup-swap" "cgroup swap" Target Bytes Level(1.0) => [CGROUP_SWAP];
     CGROUP_SOME "cgroup-some" "cgroup memory some" Target Percent Rate(PercentOfTime) => [CGROUP_PSI_SOME_US];
+    PAGER_BUDGET "pager-budget" "pager budget" Target Bytes Level(1.0) => [TARGET_PAGER_BUDGET];
+    PAGER_STORE "pager-store" "pager store" Target Bytes Level(1.0) => [TARGET_PAGER_STORE];
+    PAGER_METADATA "pager-metadata" "pager metadata" Target Bytes Level(1.0) => [TARGET_PAGER_METADATA];
+    PAGER_SOFT "pager-soft" "pager soft faults" Target PerSecond Rate(One) => [TARGET_PAGER_SOFT_FAULTS];
+    PAGER_HARD "pager-hard" "pager hard faults" Target PerSecond Rate(One) => [TARGET_PAGER_HARD_FAULTS];
+    PAGER_ACTIVE "pager-active" "active" Pager Bytes Level(1.0) => [TARGET_PAGER_ACTIVE];
+    PAGER_MODIFIED "pager-modified" "modified" Pager Bytes Level(1.0) => [TARGET_PAGER_MODIFIED];
+    PAGER_STANDBY "pager-standby" "standby" Pager Bytes Level(1.0) => [TARGET_PAGER_STANDBY];
+    PAGER_COMPRESSED "pager-compressed" "compressed" Pager Bytes Level(1.0) => [TARGET_PAGER_COMPRESSED];
+    PAGER_PAGE_FILE "pager-page-file" "page file" Pager Bytes Level(1.0) => [TARGET_PAGER_PAGE_FILE];
     SWAP0 "device0" "swap device 0" Swap Bytes Level(1.0) => [SWAP0_USED];
     SWAP1 "device1" "swap device 1" Swap Bytes Level(1.0) => [SWAP1_USED];
     SWAP2 "device2" "swap device 2" Swap Bytes Level(1.0) => [SWAP2_USED];

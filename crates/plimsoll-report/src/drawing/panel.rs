@@ -51,12 +51,13 @@ macro_rules! panels {
 }
 
 use Contents::{Layers, Moving, Of};
-use gauges::Panel::{Cpu, Faults, Io, Monitor, Pressure, Reclaim, Swap, Target};
+use gauges::Panel::{Cpu, Faults, Io, Monitor, Pager, Pressure, Reclaim, Swap, Target};
 
 panels! {
     "whole" "RAM, stacked to MemTotal" "In RAM" Bytes true 150 0.0 Layers;
     "moved" "Moving layers: the target and its pages, in RAM" "" Bytes true 170 1048576.0 Moving;
     "target" "Target" "Target" Bytes false 0 0.0 Of(Target);
+    "pager" "Pages of the target's pagers, by state" "Pagers" Bytes true 90 1048576.0 Of(Pager);
     "swap" "Swap used, by device" "Swap" Bytes true 80 1048576.0 Of(Swap);
     "io" "Page I/O" "Page I/O" BytesPerSecond false 80 1048576.0 Of(Io);
     "faults" "Faults" "Faults" PerSecond false 70 10.0 Of(Faults);
@@ -85,6 +86,7 @@ impl Panel {
                 let moves = |series: &&Series| palette::paint_of(&series.key).moves;
                 return timeline.layers.iter().filter(moves).collect();
             }
+            Of(Pager) => &timeline.pager,
             Of(Swap) => &timeline.swap,
             Of(Io) => &timeline.io,
             Of(Faults) => &timeline.faults,
@@ -108,6 +110,11 @@ impl Panel {
             (series, sum.clone())
         };
         self.series(timeline).into_iter().map(curve).collect()
+    }
+
+    /// Whether it is drawn for a timeline: a panel of pagers is there only with a pager.
+    pub fn is_drawn_for(&self, timeline: &Timeline) -> bool {
+        self.contents != Of(Pager) || !timeline.pager.is_empty()
     }
 
     /// Whether its series are layers of the memory stack.

@@ -54,9 +54,11 @@ impl Serialize for Document<'_> {
         map.serialize_entry("groups", &Each::of(|| groups.clone().map(GroupData::of)))?;
         map.serialize_entry("marks", &Each::of(|| page.marks.iter().map(MarkData::of)))?;
         map.serialize_entry("memTotal", &(page.manifest.host.mem_total as f64 / KIB))?;
-        map.serialize_entry("panels", &serde_json::json!(panel::drawn().collect::<Vec<_>>()))?;
-        let timelines = || std::iter::once(&page.overview).chain(&page.trials).map(timeline);
-        map.serialize_entry("timelines", &Each::of(timelines))?;
+        let timelines = || std::iter::once(&page.overview).chain(&page.trials);
+        let is_drawn = |panel: &&Panel| timelines().any(|timeline| panel.is_drawn_for(timeline));
+        let panels: Vec<&Panel> = panel::drawn().filter(is_drawn).collect();
+        map.serialize_entry("panels", &serde_json::json!(panels))?;
+        map.serialize_entry("timelines", &Each::of(|| timelines().map(timeline)))?;
         map.serialize_entry(
             "trials",
             &Each::of(|| page.results.trials.iter().map(TrialData::of)),
@@ -183,7 +185,8 @@ fn timeline(timeline: &Timeline) -> Value {
         .collect();
     let mut panels = serde_json::Map::new();
     for panel in panel::drawn() {
-        // What moved is a choice of the layers of the whole: the script takes it from there.
+        // What moved is a choice of the layers of the whole: the script takes it from there. A panel of another timeline has
+        // an empty list here.
         if panel.id != "moved" {
             panels.insert(panel.id.to_owned(), series(panel, timeline));
         }

@@ -77,7 +77,10 @@ pub(super) fn overview(timeline: &Timeline, marks: &[&Mark], mem_total: f64, tit
     draw(
         timeline,
         marks,
-        &panel::drawn().map(plot).collect::<Vec<_>>(),
+        &panel::drawn()
+            .filter(|panel| panel.is_drawn_for(timeline))
+            .map(plot)
+            .collect::<Vec<_>>(),
         &axis,
         title,
     )

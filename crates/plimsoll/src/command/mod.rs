@@ -12,6 +12,7 @@ mod hold;
 mod open_page;
 mod output;
 mod output_file;
+mod pager;
 mod ps;
 mod recordings;
 mod report;
@@ -22,6 +23,7 @@ mod shell;
 mod size;
 mod trim;
 mod watch;
+mod watched;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -49,6 +51,7 @@ pub fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Compare(options) => compare::compare(options, verbosity),
         Command::Export(options) => export::export(options),
         Command::Heap(options) => return heap::heap(&options.command),
+        Command::Pager(options) => pager::pager(&options.command),
         Command::Watch(options) => return watch::watch(options, verbosity),
         Command::Ps(options) => ps::ps(options, verbosity),
         Command::Hold(options) => hold::hold(options, verbosity),

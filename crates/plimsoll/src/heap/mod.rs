@@ -17,7 +17,6 @@ mod model;
 mod picture;
 mod program;
 mod report;
-mod snapshot;
 mod stat;
 mod text;
 

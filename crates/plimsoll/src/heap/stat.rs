@@ -11,8 +11,8 @@ use super::model::{
     Cell, DamageReport, HEAP_SCHEMA, HeapSurvey, ProcessHeaps, UnreadHeaps, ValidationReport,
 };
 use super::report;
-use super::snapshot::Snapshot;
 use plimsoll_monitor::processes::{Depth, Process, list};
+use plimsoll_proc::process_memory::Snapshot;
 
 /// A survey with the cells of its map.
 #[derive(Debug, Clone, PartialEq)]

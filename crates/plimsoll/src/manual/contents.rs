@@ -58,7 +58,7 @@ pub fn page(name: &str) -> Page {
     found.map_or(program.1, |(_, page)| *page)
 }
 
-const PAGES: &[(&str, Page); 21] = &[
+const PAGES: &[(&str, Page); 23] = &[
     (
         "plimsoll",
         Page {
@@ -475,6 +475,38 @@ const PAGES: &[(&str, Page); 21] = &[
             files: &[],
             environment: COLOURS,
             see_also: &[("plimsoll", 1), ("plimsoll-heap-run", 1), ("process_vm_readv", 2)],
+        },
+    ),
+    (
+        "plimsoll-pager",
+        Page {
+            examples: &[example(
+                "plimsoll pager stat 4242",
+                "Inspect the pagers of a process:",
+            )],
+            exit: "2 if a pager is damaged.",
+            files: &[],
+            environment: COLOURS,
+            see_also: &[("plimsoll", 1), ("plimsoll-pager-stat", 1), ("userfaultfd", 2)],
+        },
+    ),
+    (
+        "plimsoll-pager-stat",
+        Page {
+            examples: &[
+                example(
+                    "plimsoll pager stat 4242 --validate",
+                    "Print the pagers of a process and check every page:",
+                ),
+                example(
+                    "plimsoll pager stat 4242 --watch",
+                    "Print them again each second:",
+                ),
+            ],
+            exit: "2 if a pager is damaged.",
+            files: &[],
+            environment: COLOURS,
+            see_also: &[("plimsoll", 1), ("plimsoll-ps", 1), ("process_vm_readv", 2)],
         },
     ),
     (

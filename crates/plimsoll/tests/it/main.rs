@@ -18,6 +18,7 @@ mod hold;
 mod hostile;
 mod machine;
 mod manual;
+mod pager_stat;
 mod processes;
 pub(crate) mod recording;
 mod recordings;

@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use plimsoll_model::scenario::{
-    AllocatorSet, Amount, Compression, Document, FillClass, Level, Machine, Order, Overrides, Problem,
-    ScenarioError, Settings, Source, SpeedHints, Subject, TrimMechanism, Workload, WorkloadKind, builtin,
-    find, keys_help, keys_markdown,
+    AllocatorSet, Amount, Compression, Document, FillClass, Level, Machine, Order, Overrides, PAGER_OPTIONS,
+    PagerCodec, Problem, ScenarioError, Settings, Source, SpeedHints, Subject, TrimMechanism, Workload,
+    WorkloadKind, builtin, find, keys_help, keys_markdown,
 };
 
 use super::{GIB, MIB, machine, parse, plan, quick, resolve, sets};
@@ -474,6 +474,16 @@ fn the_reference_page_has_the_keys_and_its_example_is_valid() {
     assert!(page.contains("thorough/zram:zstd/file=/srv/data/dump.bin/limit=314576K#2"));
     for subject in ["zram", "zswap", "swapfile", "none"] {
         assert!(keys_help(WorkloadKind::Map).contains("subject") && page.contains(&format!("`{subject}`")));
+    }
+    for option in PAGER_OPTIONS {
+        let row = format!("| `{}` | {} |\n", option.example, option.meaning);
+        assert!(
+            page.contains(&row),
+            "put this into the table of a pager's options:\n{row}"
+        );
+    }
+    for (_, codec) in PagerCodec::ALL {
+        assert!(page.contains(&format!("`{codec}`")), "{codec}");
     }
 }
 

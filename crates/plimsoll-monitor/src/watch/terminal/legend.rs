@@ -138,6 +138,19 @@ fn target_lines(snapshot: &Snapshot, frame: &Frame, rows: usize) -> Vec<String> 
     if let Some(usage) = frame.gauge(gauge::CGROUP_USAGE) {
         lines.push(format!("cgroup   {:>8}", figures::bytes(usage)));
     }
+    for (name, index) in [
+        ("active", gauge::PAGER_ACTIVE),
+        ("modified", gauge::PAGER_MODIFIED),
+        ("standby", gauge::PAGER_STANDBY),
+        ("zipped", gauge::PAGER_COMPRESSED),
+        ("store", gauge::PAGER_STORE),
+        ("file", gauge::PAGER_PAGE_FILE),
+        ("metadata", gauge::PAGER_METADATA),
+    ] {
+        if let Some(bytes) = frame.gauge(index) {
+            lines.push(format!("{name:<9}{:>8}", figures::bytes(bytes)));
+        }
+    }
     lines.truncate(rows.saturating_sub(1));
     if lines.len() < 3 { Vec::new() } else { lines }
 }

@@ -213,6 +213,7 @@ fn top(name: &str, magnitude: f64, interval_s: Option<u64>) -> Top {
             user_percent: per_s.min(1600.0),
             system_percent: 0.0,
         }),
+        pager: None,
         cgroup_refaults_per_s: None,
         oom_score: None,
         oom_score_adj: None,

@@ -2,16 +2,11 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use crate::cli::HeapStat;
 use crate::command::output_file;
-use crate::command::screen::Screen;
 use crate::heap::{self, HeapDetail, HeapStatError, Stat};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_monitor::processes::Identity;
-use plimsoll_sample::stop::Stop;
 
 pub(super) fn stat(options: &HeapStat) -> Result<Exit, Failure> {
     if options.watch {
@@ -79,33 +74,6 @@ fn write_page(path: &Path, found: &Stat) -> Result<(), Failure> {
 
 /// Prints the heaps every second, on a terminal in place, until a signal or the end of the process.
 fn watch(options: &HeapStat) -> Result<Exit, Failure> {
-    const INTERVAL: Duration = Duration::from_secs(1);
-    const POLL: Duration = Duration::from_millis(50);
-    let stop = Stop::install().or_exit(Exit::Missing)?;
-    let watched = options.pid.and_then(|pid| Identity::of(pid).ok());
-    let ended = || watched.is_some_and(|process| !process.is_alive());
-    let stopped_or_ended = || {
-        let next = Instant::now() + INTERVAL;
-        while !stop.requested() && !ended() {
-            let left = next.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            thread::sleep(POLL.min(left));
-        }
-        true
-    };
-    let mut found = read(options)?;
-    let screen = Screen::take()?;
-    loop {
-        if !screen.show(&heap::render(&found.survey, detail(options)))? || stopped_or_ended() {
-            return Ok(Exit::Done);
-        }
-        found = match read(options) {
-            Ok(found) => found,
-            // The heaps may be unreadable because the process is ending.
-            Err(_) if stopped_or_ended() => return Ok(Exit::Done),
-            Err(failure) => return Err(failure),
-        };
-    }
+    let read = || read(options).map(|found| heap::render(&found.survey, detail(options)));
+    crate::command::watched::watch(options.pid, read)
 }

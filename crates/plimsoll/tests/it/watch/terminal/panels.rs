@@ -44,6 +44,7 @@ fn process(pid: u32, name: &str, wss: u64, swap: Option<u64>, major_per_s: f64) 
             user_percent: 1.5,
             system_percent: 0.25,
         }),
+        pager: None,
         cgroup_refaults_per_s: None,
         oom_score: None,
         oom_score_adj: None,

@@ -5,19 +5,24 @@
 
 use std::cell::RefCell;
 
-use plimsoll_lfh::inspect::{Memory, MemoryError, OtherProcess};
+use plimsoll_os::{Memory, MemoryError, OtherProcess};
 
 /// Bytes that are read at once. Base pages are as long or longer, so a part of one is readable if the whole is.
 const PAGE: usize = 4096;
 /// Pages that are kept: more than the longest subsegment has, with its description.
 const PAGES: usize = 256;
 
+/// Bytes of a read that is not copied.
+const LONG: usize = 64 * 1024;
+
 /// The memory of another process, with copies of the last pages that were read.
-pub(super) struct Snapshot {
+#[derive(Debug)]
+pub struct Snapshot {
     memory: OtherProcess,
     pages: RefCell<Pages>,
 }
 
+#[derive(Debug)]
 struct Pages {
     /// Address of each page, 0 for none. A page has one place.
     addresses: [usize; PAGES],
@@ -25,7 +30,8 @@ struct Pages {
 }
 
 impl Snapshot {
-    pub(super) fn new(pid: u32) -> Snapshot {
+    /// The memory of the process `pid`.
+    pub fn new(pid: u32) -> Snapshot {
         Snapshot {
             memory: OtherProcess::new(pid),
             pages: RefCell::new(Pages {
@@ -38,6 +44,10 @@ impl Snapshot {
 
 impl Memory for Snapshot {
     fn read(&self, address: usize, into: &mut [u8]) -> Result<(), MemoryError> {
+        // A long read would replace the copies of most pages.
+        if into.len() > LONG {
+            return self.memory.read(address, into);
+        }
         let mut pages = self.pages.borrow_mut();
         let mut at = address;
         let mut left = into;

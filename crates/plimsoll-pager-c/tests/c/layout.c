@@ -1,0 +1,11 @@
+/* The structures as a C compiler sees them. */
+#include <stdio.h>
+
+#include "plimsoll_pager.h"
+
+int main(void) {
+    printf("%zu %zu %zu %zu %zu\n", sizeof(plimsoll_pager_options_t), offsetof(plimsoll_pager_options_t, codec),
+           sizeof(plimsoll_pager_stats_t), offsetof(plimsoll_pager_stats_t, compressed_pages),
+           offsetof(plimsoll_pager_stats_t, direct_reclaims));
+    return 0;
+}

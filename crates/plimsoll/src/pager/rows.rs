@@ -1,0 +1,163 @@
+//! The values of a pager: a row each, for the text, the JSON document and the book.
+
+use plimsoll_pager::Stats;
+use plimsoll_pager::published::Mapped;
+
+/// The unit of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unit {
+    Bytes,
+    Pages,
+    Times,
+}
+
+/// The heading under which the text prints a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Group {
+    Memory,
+    States,
+    Faults,
+    Trims,
+}
+
+impl Group {
+    pub(super) const ALL: [Group; 4] = [Group::Memory, Group::States, Group::Faults, Group::Trims];
+
+    pub(super) fn heading(self) -> &'static str {
+        match self {
+            Group::Memory => "Memory",
+            Group::States => "Pages by state",
+            Group::Faults => "Faults",
+            Group::Trims => "Trims",
+        }
+    }
+}
+
+/// A value: its key in the document, its name in the text, and its source.
+pub(super) struct Row {
+    pub(super) key: &'static str,
+    pub(super) label: &'static str,
+    pub(super) group: Group,
+    pub(super) unit: Unit,
+    pub(super) value: fn(&Stats, &Mapped) -> u64,
+}
+
+const fn row(
+    group: Group,
+    unit: Unit,
+    key: &'static str,
+    label: &'static str,
+    value: fn(&Stats, &Mapped) -> u64,
+) -> Row {
+    Row {
+        key,
+        label,
+        group,
+        unit,
+        value,
+    }
+}
+
+/// Standby pages of all priorities. Values of another process may be anything.
+pub(super) fn standby(stats: &Stats) -> u64 {
+    stats
+        .standby_pages
+        .iter()
+        .fold(0, |sum, pages| sum.saturating_add(*pages))
+}
+
+use Group::{Faults, Memory, States, Trims};
+use Unit::{Bytes, Pages, Times};
+
+/// Every value, in the order of the text.
+pub(super) const ROWS: &[Row] = &[
+    row(Memory, Bytes, "budget_bytes", "Budget", |stats, _| stats.ram),
+    row(Memory, Bytes, "resident_bytes", "Resident", |stats, _| {
+        stats.resident_bytes()
+    }),
+    row(Memory, Bytes, "store_bytes", "Compression store", |stats, _| {
+        stats.store_bytes
+    }),
+    row(Memory, Bytes, "metadata_bytes", "Metadata", |stats, _| {
+        stats.metadata_bytes
+    }),
+    row(Memory, Pages, "mapped_pages", "Regions", |_, mapped| mapped.pages),
+    row(Memory, Pages, "pinned_pages", "Pinned", |stats, _| {
+        stats.pinned_pages
+    }),
+    row(Memory, Pages, "forced_frames", "Over the budget", |stats, _| {
+        stats.forced_frames
+    }),
+    row(States, Pages, "native_pages", "Native", |stats, _| {
+        stats.native_pages
+    }),
+    row(States, Pages, "virgin_pages", "Virgin", |_, mapped| {
+        mapped.virgin_pages
+    }),
+    row(States, Pages, "active_pages", "Active", |stats, _| {
+        stats.active_pages
+    }),
+    row(States, Pages, "modified_pages", "Modified", |stats, _| {
+        stats.modified_pages
+    }),
+    row(States, Pages, "standby_pages", "Standby", |stats, _| {
+        standby(stats)
+    }),
+    row(States, Pages, "compressed_pages", "Compressed", |stats, _| {
+        stats.compressed_pages
+    }),
+    row(States, Pages, "page_file_pages", "Page file", |stats, _| {
+        stats.page_file_pages
+    }),
+    row(Faults, Times, "zero_faults", "Zero", |stats, _| stats.zero_faults),
+    row(Faults, Times, "soft_faults", "Soft", |stats, _| stats.soft_faults),
+    row(Faults, Times, "hard_faults", "Hard", |stats, _| stats.hard_faults),
+    row(Faults, Times, "spurious_faults", "Spurious", |stats, _| {
+        stats.spurious_faults
+    }),
+    row(Faults, Pages, "stream_pages", "Read ahead", |stats, _| {
+        stats.stream_pages
+    }),
+    row(Faults, Pages, "copied_frames", "Copied", |stats, _| {
+        stats.copied_frames
+    }),
+    row(Faults, Times, "no_memory", "Without memory", |stats, _| {
+        stats.no_memory
+    }),
+    row(Trims, Pages, "trimmed_pages", "Trimmed", |stats, _| {
+        stats.trimmed_pages
+    }),
+    row(Trims, Pages, "saved_pages", "Saved", |stats, _| stats.saved_pages),
+    row(
+        Trims,
+        Times,
+        "refused_saves",
+        "Refused by the store",
+        |stats, _| stats.refused_saves,
+    ),
+    row(Trims, Pages, "taken_frames", "Frames taken", |stats, _| {
+        stats.taken_frames
+    }),
+    row(Trims, Pages, "released_frames", "Frames released", |stats, _| {
+        stats.released_frames
+    }),
+    row(
+        Trims,
+        Times,
+        "direct_reclaims",
+        "By faulting threads",
+        |stats, _| stats.direct_reclaims,
+    ),
+    row(Trims, Times, "unmovable_pages", "Not movable", |stats, _| {
+        stats.unmovable_pages
+    }),
+    row(Trims, Times, "partial_moves", "Ended early", |stats, _| {
+        stats.partial_moves
+    }),
+    row(Trims, Pages, "unshared_pages", "Shared by a fork", |stats, _| {
+        stats.unshared_pages
+    }),
+    row(Trims, Pages, "adopted_pages", "Taken over", |stats, _| {
+        stats.adopted_pages
+    }),
+];
