@@ -426,7 +426,7 @@ fn row_of_format_3(index: usize) -> Row {
 }
 
 /// Columns that version 3 of the format did not have.
-const ADDED_SINCE: [&str; 12] = [
+const ADDED_SINCE: [&str; 23] = [
     "device_swap_size",
     "device_swap_used",
     "other_swap_size",
