@@ -177,9 +177,9 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 
     /// Counts a page that was moved to its frame slot as modified, and unlocks it.
     fn end_trim(&self, page: PageIndex, locked: Locked<'_>) {
-        let priority = locked.before().priority();
+        let priority = self.chunk(page).priority();
         self.count(page, PageState::Active, PageState::Modified, priority);
-        locked.trim();
+        locked.trim(priority);
     }
 
     /// Moves an active page that a fork shares, which costs a copy of it. A page that a device has pinned stays where the
