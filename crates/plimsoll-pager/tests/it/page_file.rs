@@ -17,9 +17,11 @@ use plimsoll_pager::page_file::{
 };
 use tempfile::TempDir;
 
-/// A new folder on the disk that the project is on.
+/// A new folder on the disk that the project is on, or with other temporary files if this user may not write there.
 pub(crate) fn folder() -> TempDir {
-    TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+    TempDir::new_in(env!("CARGO_TARGET_TMPDIR"))
+        .or_else(|_| TempDir::new())
+        .unwrap()
 }
 
 fn create(folder: &Path, bytes: u64) -> (PageFile, Writer) {
