@@ -118,7 +118,7 @@ fn manager(copies: SavedCopies, seed: u64) -> Tiers {
     let injection = Injection {
         per_mille: 0,
         seed,
-        injected: 0,
+        ..Injection::default()
     };
     let manager = Manager::new(Simulated::new(PAGES, injection), copies, PAGES, RAM).expect("memory");
     let region = PageRange::new(PageIndex::new(0), PAGES);
