@@ -15,7 +15,7 @@ use crate::error::{MapError, RangeError};
 use crate::fault::{
     FaultError, FaultThread, Faults, Registration, SignalsBlocked, ThreadFaults, TooManyPagers,
 };
-use crate::manager::{Manager, Patience, Pin};
+use crate::manager::{Manager, Patience, Pin, WorkingSetError};
 use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState};
 #[cfg(not(loom))]
 use crate::pool::{Member, Pool, Usage};
@@ -308,6 +308,50 @@ impl<B: Backing + 'static> Engine<B> {
             manager.release_range(pages);
         }
         trimmed
+    }
+
+    /// Sets the standby priority of `pages`.
+    pub(crate) fn set_priority(&self, pages: PageRange, priority: u8) {
+        let _blocked = SignalsBlocked::new();
+        self.manager().set_priority(pages, priority);
+    }
+
+    /// Gives the contents of `pages` up. Returns the pages that were given up.
+    pub(crate) fn reset(&self, pages: PageRange) -> u32 {
+        let _blocked = SignalsBlocked::new();
+        self.manager().reset(pages)
+    }
+
+    /// Trims a region whole.
+    pub(crate) fn suspend(&self, pages: PageRange) {
+        let _blocked = SignalsBlocked::new();
+        self.manager().suspend(pages);
+    }
+
+    /// Ends the suspension of a region, whose pages have `priority`.
+    pub(crate) fn resume(&self, pages: PageRange, priority: u8) {
+        if self.is_forked() {
+            return;
+        }
+        let _blocked = SignalsBlocked::new();
+        self.manager().resume(pages, priority);
+    }
+
+    /// Limits the working set of a region, whose limits have that `number`, 0 for none. Returns their number.
+    pub(crate) fn limit_working_set(
+        &self,
+        pages: PageRange,
+        number: u8,
+        minimum: u64,
+        maximum: u64,
+    ) -> Result<u8, WorkingSetError> {
+        let _blocked = SignalsBlocked::new();
+        self.manager().limit_working_set(pages, number, minimum, maximum)
+    }
+
+    /// Ends the limits of a region.
+    pub(crate) fn end_working_set(&self, pages: PageRange, number: u8) {
+        self.manager().end_working_set(pages, number);
     }
 
     /// Makes `pages` present.

@@ -28,6 +28,8 @@ pub struct Stats {
     pub page_file_pages: u64,
     /// Pages of pinned ranges.
     pub pinned_pages: u64,
+    /// Pages of suspended regions.
+    pub suspended_pages: u64,
     /// Bytes of RAM of the compression store.
     pub store_bytes: u64,
     /// Bytes of RAM of the page table, chunks and scratch pages.
@@ -40,6 +42,10 @@ pub struct Stats {
     pub soft_faults: u64,
     /// Faults on compressed and page-file pages.
     pub hard_faults: u64,
+    /// Evicted pages that were restored: by hard faults, and ahead of them by streams.
+    pub refaults: u64,
+    /// Microseconds that all threads together waited for evicted pages.
+    pub stall_us: u64,
     /// Pages restored ahead of the fault of a stream.
     pub stream_pages: u64,
     /// Faults whose page another thread had made present.
@@ -68,7 +74,7 @@ pub struct Stats {
     pub no_memory: u64,
     /// Present pages of native regions that the pager took over.
     pub adopted_pages: u64,
-    /// The page file, if the pager has one. A pager of another process does not publish it.
+    /// The page file, if the pager has one. The record that other processes read does not have these figures.
     pub page_file: Option<PageFileUse>,
 }
 
@@ -139,6 +145,9 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     /// The figures now.
     pub(crate) fn stats(&self) -> Stats {
         Stats {
+            suspended_pages: self.regions.suspended(),
+            refaults: self.refaults.count(),
+            stall_us: u64::try_from(self.refaults.stall().as_micros()).unwrap_or(u64::MAX),
             page_file: self.backing.page_file(),
             ..Stats::of(&self.counters, &self.budget, self.pins.pages(), self.derived())
         }
@@ -154,7 +163,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 }
 
 impl Stats {
-    /// The figures of a pager: this process's, or one that was copied from another process.
+    /// The figures of a pager, without those of its page file, refaults and suspended regions: this process's, or one that was copied from another process.
     pub(crate) fn of(counters: &Counters, budget: &Budget, pinned_pages: u64, derived: Derived) -> Stats {
         let pages = |state| counters.pages_in(state);
         let events = |event| counters.of(event);
@@ -167,12 +176,15 @@ impl Stats {
             compressed_pages: pages(PageState::Compressed),
             page_file_pages: pages(PageState::PageFile),
             pinned_pages,
+            suspended_pages: 0,
             store_bytes: derived.store_bytes,
             metadata_bytes: derived.metadata_bytes,
             forced_frames: budget.forced(),
             zero_faults: events(Event::ZeroFault),
             soft_faults: events(Event::SoftFault),
             hard_faults: events(Event::HardFault),
+            refaults: 0,
+            stall_us: 0,
             stream_pages: events(Event::StreamPage),
             spurious_faults: events(Event::SpuriousFault),
             trimmed_pages: events(Event::Trimmed),

@@ -115,12 +115,8 @@ fn store(limit: u64) -> Store {
 }
 
 fn manager(copies: SavedCopies, seed: u64) -> Tiers {
-    let injection = Injection {
-        per_mille: 0,
-        seed,
-        ..Injection::default()
-    };
-    let manager = Manager::new(Simulated::new(PAGES, injection), copies, PAGES, RAM).expect("memory");
+    let driver = Simulated::new(PAGES, Injection::new(0, seed));
+    let manager = Manager::new(driver, copies, PAGES, RAM).expect("memory");
     let region = PageRange::new(PageIndex::new(0), PAGES);
     manager.open(region).expect("nothing is injected");
     manager

@@ -11,6 +11,7 @@
 //! | `killed` | a process that is killed |
 //! | `page_file` | files, systems and kernels that refuse, fail or are full |
 //! | `pages` | contents of pages, and their check |
+//! | `policies` | priorities, contents that are given up, suspended regions |
 //! | `pool` | processes that share a budget: kills, stops, forks, exec |
 //! | `pool_files` | files of a pool: refused, damaged, removed |
 //! | `refused` | systems that refuse userfaultfd |
@@ -30,6 +31,7 @@ mod killed;
 mod modes;
 mod page_file;
 mod pages;
+mod policies;
 mod pool;
 mod pool_files;
 mod refused;

@@ -7,7 +7,6 @@ use proptest::prelude::*;
 
 use super::super::simulated::{cases, contents};
 use super::{CAP, PAGES, Rig, manager, noise, store, try_access};
-use crate::driver::simulated::Injection;
 use crate::fault::FaultError;
 use crate::page::{PageIndex, PageRange};
 use crate::page_file::tests::faulty::Fault;
@@ -136,10 +135,10 @@ fn run(rig: &Rig, steps: &[Step]) -> u64 {
                 file.bytes[at] ^= 1 << (at % 8);
                 injected += 1;
             }
-            Step::Inject(per_mille) => injected += errors_of(&manager.driver.inject(per_mille)),
+            Step::Inject(per_mille) => drop(manager.driver.inject(per_mille)),
         }
     }
-    injected += errors_of(&manager.driver.inject(0));
+    injected += manager.driver.inject(0).into_values().sum::<u64>();
     rig.file.state().read_faults.clear();
     let mut lost = 0;
     for page in range(0, PAGES).pages() {
@@ -153,11 +152,6 @@ fn run(rig: &Rig, steps: &[Step]) -> u64 {
     assert!(lost == 0 || rig.is_spoilt.get());
     rig.validate();
     injected
-}
-
-/// Errors that the driver injected.
-fn errors_of(injection: &Injection) -> u64 {
-    injection.injected.values().sum()
 }
 
 fn check(rig: &Rig, model: &[Option<u8>], page: PageIndex) -> bool {
