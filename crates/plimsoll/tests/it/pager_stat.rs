@@ -341,7 +341,7 @@ fn a_recording_of_watch_has_the_states_of_the_pager() {
             .position(|one| *one == name)
             .expect("the column is there")
     };
-    let last: Vec<&str> = lines.last().expect("samples").split(',').collect();
+    let last: Vec<&str> = lines.next_back().expect("samples").split(',').collect();
     let value = |name: &str| -> u64 {
         last[at(name)]
             .parse()
