@@ -36,11 +36,12 @@ pub(crate) struct FaultThread {
 }
 
 impl FaultThread {
-    /// Starts the thread of `pager`.
+    /// Starts the thread of `pager`, and waits until it is up.
     pub(crate) fn start(pager: Arc<dyn ThreadFaults>) -> Result<FaultThread, Errno> {
         let shared = Arc::new(Shared {
             reader: FaultReader::new()?,
-            turns: AtomicU32::new(0),
+            // Until the thread is up: its start allocates.
+            turns: AtomicU32::new(1),
         });
         let served = shared.clone();
         // The thread inherits the mask: no handler of the program runs on it.
@@ -51,10 +52,12 @@ impl FaultThread {
         drop(blocked);
         let thread =
             thread.map_err(|error| Errno::of_number(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
-        Ok(FaultThread {
+        let started = FaultThread {
             shared,
             thread: Some(thread),
-        })
+        };
+        started.rest();
+        Ok(started)
     }
 
     /// Waits for the end of the work on faults whose threads run again: it may hold their pages busy, and pages ahead of
@@ -70,7 +73,8 @@ impl FaultThread {
 
 fn serve(pager: &dyn ThreadFaults, shared: &Shared) {
     // This thread alone changes it.
-    let mut turns = 0;
+    let mut turns = 2;
+    shared.turns.store(turns, Ordering::Release);
     loop {
         let read = shared.reader.next(pager.userfault(), |fault| {
             turns |= 1;
