@@ -35,6 +35,8 @@ struct State {
     registered: Vec<bool>,
     /// Pages of the arena that a device has pinned: every move of them fails.
     unmovable: Vec<bool>,
+    /// A page of the arena that the program has locked in RAM (`mlock(2)`): it cannot be discarded.
+    locked: Option<PageIndex>,
     /// The last word of pages into which a thread of the program wrote at the moment of a move.
     raced: BTreeMap<PageIndex, u64>,
     injection: Injection,
@@ -113,6 +115,7 @@ impl Simulated {
                 shadow: bits(),
                 registered: bits(),
                 unmovable: bits(),
+                locked: None,
                 raced: BTreeMap::new(),
                 injection,
             }),
@@ -150,6 +153,11 @@ impl Simulated {
     /// Has a device pin a page, or release it.
     pub(crate) fn set_unmovable(&self, page: PageIndex, unmovable: bool) {
         self.state().unmovable[page.index()] = unmovable;
+    }
+
+    /// Has the program lock a page in RAM, or no page.
+    pub(crate) fn set_locked(&self, page: Option<PageIndex>) {
+        self.state().locked = page;
     }
 
     /// The program drops a page by itself (`MADV_DONTNEED`).
@@ -288,6 +296,9 @@ impl Driver for Simulated {
 
     fn discard(&self, area: Area, pages: PageRange) -> Result<(), Errno> {
         let mut state = self.state();
+        if area == Area::Arena && state.locked.is_some_and(|page| pages.contains(page)) {
+            return Err(Errno::INVAL);
+        }
         for page in pages.pages() {
             state.present(area)[page.index()] = false;
             // SAFETY: under the lock, and the caller holds the page busy.

@@ -15,9 +15,9 @@ fn engine(ram: usize) -> Engine<ModelStore> {
     Engine::new(1 << 18, ram as u64, ModelStore::default()).expect("userfaultfd is allowed")
 }
 
-/// The bytes of a mapped region.
-#[allow(unsafe_code)]
-fn bytes<'c>(engine: &'c Engine<ModelStore>, pages: PageRange) -> &'c mut [u8] {
+/// The bytes of a mapped region. They are not the engine's: tests use each range of them on one thread at a time.
+#[allow(unsafe_code, clippy::mut_from_ref)]
+fn bytes(engine: &Engine<ModelStore>, pages: PageRange) -> &mut [u8] {
     // SAFETY: the region is mapped while the engine lives, and the tests use each range of it on one thread at a time.
     unsafe { std::slice::from_raw_parts_mut(engine.address(pages.first) as *mut u8, pages.bytes()) }
 }

@@ -3,7 +3,6 @@
 //! `PLIMSOLL_PAGE_FILE_FOLDER=. cargo test --release -p plimsoll-pager --lib speed -- --ignored --nocapture`
 
 use std::ffi::CString;
-use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -109,7 +108,7 @@ fn report_writes(name: &str, walls: &mut [f64], cpus: &mut [f64]) {
         gigabytes / walls[0],
         cpu * 1e6 / MEBIBYTES as f64,
     );
-    writeln!(std::io::stderr(), "{text}").unwrap();
+    eprintln!("{text}");
 }
 
 #[derive(Default)]
@@ -135,7 +134,7 @@ impl Reads {
         let cpu = self.cpu_seconds * 1e6 / count as f64;
         let text =
             format!("read  {name:<12} p50 {p50:.1} us, p99 {p99:.1} us, CPU {cpu:.1} us, {count} blocks");
-        writeln!(std::io::stderr(), "{text}").unwrap();
+        eprintln!("{text}");
     }
 }
 
