@@ -152,7 +152,7 @@ fn speed() {
         PageFile::create(Path::new(&folder()), bytes, PageFileOptions::default()).unwrap();
     let mut clear = Clear::new();
     let stats = pages.stats();
-    writeln!(std::io::stderr(), "direct {}, ring {}", stats.direct, stats.ring).unwrap();
+    eprintln!("direct {}, ring {}", stats.direct, stats.ring);
     let mut writes = [(); 2 * IN_FLIGHT.len()].map(|()| (Vec::new(), Vec::new()));
     let mut reads = [(); 2].map(|()| Reads::default());
     let mut buffer = Box::new(BlockBuffer::new());
