@@ -44,6 +44,8 @@ struct State {
     protected: Vec<bool>,
     /// The most pages of both areas that were present after a step of a copy.
     most: u64,
+    /// A page of the arena that the program has locked in RAM (`mlock(2)`): it cannot be discarded.
+    locked: Option<PageIndex>,
     /// The last word of pages into which a thread of the program wrote at the moment of a move.
     raced: BTreeMap<PageIndex, u64>,
     injection: Injection,
@@ -136,6 +138,7 @@ impl Simulated {
                 shared: bits(),
                 protected: bits(),
                 most: 0,
+                locked: None,
                 raced: BTreeMap::new(),
                 injection,
             }),
@@ -181,6 +184,11 @@ impl Simulated {
     /// Has a child of a fork share a page.
     pub(crate) fn set_shared(&self, page: PageIndex) {
         self.state().shared[page.index()] = true;
+    }
+
+    /// Has the program lock a page in RAM, or no page.
+    pub(crate) fn set_locked(&self, page: Option<PageIndex>) {
+        self.state().locked = page;
     }
 
     /// The program drops a page by itself (`MADV_DONTNEED`).
@@ -336,6 +344,9 @@ impl Driver for Simulated {
 
     fn discard(&self, area: Area, pages: PageRange) -> Result<(), Errno> {
         let mut state = self.state();
+        if area == Area::Arena && state.locked.is_some_and(|page| pages.contains(page)) {
+            return Err(Errno::INVAL);
+        }
         for page in pages.pages() {
             self.drop_one(&mut state, area, page);
         }

@@ -230,7 +230,13 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             let is_native = chunk.change_mode(ChunkMode::Native, ChunkMode::Unused);
             // Before the budget is: other threads charge it at once. A page that a trimmer moves meanwhile is in the shadow
             // then, or absent; the loop below finds it.
-            self.driver.discard(Area::Arena, piece)?;
+            if let Err(errno) = self.driver.discard(Area::Arena, piece) {
+                // Its pages stay, and so does their charge.
+                if is_native {
+                    chunk.change_mode(ChunkMode::Unused, ChunkMode::Native);
+                }
+                return Err(errno);
+            }
             if is_native {
                 self.budget.release_native(u64::from(chunk.pages()));
                 continue;

@@ -21,7 +21,7 @@ fn engine_of(pages: u32, ram: usize) -> Engine<ModelStore> {
     Engine::new(pages, ram as u64, ModelStore::default(), options).expect("userfaultfd is allowed")
 }
 
-/// The bytes of a mapped region.
+/// The bytes of a mapped region. They are not the engine's: tests use each range of them on one thread at a time.
 #[allow(unsafe_code, clippy::mut_from_ref)]
 fn bytes(engine: &Engine<ModelStore>, pages: PageRange) -> &mut [u8] {
     // SAFETY: the region is mapped while the engine lives, and the tests use each range of it on one thread at a time.

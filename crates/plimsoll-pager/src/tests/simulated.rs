@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use plimsoll_os::Errno;
 use proptest::prelude::*;
 
 use crate::backing::Backing;
@@ -461,6 +462,23 @@ fn close_a_region(manager: &Sim) {
     assert_eq!((manager.budget.frames(), manager.budget.native()), (0, 0));
     assert_eq!(manager.driver.resident(), 0);
     assert_eq!(manager.validate(), []);
+}
+
+#[test]
+fn a_region_with_a_locked_page_stays_charged() {
+    let region = PageRange::new(PageIndex::new(0), PAGES);
+    let manager = sim(4000, 0, 1);
+    for page in region.pages() {
+        access(&manager, page, |bytes| *bytes = contents(1));
+    }
+    let native = manager.budget.native();
+    assert_eq!(native, u64::from(PAGES));
+    manager.driver.set_locked(Some(PageIndex::new(3)));
+    assert_eq!(manager.close(region), Err(Errno::INVAL));
+    assert_eq!((manager.budget.native(), manager.validate()), (native, vec![]));
+    manager.driver.set_locked(None);
+    manager.close(region).expect("no page is locked");
+    assert_eq!((manager.budget.native(), manager.driver.resident()), (0, 0));
 }
 
 #[test]

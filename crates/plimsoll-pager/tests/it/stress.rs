@@ -52,10 +52,16 @@ impl Mine {
     }
 
     /// The bytes of some pages.
-    #[allow(clippy::mut_from_ref)]
-    fn bytes(&self, pages: Range<usize>) -> &mut [[u8; PAGE]] {
-        let start = self.region.as_ptr() as *mut [u8; PAGE];
+    fn bytes(&self, pages: Range<usize>) -> &[[u8; PAGE]] {
+        let start = self.region.as_ptr() as *const [u8; PAGE];
         // SAFETY: the pages are in the region, which this thread alone reads and writes.
+        unsafe { std::slice::from_raw_parts(start.add(pages.start), pages.len()) }
+    }
+
+    /// The bytes of some pages, to be written.
+    fn bytes_mut(&mut self, pages: Range<usize>) -> &mut [[u8; PAGE]] {
+        let start = self.region.as_ptr() as *mut [u8; PAGE];
+        // SAFETY: as above, and the borrow is exclusive.
         unsafe { std::slice::from_raw_parts_mut(start.add(pages.start), pages.len()) }
     }
 
@@ -81,8 +87,9 @@ impl Mine {
         for page in pages.clone() {
             self.rounds[page] = round;
         }
-        for (page, bytes) in pages.clone().zip(self.bytes(pages)) {
-            *bytes = contents(page, self.slot, round);
+        let slot = self.slot;
+        for (page, bytes) in pages.clone().zip(self.bytes_mut(pages)) {
+            *bytes = contents(page, slot, round);
         }
     }
 
