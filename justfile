@@ -27,6 +27,11 @@ loom:
 portability:
     .ci/portability
 
+# Stress the pager for about ten minutes, and inject a million errors: `just stress-pager 10` for a shorter stress
+stress-pager factor="60":
+    PLIMSOLL_PAGER_STRESS={{factor}} cargo test -p plimsoll-pager --test it stress
+    cargo test -p plimsoll-pager --lib -- --ignored a_million_injected_errors_cost_no_byte
+
 # Feed hostile input to every command, and kill runs and cleanups at random moments, as root: `just hostile 60`, or in parts `just hostile 0..10`
 hostile rounds="30":
     cargo test -p plimsoll --test it --no-run

@@ -47,6 +47,8 @@ impl Errno {
     pub const OPNOTSUPP: Errno = Errno(libc::EOPNOTSUPP);
     /// An operation was cancelled before it began or while it ran.
     pub const CANCELED: Errno = Errno(libc::ECANCELED);
+    /// Bytes of another checksum, as file systems report them.
+    pub const BADMSG: Errno = Errno(libc::EBADMSG);
     /// Not built into this kernel.
     pub const NOSYS: Errno = Errno(libc::ENOSYS);
 

@@ -3,6 +3,7 @@
 use plimsoll_os::Errno;
 
 use crate::page::{Page, PageIndex, Place, Tier};
+use crate::stats::PageFileUse;
 
 /// A saved copy that cannot be read back as it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -11,8 +12,8 @@ pub enum Damaged {
     /// Its checksum differs, or its entry is no valid one.
     #[error("cannot restore a page: its saved copy is damaged")]
     Checksum,
-    /// The page file cannot be read.
-    #[error("cannot restore a page from the page file: {0}")]
+    /// The page file cannot be read; `EBADMSG` if the bytes on the disk are not those that were written.
+    #[error("cannot restore a page from the page file: {0}; check the disk")]
     File(Errno),
 }
 
@@ -49,14 +50,64 @@ pub(crate) trait Backing: Send + Sync {
     /// freed.
     fn clean(&self, bytes: u64, relocate: &mut dyn FnMut(PageIndex, Place, Place) -> bool) -> bool;
 
-    /// Whether the copy at `place` is one entry that only one page may have; a value of a same-filled page is not.
-    fn is_exclusive(&self, place: Place) -> bool;
+    /// A number that no other page's copy has; none for a value of a same-filled page.
+    fn identity(&self, owner: PageIndex, place: Place) -> Option<u64>;
 
-    /// Bytes of RAM that the store occupies: segments, headers and tables.
+    /// Bytes of RAM that store and page file occupy: segments, headers, tables and buffers.
     fn used_bytes(&self) -> u64;
 
     /// Changes the most bytes that the store may use for new copies; those above stay.
     fn set_limit(&self, bytes: u64);
+
+    /// The copies in RAM, if there is a page file that takes some of them now.
+    fn spillable(&self) -> Option<Spillable> {
+        None
+    }
+
+    /// Moves the copies that were idle longest to the page file, about `bytes` of them, and waits for the disk. For one
+    /// thread at a time; it never waits for another one.
+    fn spill(&self, _bytes: u64, _owners: &dyn Owners) -> Room {
+        Room::None
+    }
+
+    /// Work for each second: copies become older, and those that were idle for a while are compressed again. Bounded.
+    fn age(&self, _owners: &dyn Owners) {}
+
+    /// Figures of the page file, if there is one.
+    fn page_file(&self) -> Option<PageFileUse> {
+        None
+    }
+}
+
+/// The owners of saved copies: the words of their pages.
+pub(crate) trait Owners {
+    /// Changes the word of `owner` from the place `old` to `new`, if it names `old` and is not locked. Returns whether it did.
+    fn relocate(&self, owner: PageIndex, old: Place, new: Place) -> bool;
+
+    /// Whether the word of `owner` names `place`, and is not locked.
+    fn names(&self, owner: PageIndex, place: Place) -> bool;
+}
+
+/// Copies in RAM that can move to a page file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Spillable {
+    /// Bytes of the store.
+    pub(crate) used: u64,
+    /// The bytes at which it refuses pages.
+    pub(crate) most: u64,
+    /// Bytes of a write.
+    pub(crate) write: u64,
+}
+
+/// The result of [`Backing::spill`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// Copies moved: RAM is free.
+    Made,
+    /// Another thread moves copies at the moment.
+    Busy,
+    /// There is no page file, or it takes no more, or nothing is there to move.
+    None,
 }
 
 #[cfg(all(test, not(loom)))]

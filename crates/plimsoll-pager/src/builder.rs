@@ -1,6 +1,7 @@
 //! Building a pager.
 
 use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use plimsoll_os::Errno;
@@ -9,10 +10,11 @@ use crate::driver::{DriverOptions, FaultMode, OpenError};
 use crate::engine::{Engine, EngineError, Funds, LEAST_RAM};
 use crate::error::{BuildError, too_old};
 use crate::page::PAGE_SIZE;
+use crate::page_file::{PageFile, PageFileOptions};
 use crate::pager::Pager;
 #[cfg(not(loom))]
 use crate::pool::Member;
-use crate::saved::SavedCopies;
+use crate::saved::{FileTier, SavedCopies};
 #[cfg(not(loom))]
 use crate::share;
 use crate::store;
@@ -26,9 +28,12 @@ pub struct PagerBuilder {
     #[cfg(not(loom))]
     member: Option<Member>,
     address_space: u64,
-    codec: Codec,
+    copies: CopiesOptions,
     driver: DriverOptions,
 }
+
+/// The largest page file that saved copies can be in.
+const LARGEST_PAGE_FILE: u64 = 4 << 40;
 
 /// The codec of saved copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,6 +44,9 @@ pub enum Codec {
     Lz4,
     /// Zstandard: dense.
     Zstd,
+    /// LZ4 at first; the balance-set manager compresses idle copies again by Zstandard, those that were idle longest with
+    /// their neighbours in groups of 16 KiB.
+    Auto,
 }
 
 impl Pager {
@@ -56,7 +64,7 @@ impl PagerBuilder {
             #[cfg(not(loom))]
             member: None,
             address_space: 64 << 30,
-            codec: Codec::default(),
+            copies: CopiesOptions::default(),
             driver: DriverOptions::default(),
         }
     }
@@ -90,7 +98,28 @@ impl PagerBuilder {
 
     /// The codec of saved copies. By default LZ4.
     pub fn codec(mut self, codec: Codec) -> PagerBuilder {
-        self.codec = codec;
+        self.copies.codec = codec;
+        self
+    }
+
+    /// The most bytes of the compression store, at least 1 MiB (NT's policy: 512 MiB for one kind of program). Beyond it
+    /// copies move to the page file, those that were idle longest first. Without a page file, pages then keep their frames:
+    /// trims stop, and the budget is exceeded if no other frame can be released. By default as much as the budget allows.
+    pub fn store_cap(mut self, bytes: u64) -> PagerBuilder {
+        self.copies.store_cap = Some(bytes);
+        self
+    }
+
+    /// A page file of up to `bytes`, 1 MiB to 4 TiB, for copies that the store cannot hold: in a folder on a disk, or at a path
+    /// where nothing is. It is encrypted, has no name, and its blocks return to the file system when the process ends.
+    pub fn page_file(mut self, path: impl Into<PathBuf>, bytes: u64) -> PagerBuilder {
+        self.copies.page_file = Some((path.into(), bytes));
+        self
+    }
+
+    /// The means that the page file may use. By default all.
+    pub fn page_file_options(mut self, options: PageFileOptions) -> PagerBuilder {
+        self.copies.page_file_options = options;
         self
     }
 
@@ -118,8 +147,8 @@ impl PagerBuilder {
         if page != PAGE_SIZE {
             return Err(BuildError::PageSize(page));
         }
-        let (address_space, codec) = (self.address_space, self.codec);
-        let driver = self.driver;
+        let (address_space, driver) = (self.address_space, self.driver);
+        let copies = self.copies.clone();
         let funds = self.funds()?;
         let no_addresses = |errno| BuildError::AddressSpace {
             bytes: address_space,
@@ -129,16 +158,7 @@ impl PagerBuilder {
             .ok()
             .filter(|pages| *pages > 0 && *pages < u32::MAX - 2 * crate::page::CHUNK_PAGES)
             .ok_or(no_addresses(Errno::INVAL))?;
-        let store = store::Store::new(&store::StoreOptions {
-            most: funds.most,
-            limit: funds.ram,
-            first: match codec {
-                Codec::Lz4 => store::FirstCodec::Lz4,
-                Codec::Zstd => store::FirstCodec::Zstd,
-            },
-        });
-        let store = store.map_err(|_| no_addresses(Errno::NOMEM))?;
-        let backing = SavedCopies::new(store, funds.most);
+        let backing = copies.make(&funds, &no_addresses)?;
         let engine = Engine::funded(pages, funds, backing, driver).map_err(|error| match error {
             EngineError::Driver(OpenError::Refused(errno)) => refusal(errno, has_seccomp_filter()),
             EngineError::Driver(OpenError::Lacks(features)) => too_old(features),
@@ -178,6 +198,52 @@ impl PagerBuilder {
             #[cfg(not(loom))]
             member: None,
         })
+    }
+}
+
+/// Options of saved copies.
+#[derive(Debug, Clone, Default)]
+struct CopiesOptions {
+    codec: Codec,
+    store_cap: Option<u64>,
+    page_file: Option<(PathBuf, u64)>,
+    page_file_options: PageFileOptions,
+}
+
+impl CopiesOptions {
+    /// The store, and the page file.
+    fn make(
+        &self,
+        funds: &Funds,
+        no_addresses: &dyn Fn(Errno) -> BuildError,
+    ) -> Result<SavedCopies, BuildError> {
+        let cap = self.store_cap.unwrap_or(u64::MAX);
+        if cap < store::LEAST_LIMIT {
+            return Err(BuildError::StoreCap {
+                given: cap,
+                least: store::LEAST_LIMIT,
+            });
+        }
+        let store = store::Store::new(&store::StoreOptions {
+            most: funds.most,
+            limit: funds.ram.min(cap),
+            first: match self.codec {
+                Codec::Lz4 | Codec::Auto => store::FirstCodec::Lz4,
+                Codec::Zstd => store::FirstCodec::Zstd,
+            },
+        });
+        let store = store.map_err(|_| no_addresses(Errno::NOMEM))?;
+        let mut copies = SavedCopies::new(store, funds.most.min(cap));
+        if self.codec == Codec::Auto {
+            copies = copies.with_recompression();
+        }
+        if let Some((path, bytes)) = &self.page_file {
+            let bytes = (*bytes).min(LARGEST_PAGE_FILE);
+            let (file, writer) = PageFile::create(path, bytes, self.page_file_options)?;
+            let tier = FileTier::new(file, writer, funds.ram).map_err(|_| no_addresses(Errno::NOMEM))?;
+            copies = copies.with_file(tier);
+        }
+        Ok(copies)
     }
 }
 

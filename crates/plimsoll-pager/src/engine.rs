@@ -1,10 +1,10 @@
 //! A pager of this process: its manager over the real driver, its addresses, its registration with the signal handler.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_os::{Errno, Fd};
 
@@ -15,7 +15,7 @@ use crate::error::{MapError, RangeError};
 use crate::fault::{
     FaultError, FaultThread, Faults, Registration, SignalsBlocked, ThreadFaults, TooManyPagers,
 };
-use crate::manager::{Manager, Patience, Pin};
+use crate::manager::{Manager, Patience, Pin, WorkingSetError};
 use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState};
 #[cfg(not(loom))]
 use crate::pool::{Member, Pool, Usage};
@@ -37,6 +37,9 @@ struct Served<B> {
     arena: Range<usize>,
     /// Whether the balance-set manager is to end.
     is_over: AtomicBool,
+    built: Instant,
+    /// Seconds since then for which saved copies were made older.
+    aged: AtomicU64,
     /// Held by the balance-set manager while it works. No fault takes it.
     balancing: Mutex<()>,
     /// The pool whose shared memory the handler replaces if its file is cut.
@@ -178,6 +181,8 @@ impl<B: Backing + 'static> Engine<B> {
             manager,
             arena: arena.clone(),
             is_over: AtomicBool::new(false),
+            built: Instant::now(),
+            aged: AtomicU64::new(0),
             balancing: Mutex::new(()),
             #[cfg(not(loom))]
             pool: funds.member.as_ref().map(|member| member.pool().clone()),
@@ -305,6 +310,50 @@ impl<B: Backing + 'static> Engine<B> {
         trimmed
     }
 
+    /// Sets the standby priority of `pages`.
+    pub(crate) fn set_priority(&self, pages: PageRange, priority: u8) {
+        let _blocked = SignalsBlocked::new();
+        self.manager().set_priority(pages, priority);
+    }
+
+    /// Gives the contents of `pages` up. Returns the pages that were given up.
+    pub(crate) fn reset(&self, pages: PageRange) -> u32 {
+        let _blocked = SignalsBlocked::new();
+        self.manager().reset(pages)
+    }
+
+    /// Trims a region whole.
+    pub(crate) fn suspend(&self, pages: PageRange) {
+        let _blocked = SignalsBlocked::new();
+        self.manager().suspend(pages);
+    }
+
+    /// Ends the suspension of a region, whose pages have `priority`.
+    pub(crate) fn resume(&self, pages: PageRange, priority: u8) {
+        if self.is_forked() {
+            return;
+        }
+        let _blocked = SignalsBlocked::new();
+        self.manager().resume(pages, priority);
+    }
+
+    /// Limits the working set of a region, whose limits have that `number`, 0 for none. Returns their number.
+    pub(crate) fn limit_working_set(
+        &self,
+        pages: PageRange,
+        number: u8,
+        minimum: u64,
+        maximum: u64,
+    ) -> Result<u8, WorkingSetError> {
+        let _blocked = SignalsBlocked::new();
+        self.manager().limit_working_set(pages, number, minimum, maximum)
+    }
+
+    /// Ends the limits of a region.
+    pub(crate) fn end_working_set(&self, pages: PageRange, number: u8) {
+        self.manager().end_working_set(pages, number);
+    }
+
     /// Makes `pages` present.
     pub(crate) fn prefetch(&self, pages: PageRange) -> Result<(), FaultError> {
         let manager = self.manager();
@@ -395,6 +444,10 @@ impl<B: Backing> Work for Served<B> {
         }
         let _balancing = self.balancing.lock().unwrap_or_else(PoisonError::into_inner);
         self.manager.balance();
+        let seconds = self.built.elapsed().as_secs();
+        if self.aged.swap(seconds, Ordering::Relaxed) != seconds {
+            self.manager.age();
+        }
         if let Some(publication) = self.publication.get() {
             publication.refresh(self.manager.derived());
         }

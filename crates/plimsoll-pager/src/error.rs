@@ -2,10 +2,12 @@
 
 use plimsoll_os::{Errno, UffdFeatures};
 
+use crate::page_file::CreateError;
+
 pub use crate::fault::FaultError;
 
 /// The reason why a pager was not built. Nothing of it is left behind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// A seccomp filter refuses userfaultfd.
@@ -53,6 +55,19 @@ pub enum BuildError {
         /// The smallest budget.
         least: u64,
     },
+    /// The store's own tables and buffers need more than its cap.
+    #[error(
+        "cannot cap the compression store at {given} bytes: its tables and buffers need {least}; raise the cap"
+    )]
+    StoreCap {
+        /// The cap.
+        given: u64,
+        /// The smallest cap.
+        least: u64,
+    },
+    /// The page file cannot be created.
+    #[error(transparent)]
+    PageFile(#[from] CreateError),
     /// The pool has not granted the member enough for the pager's own memory.
     #[error(
         "cannot build a pager with a grant of {given} bytes: it needs {least}; join the pool with a minimum of that"

@@ -6,7 +6,7 @@ use crate::backing::Backing;
 use crate::driver::{Area, Driver};
 use crate::manager::{BLOCK, Manager};
 use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState, Tier};
-use crate::page::{Violation, check_page};
+use crate::page::{Violation, Word, ZERO_PAGE, check_page};
 
 impl<D: Driver, B: Backing> Manager<D, B> {
     /// Checks every invariant of the manager, while no thread uses its pages.
@@ -91,14 +91,17 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 found.extend(check_page(page, word.state(), in_arena, has_frame));
             }
             let Some(place) = word.place() else { continue };
-            if self.backing.is_exclusive(place) && !places.insert(place.bits()) {
+            let identity = self.backing.identity(page, place);
+            if identity.is_some_and(|identity| !places.insert(identity)) {
                 found.push(Violation::SharedPlace { page });
             }
             let mut copy = [0; PAGE_SIZE];
             let is_restored = self.backing.get(page, place, &mut copy).is_ok();
             let is_equal = word.state() != PageState::Standby || {
                 let locked = self.table.word(page).try_lock(word);
-                locked.is_some_and(|locked| self.with_frame(page, &locked, |frame| *frame == copy))
+                let may_differ = word.priority() == Word::LOWEST_PRIORITY && copy == ZERO_PAGE;
+                may_differ
+                    || locked.is_some_and(|locked| self.with_frame(page, &locked, |frame| *frame == copy))
             };
             let tier_agrees = match word.state() {
                 PageState::Compressed => self.backing.tier(place) == Tier::Memory,

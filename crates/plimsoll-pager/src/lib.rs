@@ -48,8 +48,9 @@
 //! | `fault` | from any state to active; the signal handler, the thread for faults |
 //! | `inspect`, `stats`, `snapshot` | the check of all invariants; figures; the state of every page |
 //! | [`published`] | a pager of another process: its record, figures and check |
-//! | [`store`] | the compression store; `saved` is the manager's view of it |
+//! | [`store`] | the compression store |
 //! | [`page_file`] | the encrypted file for what the store cannot hold |
+//! | `saved` | store and page file as the manager sees them: spills, recompression |
 //! | [`pool`] | a RAM budget that processes share; `share` is a pager's membership in it |
 //! | `addresses`, `engine` | the regions of an arena; a pager of this process |
 //! | `builder`, `pager`, `region`, `error` | the interface of embedders |
@@ -83,13 +84,13 @@ pub use builder::{Codec, PagerBuilder};
 pub use driver::FaultMode;
 pub use engine::TrimTo;
 pub use error::{BuildError, FaultError, MapError, RamError, RangeError};
-pub use manager::TrimMode;
+pub use manager::{TrimMode, WorkingSetError};
 pub use pager::Pager;
 pub use region::{PinGuard, Region};
 #[cfg(not(loom))]
 pub use share::Membership;
 pub use snapshot::{Snapshot, StateRun};
-pub use stats::Stats;
+pub use stats::{PageFileUse, Stats};
 
 #[cfg(all(test, not(loom)))]
 mod tests;

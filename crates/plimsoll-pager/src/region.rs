@@ -5,12 +5,12 @@ use std::io;
 use std::ops::{Bound, RangeBounds};
 use std::os::fd::{AsFd, AsRawFd};
 use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::engine::{Engine, TrimTo};
 use crate::error::RangeError;
-use crate::manager;
-use crate::page::{PAGE_SIZE, PageIndex, PageRange};
+use crate::manager::{self, WorkingSetError};
+use crate::page::{PAGE_SIZE, PageIndex, PageRange, Word};
 use crate::saved::SavedCopies;
 
 /// A range of memory, zero at first, that a pager trims and restores. It is unmapped when it is dropped, and keeps its
@@ -32,11 +32,30 @@ pub struct Region {
     engine: Arc<Engine<SavedCopies>>,
     pages: PageRange,
     bytes: usize,
+    policy: Mutex<Policy>,
+}
+
+/// The rule by which the pages of a region leave RAM.
+#[derive(Debug, Clone, Copy)]
+struct Policy {
+    priority: u8,
+    is_suspended: bool,
+    /// The number of its limits, 0 for none.
+    working_set: u8,
 }
 
 impl Region {
     pub(crate) fn new(engine: Arc<Engine<SavedCopies>>, pages: PageRange, bytes: usize) -> Region {
-        Region { engine, pages, bytes }
+        Region {
+            engine,
+            pages,
+            bytes,
+            policy: Mutex::new(Policy {
+                priority: Word::NORMAL_PRIORITY,
+                is_suspended: false,
+                working_set: 0,
+            }),
+        }
     }
 
     /// Bytes of the region.
@@ -117,7 +136,13 @@ impl Region {
     /// # Safety
     /// No reference to bytes of `range` exists.
     pub unsafe fn discard_unborrowed(&self, range: impl RangeBounds<usize>) -> Result<(), RangeError> {
-        let (start, end) = self.bounds(&range)?;
+        let pages = self.whole_pages(&range)?;
+        self.engine.discard(pages)
+    }
+
+    /// The pages all of whose bytes are in `range`.
+    fn whole_pages(&self, range: &impl RangeBounds<usize>) -> Result<PageRange, RangeError> {
+        let (start, end) = self.bounds(range)?;
         let first = start.div_ceil(PAGE_SIZE);
         // The last page of the region ends with it.
         let last = if end == self.bytes {
@@ -125,7 +150,79 @@ impl Region {
         } else {
             end / PAGE_SIZE
         };
-        self.engine.discard(self.pages_between(first, last.max(first)))
+        Ok(self.pages_between(first, last.max(first)))
+    }
+
+    /// Gives up the contents of the whole pages in `range`, of which the program needs no more than the addresses (`MEM_RESET`
+    /// of Windows, `MADV_FREE`). The pages leave the working set. Until their frames are needed their contents stay, and
+    /// nothing is saved; after that they read as zero. A page that the program reads or writes before is an ordinary one
+    /// again. Returns the pages that were given up: not pinned ones.
+    ///
+    /// # Errors
+    /// The range is not in the region.
+    pub fn reset(&mut self, range: impl RangeBounds<usize>) -> Result<u32, RangeError> {
+        let pages = self.whole_pages(&range)?;
+        Ok(self.engine.reset(pages))
+    }
+
+    /// Sets the standby priority of the region's pages, 1 to 7; others count as the nearest of these. Frames of trimmed pages
+    /// with a low priority are taken first, so pages with a high one return by soft faults for longer. By default 5.
+    pub fn set_priority(&self, priority: u8) {
+        let mut policy = self.policy();
+        policy.priority = priority.clamp(Word::SUSPENDED_PRIORITY, Word::HIGHEST_PRIORITY);
+        if !policy.is_suspended {
+            self.engine.set_priority(self.pages, policy.priority);
+        }
+    }
+
+    /// Limits the region's working set, in bytes: its pages in use, without trimmed ones.
+    ///
+    /// The trimmer passes a region with `minimum` bytes or less while other regions have pages to trim. A fault that brings a
+    /// region above `maximum` trims other pages of the same region; they return by soft faults while the budget allows. The
+    /// minima of all regions together may have half of the budget.
+    ///
+    /// # Errors
+    /// [`WorkingSetError`]; the former limits stay.
+    pub fn set_working_set(&self, minimum: u64, maximum: u64) -> Result<(), WorkingSetError> {
+        let mut policy = self.policy();
+        let number = policy.working_set;
+        policy.working_set = self
+            .engine
+            .limit_working_set(self.pages, number, minimum, maximum)?;
+        Ok(())
+    }
+
+    /// Ends the limits of the region's working set.
+    pub fn end_working_set(&self) {
+        let mut policy = self.policy();
+        if policy.working_set != 0 {
+            self.engine.end_working_set(self.pages, policy.working_set);
+            policy.working_set = 0;
+        }
+    }
+
+    /// Trims the region whole, and has its frames taken before those of others, until [`Region::resume`]. Its bytes stay
+    /// usable: each page returns by a fault. A pager all of whose regions are suspended keeps the minimum of its member of a
+    /// pool alone.
+    pub fn suspend(&self) {
+        let mut policy = self.policy();
+        if !policy.is_suspended {
+            policy.is_suspended = true;
+            self.engine.suspend(self.pages);
+        }
+    }
+
+    /// Ends [`Region::suspend`]. Pages return when they are touched; see [`Region::prefetch`].
+    pub fn resume(&self) {
+        let mut policy = self.policy();
+        if policy.is_suspended {
+            policy.is_suspended = false;
+            self.engine.resume(self.pages, policy.priority);
+        }
+    }
+
+    fn policy(&self) -> MutexGuard<'_, Policy> {
+        self.policy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads from `file` into the bytes of `range`, up to 1 MiB, which it pins meanwhile. Returns the bytes read, as
@@ -205,6 +302,8 @@ const MOST_AT_ONCE: usize = 1 << 20;
 
 impl Drop for Region {
     fn drop(&mut self) {
+        self.resume();
+        self.end_working_set();
         self.engine.unmap(self.pages);
     }
 }

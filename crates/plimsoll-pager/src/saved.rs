@@ -1,21 +1,59 @@
-//! The compression store as the manager sees it.
+//! The compression store and the page file as the manager sees them.
 
-use crate::backing::{Backing, Damaged, PutError};
+mod clean;
+mod file_tier;
+mod slot_counts;
+
+use crate::backing::{Backing, Damaged, Owners, PutError, Room, Spillable};
 use crate::page::{Page, PageIndex, Place, Tier};
-use crate::store;
+use crate::page_file::ReadError;
+use crate::stats::PageFileUse;
+use crate::store::{self, Idle, SpilledError};
 
-/// Saved copies in a compression store.
+pub(crate) use file_tier::FileTier;
+
+/// Seconds after which an entry is compressed again by Zstandard, and those after which neighbours are compressed together.
+const IDLE: Idle = Idle { pages: 4, quads: 30 };
+
+/// Bytes of pages that are compressed again in a second.
+const RECOMPRESSED: u64 = 16 << 20;
+
+/// Saved copies in a compression store, and in a page file for those that were idle longest.
 #[derive(Debug)]
 pub(crate) struct SavedCopies {
     store: store::Store,
-    /// The most bytes that the store can ever use.
+    /// The most bytes that the store may ever use: those of its addresses, or its cap.
     most: u64,
+    file: Option<FileTier>,
+    /// Whether idle entries are compressed again.
+    recompresses: bool,
 }
 
 impl SavedCopies {
-    /// Copies in `store`, which has addresses for `most` bytes.
+    /// Copies in `store`, which may use `most` bytes at most.
     pub(crate) fn new(store: store::Store, most: u64) -> SavedCopies {
-        SavedCopies { store, most }
+        SavedCopies {
+            store,
+            most,
+            file: None,
+            recompresses: false,
+        }
+    }
+
+    /// The same with a page file.
+    pub(crate) fn with_file(self, file: FileTier) -> SavedCopies {
+        SavedCopies {
+            file: Some(file),
+            ..self
+        }
+    }
+
+    /// The same, with idle entries compressed again.
+    pub(crate) fn with_recompression(self) -> SavedCopies {
+        SavedCopies {
+            recompresses: true,
+            ..self
+        }
     }
 }
 
@@ -23,9 +61,22 @@ fn owner(page: PageIndex) -> store::PageIndex {
     store::PageIndex::new(page.number())
 }
 
+/// The page of an entry.
+fn page_of(owner: store::PageIndex) -> PageIndex {
+    PageIndex::new(owner.number())
+}
+
 /// The store's place of ours, which it made.
 fn place_of(place: Place) -> Result<store::Place, Damaged> {
     store::Place::of_bits(place.bits()).ok_or(Damaged::Checksum)
+}
+
+/// Asks the owner of an entry to move it.
+fn relocate(owners: &dyn Owners, page: store::PageIndex, old: store::Place, new: store::Place) -> bool {
+    match (Place::new(old.bits()), Place::new(new.bits())) {
+        (Ok(old), Ok(new)) => owners.relocate(page_of(page), old, new),
+        _ => false,
+    }
 }
 
 impl Backing for SavedCopies {
@@ -38,40 +89,112 @@ impl Backing for SavedCopies {
     }
 
     fn get(&self, page: PageIndex, place: Place, bytes: &mut Page) -> Result<(), Damaged> {
-        let copy = self.store.get(owner(page), place_of(place)?, bytes);
-        copy.map_err(|_| Damaged::Checksum)
+        let place = place_of(place)?;
+        let (Some(slot), Some(file)) = (place.slot(), &self.file) else {
+            let copy = self.store.get(owner(page), place, bytes);
+            return copy.map_err(|_| Damaged::Checksum);
+        };
+        let read = |block: usize, bytes: &mut [u8; store::BLOCK]| file.read(slot, block, bytes);
+        let copy = self.store.get_spilled(owner(page), place, read, bytes);
+        copy.map_err(|error| match error {
+            SpilledError::Read(ReadError::Io { errno, .. }) => Damaged::File(errno),
+            SpilledError::Read(_) => Damaged::File(plimsoll_os::Errno::BADMSG),
+            SpilledError::Damaged(_) => Damaged::Checksum,
+        })
     }
 
     fn free(&self, page: PageIndex, place: Place) {
         // The page's word is the only one that names the place. A store that does not know it has counted the damage.
-        if let Ok(place) = place_of(place) {
-            let _ = self.store.free(owner(page), place);
+        let Ok(place) = place_of(place) else { return };
+        match (place.slot(), &self.file) {
+            (Some(slot), Some(file)) => file.free_page(slot),
+            _ => drop(self.store.free(owner(page), place)),
         }
     }
 
-    fn tier(&self, _: Place) -> Tier {
-        Tier::Memory
+    fn tier(&self, place: Place) -> Tier {
+        match place_of(place).map(store::Place::slot) {
+            Ok(Some(_)) => Tier::File,
+            _ => Tier::Memory,
+        }
     }
 
     fn clean(&self, bytes: u64, relocate: &mut dyn FnMut(PageIndex, Place, Place) -> bool) -> bool {
         let cleaned = self.store.clean(bytes, |owner, old, new| {
             match (Place::new(old.bits()), Place::new(new.bits())) {
-                (Ok(old), Ok(new)) => relocate(PageIndex::new(owner.number()), old, new),
+                (Ok(old), Ok(new)) => relocate(page_of(owner), old, new),
                 _ => false,
             }
         });
         cleaned.is_ok_and(|cleaned| cleaned.segments > 0)
     }
 
-    fn is_exclusive(&self, place: Place) -> bool {
-        place_of(place).is_ok_and(|place| !place.is_same_filled())
+    fn identity(&self, owner: PageIndex, place: Place) -> Option<u64> {
+        let of_store = place_of(place).ok()?;
+        // The pages of a quad have one place, and the store checks that they are that quad's.
+        let position = u64::from(owner.number()) % store::QUAD as u64;
+        (!of_store.is_same_filled()).then_some(place.bits() * store::QUAD as u64 + position)
     }
 
     fn used_bytes(&self) -> u64 {
-        self.store.used_bytes()
+        self.store.used_bytes() + self.file.as_ref().map_or(0, FileTier::bytes)
     }
 
     fn set_limit(&self, bytes: u64) {
         self.store.set_limit(bytes.min(self.most));
+    }
+
+    fn spillable(&self) -> Option<Spillable> {
+        let file = self.file.as_ref().filter(|file| file.takes_more())?;
+        Some(Spillable {
+            used: self.store.used_bytes(),
+            most: self.store.limit_of_puts(),
+            write: file.write_bytes(),
+        })
+    }
+
+    fn spill(&self, bytes: u64, owners: &dyn Owners) -> Room {
+        match &self.file {
+            Some(file) => file.spill(&self.store, bytes, owners),
+            None => Room::None,
+        }
+    }
+
+    fn age(&self, owners: &dyn Owners) {
+        self.store.advance_epoch();
+        if self.recompresses {
+            // Busy: 64 threads write at the moment. There is time later.
+            let _ = self.store.recompress(IDLE, RECOMPRESSED, |page, old, new| {
+                relocate(owners, page, old, new)
+            });
+        }
+        if let Some(file) = &self.file {
+            file.age(owners);
+        }
+    }
+
+    fn page_file(&self) -> Option<PageFileUse> {
+        self.file.as_ref().map(FileTier::stats)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+impl SavedCopies {
+    /// Checks the invariants of store and page file, while no thread uses them.
+    #[track_caller]
+    pub(crate) fn validate(&self) {
+        self.store.validate().expect("every invariant of the store holds");
+        if let Some(file) = &self.file {
+            file.validate().expect("every invariant of the page file holds");
+        }
+    }
+
+    /// As [`store::Store::close_segments`].
+    pub(crate) fn close_segments(&self) {
+        self.store.close_segments();
+    }
+
+    pub(crate) fn store_stats(&self) -> store::Stats {
+        self.store.stats()
     }
 }

@@ -66,6 +66,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             // The stock of spare frames counts too: without it the last pages would be trimmed again and again.
             wanted: needed + needed / 16,
             stall: self.refaults.stall(),
+            is_suspended: self.regions.are_suspended(),
             ..Usage::new(self.refaults.distances())
         }
     }

@@ -4,6 +4,7 @@ use crate::backing::Backing;
 use crate::driver::Driver;
 use crate::manager::{Budget, Counters, Event, Manager};
 use crate::page::{PAGE_SIZE, PageState};
+use crate::page_file;
 
 /// Pages by state, bytes of RAM, and events since the pager was built.
 ///
@@ -27,6 +28,8 @@ pub struct Stats {
     pub page_file_pages: u64,
     /// Pages of pinned ranges.
     pub pinned_pages: u64,
+    /// Pages of suspended regions.
+    pub suspended_pages: u64,
     /// Bytes of RAM of the compression store.
     pub store_bytes: u64,
     /// Bytes of RAM of the page table, chunks and scratch pages.
@@ -39,6 +42,10 @@ pub struct Stats {
     pub soft_faults: u64,
     /// Faults on compressed and page-file pages.
     pub hard_faults: u64,
+    /// Evicted pages that were restored: by hard faults, and ahead of them by streams.
+    pub refaults: u64,
+    /// Microseconds that all threads together waited for evicted pages.
+    pub stall_us: u64,
     /// Pages restored ahead of the fault of a stream.
     pub stream_pages: u64,
     /// Faults whose page another thread had made present.
@@ -67,6 +74,30 @@ pub struct Stats {
     pub no_memory: u64,
     /// Present pages of native regions that the pager took over.
     pub adopted_pages: u64,
+    /// The page file, if the pager has one. The record that other processes read does not have these figures.
+    pub page_file: Option<PageFileUse>,
+}
+
+/// Figures of a page file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PageFileUse {
+    /// Its ability to write. A failure lasts: no copy leaves RAM any more, and none is lost.
+    pub state: page_file::State,
+    /// The most bytes of the file.
+    pub bytes: u64,
+    /// Bytes of segments in the file.
+    pub used_bytes: u64,
+    /// Bytes of the disk.
+    pub allocated_bytes: u64,
+    /// Bytes written since the pager was built.
+    pub written_bytes: u64,
+    /// Bytes read since the pager was built.
+    pub read_bytes: u64,
+    /// Writes that failed: 0 or 1, as nothing is written after one.
+    pub write_failures: u64,
+    /// Reads that the kernel refused, or that yielded other bytes than those written.
+    pub read_failures: u64,
 }
 
 impl Stats {
@@ -113,7 +144,13 @@ impl Derived {
 impl<D: Driver, B: Backing> Manager<D, B> {
     /// The figures now.
     pub(crate) fn stats(&self) -> Stats {
-        Stats::of(&self.counters, &self.budget, self.pins.pages(), self.derived())
+        Stats {
+            suspended_pages: self.regions.suspended(),
+            refaults: self.refaults.count(),
+            stall_us: u64::try_from(self.refaults.stall().as_micros()).unwrap_or(u64::MAX),
+            page_file: self.backing.page_file(),
+            ..Stats::of(&self.counters, &self.budget, self.pins.pages(), self.derived())
+        }
     }
 
     /// The figures that no single atomic holds, now.
@@ -126,7 +163,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 }
 
 impl Stats {
-    /// The figures of a pager: this process's, or one that was copied from another process.
+    /// The figures of a pager, without those of its page file, refaults and suspended regions: this process's, or one that was copied from another process.
     pub(crate) fn of(counters: &Counters, budget: &Budget, pinned_pages: u64, derived: Derived) -> Stats {
         let pages = |state| counters.pages_in(state);
         let events = |event| counters.of(event);
@@ -139,12 +176,15 @@ impl Stats {
             compressed_pages: pages(PageState::Compressed),
             page_file_pages: pages(PageState::PageFile),
             pinned_pages,
+            suspended_pages: 0,
             store_bytes: derived.store_bytes,
             metadata_bytes: derived.metadata_bytes,
             forced_frames: budget.forced(),
             zero_faults: events(Event::ZeroFault),
             soft_faults: events(Event::SoftFault),
             hard_faults: events(Event::HardFault),
+            refaults: 0,
+            stall_us: 0,
             stream_pages: events(Event::StreamPage),
             spurious_faults: events(Event::SpuriousFault),
             trimmed_pages: events(Event::Trimmed),
@@ -158,6 +198,7 @@ impl Stats {
             copied_frames: events(Event::CopiedFrame),
             direct_reclaims: events(Event::DirectReclaim),
             no_memory: events(Event::NoMemory),
+            page_file: None,
             adopted_pages: events(Event::Adopted),
         }
     }

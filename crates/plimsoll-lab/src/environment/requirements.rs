@@ -397,9 +397,10 @@ mod tests {
             },
             BuildError::System(errno),
         ] {
+            let text = error.to_string();
             let missing = missing_pager(error).unwrap();
             assert_eq!(missing.kind, MissingKind::Userfaultfd);
-            assert!(error.to_string().starts_with(&missing.why), "{missing}");
+            assert!(text.starts_with(&missing.why), "{missing}");
             assert!(!missing.how.is_empty() && !missing.why.contains(';'), "{missing}");
         }
         assert!(MissingKind::Userfaultfd.refuses());

@@ -47,7 +47,7 @@ use recorder::{Recorder, plain_event};
 use time_limit::TimeLimit;
 use trial_error::TrialError;
 
-/// Longest that the calibration may take; it takes about a second on a quiet machine.
+/// Longest that the calibration may take; it takes about half a second on a quiet machine.
 const CALIBRATION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Answers a runner's commands as a worker, until the input ends.

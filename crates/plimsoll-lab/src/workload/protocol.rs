@@ -97,7 +97,7 @@ pub enum Command {
     ProbeLap,
     /// End the probe, and answer with its findings since its start or the last `ProbeLap`.
     ProbeEnd,
-    /// Calibrate the idle machine; takes about a second and 256 MiB.
+    /// Calibrate the idle machine; takes about half a second and 256 MiB.
     Calibrate,
     /// Leave. Answered by the end of the output.
     Quit,

@@ -134,7 +134,7 @@ impl Follower {
     /// there are others than before.
     fn look_for_pagers(&mut self, processes: &[u32]) -> bool {
         self.checks = self.checks.wrapping_add(1);
-        if processes == self.sent.workers && self.checks % CHECKS_BETWEEN_PAGERS != 0 {
+        if processes == self.sent.workers && !self.checks.is_multiple_of(CHECKS_BETWEEN_PAGERS) {
             return false;
         }
         let found = pagers::of_processes(processes);

@@ -133,8 +133,8 @@ impl Backing for ModelStore {
         false
     }
 
-    fn is_exclusive(&self, _: Place) -> bool {
-        true
+    fn identity(&self, _: PageIndex, place: Place) -> Option<u64> {
+        Some(place.bits())
     }
 
     fn used_bytes(&self) -> u64 {

@@ -227,7 +227,12 @@ impl Driver for Simulated {
         let mut state = self.state();
         for page in pages.pages() {
             let at = page.index();
-            (state.arena[at], state.shadow[at], state.registered[at]) = (false, false, false);
+            // The manager has returned its charge: from then on other pages have it.
+            assert!(
+                !state.arena[at] && !state.shadow[at],
+                "{page:?} outlives its charge"
+            );
+            state.registered[at] = false;
             state.protected[at] = false;
         }
         Ok(())

@@ -122,6 +122,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             match reclaim {
                 Reclaim::Made => {}
                 Reclaim::Nothing => patience.wait(),
+                Reclaim::Full if self.make_room() => {}
                 Reclaim::Full => {
                     full += 1;
                     self.clean_store(CLEANED_AT_ONCE);

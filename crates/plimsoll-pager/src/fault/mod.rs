@@ -66,6 +66,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             if seen.state() != PageState::Active && self.trim_mode() == TrimMode::BalanceSet {
                 self.follow_stream(page);
             }
+            self.hold_maximum(page);
             if let Some(since) = stalled_since {
                 self.refaults.add_stall(since.elapsed());
             }

@@ -102,6 +102,12 @@ impl Counters {
         }
     }
 
+    /// Counts a standby page that got another priority.
+    pub(crate) fn count_priority(&self, from: u8, to: u8) {
+        self.standby[usize::from(to & 7)].fetch_add(1, Ordering::Relaxed);
+        self.standby[usize::from(from & 7)].fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Pages in a state. Those that became virgin again are counted under it, those that never were anything else not.
     pub(crate) fn pages_in(&self, state: PageState) -> u64 {
         self.states[state as usize].load(Ordering::Relaxed)

@@ -9,7 +9,9 @@ mod frames;
 mod hand;
 mod pins;
 mod refaults;
+mod regions;
 mod streams;
+mod working_sets;
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::time::Duration;
@@ -29,7 +31,10 @@ pub(crate) use frames::Scratch;
 pub(crate) use hand::{BLOCK, Hand};
 pub(crate) use pins::{Pin, Pins};
 pub(crate) use refaults::Refaults;
+pub(crate) use regions::Regions;
 pub(crate) use streams::{MOST_AHEAD, Streams};
+pub use working_sets::WorkingSetError;
+pub(crate) use working_sets::{WorkingSet, WorkingSets};
 
 /// The rule by which a pager trims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -81,6 +86,8 @@ pub(crate) struct Manager<D, B> {
     wake: AtomicU32,
     /// Faults on pages whose frame was taken or released.
     pub(crate) refaults: Refaults,
+    pub(crate) regions: Regions,
+    pub(crate) working_sets: WorkingSets,
 }
 
 impl<D: Driver, B: Backing> Manager<D, B> {
@@ -104,6 +111,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             trim_mode: AtomicU8::new(TrimMode::BalanceSet as u8),
             wake: AtomicU32::new(0),
             refaults: Refaults::new(ram),
+            regions: Regions::default(),
+            working_sets: WorkingSets::new(),
         })
     }
 
@@ -202,6 +211,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         for piece in pages.pieces(CHUNK_PAGES) {
             self.chunks.of(piece).open(mode, piece.count);
         }
+        self.regions.open(pages.count);
         Ok(())
     }
 
@@ -210,13 +220,18 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     /// # Errors
     /// The kernel refuses: the addresses stay in use.
     pub(crate) fn close(&self, pages: PageRange) -> Result<(), Errno> {
+        self.regions.close(pages.count);
         for piece in pages.pieces(CHUNK_PAGES) {
             let chunk = self.chunks.of(piece);
             let mut patience = Patience::default();
             while chunk.mode() == ChunkMode::Converting {
                 patience.wait();
             }
-            if chunk.change_mode(ChunkMode::Native, ChunkMode::Unused) {
+            let is_native = chunk.change_mode(ChunkMode::Native, ChunkMode::Unused);
+            // Before the budget is: other threads charge it at once. A page that a trimmer moves meanwhile is in the shadow
+            // then, or absent; the loop below finds it.
+            self.driver.discard(Area::Arena, piece)?;
+            if is_native {
                 self.budget.release_native(u64::from(chunk.pages()));
                 continue;
             }

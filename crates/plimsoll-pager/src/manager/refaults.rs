@@ -58,6 +58,11 @@ impl Refaults {
         &self.distances
     }
 
+    /// The refaults so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.distances.counts().iter().sum()
+    }
+
     /// The time that all threads together waited for evicted pages.
     pub(crate) fn stall(&self) -> Duration {
         Duration::from_nanos(self.stall_ns.load(Ordering::Relaxed))

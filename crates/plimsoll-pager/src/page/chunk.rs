@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, Ordering};
 
 use plimsoll_os::{Errno, address_space};
 
-use super::{PageRange, PageState};
+use super::{PageRange, PageState, Word};
 
 /// Pages of a chunk. Regions begin at chunks.
 pub const CHUNK_PAGES: u32 = 512;
@@ -38,6 +38,10 @@ pub struct Chunk {
     mode: AtomicU8,
     /// 1 once a word of the chunk was written.
     touched: AtomicU8,
+    /// The standby priority of its pages when they are trimmed.
+    priority: AtomicU8,
+    /// The number of its region's limits, 0 for none.
+    working_set: AtomicU8,
     pages: AtomicU16,
     active: AtomicU16,
     modified: AtomicU16,
@@ -51,6 +55,8 @@ impl Chunk {
         Chunk {
             mode: AtomicU8::new(bytes[offset_of!(Chunk, mode)]),
             touched: AtomicU8::new(bytes[offset_of!(Chunk, touched)]),
+            priority: AtomicU8::new(bytes[offset_of!(Chunk, priority)]),
+            working_set: AtomicU8::new(bytes[offset_of!(Chunk, working_set)]),
             pages: count(offset_of!(Chunk, pages)),
             active: count(offset_of!(Chunk, active)),
             modified: count(offset_of!(Chunk, modified)),
@@ -81,7 +87,28 @@ impl Chunk {
     /// Gives an unused chunk to a region that has `pages` in it.
     pub fn open(&self, mode: ChunkMode, pages: u32) {
         self.pages.store(pages.min(CHUNK_PAGES) as u16, Ordering::Relaxed);
+        self.set_priority(Word::NORMAL_PRIORITY);
         self.mode.store(mode as u8, Ordering::Release);
+    }
+
+    /// The standby priority of its pages when they are trimmed.
+    pub fn priority(&self) -> u8 {
+        self.priority.load(Ordering::Relaxed)
+    }
+
+    /// Sets the standby priority of its pages when they are trimmed.
+    pub fn set_priority(&self, priority: u8) {
+        self.priority.store(priority, Ordering::Relaxed);
+    }
+
+    /// The number of its region's limits, 0 for none.
+    pub fn working_set(&self) -> u8 {
+        self.working_set.load(Ordering::Relaxed)
+    }
+
+    /// Names the limits of its region by their number, 0 for none.
+    pub fn set_working_set(&self, number: u8) {
+        self.working_set.store(number, Ordering::Relaxed);
     }
 
     /// Sets the mode if it is `from` now, and returns whether it was.

@@ -10,7 +10,7 @@
 //! index, where a trimmed page stays in RAM without being mapped for the program.
 //!
 //! ```text
-//!            fill_zero, adopt                 trim                      save
+//!            fill_zero, adopt                 trim                   save, reset
 //!    virgin ------------------> active -----------------> modified -----------------> standby
 //!      ^                         ^ ^ ^                      |                          | |
 //!      |                         | | '----- soft_fault -----'                          | |
@@ -28,6 +28,7 @@
 //! | active | present | absent | - |
 //! | modified | absent | present, the only copy | - |
 //! | standby | absent | present, equal to the saved copy; free to take | in the store or the page file |
+//! | standby of priority 0, after `reset` | absent | present, with contents that may be lost | zeros |
 //! | compressed | absent | absent | in the store |
 //! | page-file | absent | absent | in the page file |
 //! | busy | the lock: only its holder knows | | |

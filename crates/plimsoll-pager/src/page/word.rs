@@ -146,8 +146,14 @@ impl Field {
 impl Word {
     /// The word of a page that was never touched.
     pub const VIRGIN: Word = Word(0);
-    /// The standby priority of a page that nobody gave one. 7 is kept longest.
+    /// The standby priority of pages of a region that has no other.
     pub const NORMAL_PRIORITY: u8 = 5;
+    /// The standby priority of pages whose contents may be lost: their frames are taken first.
+    pub const LOWEST_PRIORITY: u8 = 0;
+    /// The standby priority of pages of suspended regions.
+    pub const SUSPENDED_PRIORITY: u8 = 1;
+    /// The standby priority of pages that are kept longest.
+    pub const HIGHEST_PRIORITY: u8 = 7;
     /// The longest backoff.
     pub const MOST_BACKOFF: u8 = 15;
     /// The eviction clock in a word counts modulo this number.
@@ -321,10 +327,12 @@ impl Locked<'_> {
         self.end(&[PageState::Compressed, PageState::PageFile], Word::activated);
     }
 
-    /// Active to modified: the page was moved into its frame slot.
-    pub fn trim(self) {
+    /// Active to modified, with that standby priority: the page was moved into its frame slot.
+    pub fn trim(self, priority: u8) {
         self.end(&[PageState::Active], |word| {
-            word.with_state(PageState::Modified).with_backoff(0)
+            word.with_state(PageState::Modified)
+                .with_backoff(0)
+                .with_priority(priority)
         });
     }
 
@@ -332,6 +340,15 @@ impl Locked<'_> {
     pub fn save(self, place: Place) {
         self.end(&[PageState::Modified], |word| {
             word.with_state(PageState::Standby).with_place(place)
+        });
+    }
+
+    /// Modified or standby to standby, of the lowest priority: the contents may be lost, and the copy at `place` is zeros.
+    pub fn reset(self, place: Place) {
+        self.end(&[PageState::Modified, PageState::Standby], |word| {
+            word.with_state(PageState::Standby)
+                .with_place(place)
+                .with_priority(Word::LOWEST_PRIORITY)
         });
     }
 
@@ -423,7 +440,7 @@ mod tests {
         let place = Place::new((1 << 41) - 1).expect("41 bits");
         lock(&word).fill_zero();
         assert_eq!(word.load().state(), PageState::Active);
-        lock(&word).trim();
+        lock(&word).trim(Word::NORMAL_PRIORITY);
         assert_eq!(word.load().state(), PageState::Modified);
         lock(&word).save(place);
         assert_eq!(
@@ -456,7 +473,7 @@ mod tests {
         assert!(Place::new(1 << 41).is_err());
         let word = PageWord::virgin();
         lock(&word).fill_zero();
-        lock(&word).trim();
+        lock(&word).trim(Word::NORMAL_PRIORITY);
         lock(&word).save(Place::new(99).expect("41 bits"));
         lock(&word).soft_fault();
         assert_eq!(super::PLACE.of(word.load().0), 0);
@@ -494,7 +511,7 @@ mod tests {
         lock(&word).fill_zero();
         lock(&word).keep_with_backoff(200);
         assert_eq!(word.load().backoff(), Word::MOST_BACKOFF);
-        lock(&word).trim();
+        lock(&word).trim(Word::NORMAL_PRIORITY);
         assert_eq!(word.load().backoff(), 0);
         lock(&word).soft_fault();
         lock(&word).keep_with_priority(0);

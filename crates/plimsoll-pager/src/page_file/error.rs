@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::units::{Block, Slot};
 
 /// A page file that cannot be created. Nothing of it is left.
-#[derive(Debug, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CreateError {
     /// A file, or a link, has this path.

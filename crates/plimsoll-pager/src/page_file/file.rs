@@ -104,11 +104,17 @@ impl PageFile {
     /// # Errors
     /// [`ReadError`]; the buffer is zero then.
     pub fn read_block(&self, block: Block, buffer: &mut BlockBuffer) -> Result<(), ReadError> {
+        self.read_block_to(block, &mut buffer.0)
+    }
+
+    /// As [`PageFile::read_block`], to memory that must be aligned to 4096 bytes: the kernel refuses other memory for direct
+    /// access.
+    pub(crate) fn read_block_to(&self, block: Block, bytes: &mut [u8; BLOCK_BYTES]) -> Result<(), ReadError> {
         let counters = &self.shared.counters;
         counters.blocks_read.fetch_add(1, Ordering::Relaxed);
-        let read = self.read_sealed(block, &mut buffer.0);
+        let read = self.read_sealed(block, bytes);
         if let Err(error) = read {
-            buffer.0.fill(0);
+            bytes.fill(0);
             match error {
                 ReadError::Damaged(_) => counters.damaged.fetch_add(1, Ordering::Relaxed),
                 ReadError::Io { .. } => counters.read_errors.fetch_add(1, Ordering::Relaxed),

@@ -79,4 +79,4 @@ pub use units::{
 pub use writer::{Batch, Completed, Writer};
 
 #[cfg(all(test, not(loom)))]
-mod tests;
+pub(crate) mod tests;

@@ -69,8 +69,10 @@ pub(super) struct Staging {
     memory: Mapping,
     /// Operations in flight, by buffer.
     in_flight: [u32; BUFFERS],
-    /// Buffers that were written to since their pages were returned.
-    used: [bool; BUFFERS],
+    /// Bytes of each buffer that were written to since its pages were returned.
+    used: [usize; BUFFERS],
+    /// Bytes that count as resident in any case.
+    reserved: u64,
 }
 
 impl Staging {
@@ -83,18 +85,24 @@ impl Staging {
         Ok(Staging {
             memory,
             in_flight: [0; BUFFERS],
-            used: [false; BUFFERS],
+            used: [0; BUFFERS],
+            reserved: 0,
         })
     }
 
-    /// A buffer to write to.
+    /// The first bytes of a buffer, to write to.
     ///
     /// # Panics
     /// If an operation on it is in flight.
-    pub(super) fn buffer_mut(&mut self, buffer: usize) -> &mut [u8] {
+    pub(super) fn buffer_mut(&mut self, buffer: usize, length: usize) -> &mut [u8] {
         assert_eq!(self.in_flight[buffer], 0, "buffer {buffer} is in flight");
-        self.used[buffer] = true;
-        &mut self.memory.bytes_mut()[buffer * WRITE_BYTES..(buffer + 1) * WRITE_BYTES]
+        self.used[buffer] = self.used[buffer].max(length);
+        &mut self.memory.bytes_mut()[buffer * WRITE_BYTES..(buffer + 1) * WRITE_BYTES][..length]
+    }
+
+    /// Counts so many bytes as resident from now on, whether they are or not.
+    pub(super) fn reserve(&mut self, bytes: u64) {
+        self.reserved = bytes;
     }
 
     /// The bytes of an operation.
@@ -117,13 +125,13 @@ impl Staging {
     /// Returns the pages of the buffers to the kernel, if no operation is in flight.
     pub(super) fn release(&mut self) {
         if self.total_in_flight() == 0 && self.memory.discard().is_ok() {
-            self.used = [false; BUFFERS];
+            self.used = [0; BUFFERS];
         }
     }
 
     /// Bytes of the buffers in RAM.
     pub(super) fn resident(&self) -> u64 {
-        self.used.iter().filter(|used| **used).count() as u64 * WRITE_BYTES as u64
+        self.reserved.max(self.used.iter().sum::<usize>() as u64)
     }
 }
 

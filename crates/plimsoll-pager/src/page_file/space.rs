@@ -91,6 +91,16 @@ impl Space {
         }
     }
 
+    /// Has the file grow until `count` slots are free. False if it cannot.
+    pub(super) fn provide(&mut self, shared: &Shared, count: u32) -> bool {
+        while shared.map.free() < u64::from(count) {
+            if !self.grow(shared) {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Takes `count` slots, 1 to 16: side by side if possible, else in the longest runs, after the file has grown as
     /// far as it can.
     pub(super) fn take(&mut self, shared: &Shared, count: u32) -> Option<Runs> {

@@ -1,7 +1,7 @@
 //! Tests over a file that fails by order, in memory. Tests over real files are in `tests/it`.
 
 mod errors;
-mod faulty;
+pub(crate) mod faulty;
 mod model;
 mod nonces;
 mod space;
@@ -17,7 +17,7 @@ use super::queue::{Plain, Queue};
 use super::*;
 
 /// A page file of so many MiB on `file`, which writes when it is asked to.
-fn page_file(file: &Arc<Faulty>, mebibytes: u32) -> (PageFile, Writer) {
+pub(crate) fn page_file(file: &Arc<Faulty>, mebibytes: u32) -> (PageFile, Writer) {
     let backing = Arc::clone(file);
     PageFile::on(backing, mebibytes, Path::new("/faulty"), |backing, _| {
         Ok(Box::new(Plain::new(backing)?) as Box<dyn Queue>)

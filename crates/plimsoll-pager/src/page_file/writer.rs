@@ -59,6 +59,8 @@ pub struct Writer {
     flights: Box<[Option<Flight>; BUFFERS]>,
     next: Nonce,
     batches: u64,
+    /// Slots that [`Writer::start`] leaves free.
+    reserve: u32,
 }
 
 impl std::fmt::Debug for Writer {
@@ -77,6 +79,7 @@ impl Writer {
             flights: Box::new([None; BUFFERS]),
             next: 1,
             batches: 0,
+            reserve: 0,
         };
         writer.publish_counters();
         writer
@@ -88,6 +91,31 @@ impl Writer {
     /// # Errors
     /// [`StartError`]: nothing is written.
     pub fn start(&mut self, segments: &[&Segment]) -> Result<Batch, StartError> {
+        self.start_beside(segments, self.reserve)
+    }
+
+    /// As [`Writer::start`], with the slots that [`Writer::keep_slots`] keeps free, too.
+    ///
+    /// # Errors
+    /// As [`Writer::start`].
+    pub(crate) fn start_with_kept_slots(&mut self, segments: &[&Segment]) -> Result<Batch, StartError> {
+        self.start_beside(segments, 0)
+    }
+
+    /// Has [`Writer::start`] leave so many slots free from now on.
+    pub(crate) fn keep_slots(&mut self, slots: u32) {
+        self.reserve = slots;
+    }
+
+    /// Counts the buffers of so many writes in flight, each of so many segments, as resident from now on.
+    pub(crate) fn count_buffers(&mut self, writes: usize, segments: usize) {
+        let bytes = writes * segments * SLOT_BYTES;
+        self.queue.staging().reserve(bytes as u64);
+        self.publish_counters();
+    }
+
+    /// Starts a write that leaves `kept` slots free.
+    fn start_beside(&mut self, segments: &[&Segment], kept: u32) -> Result<Batch, StartError> {
         if !self.shared.origin.is_here() {
             return Err(StartError::Forked);
         }
@@ -103,10 +131,12 @@ impl Writer {
         if self.next + blocks > MOST_BLOCKS {
             return Err(StartError::Failed(self.fail(WriteFailure::KeyWorn)));
         }
-        let runs = self.space.take(&self.shared, segments.len() as u32);
+        let count = segments.len() as u32;
+        let has_room = self.space.provide(&self.shared, count + kept);
+        let runs = has_room.then(|| self.space.take(&self.shared, count)).flatten();
         let runs = runs.ok_or_else(|| StartError::Full {
             wanted: segments.len(),
-            free: self.shared.map.free(),
+            free: self.shared.map.free().saturating_sub(u64::from(kept)),
         })?;
         if let Some(failure) = self.beyond_limit(&runs) {
             self.put_back(&runs);
@@ -163,7 +193,8 @@ impl Writer {
     /// Encrypts segments into a buffer, each block with a new nonce.
     fn encrypt(&mut self, buffer: usize, segments: &[&Segment]) -> [Seal; SLOTS_PER_WRITE] {
         let mut seals = [Seal::NONE; SLOTS_PER_WRITE];
-        let staging = self.queue.staging().buffer_mut(buffer);
+        let length = segments.len() * SLOT_BYTES;
+        let staging = self.queue.staging().buffer_mut(buffer, length);
         let (slots, _) = staging.as_chunks_mut::<SLOT_BYTES>();
         for ((seal, plain), out) in seals.iter_mut().zip(segments).zip(slots) {
             seal.first = self.next;

@@ -391,7 +391,7 @@ impl Memory for Anything {
             *byte = match self.record.get(at.wrapping_sub(AT)) {
                 Some(byte) => *byte,
                 None => {
-                    let word = (at as u64 / 8 ^ self.seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+                    let word = ((at as u64 / 8) ^ self.seed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
                     let word = word ^ word >> 29;
                     let is_arbitrary = (word >> 7).is_multiple_of(self.sparse);
                     let word = if is_arbitrary { word } else { word >> 32 & 5 };

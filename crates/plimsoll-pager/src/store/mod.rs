@@ -70,6 +70,7 @@ pub use claim::Cleaned;
 pub use entry::Flaw;
 pub use place::{PageIndex, Place};
 pub use recompress::Idle;
+pub(crate) use spill::{FOUND, entries_of};
 pub use spill::{Spill, Spilled, SpilledError};
 pub use stats::Stats;
 pub use units::{BLOCK, PAGE, Page, QUAD, QUAD_BYTES, SEGMENT};
@@ -388,6 +389,11 @@ impl Store {
     /// Bytes of RAM that the store uses: segments, headers, tables, buffers.
     pub fn used_bytes(&self) -> u64 {
         self.space.used()
+    }
+
+    /// The bytes in use at which puts are refused: the limit less those that are left to cleaning.
+    pub fn limit_of_puts(&self) -> u64 {
+        self.space.limit().saturating_sub(space::RESERVE)
     }
 
     /// Sets the most bytes that puts may use, at most [`StoreOptions::most`]. What is above stays, until it is freed, cleaned

@@ -19,10 +19,10 @@ pub(super) type Reader<'m> = Lease<'m, ReaderArea, 4>;
 /// Memory of a reader.
 #[repr(C, align(4096))]
 pub(super) struct ReaderArea {
+    /// The entry, as it is stored; two blocks of the page file that it is in, each aligned for direct access.
+    pub(super) entry: [u8; 2 * BLOCK],
     /// The parts that are counted as resident, a bit each.
     counted: u8,
-    /// The entry, as it is stored; two blocks of the page file that it is in.
-    pub(super) entry: [u8; 2 * BLOCK],
     /// The pages of the entry.
     plain: [u8; QUAD_BYTES],
     decompressor: Decompressor,
@@ -30,6 +30,8 @@ pub(super) struct ReaderArea {
 
 // SAFETY: zeros are a value of each field, and none needs a drop.
 unsafe impl Area for ReaderArea {}
+
+const _: () = assert!(core::mem::offset_of!(ReaderArea, entry) == 0);
 
 /// Parts of an area, and the bytes that they make resident.
 #[derive(Debug, Clone, Copy)]
@@ -47,8 +49,9 @@ enum Part {
 impl Part {
     fn bytes(self) -> usize {
         match self {
-            Part::Page => 2 * PAGE,
-            Part::Entry => 2 * BLOCK - PAGE,
+            // Two pages of the entry, and the one of `counted`.
+            Part::Page => 3 * PAGE,
+            Part::Entry => 2 * BLOCK - 2 * PAGE,
             Part::Plain => QUAD_BYTES,
             Part::Decompressor => Decompressor::used().next_multiple_of(PAGE) + PAGE,
         }

@@ -1,7 +1,7 @@
 //! Segments that move whole to a page file, and entries that are read from there.
 
 use super::claim::End;
-use super::entry::{Flaw, HEADER, Weight};
+use super::entry::{Flaw, HEADER, Header, Weight};
 use super::place::{PageIndex, Place, PlaceKind, Spot, bit_of, page_of, quad_of};
 use super::relocation::{Walk, bits};
 use super::segment::State;
@@ -40,44 +40,64 @@ pub enum SpilledError<E> {
     Damaged(#[from] Damaged),
 }
 
+/// Segments that one search finds.
+pub(crate) const FOUND: usize = 16;
+
 impl Store {
     /// Copies the segment that was idle longest to `target`, after checking each of its entries; none if no segment is
     /// closed. Segments of which less than half is in use come last: cleaning is the better remedy for them.
     pub fn take_segment_for_spill(&self, target: &mut [u8; SEGMENT]) -> Option<Spill<'_>> {
         loop {
-            let segment = self.idle_longest()?;
-            if !self.space.record(segment).claim() {
-                continue;
-            }
-            let mut spill = Spill {
-                store: self,
-                segment,
-                state: State::Closed,
-            };
-            // Damage is never written to the file as if it were whole; the next segment is taken then.
-            match spill.for_each(|_, _| {}) {
-                Ok(()) => {
-                    for (bytes, word) in target.chunks_exact_mut(UNIT).zip(self.space.words(segment)) {
-                        let word = word.load(core::sync::atomic::Ordering::Relaxed);
-                        bytes.copy_from_slice(&word.to_le_bytes());
-                    }
-                    let filled = self.space.record(segment).extent().filled as usize * UNIT;
-                    target[filled..].fill(0);
-                    return Some(spill);
-                }
-                Err(_) => spill.state = State::Damaged,
+            let found = self.idle_longest();
+            found[0]?;
+            let mut spills = found.into_iter().flatten();
+            if let Some(spill) = spills.find_map(|segment| self.take_for_spill(segment, target)) {
+                return Some(spill);
             }
         }
     }
 
-    fn idle_longest(&self) -> Option<u32> {
-        let closed = (0..self.space.begun()).filter_map(|segment| {
+    /// Copies that segment to `target`, after checking each of its entries; none if it is not closed any more, or damaged.
+    pub(crate) fn take_for_spill(&self, segment: u32, target: &mut [u8; SEGMENT]) -> Option<Spill<'_>> {
+        if !self.space.record(segment).claim() {
+            return None;
+        }
+        let mut spill = Spill {
+            store: self,
+            segment,
+            state: State::Closed,
+        };
+        // Damage is never written to the file as if it were whole.
+        if spill.for_each(|_, _| {}).is_err() {
+            spill.state = State::Damaged;
+            return None;
+        }
+        for (bytes, word) in target.chunks_exact_mut(UNIT).zip(self.space.words(segment)) {
+            let word = word.load(core::sync::atomic::Ordering::Relaxed);
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        let filled = self.space.record(segment).extent().filled as usize * UNIT;
+        target[filled..].fill(0);
+        Some(spill)
+    }
+
+    /// The closed segments that were idle longest, longest first; those of which less than half is in use come last.
+    pub(crate) fn idle_longest(&self) -> [Option<u32>; FOUND] {
+        type Key = (bool, u32, u32);
+        let mut found: [Option<Key>; FOUND] = [None; FOUND];
+        for segment in 0..self.space.begun() {
             let record = self.space.record(segment);
             let (state, live) = record.state_and_live();
-            let key = (live < SEGMENT_UNITS / 2, record.epoch());
-            (state == State::Closed).then_some((key, segment))
-        });
-        closed.min().map(|(_, segment)| segment)
+            if state != State::Closed {
+                continue;
+            }
+            let key = (live < SEGMENT_UNITS / 2, record.epoch(), segment);
+            if found[FOUND - 1].is_none_or(|last| key < last) {
+                found[FOUND - 1] = Some(key);
+                found.sort_unstable_by_key(|key| key.unwrap_or((true, u32::MAX, u32::MAX)));
+            }
+        }
+        found.map(|key| key.map(|(_, _, segment)| segment))
     }
 
     /// Reads a page whose segment is in the page file. `read` reads a block of the segment's slot, 0 to 3, and is called
@@ -163,6 +183,50 @@ impl Spill<'_> {
         }
         spilled
     }
+}
+
+/// An entry of a segment that was read back from the page file whole.
+#[derive(Debug)]
+pub(crate) struct FileEntry<'b> {
+    /// Its bytes, whole units.
+    pub(crate) bytes: &'b [u8],
+    header: Header,
+    unit: u32,
+}
+
+impl FileEntry<'_> {
+    /// The pages in the entry, those that were freed included.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = PageIndex> {
+        let quad = self.header.quad;
+        bits(self.header.present).map(move |bit| page_of(quad, bit))
+    }
+
+    /// The place of its pages, in the page file's slot of that number.
+    pub(crate) fn place(&self, slot: u32) -> Place {
+        let unit = self.unit;
+        Place::in_file(Spot { segment: slot, unit })
+    }
+}
+
+/// The entries of a segment of the page file, up to the zeros at its end or the first one that is damaged.
+pub(crate) fn entries_of(segment: &[u8; SEGMENT]) -> impl Iterator<Item = Result<FileEntry<'_>, Flaw>> {
+    let mut offset = 0;
+    std::iter::from_fn(move || {
+        let rest = &segment[offset..];
+        if rest.len() < 2 * UNIT || rest[..UNIT] == [0; UNIT] {
+            return None;
+        }
+        let unit = (offset / UNIT) as u32;
+        let entry = Header::check(rest).and_then(|header| {
+            let bytes = rest.get(..header.bytes()).ok_or(Flaw::Header)?;
+            Ok(FileEntry { bytes, header, unit })
+        });
+        offset = match &entry {
+            Ok(entry) => offset + entry.bytes.len(),
+            Err(_) => SEGMENT,
+        };
+        Some(entry)
+    })
 }
 
 /// A page in use of a segment.

@@ -3,12 +3,17 @@
 //! | module | topic |
 //! |---|---|
 //! | `modes` | the tests of `real` again: without `UFFDIO_MOVE`, and with a thread that resolves faults |
+//! | `policy` | priorities, limits of working sets, suspended regions |
 //! | `real` | the manager on real memory |
+//! | `resize` | a budget that changes, and the reported use of memory |
 //! | `simulated` | the manager over a model of memory with injected errors |
+//! | `tiers` | the same over the store and a page file that fails |
 //! | `unmoved` | the same on a kernel that cannot move pages; pages that a kernel does not move |
 
 mod modes;
+mod policy;
 mod real;
 mod resize;
 mod simulated;
+mod tiers;
 mod unmoved;

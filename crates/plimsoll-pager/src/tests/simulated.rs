@@ -437,15 +437,23 @@ fn a_damaged_copy_is_an_error_and_no_wrong_byte() {
     );
 }
 
+/// Its pages once were present for a moment after their charge was returned, so that the pages of other threads exceeded
+/// the budget. The simulated driver refuses that.
 #[test]
 fn a_closed_region_leaves_nothing() {
-    let manager = sim(300, 0, 1);
+    for ram in [300, 4000] {
+        close_a_region(&sim(ram, 0, 1));
+    }
+}
+
+fn close_a_region(manager: &Sim) {
+    let is_native = manager.budget.native() > 0;
     for page in 0..PAGES {
-        access(&manager, PageIndex::new(page), |bytes| {
+        access(manager, PageIndex::new(page), |bytes| {
             *bytes = contents(page as u8)
         });
     }
-    assert!(manager.backing.copies() > 0);
+    assert!(is_native || manager.backing.copies() > 0);
     manager
         .close(PageRange::new(PageIndex::new(0), PAGES))
         .expect("no page is locked");

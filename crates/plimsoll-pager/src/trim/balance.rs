@@ -22,20 +22,21 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         ((pages / 64).max(16), (pages / 24).max(64))
     }
 
-    /// Wakes the balance-set manager if spare frames run low. Called by faults.
+    /// Wakes the balance-set manager if spare frames run low, or room in the store. Called by faults.
     pub(crate) fn note_pressure(&self) {
-        if self.spare_frames() < self.watermarks().0 {
+        if self.spare_frames() < self.watermarks().0 || self.wants_spill() {
             self.wake_balancer();
         }
     }
 
     /// One tick of the balance-set manager: brings the spare frames from below the low watermark up to the high one, and
-    /// the resident bytes down to the budget; then cleans the store. Bounded work.
+    /// the resident bytes down to the budget, after making room in the store; then cleans the store. Bounded work.
     pub(crate) fn balance(&self) {
         if !self.shrink() {
             // The next tick goes on at once.
             self.wake_balancer();
         }
+        self.spill_idle();
         self.settle();
         let (low, high) = self.watermarks();
         // In the per-fault mode faults keep no stock.
@@ -53,6 +54,12 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             }
         }
         self.clean_store(MOST_CLEANED);
+    }
+
+    /// The work of each second: copies become older.
+    pub(crate) fn age(&self) {
+        self.backing.age(self);
+        self.settle();
     }
 
     /// Has the store move copies together. Returns whether that freed anything.

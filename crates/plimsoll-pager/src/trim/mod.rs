@@ -6,9 +6,12 @@
 
 mod balance;
 mod frames;
+mod limits;
 mod native;
+mod policy;
 mod resize;
 mod save;
+mod spill;
 
 use plimsoll_os::Errno;
 
@@ -37,6 +40,8 @@ type Batch<'m> = [Option<Locked<'m>>; BLOCK as usize];
 pub(crate) enum Urgency {
     /// Pages that could not be moved a short time ago are passed.
     Normal,
+    /// As normal, in the order of another hand.
+    Local,
     /// All pages are tried: the caller named them.
     Named,
 }
@@ -44,13 +49,25 @@ pub(crate) enum Urgency {
 impl<D: Driver, B: Backing> Manager<D, B> {
     /// Moves up to `want` active pages to the modified list, in the order of the trim hand: one lap at most. Returns the
     /// number moved.
+    ///
+    /// It passes regions that have their minimum or less, unless no others have active pages: the budget comes first.
     pub(crate) fn trim_active(&self, want: u32) -> u32 {
+        let kept = self.sets_at_minimum();
+        match self.trim_lap(want, kept) {
+            0 if kept != 0 => self.trim_lap(want, 0),
+            moved => moved,
+        }
+    }
+
+    /// As [`Manager::trim_active`], without the working sets in `kept`, a bit each, by number.
+    fn trim_lap(&self, want: u32, kept: u64) -> u32 {
         let mut lap = self.trim_hand.lap(self.extent());
         let mut moved = 0;
         while moved < want {
             let block = lap.next(|chunk| {
                 let chunk = &self.chunks.all()[chunk as usize];
-                chunk.mode() == ChunkMode::Native || chunk.pages_in(PageState::Active) > 0
+                let is_kept = kept >> chunk.working_set() & 1 == 1;
+                !is_kept && (chunk.mode() == ChunkMode::Native || chunk.pages_in(PageState::Active) > 0)
             });
             let Some(block) = block else { break };
             moved += self.trim_block(block, Urgency::Normal, want - moved);
@@ -78,7 +95,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 continue;
             };
             let laps = page.before().backoff();
-            if laps > LAST_BACKOFF && urgency == Urgency::Normal {
+            if laps > LAST_BACKOFF && urgency != Urgency::Named {
                 page.keep_with_backoff(laps - 1);
                 continue;
             }
@@ -161,9 +178,9 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 
     /// Counts a page that was moved to its frame slot as modified, and unlocks it.
     fn end_trim(&self, page: PageIndex, locked: Locked<'_>) {
-        let priority = locked.before().priority();
+        let priority = self.chunk(page).priority();
         self.count(page, PageState::Active, PageState::Modified, priority);
-        locked.trim();
+        locked.trim(priority);
     }
 
     /// Moves an active page that a fork shares, which costs a copy of it. A page that a device has pinned stays where the

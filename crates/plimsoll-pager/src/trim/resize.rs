@@ -70,7 +70,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             }
             saves = self.save_modified(want);
         }
-        saves.pages > 0 || (saves.is_full && self.clean_store(CLEANED_AT_ONCE))
+        saves.pages > 0 || (saves.is_full && (self.make_room() || self.clean_store(CLEANED_AT_ONCE)))
     }
 
     /// Bytes of RAM that the pager occupies.

@@ -46,7 +46,11 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     pub(crate) fn save_range(&self, pages: PageRange) -> u32 {
         let mut saved = 0;
         for page in pages.pages() {
-            match self.save_page(page) {
+            let mut save = self.save_page(page);
+            while matches!(save, Save::Full) && self.make_room() {
+                save = self.save_page(page);
+            }
+            match save {
                 Save::Saved => saved += 1,
                 Save::Passed => {}
                 Save::Full => break,

@@ -131,6 +131,17 @@ impl Drop for Child {
     }
 }
 
+/// A program that a test started. It ends by SIGKILL at the latest when the value is dropped, also by a panic.
+pub(crate) struct Started(pub(crate) std::process::Child);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        // One that has ended needs neither.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Waits for a child, also one that another process left.
 pub(crate) fn wait(pid: i32) -> i32 {
     let mut status = 0;

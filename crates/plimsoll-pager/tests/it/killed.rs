@@ -8,6 +8,7 @@ use std::process::{Child, Stdio};
 use plimsoll_pager::{Pager, TrimTo};
 use plimsoll_testkit::{again, role};
 
+use crate::children::Started;
 use crate::pages::fill;
 
 const MIB: usize = 1 << 20;
@@ -36,11 +37,14 @@ fn shared_mappings(program: &Child) -> Vec<String> {
         .collect()
 }
 
-/// The open files of a process that are files of a file system, the two of `/dev` and `/proc` that it needs excepted.
+/// The files of a file system that a process has opened, except those of `/dev` and `/proc`. The first three are those of
+/// its parent.
 fn open_files(program: &Child) -> Vec<String> {
     let folder = fs::read_dir(format!("/proc/{}/fd", program.id())).expect("a child's files");
     folder
-        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| !["0", "1", "2"].iter().any(|inherited| path.ends_with(inherited)))
+        .filter_map(|path| fs::read_link(path).ok())
         .map(|target| target.to_string_lossy().into_owned())
         .filter(|target| target.starts_with('/'))
         .filter(|target| !target.starts_with("/dev/") && !target.starts_with("/proc/"))
@@ -60,7 +64,7 @@ fn a_killed_process_leaves_no_process_no_file_and_no_memory() {
         return use_a_pager();
     }
     let folder = tempfile::tempdir().expect("there is a folder for temporary files");
-    let mut program = again(
+    let program = again(
         "killed::a_killed_process_leaves_no_process_no_file_and_no_memory",
         "program",
     )
@@ -69,12 +73,14 @@ fn a_killed_process_leaves_no_process_no_file_and_no_memory() {
     .stdout(Stdio::piped())
     .spawn()
     .expect("the test program starts");
+    let mut program = Started(program);
+    let program = &mut program.0;
     let mut lines = BufReader::new(program.stdout.take().expect("a pipe")).lines();
     let mut texts = lines.by_ref().map_while(Result::ok);
     assert!(texts.any(|line| line == "working"));
     // All of its memory is private: it ends with the process. No file of it has a name, before or after.
-    assert_eq!(shared_mappings(&program), [""; 0]);
-    assert_eq!(open_files(&program), [""; 0]);
+    assert_eq!(shared_mappings(program), [""; 0]);
+    assert_eq!(open_files(program), [""; 0]);
     let threads = fs::read_dir(format!("/proc/{}/task", program.id())).expect("a child's threads");
     assert!(
         threads.count() >= 3,

@@ -11,6 +11,7 @@
 //! | `killed` | a process that is killed |
 //! | `page_file` | files, systems and kernels that refuse, fail or are full |
 //! | `pages` | contents of pages, and their check |
+//! | `policies` | priorities, contents that are given up, suspended regions |
 //! | `pool` | processes that share a budget: kills, stops, forks, exec |
 //! | `pool_files` | files of a pool: refused, damaged, removed |
 //! | `refused` | systems that refuse userfaultfd |
@@ -19,6 +20,7 @@
 //! | `shared_pages` | pages that a device has pinned or a child shares |
 //! | `signals` | other handlers of SIGBUS, and forks |
 //! | `stress` | sixteen threads that do everything at once |
+//! | `tiers` | a pager with a page file on a real disk |
 
 mod allocations;
 mod cap;
@@ -29,6 +31,7 @@ mod killed;
 mod modes;
 mod page_file;
 mod pages;
+mod policies;
 mod pool;
 mod pool_files;
 mod refused;
@@ -37,3 +40,4 @@ mod shared_budget;
 mod shared_pages;
 mod signals;
 mod stress;
+mod tiers;

@@ -4,7 +4,7 @@
 mod creation;
 mod disk;
 mod forks;
-mod limits;
+pub(crate) mod limits;
 mod secrecy;
 mod signals;
 
@@ -17,9 +17,11 @@ use plimsoll_pager::page_file::{
 };
 use tempfile::TempDir;
 
-/// A new folder on the disk that the project is on.
-fn folder() -> TempDir {
-    TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+/// A new folder on the disk that the project is on, or with other temporary files if this user may not write there.
+pub(crate) fn folder() -> TempDir {
+    TempDir::new_in(env!("CARGO_TARGET_TMPDIR"))
+        .or_else(|_| TempDir::new())
+        .unwrap()
 }
 
 fn create(folder: &Path, bytes: u64) -> (PageFile, Writer) {
@@ -71,7 +73,7 @@ fn read(file: &PageFile, slot: Slot) -> Result<Box<Segment>, ReadError> {
 }
 
 /// The open files of this process in `folder`, through `/proc`: as a user with the same rights can open them.
-fn open_files(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn open_files(folder: &Path) -> Vec<PathBuf> {
     let folder = folder.canonicalize().unwrap();
     let entries = std::fs::read_dir("/proc/self/fd").unwrap();
     let entries = entries.map(|entry| entry.unwrap().path());
@@ -82,12 +84,12 @@ fn open_files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The page file in `folder`, opened a second time.
-fn reopen(folder: &Path) -> File {
+pub(crate) fn reopen(folder: &Path) -> File {
     let files = open_files(folder);
     assert_eq!(files.len(), 1, "{files:?}");
     File::options().read(true).write(true).open(&files[0]).unwrap()
 }
 
-fn entries(folder: &Path) -> usize {
+pub(crate) fn entries(folder: &Path) -> usize {
     std::fs::read_dir(folder).unwrap().count()
 }

@@ -44,7 +44,7 @@ impl Model {
             Model::copy(&self.arena, &self.frame);
             // SAFETY: the page is busy.
             self.arena.with_mut(|gone| unsafe { *gone = 0 });
-            locked.trim();
+            locked.trim(5);
         }
     }
 
@@ -146,7 +146,7 @@ fn a_pin_is_seen_by_the_trimmer_or_sees_it() {
                 if let Some(locked) = model.word.try_lock_in(PageState::Active) {
                     fence(Ordering::SeqCst);
                     match pin.load(Ordering::SeqCst) {
-                        0 => locked.trim(),
+                        0 => locked.trim(5),
                         _ => locked.keep(),
                     }
                 }

@@ -13,44 +13,44 @@ const ALIGNMENT: u64 = 4096;
 
 /// The result of a write by order.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Fault {
+pub(crate) enum Fault {
     Refuse(Errno),
     /// Writes so many bytes at most.
     Short(usize),
 }
 
 #[derive(Default)]
-pub(super) struct State {
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct State {
+    pub(crate) bytes: Vec<u8>,
     /// MiB with disk space.
-    pub(super) allocated: Vec<bool>,
+    pub(crate) allocated: Vec<bool>,
     /// Faults by number of the write, from 0.
-    pub(super) write_faults: BTreeMap<u64, Fault>,
+    pub(crate) write_faults: BTreeMap<u64, Fault>,
     /// Faults by number of the read.
-    pub(super) read_faults: BTreeMap<u64, Errno>,
+    pub(crate) read_faults: BTreeMap<u64, Errno>,
     /// Errors of `settle`, by number of the call.
-    pub(super) settle_faults: BTreeMap<u64, Errno>,
-    pub(super) writes: u64,
-    pub(super) reads: u64,
-    pub(super) settled: u64,
+    pub(crate) settle_faults: BTreeMap<u64, Errno>,
+    pub(crate) writes: u64,
+    pub(crate) reads: u64,
+    pub(crate) settled: u64,
     /// MiB that can have disk space, and the error beyond.
-    pub(super) room: Option<(usize, Errno)>,
-    pub(super) most_bytes: Option<u64>,
-    pub(super) cannot_allocate: bool,
-    pub(super) cannot_punch: bool,
+    pub(crate) room: Option<(usize, Errno)>,
+    pub(crate) most_bytes: Option<u64>,
+    pub(crate) cannot_allocate: bool,
+    pub(crate) cannot_punch: bool,
     /// Allocations that a signal interrupts.
-    pub(super) interrupts: u64,
+    pub(crate) interrupts: u64,
     /// First bytes of every block that was ever written, with its position.
-    pub(super) beginnings: HashMap<u128, u64>,
+    pub(crate) beginnings: HashMap<u128, u64>,
     /// Blocks that were written with the beginning of another one, or elsewhere again.
-    pub(super) repeated_beginnings: u64,
+    pub(crate) repeated_beginnings: u64,
 }
 
 /// The file. It panics where the page file breaks the rules of direct access or writes where it has no space.
-pub(super) struct Faulty(Mutex<State>);
+pub(crate) struct Faulty(Mutex<State>);
 
 impl Faulty {
-    pub(super) fn new(mebibytes: usize) -> Faulty {
+    pub(crate) fn new(mebibytes: usize) -> Faulty {
         Faulty(Mutex::new(State {
             bytes: vec![0; mebibytes * WRITE_BYTES],
             allocated: vec![false; mebibytes],
@@ -58,13 +58,13 @@ impl Faulty {
         }))
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap()
     }
 }
 
 impl State {
-    pub(super) fn allocated_mebibytes(&self) -> usize {
+    pub(crate) fn allocated_mebibytes(&self) -> usize {
         self.allocated.iter().filter(|has| **has).count()
     }
 

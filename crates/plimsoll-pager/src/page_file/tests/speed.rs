@@ -52,7 +52,10 @@ impl Clear {
             let buffer = free
                 .pop()
                 .unwrap_or_else(|| self.queue.finish(true).unwrap().buffer);
-            self.queue.staging().buffer_mut(buffer).copy_from_slice(data);
+            self.queue
+                .staging()
+                .buffer_mut(buffer, data.len())
+                .copy_from_slice(data);
             let position = (number * WRITE_BYTES) as u64;
             let range = 0..WRITE_BYTES;
             self.queue.start(Operation {

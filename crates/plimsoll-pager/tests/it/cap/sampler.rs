@@ -7,6 +7,8 @@ use std::process::{Child, ChildStdin, Stdio};
 use plimsoll_testkit::again;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
+use crate::children::Started;
+
 /// What was seen of a program.
 pub(super) struct Samples {
     /// Resident bytes of mappings that are newer than the first look.
@@ -20,11 +22,13 @@ pub(super) struct Samples {
 
 /// Starts `test` again as the program, and takes `wanted` samples of it while it works.
 pub(super) fn sample(test: &str, wanted: usize) -> Samples {
-    let mut program = again(test, "program")
+    let program = again(test, "program")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .expect("the test program starts");
+    let mut program = Started(program);
+    let program = &mut program.0;
     let mut orders = program.stdin.take().expect("a pipe");
     let mut lines = BufReader::new(program.stdout.take().expect("a pipe")).lines();
     let mut wait_for = |word: &str| {
@@ -32,14 +36,14 @@ pub(super) fn sample(test: &str, wanted: usize) -> Samples {
         texts.find(|line| line.starts_with(word))
     };
     wait_for("idle").expect("the program starts its threads");
-    let before = mappings(&program);
+    let before = mappings(program);
     go_on(&mut orders);
     wait_for("working").expect("the program builds its pager");
     let mut samples: Vec<u64> = (0..wanted)
         .map(|number| {
             // The program gets time of any length between two looks.
             std::thread::sleep(std::time::Duration::from_micros(number as u64 * 7919 % 5000));
-            stopped(&program, || new_bytes(&before, &mappings(&program)))
+            stopped(program, || new_bytes(&before, &mappings(program)))
         })
         .collect();
     go_on(&mut orders);

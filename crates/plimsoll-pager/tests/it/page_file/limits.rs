@@ -24,14 +24,14 @@ fn fill(writer: &mut Writer, data: &Segment) -> (Vec<Slot>, Result<Slots, StartE
 }
 
 /// The same on a tmpfs.
-fn in_memory(mut options: PageFileOptions) -> PageFileOptions {
+pub(crate) fn in_memory(mut options: PageFileOptions) -> PageFileOptions {
     options.in_memory = true;
     options
 }
 
 /// A file system of a few MiB.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Small {
+pub(crate) enum Small {
     Tmpfs,
     /// In an image on the disk of the project, by a loop device.
     Ext4,
@@ -73,7 +73,7 @@ impl Small {
 }
 
 /// Runs `test` in a child of a fork, on a small file system.
-fn on_small_disk(small: Small, test: impl FnOnce(&Path) + std::panic::UnwindSafe) {
+pub(crate) fn on_small_disk(small: Small, test: impl FnOnce(&Path) + std::panic::UnwindSafe) {
     let folder = folder();
     let at = folder.path().join("disk");
     std::fs::create_dir(&at).unwrap();
@@ -141,7 +141,7 @@ fn a_disk_without_a_free_mebibyte_refuses_the_file() {
     });
 }
 
-fn limit_file_sizes(bytes: u64) {
+pub(crate) fn limit_file_sizes(bytes: u64) {
     let limit = libc::rlimit {
         rlim_cur: bytes,
         rlim_max: libc::RLIM_INFINITY,

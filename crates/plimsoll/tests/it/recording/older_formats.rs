@@ -129,7 +129,7 @@ fn row_of_format_3(index: usize) -> Row {
 }
 
 /// Columns that version 3 of the format did not have.
-const ADDED_SINCE: [&str; 12] = [
+const ADDED_SINCE: [&str; 23] = [
     "device_swap_size",
     "device_swap_used",
     "other_swap_size",
@@ -142,6 +142,17 @@ const ADDED_SINCE: [&str; 12] = [
     "hold_available",
     "hold_goal",
     "hold_stalled_ppm",
+    "target_pager_budget",
+    "target_pager_active",
+    "target_pager_modified",
+    "target_pager_standby",
+    "target_pager_standby_low",
+    "target_pager_compressed",
+    "target_pager_page_file",
+    "target_pager_store",
+    "target_pager_metadata",
+    "target_pager_soft_faults",
+    "target_pager_hard_faults",
 ];
 /// Samples of the golden recordings of format 3: of the finished one, enough for several pages of Parquet a column.
 const GOLDEN_ROWS: [(&str, usize); 2] = [("finished", 21_000), ("killed", 30)];

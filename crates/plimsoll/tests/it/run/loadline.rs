@@ -143,7 +143,7 @@ fn every_pattern_is_verified() {
         "--set",
         "limit=16M",
         "--set",
-        "max-load=1.5",
+        "loads=[0.5, 1.5]",
         "--set",
         "duration=0.05",
         "--repeat",
