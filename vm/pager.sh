@@ -39,4 +39,5 @@ for line in sys.stdin:
 )
 ((${#programs[@]} == 2)) || fail 1 "cargo built ${#programs[@]} test programs of plimsoll-pager, not 2"
 cache=$("$here/fetch.sh") || fail 3 "the VM cannot run: QEMU or the kernel could not be fetched (see above)"
-boot "$cache" "$cache/release" "$target/vm-pager" 1024 512 900 pager.sh "${programs[@]}"
+# 1800 s: 840 were needed at a load of 30.
+boot "$cache" "$cache/release" "$target/vm-pager" 1024 512 1800 pager.sh "${programs[@]}"
