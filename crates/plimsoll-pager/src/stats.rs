@@ -1,10 +1,14 @@
 //! Figures of a pager at one time.
 
+mod derived;
+
 use crate::backing::Backing;
 use crate::driver::Driver;
 use crate::manager::{Budget, Counters, Event, Manager};
 use crate::page::{PAGE_SIZE, PageState};
 use crate::page_file;
+
+pub(crate) use derived::Derived;
 
 /// Pages by state, bytes of RAM, and events since the pager was built.
 ///
@@ -74,7 +78,7 @@ pub struct Stats {
     pub no_memory: u64,
     /// Present pages of native regions that the pager took over.
     pub adopted_pages: u64,
-    /// The page file, if the pager has one. The record that other processes read does not have these figures.
+    /// The page file, if the pager has one.
     pub page_file: Option<PageFileUse>,
 }
 
@@ -116,41 +120,10 @@ impl Stats {
     }
 }
 
-/// Figures that no single atomic of the manager holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Derived {
-    pub(crate) store_bytes: u64,
-    pub(crate) metadata_bytes: u64,
-}
-
-impl Derived {
-    /// The number of its words.
-    pub(crate) const COUNT: usize = 2;
-
-    /// The figures, in a fixed order.
-    pub(crate) fn words(&self) -> [u64; Derived::COUNT] {
-        [self.store_bytes, self.metadata_bytes]
-    }
-
-    /// The inverse of [`Derived::words`].
-    pub(crate) fn of_words([store_bytes, metadata_bytes]: [u64; Derived::COUNT]) -> Derived {
-        Derived {
-            store_bytes,
-            metadata_bytes,
-        }
-    }
-}
-
 impl<D: Driver, B: Backing> Manager<D, B> {
     /// The figures now.
     pub(crate) fn stats(&self) -> Stats {
-        Stats {
-            suspended_pages: self.regions.suspended(),
-            refaults: self.refaults.count(),
-            stall_us: u64::try_from(self.refaults.stall().as_micros()).unwrap_or(u64::MAX),
-            page_file: self.backing.page_file(),
-            ..Stats::of(&self.counters, &self.budget, self.pins.pages(), self.derived())
-        }
+        Stats::of(&self.counters, &self.budget, self.pins.pages(), self.derived())
     }
 
     /// The figures that no single atomic holds, now.
@@ -158,12 +131,16 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         Derived {
             store_bytes: self.backing.used_bytes(),
             metadata_bytes: self.metadata_bytes(),
+            suspended_pages: self.regions.suspended(),
+            refaults: self.refaults.count(),
+            stall_us: u64::try_from(self.refaults.stall().as_micros()).unwrap_or(u64::MAX),
+            page_file: self.backing.page_file(),
         }
     }
 }
 
 impl Stats {
-    /// The figures of a pager, without those of its page file, refaults and suspended regions: this process's, or one that was copied from another process.
+    /// The figures of a pager: this process's, or one that was copied from another process.
     pub(crate) fn of(counters: &Counters, budget: &Budget, pinned_pages: u64, derived: Derived) -> Stats {
         let pages = |state| counters.pages_in(state);
         let events = |event| counters.of(event);
@@ -176,15 +153,15 @@ impl Stats {
             compressed_pages: pages(PageState::Compressed),
             page_file_pages: pages(PageState::PageFile),
             pinned_pages,
-            suspended_pages: 0,
+            suspended_pages: derived.suspended_pages,
             store_bytes: derived.store_bytes,
             metadata_bytes: derived.metadata_bytes,
             forced_frames: budget.forced(),
             zero_faults: events(Event::ZeroFault),
             soft_faults: events(Event::SoftFault),
             hard_faults: events(Event::HardFault),
-            refaults: 0,
-            stall_us: 0,
+            refaults: derived.refaults,
+            stall_us: derived.stall_us,
             stream_pages: events(Event::StreamPage),
             spurious_faults: events(Event::SpuriousFault),
             trimmed_pages: events(Event::Trimmed),
@@ -198,7 +175,7 @@ impl Stats {
             copied_frames: events(Event::CopiedFrame),
             direct_reclaims: events(Event::DirectReclaim),
             no_memory: events(Event::NoMemory),
-            page_file: None,
+            page_file: derived.page_file,
             adopted_pages: events(Event::Adopted),
         }
     }

@@ -397,7 +397,15 @@ impl Round {
     }
 
     fn check_counters(&mut self, before: &Counted, after: &Counted) {
-        let moved = after.transitions.wrapping_sub(before.transitions);
+        // Pages that go from the store to the page file are no event.
+        let states = before.states.iter().zip(&after.states);
+        let changed = states.fold(0, |sum: u64, (before, after)| {
+            sum.saturating_add(before.abs_diff(*after))
+        });
+        let moved = after
+            .transitions
+            .wrapping_sub(before.transitions)
+            .saturating_add(changed);
         let unsettled = self.validation.unsettled_chunks * u64::from(CHUNK_PAGES);
         let tolerance = match moved {
             0 => 0,

@@ -17,6 +17,6 @@ mod text;
 mod tests;
 
 pub use error::PagerStatError;
-pub use model::{PAGER_SCHEMA, PagerReport, PagerSurvey, PagerValidation};
+pub use model::{PAGER_SCHEMA, PageFileReport, PagerReport, PagerSurvey, PagerValidation};
 pub use stat::stat;
 pub use text::render;

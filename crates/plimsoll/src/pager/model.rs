@@ -1,8 +1,9 @@
 //! The document of `plimsoll pager stat --json`; the text has the same source.
 
-use plimsoll_pager::Stats;
 use plimsoll_pager::page::PAGE_SIZE;
+use plimsoll_pager::page_file::State;
 use plimsoll_pager::published::Mapped;
+use plimsoll_pager::{PageFileUse, Stats};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::rows::ROWS;
@@ -49,8 +50,52 @@ pub struct PagerReport {
     pub standby_pages_by_priority: [u64; 8],
     #[serde(flatten)]
     pub values: Values,
+    /// Its page file, if it has one.
+    pub page_file: Option<PageFileReport>,
     /// The result of `--validate`.
     pub validation: Option<PagerValidation>,
+}
+
+/// The page file of a pager.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct PageFileReport {
+    /// `writable`, `limited` or `failed`.
+    pub state: String,
+    /// The error that limits it, or ended its writes.
+    pub problem: Option<String>,
+    /// The most bytes of the file.
+    pub bytes: u64,
+    /// Bytes of segments in the file.
+    pub used_bytes: u64,
+    /// Bytes of the disk.
+    pub allocated_bytes: u64,
+    /// Bytes written and read since the start.
+    pub written_bytes: u64,
+    pub read_bytes: u64,
+    pub write_failures: u64,
+    pub read_failures: u64,
+}
+
+impl PageFileReport {
+    pub(super) fn new(file: &PageFileUse) -> PageFileReport {
+        let (state, problem) = match file.state {
+            State::Writable => ("writable", None),
+            State::Limited { errno, .. } => ("limited", Some(errno.to_string())),
+            State::Failed(failure) => ("failed", Some(failure.to_string())),
+            _ => ("unknown", None),
+        };
+        PageFileReport {
+            state: state.to_owned(),
+            problem,
+            bytes: file.bytes,
+            used_bytes: file.used_bytes,
+            allocated_bytes: file.allocated_bytes,
+            written_bytes: file.written_bytes,
+            read_bytes: file.read_bytes,
+            write_failures: file.write_failures,
+            read_failures: file.read_failures,
+        }
+    }
 }
 
 /// The figures of a pager; [`ROWS`] names them.

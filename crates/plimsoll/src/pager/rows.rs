@@ -9,6 +9,7 @@ pub(super) enum Unit {
     Bytes,
     Pages,
     Times,
+    Microseconds,
 }
 
 /// The heading under which the text prints a value.
@@ -67,7 +68,7 @@ pub(super) fn standby(stats: &Stats) -> u64 {
 }
 
 use Group::{Faults, Memory, States, Trims};
-use Unit::{Bytes, Pages, Times};
+use Unit::{Bytes, Microseconds, Pages, Times};
 
 /// Every value, in the order of the text.
 pub(super) const ROWS: &[Row] = &[
@@ -84,6 +85,9 @@ pub(super) const ROWS: &[Row] = &[
     row(Memory, Pages, "mapped_pages", "Regions", |_, mapped| mapped.pages),
     row(Memory, Pages, "pinned_pages", "Pinned", |stats, _| {
         stats.pinned_pages
+    }),
+    row(Memory, Pages, "suspended_pages", "Suspended", |stats, _| {
+        stats.suspended_pages
     }),
     row(Memory, Pages, "forced_frames", "Over the budget", |stats, _| {
         stats.forced_frames
@@ -114,6 +118,10 @@ pub(super) const ROWS: &[Row] = &[
     row(Faults, Times, "hard_faults", "Hard", |stats, _| stats.hard_faults),
     row(Faults, Times, "spurious_faults", "Spurious", |stats, _| {
         stats.spurious_faults
+    }),
+    row(Faults, Times, "refaults", "Refaults", |stats, _| stats.refaults),
+    row(Faults, Microseconds, "stall_us", "Stall", |stats, _| {
+        stats.stall_us
     }),
     row(Faults, Pages, "stream_pages", "Read ahead", |stats, _| {
         stats.stream_pages

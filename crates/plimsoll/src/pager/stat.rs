@@ -10,7 +10,7 @@ use plimsoll_proc::process_memory::{FindError, Snapshot};
 use plimsoll_sample::pagers;
 
 use super::error::PagerStatError;
-use super::model::{PagerReport, PagerSurvey, PagerValidation, Values};
+use super::model::{PageFileReport, PagerReport, PagerSurvey, PagerValidation, Values};
 
 /// Reads the pagers of one process while it runs; checks every page of them if `check` is set.
 ///
@@ -62,6 +62,7 @@ fn read(pid: u32, pager: &PublishedPager<'_, Snapshot>, check: bool) -> Result<P
         address_space_bytes: pager.address_space_pages().saturating_mul(PAGE_SIZE as u64),
         standby_pages_by_priority: stats.standby_pages,
         values: Values { stats, mapped },
+        page_file: stats.page_file.as_ref().map(PageFileReport::new),
         validation,
     })
 }

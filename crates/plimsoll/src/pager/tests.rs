@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use plimsoll_pager::published::Mapped;
 use plimsoll_pager::{Pager, Stats};
 
-use super::model::{PagerReport, PagerSurvey, PagerValidation, Values};
+use super::model::{PageFileReport, PagerReport, PagerSurvey, PagerValidation, Values};
 use super::rows::ROWS;
 use super::text::render;
 
@@ -40,6 +40,7 @@ fn stats() -> Stats {
     stats.no_memory = 10_139;
     stats.unshared_pages = 10_141;
     stats.adopted_pages = 10_151;
+    (stats.suspended_pages, stats.refaults, stats.stall_us) = (10_157, 10_159, 10_163);
     stats
 }
 
@@ -57,6 +58,17 @@ fn survey() -> PagerSurvey {
             stats: stats(),
             mapped,
         },
+        page_file: Some(PageFileReport {
+            state: "failed".to_owned(),
+            problem: Some("the disk is gone".to_owned()),
+            bytes: 19 << 20,
+            used_bytes: 17 << 20,
+            allocated_bytes: 18 << 20,
+            written_bytes: 23 << 20,
+            read_bytes: 29 << 20,
+            write_failures: 1,
+            read_failures: 2,
+        }),
         validation: Some(PagerValidation {
             all_chunks: 20,
             chunks: 18,

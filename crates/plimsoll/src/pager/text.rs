@@ -6,7 +6,7 @@ use plimsoll_model::quantity::{bytes, count, counted, seconds};
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_pager::page::PAGE_SIZE;
 
-use super::model::{PagerReport, PagerSurvey, PagerValidation};
+use super::model::{PageFileReport, PagerReport, PagerSurvey, PagerValidation};
 use super::rows::{Group, ROWS, Row, Unit};
 
 /// The survey as text with a final line feed.
@@ -44,6 +44,9 @@ fn pager_text(text: &mut String, number: usize, pager: &PagerReport) {
             }
         }
     }
+    if let Some(file) = &pager.page_file {
+        page_file_text(text, file);
+    }
     if let Some(validation) = &pager.validation {
         validation_text(text, validation);
     }
@@ -54,6 +57,7 @@ fn shown(row: &Row, value: u64) -> String {
         Unit::Bytes => bytes(value as f64),
         Unit::Pages => bytes(value as f64 * PAGE_SIZE as f64),
         Unit::Times => count(value),
+        Unit::Microseconds => seconds(value as f64 / 1e6),
     }
 }
 
@@ -63,6 +67,24 @@ fn priorities(text: &mut String, pages: &[u64; 8]) {
         let size = bytes(*pages as f64 * PAGE_SIZE as f64);
         let _ = writeln!(text, "      priority {priority:<11} {size}");
     }
+}
+
+fn page_file_text(text: &mut String, file: &PageFileReport) {
+    let _ = writeln!(text, "  Page file\n    {:<22} {}", "State", sanitize(&file.state));
+    if let Some(problem) = &file.problem {
+        let _ = writeln!(text, "    ! {}", sanitize(problem));
+    }
+    for (label, value) in [
+        ("Size", file.bytes),
+        ("Used", file.used_bytes),
+        ("On disk", file.allocated_bytes),
+        ("Written", file.written_bytes),
+        ("Read", file.read_bytes),
+    ] {
+        let _ = writeln!(text, "    {label:<22} {}", bytes(value as f64));
+    }
+    let _ = writeln!(text, "    {:<22} {}", "Failed writes", count(file.write_failures));
+    let _ = writeln!(text, "    {:<22} {}", "Failed reads", count(file.read_failures));
 }
 
 fn validation_text(text: &mut String, validation: &PagerValidation) {
