@@ -85,7 +85,7 @@ impl Memory {
     }
 
     /// The address of the mapping, and its length.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(super) fn range(&self) -> (usize, usize) {
         (self.start.as_ptr() as usize, self.length)
     }

@@ -63,8 +63,9 @@ impl Model {
         }
     }
 
+    /// A thread that waits in vain gives up: two that wait for a third have orders without an end.
     fn fault(&self) {
-        loop {
+        for _ in 0..3 {
             let seen = self.word.load();
             let Some(locked) = self.word.try_lock(seen) else {
                 thread::yield_now();
@@ -110,10 +111,10 @@ fn a_page_that_is_trimmed_saved_and_taken_while_it_faults_keeps_its_contents() {
     });
 }
 
-/// Two threads that wait for a third have no end of orders: those with up to three preemptions are tried.
 #[test]
 fn two_faults_and_a_trim_keep_the_contents() {
     let mut model = loom::model::Builder::new();
+    // With three threads, the orders with up to three preemptions.
     model.preemption_bound = Some(3);
     model.check(|| {
         let model = Model::active();
