@@ -3,7 +3,7 @@
 use plimsoll_os::Errno;
 
 use crate::page::{Page, PageIndex, Place, Tier};
-use crate::stats::PageFileUse;
+use crate::page_file;
 
 /// A saved copy that cannot be read back as it was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -86,6 +86,28 @@ pub(crate) trait Owners {
 
     /// Whether the word of `owner` names `place`, and is not locked.
     fn names(&self, owner: PageIndex, place: Place) -> bool;
+}
+
+/// Figures of a page file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PageFileUse {
+    /// Its ability to write. A failure lasts: no copy leaves RAM any more, and none is lost.
+    pub state: page_file::State,
+    /// The most bytes of the file.
+    pub bytes: u64,
+    /// Bytes of segments in the file.
+    pub used_bytes: u64,
+    /// Bytes of the disk.
+    pub allocated_bytes: u64,
+    /// Bytes written since the pager was built.
+    pub written_bytes: u64,
+    /// Bytes read since the pager was built.
+    pub read_bytes: u64,
+    /// Writes that failed: 0 or 1, as nothing is written after one.
+    pub write_failures: u64,
+    /// Reads that the kernel refused, or that yielded other bytes than those written.
+    pub read_failures: u64,
 }
 
 /// Copies in RAM that can move to a page file.

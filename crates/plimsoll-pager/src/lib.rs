@@ -79,7 +79,7 @@ mod stats;
 pub mod store;
 mod trim;
 
-pub use backing::Damaged;
+pub use backing::{Damaged, PageFileUse};
 pub use builder::{Codec, PagerBuilder};
 pub use driver::FaultMode;
 pub use engine::TrimTo;
@@ -90,7 +90,7 @@ pub use region::{PinGuard, Region};
 #[cfg(not(loom))]
 pub use share::Membership;
 pub use snapshot::{Snapshot, StateRun};
-pub use stats::{PageFileUse, Stats};
+pub use stats::Stats;
 
 #[cfg(all(test, not(loom)))]
 mod tests;

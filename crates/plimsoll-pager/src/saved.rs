@@ -4,10 +4,9 @@ mod clean;
 mod file_tier;
 mod slot_counts;
 
-use crate::backing::{Backing, Damaged, Owners, PutError, Room, Spillable};
+use crate::backing::{Backing, Damaged, Owners, PageFileUse, PutError, Room, Spillable};
 use crate::page::{Page, PageIndex, Place, Tier};
 use crate::page_file::ReadError;
-use crate::stats::PageFileUse;
 use crate::store::{self, Idle, SpilledError};
 
 pub(crate) use file_tier::FileTier;

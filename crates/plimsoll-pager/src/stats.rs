@@ -2,11 +2,10 @@
 
 mod derived;
 
-use crate::backing::Backing;
+use crate::backing::{Backing, PageFileUse};
 use crate::driver::Driver;
 use crate::manager::{Budget, Counters, Event, Manager};
 use crate::page::{PAGE_SIZE, PageState};
-use crate::page_file;
 
 pub(crate) use derived::Derived;
 
@@ -80,28 +79,6 @@ pub struct Stats {
     pub adopted_pages: u64,
     /// The page file, if the pager has one.
     pub page_file: Option<PageFileUse>,
-}
-
-/// Figures of a page file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PageFileUse {
-    /// Its ability to write. A failure lasts: no copy leaves RAM any more, and none is lost.
-    pub state: page_file::State,
-    /// The most bytes of the file.
-    pub bytes: u64,
-    /// Bytes of segments in the file.
-    pub used_bytes: u64,
-    /// Bytes of the disk.
-    pub allocated_bytes: u64,
-    /// Bytes written since the pager was built.
-    pub written_bytes: u64,
-    /// Bytes read since the pager was built.
-    pub read_bytes: u64,
-    /// Writes that failed: 0 or 1, as nothing is written after one.
-    pub write_failures: u64,
-    /// Reads that the kernel refused, or that yielded other bytes than those written.
-    pub read_failures: u64,
 }
 
 impl Stats {

@@ -5,32 +5,12 @@
 
 use plimsoll_os::Errno;
 
-use super::file_tier::{FileTier, Worker};
+use super::file_tier::{FileTier, Sources, Worker};
 use super::relocate;
 use crate::backing::Owners;
 use crate::page::Place;
 use crate::page_file::{BLOCK_BYTES, BLOCKS_PER_SLOT, Slot};
 use crate::store::{SEGMENT, entries_of};
-
-/// Segments of memory that cleaning needs: one to read, one to write.
-pub(super) const SEGMENTS: usize = 2;
-
-/// Slots with less than so many of 256 of their pages in use are cleaned if no other slot is free, and ahead of that.
-pub(super) const MOST_LIVE: u64 = 256 / 8 * 7;
-pub(super) const MOST_LIVE_AHEAD: u64 = 256 / 2;
-
-/// The slots and units from which the entries of a segment come, in their order.
-pub(super) struct Sources(Vec<crate::store::Place>);
-
-impl Sources {
-    /// Entries of a segment: none has less than three units of 8 bytes.
-    const MOST: usize = SEGMENT / 24;
-    pub(super) const BYTES: u64 = (Sources::MOST * size_of::<crate::store::Place>()) as u64;
-
-    pub(super) fn new() -> Sources {
-        Sources(Vec::with_capacity(Sources::MOST))
-    }
-}
 
 impl FileTier {
     /// Writes up to `most` segments of entries from slots with less than `live` of 256 of their pages in use. Returns the slots

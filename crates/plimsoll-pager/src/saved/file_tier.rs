@@ -6,14 +6,13 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use plimsoll_os::{Advice, Errno, Mapping};
 
+use super::relocate;
 use super::slot_counts::SlotCounts;
-use super::{clean, relocate};
-use crate::backing::{Owners, Room};
+use crate::backing::{Owners, PageFileUse, Room};
 use crate::page_file::{
     BLOCK_BYTES, Batch, Completed, PageFile, ReadError, SLOT_BYTES, SLOTS_PER_WRITE, Segment, Slot,
     StartError, State, Writer,
 };
-use crate::stats::PageFileUse;
 use crate::store::{FOUND, SEGMENT, Spill, Store};
 
 /// The most writes in flight.
@@ -47,13 +46,33 @@ pub(crate) struct FileTier {
     is_full: AtomicBool,
 }
 
+/// Segments of memory that cleaning needs: one to read, one to write.
+const CLEANED_SEGMENTS: usize = 2;
+
+/// Slots with less than so many of 256 of their pages in use are cleaned if no other slot is free, and ahead of that.
+const MOST_LIVE: u64 = 256 / 8 * 7;
+const MOST_LIVE_AHEAD: u64 = 256 / 2;
+
+/// The slots and units from which the entries of a segment come, in their order.
+pub(super) struct Sources(pub(super) Vec<crate::store::Place>);
+
+impl Sources {
+    /// Entries of a segment: none has less than three units of 8 bytes.
+    pub(super) const MOST: usize = SEGMENT / 24;
+    const BYTES: u64 = (Sources::MOST * size_of::<crate::store::Place>()) as u64;
+
+    fn new() -> Sources {
+        Sources(Vec::with_capacity(Sources::MOST))
+    }
+}
+
 /// The part of a page file that one thread at a time uses.
 pub(super) struct Worker {
     pub(super) writer: Writer,
     /// Segments that are about to be encrypted, or cleaned.
     pub(super) plain: Mapping,
     /// The places of the entries of a segment that is cleaned.
-    pub(super) sources: clean::Sources,
+    pub(super) sources: Sources,
     /// Seconds since the last write.
     idle: u32,
 }
@@ -94,7 +113,7 @@ impl FileTier {
         let counts = SlotCounts::new(file.stats().slots as u32)?;
         writer.keep_slots(KEPT_SLOTS);
         writer.count_buffers(writes, segments);
-        let plain = Mapping::anonymous(segments.max(clean::SEGMENTS) * SEGMENT)?;
+        let plain = Mapping::anonymous(segments.max(CLEANED_SEGMENTS) * SEGMENT)?;
         // A huge page would make more resident than is counted. A kernel without them refuses.
         let _ = plain.advise(Advice::NoHugePage);
         let tier = FileTier {
@@ -103,7 +122,7 @@ impl FileTier {
             worker: Mutex::new(Worker {
                 writer,
                 plain,
-                sources: clean::Sources::new(),
+                sources: Sources::new(),
                 idle: 0,
             }),
             segments,
@@ -143,7 +162,7 @@ impl FileTier {
     }
 
     fn publish(&self, worker: &Worker) {
-        let buffers = worker.plain.len() as u64 + clean::Sources::BYTES;
+        let buffers = worker.plain.len() as u64 + Sources::BYTES;
         let bytes = self.file.metadata_bytes() + self.counts.bytes() + buffers + size_of::<FileTier>() as u64;
         self.bytes.store(bytes, Ordering::Relaxed);
     }
@@ -191,7 +210,7 @@ impl FileTier {
         worker.idle = 0;
         let (mut moved, mut stop) = self.write_idle(store, &mut worker, bytes, owners);
         if stop == Some(Stop::Full) {
-            let freed = self.clean(&mut worker, owners, clean::MOST_LIVE, CLEANED_AT_ONCE);
+            let freed = self.clean(&mut worker, owners, MOST_LIVE, CLEANED_AT_ONCE);
             if freed > 0 && moved == 0 {
                 (moved, stop) = self.write_idle(store, &mut worker, bytes, owners);
             }
@@ -319,12 +338,7 @@ impl FileTier {
             _ => stats.slots,
         };
         if stats.used_slots > slots - slots / 8 {
-            self.clean(
-                &mut worker,
-                owners,
-                clean::MOST_LIVE_AHEAD,
-                SLOTS_PER_WRITE as u32,
-            );
+            self.clean(&mut worker, owners, MOST_LIVE_AHEAD, SLOTS_PER_WRITE as u32);
         }
         self.is_full.store(false, Ordering::Relaxed);
         worker.idle = worker.idle.saturating_add(1);

@@ -2,7 +2,7 @@
 
 use plimsoll_os::Errno;
 
-use super::PageFileUse;
+use crate::backing::PageFileUse;
 use crate::page_file::{State, WriteFailure};
 
 /// Figures that no single atomic of the manager holds.

@@ -280,7 +280,6 @@ pub(super) fn inject(wanted: u64, kinds: usize, sim: impl Fn(u64, u64) -> Sim) {
             *injected.entry(kind).or_insert(0) += number;
         }
     }
-    eprintln!("{injected:#?}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! `PLIMSOLL_PAGE_FILE_FOLDER=. cargo test --release -p plimsoll-pager --lib speed -- --ignored --nocapture`
 
 use std::ffi::CString;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -111,7 +112,7 @@ fn report_writes(name: &str, walls: &mut [f64], cpus: &mut [f64]) {
         gigabytes / walls[0],
         cpu * 1e6 / MEBIBYTES as f64,
     );
-    eprintln!("{text}");
+    say(&text);
 }
 
 #[derive(Default)]
@@ -137,7 +138,7 @@ impl Reads {
         let cpu = self.cpu_seconds * 1e6 / count as f64;
         let text =
             format!("read  {name:<12} p50 {p50:.1} us, p99 {p99:.1} us, CPU {cpu:.1} us, {count} blocks");
-        eprintln!("{text}");
+        say(&text);
     }
 }
 
@@ -155,7 +156,7 @@ fn speed() {
         PageFile::create(Path::new(&folder()), bytes, PageFileOptions::default()).unwrap();
     let mut clear = Clear::new();
     let stats = pages.stats();
-    eprintln!("direct {}, ring {}", stats.direct, stats.ring);
+    say(&format!("direct {}, ring {}", stats.direct, stats.ring));
     let mut writes = [(); 2 * IN_FLIGHT.len()].map(|()| (Vec::new(), Vec::new()));
     let mut reads = [(); 2].map(|()| Reads::default());
     let mut buffer = Box::new(BlockBuffer::new());
@@ -200,4 +201,10 @@ fn speed() {
     for (name, reads) in names.iter().zip(&mut reads) {
         reads.report(name);
     }
+}
+
+/// Writes a line on standard error.
+fn say(line: &str) {
+    let mut errors = std::io::stderr();
+    writeln!(errors, "{line}").unwrap();
 }
