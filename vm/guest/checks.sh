@@ -348,7 +348,7 @@ equal "OOM: nothing left behind" "$before" "$(system_state)"
 
 echo "--- without root"
 # On the default subject the pager would run, if the kernel has what it needs.
-su nobody -c 'cd /tmp && plimsoll run compression --quick --repeat 1 --set size=8M --set subject=swapfile' >nobody.out 2>nobody.err
+su nobody -c 'cd /tmp && plimsoll run compression --quick --repeat 1 --set size=8M --set subject=zram:lz4' >nobody.out 2>nobody.err
 equal "as nobody: exit code" 3 $?
 contains "as nobody: says what is missing" root nobody.err
 
