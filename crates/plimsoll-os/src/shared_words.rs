@@ -137,7 +137,10 @@ mod tests {
         drop(file);
         one.words()[511].store(7, Ordering::Relaxed);
         assert_eq!(other.words()[511].load(Ordering::Relaxed), 7);
-        assert_eq!(SharedWords::map(-1, 512).err(), Some(Errno::of_number(libc::EBADF)));
+        assert_eq!(
+            SharedWords::map(-1, 512).err(),
+            Some(Errno::of_number(libc::EBADF))
+        );
         assert_eq!(SharedWords::map(-1, usize::MAX).err(), Some(Errno::NOMEM));
     }
 
