@@ -2,12 +2,11 @@
 #![allow(unsafe_code)]
 
 use std::os::fd::AsRawFd;
-use std::process::Command;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use plimsoll_pager::{MapError, Pager, RangeError, Region, TrimTo};
-use plimsoll_testkit::{again, role, status_of_fork};
+use plimsoll_testkit::{again, command, role, status_of_fork};
 
 use crate::children::{Random, wait};
 use crate::modes::builder;
@@ -164,8 +163,7 @@ fn threads_that_fork_under_load_get_children_without_zeros() {
                         for number in 0..FORKS {
                             let page = random.below(pages as u64) as usize;
                             fork_and_use(pager, region, native, number + forker, page);
-                            // The C library starts it by a child that shares the memory.
-                            let status = Command::new("/bin/true").status().expect("it starts");
+                            let status = command("/bin/true").status().expect("it starts");
                             assert!(status.success());
                         }
                     });
