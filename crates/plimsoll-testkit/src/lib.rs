@@ -35,7 +35,7 @@ pub mod sized;
 mod this_program;
 
 pub use child::command;
-pub use forked::status_of_fork;
+pub use forked::{fork, status_of_fork};
 pub use program::{copy_program, write_script};
 pub use require::capability;
 pub use seccomp::refuse_userfaultfd;

@@ -83,16 +83,11 @@ pub(crate) struct Child(Option<i32>);
 impl Child {
     /// Forks a child that does `work` and ends with code 0, or 101 after a panic.
     pub(crate) fn fork(work: impl FnOnce()) -> Child {
-        // SAFETY: this process has no other thread that matters to the child: the C library's allocator handles forks.
-        let pid = unsafe { libc::fork() };
-        assert!(pid >= 0);
-        if pid == 0 {
-            // SAFETY: sets a timer, which ends a child that hangs.
-            unsafe { libc::alarm(120) };
-            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-            // SAFETY: ends the child.
-            unsafe { libc::_exit(if done.is_ok() { 0 } else { 101 }) };
-        }
+        // This process has no other thread that matters to the child: the C library's allocator handles forks.
+        let pid = plimsoll_testkit::fork(120, || {
+            work();
+            0
+        });
         Child(Some(pid))
     }
 

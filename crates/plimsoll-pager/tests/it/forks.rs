@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use plimsoll_pager::{MapError, Pager, RangeError, Region, TrimTo};
-use plimsoll_testkit::{again, command, role, status_of_fork};
+use plimsoll_testkit::{again, command, fork, role, status_of_fork};
 
 use crate::children::{Random, wait};
 use crate::modes::builder;
@@ -72,16 +72,12 @@ const NOT_AS_DOCUMENTED: i32 = 5;
 
 /// Forks from a thread among others. The child makes system calls alone until it ends.
 fn fork_and_use(pager: &Pager, region: &Region, native: &Region, number: usize, page: usize) {
-    // SAFETY: the child uses memory that it has, and memory that it has not: that ends it.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0);
-    if pid == 0 {
+    let pid = fork(60, || {
         let refused = |outcome: bool| if outcome { AS_DOCUMENTED } else { NOT_AS_DOCUMENTED };
         let seen = |word: u64| if word == 0 { SAW_ZERO } else { SAW_DATA };
-        // SAFETY: ends the child, at the latest by the timer; an access ends it as well.
+        // SAFETY: the child uses memory that it has, and memory that it has not: that ends it.
         unsafe {
-            libc::alarm(60);
-            libc::_exit(match number % USES {
+            match number % USES {
                 0 => seen(words(region).add(page * 512).read_volatile()),
                 1 => {
                     words(region).add(page * 512).write_volatile(7);
@@ -95,9 +91,9 @@ fn fork_and_use(pager: &Pager, region: &Region, native: &Region, number: usize, 
                         && matches!(pager.map(PAGE), Err(MapError::Forked)),
                 ),
                 _ => libc::execl(c"/bin/true".as_ptr(), c"true".as_ptr(), null_mut::<u8>()),
-            });
+            }
         }
-    }
+    });
     let status = wait(pid);
     if number % USES < 3 {
         let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));

@@ -1,7 +1,9 @@
 //! Forked children: they read, and never write with the parent's nonces.
 
+use std::os::fd::AsRawFd;
+
 use plimsoll_pager::page_file::StartError;
-use plimsoll_testkit::status_of_fork;
+use plimsoll_testkit::{fork, status_of_fork};
 
 use super::*;
 
@@ -81,17 +83,15 @@ fn a_child_never_reads_data_that_the_parent_wrote_later() {
     let (file, mut writer) = create(folder.path(), 1 << 20);
     let old = write(&mut writer, &[&segment(1), &segment(2)]).unwrap();
     let (reader, pipe) = std::io::pipe().unwrap();
-    // SAFETY: the child makes system calls, reads, and ends.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        drop(pipe);
+    let child = fork(60, || {
+        // SAFETY: the child's copy of the end of the parent, which it never drops.
+        unsafe { libc::close(pipe.as_raw_fd()) };
         // Waits for the parent.
-        let waited = std::io::Read::read(&mut { reader }, &mut [0]).is_ok();
+        let waited = std::io::Read::read(&mut &reader, &mut [0]).is_ok();
         let damaged = Err(ReadError::Damaged(old[0].block_at(0).unwrap()));
         let is_right = waited && read(&file, old[0]) == damaged && read(&file, old[1]) == Ok(segment(2));
-        // SAFETY: ends the child.
-        unsafe { libc::_exit(i32::from(!is_right)) };
-    }
+        i32::from(!is_right)
+    });
     file.free(old[0]).unwrap();
     assert_eq!(write(&mut writer, &[&segment(3)]).unwrap()[0], old[0]);
     drop(pipe);

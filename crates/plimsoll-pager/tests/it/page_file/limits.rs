@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use plimsoll_os::Errno;
 use plimsoll_pager::page_file::{CreateError, StartError, State};
-use plimsoll_testkit::{again, capability, command, role, status_of_fork};
+use plimsoll_testkit::{again, capability, command, fork, role, status_of_fork};
 
 use super::*;
 
@@ -319,19 +319,17 @@ fn a_killed_process_leaves_nothing() {
 fn a_killed_process_frees_its_blocks() {
     on_small_disk(Small::Tmpfs, |at| {
         let (mut reader, writer) = std::io::pipe().unwrap();
-        // SAFETY: the child uses its own copies, and ends by a signal.
-        let child = unsafe { libc::fork() };
-        if child == 0 {
+        let child = fork(120, || {
             // SAFETY: the call sets the signal that follows the end of the parent.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
             let options = in_memory(PageFileOptions::default());
             let (_file, mut pages) = PageFile::create(at, 10 << 20, options).unwrap();
             let full = fill(&mut pages, &segment(1)).0;
-            std::io::Write::write_all(&mut { writer }, &[full.len() as u8]).unwrap();
+            std::io::Write::write_all(&mut &writer, &[full.len() as u8]).unwrap();
             loop {
                 std::thread::park();
             }
-        }
+        });
         reader.read_exact(&mut [0]).unwrap();
         assert!(std::fs::write(at.join("more"), vec![1; 8 << 20]).is_err());
         let mut status = 0;
