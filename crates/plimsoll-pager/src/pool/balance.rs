@@ -6,8 +6,10 @@
 //! weighted by priority:
 //!
 //! 1. *Minima*: a member below its minimum gets the missing pages, if it must be from pages in use.
-//! 2. *Fill*: a member below its working set gets free pages, then pages above the working sets of others, a quarter of them
-//!    a round. Pages of a suspended member are among the free ones once it has acknowledged their loss.
+//! 2. *Fill*: a member below its working set gets free pages, then idle pages of others, a quarter of them a round. Idle are
+//!    pages above the working set, and those that the member does not fill: after its pages were compressed, its working set
+//!    is larger than the memory that it has resident. Pages of a suspended member are among the free ones once it has
+//!    acknowledged their loss.
 //! 3. *Trade*: the other pages are in use. Members that refault bid their price, members with pages above their minimum ask
 //!    theirs: a quarter more than the gain that they have themselves or had when they last gave pages (*loss*), as a member
 //!    that does not refault shows no gain before it has lost pages. Bids meet asks in order, while the bid is higher.
@@ -38,6 +40,9 @@ pub const HIGHEST_PRIORITY: u8 = 7;
 /// A larger gain counts as this one: with the weight of a priority it fits a word.
 pub(crate) const MOST_GAIN: u64 = 1 << 48;
 
+/// A trade of a round is at most this part of the total.
+const LARGEST_STEP: u64 = 32;
+
 /// What a member can do in this round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Activity {
@@ -56,10 +61,13 @@ pub(crate) struct Reading {
     pub(crate) charged: u64,
     pub(crate) minimum: u64,
     pub(crate) maximum: u64,
+    pub(crate) resident: u64,
     /// Working set.
     pub(crate) wanted: u64,
     /// Microseconds of stall a second that one more GiB would save.
     pub(crate) gain: u64,
+    /// The same by the refaults of the last measurement alone: nothing as soon as the member does not refault.
+    pub(crate) gain_now: u64,
     pub(crate) priority: u8,
     pub(crate) activity: Activity,
     pub(crate) history: History,
@@ -139,7 +147,7 @@ impl History {
         };
         History {
             loss: decayed.max(learned),
-            step: step.clamp((total / 2048).max(1), (total / 32).max(1)),
+            step: step.clamp((total / 2048).max(1), (total / LARGEST_STEP).max(1)),
             direction,
         }
     }
@@ -180,8 +188,23 @@ impl Reading {
         self.wanted.clamp(self.minimum, self.maximum)
     }
 
+    /// The most pages that it wants and fills. `room` is for those that it is about to fill: it reports before it knows its
+    /// grant, and some frames of a grant are always spare.
+    fn filled_target(&self, room: u64) -> u64 {
+        let filled = self
+            .resident
+            .saturating_add(self.resident / 8)
+            .saturating_add(room);
+        self.target().min(filled.max(self.minimum))
+    }
+
     fn gain(&self) -> u64 {
         self.gain.min(MOST_GAIN)
+    }
+
+    /// The gain as far as it is not the rest of an earlier one.
+    fn gain_felt(&self) -> u64 {
+        self.gain().min(self.gain_now)
     }
 
     /// The price that it bids.
@@ -189,9 +212,9 @@ impl Reading {
         self.gain() << self.priority.min(HIGHEST_PRIORITY)
     }
 
-    /// The price that it asks when it has `pages`: nothing for those above its working set.
-    fn ask(&self, pages: u64) -> u64 {
-        if pages > self.target() {
+    /// The price that it asks when it has `pages`: nothing for idle ones.
+    fn ask(&self, pages: u64, room: u64) -> u64 {
+        if pages > self.filled_target(room) {
             return 0;
         }
         let price = self.gain().max(self.history.loss) << self.priority.min(HIGHEST_PRIORITY);
@@ -206,13 +229,14 @@ pub(crate) fn balance(total: u64, readings: &[Reading]) -> Vec<Decision> {
         readings,
         pages: readings.iter().map(Reading::start).collect(),
         available: total.saturating_sub(occupied),
+        room: total / LARGEST_STEP * 2,
     };
     round.meet_minima();
     round.fill();
     let traded = round.trade();
     let decide = |((reading, pages), (took, gave)): ((&Reading, &u64), &(u64, u64))| Decision {
         given: *pages,
-        history: reading.history.after(total, reading.gain(), *took, *gave),
+        history: reading.history.after(total, reading.gain_felt(), *took, *gave),
     };
     readings
         .iter()
@@ -229,6 +253,8 @@ struct Round<'r> {
     pages: Vec<u64>,
     /// Pages that belong to none.
     available: u64,
+    /// Pages that a member may have above those that it fills.
+    room: u64,
 }
 
 impl Round<'_> {
@@ -244,7 +270,7 @@ impl Round<'_> {
             return;
         }
         let mut found = self.take_available(needed);
-        let idle = self.each(|reading, pages| pages.saturating_sub(reading.target()));
+        let idle = self.each(|reading, pages| pages.saturating_sub(reading.filled_target(self.room)));
         found += self.take(needed - found, &idle);
         for seller in self.sellers() {
             let above = self.pages[seller].saturating_sub(self.readings[seller].minimum);
@@ -257,10 +283,17 @@ impl Round<'_> {
 
     fn fill(&mut self) {
         let wishes = self.each(|reading, pages| reading.target().saturating_sub(pages));
-        let idle = self.each(|reading, pages| pages.saturating_sub(reading.target()).div_ceil(4));
-        let wished = wishes.iter().sum();
-        let mut supply = self.take_available(wished);
-        supply += self.take(wished - supply, &idle);
+        let supply = self.take_available(wishes.iter().sum());
+        self.distribute(supply, &wishes);
+        let room = self.room;
+        let wishes = self.each(|reading, pages| reading.filled_target(room).saturating_sub(pages));
+        let idle = self.each(|reading, pages| pages.saturating_sub(reading.filled_target(room)).div_ceil(4));
+        let supply = self.take(wishes.iter().sum(), &idle);
+        self.distribute(supply, &wishes);
+    }
+
+    /// Gives pages to members by their wishes, those with the highest bids first.
+    fn distribute(&mut self, mut supply: u64, wishes: &[u64]) {
         let mut prices: Vec<u64> = self.readings.iter().map(Reading::bid).collect();
         prices.sort_unstable();
         prices.dedup();
@@ -281,21 +314,20 @@ impl Round<'_> {
     fn trade(&mut self) -> Vec<(u64, u64)> {
         let mut traded = vec![(0, 0); self.readings.len()];
         let asks: Vec<u64> = (0..self.readings.len())
-            .map(|at| self.readings[at].ask(self.pages[at]))
+            .map(|at| self.readings[at].ask(self.pages[at], self.room))
             .collect();
         let step = |at: usize| self.readings[at].history.step;
         let wants = |at: usize| {
-            let wish = self.readings[at].target().saturating_sub(self.pages[at]);
+            let wish = self.readings[at]
+                .filled_target(self.room)
+                .saturating_sub(self.pages[at]);
             (at, wish.min(step(at)))
         };
         let has = |at: usize| {
             let (reading, pages) = (&self.readings[at], self.pages[at]);
-            // Pages above the working set are cheap; no others go at their price.
-            let floor = if pages > reading.target() {
-                reading.target()
-            } else {
-                reading.minimum
-            };
+            // Idle pages are cheap; no others go at their price.
+            let target = reading.filled_target(self.room);
+            let floor = if pages > target { target } else { reading.minimum };
             (at, pages.saturating_sub(floor).min(step(at)))
         };
         let mut buyers: Vec<(usize, u64)> = self.buyers().into_iter().map(wants).collect();
@@ -329,7 +361,12 @@ impl Round<'_> {
     /// Members that can give, the lowest ask first; with equal asks the larger one.
     fn sellers(&self) -> Vec<usize> {
         let mut order: Vec<usize> = self.bidders().collect();
-        order.sort_by_key(|&at| (self.readings[at].ask(self.pages[at]), u64::MAX - self.pages[at]));
+        order.sort_by_key(|&at| {
+            (
+                self.readings[at].ask(self.pages[at], self.room),
+                u64::MAX - self.pages[at],
+            )
+        });
         order
     }
 

@@ -254,6 +254,7 @@ impl Member {
             refaults: self.meter.counts.iter().sum(),
             stall_us: self.meter.stall_us,
             gain: self.meter.gain,
+            gain_now: self.meter.gain_now,
             is_suspended: usage.is_suspended,
             inherited: pages_up(usage.inherited),
             seen_at: now,
@@ -465,6 +466,8 @@ struct Meter {
     /// Time of the last measurement; none before the first.
     measured_at: Option<u32>,
     gain: u64,
+    /// The gain by the last measurement alone.
+    gain_now: u64,
 }
 
 impl Meter {
@@ -474,6 +477,7 @@ impl Meter {
             stall_us: 0,
             measured_at: None,
             gain: 0,
+            gain_now: 0,
         }
     }
 
@@ -492,7 +496,8 @@ impl Meter {
                 stall_us: stall_us.saturating_sub(self.stall_us),
                 milliseconds: u64::from(milliseconds),
             };
-            self.gain = self.gain / 2 + period.gain(least, most) / 2;
+            self.gain_now = period.gain(least, most);
+            self.gain = self.gain / 2 + self.gain_now / 2;
         }
         (self.counts, self.stall_us, self.measured_at) = (counts, stall_us, Some(now));
     }
@@ -522,9 +527,9 @@ mod tests {
         assert_eq!(meter.gain, 0, "100 ms are too short");
         // 1000 us of stall in a second, whose clock wraps: 256,000 us for each GiB, of which half counts at first.
         meter.measure(&usage(&distances, 6000), 900, 1, 1 << 20);
-        assert_eq!(meter.gain, 128_000);
+        assert_eq!((meter.gain, meter.gain_now), (128_000, 256_000));
         meter.measure(&usage(&distances, 6000), 1900, 1, 1 << 20);
-        assert_eq!(meter.gain, 64_000, "no more refaults");
+        assert_eq!((meter.gain, meter.gain_now), (64_000, 0), "no more refaults");
     }
 
     #[test]

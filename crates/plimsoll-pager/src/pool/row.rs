@@ -20,7 +20,8 @@ const GAIN: usize = 7;
 const SUSPENDED: usize = 8;
 const INHERITED: usize = 9;
 const SEEN_AT: usize = 10;
-const _: () = assert!(SEEN_AT < ROW_WORDS);
+const GAIN_NOW: usize = 11;
+const _: () = assert!(GAIN_NOW < ROW_WORDS);
 
 /// The answer of a member to a grant: it knows this grant, and has at most so many pages resident until it knows a later one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub(crate) struct Report {
     pub(crate) stall_us: u64,
     /// The worth of more pages, see `balance`.
     pub(crate) gain: u64,
+    /// The same by the refaults of the last measurement alone.
+    pub(crate) gain_now: u64,
     /// The member says that it is suspended.
     pub(crate) is_suspended: bool,
     /// Pages that it still shares with the member from which it was forked.
@@ -115,6 +118,7 @@ impl<'m> Row<'m> {
             (REFAULTS, report.refaults),
             (STALL_US, report.stall_us),
             (GAIN, report.gain),
+            (GAIN_NOW, report.gain_now),
             (SUSPENDED, u64::from(report.is_suspended)),
             (INHERITED, report.inherited),
             (SEEN_AT, u64::from(report.seen_at)),
@@ -133,11 +137,12 @@ impl<'m> Row<'m> {
         let acknowledged = self.acknowledged();
         let word = |place: usize| self.words[place].load(Ordering::Relaxed);
         let report = Report {
-            resident: word(RESIDENT),
+            resident: word(RESIDENT).min(MOST_PAGES),
             wanted: word(WANTED).min(MOST_PAGES),
             refaults: word(REFAULTS),
             stall_us: word(STALL_US),
             gain: word(GAIN),
+            gain_now: word(GAIN_NOW),
             is_suspended: word(SUSPENDED) != 0,
             inherited: word(INHERITED).min(MOST_PAGES),
             seen_at: word(SEEN_AT) as u32,
@@ -168,6 +173,7 @@ mod tests {
             refaults: 3,
             stall_us: 4,
             gain: 5,
+            gain_now: 8,
             is_suspended: true,
             inherited: 6,
             seen_at: 7,
@@ -192,6 +198,10 @@ mod tests {
         let one = Identity::new(5, 1).expect("it is a process");
         words[OWNER].store(one.word(), Ordering::Relaxed);
         let (report, _) = row.of(one).expect("it is the member's");
-        assert!(report.wanted <= MOST_PAGES && report.inherited <= MOST_PAGES);
+        assert!(
+            [report.resident, report.wanted, report.inherited]
+                .iter()
+                .all(|pages| *pages <= MOST_PAGES)
+        );
     }
 }

@@ -22,7 +22,7 @@ const BASE: usize = MOST;
 const WORK: usize = 2 * MOST;
 
 /// Rounds of the pool in which a goal must be reached.
-const MOST_ROUNDS: u64 = 90;
+const MOST_ROUNDS: u64 = 60;
 
 fn limits() -> Limits {
     Limits {

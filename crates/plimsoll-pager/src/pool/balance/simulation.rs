@@ -107,8 +107,10 @@ impl Pool {
                 charged: given,
                 minimum: 0,
                 maximum: TOTAL,
+                resident: 0,
                 wanted: 0,
                 gain: 0,
+                gain_now: 0,
                 priority: 5,
                 activity: Activity::Bids,
                 history: History::new(TOTAL),
@@ -124,7 +126,9 @@ impl Pool {
         for (reading, curve) in self.readings.iter_mut().zip(curves) {
             let gain = curve.gain(reading.given, TOTAL - reading.given);
             reading.gain = reading.gain / 2 + gain / 2;
+            reading.gain_now = gain;
             reading.wanted = curve.wanted();
+            reading.resident = reading.given.min(reading.wanted);
         }
         let decisions = balance(TOTAL, &self.readings);
         for (reading, decision) in self.readings.iter_mut().zip(decisions) {

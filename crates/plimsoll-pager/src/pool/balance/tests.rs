@@ -33,16 +33,25 @@ fn gain() -> impl Strategy<Value = u64> {
 
 /// A reading by shares of the total, in thousandths.
 fn reading(total: u64) -> impl Strategy<Value = (Reading, u64, u64)> {
-    let shares = (0..1000_u64, 0..1000_u64, 0..1000_u64, 0..=1000_u64, 0..=1500_u64);
+    let shares = (
+        0..1000_u64,
+        0..1000_u64,
+        0..1000_u64,
+        0..=1000_u64,
+        0..=1500_u64,
+        0..=1500_u64,
+    );
     (shares, gain(), 0..=9_u8, activity(), history(total)).prop_map(
-        move |((given, more, minimum, maximum, wanted), gain, priority, activity, history)| {
+        move |((given, more, minimum, maximum, wanted, resident), gain, priority, activity, history)| {
             let reading = Reading {
                 given,
                 charged: given + more,
                 minimum,
                 maximum: maximum * total / 1000,
+                resident: resident * total / 1000,
                 wanted: wanted * total / 1000,
                 gain,
+                gain_now: gain,
                 priority,
                 activity,
                 history,
@@ -178,6 +187,7 @@ proptest! {
         let mut readings = readings;
         for (number, reading) in readings.iter_mut().enumerate() {
             reading.gain = if number == at { 100 } else { 0 };
+            reading.resident = total;
             reading.history.loss = 0;
         }
         let others: u64 = readings.iter().map(|reading| reading.minimum).sum::<u64>() - readings[at].minimum;
@@ -201,7 +211,7 @@ proptest! {
             let next = follow(&readings, &balance(total, &readings));
             if (0..readings.len()).any(|at| readings[at].given != next[at].given) {
                 last_change = round;
-                prop_assert!(worth(&next) > worth(&readings), "round {round}: {next:?}");
+                prop_assert!(worth(total, &next) > worth(total, &readings), "round {round}: {next:?}");
             }
             readings = next;
         }
@@ -209,13 +219,16 @@ proptest! {
     }
 }
 
-/// The stall that a split saves if no gain depends on it, by priority; and the pages that it gives to working sets.
-fn worth(readings: &[Reading]) -> (u128, u64) {
-    let useful = |reading: &Reading| reading.given.min(reading.target());
+/// The stall that a split saves if no gain depends on it, by priority; the pages that are filled; and those that it gives to
+/// working sets.
+fn worth(total: u64, readings: &[Reading]) -> (u128, u64, u64) {
+    let useful = |reading: &Reading| reading.given.min(reading.filled_target(total / LARGEST_STEP * 2));
+    let wanted = |reading: &Reading| reading.given.min(reading.target());
     let saved = |reading: &Reading| u128::from(reading.bid()) * u128::from(useful(reading));
     (
         readings.iter().map(saved).sum(),
         readings.iter().map(useful).sum(),
+        readings.iter().map(wanted).sum(),
     )
 }
 
@@ -227,8 +240,10 @@ fn pair(gain: u64, loss: u64) -> [Reading; 2] {
         charged: given,
         minimum: 0,
         maximum: total,
+        resident: given,
         wanted: total,
         gain,
+        gain_now: gain,
         priority: 5,
         activity: Activity::Bids,
         history: History::new(total),
@@ -281,4 +296,40 @@ fn pages_of_a_working_set_are_not_sold_at_the_price_of_surplus() {
         given = given.min(readings[0].given);
     }
     assert_eq!(given, 99_999);
+}
+
+/// A member that had filled 3 MiB of 45 kept the other 42, as its compressed pages belong to its working set: the pager beside
+/// it refaulted for a minute.
+#[test]
+fn pages_that_a_member_does_not_fill_go_to_one_that_refaults() {
+    let mut readings = pair(100, 1000);
+    readings[0].resident = 10_000;
+    for _ in 0..60 {
+        readings[1].resident = readings[1].given;
+        readings = follow(&readings, &balance(100_000, &readings))
+            .try_into()
+            .expect("two members");
+    }
+    // The rest is room to grow.
+    assert!(readings[1].given >= 80_000, "{}", readings[1].given);
+    assert!(readings[0].given > 11_250);
+}
+
+/// A member whose gain still fell from earlier refaults gave a step, and asked that gain as its price for 44 rounds.
+#[test]
+fn a_loss_is_not_learned_from_earlier_refaults() {
+    let mut readings = pair(1000, 0);
+    readings[0].gain = 500;
+    for _ in 0..3 {
+        readings = follow(&readings, &balance(100_000, &readings))
+            .try_into()
+            .expect("two members");
+    }
+    assert!(readings[0].given < 100_000);
+    assert_eq!(readings[0].history.loss, 0);
+    readings[0].gain_now = 300;
+    readings = follow(&readings, &balance(100_000, &readings))
+        .try_into()
+        .expect("two members");
+    assert_eq!(readings[0].history.loss, 300);
 }
