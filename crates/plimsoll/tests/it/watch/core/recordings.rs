@@ -35,13 +35,20 @@ fn a_recording_opens_for_every_other_command() {
     assert_eq!(recording.manifest.plan.scenario, "watch");
     assert!(recording.manifest.plan.trials.is_empty());
     assert_eq!(recording.results.as_ref().unwrap().status, RunStatus::Ok);
-    // Those that were taken while the recording was made are not in it.
+    // Those that were taken while the recording was made are not in it; those that were taken while the monitor was about to
+    // end are, and on a busy machine they are several.
     let (kept, taken) = (
         recording.samples.len() as u64,
         summary["samples"].as_u64().unwrap(),
     );
-    assert!(kept.abs_diff(taken) <= 2 && kept >= 10, "{kept} of {taken}");
-    assert!(recording.samples.t_ns().is_sorted());
+    assert!(kept + 2 >= taken && kept >= 10, "{kept} of {taken}");
+    let times = recording.samples.t_ns();
+    assert!(
+        times.is_sorted_by(|one, next| one < next),
+        "no sample is in it twice"
+    );
+    let end = recording.events.last().unwrap().t_ns;
+    assert!(times.last().is_some_and(|last| *last <= end), "{times:?} {end}");
     let kinds: Vec<EventKind> = recording.events.iter().map(|event| event.kind).collect();
     assert_eq!(
         (kinds.first(), kinds.last()),
