@@ -49,6 +49,8 @@ fn program_under_a_cap(test: &str, work: impl FnOnce(&Program)) {
 struct Program {
     start: Barrier,
     is_over: AtomicBool,
+    /// The last round of each thread; set by the first thread that sees the end.
+    last_round: AtomicU64,
 }
 
 impl Program {
@@ -56,8 +58,18 @@ impl Program {
         let program = Program {
             start: Barrier::new(THREADS + 1),
             is_over: AtomicBool::new(false),
+            last_round: AtomicU64::new(u64::MAX),
         };
         work(&program);
+    }
+
+    /// Whether a thread's round `count` is its last. Threads that meet in each round make the same number of rounds: the one that
+    /// sees the end first makes another one, in which all others see its choice.
+    fn ends_after(&self, count: u64) -> bool {
+        if self.is_over.load(Ordering::Relaxed) {
+            self.last_round.fetch_min(count + 1, Ordering::SeqCst);
+        }
+        count >= self.last_round.load(Ordering::SeqCst)
     }
 
     /// Has each thread work on the pager until the sampler has seen enough; `round` gets the number of the thread and of
@@ -75,7 +87,7 @@ impl Program {
                         let pager = built.get().expect("it is built before the start");
                         for count in 1.. {
                             round(pager, number, count);
-                            if count >= 2 && self.is_over.load(Ordering::Relaxed) {
+                            if self.ends_after(count) {
                                 break;
                             }
                         }
