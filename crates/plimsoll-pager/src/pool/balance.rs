@@ -281,14 +281,17 @@ impl Round<'_> {
         self.add(&split(found, &missing));
     }
 
+    /// Members that fill their pages come first: else idle pages, which are free a round later, would go to one that does not.
     fn fill(&mut self) {
-        let wishes = self.each(|reading, pages| reading.target().saturating_sub(pages));
-        let supply = self.take_available(wishes.iter().sum());
-        self.distribute(supply, &wishes);
         let room = self.room;
         let wishes = self.each(|reading, pages| reading.filled_target(room).saturating_sub(pages));
         let idle = self.each(|reading, pages| pages.saturating_sub(reading.filled_target(room)).div_ceil(4));
-        let supply = self.take(wishes.iter().sum(), &idle);
+        let wished = wishes.iter().sum();
+        let mut supply = self.take_available(wished);
+        supply += self.take(wished - supply, &idle);
+        self.distribute(supply, &wishes);
+        let wishes = self.each(|reading, pages| reading.target().saturating_sub(pages));
+        let supply = self.take_available(wishes.iter().sum());
         self.distribute(supply, &wishes);
     }
 
