@@ -37,6 +37,8 @@ const EMPTY_WITHIN: Duration = Duration::from_secs(3);
 const REMOVED_WITHIN: Duration = Duration::from_secs(10);
 /// Bytes of one reclaim request: the write returns only after the kernel has tried.
 const STEP: u64 = 64 << 20;
+/// Time for the disk to take the pages of files that a limit has no room for.
+const WRITTEN_WITHIN: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(10);
 
 #[derive(Debug, Clone, Copy)]
@@ -180,11 +182,11 @@ impl Cgroup {
         interrupted: &AtomicBool,
     ) -> Result<(), EnvironmentError> {
         let patience = Patience::new(timeout, interrupted);
-        let reached = match self.version() {
-            CgroupVersion::V1 => v1::set_limit(&self.0, bytes, &patience)?,
-            CgroupVersion::V2 => v2::set_limit(&self.0, bytes, &patience)?,
+        let set = || match self.version() {
+            CgroupVersion::V1 => v1::set_limit(&self.0, bytes, &patience),
+            CgroupVersion::V2 => v2::set_limit(&self.0, bytes, &patience),
         };
-        if reached {
+        if while_unwritten(&patience, || self.dirty().unwrap_or(0), set)? {
             return Ok(());
         }
         Err(EnvironmentError::LimitNotReached {
@@ -372,6 +374,26 @@ impl<'a> Patience<'a> {
     }
 }
 
+/// Reclaims until it succeeds, while pages of files are not on the disk yet (`dirty`): the kernel reclaims those once they are.
+/// Returns whether it succeeded.
+fn while_unwritten(
+    patience: &Patience<'_>,
+    dirty: impl Fn() -> u64,
+    mut reclaim: impl FnMut() -> Result<bool, EnvironmentError>,
+) -> Result<bool, EnvironmentError> {
+    let begin = Instant::now();
+    loop {
+        if reclaim()? {
+            return Ok(true);
+        }
+        if dirty() == 0 || begin.elapsed() >= WRITTEN_WITHIN {
+            return Ok(false);
+        }
+        patience.check()?;
+        thread::sleep(POLL);
+    }
+}
+
 /// Goes through `bytes` in steps of [`STEP`]; `step` gets the bytes of each as a range, and returns whether to go on.
 /// Returns whether the end was reached.
 fn stepwise(
@@ -486,6 +508,28 @@ pub(super) fn is_gone(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A limit of 8 MiB was refused where a program had just written 16 MiB of a file, while the disk was busy.
+    #[test]
+    fn a_limit_waits_for_the_disk_and_for_nothing_else() {
+        let attempts = |dirty: u64, reached_at: u32| {
+            let flag = AtomicBool::new(false);
+            let patience = Patience::new(Duration::from_secs(60), &flag);
+            let count = std::cell::Cell::new(0);
+            let reached = while_unwritten(
+                &patience,
+                || dirty,
+                || {
+                    count.set(count.get() + 1);
+                    Ok(count.get() == reached_at)
+                },
+            );
+            (reached.unwrap(), count.get())
+        };
+        assert_eq!(attempts(4096, 1), (true, 1));
+        assert_eq!(attempts(4096, 3), (true, 3));
+        assert_eq!(attempts(0, 3), (false, 1));
+    }
 
     #[test]
     fn only_a_cgroup_of_the_run_proves_a_process_to_be_its_own() {
