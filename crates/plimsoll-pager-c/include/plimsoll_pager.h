@@ -3,9 +3,9 @@
  *
  * A pager has a budget of RAM. Its regions are ordinary memory for the program: the pager trims their pages, keeps
  * compressed copies of them, and restores a page when the program touches it. It needs no swap and no root, but Linux 6.8
- * and userfaultfd.
+ * and userfaultfd; on Linux 5.11 to 6.7 it copies pages in place of moving them.
  *
- * The pager handles SIGBUS; signals for other addresses go to the handler that was installed before. A thread that blocks
+ * The pager handles SIGBUS, unless its `fault_mode` is PLIMSOLL_PAGER_FAULT_THREAD; signals for other addresses go to the handler that was installed before. A thread that blocks
  * SIGBUS ends the process when it touches an absent page. A system call that meets an absent page returns EFAULT, or fewer
  * bytes than asked for: pin the range first. A child of a fork does not have regions.
  *
@@ -45,7 +45,30 @@ enum plimsoll_pager_code {
 };
 
 /* Codecs of saved copies. */
-enum { PLIMSOLL_PAGER_LZ4 = 0, PLIMSOLL_PAGER_ZSTD = 1 };
+enum {
+    PLIMSOLL_PAGER_LZ4 = 0,
+    PLIMSOLL_PAGER_ZSTD = 1,
+    /* LZ4 at first, Zstandard for copies that stay idle. */
+    PLIMSOLL_PAGER_AUTO = 2
+};
+
+/* Threads that resolve faults. */
+enum {
+    /* The faulting thread, in a handler of SIGBUS. */
+    PLIMSOLL_PAGER_FAULTING_THREAD = 0,
+    /* A thread of the pager, for programs that forbid signals or block SIGBUS. */
+    PLIMSOLL_PAGER_FAULT_THREAD = 1
+};
+
+/* States of the page file. Limited and failed ones stay so; no copy is lost. */
+enum {
+    PLIMSOLL_PAGER_NO_PAGE_FILE = 0,
+    PLIMSOLL_PAGER_PAGE_FILE_WRITABLE = 1,
+    /* The disk is full: the file does not grow, and reuses its space. */
+    PLIMSOLL_PAGER_PAGE_FILE_LIMITED = 2,
+    /* A write failed: copies stay in RAM. */
+    PLIMSOLL_PAGER_PAGE_FILE_FAILED = 3
+};
 
 /* Steps of a trim. */
 enum {
@@ -65,10 +88,33 @@ typedef struct plimsoll_pager_options {
     uint64_t ram;
     /* Bytes of addresses for regions; they cost nothing while untouched. By default 64 GiB. */
     uint64_t address_space;
-    /* PLIMSOLL_PAGER_LZ4 or PLIMSOLL_PAGER_ZSTD. */
+    /* PLIMSOLL_PAGER_LZ4, PLIMSOLL_PAGER_ZSTD or PLIMSOLL_PAGER_AUTO. */
     uint32_t codec;
-    /* 0. */
-    uint32_t reserved;
+    /* PLIMSOLL_PAGER_FAULTING_THREAD or PLIMSOLL_PAGER_FAULT_THREAD. */
+    uint32_t fault_mode;
+    /* The largest budget that plimsoll_pager_set_ram() will set. By default `ram`. */
+    uint64_t most_ram;
+    /* The most bytes of the compression store, at least 1 MiB. By default as much as the budget allows. */
+    uint64_t store_cap;
+    /*
+     * A folder on a disk, or a path where nothing is, for a page file of up to `page_file_bytes`, at least 1 MiB: it takes
+     * copies that the store cannot hold. It is encrypted and has no name. By default there is none.
+     */
+    const char *page_file;
+    uint64_t page_file_bytes;
+    /*
+     * The file of a pool: a budget of `pool_bytes` that processes of one user share. The pager joins it, and its grant is
+     * the budget in place of `ram`. The first process makes the file, in a folder that no other user can write to; 0 bytes
+     * open a pool that exists. The minimum must be at least 4 MiB; a maximum of 0 is the whole pool. The priority is 1 to 7,
+     * by default 5: each step doubles the weight of the time that the program waits for pages.
+     */
+    const char *pool;
+    uint64_t pool_bytes;
+    uint64_t pool_minimum;
+    uint64_t pool_maximum;
+    uint32_t pool_priority;
+    /* Not 0: copies pages as on a kernel before Linux 6.8, for tests. */
+    uint32_t without_move;
 } plimsoll_pager_options_t;
 
 /* Figures of a pager: pages by state, bytes of RAM, and counts since it was created. Set `size`. */
@@ -102,6 +148,16 @@ typedef struct plimsoll_pager_stats {
     uint64_t saved_pages;
     /* Batches that faulting threads trimmed by themselves. */
     uint64_t direct_reclaims;
+    /* Evicted pages that were restored, and the microseconds that all threads together waited for them. */
+    uint64_t refaults;
+    uint64_t stall_us;
+    uint64_t suspended_pages;
+    /* State of the page file; its most bytes, those in use, and those written and read since the pager was created. */
+    uint64_t page_file_state;
+    uint64_t page_file_bytes;
+    uint64_t page_file_used_bytes;
+    uint64_t page_file_written_bytes;
+    uint64_t page_file_read_bytes;
 } plimsoll_pager_stats_t;
 
 /* Creates a pager; NULL options are the defaults. */
@@ -127,6 +183,31 @@ int plimsoll_pager_prefetch(plimsoll_pager_t *pager, void *address, size_t bytes
 
 /* Drops the contents of the whole pages in a range of a region: they read as zero, and occupy nothing. */
 int plimsoll_pager_discard(plimsoll_pager_t *pager, void *address, size_t bytes);
+
+/*
+ * Gives up the contents of the whole pages in a range of a region: they stay until their frames are needed, are never
+ * saved, and read as zero after that. A page that the program uses before is an ordinary one again. Sets `pages`, if not
+ * NULL, to the number of pages that were given up.
+ */
+int plimsoll_pager_reset(plimsoll_pager_t *pager, void *address, size_t bytes, size_t *pages);
+
+/* Sets the standby priority of a region's pages, 1 to 7, by default 5: frames of a low one are taken first. */
+int plimsoll_pager_set_priority(plimsoll_pager_t *pager, void *region, uint32_t priority);
+
+/*
+ * Limits the working set of a region, in bytes: trims spare the minimum while other regions have pages to trim, and a fault
+ * above the maximum trims pages of the same region. 0 and 0 end the limits.
+ */
+int plimsoll_pager_set_working_set(plimsoll_pager_t *pager, void *region, uint64_t minimum, uint64_t maximum);
+
+/* Trims a region whole, and has its frames taken first; its bytes stay usable. */
+int plimsoll_pager_suspend(plimsoll_pager_t *pager, void *region);
+
+/* Ends plimsoll_pager_suspend(). */
+int plimsoll_pager_resume(plimsoll_pager_t *pager, void *region);
+
+/* Sets `serves` to 1 if a system call that meets an absent page waits for it, to 0 if it returns EFAULT. */
+int plimsoll_pager_serves_system_calls(plimsoll_pager_t *pager, int *serves);
 
 /* Makes the pages that a range of a region touches present, and keeps them so until the pin ends: system calls may use them. */
 int plimsoll_pager_pin(plimsoll_pager_t *pager, void *address, size_t bytes, uint64_t *pin);

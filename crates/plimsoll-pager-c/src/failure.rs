@@ -3,7 +3,9 @@
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 
-use plimsoll_pager::{BuildError, FaultError, MapError, RamError, RangeError};
+use plimsoll_pager::page_file::CreateError;
+use plimsoll_pager::pool::PoolError;
+use plimsoll_pager::{BuildError, FaultError, MapError, RamError, RangeError, WorkingSetError};
 
 /// The codes of the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +59,16 @@ impl From<BuildError> for Failure {
             | BuildError::KernelTooOld { .. }
             | BuildError::PageSize(_) => Code::Unsupported,
             BuildError::AddressSpace { .. } => Code::NoMemory,
-            BuildError::TooLittleRam { .. } => Code::Invalid,
+            BuildError::TooLittleRam { .. }
+            | BuildError::StoreCap { .. }
+            | BuildError::GrantTooSmall { .. }
+            | BuildError::PageFile(
+                CreateError::Exists(_)
+                | CreateError::Link(_)
+                | CreateError::Folder { .. }
+                | CreateError::InMemory(_)
+                | CreateError::Size(_),
+            ) => Code::Invalid,
             BuildError::TooManyPagers => Code::Limit,
             _ => Code::System,
         };
@@ -65,9 +76,34 @@ impl From<BuildError> for Failure {
     }
 }
 
+impl From<PoolError> for Failure {
+    fn from(error: PoolError) -> Failure {
+        let code = match &error {
+            PoolError::Refused { .. }
+            | PoolError::TotalOutOfRange { .. }
+            | PoolError::LimitsOutOfOrder { .. }
+            | PoolError::MinimumTooLarge { .. } => Code::Invalid,
+            PoolError::Damaged { .. } => Code::Damaged,
+            PoolError::Full | PoolError::AlreadyMember => Code::Limit,
+            PoolError::Forked => Code::Forked,
+            _ => Code::System,
+        };
+        Failure::of(code, &error)
+    }
+}
+
+impl From<WorkingSetError> for Failure {
+    fn from(error: WorkingSetError) -> Failure {
+        let code = match error {
+            WorkingSetError::OutOfOrder { .. } => Code::Invalid,
+            _ => Code::Limit,
+        };
+        Failure::of(code, &error)
+    }
+}
+
 impl From<RamError> for Failure {
     fn from(error: RamError) -> Failure {
-        // A budget that is too small; a pager of a C program is in no pool.
         Failure::of(Code::Invalid, &error)
     }
 }
@@ -122,6 +158,8 @@ pub(crate) fn last() -> *const c_char {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_pager::page_file::CreateError;
+    use plimsoll_pager::pool::PoolError;
     use plimsoll_pager::{BuildError, MapError, RangeError};
 
     use super::{Code, Failure, LAST, report};
@@ -147,5 +185,13 @@ mod tests {
         assert_eq!(code(MapError::Forked.into()), Code::Forked);
         assert_eq!(code(MapError::NoAddresses { bytes: 1 }.into()), Code::NoMemory);
         assert_eq!(code(RangeError::TooManyPins.into()), Code::Limit);
+        assert_eq!(code(PoolError::Full.into()), Code::Limit);
+        assert_eq!(code(PoolError::Forked.into()), Code::Forked);
+        assert_eq!(
+            code(PoolError::TotalOutOfRange { bytes: 1 }.into()),
+            Code::Invalid
+        );
+        let size = BuildError::PageFile(CreateError::Size(1));
+        assert_eq!(code(size.into()), Code::Invalid);
     }
 }

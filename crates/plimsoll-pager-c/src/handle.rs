@@ -78,6 +78,46 @@ impl Handle {
         Ok(unsafe { region.discard_unborrowed(range) }?)
     }
 
+    pub(crate) fn reset(&self, address: usize, bytes: usize) -> Result<u32, Failure> {
+        let (region, range) = self.range(address, bytes)?;
+        // SAFETY: as in `discard`.
+        Ok(unsafe { region.reset_unborrowed(range) }?)
+    }
+
+    pub(crate) fn set_priority(&self, address: usize, priority: u32) -> Result<(), Failure> {
+        let priority = u8::try_from(priority)
+            .ok()
+            .filter(|priority| (1..=7).contains(priority));
+        let priority = priority.ok_or_else(|| {
+            Failure::invalid("cannot set the priority of a region: it is out of range; pass 1 to 7")
+        })?;
+        self.region(address)?.set_priority(priority);
+        Ok(())
+    }
+
+    pub(crate) fn set_working_set(&self, address: usize, minimum: u64, maximum: u64) -> Result<(), Failure> {
+        let region = self.region(address)?;
+        if (minimum, maximum) == (0, 0) {
+            region.end_working_set();
+            return Ok(());
+        }
+        Ok(region.set_working_set(minimum, maximum)?)
+    }
+
+    pub(crate) fn suspend(&self, address: usize) -> Result<(), Failure> {
+        self.region(address)?.suspend();
+        Ok(())
+    }
+
+    pub(crate) fn resume(&self, address: usize) -> Result<(), Failure> {
+        self.region(address)?.resume();
+        Ok(())
+    }
+
+    pub(crate) fn serves_system_calls(&self) -> bool {
+        self.pager.serves_system_calls()
+    }
+
     pub(crate) fn pin(&self, address: usize, bytes: usize) -> Result<u64, Failure> {
         let (region, range) = self.range(address, bytes)?;
         let guard = region.pin(range)?;
@@ -119,6 +159,16 @@ impl Handle {
         let first = address - start;
         // A range beyond the end is an error of the region.
         Ok((region.clone(), first..first.saturating_add(bytes)))
+    }
+
+    /// The region that begins at `address`.
+    fn region(&self, address: usize) -> Result<Arc<Region>, Failure> {
+        let parts = self.parts();
+        parts.regions.get(&address).cloned().ok_or_else(|| {
+            Failure::invalid(format!(
+                "cannot use {address:#x} as a region: none begins there; pass an address of plimsoll_pager_map()"
+            ))
+        })
     }
 
     fn parts(&self) -> MutexGuard<'_, Parts> {

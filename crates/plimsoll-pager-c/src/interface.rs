@@ -50,7 +50,8 @@ unsafe fn options(source: *const Options) -> Result<Options, Failure> {
 /// See the header.
 ///
 /// # Safety
-/// `options` is null or begins with its own size; `pager` is null or a place for a pointer.
+/// `options` is null or begins with its own size, and its paths are null or end with a byte 0; `pager` is null or a place
+/// for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn plimsoll_pager_create(source: *const Options, result: *mut *mut Handle) -> c_int {
     let create = || {
@@ -60,7 +61,8 @@ pub unsafe extern "C" fn plimsoll_pager_create(source: *const Options, result: *
             // SAFETY: the caller's premise.
             false => unsafe { options(source) }?,
         };
-        let pager: Pager = chosen.builder()?.build()?;
+        // SAFETY: the caller's premise.
+        let pager: Pager = unsafe { chosen.builder() }?.build()?;
         // SAFETY: the caller's premise.
         unsafe { result.write(Box::into_raw(Box::new(Handle::new(pager)))) };
         Ok(())
@@ -167,6 +169,100 @@ pub unsafe extern "C" fn plimsoll_pager_discard(
 ) -> c_int {
     // SAFETY: the caller's premise.
     report(unsafe { pager(handle) }.and_then(|pager| pager.discard(address as usize, bytes)))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `handle` is null or a pager; `pages` is null or a place for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_pager_reset(
+    handle: *mut Handle,
+    address: *mut c_void,
+    bytes: usize,
+    pages: *mut usize,
+) -> c_int {
+    let reset = || {
+        // SAFETY: the caller's premise.
+        let count = unsafe { pager(handle) }?.reset(address as usize, bytes)?;
+        if !pages.is_null() {
+            // SAFETY: the caller's premise.
+            unsafe { pages.write(count as usize) };
+        }
+        Ok(())
+    };
+    report(reset())
+}
+
+/// See the header.
+///
+/// # Safety
+/// `handle` is null or a pager.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_pager_set_priority(
+    handle: *mut Handle,
+    address: *mut c_void,
+    priority: u32,
+) -> c_int {
+    // SAFETY: the caller's premise.
+    report(unsafe { pager(handle) }.and_then(|pager| pager.set_priority(address as usize, priority)))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `handle` is null or a pager.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_pager_set_working_set(
+    handle: *mut Handle,
+    address: *mut c_void,
+    minimum: u64,
+    maximum: u64,
+) -> c_int {
+    // SAFETY: the caller's premise.
+    report(
+        unsafe { pager(handle) }.and_then(|pager| pager.set_working_set(address as usize, minimum, maximum)),
+    )
+}
+
+/// See the header.
+///
+/// # Safety
+/// `handle` is null or a pager.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_pager_suspend(handle: *mut Handle, address: *mut c_void) -> c_int {
+    // SAFETY: the caller's premise.
+    report(unsafe { pager(handle) }.and_then(|pager| pager.suspend(address as usize)))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `handle` is null or a pager.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_pager_resume(handle: *mut Handle, address: *mut c_void) -> c_int {
+    // SAFETY: the caller's premise.
+    report(unsafe { pager(handle) }.and_then(|pager| pager.resume(address as usize)))
+}
+
+/// See the header.
+///
+/// # Safety
+/// `handle` is null or a pager; `serves` is null or a place for a number.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn plimsoll_pager_serves_system_calls(
+    handle: *mut Handle,
+    serves: *mut c_int,
+) -> c_int {
+    let read = || {
+        let result = not_null(serves, "serves")?;
+        // SAFETY: the caller's premise.
+        let serves = unsafe { pager(handle) }?.serves_system_calls();
+        // SAFETY: the caller's premise.
+        unsafe { result.write(c_int::from(serves)) };
+        Ok(())
+    };
+    report(read())
 }
 
 /// See the header.

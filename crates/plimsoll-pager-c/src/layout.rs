@@ -1,50 +1,159 @@
 //! The structures of the header. Members are added at the end alone: `size` says which of them a program has.
+#![allow(unsafe_code)]
 
-use plimsoll_pager::{Codec, Pager, PagerBuilder, Stats};
+use std::ffi::{CStr, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+use plimsoll_pager::pool::{Limits, Pool};
+use plimsoll_pager::{Codec, FaultMode, Pager, PagerBuilder, Stats, page_file};
 
 use crate::failure::Failure;
 
 /// `plimsoll_pager_options_t`.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 #[repr(C)]
+#[allow(missing_docs, reason = "the header describes the members")]
 pub struct Options {
-    /// Bytes of the structure.
     pub size: usize,
-    /// The budget in bytes, 0 for the default.
     pub ram: u64,
-    /// Bytes of addresses, 0 for the default.
     pub address_space: u64,
-    /// The codec.
     pub codec: u32,
-    /// 0.
-    pub reserved: u32,
+    pub fault_mode: u32,
+    pub most_ram: u64,
+    pub store_cap: u64,
+    pub page_file: *const c_char,
+    pub page_file_bytes: u64,
+    pub pool: *const c_char,
+    pub pool_bytes: u64,
+    pub pool_minimum: u64,
+    pub pool_maximum: u64,
+    pub pool_priority: u32,
+    pub without_move: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            size: 0,
+            ram: 0,
+            address_space: 0,
+            codec: 0,
+            fault_mode: 0,
+            most_ram: 0,
+            store_cap: 0,
+            page_file: ptr::null(),
+            page_file_bytes: 0,
+            pool: ptr::null(),
+            pool_bytes: 0,
+            pool_minimum: 0,
+            pool_maximum: 0,
+            pool_priority: 0,
+            without_move: 0,
+        }
+    }
 }
 
 impl Options {
-    pub(crate) fn builder(&self) -> Result<PagerBuilder, Failure> {
+    /// The options of a pager with these members.
+    ///
+    /// # Safety
+    /// `page_file` and `pool` are null or strings that end with a byte 0.
+    pub(crate) unsafe fn builder(&self) -> Result<PagerBuilder, Failure> {
         let codec = match self.codec {
             0 => Codec::Lz4,
             1 => Codec::Zstd,
-            other => {
-                return Err(Failure::invalid(format!(
-                    "cannot create a pager: codec {other} is unknown"
-                )));
-            }
+            2 => Codec::Auto,
+            other => return Err(cannot_create(format!("codec {other} is unknown"))),
         };
-        if self.reserved != 0 {
-            return Err(Failure::invalid(
-                "cannot create a pager: `reserved` is not 0; set it to 0",
-            ));
-        }
-        let mut builder = Pager::builder().codec(codec);
+        let fault_mode = match self.fault_mode {
+            0 => FaultMode::Signal,
+            1 => FaultMode::Thread,
+            other => return Err(cannot_create(format!("the fault mode {other} is unknown"))),
+        };
+        // SAFETY: the caller's premise.
+        let (page_file, pool) = unsafe { (path(self.page_file), path(self.pool)) };
+        let mut builder = Pager::builder().codec(codec).fault_mode(fault_mode);
         if self.ram > 0 {
             builder = builder.ram(self.ram);
+        }
+        if self.most_ram > 0 {
+            builder = builder.most_ram(self.most_ram);
         }
         if self.address_space > 0 {
             builder = builder.address_space(self.address_space);
         }
-        Ok(builder)
+        if self.store_cap > 0 {
+            builder = builder.store_cap(self.store_cap);
+        }
+        match page_file {
+            Some(path) => builder = builder.page_file(path, self.page_file_bytes),
+            None if self.page_file_bytes > 0 => {
+                return Err(cannot_create(
+                    "`page_file_bytes` is set without `page_file`; set both",
+                ));
+            }
+            None => {}
+        }
+        if self.without_move != 0 {
+            builder = builder.without_move();
+        }
+        match pool {
+            Some(path) => self.join(builder, path),
+            None if self.has_pool_limits() => Err(cannot_create(
+                "limits of a pool are set without `pool`; set its path",
+            )),
+            None => Ok(builder),
+        }
     }
+
+    fn has_pool_limits(&self) -> bool {
+        self.pool_bytes | self.pool_minimum | self.pool_maximum | u64::from(self.pool_priority) != 0
+    }
+
+    /// Joins the pool in the file `path`.
+    fn join(&self, builder: PagerBuilder, path: &Path) -> Result<PagerBuilder, Failure> {
+        if self.ram > 0 || self.most_ram > 0 {
+            return Err(cannot_create(
+                "the budget of a member of a pool is its grant; leave `ram` and `most_ram` 0",
+            ));
+        }
+        let pool = match self.pool_bytes {
+            0 => Pool::existing(path)?,
+            total => Pool::at(path, total)?,
+        };
+        let default = Limits::default();
+        let member = pool.join(Limits {
+            minimum: self.pool_minimum,
+            maximum: match self.pool_maximum {
+                0 => default.maximum,
+                maximum => maximum,
+            },
+            priority: match self.pool_priority {
+                0 => default.priority,
+                priority => u8::try_from(priority).unwrap_or(u8::MAX),
+            },
+        })?;
+        Ok(builder.pool(member))
+    }
+}
+
+fn cannot_create(reason: impl std::fmt::Display) -> Failure {
+    Failure::invalid(format!("cannot create a pager: {reason}"))
+}
+
+/// A path of the program.
+///
+/// # Safety
+/// `text` is null or a string that ends with a byte 0 and outlives the result.
+unsafe fn path<'t>(text: *const c_char) -> Option<&'t Path> {
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's premise.
+    let bytes = unsafe { CStr::from_ptr(text) }.to_bytes();
+    Some(Path::new(OsStr::from_bytes(bytes)))
 }
 
 /// `plimsoll_pager_stats_t`.
@@ -72,10 +181,19 @@ pub struct Figures {
     pub trimmed_pages: u64,
     pub saved_pages: u64,
     pub direct_reclaims: u64,
+    pub refaults: u64,
+    pub stall_us: u64,
+    pub suspended_pages: u64,
+    pub page_file_state: u64,
+    pub page_file_bytes: u64,
+    pub page_file_used_bytes: u64,
+    pub page_file_written_bytes: u64,
+    pub page_file_read_bytes: u64,
 }
 
 impl Figures {
     pub(crate) fn new(stats: &Stats, size: usize) -> Figures {
+        let file = stats.page_file;
         Figures {
             size,
             ram: stats.ram,
@@ -97,6 +215,19 @@ impl Figures {
             trimmed_pages: stats.trimmed_pages,
             saved_pages: stats.saved_pages,
             direct_reclaims: stats.direct_reclaims,
+            refaults: stats.refaults,
+            stall_us: stats.stall_us,
+            suspended_pages: stats.suspended_pages,
+            page_file_state: match file.map(|file| file.state) {
+                None => 0,
+                Some(page_file::State::Writable) => 1,
+                Some(page_file::State::Limited { .. }) => 2,
+                Some(_) => 3,
+            },
+            page_file_bytes: file.map_or(0, |file| file.bytes),
+            page_file_used_bytes: file.map_or(0, |file| file.used_bytes),
+            page_file_written_bytes: file.map_or(0, |file| file.written_bytes),
+            page_file_read_bytes: file.map_or(0, |file| file.read_bytes),
         }
     }
 }

@@ -161,6 +161,18 @@ impl Region {
     /// # Errors
     /// The range is not in the region.
     pub fn reset(&mut self, range: impl RangeBounds<usize>) -> Result<u32, RangeError> {
+        // SAFETY: the borrow is exclusive.
+        unsafe { self.reset_unborrowed(range) }
+    }
+
+    /// As [`Region::reset`], for memory that is used by pointers alone.
+    ///
+    /// # Errors
+    /// As [`Region::reset`].
+    ///
+    /// # Safety
+    /// No reference to bytes of `range` exists.
+    pub unsafe fn reset_unborrowed(&self, range: impl RangeBounds<usize>) -> Result<u32, RangeError> {
         let pages = self.whole_pages(&range)?;
         Ok(self.engine.reset(pages))
     }

@@ -30,6 +30,10 @@ fn has_compiler() -> bool {
 
 /// What a program in C prints that ends well.
 fn output_of(source: &str, library: Library) -> String {
+    output_with(source, library, &[])
+}
+
+fn output_with(source: &str, library: Library, arguments: &[&Path]) -> String {
     let folder = tempfile::tempdir().expect("a folder for the program");
     let program = folder.path().join("program");
     let libraries = libraries();
@@ -58,6 +62,7 @@ fn output_of(source: &str, library: Library) -> String {
         String::from_utf8_lossy(&built.stderr)
     );
     let output = plimsoll_testkit::command(&program)
+        .args(arguments)
         .output()
         .expect("the program starts");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -90,6 +95,22 @@ fn every_call_has_its_results_and_codes_and_leaves_nothing_behind() {
 }
 
 #[test]
+fn every_option_and_policy_has_its_effect_and_its_refusals() {
+    if has_compiler() {
+        // A page file needs a disk, and a pool a folder that no other user can write to.
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let folder = tempfile::tempdir_in(target).expect("a folder on a disk");
+        let text = output_with("tests/c/options.c", Library::Shared, &[folder.path()]);
+        assert!(text.ends_with("all options\n"), "{text}");
+        let left = std::fs::read_dir(folder.path()).expect("the folder").count();
+        assert_eq!(
+            left, 0,
+            "the page file has no name, and the program removed the pool"
+        );
+    }
+}
+
+#[test]
 fn the_structures_are_those_of_the_header() {
     if !has_compiler() {
         return;
@@ -97,9 +118,12 @@ fn the_structures_are_those_of_the_header() {
     let expected = [
         size_of::<Options>(),
         offset_of!(Options, codec),
+        offset_of!(Options, page_file),
+        offset_of!(Options, without_move),
         size_of::<Figures>(),
         offset_of!(Figures, compressed_pages),
         offset_of!(Figures, direct_reclaims),
+        offset_of!(Figures, page_file_read_bytes),
     ];
     let expected = expected.map(|number| number.to_string()).join(" ");
     assert_eq!(output_of("tests/c/layout.c", Library::Shared).trim(), expected);
@@ -127,7 +151,7 @@ fn the_header_declares_every_function() {
     };
     let defined = names(&source, "extern \"C\" fn ");
     assert_eq!(names(&header, "plimsoll_pager_"), defined);
-    assert_eq!(defined.len(), 12);
+    assert_eq!(defined.len(), 18);
     // The symbols are in this program as well.
     assert!(!interface::plimsoll_pager_error().is_null());
 }
