@@ -177,7 +177,8 @@ impl State {
     }
 }
 
-/// Waits until `member` has a grant of at least `least` bytes, for ten seconds at most. Returns the last grant.
+/// Waits until `member` has a grant of at least `least` bytes, for ten seconds at most, and not beyond its maximum. Returns
+/// the last grant.
 pub(crate) fn first_grant(member: &mut Member, least: u64) -> Result<u64, PoolError> {
     let distances = crate::pool::RefaultDistances::new();
     let usage = Usage {
@@ -188,7 +189,7 @@ pub(crate) fn first_grant(member: &mut Member, least: u64) -> Result<u64, PoolEr
     for _ in 0..FIRST_TRIES {
         given = member.tick_now(&usage)?.bytes();
         member.acknowledge(given)?;
-        if given >= least {
+        if given >= least.min(member.most_bytes()) {
             break;
         }
         member.wait(FIRST_WAIT);

@@ -111,7 +111,11 @@ static void page_file(void) {
     plimsoll_pager_stats_t now = stats(pager);
     assert(now.page_file_state == PLIMSOLL_PAGER_PAGE_FILE_WRITABLE && now.page_file_bytes == 64 * MIB);
     assert(now.page_file_used_bytes > 0 && now.page_file_written_bytes > 0 && now.page_file_read_bytes > 0);
-    assert(now.store_bytes <= 4 * MIB && now.page_file_pages > 0 && now.refaults > 0 && now.stall_us > 0);
+    assert(now.page_file_pages > 0);
+    assert(now.refaults > 0);
+    assert(now.stall_us > 0);
+    /* The cap, and the tables and buffers of the file. */
+    assert(now.store_bytes <= 5 * MIB);
     plimsoll_pager_destroy(pager);
 
     pager = create(options(8 * MIB));

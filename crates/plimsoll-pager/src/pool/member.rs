@@ -113,6 +113,8 @@ pub struct Member {
     /// The last answer, which the row has.
     answer: Acknowledged,
     meter: Meter,
+    /// The most pages of a grant, by the limits.
+    maximum: u64,
     has_left: bool,
 }
 
@@ -159,6 +161,7 @@ impl Member {
                 version: Version::new(0, 0),
                 answer: Acknowledged { number: 0, held: 0 },
                 meter: Meter::new(),
+                maximum: bounds.maximum,
                 has_left: false,
             }),
             Err(error) => {
@@ -302,7 +305,14 @@ impl Member {
             next.entries[row] = Some(entry);
             Ok(Some(next))
         });
-        changed.map(drop)
+        changed?;
+        self.maximum = bounds.maximum;
+        Ok(())
+    }
+
+    /// The most bytes of a grant, by the limits.
+    pub(crate) fn most_bytes(&self) -> u64 {
+        self.maximum * PAGE
     }
 
     /// Sleeps until a member's grant may have changed since the last tick, for `limit` at most. It may wake for no reason.
