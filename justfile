@@ -111,11 +111,13 @@ watch-page-test:
 ci:
     .ci/run
 
-# Make a tarball and a Debian package of the release in target/dist, with man pages, completions and licences
+# Make a tarball and a Debian package of the release in target/dist, with man pages, completions, licences and the C library
 dist:
     cargo build --release --locked
+    cargo rustc --release --locked -p plimsoll-pager-c --crate-type cdylib -- -Clink-arg=-Wl,-soname,libplimsoll_pager_c.so.0
     rm -rf "${CARGO_TARGET_DIR:-target}/dist"
-    packaging/build.sh "${CARGO_TARGET_DIR:-target}/release/plimsoll" "${CARGO_TARGET_DIR:-target}/dist"
+    packaging/build.sh "${CARGO_TARGET_DIR:-target}/release/plimsoll" \
+        "${CARGO_TARGET_DIR:-target}/release/libplimsoll_pager_c.so" "${CARGO_TARGET_DIR:-target}/dist"
 
 # Install the packages of `just dist` into a temporary root, use and remove them, as root
 dist-test: dist

@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# Makes a tarball and a Debian package of a stripped release binary, with its man pages, completions and licences.
-# Usage: packaging/build.sh PLIMSOLL FOLDER
+# Makes a tarball and a Debian package of a stripped release binary with its man pages, completions and licences, and of the
+# C library of the pager with its header and pkg-config file.
+# Usage: packaging/build.sh PLIMSOLL LIBRARY FOLDER
 # The same binary and commit give the same bytes. Needs cargo, python3, binutils and dpkg-deb.
 set -euo pipefail
 
-[[ $# == 2 ]] || {
-    echo "usage: packaging/build.sh PLIMSOLL FOLDER" >&2
+[[ $# == 3 ]] || {
+    echo "usage: packaging/build.sh PLIMSOLL LIBRARY FOLDER" >&2
     exit 2
 }
 plimsoll=$(readlink -f "$1")
-mkdir -p "$2"
-folder=$(readlink -f "$2")
+library=$(readlink -f "$2")
+mkdir -p "$3"
+folder=$(readlink -f "$3")
 cd "$(dirname "$(readlink -f "$0")")/.."
 umask 022
 export LC_ALL=C
@@ -24,8 +26,13 @@ fail() {
     exit 1
 }
 
-symbols=$(readelf --sections --wide "$plimsoll" | grep -cE ' \.(symtab|debug_info) ' || true)
-((symbols == 0)) || fail "$plimsoll is not stripped; build it with --release"
+for file in "$plimsoll" "$library"; do
+    symbols=$(readelf --sections --wide "$file" | grep -cE ' \.(symtab|debug_info) ' || true)
+    ((symbols == 0)) || fail "$file is not stripped; build it with --release"
+done
+# The name with the version of the interface, by which programs load the library: libplimsoll_pager_c.so.0.
+soname=$(readelf --dynamic --wide "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
+[[ $soname =~ ^libplimsoll_pager_c\.so\.[0-9]+$ ]] || fail "$library has no name with a version: '$soname'; use \`just dist\`"
 version=$("$plimsoll" --version | cut -d ' ' -f 2)
 [[ $version =~ ^[0-9][0-9A-Za-z.+~-]*$ ]] || fail "$plimsoll prints no version: $version"
 machine=$(readelf --file-header "$plimsoll" | sed -n 's/^ *Machine: *//p')
@@ -35,9 +42,23 @@ case $machine in
 *) fail "$plimsoll is for an unknown machine: $machine" ;;
 esac
 
-# The files of both, below a prefix; the folders of zsh and fish differ.
-install_into() { # PREFIX ZSH-FOLDER FISH-FOLDER
+# The C library, to run with and to build with.
+install_library() { # PREFIX FOLDER-BELOW-IT
+    local folder=$1/$2 file=libplimsoll_pager_c.so.$version
+    install -D -m 644 crates/plimsoll-pager-c/include/plimsoll_pager.h "$1/include/plimsoll_pager.h"
+    install -D -m 644 "$library" "$folder/$file"
+    ln -s "$file" "$folder/$soname"
+    ln -s "$soname" "$folder/libplimsoll_pager_c.so"
+    install -d "$folder/pkgconfig"
+    sed -e "s|@VERSION@|$version|" -e "s|@LIBDIR@|$2|" -e "s|@UP@|$(sed 's|[^/][^/]*|..|g' <<<"$2/pkgconfig")|" \
+        packaging/plimsoll-pager.pc.in >"$folder/pkgconfig/plimsoll-pager.pc"
+}
+
+# The files of both, below a prefix; the folders of libraries, zsh and fish differ.
+install_into() { # PREFIX LIBRARY-FOLDER ZSH-FOLDER FISH-FOLDER
     local prefix=$1 share=$1/share
+    install_library "$prefix" "$2"
+    shift
     install -D -m 755 "$plimsoll" "$prefix/bin/plimsoll"
     "$plimsoll" man "$share/man/man1"
     install -d "$share/bash-completion/completions" "$share/$2" "$share/$3" "$share/doc/plimsoll"
@@ -55,11 +76,11 @@ tarball() { # FOLDER NAME FILE
 }
 
 name=plimsoll-$version-$machine-linux-gnu
-install_into "$work/$name" zsh/site-functions fish/vendor_completions.d
+install_into "$work/$name" lib zsh/site-functions fish/vendor_completions.d
 tarball "$work" "$name" "$folder/$name.tar.gz"
 
 root=$work/deb
-install_into "$root/usr" zsh/vendor-completions fish/vendor_completions.d
+install_into "$root/usr" "lib/$machine-linux-gnu" zsh/vendor-completions fish/vendor_completions.d
 documents=$root/usr/share/doc/plimsoll
 gzip -9 --no-name "$root"/usr/share/man/man1/*.1
 gzip -9 --no-name <CHANGELOG.md >"$documents/changelog.gz"
@@ -70,17 +91,18 @@ gzip -9 --no-name <CHANGELOG.md >"$documents/changelog.gz"
     printf ' program contains are in LICENSES-THIRD-PARTY.\n'
 } >"$documents/copyright"
 # The newest symbols of the C library that the program uses.
-glibc=$(readelf --version-info --wide "$plimsoll" | grep -oE 'GLIBC_[0-9]+(\.[0-9]+)+' | sort -uV | tail -n 1)
+glibc=$(readelf --version-info --wide "$plimsoll" "$library" | grep -oE 'GLIBC_[0-9]+(\.[0-9]+)+' | sort -uV | tail -n 1)
 depends="libc6 (>= ${glibc#GLIBC_})"
-libraries=$(readelf --dynamic --wide "$plimsoll" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
-for library in $libraries; do
-    case $library in
+needed=$(readelf --dynamic --wide "$plimsoll" "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' | sort -u)
+for object in $needed; do
+    case $object in
     libc.so.6 | libm.so.6 | ld-linux-*) ;;
     libgcc_s.so.1) depends+=", libgcc-s1" ;;
-    *) fail "the package that has $library is unknown" ;;
+    *) fail "the package that has $object is unknown" ;;
     esac
 done
 mkdir "$root/DEBIAN"
+echo 'activate-noawait ldconfig' >"$root/DEBIAN/triggers"
 cat >"$root/DEBIAN/control" <<CONTROL
 Package: plimsoll
 Version: $version
@@ -93,7 +115,9 @@ Section: admin
 Priority: optional
 Description: measurement of Linux under memory pressure
  Plimsoll measures how a machine behaves when memory runs short, shows where
- the memory is, and runs programs on a low-fragmentation malloc.
+ the memory is, and runs programs on a low-fragmentation malloc. The package
+ has the C library of its pager as well: memory that is larger than the RAM
+ which it may occupy.
 CONTROL
 (cd "$root" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$root/DEBIAN/md5sums"
 find "$root" -exec touch --no-dereference --date="@$SOURCE_DATE_EPOCH" {} +
