@@ -44,14 +44,15 @@ esac
 
 # The C library, to run with and to build with.
 install_library() { # PREFIX FOLDER-BELOW-IT
-    local folder=$1/$2 file=libplimsoll_pager_c.so.$version
+    local folder=$1/$2 file=libplimsoll_pager_c.so.$version up
     install -D -m 644 crates/plimsoll-pager-c/include/plimsoll_pager.h "$1/include/plimsoll_pager.h"
     install -D -m 644 "$library" "$folder/$file"
     ln -s "$file" "$folder/$soname"
     ln -s "$soname" "$folder/libplimsoll_pager_c.so"
     install -d "$folder/pkgconfig"
-    sed -e "s|@VERSION@|$version|" -e "s|@LIBDIR@|$2|" -e "s|@UP@|$(sed 's|[^/][^/]*|..|g' <<<"$2/pkgconfig")|" \
-        packaging/plimsoll-pager.pc.in >"$folder/pkgconfig/plimsoll-pager.pc"
+    up=$(realpath --canonicalize-missing --no-symlinks --relative-to="/$2/pkgconfig" /)
+    sed -e "s|@VERSION@|$version|" -e "s|@LIBDIR@|$2|" -e "s|@UP@|$up|" packaging/plimsoll-pager.pc.in \
+        >"$folder/pkgconfig/plimsoll-pager.pc"
 }
 
 # The files of both, below a prefix; the folders of libraries, zsh and fish differ.
