@@ -79,7 +79,7 @@ pub fn missing_beside(settings: &Settings, zram_algorithms: Option<&[String]>) -
         Subject::SwapFile => missing.extend(missing_folder(&settings.swap_dir)),
         Subject::NoSwap | Subject::Pager(_) | Subject::Allocator(_) => {}
     }
-    if settings.fills_file() {
+    if settings.fills_file() || settings.page_file_bytes().is_some() {
         missing.extend(missing_disk(&settings.swap_dir));
     }
     missing.extend(missing_swappiness(
@@ -331,7 +331,7 @@ fn missing_folder(folder: &Path) -> Option<Missing> {
         })
 }
 
-/// A folder that cannot hold the files of `memory = "file"`.
+/// A folder that cannot hold the files of the worker: of `memory = "file"`, and the page file of a pager.
 fn missing_disk(folder: &Path) -> Option<Missing> {
     let why = swap_folder::not_on_disk(folder).or_else(|| {
         let refused = access(folder, Access::WRITE_OK | Access::EXEC_OK).err()?;

@@ -72,30 +72,21 @@ pub enum Misfit {
         bytes(*resident as f64), bytes(*limit as f64)
     )]
     Cgroup { resident: u64, limit: u64 },
-    /// The disk of the swap file and of the file that is mapped.
+    /// The disk of the trial's files.
     #[error(
-        "{} {} in {}, where {} are free besides the reserve",
-        takers(*.swap, *.mapped), bytes(swap.unwrap_or(0).saturating_add(mapped.unwrap_or(0)) as f64),
-        folder.display(), bytes(*free as f64)
+        "{takers} {} in {}, where {} are free besides the reserve",
+        bytes(*needed as f64), folder.display(), bytes(*free as f64)
     )]
     Disk {
-        /// Size of the swap file, if the trial has one.
-        swap: Option<u64>,
-        /// Size of the mapped file, if the trial has one.
-        mapped: Option<u64>,
-        /// The folder of both.
+        /// The files, and their verb.
+        takers: &'static str,
+        /// The bytes of all of them.
+        needed: u64,
+        /// Their folder.
         folder: PathBuf,
         /// Free bytes besides the reserve.
         free: u64,
     },
-}
-
-fn takers(swap: Option<u64>, mapped: Option<u64>) -> &'static str {
-    match (swap, mapped) {
-        (Some(_), Some(_)) => "its swap file and the file that it maps take",
-        (Some(_), None) => "its swap file takes",
-        _ => "the file that it maps takes",
-    }
 }
 
 fn largest_clause(largest: u64, keys: &[&str]) -> String {
@@ -230,11 +221,24 @@ fn fits(machine: &Machine, disk_free: Option<u64>, settings: &Settings, ask: Ask
     }
     let swap = settings.has_swap_file().then_some(ask.swap);
     let mapped = settings.maps_file().then_some(ask.size);
-    let on_disk = swap.unwrap_or(0).saturating_add(mapped.unwrap_or(0));
-    match disk_free.filter(|&free| on_disk > free) {
+    // A pager maps no file and has no swap.
+    let (takers, needed) = match (swap, mapped) {
+        (Some(swap), Some(mapped)) => (
+            "its swap file and the file that it maps take",
+            swap.saturating_add(mapped),
+        ),
+        (Some(swap), None) => ("its swap file takes", swap),
+        (None, Some(mapped)) => ("the file that it maps takes", mapped),
+        (None, None) => {
+            let pager = settings.subject.pager();
+            let page_file = pager.and_then(|pager| pager.page_file_bytes(ask.size));
+            ("its page file takes", page_file.unwrap_or(0))
+        }
+    };
+    match disk_free.filter(|&free| needed > free) {
         Some(free) => Err(Misfit::Disk {
-            swap,
-            mapped,
+            takers,
+            needed,
             folder: settings.swap_dir.clone(),
             free,
         }),

@@ -148,6 +148,7 @@ impl<'a, 'l> TrialContext<'a, 'l> {
                 pager: settings.subject.pager().map(|options| PagerRequest {
                     ram: settings.limit,
                     options: *options,
+                    folder: settings.swap_dir.clone(),
                 }),
             },
         }

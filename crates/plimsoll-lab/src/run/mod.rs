@@ -163,7 +163,7 @@ pub fn run(
 pub fn check_sizes(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
     for trial in &plan.trials {
         let settings = &trial.settings;
-        let disk_free = match settings.has_swap_file() || settings.maps_file() {
+        let disk_free = match settings.uses_disk() {
             true => Some(environment::disk_free(&settings.swap_dir).or_exit(Exit::Missing)?),
             false => None,
         };

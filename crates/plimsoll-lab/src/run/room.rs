@@ -85,7 +85,7 @@ fn files_beside(plan: &Plan, folder: &Path) -> u64 {
     let here = device(folder);
     let beside = plan.trials.iter().any(|trial| {
         let settings = &trial.settings;
-        (settings.has_swap_file() || settings.maps_file()) && device(&settings.swap_dir) == here
+        settings.uses_disk() && device(&settings.swap_dir) == here
     });
     if beside { plan.bounds().disk } else { 0 }
 }

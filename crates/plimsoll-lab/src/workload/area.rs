@@ -1,5 +1,6 @@
 //! One mapping of a worker's memory, and the pager of such memory.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use plimsoll_model::scenario::workloads::compression::finding;
@@ -32,6 +33,8 @@ pub struct PagerRequest {
     /// Bytes of its budget.
     pub ram: u64,
     pub options: PagerOptions,
+    /// The folder of its page file, if it has one.
+    pub folder: PathBuf,
 }
 
 impl PagerRequest {
@@ -42,6 +45,15 @@ impl PagerRequest {
         let builder = match self.options.codec {
             Some(PagerCodec::Lz4) => builder.codec(Codec::Lz4),
             Some(PagerCodec::Zstd) => builder.codec(Codec::Zstd),
+            Some(PagerCodec::Auto) => builder.codec(Codec::Auto),
+            None => builder,
+        };
+        let builder = match self.options.page_file_bytes(bytes) {
+            Some(most) => builder.page_file(&self.folder, most),
+            None => builder,
+        };
+        let builder = match self.options.store_cap {
+            Some(cap) => builder.store_cap(cap),
             None => builder,
         };
         let pager = builder.build()?;
@@ -69,6 +81,9 @@ pub(crate) fn after_trim(pager: &Pager) -> Findings {
     findings.set(finding::PAGER_SAVED, saved as f64);
     findings.set(finding::PAGER_STORE, stats.store_bytes as f64);
     findings.set(finding::PAGER_METADATA, stats.metadata_bytes as f64);
+    if let Some(file) = stats.page_file {
+        findings.set(finding::PAGER_FILE, file.used_bytes as f64);
+    }
     findings
 }
 

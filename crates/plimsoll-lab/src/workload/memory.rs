@@ -600,6 +600,7 @@ mod tests {
         asked.placement.pager = Some(PagerRequest {
             ram,
             options: PagerOptions::of_text(options).unwrap().unwrap(),
+            folder: "/var/tmp".into(),
         });
         asked
     }
@@ -614,6 +615,8 @@ mod tests {
             ("pager:zstd", 8 << 20, 2),
             ("pager:lz4,trim=per-fault", 8 << 20, 1),
             ("pager:lz4", 8 << 20, 7),
+            ("pager:auto", 8 << 20, 1),
+            ("pager:lz4,pagefile", 8 << 20, 2),
         ] {
             let mut asked = paged(bytes, 5 << 20, ram, options, threads);
             asked.class = FillClass::Ratio(4.0);
@@ -651,6 +654,25 @@ mod tests {
         }
     }
 
+    /// A store of 2 MiB holds a fraction of 16 MiB of random bytes: the rest is in the page file.
+    #[test]
+    fn copies_beyond_the_cap_of_the_store_are_in_the_page_file() {
+        let bytes = 16 << 20;
+        let asked = paged(bytes, bytes, 8 << 20, "pager,store-cap=2M", 1);
+        let (mut filled, _) = Memory::fill(&asked).unwrap();
+        let (_, findings) = filled.trim().unwrap();
+        let figure = |name: &str| findings.figures[name];
+        assert_eq!(figure(finding::PAGER_SAVED), bytes as f64);
+        assert!(figure(finding::PAGER_STORE) <= 4e6, "{findings:?}");
+        assert!(
+            figure(finding::PAGER_FILE) >= bytes as f64 - 2.5e6,
+            "{findings:?}"
+        );
+        let (_, found) = filled.restore().unwrap();
+        assert!(found.holds() && found.bytes == bytes, "{found:?}");
+        filled.release().unwrap();
+    }
+
     #[test]
     fn a_pager_that_cannot_be_built_is_refused_with_its_own_code() {
         let error = Memory::fill(&paged(1 << 20, 1 << 20, 1 << 20, "pager", 1)).unwrap_err();
@@ -659,6 +681,13 @@ mod tests {
             "{error}"
         );
         assert_eq!(error.code(), super::super::protocol::RefusalCode::Pager);
+        let mut asked = paged(16 << 20, 1 << 20, 8 << 20, "pager,pagefile", 1);
+        asked.placement.pager.as_mut().unwrap().folder = "/proc".into();
+        let error = Memory::fill(&asked).unwrap_err();
+        assert!(
+            matches!(error, MemoryError::Pager(BuildError::PageFile(_))),
+            "{error}"
+        );
     }
 
     #[test]

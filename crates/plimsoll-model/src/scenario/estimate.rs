@@ -44,6 +44,7 @@ impl TrialPlan {
         let settings = &self.settings;
         of(settings.has_swap_file(), settings.swap_size)
             .saturating_add(of(settings.maps_file(), settings.size()))
+            .saturating_add(settings.page_file_bytes().unwrap_or(0))
     }
 }
 

@@ -55,6 +55,8 @@ pub(super) const SUBJECTS: &[&str] = &[
     "pager",
     "pager:lz4",
     "pager:zstd",
+    "pager:auto",
+    "pager:lz4,pagefile",
     INSTALLED,
     "plimsoll:lfh",
     "plimsoll:standard",

@@ -6,15 +6,21 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::size::{SizeExpr, size_text};
+
 /// The name of the subject.
 const NAME: &str = "pager";
 
-/// The settings of a pager under test. As text: `pager`, `pager:lz4`, `pager,trim=per-fault`,
-/// `pager:zstd,trim=per-fault`.
+/// The settings of a pager under test. As text: `pager`, `pager:lz4`, `pager:auto,pagefile`,
+/// `pager:zstd,store-cap=512M,trim=per-fault`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct PagerOptions {
     /// The codec of saved copies; `None` is the library's default.
     pub codec: Option<PagerCodec>,
+    /// Whether a page file was asked for; see [`PagerOptions::page_file_bytes`].
+    pub page_file: bool,
+    /// The most bytes of the compression store.
+    pub store_cap: Option<u64>,
     pub trim: PagerTrim,
 }
 
@@ -23,6 +29,8 @@ pub struct PagerOptions {
 pub enum PagerCodec {
     Lz4,
     Zstd,
+    /// LZ4 first, Zstandard for copies that stay idle.
+    Auto,
 }
 
 /// The rule by which a pager trims at its cap.
@@ -37,8 +45,11 @@ pub enum PagerTrim {
 
 impl PagerCodec {
     /// Every codec, with its name.
-    pub const ALL: &'static [(PagerCodec, &'static str)] =
-        &[(PagerCodec::Lz4, "lz4"), (PagerCodec::Zstd, "zstd")];
+    pub const ALL: &'static [(PagerCodec, &'static str)] = &[
+        (PagerCodec::Lz4, "lz4"),
+        (PagerCodec::Zstd, "zstd"),
+        (PagerCodec::Auto, "auto"),
+    ];
 
     pub fn name(self) -> &'static str {
         let named = PagerCodec::ALL.iter().find(|(codec, _)| *codec == self);
@@ -59,20 +70,49 @@ pub struct PagerOption {
 }
 
 /// Every option, in the order in which a subject's text has them.
-pub const PAGER_OPTIONS: &[PagerOption] = &[PagerOption {
-    example: "trim=per-fault",
-    meaning: "each fault at the cap trims one page, as a hard limit does; else a thread trims in batches",
-    name: "trim",
-    set: |options, value| {
-        options.trim = match value {
-            "per-fault" => PagerTrim::PerFault,
-            "balance-set" => PagerTrim::BalanceSet,
-            _ => return None,
-        };
-        Some(())
+pub const PAGER_OPTIONS: &[PagerOption] = &[
+    PagerOption {
+        example: "pagefile",
+        meaning: "copies that the store cannot hold go to a page file in `swap-dir`",
+        name: "pagefile",
+        set: |options, value| {
+            options.page_file = true;
+            value.is_empty().then_some(())
+        },
+        text: |options| options.page_file.then(String::new),
     },
-    text: |options| (options.trim == PagerTrim::PerFault).then(|| "per-fault".to_owned()),
-}];
+    PagerOption {
+        example: "store-cap=512M",
+        meaning: "the compressed store has at most these bytes, 1M or more; further copies go to a page file, as with `pagefile`",
+        name: "store-cap",
+        set: |options, value| match value.parse() {
+            Ok(SizeExpr::Bytes(bytes)) if bytes >= LEAST_STORE_CAP => {
+                options.store_cap = Some(bytes);
+                Some(())
+            }
+            _ => None,
+        },
+        text: |options| options.store_cap.map(size_text),
+    },
+    PagerOption {
+        example: "trim=per-fault",
+        meaning: "each fault at the cap trims one page, as a hard limit does; else a thread trims in batches",
+        name: "trim",
+        set: |options, value| {
+            options.trim = match value {
+                "per-fault" => PagerTrim::PerFault,
+                "balance-set" => PagerTrim::BalanceSet,
+                _ => return None,
+            };
+            Some(())
+        },
+        text: |options| (options.trim == PagerTrim::PerFault).then(|| "per-fault".to_owned()),
+    },
+];
+
+/// The least cap of a store: its tables and buffers.
+const LEAST_STORE_CAP: u64 = 1 << 20;
+const LEAST_PAGE_FILE: u64 = 64 << 20;
 
 /// Texts of subjects to offer, and what follows the name of the subject.
 static KNOWN: LazyLock<String> = LazyLock::new(|| {
@@ -107,6 +147,13 @@ impl PagerOptions {
     pub fn of_text(text: &str) -> Option<Result<PagerOptions, PagerTextError>> {
         let after = text.strip_prefix(NAME)?;
         matches!(after.chars().next(), None | Some(':' | ',')).then(|| after.parse())
+    }
+
+    /// The most bytes of the page file of a pager that manages `memory` bytes; `None` without one. A cap of the store needs
+    /// one, as pages beyond it would stay in RAM. Blocks of the file take disk only while they are in use.
+    pub fn page_file_bytes(&self, memory: u64) -> Option<u64> {
+        let has_one = self.page_file || self.store_cap.is_some();
+        has_one.then(|| memory.saturating_mul(2).max(LEAST_PAGE_FILE))
     }
 
     /// Codecs and options, as text.
@@ -203,7 +250,15 @@ mod tests {
             .chain(PagerCodec::ALL.iter().map(|(codec, _)| Some(*codec)))
             .collect();
         let trims = vec![PagerTrim::BalanceSet, PagerTrim::PerFault];
-        (select(codecs), select(trims)).prop_map(|(codec, trim)| PagerOptions { codec, trim })
+        let caps = proptest::option::of(LEAST_STORE_CAP..=u64::MAX);
+        (select(codecs), any::<bool>(), caps, select(trims)).prop_map(
+            |(codec, page_file, store_cap, trim)| PagerOptions {
+                codec,
+                page_file,
+                store_cap,
+                trim,
+            },
+        )
     }
 
     proptest! {
@@ -236,12 +291,52 @@ mod tests {
             given: "never".to_owned(),
         };
         assert_eq!(error("pager,trim=never"), Some(value));
+        for (option, given) in [
+            ("pagefile", "yes"),
+            ("store-cap", ""),
+            ("store-cap", "0"),
+            ("store-cap", "1023K"),
+            ("store-cap", "25%"),
+            ("store-cap", "-1M"),
+            ("store-cap", "much"),
+        ] {
+            let given = given.to_owned();
+            let text = format!("pager:lz4,{option}={given}");
+            assert_eq!(
+                error(&text),
+                Some(PagerTextError::Value { option, given }),
+                "{text}"
+            );
+        }
+        assert_eq!(
+            error("pager,pagefile,store-cap=1M,pagefile"),
+            Some(PagerTextError::Twice("pagefile"))
+        );
         assert_eq!(
             error("pager,trim=per-fault,trim=per-fault"),
             Some(PagerTextError::Twice("trim"))
         );
         for other in ["pagers", "page", "zram", "", "pager-x"] {
             assert_eq!(parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn options_have_one_order_and_a_cap_implies_a_page_file() {
+        let options = |text: &str| parse(text).unwrap().unwrap();
+        let any_order = options("pager:auto,trim=per-fault,store-cap=1024K,pagefile");
+        assert_eq!(
+            any_order.to_string(),
+            "pager:auto,pagefile,store-cap=1M,trim=per-fault"
+        );
+        for (text, has_file) in [
+            ("pager", false),
+            ("pager:zstd,trim=per-fault", false),
+            ("pager,pagefile", true),
+            ("pager:lz4,store-cap=512M", true),
+        ] {
+            let bytes = options(text).page_file_bytes(1 << 30);
+            assert_eq!(bytes, has_file.then_some(2 << 30), "{text}");
         }
     }
 

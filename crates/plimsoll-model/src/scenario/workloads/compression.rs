@@ -59,6 +59,8 @@ pub mod finding {
     pub const PAGER_STORE: &str = "pager_store_bytes";
     /// Bytes of RAM of the pager's page table and other metadata after the trim.
     pub const PAGER_METADATA: &str = "pager_metadata_bytes";
+    /// Bytes of the disk that copies in the pager's page file take after the trim; absent without one.
+    pub const PAGER_FILE: &str = "pager_file_bytes";
 }
 
 pub(in crate::scenario) const KEYS: &[Key] = &[

@@ -165,6 +165,17 @@ impl Settings {
         matches!(self.subject, Subject::Zswap(_) | Subject::SwapFile)
     }
 
+    /// The most bytes of the worker's page file in `swap-dir`; `None` without a pager that has one.
+    pub fn page_file_bytes(&self) -> Option<u64> {
+        let pager = self.subject.pager();
+        pager.and_then(|pager| pager.page_file_bytes(self.total()))
+    }
+
+    /// Whether a trial takes space of the disk of `swap-dir`.
+    pub fn uses_disk(&self) -> bool {
+        self.has_swap_file() || self.maps_file() || self.page_file_bytes().is_some()
+    }
+
     /// Whether the worker fills a file in `swap-dir`, whose pages leave RAM for a disk.
     pub fn fills_file(&self) -> bool {
         self.visits_file() || !self.memory().goes_to_swap()

@@ -19,10 +19,11 @@ metrics! {
     WRITEBACK_SPEED "writeback_gb_per_s" More false "writeback" "Speed of writing dirty pages to their file. Of file memory alone; absent if the kernel wrote them before.";
     FILL_SPEED "fill_gb_per_s" More false "fill" "Speed of filling memory, faults included.";
     STORED "stored_bytes" Less true "stored" "RAM taken by the compressed store for the trimmed memory; with a plain swap file, bytes of the file; with a pager, its store and metadata.";
-    COMPRESSION "compression_ratio" More true "ratio" "Trimmed bytes over bytes after compression, as the compressor counts them. Absent if no page was compressed.";
+    COMPRESSION "compression_ratio" More true "ratio" "Trimmed bytes over bytes after compression, as the compressor counts them; with a pager, those of the store, its metadata and the page file. Absent if no page was compressed.";
     STORED_RATIO "stored_ratio" More false "saving" "Trimmed bytes over the RAM taken by their store, its overhead included.";
     ORIGINAL "original_bytes" Neither false "original size" "Uncompressed size of the pages in the store after the trim.";
     SWAPPED "swapped_bytes" Neither false "swapped" "Growth of used swap by the trim, on all devices.";
+    PAGE_FILE "page_file_bytes" Neither false "page file" "Disk taken by copies in the page file of a pager after the trim. Absent without a page file.";
     DIRTY "dirty_bytes" Neither false "dirty" "Bytes that the kernel had not yet written to the file when the writeback began. Of file memory alone.";
     CACHED "cached_bytes" Less false "in page cache" "Bytes of the file in the page cache after the trim: restore does not read them from the disk. Of file memory alone.";
     TRIMMED "trimmed_bytes" More false "trimmed" "Decrease of the workers' resident memory by the trim; with a pager, of its pages outside of its store.";
@@ -166,10 +167,13 @@ fn store(metrics: &mut Metrics, trial: &Trial, base: &Row, trim: &PhaseRows) {
             let with_metadata = stored
                 .zip(figure(finding::PAGER_METADATA))
                 .map(|(store, own)| store + own);
+            let file = figure(finding::PAGER_FILE);
+            let all = with_metadata.map(|in_ram| in_ram + file.unwrap_or(0.0));
             let original = figure(finding::PAGER_SAVED);
             metrics.set(ORIGINAL, original);
             metrics.set(STORED, with_metadata);
-            metrics.set(COMPRESSION, over(original, with_metadata));
+            metrics.set(PAGE_FILE, file);
+            metrics.set(COMPRESSION, over(original, all));
             metrics.set(STORED_RATIO, over(original, with_metadata));
         }
         // Nothing is stored without swap; a subject of another version has counters that are not known here.
@@ -252,7 +256,24 @@ mod tests {
             (90.0, 90.0, 30.0)
         );
         assert_eq!((metrics[COMPRESSION], metrics[STORED_RATIO]), (3.0, 3.0));
-        assert!(!metrics.contains_key(SWAPPED), "{metrics:?}");
+        assert!(
+            !metrics.contains_key(SWAPPED) && !metrics.contains_key(PAGE_FILE),
+            "{metrics:?}"
+        );
+
+        trial.phases[0]
+            .figures
+            .insert("pager_file_bytes".to_owned(), 15.0);
+        let metrics = super::metrics(&trial, &[PhaseRows { before, after }], None);
+        assert_eq!(
+            (
+                metrics[STORED],
+                metrics[PAGE_FILE],
+                metrics[COMPRESSION],
+                metrics[STORED_RATIO]
+            ),
+            (30.0, 15.0, 2.0, 3.0)
+        );
     }
 
     /// Pages of files leave without swap and compression: a swapped byte is another program's.

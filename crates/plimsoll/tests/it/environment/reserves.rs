@@ -60,13 +60,13 @@ fn each_bound_is_named() {
     assert_eq!(safe_size(&roomy, Some(4 * GIB), &asked), Ok(()));
     let disk = safe_size(&roomy, Some(4 * GIB - 1), &asked).unwrap_err();
     let folder = asked.swap_dir.clone();
-    let on_disk = |swap, mapped, free| Misfit::Disk {
-        swap,
-        mapped,
+    let on_disk = |takers, needed, free| Misfit::Disk {
+        takers,
+        needed,
         folder: folder.clone(),
         free,
     };
-    assert_eq!(disk.why, on_disk(Some(4 * GIB), None, 4 * GIB - 1));
+    assert_eq!(disk.why, on_disk("its swap file takes", 4 * GIB, 4 * GIB - 1));
     let filled = asked.workload;
     asked.workload = Workload::Map(Map {
         size: 4 * GIB,
@@ -75,13 +75,24 @@ fn each_bound_is_named() {
         touch: Touch::Whole,
     });
     let both = safe_size(&roomy, Some(8 * GIB - 1), &asked).unwrap_err();
-    assert_eq!(both.why, on_disk(Some(4 * GIB), Some(4 * GIB), 8 * GIB - 1));
+    let takers = "its swap file and the file that it maps take";
+    assert_eq!(both.why, on_disk(takers, 8 * GIB, 8 * GIB - 1));
     asked.subject = "none".parse().unwrap();
     assert_eq!(safe_size(&roomy, Some(4 * GIB), &asked), Ok(()));
     let mapped = safe_size(&roomy, Some(4 * GIB - 1), &asked).unwrap_err();
-    assert_eq!(mapped.why, on_disk(None, Some(4 * GIB), 4 * GIB - 1));
+    assert_eq!(
+        mapped.why,
+        on_disk("the file that it maps takes", 4 * GIB, 4 * GIB - 1)
+    );
     asked = Settings {
         workload: filled,
+        subject: "pager:lz4,store-cap=512M".parse().unwrap(),
+        ..asked
+    };
+    assert_eq!(safe_size(&roomy, Some(8 * GIB), &asked), Ok(()));
+    let paged = safe_size(&roomy, Some(8 * GIB - 1), &asked).unwrap_err();
+    assert_eq!(paged.why, on_disk("its page file takes", 8 * GIB, 8 * GIB - 1));
+    asked = Settings {
         subject: "swapfile".parse().unwrap(),
         ..asked
     };

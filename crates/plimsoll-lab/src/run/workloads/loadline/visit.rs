@@ -167,6 +167,7 @@ mod tests {
                     pager: Some(PagerRequest {
                         ram: budget,
                         options: PagerOptions::of_text(options).expect("a pager").expect("options"),
+                        folder: "/var/tmp".into(),
                     }),
                     ..Placement::default()
                 },

@@ -315,6 +315,7 @@ mod tests {
                     pager: Some(PagerRequest {
                         ram: 32 << 20,
                         options: PagerOptions::of_text(options).unwrap().unwrap(),
+                        folder: "/var/tmp".into(),
                     }),
                     ..Placement::default()
                 },
