@@ -117,6 +117,7 @@ pub const ROWS: &[(&str, Kinds)] = &[
     ("stored_ratio", STORE),
     ("original_bytes", STORE),
     ("swapped_bytes", STORE),
+    ("page_file_bytes", STORE),
     ("dirty_bytes", CAPPED),
     ("cached_bytes", RESIDENT),
     ("trimmed_bytes", TRIMMED),

@@ -56,7 +56,6 @@ pub(super) const SUBJECTS: &[&str] = &[
     "pager:lz4",
     "pager:zstd",
     "pager:auto",
-    "pager:lz4,pagefile",
     INSTALLED,
     "plimsoll:lfh",
     "plimsoll:standard",

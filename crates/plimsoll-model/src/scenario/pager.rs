@@ -117,15 +117,9 @@ const LEAST_PAGE_FILE: u64 = 64 << 20;
 /// Texts of subjects to offer, and what follows the name of the subject.
 static KNOWN: LazyLock<String> = LazyLock::new(|| {
     let codecs = PagerCodec::ALL.iter().map(|(_, name)| format!("{NAME}:{name}"));
-    let options = PAGER_OPTIONS
-        .iter()
-        .map(|option| format!("{} (after a comma)", option.example));
-    let all: Vec<String> = [NAME.to_owned()]
-        .into_iter()
-        .chain(codecs)
-        .chain(options)
-        .collect();
-    all.join(", ")
+    let names: Vec<String> = [NAME.to_owned()].into_iter().chain(codecs).collect();
+    let options: Vec<&str> = PAGER_OPTIONS.iter().map(|option| option.example).collect();
+    format!("{}; after a comma {}", names.join(", "), options.join(", "))
 });
 
 /// Text after `pager` that is no codec and no option.
