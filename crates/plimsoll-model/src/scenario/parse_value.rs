@@ -9,8 +9,9 @@ use super::assignment::Key;
 use super::error::{Invalid, Place, Problem};
 use super::kind::{CLASSES, INSTALLED, Kind, SUBJECTS, SYSTEM};
 use super::level::{AmountError, LEVELS, LevelError};
-use super::model::ParseNameError;
+use super::model::{ParseNameError, Subject};
 use super::nearest::nearest;
+use super::pager::{PagerOptions, PagerTextError};
 use super::size::{SizeError, SizeExpr, UNIT_NAMES};
 use super::value::{Value, quoted, short};
 use super::workload_kind::WorkloadKind;
@@ -69,7 +70,7 @@ fn parse_text(key: &'static Key, text: &str, place: &Place) -> Result<Value, Box
             }),
         Kind::Subject => match text.parse() {
             Ok(subject) => Ok(Value::Subject(subject)),
-            Err(ParseNameError { known, .. }) => Err(unknown_name(text, place, "a subject", known, SUBJECTS)),
+            Err(ParseNameError { known, .. }) => Err(unknown_subject(text, place, known)),
         },
         Kind::Class => match text.parse() {
             Ok(class) => Ok(Value::Class(class)),
@@ -156,6 +157,22 @@ fn unknown_name(given: &str, place: &Place, what: &str, known: &str, offers: &[&
             label,
         )
         .help(format!("known are: {known}"))
+}
+
+fn unknown_subject(text: &str, place: &Place, known: &str) -> Box<Invalid> {
+    let invalid = |label: String| {
+        let message = format!("`{}` is not a subject", short(text));
+        let error = place.error(Problem::BadValue, message, label);
+        error.help(format!("known are: {known}"))
+    };
+    match PagerOptions::of_text(text) {
+        // A codec has near names; an option has a value of its own.
+        Some(Err(error)) if !matches!(error, PagerTextError::Codec(_)) => invalid(error.to_string()),
+        None if text.split(',').all(|item| item.trim().parse::<Subject>().is_ok()) => {
+            invalid(format!("a list needs brackets: `[{}]`", short(text)))
+        }
+        _ => unknown_name(text, place, "a subject", known, SUBJECTS),
+    }
 }
 
 fn unknown_class(text: &str, place: &Place, known: &str) -> Box<Invalid> {

@@ -95,6 +95,16 @@ shows!(
     with("subject = [\"zram\", \"pager:lz4,trim=never\"]")
 );
 shows!(
+    pager_option_value,
+    BadValue,
+    with("subject = \"pager:lz4,store-cap=1K\"")
+);
+shows!(
+    subjects_without_brackets,
+    BadValue,
+    with("subject = \"zram,pager:lz4\"")
+);
+shows!(
     pager_for_other_work,
     BadValue,
     with("workload = \"map\"\nsubject = \"pager\"")

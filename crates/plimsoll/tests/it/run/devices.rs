@@ -1,0 +1,80 @@
+//! The scenario `compression-devices`: the kernel's devices and the pager in one run.
+
+use serde_json::Value;
+
+use super::refusals::unprivileged;
+use super::{Ended, Run, has_laboratory};
+
+const SMALL: [&str; 9] = [
+    "--set",
+    "size=32M",
+    "--set",
+    "hold=0.1",
+    "--set",
+    "class=[random, ratio=2.5]",
+    "--repeat",
+    "1",
+    "--quick",
+];
+const OF_KERNEL: [&str; 4] = ["zram:lzo-rle", "zram:lz4", "zswap", "swapfile"];
+const OF_PAGER: [&str; 2] = ["pager:lz4", "pager:zstd"];
+
+fn of<'e>(ended: &'e Ended, subject: &str) -> Vec<&'e Value> {
+    let trials = ended.trials().iter();
+    trials.filter(|trial| trial["subject"] == subject).collect()
+}
+
+fn is_complete(trial: &Value) -> bool {
+    let figure = |name: &str| trial["metrics"][name].as_f64();
+    trial["verified"] == true
+        && trial["status"] != "failed"
+        && figure("restore_gb_per_s") > Some(0.0)
+        && figure("stored_bytes") > Some(0.0)
+}
+
+#[test]
+fn every_device_and_the_pager_are_measured_in_one_run() {
+    if !has_laboratory() {
+        return;
+    }
+    let ended = Run::of("compression-devices", &SMALL).finish();
+    ended.assert_went_well();
+    assert_eq!(ended.trials().len(), 2 * (OF_KERNEL.len() + OF_PAGER.len()));
+    for subject in OF_KERNEL.iter().chain(&OF_PAGER) {
+        let trials = of(&ended, subject);
+        assert_eq!(trials.len(), 2, "{subject}");
+        for trial in trials {
+            assert!(is_complete(trial), "{trial:#}");
+        }
+    }
+}
+
+/// Rows of the pager are complete, and each row of the kernel's names the missing privilege.
+#[test]
+fn without_root_the_rows_of_the_pager_are_complete() {
+    if !has_laboratory() {
+        return;
+    }
+    let arguments = [&["compression-devices", "--wait"], &SMALL[..]].concat();
+    let Some(ended) = unprivileged(&arguments) else {
+        return;
+    };
+    assert_eq!(ended.code, 3, "{}", ended.stderr);
+    for subject in OF_PAGER {
+        let trials = of(&ended, subject);
+        assert_eq!(trials.len(), 2, "{subject}");
+        for trial in trials {
+            assert!(is_complete(trial), "{trial:#}");
+        }
+    }
+    for subject in OF_KERNEL {
+        for trial in of(&ended, subject) {
+            assert_eq!(trial["status"], "failed", "{trial:#}");
+        }
+    }
+    let missing = ended.results["missing"].as_array().expect("what is missing");
+    assert!(
+        missing.iter().any(|one| one["kind"] == "privilege"),
+        "{missing:#?}"
+    );
+}
