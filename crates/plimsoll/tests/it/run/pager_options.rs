@@ -36,9 +36,10 @@ fn a_cap_of_the_store_sends_copies_to_the_page_file() {
             Some("pager:auto") => assert!(stored > Some(32e6) && file.is_none(), "{trial:#}"),
             Some("pager:zstd,pagefile") => assert!(stored > Some(0.0) && file.is_some(), "{trial:#}"),
             Some("pager:lz4,store-cap=4M") => {
-                assert!(stored < Some(6e6) && file > Some(28e6), "{trial:#}");
-                assert!(metric(trial, "compression_ratio") < Some(1.1), "{trial:#}");
-                assert!(metric(trial, "stored_ratio") > Some(5.0), "{trial:#}");
+                // With the tables and buffers of the page file.
+                assert!(stored < Some(10e6) && file > Some(28e6), "{trial:#}");
+                assert!(metric(trial, "compression_ratio") < Some(1.0), "{trial:#}");
+                assert!(metric(trial, "stored_ratio") > Some(3.0), "{trial:#}");
             }
             other => panic!("the subject {other:?}"),
         }
