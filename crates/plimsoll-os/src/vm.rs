@@ -24,6 +24,8 @@ pub enum Advice {
     /// `MADV_POPULATE_WRITE` (Linux 5.14): make every page present and writable now, in one call instead of a fault each; a
     /// page that is shared with a child of a fork becomes a copy of its own.
     PopulateWrite,
+    /// `MADV_COLD` (Linux 5.4): count the pages as not accessed, and reclaim them before others.
+    Cold,
 }
 
 impl Advice {
@@ -35,6 +37,7 @@ impl Advice {
             Advice::DontFork => libc::MADV_DONTFORK,
             Advice::WipeOnFork => libc::MADV_WIPEONFORK,
             Advice::PopulateWrite => libc::MADV_POPULATE_WRITE,
+            Advice::Cold => libc::MADV_COLD,
         }
     }
 }

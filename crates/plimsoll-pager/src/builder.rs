@@ -3,12 +3,14 @@
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll_os::Errno;
 
 use crate::driver::{DriverOptions, FaultMode, OpenError};
 use crate::engine::{Engine, EngineError, Funds, LEAST_RAM};
 use crate::error::{BuildError, too_old};
+use crate::manager::WINDOW;
 use crate::page::PAGE_SIZE;
 use crate::page_file::{PageFile, PageFileOptions};
 use crate::pager::Pager;
@@ -30,6 +32,7 @@ pub struct PagerBuilder {
     address_space: u64,
     copies: CopiesOptions,
     driver: DriverOptions,
+    ageing: Option<Duration>,
 }
 
 /// The largest page file that saved copies can be in.
@@ -66,6 +69,7 @@ impl PagerBuilder {
             address_space: 64 << 30,
             copies: CopiesOptions::default(),
             driver: DriverOptions::default(),
+            ageing: Some(WINDOW),
         }
     }
 
@@ -137,6 +141,14 @@ impl PagerBuilder {
         self
     }
 
+    /// The shortest window of ageing, by default 5 s: while pages are trimmed, the pager looks once a window which chunks of
+    /// 2 MiB the program accessed, and trims the coldest first. A window is longer if the looks would take more than 1% of a
+    /// CPU. `None`: chunks are trimmed in turn.
+    pub fn ageing(mut self, window: Option<Duration>) -> PagerBuilder {
+        self.ageing = window;
+        self
+    }
+
     /// Builds the pager, and installs the process's handler of SIGBUS if no pager did, unless a thread resolves the faults. Signals for other addresses go to
     /// the handler that was installed before; a handler that is installed later must do the same.
     ///
@@ -147,7 +159,7 @@ impl PagerBuilder {
         if page != PAGE_SIZE {
             return Err(BuildError::PageSize(page));
         }
-        let (address_space, driver) = (self.address_space, self.driver);
+        let (address_space, driver, ageing) = (self.address_space, self.driver, self.ageing);
         let copies = self.copies.clone();
         let funds = self.funds()?;
         let no_addresses = |errno| BuildError::AddressSpace {
@@ -168,6 +180,9 @@ impl PagerBuilder {
                 BuildError::System(errno)
             }
         })?;
+        if let Some(window) = ageing {
+            engine.manager().ageing.start(window);
+        }
         Ok(Pager::new(Arc::new(engine)))
     }
 

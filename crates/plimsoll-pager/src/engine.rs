@@ -277,9 +277,12 @@ impl<B: Backing + 'static> Engine<B> {
         if self.is_forked() {
             return;
         }
+        // Ageing looks at the chunks of open regions.
+        let balancing = self.served.balancing.lock();
         let blocked = SignalsBlocked::new();
         let closed = self.manager().close(pages);
         drop(blocked);
+        drop(balancing);
         // Addresses that the kernel does not let go are used no more.
         if closed.is_ok() {
             self.addresses().put(pages);
@@ -444,10 +447,12 @@ impl<B: Backing> Work for Served<B> {
         }
         let _balancing = self.balancing.lock().unwrap_or_else(PoisonError::into_inner);
         self.manager.balance();
-        let seconds = self.built.elapsed().as_secs();
+        let elapsed = self.built.elapsed();
+        let seconds = elapsed.as_secs();
         if self.aged.swap(seconds, Ordering::Relaxed) != seconds {
             self.manager.age();
         }
+        self.manager.age_chunks(elapsed);
         if let Some(publication) = self.publication.get() {
             publication.refresh(self.manager.derived());
         }

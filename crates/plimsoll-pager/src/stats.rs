@@ -4,7 +4,7 @@ mod derived;
 
 use crate::backing::{Backing, PageFileUse};
 use crate::driver::Driver;
-use crate::manager::{Budget, Counters, Event, Manager};
+use crate::manager::{AgeingState, Budget, Counters, Event, Manager};
 use crate::page::{PAGE_SIZE, PageState};
 
 pub(crate) use derived::Derived;
@@ -77,6 +77,14 @@ pub struct Stats {
     pub no_memory: u64,
     /// Present pages of native regions that the pager took over.
     pub adopted_pages: u64,
+    /// Whether the pager sees the accesses to its chunks.
+    pub ageing: AgeingState,
+    /// Windows of ageing that ended.
+    pub ageing_windows: u64,
+    /// Microseconds that these took.
+    pub ageing_us: u64,
+    /// Chunks by class of heat at the end of the last window, the coldest first.
+    pub heat_chunks: [u64; 8],
     /// The page file, if the pager has one.
     pub page_file: Option<PageFileUse>,
 }
@@ -111,6 +119,10 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             suspended_pages: self.regions.suspended(),
             refaults: self.refaults.count(),
             stall_us: u64::try_from(self.refaults.stall().as_micros()).unwrap_or(u64::MAX),
+            ageing: self.ageing.state(),
+            ageing_windows: self.ageing.windows(),
+            ageing_us: self.ageing.cost_us(),
+            heat_chunks: self.ageing.classes(),
             page_file: self.backing.page_file(),
         }
     }
@@ -152,6 +164,10 @@ impl Stats {
             copied_frames: events(Event::CopiedFrame),
             direct_reclaims: events(Event::DirectReclaim),
             no_memory: events(Event::NoMemory),
+            ageing: derived.ageing,
+            ageing_windows: derived.ageing_windows,
+            ageing_us: derived.ageing_us,
+            heat_chunks: derived.heat_chunks,
             page_file: derived.page_file,
             adopted_pages: events(Event::Adopted),
         }

@@ -3,6 +3,7 @@
 //! The real driver, `userfault`, makes ioctls of a userfaultfd. The simulated one, for tests, is a model of memory with
 //! injected errors.
 
+mod accesses;
 mod by_copy;
 mod pagemap;
 mod userfault;
@@ -60,6 +61,15 @@ pub(crate) struct Partial {
     pub(crate) stopped: Option<Errno>,
 }
 
+/// The accesses to a range of the arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Accesses {
+    /// Bytes of its present pages.
+    pub(crate) present: u64,
+    /// Bytes of those that were accessed.
+    pub(crate) accessed: u64,
+}
+
 /// Acts on page tables. No function allocates, takes a lock of the C library, or changes `errno`, so that a signal handler
 /// may call all of them.
 ///
@@ -100,6 +110,24 @@ pub(crate) trait Driver: Send + Sync {
 
     /// Marks the presence of each of `pages`. No page needs to be busy.
     fn present(&self, area: Area, pages: PageRange, present: &mut [bool]) -> Result<(), Errno>;
+
+    /// Makes the kernel keep the accesses to `pages` of the arena, a registered chunk, apart from those to its neighbours. No
+    /// page needs to be busy.
+    ///
+    /// Errors: `ENOMEM` if the process has too many mappings, `EOPNOTSUPP` where the driver cannot.
+    fn set_apart(&self, pages: PageRange) -> Result<(), Errno>;
+
+    /// Forgets all accesses to `pages` of the arena so far. No page needs to be busy.
+    ///
+    /// Errors: `EINVAL` if the program has locked a part of them in RAM, or on a kernel that cannot.
+    fn forget_accesses(&self, pages: PageRange) -> Result<(), Errno>;
+
+    /// Calls `each` with ranges of the arena and the accesses to them since [`Driver::forget_accesses`]. It may allocate: it is
+    /// for a thread of the pager.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    fn accesses(&self, each: &mut dyn FnMut(PageRange, Accesses)) -> Result<(), Errno>;
 
     /// Touches `pages` of the arena, so that all are present; they may be native. No page may be busy by this thread.
     fn populate(&self, pages: PageRange);

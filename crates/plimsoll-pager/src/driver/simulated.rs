@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard};
 use plimsoll_os::Errno;
 
 use super::by_copy::{Steps, move_by_copy};
-use super::{Area, Driver, Partial};
-use crate::page::{PAGE_SIZE, Page, PageIndex, PageRange};
+use super::{Accesses, Area, Driver, Partial};
+use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange};
 
 /// The bytes of an absent page: to be seen by nobody.
 const GONE: u8 = 0xDD;
@@ -44,6 +44,8 @@ struct State {
     protected: Vec<bool>,
     /// The most pages of both areas that were present after a step of a copy.
     most: u64,
+    /// Pages of the arena that the program accessed since the driver forgot their accesses.
+    accessed: Vec<bool>,
     /// A page of the arena that the program has locked in RAM (`mlock(2)`): it cannot be discarded.
     locked: Option<PageIndex>,
     /// The last word of pages into which a thread of the program wrote at the moment of a move.
@@ -137,6 +139,7 @@ impl Simulated {
                 unmovable: bits(),
                 shared: bits(),
                 protected: bits(),
+                accessed: bits(),
                 most: 0,
                 locked: None,
                 raced: BTreeMap::new(),
@@ -172,6 +175,7 @@ impl Simulated {
         if state.protected[page.index()] {
             return None;
         }
+        state.accessed[page.index()] = true;
         // SAFETY: under the lock.
         Some(access(unsafe { &mut *bytes }))
     }
@@ -361,6 +365,43 @@ impl Driver for Simulated {
         let bits = state.present(area);
         for (page, present) in pages.pages().zip(present) {
             *present = bits[page.index()];
+        }
+        Ok(())
+    }
+
+    fn set_apart(&self, _: PageRange) -> Result<(), Errno> {
+        if self.copies {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let injected = (self.state().injection).draw(&[("ENOMEM of a separation", Errno::NOMEM)]);
+        injected.map_or(Ok(()), Err)
+    }
+
+    fn forget_accesses(&self, pages: PageRange) -> Result<(), Errno> {
+        let mut state = self.state();
+        let injected = state.injection.draw(&[("EINVAL of MADV_COLD", Errno::INVAL)]);
+        for page in pages.pages() {
+            state.accessed[page.index()] = false;
+        }
+        injected.map_or(Ok(()), Err)
+    }
+
+    fn accesses(&self, each: &mut dyn FnMut(PageRange, Accesses)) -> Result<(), Errno> {
+        let mut state = self.state();
+        if let Some(errno) = state.injection.draw(&[("EIO of the accesses", Errno::IO)]) {
+            return Err(errno);
+        }
+        let all = PageRange::new(PageIndex::new(0), state.arena.len() as u32);
+        for chunk in all.pieces(CHUNK_PAGES) {
+            let bytes = |is: &dyn Fn(usize) -> bool| {
+                let pages = chunk.pages().filter(|page| is(page.index())).count();
+                (pages * PAGE_SIZE) as u64
+            };
+            let accesses = Accesses {
+                present: bytes(&|at| state.arena[at]),
+                accessed: bytes(&|at| state.arena[at] && state.accessed[at]),
+            };
+            each(chunk, accesses);
         }
         Ok(())
     }

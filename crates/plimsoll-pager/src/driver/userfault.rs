@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
+use std::io::BufReader;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
@@ -14,7 +15,7 @@ use plimsoll_os::{
 
 use super::by_copy::{Steps, move_by_copy};
 use super::pagemap::Pagemap;
-use super::{Area, Driver, DriverOptions, FaultMode, Partial};
+use super::{Accesses, Area, Driver, DriverOptions, FaultMode, Partial, accesses};
 use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange};
 
 /// Both areas begin at a multiple of a chunk, so that a page table page belongs to one chunk.
@@ -305,6 +306,37 @@ impl Driver for Userfault {
     fn present(&self, area: Area, pages: PageRange, present: &mut [bool]) -> Result<(), Errno> {
         let present = &mut present[..pages.count as usize];
         self.pagemap.present(self.at(area, pages.first), present)
+    }
+
+    /// Neighbours with equal modes of registration would be one mapping. Nothing write-protects pages in this mode.
+    fn set_apart(&self, pages: PageRange) -> Result<(), Errno> {
+        if !self.moves {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let start = self.at(Area::Arena, pages.first);
+        uffd_register(
+            &self.uffd,
+            start,
+            pages.bytes(),
+            RegisterMode::MissingAndWriteProtect,
+        )
+    }
+
+    fn forget_accesses(&self, pages: PageRange) -> Result<(), Errno> {
+        let start = self.at(Area::Arena, pages.first);
+        address_space::advise(start, pages.bytes(), Advice::Cold)
+    }
+
+    fn accesses(&self, each: &mut dyn FnMut(PageRange, Accesses)) -> Result<(), Errno> {
+        let failed = |error: std::io::Error| Errno::of_number(error.raw_os_error().unwrap_or(libc::EIO));
+        let smaps = File::open("/proc/self/smaps").map_err(failed)?;
+        let smaps = BufReader::with_capacity(64 << 10, smaps);
+        accesses::read(smaps, &self.arena(), &mut |range, accesses| {
+            let first = ((range.start - self.arena) / PAGE_SIZE) as u32;
+            let count = (range.len() / PAGE_SIZE) as u32;
+            each(PageRange::new(PageIndex::new(first), count), accesses);
+        })
+        .map_err(failed)
     }
 
     fn populate(&self, pages: PageRange) {

@@ -3,6 +3,7 @@
 //! The functions that change it are in [`trim`](crate::trim) and [`fault`](crate::fault). All of them may run in a signal
 //! handler on any thread: none allocates or takes a lock of the C library.
 
+mod ageing;
 mod budget;
 mod counters;
 mod frames;
@@ -25,6 +26,8 @@ use crate::page::{
     PageWord, Place, Word, saved_state,
 };
 
+pub use ageing::AgeingState;
+pub(crate) use ageing::{Ageing, CLASSES, WINDOW};
 pub(crate) use budget::Budget;
 pub(crate) use counters::{Counters, Event};
 pub(crate) use frames::Scratch;
@@ -88,6 +91,7 @@ pub(crate) struct Manager<D, B> {
     pub(crate) refaults: Refaults,
     pub(crate) regions: Regions,
     pub(crate) working_sets: WorkingSets,
+    pub(crate) ageing: Ageing,
 }
 
 impl<D: Driver, B: Backing> Manager<D, B> {
@@ -113,6 +117,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             refaults: Refaults::new(ram),
             regions: Regions::default(),
             working_sets: WorkingSets::new(),
+            ageing: Ageing::default(),
         })
     }
 

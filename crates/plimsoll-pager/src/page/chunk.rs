@@ -42,6 +42,10 @@ pub struct Chunk {
     priority: AtomicU8,
     /// The number of its region's limits, 0 for none.
     working_set: AtomicU8,
+    /// Its class of heat: 0 to [`Chunk::HOTTEST`].
+    heat: AtomicU8,
+    /// 1 if the kernel keeps its accesses apart from those of its neighbours.
+    is_apart: AtomicU8,
     pages: AtomicU16,
     active: AtomicU16,
     modified: AtomicU16,
@@ -49,6 +53,9 @@ pub struct Chunk {
 }
 
 impl Chunk {
+    /// The highest class of heat.
+    pub const HOTTEST: u8 = 7;
+
     /// A chunk with these bytes, which were copied from a value in another process.
     pub(crate) fn of_bytes(bytes: &[u8; size_of::<Chunk>()]) -> Chunk {
         let count = |at: usize| AtomicU16::new(u16::from_ne_bytes([bytes[at], bytes[at + 1]]));
@@ -57,6 +64,8 @@ impl Chunk {
             touched: AtomicU8::new(bytes[offset_of!(Chunk, touched)]),
             priority: AtomicU8::new(bytes[offset_of!(Chunk, priority)]),
             working_set: AtomicU8::new(bytes[offset_of!(Chunk, working_set)]),
+            heat: AtomicU8::new(bytes[offset_of!(Chunk, heat)]),
+            is_apart: AtomicU8::new(bytes[offset_of!(Chunk, is_apart)]),
             pages: count(offset_of!(Chunk, pages)),
             active: count(offset_of!(Chunk, active)),
             modified: count(offset_of!(Chunk, modified)),
@@ -88,6 +97,8 @@ impl Chunk {
     pub fn open(&self, mode: ChunkMode, pages: u32) {
         self.pages.store(pages.min(CHUNK_PAGES) as u16, Ordering::Relaxed);
         self.set_priority(Word::NORMAL_PRIORITY);
+        self.heat.store(0, Ordering::Relaxed);
+        self.is_apart.store(0, Ordering::Relaxed);
         self.mode.store(mode as u8, Ordering::Release);
     }
 
@@ -99,6 +110,27 @@ impl Chunk {
     /// Sets the standby priority of its pages when they are trimmed.
     pub fn set_priority(&self, priority: u8) {
         self.priority.store(priority, Ordering::Relaxed);
+    }
+
+    /// Its class of heat: a bit for each of the last three windows of ageing, the newest the highest.
+    pub fn heat(&self) -> u8 {
+        self.heat.load(Ordering::Relaxed).min(Chunk::HOTTEST)
+    }
+
+    /// Ends a window of ageing, in which the chunk was accessed or not.
+    pub fn end_window(&self, is_accessed: bool) {
+        let newest = if is_accessed { (Chunk::HOTTEST + 1) / 2 } else { 0 };
+        self.heat.store(self.heat() / 2 + newest, Ordering::Relaxed);
+    }
+
+    /// Whether the kernel keeps its accesses apart from those of its neighbours.
+    pub fn is_apart(&self) -> bool {
+        self.is_apart.load(Ordering::Relaxed) != 0
+    }
+
+    /// Notes that the kernel keeps its accesses apart.
+    pub fn set_apart(&self) {
+        self.is_apart.store(1, Ordering::Relaxed);
     }
 
     /// The number of its region's limits, 0 for none.

@@ -3,6 +3,7 @@
 use plimsoll_os::Errno;
 
 use crate::backing::PageFileUse;
+use crate::manager::AgeingState;
 use crate::page_file::{State, WriteFailure};
 
 /// Figures that no single atomic of the manager holds.
@@ -13,6 +14,10 @@ pub(crate) struct Derived {
     pub(crate) suspended_pages: u64,
     pub(crate) refaults: u64,
     pub(crate) stall_us: u64,
+    pub(crate) ageing: AgeingState,
+    pub(crate) ageing_windows: u64,
+    pub(crate) ageing_us: u64,
+    pub(crate) heat_chunks: [u64; 8],
     pub(crate) page_file: Option<PageFileUse>,
 }
 
@@ -26,7 +31,7 @@ const KEY_WORN: u64 = 5;
 
 impl Derived {
     /// The number of its words.
-    pub(crate) const COUNT: usize = 16;
+    pub(crate) const COUNT: usize = 27;
 
     /// The figures, in a fixed order.
     pub(crate) fn words(&self) -> [u64; Derived::COUNT] {
@@ -53,12 +58,24 @@ impl Derived {
             write_failures,
             read_failures,
         ] = sizes;
+        let [h0, h1, h2, h3, h4, h5, h6, h7] = self.heat_chunks;
         [
             self.store_bytes,
             self.metadata_bytes,
             self.suspended_pages,
             self.refaults,
             self.stall_us,
+            self.ageing as u64,
+            self.ageing_windows,
+            self.ageing_us,
+            h0,
+            h1,
+            h2,
+            h3,
+            h4,
+            h5,
+            h6,
+            h7,
             code,
             first,
             second,
@@ -81,8 +98,12 @@ impl Derived {
             suspended_pages,
             refaults,
             stall_us,
+            ageing,
+            ageing_windows,
+            ageing_us,
             rest @ ..,
         ] = words;
+        let [h0, h1, h2, h3, h4, h5, h6, h7, rest @ ..] = rest;
         let [code, first, second, third, sizes @ ..] = rest;
         let [
             bytes,
@@ -109,6 +130,10 @@ impl Derived {
             suspended_pages,
             refaults,
             stall_us,
+            ageing: AgeingState::of_number(ageing),
+            ageing_windows,
+            ageing_us,
+            heat_chunks: [h0, h1, h2, h3, h4, h5, h6, h7],
             page_file,
         }
     }
@@ -186,6 +211,10 @@ mod tests {
                 suspended_pages: 3,
                 refaults: 4,
                 stall_us: 5,
+                ageing: AgeingState::Unsupported,
+                ageing_windows: 13,
+                ageing_us: 14,
+                heat_chunks: [15, 16, 17, 18, 19, 20, 21, 22],
                 page_file: state.map(|state| PageFileUse {
                     state,
                     bytes: 6,
@@ -200,7 +229,7 @@ mod tests {
             assert_eq!(Derived::of_words(derived.words()), derived);
         }
         let mut unknown = Derived::default().words();
-        unknown[5] = 99;
+        unknown[16] = 99;
         assert_eq!(Derived::of_words(unknown), Derived::default());
     }
 }

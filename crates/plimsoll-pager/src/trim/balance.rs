@@ -38,6 +38,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         }
         self.spill_idle();
         self.settle();
+        self.ageing.restart();
         let (low, high) = self.watermarks();
         // In the per-fault mode faults keep no stock.
         if self.trim_mode() == TrimMode::BalanceSet && self.spare_frames() < low {

@@ -6,6 +6,7 @@
 
 mod balance;
 mod frames;
+mod heat;
 mod limits;
 mod native;
 mod policy;
@@ -47,27 +48,41 @@ pub(crate) enum Urgency {
 }
 
 impl<D: Driver, B: Backing> Manager<D, B> {
-    /// Moves up to `want` active pages to the modified list, in the order of the trim hand: one lap at most. Returns the
-    /// number moved.
+    /// Moves up to `want` active pages to the modified list, from the coldest chunks that have some, in the order of the trim
+    /// hand. Returns the number moved.
     ///
     /// It passes regions that have their minimum or less, unless no others have active pages: the budget comes first.
     pub(crate) fn trim_active(&self, want: u32) -> u32 {
         let kept = self.sets_at_minimum();
-        match self.trim_lap(want, kept) {
-            0 if kept != 0 => self.trim_lap(want, 0),
+        match self.trim_classes(want, kept) {
+            0 if kept != 0 => self.trim_classes(want, 0),
             moved => moved,
         }
     }
 
-    /// As [`Manager::trim_active`], without the working sets in `kept`, a bit each, by number.
-    fn trim_lap(&self, want: u32, kept: u64) -> u32 {
+    /// As [`Manager::trim_active`], without the working sets in `kept`, a bit each, by number: a lap for each class of heat
+    /// until one has pages to trim.
+    fn trim_classes(&self, want: u32, kept: u64) -> u32 {
+        loop {
+            let most = self.ageing.most();
+            let moved = self.trim_lap(want, kept, most);
+            if moved > 0 || !self.ageing.raise(most) {
+                return moved;
+            }
+        }
+    }
+
+    /// One lap at most over chunks up to a class of heat.
+    fn trim_lap(&self, want: u32, kept: u64, most: u8) -> u32 {
         let mut lap = self.trim_hand.lap(self.extent());
         let mut moved = 0;
         while moved < want {
             let block = lap.next(|chunk| {
                 let chunk = &self.chunks.all()[chunk as usize];
                 let is_kept = kept >> chunk.working_set() & 1 == 1;
-                !is_kept && (chunk.mode() == ChunkMode::Native || chunk.pages_in(PageState::Active) > 0)
+                !is_kept
+                    && chunk.heat() <= most
+                    && (chunk.mode() == ChunkMode::Native || chunk.pages_in(PageState::Active) > 0)
             });
             let Some(block) = block else { break };
             moved += self.trim_block(block, Urgency::Normal, want - moved);

@@ -1,0 +1,152 @@
+//! Ageing: the heat of chunks, by which the trimmer passes them.
+//!
+//! A window begins as the kernel forgets the accesses to the active pages of each chunk, and ends as it tells which of them
+//! were accessed since. A chunk is hot if that was one in [`FEW`] at least. The trimmer takes pages of the coldest chunks
+//! first; which pages of a chunk stay is decided by soft faults.
+//!
+//! The kernel tells accesses by mapping, so neighbouring chunks must not be one: of two, one is registered for
+//! write-protection as well, which nothing uses.
+
+use std::time::{Duration, Instant};
+
+use plimsoll_os::Errno;
+
+use crate::backing::Backing;
+use crate::driver::{Accesses, Driver};
+use crate::manager::{AgeingState, CLASSES, Event, Manager};
+use crate::page::{CHUNK_PAGES, Chunk, ChunkMode, PageIndex, PageRange, PageState};
+
+/// A chunk with fewer accessed pages than one in so many is not accessed.
+const FEW: u64 = 16;
+/// The most chunks that are set apart: each adds up to two mappings of the 65530 that a process may have.
+const MOST_APART: u32 = 8192;
+
+impl<D: Driver, B: Backing> Manager<D, B> {
+    /// Ends the open window if it is over, and begins the next one if pages were trimmed since the last one began. `now` is the
+    /// time since the pager was built. For the thread of the balance-set manager alone, while no region is closed.
+    pub(crate) fn age_chunks(&self, now: Duration) {
+        if self.ageing.state() != AgeingState::On {
+            return;
+        }
+        let mut plan = self.ageing.plan();
+        let start = Instant::now();
+        let mut spent = Duration::ZERO;
+        if let Some(due) = plan.due {
+            if now < due {
+                return;
+            }
+            plan.due = None;
+            self.end_window();
+            spent = start.elapsed();
+            plan.cost += spent;
+            self.ageing.add_cost(spent);
+        }
+        // Without trims no order of chunks is needed.
+        let trimmed = self.counters.of(Event::Trimmed);
+        if trimmed == plan.trimmed || self.ageing.state() != AgeingState::On {
+            return;
+        }
+        plan.trimmed = trimmed;
+        plan.due = Some(now + plan.length());
+        self.begin_window(&mut plan.apart);
+        plan.cost = start.elapsed() - spent;
+        self.ageing.add_cost(plan.cost);
+    }
+
+    /// Has the kernel forget all accesses to chunks with active pages.
+    fn begin_window(&self, apart: &mut u32) {
+        let mut is_known = false;
+        let mut is_refused = false;
+        for (number, chunk) in self.aged_chunks() {
+            if !self.is_in_use(number) {
+                continue;
+            }
+            for odd in [number | 1, number.saturating_sub(1) | 1] {
+                if *apart < MOST_APART && self.set_apart(odd) {
+                    *apart += 1;
+                }
+            }
+            match self.driver.forget_accesses(pages_of(number, chunk)) {
+                Ok(()) => is_known = true,
+                Err(_) => is_refused = true,
+            }
+        }
+        if is_refused && !is_known {
+            self.ageing.set_state(AgeingState::Unsupported);
+        }
+    }
+
+    /// Sets a managed chunk apart from its neighbours, unless it is. Returns whether it did.
+    fn set_apart(&self, number: u32) -> bool {
+        let Some(chunk) = self.chunks.all().get(number as usize) else {
+            return false;
+        };
+        if chunk.mode() != ChunkMode::Managed || chunk.is_apart() {
+            return false;
+        }
+        match self.driver.set_apart(pages_of(number, chunk)) {
+            Ok(()) => {
+                chunk.set_apart();
+                true
+            }
+            Err(Errno::OPNOTSUPP) => {
+                self.ageing.set_state(AgeingState::Unsupported);
+                false
+            }
+            // The chunk shares the heat of its neighbours.
+            Err(_) => {
+                self.counters.add(Event::NoMemory, 1);
+                false
+            }
+        }
+    }
+
+    /// Reads the accesses since the window began, and makes chunks hotter and colder by them.
+    fn end_window(&self) {
+        let mut seen = vec![Accesses::default(); self.extent().div_ceil(CHUNK_PAGES) as usize];
+        let read = self.driver.accesses(&mut |pages, accesses| {
+            // Chunks that are one mapping have the accesses of all of it.
+            for piece in pages.pieces(CHUNK_PAGES) {
+                if let Some(sum) = seen.get_mut((piece.first.number() / CHUNK_PAGES) as usize) {
+                    sum.present = sum.present.saturating_add(accesses.present);
+                    sum.accessed = sum.accessed.saturating_add(accesses.accessed);
+                }
+            }
+        });
+        if read.is_err() {
+            self.ageing.set_state(AgeingState::Unsupported);
+            return;
+        }
+        let mut classes = [0; CLASSES];
+        for (number, chunk) in self.aged_chunks() {
+            let Accesses { present, accessed } = seen.get(number as usize).copied().unwrap_or_default();
+            let is_accessed = accessed > 0 && accessed.saturating_mul(FEW) >= present;
+            chunk.end_window(is_accessed && self.is_in_use(number));
+            classes[usize::from(chunk.heat())] += 1;
+        }
+        self.ageing.end_window(classes);
+        self.ageing.restart();
+    }
+
+    /// Managed chunks, with their numbers.
+    fn aged_chunks(&self) -> impl Iterator<Item = (u32, &Chunk)> {
+        let chunks = self
+            .chunks
+            .all()
+            .iter()
+            .take(self.extent().div_ceil(CHUNK_PAGES) as usize);
+        (0..)
+            .zip(chunks)
+            .filter(|(_, chunk)| chunk.mode() == ChunkMode::Managed)
+    }
+
+    /// Whether a chunk has active pages.
+    fn is_in_use(&self, number: u32) -> bool {
+        self.chunks.all()[number as usize].pages_in(PageState::Active) > 0
+    }
+}
+
+/// The pages of a region in the chunk of this number.
+fn pages_of(number: u32, chunk: &Chunk) -> PageRange {
+    PageRange::new(PageIndex::new(number * CHUNK_PAGES), chunk.pages())
+}
