@@ -128,12 +128,19 @@ static KNOWN: LazyLock<String> = LazyLock::new(|| {
 pub enum PagerTextError {
     #[error("`{0}` is not a codec of the pager")]
     Codec(String),
-    #[error("`{0}` is not an option of the pager")]
+    #[error("{} is not an option of the pager", or_nothing(.0))]
     Option(String),
-    #[error("`{given}` is not a value of the pager's option `{option}`")]
+    #[error("{} is not a value of the pager's option `{option}`", or_nothing(.given))]
     Value { option: &'static str, given: String },
     #[error("the pager's option `{0}` occurs twice")]
     Twice(&'static str),
+}
+
+fn or_nothing(text: &str) -> String {
+    match text.is_empty() {
+        true => "nothing".to_owned(),
+        false => format!("`{text}`"),
+    }
 }
 
 impl PagerOptions {

@@ -131,6 +131,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     fn activate<'w>(&self, page: PageIndex, locked: Locked<'w>, end: impl FnOnce(Locked<'w>)) {
         let before = locked.before();
         self.count(page, before.state(), PageState::Active, before.priority());
+        self.chunk(page).note_fault();
         end(locked);
     }
 }

@@ -50,6 +50,8 @@ pub struct Chunk {
     active: AtomicU16,
     modified: AtomicU16,
     standby: AtomicU16,
+    /// Pages that faults made active in this window of ageing; more than the chunk has count as those.
+    faults: AtomicU16,
 }
 
 impl Chunk {
@@ -70,6 +72,7 @@ impl Chunk {
             active: count(offset_of!(Chunk, active)),
             modified: count(offset_of!(Chunk, modified)),
             standby: count(offset_of!(Chunk, standby)),
+            faults: count(offset_of!(Chunk, faults)),
         }
     }
 
@@ -115,6 +118,18 @@ impl Chunk {
     /// Its class of heat: a bit for each of the last three windows of ageing, the newest the highest.
     pub fn heat(&self) -> u8 {
         self.heat.load(Ordering::Relaxed).min(Chunk::HOTTEST)
+    }
+
+    /// Counts a page that a fault made active.
+    pub fn note_fault(&self) {
+        if self.faults.load(Ordering::Relaxed) < CHUNK_PAGES as u16 {
+            self.faults.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The pages that faults made active in this window of ageing, which begins again.
+    pub fn take_faults(&self) -> u32 {
+        u32::from(self.faults.swap(0, Ordering::Relaxed))
     }
 
     /// Ends a window of ageing, in which the chunk was accessed or not.

@@ -2,6 +2,7 @@
 //!
 //! | module | topic |
 //! |---|---|
+//! | `ageing` | the heat of chunks, and the order of trims |
 //! | `modes` | the tests of `real` again: without `UFFDIO_MOVE`, and with a thread that resolves faults |
 //! | `policy` | priorities, limits of working sets, suspended regions |
 //! | `real` | the manager on real memory |
@@ -10,6 +11,7 @@
 //! | `tiers` | the same over the store and a page file that fails |
 //! | `unmoved` | the same on a kernel that cannot move pages; pages that a kernel does not move |
 
+mod ageing;
 mod modes;
 mod policy;
 mod real;

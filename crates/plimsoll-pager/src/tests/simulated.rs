@@ -1,7 +1,9 @@
 //! The manager over a model of memory with injected errors, against a model of its contents.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use plimsoll_os::Errno;
 use proptest::prelude::*;
@@ -31,11 +33,21 @@ pub(super) fn sim_of_kernel(ram_pages: u64, per_mille: u32, seed: u64, moves: bo
     manager
         .open(PageRange::new(PageIndex::new(0), PAGES))
         .expect("nothing is injected yet");
+    if moves {
+        manager.ageing.start(Duration::ZERO);
+    }
     manager.driver.inject(per_mille);
     manager
         .backing
         .inject(Injection::new(per_mille, seed ^ 0xABCD_EF01));
     manager
+}
+
+/// A time that is an hour after the last one of this thread.
+pub(super) fn an_hour_later() -> Duration {
+    thread_local!(static HOURS: Cell<u64> = const { Cell::new(0) });
+    HOURS.set(HOURS.get() + 1);
+    Duration::from_secs(3600 * HOURS.get())
 }
 
 /// Ends the injected errors, and returns those so far, by kind.
@@ -164,7 +176,10 @@ pub(super) fn run(manager: &Sim, steps: &[Step]) -> BTreeMap<&'static str, u64> 
             Step::Unmovable(page, unmovable) => manager.driver.set_unmovable(PageIndex::new(page), unmovable),
             Step::Relocate(page) => relocate(manager, PageIndex::new(page)),
             Step::Clean(bytes) => drop(manager.clean_store(bytes.into())),
-            Step::Balance => manager.balance(),
+            Step::Balance => {
+                manager.balance();
+                manager.age_chunks(an_hour_later());
+            }
         }
     }
     let injected = end_injection(manager);
@@ -231,14 +246,16 @@ proptest! {
 }
 
 /// Kinds of errors on a kernel that moves pages.
-const KINDS: usize = 13;
+const KINDS: usize = 16;
 
 /// Runs random steps on managers, by pages of the budget and seed, until `wanted` errors were injected, each of that many
 /// kinds often, and no byte was wrong.
 pub(super) fn inject(wanted: u64, kinds: usize, sim: impl Fn(u64, u64) -> Sim) {
     let mut injected = BTreeMap::new();
     // A chunk is registered, and looked at, a few times in the life of a manager; all else happens often.
-    let least = |kind: &str| match kind.contains("registration") || kind.contains("unsharing") {
+    // Ageing ends with an error.
+    let rare = ["registration", "unsharing", "separation", "MADV_COLD", "accesses"];
+    let least = |kind: &str| match rare.iter().any(|rare| kind.contains(rare)) {
         true => 5,
         false => wanted / 500,
     };

@@ -1,8 +1,9 @@
 //! Ageing: the heat of chunks, by which the trimmer passes them.
 //!
 //! A window begins as the kernel forgets the accesses to the active pages of each chunk, and ends as it tells which of them
-//! were accessed since. A chunk is hot if that was one in [`FEW`] at least. The trimmer takes pages of the coldest chunks
-//! first; which pages of a chunk stay is decided by soft faults.
+//! were accessed since. A chunk is accessed if that was one in [`FEW`] at least, or if faults made as many pages active: a chunk
+//! that the trimmer empties again and again has no page to see. The trimmer takes pages of the coldest chunks first; which
+//! pages of a chunk stay is decided by soft faults.
 //!
 //! The kernel tells accesses by mapping, so neighbouring chunks must not be one: of two, one is registered for
 //! write-protection as well, which nothing uses.
@@ -58,6 +59,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let mut is_known = false;
         let mut is_refused = false;
         for (number, chunk) in self.aged_chunks() {
+            // Those since the last window.
+            chunk.take_faults();
             if !self.is_in_use(number) {
                 continue;
             }
@@ -120,8 +123,9 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let mut classes = [0; CLASSES];
         for (number, chunk) in self.aged_chunks() {
             let Accesses { present, accessed } = seen.get(number as usize).copied().unwrap_or_default();
-            let is_accessed = accessed > 0 && accessed.saturating_mul(FEW) >= present;
-            chunk.end_window(is_accessed && self.is_in_use(number));
+            let is_seen = accessed > 0 && accessed.saturating_mul(FEW) >= present && self.is_in_use(number);
+            let faults = u64::from(chunk.take_faults());
+            chunk.end_window(is_seen || (faults > 0 && faults * FEW >= u64::from(chunk.pages())));
             classes[usize::from(chunk.heat())] += 1;
         }
         self.ageing.end_window(classes);

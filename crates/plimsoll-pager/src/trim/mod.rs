@@ -14,6 +14,8 @@ mod resize;
 mod save;
 mod spill;
 
+use std::ops::RangeInclusive;
+
 use plimsoll_os::Errno;
 
 pub(crate) use save::Reclaim;
@@ -61,19 +63,21 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     }
 
     /// As [`Manager::trim_active`], without the working sets in `kept`, a bit each, by number: a lap for each class of heat
-    /// until one has pages to trim.
+    /// until one has pages to trim. No chunk is passed twice.
     fn trim_classes(&self, want: u32, kept: u64) -> u32 {
+        let mut classes = 0..=self.ageing.most();
         loop {
-            let most = self.ageing.most();
-            let moved = self.trim_lap(want, kept, most);
-            if moved > 0 || !self.ageing.raise(most) {
+            let moved = self.trim_lap(want, kept, &classes);
+            let last = *classes.end();
+            if moved > 0 || !self.ageing.raise(last) {
                 return moved;
             }
+            classes = last + 1..=last + 1;
         }
     }
 
-    /// One lap at most over chunks up to a class of heat.
-    fn trim_lap(&self, want: u32, kept: u64, most: u8) -> u32 {
+    /// One lap at most over chunks of these classes of heat.
+    fn trim_lap(&self, want: u32, kept: u64, classes: &RangeInclusive<u8>) -> u32 {
         let mut lap = self.trim_hand.lap(self.extent());
         let mut moved = 0;
         while moved < want {
@@ -81,7 +85,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 let chunk = &self.chunks.all()[chunk as usize];
                 let is_kept = kept >> chunk.working_set() & 1 == 1;
                 !is_kept
-                    && chunk.heat() <= most
+                    && classes.contains(&chunk.heat())
                     && (chunk.mode() == ChunkMode::Native || chunk.pages_in(PageState::Active) > 0)
             });
             let Some(block) = block else { break };

@@ -2,6 +2,7 @@
 //!
 //! | module | topic |
 //! |---|---|
+//! | `ageing` | the accesses that the kernel tells, and pages in use beside a scan |
 //! | `allocations` | the heap is never entered where a page is read |
 //! | `cap` | the budget as the kernel counts it |
 //! | `children` | forked children and shared words of a test |
@@ -22,6 +23,7 @@
 //! | `stress` | sixteen threads that do everything at once |
 //! | `tiers` | a pager with a page file on a real disk |
 
+mod ageing;
 mod allocations;
 mod cap;
 mod children;

@@ -156,6 +156,20 @@ pub(super) const ROWS: &[Row] = &[
         "By faulting threads",
         |stats, _| stats.direct_reclaims,
     ),
+    row(Trims, Times, "ageing_windows", "Windows of ageing", |stats, _| {
+        stats.ageing_windows
+    }),
+    row(Trims, Microseconds, "ageing_us", "Time in ageing", |stats, _| {
+        stats.ageing_us
+    }),
+    row(Trims, Times, "hot_chunks", "Hot chunks", |stats, _| {
+        // Those that were accessed in the last window.
+        let hot = stats.heat_chunks[4..].iter();
+        hot.fold(0, |sum, chunks| sum.saturating_add(*chunks))
+    }),
+    row(Trims, Times, "cold_chunks", "Cold chunks", |stats, _| {
+        stats.heat_chunks[0]
+    }),
     row(Trims, Times, "unmovable_pages", "Not movable", |stats, _| {
         stats.unmovable_pages
     }),
