@@ -52,6 +52,12 @@ def zram(size, algorithm):
         retry(lambda: (CONTROL / "hot_remove").write_text(number))
 
 
+def zswap_algorithm():
+    """The first of the algorithms for zswap that the kernel has; unlike zram, it takes those of the crypto API alone."""
+    names = [line.split()[-1] for line in pathlib.Path("/proc/crypto").read_text().splitlines() if line.startswith("name ")]
+    return next((name for name in ("lz4", "lzo-rle", "lzo", "zstd") if name in names), None)
+
+
 @contextlib.contextmanager
 def zswap(size, algorithm, folder):
     """zswap before a swap file, which it holds all pages for."""

@@ -32,7 +32,7 @@ import kernel
 
 MIB = 1 << 20
 TIMEOUT = 300
-ZRAM, ZSWAP = "zram:lz4", "zswap:lz4"
+ZRAM, ZSWAP = "zram:lz4", f"zswap:{kernel.zswap_algorithm()}"
 LZ4, ZSTD = "pager:lz4", "pager:zstd"
 # Without pressure, memory of the kernel is the subject to compare with.
 PLAIN = "kernel"
@@ -92,7 +92,8 @@ def swap_of(subject, size, folder):
     if subject not in (ZRAM, ZSWAP):
         yield [], None
         return
-    device = kernel.zram(size, "lz4") if subject == ZRAM else kernel.zswap(size, "lz4", folder)
+    make, algorithm = subject.split(":")
+    device = kernel.zram(size, algorithm) if make == "zram" else kernel.zswap(size, algorithm, folder)
     with device as used, kernel.cgroup() as cgroup:
         yield [*used, "--cgroup", str(cgroup)], cgroup
 
@@ -272,7 +273,7 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options = parse()
     described, session = machine(), Session()
-    without = [ZSWAP] * options.no_zswap
+    without = [ZSWAP] * (options.no_zswap or not kernel.ZSWAP.exists() or kernel.zswap_algorithm() is None)
     subjects = [subject for subject in (ZRAM, ZSWAP, PLAIN, LZ4, ZSTD) if subject not in without]
     with tempfile.TemporaryDirectory(dir=options.output and options.output.parent) as folder:
         folder = pathlib.Path(folder)

@@ -2,6 +2,9 @@
 
 use std::error::Error;
 use std::fs;
+use std::hint::black_box;
+
+use plimsoll_os::lock_range_on_fault;
 
 pub(crate) const PAGE: usize = 4096;
 
@@ -20,7 +23,13 @@ impl Contents {
         if whole == 0 {
             return Err(format!("cannot use the data {data:?}: it has less than a page").into());
         }
-        Ok(Contents(pages[..whole].to_vec()))
+        let pages = pages[..whole].to_vec();
+        // The kernel would swap them out in favour of the region.
+        lock_range_on_fault(pages.as_ptr() as usize, pages.len()).map_err(|error| format!("cannot lock the contents in RAM: {error}"))?;
+        for page in pages.chunks_exact(PAGE) {
+            black_box(page[0]);
+        }
+        Ok(Contents(pages))
     }
 
     /// Fills a region.
