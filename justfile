@@ -41,7 +41,7 @@ hostile rounds="30":
 lint:
     cargo fmt --check
     cargo clippy --workspace --all-targets -- -D warnings
-    shellcheck vm/*.sh vm/guest/* .ci/run .ci/smoke .ci/left-behind .ci/loom .ci/portability .ci/heap-by-hand .ci/kubernetes docs/pictures.sh .ci/package packaging/build.sh
+    shellcheck vm/*.sh vm/guest/* .ci/run .ci/smoke .ci/left-behind .ci/loom .ci/portability .ci/heap-by-hand .ci/pager-by-hand .ci/kubernetes docs/pictures.sh .ci/package packaging/build.sh
     .ci/inputs check
     packaging/third_party.py check
 
@@ -85,6 +85,18 @@ bench-heap *arguments: heap-builds
 bench-front-ends folder *arguments: heap-builds
     benchmarks/heap/front_ends.py {{arguments}} "${CARGO_TARGET_DIR:-target}/malloc/libplimsoll_malloc.so" \
         "${CARGO_TARGET_DIR:-target}/release/heap-load" {{folder}}
+
+# Build the worker of the pager's benchmark
+pager-builds:
+    cargo build --release -p plimsoll-pager --example pager_bench
+
+# Compare the pager with zram and zswap and with its targets, as root: `just bench-pager --quick --data ratio=2.5`
+bench-pager *arguments: pager-builds
+    benchmarks/pager/run.py {{arguments}} "${CARGO_TARGET_DIR:-target}/release/examples/pager_bench"
+
+# Run the benchmark of the pager, tiny, as root
+pager-by-hand: pager-builds
+    .ci/pager-by-hand
 
 # Run the commands in the documents of the heap, and its benchmarks, each tiny
 heap-by-hand: heap-builds

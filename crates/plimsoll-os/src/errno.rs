@@ -10,6 +10,13 @@ use core::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Errno(c_int);
 
+/// A number that no other living thread of this process has: the address of its errno. It makes no system call, and may be
+/// asked for in a signal handler.
+pub fn thread_token() -> usize {
+    // SAFETY: it has no premises, and the pointer is not used as one.
+    unsafe { libc::__errno_location() as usize }
+}
+
 impl Errno {
     /// Operation not permitted.
     pub const PERM: Errno = Errno(libc::EPERM);

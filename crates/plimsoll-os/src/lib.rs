@@ -44,7 +44,7 @@ pub use atomic_words::AtomicWords;
 pub use backing_file::BackingFile;
 pub use clock::coarse_milliseconds;
 pub use environment::with_environment;
-pub use errno::Errno;
+pub use errno::{Errno, thread_token};
 pub use fd::Fd;
 pub use futex::{futex_wait, futex_wake};
 pub use helper_thread::{Helper, HelperState, Privileges, compare_privileges, start_helper_thread};

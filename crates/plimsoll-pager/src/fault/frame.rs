@@ -100,7 +100,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let mut patience = Patience::default();
         let mut full = 0;
         if mode != TrimMode::PerFault {
-            self.note_pressure();
+            self.keep_stock();
         }
         for _ in 0..MOST_ROUNDS {
             if self.budget.charge(1, self.overhead_bytes()) {

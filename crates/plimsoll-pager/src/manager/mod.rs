@@ -6,6 +6,7 @@
 mod ageing;
 mod budget;
 mod counters;
+mod faulters;
 mod frames;
 mod hand;
 mod pins;
@@ -30,6 +31,7 @@ pub use ageing::AgeingState;
 pub(crate) use ageing::{Ageing, CLASSES, WINDOW};
 pub(crate) use budget::Budget;
 pub(crate) use counters::{Counters, Event};
+pub(crate) use faulters::Faulters;
 pub(crate) use frames::Scratch;
 pub(crate) use hand::{BLOCK, Hand};
 pub(crate) use pins::{Pin, Pins};
@@ -71,6 +73,7 @@ pub(crate) struct Manager<D, B> {
     pub(crate) budget: Budget,
     pub(crate) pins: Pins,
     pub(crate) streams: Streams,
+    pub(crate) faulters: Faulters,
     pub(crate) counters: Counters,
     pub(crate) scratch: Scratch,
     /// From active to modified.
@@ -105,6 +108,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             budget: Budget::new(ram),
             pins: Pins::new(),
             streams: Streams::new(),
+            faulters: Faulters::default(),
             counters: Counters::default(),
             scratch: Scratch::new()?,
             trim_hand: Hand::default(),

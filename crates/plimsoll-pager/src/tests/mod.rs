@@ -7,6 +7,7 @@
 //! | `policy` | priorities, limits of working sets, suspended regions |
 //! | `real` | the manager on real memory |
 //! | `resize` | a budget that changes, and the reported use of memory |
+//! | `restock` | a thread that faults alone keeps the stock of spare frames and cleans the store |
 //! | `simulated` | the manager over a model of memory with injected errors |
 //! | `tiers` | the same over the store and a page file that fails |
 //! | `unmoved` | the same on a kernel that cannot move pages; pages that a kernel does not move |
@@ -16,6 +17,7 @@ mod modes;
 mod policy;
 mod real;
 mod resize;
+mod restock;
 mod simulated;
 mod tiers;
 mod unmoved;

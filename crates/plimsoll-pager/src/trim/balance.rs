@@ -7,8 +7,12 @@ use crate::page::{PAGE_SIZE, PageState};
 
 /// Pages that one tick trims at most.
 const MOST_A_TICK: u32 = 4096;
-/// Bytes of copies that one tick moves at most.
+/// Bytes of copies that one tick moves at most, and for each page that was saved. At 1 MiB, half of the budget of a program
+/// with scattered accesses went to a store that was 70 to 78 % in use; a copy costs a tenth of a fault.
 const MOST_CLEANED: u64 = 1 << 20;
+const CLEANED_PER_SAVED: u64 = 6 << 10;
+/// Pages that a thread which faults alone trims at a time.
+const RESTOCKED: u32 = 2 * BLOCK;
 
 impl<D: Driver, B: Backing> Manager<D, B> {
     /// Frames that a fault gets without trimming: free ones of the budget, and those of standby pages.
@@ -22,11 +26,25 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         ((pages / 64).max(16), (pages / 24).max(64))
     }
 
-    /// Wakes the balance-set manager if spare frames run low, or room in the store. Called by faults.
-    pub(crate) fn note_pressure(&self) {
-        if self.spare_frames() < self.watermarks().0 || self.wants_spill() {
+    /// Restocks spare frames that run low on this thread if it alone faults; else, or if the store runs out of room, wakes
+    /// the balance-set manager. Called by faults.
+    pub(crate) fn keep_stock(&self) {
+        let is_alone = self.faulters.note(plimsoll_os::thread_token());
+        let is_low = self.spare_frames() < self.watermarks().0;
+        if self.wants_spill() || (is_low && !(is_alone && self.restock())) {
             self.wake_balancer();
         }
+    }
+
+    /// Makes standby pages of a batch of active or modified ones, and cleans the store as much as that needs. Returns whether
+    /// it made any.
+    fn restock(&self) -> bool {
+        if self.counters.pages_in(PageState::Modified) < u64::from(RESTOCKED) {
+            self.trim_active(RESTOCKED);
+        }
+        let saved = self.save_modified(RESTOCKED).pages;
+        self.clean_store(u64::from(saved) * CLEANED_PER_SAVED);
+        saved > 0
     }
 
     /// One tick of the balance-set manager: brings the spare frames from below the low watermark up to the high one, and
@@ -41,6 +59,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         self.ageing.restart();
         let (low, high) = self.watermarks();
         // In the per-fault mode faults keep no stock.
+        let mut saved = 0;
         if self.trim_mode() == TrimMode::BalanceSet && self.spare_frames() < low {
             let mut left = MOST_A_TICK;
             while left > 0 && self.spare_frames() < high {
@@ -48,13 +67,15 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                     0..=15 => self.trim_active(BLOCK),
                     _ => 0,
                 };
-                if self.save_modified(BLOCK).pages == 0 && trimmed == 0 {
+                let pages = self.save_modified(BLOCK).pages;
+                if pages == 0 && trimmed == 0 {
                     break;
                 }
+                saved += u64::from(pages);
                 left = left.saturating_sub(BLOCK);
             }
         }
-        self.clean_store(MOST_CLEANED);
+        self.clean_store(MOST_CLEANED.max(saved * CLEANED_PER_SAVED));
     }
 
     /// The work of each second: copies become older.
