@@ -25,7 +25,8 @@ impl Contents {
         }
         let pages = pages[..whole].to_vec();
         // The kernel would swap them out in favour of the region.
-        lock_range_on_fault(pages.as_ptr() as usize, pages.len()).map_err(|error| format!("cannot lock the contents in RAM: {error}"))?;
+        lock_range_on_fault(pages.as_ptr() as usize, pages.len())
+            .map_err(|error| format!("cannot lock the contents in RAM: {error}"))?;
         for page in pages.chunks_exact(PAGE) {
             black_box(page[0]);
         }

@@ -30,8 +30,8 @@
 //! faults are wall-clock times.
 
 mod contents;
-mod memory;
 mod measure;
+mod memory;
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -86,9 +86,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let values = match options.case.as_str() {
         "copies" => measure::copies(&options, &contents)?,
         "uniform" | "sequential" => measure::overcommit(&options, &contents)?,
-        other => return Err(format!("unknown case {other:?}; there are copies, uniform and sequential").into()),
+        other => {
+            return Err(format!("unknown case {other:?}; there are copies, uniform and sequential").into());
+        }
     };
-    let fields: Vec<String> = values.iter().map(|(name, value)| format!("\"{name}\": {value}")).collect();
+    let fields: Vec<String> = values
+        .iter()
+        .map(|(name, value)| format!("\"{name}\": {value}"))
+        .collect();
     println!("{{{}}}", fields.join(", "));
     Ok(())
 }

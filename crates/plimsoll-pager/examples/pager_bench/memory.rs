@@ -39,7 +39,11 @@ impl Memory {
                 kernel.before = (kernel.device()?, kernel.cgroup_bytes()?);
                 return Ok(Memory::Kernel(kernel));
             }
-            other => return Err(format!("unknown subject {other:?}; there are pager:lz4, pager:zstd and kernel").into()),
+            other => {
+                return Err(
+                    format!("unknown subject {other:?}; there are pager:lz4, pager:zstd and kernel").into(),
+                );
+            }
         };
         let pager = Pager::builder().ram(ram as u64).codec(codec).build()?;
         let region = pager.map(bytes)?;
@@ -87,8 +91,12 @@ impl Memory {
     /// Has pages and compressed copies together take `ram` bytes: the kernel's cgroup gets the bytes that the device leaves.
     /// To be called until it settles; a pager holds its budget by itself.
     pub(crate) fn hold(&self, ram: u64) -> Result<(), Box<dyn Error>> {
-        let Memory::Kernel(kernel) = self else { return Ok(()) };
-        let Some(cgroup) = &kernel.cgroup else { return Ok(()) };
+        let Memory::Kernel(kernel) = self else {
+            return Ok(());
+        };
+        let Some(cgroup) = &kernel.cgroup else {
+            return Ok(());
+        };
         let device = kernel.device()?.saturating_sub(kernel.before.0);
         let limit = kernel.before.1 + ram.saturating_sub(device).max(ram / 16);
         // The kernel refuses with EBUSY after some tries to reclaim; the next call goes on.
@@ -98,7 +106,9 @@ impl Memory {
 
     /// Compressed pages and events of the pager, for the raw data.
     pub(crate) fn events(&self) -> Vec<(&'static str, f64)> {
-        let Memory::Pager(pager, _) = self else { return Vec::new() };
+        let Memory::Pager(pager, _) = self else {
+            return Vec::new();
+        };
         let stats = pager.stats();
         vec![
             ("hard_faults", stats.hard_faults as f64),
@@ -146,7 +156,8 @@ impl Gauge {
 
     fn bytes(&self) -> Result<u64, Box<dyn Error>> {
         let (Gauge::Field(path, _) | Gauge::Line(path, _)) = self;
-        let text = fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+        let text =
+            fs::read_to_string(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
         let mut words = text.split_whitespace();
         let (number, unit) = match self {
             Gauge::Field(_, field) => (words.nth(*field), 1),

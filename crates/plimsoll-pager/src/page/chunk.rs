@@ -134,7 +134,11 @@ impl Chunk {
 
     /// Ends a window of ageing, in which the chunk was accessed or not.
     pub fn end_window(&self, is_accessed: bool) {
-        let newest = if is_accessed { Chunk::HOTTEST.div_ceil(2) } else { 0 };
+        let newest = if is_accessed {
+            Chunk::HOTTEST.div_ceil(2)
+        } else {
+            0
+        };
         self.heat.store(self.heat() / 2 + newest, Ordering::Relaxed);
     }
 

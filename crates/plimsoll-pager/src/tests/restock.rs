@@ -1,6 +1,5 @@
 //! A thread that faults alone: it restocks spare frames and cleans the store by itself.
 
-
 use crate::driver::simulated::{Injection, Simulated};
 use crate::manager::Manager;
 use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange};
@@ -49,7 +48,11 @@ fn write_scattered(manager: &Manager<Simulated, SavedCopies>, writes: u64) {
     for _ in 0..writes {
         state = next(state);
         let page = PageIndex::new((state >> 33) as u32 % PAGES);
-        while manager.driver.access(page, |bytes| *bytes = contents(state)).is_none() {
+        while manager
+            .driver
+            .access(page, |bytes| *bytes = contents(state))
+            .is_none()
+        {
             manager.fault(page).expect("nothing is injected");
         }
     }
@@ -65,7 +68,10 @@ fn a_thread_that_faults_alone_always_finds_a_spare_frame() {
     assert!(after.hard_faults > before.hard_faults + 1000, "{after:?}");
     // Without a stock, a fault in 16 trims a batch for itself.
     let reclaims = after.direct_reclaims - before.direct_reclaims;
-    assert!(reclaims < (after.hard_faults - before.hard_faults) / 160, "{reclaims} of {after:?}");
+    assert!(
+        reclaims < (after.hard_faults - before.hard_faults) / 160,
+        "{reclaims} of {after:?}"
+    );
     assert_eq!(after.forced_frames, 0);
     assert_eq!(manager.validate(), []);
 }
