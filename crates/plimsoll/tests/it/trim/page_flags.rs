@@ -169,11 +169,21 @@ fn the_kinds_of_this_machine_sum_to_its_memory() {
         unmarked <= found.of(PageKind::Other).pages,
         "{unmarked} pages are reserved and not marked so"
     );
-    let managed = ((found.pages - reserved - unmarked) * found.page_size) as f64;
-    assert!(
-        (managed / total - 1.0).abs() < 0.01,
-        "{managed} bytes of pages, MemTotal {total}, {unmarked} pages not marked"
-    );
+    let bytes = |pages: u64| (pages * found.page_size) as f64;
+    let managed = bytes(found.pages - reserved - unmarked);
+    if lazy {
+        // MemTotal counts pages before the kernel initialises and manages them, and leaves out their descriptors (1.6%).
+        let most = bytes(found.pages - reserved);
+        assert!(
+            managed <= 1.01 * total && (total..1.03 * total).contains(&most),
+            "{managed} to {most} bytes of pages, MemTotal {total}, {unmarked} pages not marked"
+        );
+    } else {
+        assert!(
+            (managed / total - 1.0).abs() < 0.01,
+            "{managed} bytes of pages, MemTotal {total}"
+        );
+    }
 }
 
 /// Every page of memory that this process has just written is anonymous, by the frame numbers that the kernel tells.
