@@ -90,7 +90,9 @@ def of_redis(folder, most):
         stdout=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + PATIENCE
-        while not path.exists() and time.monotonic() < deadline:
+        while not path.exists():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"redis-server did not open {path} within {PATIENCE} s")
             time.sleep(0.05)
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(path))

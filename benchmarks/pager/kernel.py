@@ -88,3 +88,9 @@ def cgroup():
         yield folder
     finally:
         retry(folder.rmdir)
+
+
+def oom_kills(folder):
+    """Processes of a cgroup that its OOM killer has ended."""
+    lines = (folder / "memory.oom_control").read_text().splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)

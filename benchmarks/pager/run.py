@@ -5,7 +5,8 @@ Each round runs every measurement once with every subject, one after another, in
 two runs of the same round, its value the median over the rounds with an interval of 95 % (bootstrap). Speeds are CPU
 times. Data: pages of the ratio 2.5, and memory images of programs that this program starts.
 
-Prints the tables, and writes a folder: README.md, raw.jsonl (a line a run), machine.json. The exit code is 1 if a run failed.
+Prints the tables, and writes a folder: README.md, raw.jsonl (a line a run), machine.json. The exit code is 1 if a run failed;
+one that the OOM killer of its own memory cgroup ended is a result of the kernel's subject, and is counted in the report.
 
 Usage: benchmarks/pager/run.py [--rounds 7] [--mib 64] [--quick] [--data ratio=2.5,python3,redis,cc1plus] [--no-zswap]
        [--output DIR] PAGER_BENCH
@@ -72,7 +73,7 @@ METADATA_SHARE, METADATA_BYTES = 0.01, 1 << 20
 
 
 def measure(command, cgroup=None):
-    """One run: its line as a dict, or a dict with the error."""
+    """One run: its line as a dict, or a dict with `error`, or with `oom` if the OOM killer of the cgroup ended it."""
     def enter():
         if cgroup is not None:
             (cgroup / "cgroup.procs").write_text(str(os.getpid()))
@@ -81,6 +82,8 @@ def measure(command, cgroup=None):
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT, preexec_fn=enter)
     except subprocess.TimeoutExpired:
         return {"error": f"did not end within {TIMEOUT} s"}
+    if done.returncode == -signal.SIGKILL and cgroup is not None and kernel.oom_kills(cgroup):
+        return {"oom": True}
     if done.returncode != 0:
         return {"error": f"exit code {done.returncode}: {done.stderr.strip()[-300:]}"}
     return json.loads(done.stdout)
@@ -115,12 +118,16 @@ class Session:
     """The runs: values by data, case, subject and key, one a round; None where a run failed."""
 
     def __init__(self):
-        self.values, self.failures, self.raw = {}, [], []
+        self.values, self.failures, self.killed, self.raw = {}, [], {}, []
 
     def add(self, nth, data, case, subject, line):
         self.raw.append({"round": nth, "data": data, "case": case, "subject": subject, **line})
         if "error" in line:
             self.failures.append(f"{case} of {data} on {subject}, round {nth + 1}: {line['error']}")
+            return
+        ended, runs = self.killed.get((case, subject), (0, 0))
+        self.killed[case, subject] = ended + ("oom" in line), runs + 1
+        if "oom" in line:
             return
         for key, value in line.items():
             self.values.setdefault((data, case, subject, key), {})[nth] = value
@@ -237,6 +244,10 @@ def report(session, sets, subjects, described, options, missing):
         *value_table(session, sets, subjects),
         "",
     ]
+    killed = [f"- {case} on {subject}: {ended} of {runs} runs" for (case, subject), (ended, runs) in session.killed.items() if ended]
+    if killed:
+        lines += ["## Ended by the OOM killer", "",
+                  "The memory cgroup killed these runs while swap had room; the values above are those of the others.", "", *killed, ""]
     if missing:
         lines += ["Not measured: " + ", ".join(missing) + ".", ""]
     if session.failures:
@@ -276,7 +287,8 @@ def main():
     without = [ZSWAP] * (options.no_zswap or not kernel.ZSWAP.exists() or kernel.zswap_algorithm() is None)
     subjects = [subject for subject in (ZRAM, ZSWAP, PLAIN, LZ4, ZSTD) if subject not in without]
     with tempfile.TemporaryDirectory(dir=options.output and options.output.parent) as folder:
-        folder = pathlib.Path(folder)
+        # Absolute: redis-server changes to it.
+        folder = pathlib.Path(folder).resolve()
         names = options.data.split(",")
         made, missing = images.make(folder, options.mib * MIB, names)
         sets = {name: name for name in names if name.startswith("ratio=")} | dict(made)
