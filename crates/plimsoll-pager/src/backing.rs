@@ -39,6 +39,14 @@ pub(crate) trait Backing: Send + Sync {
     /// Restores the copy of `owner` at `place`, whose checksum it verifies.
     fn get(&self, owner: PageIndex, place: Place, page: &mut Page) -> Result<(), Damaged>;
 
+    /// Restores the copies of the pages from `first` on, one of `places` each, until one fails: their number. What is read
+    /// or decompressed for several of them is so once.
+    fn get_run(&self, first: PageIndex, places: &[Place], pages: &mut [Page]) -> usize {
+        let copies = (0..).zip(places.iter().zip(pages));
+        let read = copies.map_while(|(n, (place, page))| self.get(first.plus(n), *place, page).ok());
+        read.count()
+    }
+
     /// Frees the copy of `owner` at `place`.
     fn free(&self, owner: PageIndex, place: Place);
 

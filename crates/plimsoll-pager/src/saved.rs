@@ -56,6 +56,28 @@ impl SavedCopies {
     }
 }
 
+impl SavedCopies {
+    fn get_by(
+        &self,
+        run: &mut store::Run<'_>,
+        page: PageIndex,
+        place: Place,
+        bytes: &mut Page,
+    ) -> Result<(), Damaged> {
+        let place = place_of(place)?;
+        let read = |slot, block, bytes: &mut [u8; store::BLOCK]| match &self.file {
+            Some(file) => file.read(slot, block, bytes).map_err(Some),
+            None => Err(None),
+        };
+        run.get(owner(page), place, read, bytes)
+            .map_err(|error| match error {
+                SpilledError::Read(Some(ReadError::Io { errno, .. })) => Damaged::File(errno),
+                SpilledError::Read(Some(_)) => Damaged::File(plimsoll_os::Errno::BADMSG),
+                SpilledError::Read(None) | SpilledError::Damaged(_) => Damaged::Checksum,
+            })
+    }
+}
+
 fn owner(page: PageIndex) -> store::PageIndex {
     store::PageIndex::new(page.number())
 }
@@ -88,18 +110,15 @@ impl Backing for SavedCopies {
     }
 
     fn get(&self, page: PageIndex, place: Place, bytes: &mut Page) -> Result<(), Damaged> {
-        let place = place_of(place)?;
-        let (Some(slot), Some(file)) = (place.slot(), &self.file) else {
-            let copy = self.store.get(owner(page), place, bytes);
-            return copy.map_err(|_| Damaged::Checksum);
-        };
-        let read = |block: usize, bytes: &mut [u8; store::BLOCK]| file.read(slot, block, bytes);
-        let copy = self.store.get_spilled(owner(page), place, read, bytes);
-        copy.map_err(|error| match error {
-            SpilledError::Read(ReadError::Io { errno, .. }) => Damaged::File(errno),
-            SpilledError::Read(_) => Damaged::File(plimsoll_os::Errno::BADMSG),
-            SpilledError::Damaged(_) => Damaged::Checksum,
-        })
+        self.get_by(&mut self.store.run(), page, place, bytes)
+    }
+
+    fn get_run(&self, first: PageIndex, places: &[Place], pages: &mut [Page]) -> usize {
+        let mut run = self.store.run();
+        let copies = (0..).zip(places.iter().zip(pages));
+        let read =
+            copies.map_while(|(n, (place, bytes))| self.get_by(&mut run, first.plus(n), *place, bytes).ok());
+        read.count()
     }
 
     fn free(&self, page: PageIndex, place: Place) {

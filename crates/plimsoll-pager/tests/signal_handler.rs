@@ -3,11 +3,11 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
 
 use plimsoll_pager::store::{
-    BLOCK, FirstCodec, Idle, PAGE, Page, PageIndex, Place, QUAD_BYTES, SEGMENT, Store, StoreOptions,
+    BLOCK, FirstCodec, Idle, PAGE, Page, PageIndex, Place, SEGMENT, Store, StoreOptions,
 };
 
 /// The system's allocator, which counts the calls of a thread that counts.
@@ -134,16 +134,11 @@ extern "C" fn handler(_: i32) {
         read += u64::from(shared.store.get(*page, *place, &mut target).is_ok() && target == *content);
     }
     for (page, place) in &shared.spilled {
-        let block = |block: usize, bytes: &mut [u8; BLOCK]| -> Result<(), ()> {
+        let block = |_, block: usize, bytes: &mut [u8; BLOCK]| -> Result<(), ()> {
             bytes.copy_from_slice(&shared.file[block * BLOCK..(block + 1) * BLOCK]);
             Ok(())
         };
-        read += u64::from(
-            shared
-                .store
-                .get_spilled(*page, *place, block, &mut target)
-                .is_ok(),
-        );
+        read += u64::from(shared.store.run().get(*page, *place, block, &mut target).is_ok());
     }
     let extra = PageIndex::new(100_000);
     let put = shared.store.put(extra, &target);
@@ -151,19 +146,18 @@ extern "C" fn handler(_: i32) {
     READ.store(read, Ordering::Relaxed);
 }
 
-/// The same with the buffer of a quad, which a handler has elsewhere than on its stack.
-extern "C" fn handler_of_quads(_: i32) {
-    static BYTES: Mutex<[u8; QUAD_BYTES]> = Mutex::new([0; QUAD_BYTES]);
+/// The pages in RAM in one run of reads, which keeps decompressed neighbours.
+extern "C" fn handler_of_runs(_: i32) {
     let Some(shared) = SHARED.get() else {
         return;
     };
-    // No thread has it: the signals of the test come one after the other.
-    let Ok(mut bytes) = BYTES.try_lock() else {
-        return;
-    };
+    let mut target = [0; PAGE];
     let mut read = 0;
-    for (page, place, _) in &shared.pages {
-        read += u64::from(shared.store.get_quad(*page, *place, &mut bytes).is_ok());
+    let mut run = shared.store.run();
+    for (page, place, content) in &shared.pages {
+        let refuse = |_, _, _: &mut [u8; BLOCK]| Err(());
+        let copy = run.get(*page, *place, refuse, &mut target);
+        read += u64::from(copy.is_ok() && target == *content);
     }
     READ.store(read, Ordering::Relaxed);
 }
@@ -213,7 +207,7 @@ fn reads_in_a_signal_handler_allocate_nothing_and_need_a_small_stack() {
         (READ.load(Ordering::Relaxed), CALLS.load(Ordering::Relaxed)),
         (all + 1, 0)
     );
-    let used_by_quads = raise(handler_of_quads);
+    let used_by_quads = raise(handler_of_runs);
     assert_eq!(
         (READ.load(Ordering::Relaxed), CALLS.load(Ordering::Relaxed)),
         (shared.pages.len() as u64, 0)

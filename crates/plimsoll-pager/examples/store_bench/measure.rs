@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use plimsoll_pager::store::{FirstCodec, Idle, PAGE, PageIndex, Place, QUAD_BYTES, Store, StoreOptions};
+use plimsoll_pager::store::{BLOCK, FirstCodec, Idle, PAGE, PageIndex, Place, Store, StoreOptions};
 
 use crate::codecs::{Raw, cpu, pack, unpack};
 use crate::data::Pages;
@@ -98,31 +98,17 @@ fn fill(tier: Tier, pages: &Pages) -> Filled {
     }
 }
 
-/// Reads all pages: neighbours together in quads, as a stream of faults would.
-fn read(tier: Tier, filled: &Filled) -> f64 {
+/// Reads all pages in one run, as a stream of faults does.
+fn read(filled: &Filled) -> f64 {
     let started = cpu();
     let mut sum = 0;
-    if tier == Tier::Quads {
-        let mut bytes = [0; QUAD_BYTES];
-        let mut next = 0;
-        while let Some(place) = filled.places.get(next) {
-            let quad = filled
-                .store
-                .get_quad(PageIndex::new(next as u32), *place, &mut bytes)
-                .expect("it has a copy");
-            let last = quad.pages().last().expect("a page is its own neighbour").0;
-            next = last.number() as usize + 1;
-            sum += u64::from(bytes[next % PAGE]);
-        }
-    } else {
-        let mut target = [0; PAGE];
-        for (number, place) in (0..).zip(&filled.places) {
-            filled
-                .store
-                .get(PageIndex::new(number), *place, &mut target)
-                .expect("it has a copy");
-            sum += u64::from(target[number as usize % PAGE]);
-        }
+    let mut target = [0; PAGE];
+    let mut run = filled.store.run();
+    for (number, place) in (0..).zip(&filled.places) {
+        let refuse = |_, _, _: &mut [u8; BLOCK]| Err(());
+        run.get(PageIndex::new(number), *place, refuse, &mut target)
+            .expect("it has a copy");
+        sum += u64::from(target[number as usize % PAGE]);
     }
     black_box(sum);
     cpu() - started
@@ -146,7 +132,7 @@ pub(crate) fn measure(tier: Tier, pages: &Pages, rounds: usize) -> Result {
         let started = cpu();
         black_box(unpack(tier.raw(), pages.len(), &bodies, &ends));
         raw_get.push(cpu() - started);
-        get.push(read(tier, &filled));
+        get.push(read(&filled));
         let bytes = (pages.len() * PAGE) as f64;
         raw_density = bytes / bodies.len() as f64;
         density = bytes / filled.store.used_bytes() as f64;

@@ -103,7 +103,14 @@ pub(crate) trait Driver: Send + Sync {
     /// Makes `page` of the arena present with these bytes.
     ///
     /// Errors: `EEXIST` if it is present, `EAGAIN` in a race with a change of the mapping, `ENOMEM`.
-    fn copy(&self, page: PageIndex, bytes: &Page) -> Result<(), Errno>;
+    fn copy(&self, page: PageIndex, bytes: &Page) -> Result<(), Errno> {
+        self.copy_run(page, std::slice::from_ref(bytes))
+            .stopped
+            .map_or(Ok(()), Err)
+    }
+
+    /// Makes the pages of the arena from `first` on present with the bytes of `pages`, as [`Driver::copy`] does, in one call.
+    fn copy_run(&self, first: PageIndex, pages: &[Page]) -> Partial;
 
     /// Makes `pages` absent; their bytes are gone.
     fn discard(&self, area: Area, pages: PageRange) -> Result<(), Errno>;

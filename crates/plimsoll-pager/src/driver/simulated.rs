@@ -329,21 +329,27 @@ impl Driver for Simulated {
         Ok(())
     }
 
-    fn copy(&self, page: PageIndex, bytes: &Page) -> Result<(), Errno> {
+    fn copy_run(&self, first: PageIndex, pages: &[Page]) -> Partial {
         let mut state = self.state();
-        if let Some(errno) = state.injection.draw(&[
-            ("ENOMEM of a copy", Errno::NOMEM),
-            ("EAGAIN of a copy", Errno::AGAIN),
-        ]) {
-            return Err(errno);
+        for (done, bytes) in (0..).zip(pages) {
+            let page = first.plus(done);
+            let refused = state.injection.draw(&[
+                ("ENOMEM of a copy", Errno::NOMEM),
+                ("EAGAIN of a copy", Errno::AGAIN),
+            ]);
+            let refused = refused.or_else(|| state.arena[page.index()].then_some(Errno::EXIST));
+            if let Some(errno) = refused {
+                let stopped = Some(if done > 0 { Errno::AGAIN } else { errno });
+                return Partial { done, stopped };
+            }
+            // SAFETY: under the lock.
+            unsafe { *self.page(Area::Arena, page) = *bytes };
+            state.arena[page.index()] = true;
         }
-        if state.arena[page.index()] {
-            return Err(Errno::EXIST);
+        Partial {
+            done: pages.len() as u32,
+            stopped: None,
         }
-        // SAFETY: under the lock.
-        unsafe { *self.page(Area::Arena, page) = *bytes };
-        state.arena[page.index()] = true;
-        Ok(())
     }
 
     fn discard(&self, area: Area, pages: PageRange) -> Result<(), Errno> {

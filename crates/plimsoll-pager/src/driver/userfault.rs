@@ -291,11 +291,11 @@ impl Driver for Userfault {
         )
     }
 
-    fn copy(&self, page: PageIndex, bytes: &Page) -> Result<(), Errno> {
-        let to = self.at(Area::Arena, page);
-        // SAFETY: the page is this value's, and the caller, who holds it busy, gives the contents that it has.
-        let progress = unsafe { uffd_copy(&self.uffd, to, bytes.as_ptr(), PAGE_SIZE) };
-        progress.error.map_or(Ok(()), Err)
+    fn copy_run(&self, first: PageIndex, pages: &[Page]) -> Partial {
+        let to = self.at(Area::Arena, first);
+        let bytes = pages.as_flattened();
+        // SAFETY: the pages are this value's, and the caller, who holds them busy, gives the contents that they have.
+        partial(unsafe { uffd_copy(&self.uffd, to, bytes.as_ptr(), bytes.len()) })
     }
 
     fn discard(&self, area: Area, pages: PageRange) -> Result<(), Errno> {

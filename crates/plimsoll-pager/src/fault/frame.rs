@@ -33,7 +33,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         match self.find_frame() {
             Frame::New => {
                 let filled = match place {
-                    Some(place) => self.scratch.with(|scratch| {
+                    Some(place) => self.scratch.with(|[scratch]| {
                         self.backing.get(page, place, scratch)?;
                         self.copy_in(page, scratch)
                     }),

@@ -5,7 +5,7 @@ use plimsoll_os::Errno;
 use crate::backing::Backing;
 use crate::driver::{Area, Driver};
 use crate::manager::{Event, MOST_AHEAD, Manager};
-use crate::page::{CHUNK_PAGES, Locked, PageIndex, PageRange, PageState, ZERO_PAGE};
+use crate::page::{CHUNK_PAGES, Locked, PageIndex, PageRange, PageState, Place, ZERO_PAGE};
 
 /// Pages that this thread holds busy, from the first one on.
 type Batch<'m> = [Option<Locked<'m>>; MOST_AHEAD as usize];
@@ -27,6 +27,31 @@ impl Way {
             PageState::Active | PageState::Busy => None,
         }
     }
+}
+
+/// The places of saved copies, as many as the first ones are known.
+struct Places {
+    places: [Place; MOST_AHEAD as usize],
+    count: usize,
+}
+
+impl Places {
+    fn known(&self) -> &[Place] {
+        &self.places[..self.count]
+    }
+}
+
+fn places(batch: &[Option<Locked<'_>>]) -> Places {
+    let mut found = Places {
+        places: [Place::default(); MOST_AHEAD as usize],
+        count: 0,
+    };
+    let known = batch.iter().map_while(|slot| slot.as_ref()?.place());
+    for (place, slot) in known.zip(&mut found.places) {
+        *slot = place;
+        found.count += 1;
+    }
+    found
 }
 
 impl<D: Driver, B: Backing> Manager<D, B> {
@@ -115,24 +140,21 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         {
             return self.restore_into(run, batch, taken, &mut frames);
         }
+        let charged = (0..run.count).take_while(|_| self.budget.charge(1, self.overhead_bytes()));
+        let charged = charged.count();
         let mut done = 0;
-        for (page, slot) in run.pages().zip(batch) {
-            let Some(locked) = slot.take() else { break };
-            if !self.budget.charge(1, self.overhead_bytes()) {
-                break;
-            }
-            let copied = self.scratch.with(|scratch| {
-                let place = locked.place()?;
-                self.backing.get(page, place, scratch).ok()?;
-                self.driver.copy(page, scratch).ok()
+        if charged > 0 {
+            let places = places(&batch[..charged]);
+            done = self.run_scratch.with(|pages| {
+                let restored = self.backing.get_run(run.first, places.known(), pages);
+                match restored {
+                    0 => 0,
+                    _ => self.driver.copy_run(run.first, &pages[..restored]).done,
+                }
             });
-            if copied.is_none() {
-                self.budget.uncharge(1);
-                break;
-            }
-            self.end_hard(page, locked);
-            done += 1;
+            self.budget.uncharge(charged as u64 - u64::from(done));
         }
+        self.end_hard_run(PageRange::new(run.first, done), batch);
         done
     }
 
@@ -144,21 +166,12 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         taken: PageRange,
         frames: &mut Batch<'m>,
     ) -> u32 {
-        let mut filled = 0;
-        let mut spoilt = 0;
-        for ((page, slot), (from, frame)) in (run.pages().zip(&*batch)).zip(taken.pages().zip(&*frames)) {
-            let (Some(locked), Some(frame)) = (slot, frame) else {
-                break;
-            };
-            let Some(place) = locked.place() else { break };
-            spoilt += 1;
-            let copy = self.with_frame_mut(from, frame, |bytes| self.backing.get(page, place, bytes));
-            if copy.is_err() {
-                // A fault on that page reports it.
-                break;
-            }
-            filled += 1;
-        }
+        let places = places(&batch[..run.count.min(taken.count) as usize]);
+        // A copy that cannot be restored has spoilt its frame, and a fault on its page reports it.
+        let filled = self.with_frames_mut(taken, frames, |pages| {
+            self.backing.get_run(run.first, places.known(), pages) as u32
+        });
+        let spoilt = (filled as usize + 1).min(places.known().len());
         let moved = match filled {
             0 => 0,
             _ => {
@@ -178,13 +191,18 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             }
             self.frame_is_gone(from, frame);
         }
-        for (page, slot) in PageRange::new(run.first, moved).pages().zip(batch) {
+        self.end_hard_run(PageRange::new(run.first, moved), batch);
+        self.counters.add(Event::FrameTaken, u64::from(moved));
+        moved
+    }
+
+    /// Ends the faults on `pages`, which are present now.
+    fn end_hard_run<'m>(&'m self, pages: PageRange, batch: &mut Batch<'m>) {
+        for (page, slot) in pages.pages().zip(batch) {
             if let Some(locked) = slot.take() {
                 self.end_hard(page, locked);
             }
         }
-        self.counters.add(Event::FrameTaken, u64::from(moved));
-        moved
     }
 
     pub(super) fn end_hard(&self, page: PageIndex, locked: Locked<'_>) {

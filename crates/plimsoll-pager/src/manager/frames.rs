@@ -4,12 +4,12 @@
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use plimsoll_os::{Errno, address_space};
+use plimsoll_os::{Advice, Errno, address_space};
 
 use super::{Manager, Patience};
 use crate::backing::Backing;
 use crate::driver::{Area, Driver};
-use crate::page::{Locked, PAGE_SIZE, Page, PageIndex};
+use crate::page::{Locked, PAGE_SIZE, Page, PageIndex, PageRange};
 
 impl<D: Driver, B: Backing> Manager<D, B> {
     /// Calls `read` with the bytes of the frame of `page`, which `locked` holds busy in a state that has a frame.
@@ -35,45 +35,67 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         // SAFETY: as in `with_frame`; a standby page has a saved copy, so its frame may change.
         write(unsafe { self.driver.address(Area::Shadow, page).as_mut() })
     }
+
+    /// As [`Manager::with_frame_mut`], with the frames of adjacent pages: those of `pages`, which `locked` holds busy.
+    pub(crate) fn with_frames_mut<T>(
+        &self,
+        pages: PageRange,
+        locked: &[Option<Locked<'_>>],
+        write: impl FnOnce(&mut [Page]) -> T,
+    ) -> T {
+        let is_busy = |slot: &Option<Locked<'_>>| {
+            slot.as_ref()
+                .is_some_and(|locked| locked.before().state().has_frame())
+        };
+        let held = locked.iter().take_while(|slot| is_busy(slot)).count();
+        let count = held.min(pages.count as usize);
+        let first = self.driver.address(Area::Shadow, pages.first);
+        // SAFETY: as above, for each of them; frames of adjacent pages are adjacent.
+        write(unsafe { std::slice::from_raw_parts_mut(first.as_ptr(), count) })
+    }
 }
 
-/// Scratch pages at the same time, one a faulting thread.
-const SCRATCH_PAGES: usize = 64;
+/// Buffers at the same time, one a faulting thread.
+const SLOTS: usize = 64;
 
-/// Pages for faulting threads to restore into before they are copied to the arena.
+/// Buffers for faulting threads to restore into before the bytes are copied to the arena: of one page, or of a run of pages.
 ///
-/// Invariant: a page whose bit is set in `taken` is used by the thread that set it alone.
+/// Invariant: a buffer whose bit is set in `taken` is used by the thread that set it alone.
 #[derive(Debug)]
-pub(crate) struct Scratch {
-    pages: NonNull<Page>,
+pub(crate) struct Scratch<const PAGES: usize> {
+    buffers: NonNull<[Page; PAGES]>,
     taken: AtomicU64,
-    /// Pages that were ever taken: the resident ones.
+    /// Buffers that were ever taken: the resident ones.
     touched: AtomicU64,
 }
 
-// SAFETY: the pages are memory that this value owns; the bits in `taken` give each to one thread at a time.
-unsafe impl Send for Scratch {}
+// SAFETY: the buffers are memory that this value owns; the bits in `taken` give each to one thread at a time.
+unsafe impl<const PAGES: usize> Send for Scratch<PAGES> {}
 // SAFETY: as above.
-unsafe impl Sync for Scratch {}
+unsafe impl<const PAGES: usize> Sync for Scratch<PAGES> {}
 
-impl Scratch {
-    /// Maps the pages; none is resident.
-    pub(crate) fn new() -> Result<Scratch, Errno> {
-        let start = address_space::map(SCRATCH_PAGES * PAGE_SIZE)?;
+impl<const PAGES: usize> Scratch<PAGES> {
+    const BYTES: usize = SLOTS * PAGES * PAGE_SIZE;
+
+    /// Maps the buffers; none is resident.
+    pub(crate) fn new() -> Result<Scratch<PAGES>, Errno> {
+        let start = address_space::map(Self::BYTES)?;
+        // A huge page would make more resident than is counted. A kernel without them refuses.
+        let _ = address_space::advise(start, Self::BYTES, Advice::NoHugePage);
         Ok(Scratch {
-            pages: NonNull::new(start as *mut Page).ok_or(Errno::NOMEM)?,
+            buffers: NonNull::new(start as *mut [Page; PAGES]).ok_or(Errno::NOMEM)?,
             taken: AtomicU64::new(0),
             touched: AtomicU64::new(0),
         })
     }
 
-    /// Calls `work` with a page that no other thread uses.
-    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Page) -> T) -> T {
+    /// Calls `work` with a buffer that no other thread uses.
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut [Page; PAGES]) -> T) -> T {
         let mut patience = Patience::default();
         let slot = loop {
             let taken = self.taken.load(Ordering::Relaxed);
             let slot = (!taken).trailing_zeros();
-            if slot < SCRATCH_PAGES as u32 {
+            if slot < SLOTS as u32 {
                 let with = taken | 1 << slot;
                 let exchanged =
                     self.taken
@@ -86,22 +108,22 @@ impl Scratch {
             }
         };
         self.touched.fetch_max(u64::from(slot) + 1, Ordering::Relaxed);
-        // SAFETY: the slot is below the number of pages, and its bit makes it this thread's.
-        let result = work(unsafe { self.pages.add(slot as usize).as_mut() });
+        // SAFETY: the slot is below the number of buffers, and its bit makes it this thread's. Zeros, and any bytes, are pages.
+        let result = work(unsafe { self.buffers.add(slot as usize).as_mut() });
         self.taken.fetch_and(!(1 << slot), Ordering::Release);
         result
     }
 
     /// Bytes that are resident.
     pub(crate) fn bytes(&self) -> u64 {
-        self.touched.load(Ordering::Relaxed) * PAGE_SIZE as u64
+        self.touched.load(Ordering::Relaxed) * (PAGES * PAGE_SIZE) as u64
     }
 }
 
-impl Drop for Scratch {
+impl<const PAGES: usize> Drop for Scratch<PAGES> {
     fn drop(&mut self) {
-        let start = self.pages.as_ptr() as usize;
+        let start = self.buffers.as_ptr() as usize;
         // SAFETY: the mapping is this value's, and nobody uses it any more.
-        let _ = unsafe { address_space::unmap(start, SCRATCH_PAGES * PAGE_SIZE) };
+        let _ = unsafe { address_space::unmap(start, Self::BYTES) };
     }
 }

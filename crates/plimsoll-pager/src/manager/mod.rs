@@ -75,7 +75,9 @@ pub(crate) struct Manager<D, B> {
     pub(crate) streams: Streams,
     pub(crate) faulters: Faulters,
     pub(crate) counters: Counters,
-    pub(crate) scratch: Scratch,
+    pub(crate) scratch: Scratch<1>,
+    /// For pages that are restored ahead.
+    pub(crate) run_scratch: Scratch<{ MOST_AHEAD as usize }>,
     /// From active to modified.
     pub(crate) trim_hand: Hand,
     /// From modified to standby.
@@ -111,6 +113,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             faulters: Faulters::default(),
             counters: Counters::default(),
             scratch: Scratch::new()?,
+            run_scratch: Scratch::new()?,
             trim_hand: Hand::default(),
             save_hand: Hand::default(),
             take_hand: Hand::default(),
@@ -188,7 +191,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let words = CHUNK_PAGES as usize * size_of::<PageWord>();
         let words = u64::from(self.touched_chunks.load(Ordering::Relaxed)) * words as u64;
         let chunks = self.extent().div_ceil(CHUNK_PAGES) as usize * size_of::<Chunk>();
-        words + chunks.next_multiple_of(PAGE_SIZE) as u64 + self.scratch.bytes()
+        words + chunks.next_multiple_of(PAGE_SIZE) as u64 + self.scratch.bytes() + self.run_scratch.bytes()
     }
 
     /// Whether the store may grow: a part of the budget, a 16th, stays with frames, as no program works without any.

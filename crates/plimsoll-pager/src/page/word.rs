@@ -66,7 +66,7 @@ pub enum Tier {
 }
 
 /// The place of a saved copy: 41 bits whose meaning the store alone knows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Place(u64);
 
 /// A place has more than 41 bits.

@@ -17,7 +17,7 @@
 //! - A page's copy is put, read and freed by the thread that has the page's word locked. The store relies on it for
 //!   right answers only: a place that is no more yields [`Damaged`], never undefined behaviour, as segments are read and
 //!   written by atomic words.
-//! - [`Store::get`], [`Store::get_quad`], [`Store::get_spilled`] and [`Store::free`] are for signal handlers: no allocation, no
+//! - [`Store::get`], [`Run::get`] and [`Store::free`] are for signal handlers: no allocation, no
 //!   lock, a bounded stack. They read in leased memory (`lease`), which takes one atomic step. Only if 256 threads read at
 //!   a time does the next one wait.
 //! - Writers ([`Store::put`], [`Store::clean`], [`Store::recompress`]) lease memory and have open segments of their own:
@@ -31,7 +31,7 @@
 //! # Layers
 //!
 //! `units`, `place`, `entry`, `codec`, `slots`, `segment`, `memory`; `lease`, `space`; `reader`, `writer`;
-//! `claim`, `relocation`; `clean`, `recompress`, `spill`, `stats`, `validate`.
+//! `claim`, `relocation`; `run`, `clean`, `recompress`, `spill`, `stats`, `validate`.
 
 mod claim;
 mod clean;
@@ -43,6 +43,7 @@ mod place;
 mod reader;
 mod recompress;
 mod relocation;
+mod run;
 mod segment;
 mod slots;
 mod space;
@@ -58,8 +59,8 @@ use plimsoll_os::Errno;
 
 use codec::{Compressor, Decompressor, Lz4State, filling_word};
 use entry::Header;
-use place::{PlaceKind, Spot, bit_of, page_of, quad_of};
-use reader::{Reader, Readers};
+use place::{PlaceKind, Spot, bit_of, quad_of};
+use reader::Readers;
 use relocation::{Mover, Relocate};
 use segment::{Content, State};
 use space::{Purpose, Space};
@@ -70,6 +71,7 @@ pub use claim::Cleaned;
 pub use entry::Flaw;
 pub use place::{PageIndex, Place};
 pub use recompress::Idle;
+pub use run::Run;
 pub(crate) use spill::{FOUND, entries_of};
 pub use spill::{Spill, Spilled, SpilledError};
 pub use stats::Stats;
@@ -173,23 +175,6 @@ pub struct Damaged {
     pub flaw: Flaw,
 }
 
-/// A page and its neighbours, of one entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Quad {
-    first: PageIndex,
-    pages: u8,
-}
-
-impl Quad {
-    /// The pages, each with its offset in the bytes of the quad.
-    pub fn pages(self) -> impl Iterator<Item = (PageIndex, usize)> {
-        relocation::bits(self.pages).map(move |bit| {
-            let page = page_of(quad_of(self.first), bit);
-            (page, bit.trailing_zeros() as usize * PAGE)
-        })
-    }
-}
-
 /// A compression store.
 #[derive(Debug)]
 pub struct Store {
@@ -276,68 +261,13 @@ impl Store {
     /// # Errors
     /// [`Damaged`]; `target` then has any bytes.
     pub fn get(&self, page: PageIndex, place: Place, target: &mut Page) -> Result<(), Damaged> {
-        let spot = match place.kind() {
-            PlaceKind::SameFilled(word) => {
-                codec::fill(target, u64::from(word) << 32 | u64::from(word));
-                return Ok(());
-            }
-            PlaceKind::InMemory(spot) => spot,
-            PlaceKind::InFile(_) => return Err(self.damaged(page, place, Flaw::Place)),
-        };
-        let mut reader = reader::lease(&self.readers, &self.space);
-        self.load(&mut reader, page, spot)
-            .and_then(|header| reader.page(&self.space, &header, bit_of(page), target))
-            .map_err(|flaw| self.damaged(page, place, flaw))
-    }
-
-    /// Reads the copy of a page and those of its neighbours in the same entry, each to its offset in the quad, as
-    /// [`Store::get`] decompresses all of them anyway. For signal handlers.
-    ///
-    /// The caller has locked the word of `page` alone: a neighbour's copy counts only if the caller then locks its word too,
-    /// and the word names the same place.
-    ///
-    /// # Errors
-    /// [`Damaged`]; `target` then has any bytes.
-    pub fn get_quad(
-        &self,
-        page: PageIndex,
-        place: Place,
-        target: &mut [u8; QUAD_BYTES],
-    ) -> Result<Quad, Damaged> {
-        let quad = |pages| Quad { first: page, pages };
-        let (targets, _) = target.as_chunks_mut::<PAGE>();
-        let PlaceKind::InMemory(spot) = place.kind() else {
-            self.get(page, place, &mut targets[bit_of(page).trailing_zeros() as usize])?;
-            return Ok(quad(bit_of(page)));
-        };
-        let mut reader = reader::lease(&self.readers, &self.space);
-        let damaged = |flaw| self.damaged(page, place, flaw);
-        let header = self.load(&mut reader, page, spot).map_err(damaged)?;
-        if header.pages() == 1 {
-            let target = &mut targets[bit_of(page).trailing_zeros() as usize];
-            reader
-                .page(&self.space, &header, bit_of(page), target)
-                .map_err(damaged)?;
-            return Ok(quad(bit_of(page)));
-        }
-        let plain = reader.pages(&self.space, &header).map_err(damaged)?;
-        let (plain, _) = plain.as_chunks::<PAGE>();
-        for (bit, page) in relocation::bits(header.present).zip(plain) {
-            targets[bit.trailing_zeros() as usize] = *page;
-        }
-        Ok(quad(header.live))
-    }
-
-    /// Loads the entry at `spot`, which must hold that page.
-    fn load(&self, reader: &mut Reader<'_>, page: PageIndex, spot: Spot) -> Result<Header, Flaw> {
-        let header = reader.load(&self.space, spot)?;
-        if header.quad != quad_of(page) || header.present & bit_of(page) == 0 {
-            return Err(Flaw::Owner);
-        }
-        if header.live & bit_of(page) == 0 {
-            return Err(Flaw::Freed);
-        }
-        Ok(header)
+        let refuse = |_, _, _: &mut [u8; BLOCK]| Err(());
+        self.run()
+            .get(page, place, refuse, target)
+            .map_err(|error| match error {
+                SpilledError::Read(()) => self.damaged(page, place, Flaw::Place),
+                SpilledError::Damaged(damaged) => damaged,
+            })
     }
 
     /// Frees the copy of a page, in RAM. For signal handlers; it may return a segment's pages to the kernel.

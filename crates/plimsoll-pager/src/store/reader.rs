@@ -6,7 +6,7 @@
 use core::sync::atomic::Ordering;
 
 use super::codec::{self, Decompressor};
-use super::entry::{Codec, Flaw, HEADER, Header};
+use super::entry::{Codec, Flaw, HEADER, Header, LONGEST};
 use super::lease::{Area, Areas, Lease};
 use super::place::Spot;
 use super::space::Space;
@@ -19,8 +19,10 @@ pub(super) type Reader<'m> = Lease<'m, ReaderArea, 4>;
 /// Memory of a reader.
 #[repr(C, align(4096))]
 pub(super) struct ReaderArea {
-    /// The entry, as it is stored; two blocks of the page file that it is in, each aligned for direct access.
-    pub(super) entry: [u8; 2 * BLOCK],
+    /// Blocks of the page file, one after the other in it, aligned for direct access.
+    blocks: [[u8; BLOCK]; 2],
+    /// The entry, as it is stored.
+    pub(super) entry: [u8; LONGEST],
     /// The parts that are counted as resident, a bit each.
     counted: u8,
     /// The pages of the entry.
@@ -31,7 +33,7 @@ pub(super) struct ReaderArea {
 // SAFETY: zeros are a value of each field, and none needs a drop.
 unsafe impl Area for ReaderArea {}
 
-const _: () = assert!(core::mem::offset_of!(ReaderArea, entry) == 0);
+const _: () = assert!(core::mem::offset_of!(ReaderArea, blocks) == 0);
 
 /// Parts of an area, and the bytes that they make resident.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +43,8 @@ enum Part {
     Page = 1,
     /// The rest of the entry.
     Entry = 2,
+    /// Blocks of the page file.
+    Blocks = 16,
     /// Several pages.
     Plain = 4,
     Decompressor = 8,
@@ -51,7 +55,8 @@ impl Part {
         match self {
             // Two pages of the entry, and the one of `counted`.
             Part::Page => 3 * PAGE,
-            Part::Entry => 2 * BLOCK - 2 * PAGE,
+            Part::Entry => LONGEST.next_multiple_of(PAGE) - 2 * PAGE,
+            Part::Blocks => 2 * BLOCK,
             Part::Plain => QUAD_BYTES,
             Part::Decompressor => Decompressor::used().next_multiple_of(PAGE) + PAGE,
         }
@@ -84,31 +89,34 @@ impl ReaderArea {
     }
 
     /// Two blocks for an entry of the page file.
-    pub(super) fn blocks(&mut self, space: &Space) -> &mut [u8; 2 * BLOCK] {
+    pub(super) fn blocks(&mut self, space: &Space) -> &mut [[u8; BLOCK]; 2] {
         self.count(space, Part::Page);
         self.count(space, Part::Entry);
-        &mut self.entry
+        self.count(space, Part::Blocks);
+        &mut self.blocks
     }
 
     /// The offset behind the entry at `offset` of the blocks; past both of them if no entry is there.
     pub(super) fn end_of_entry(&self, offset: usize) -> usize {
         let word = |at: usize| {
-            let bytes = self.entry.get(at..at + UNIT).unwrap_or_default();
+            let bytes = self.blocks.as_flattened().get(at..at + UNIT).unwrap_or_default();
             bytes.try_into().map_or(0, u64::from_le_bytes)
         };
         Header::read(word(offset), word(offset + UNIT)).map_or(usize::MAX, |header| offset + header.bytes())
     }
 
-    /// Checks the entry at `offset` of the blocks, and moves it to the start of `self.entry`.
+    /// Checks the entry at `offset` of the first `count` blocks, and copies it to `self.entry`.
     ///
     /// # Errors
     /// As [`Header::check`].
-    pub(super) fn load_from_blocks(&mut self, offset: usize) -> Result<Header, Flaw> {
-        let header = Header::check(self.entry.get(offset..).unwrap_or_default())?;
-        if offset + header.bytes() > self.entry.len() {
-            return Err(Flaw::Header);
-        }
-        self.entry.copy_within(offset..offset + header.bytes(), 0);
+    pub(super) fn load_from_blocks(&mut self, offset: usize, count: usize) -> Result<Header, Flaw> {
+        let bytes = self.blocks[..count]
+            .as_flattened()
+            .get(offset..)
+            .unwrap_or_default();
+        let header = Header::check(bytes)?;
+        let entry = bytes.get(..header.bytes()).ok_or(Flaw::Header)?;
+        self.entry[..entry.len()].copy_from_slice(entry);
         Ok(header)
     }
 
@@ -125,8 +133,8 @@ impl ReaderArea {
     ) -> Result<(), Flaw> {
         let position = header.position(bit).ok_or(Flaw::Owner)?;
         if header.pages() > 1 {
-            let pages = self.pages(space, header)?;
-            target.copy_from_slice(&pages[position * PAGE..(position + 1) * PAGE]);
+            self.unpack_pages(space, header)?;
+            target.copy_from_slice(self.plain_page(position));
             return Ok(());
         }
         if header.codec == Codec::Zstd {
@@ -136,17 +144,21 @@ impl ReaderArea {
         unpack(header.codec, body, target, &mut self.decompressor)
     }
 
-    /// Decompresses all pages of the checked entry in `self.entry`.
+    /// Decompresses all pages of the checked entry in `self.entry`, for [`ReaderArea::plain_page`].
     ///
     /// # Errors
     /// [`Flaw::Body`] if it does not decompress.
-    pub(super) fn pages(&mut self, space: &Space, header: &Header) -> Result<&[u8], Flaw> {
+    pub(super) fn unpack_pages(&mut self, space: &Space, header: &Header) -> Result<(), Flaw> {
         self.count(space, Part::Plain);
         self.count(space, Part::Decompressor);
         let body = &self.entry[HEADER..HEADER + header.length];
         let plain = &mut self.plain[..header.plain_bytes()];
-        unpack(header.codec, body, plain, &mut self.decompressor)?;
-        Ok(plain)
+        unpack(header.codec, body, plain, &mut self.decompressor)
+    }
+
+    /// The page at that position of the entry that was decompressed last.
+    pub(super) fn plain_page(&self, position: usize) -> &[u8] {
+        &self.plain[position * PAGE..(position + 1) * PAGE]
     }
 }
 

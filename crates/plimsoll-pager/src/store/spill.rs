@@ -2,10 +2,10 @@
 
 use super::claim::End;
 use super::entry::{Flaw, HEADER, Header, Weight};
-use super::place::{PageIndex, Place, PlaceKind, Spot, bit_of, page_of, quad_of};
+use super::place::{PageIndex, Place, Spot, page_of};
 use super::relocation::{Walk, bits};
 use super::segment::State;
-use super::units::{BLOCK, Page, SEGMENT, SEGMENT_UNITS, UNIT};
+use super::units::{BLOCK, SEGMENT, SEGMENT_UNITS, UNIT};
 use super::{Damaged, Store, reader};
 
 /// A segment whose bytes are on their way to a page file. Its pages stay readable in RAM until [`Spill::finish`]; if it
@@ -98,46 +98,6 @@ impl Store {
             }
         }
         found.map(|key| key.map(|(_, _, segment)| segment))
-    }
-
-    /// Reads a page whose segment is in the page file. `read` reads a block of the segment's slot, 0 to 3, and is called
-    /// once or twice. No allocation, no lock, like [`Store::get`].
-    ///
-    /// # Errors
-    /// The error of `read`, or [`Damaged`].
-    pub fn get_spilled<E>(
-        &self,
-        page: PageIndex,
-        place: Place,
-        mut read: impl FnMut(usize, &mut [u8; BLOCK]) -> Result<(), E>,
-        target: &mut Page,
-    ) -> Result<(), SpilledError<E>> {
-        let damaged = |flaw| SpilledError::Damaged(self.damaged(page, place, flaw));
-        let PlaceKind::InFile(spot) = place.kind() else {
-            return Err(damaged(Flaw::Place));
-        };
-        let (block, offset) = (spot.offset() / BLOCK, spot.offset() % BLOCK);
-        let mut reader = reader::lease(&self.readers, &self.space);
-        let blocks = reader.blocks(&self.space);
-        let (blocks, _) = blocks.as_chunks_mut::<BLOCK>();
-        read(block, &mut blocks[0]).map_err(SpilledError::Read)?;
-        // The header, and with it the length, may be in both.
-        let is_in_one = offset + 2 * UNIT <= BLOCK && reader.end_of_entry(offset) <= BLOCK;
-        if !is_in_one {
-            if (block + 1) * BLOCK >= SEGMENT {
-                return Err(damaged(Flaw::Place));
-            }
-            let (blocks, _) = reader.entry.as_chunks_mut::<BLOCK>();
-            read(block + 1, &mut blocks[1]).map_err(SpilledError::Read)?;
-        }
-        let header = reader.load_from_blocks(offset).map_err(damaged)?;
-        // The file has the live bits of the moment at which it was written, and the page's word is what counts.
-        if header.quad != quad_of(page) {
-            return Err(damaged(Flaw::Owner));
-        }
-        reader
-            .page(&self.space, &header, bit_of(page), target)
-            .map_err(damaged)
     }
 }
 

@@ -40,8 +40,11 @@ fn read_all(store: &Store, present: u8, place: Place) {
             "written past the page"
         );
     }
-    let mut quad = [0; QUAD_BYTES];
-    let _ = store.get_quad(page(4 + present.trailing_zeros()), place, &mut quad);
+    let mut run = store.run();
+    for bit in relocation::bits(present) {
+        let read = |_, _, _: &mut [u8; BLOCK]| Err(());
+        let _ = run.get(page(4 + bit.trailing_zeros()), place, read, &mut [0; PAGE]);
+    }
 }
 
 /// The body of a real entry.

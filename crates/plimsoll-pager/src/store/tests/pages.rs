@@ -122,32 +122,27 @@ fn neighbours_of_a_quad_are_read_together() {
     owner.recompress(&store, true);
     assert!(store.stats().live_quads > 0);
     owner.free(&store, 6);
-    let mut bytes = [0; QUAD_BYTES];
-    let quad = store
-        .get_quad(page(5), owner.place(5), &mut bytes)
-        .expect("it has a copy");
-    let pages: Vec<_> = quad.pages().collect();
-    assert_eq!(pages, [(page(4), 0), (page(5), PAGE), (page(7), 3 * PAGE)]);
-    for (page, offset) in pages {
-        assert!(bytes[offset..offset + PAGE] == content(page.number()), "{page:?}");
+    let mut run = store.run();
+    for number in [4, 5, 7, 8, 5] {
+        let mut bytes = [0; PAGE];
+        let read = |_, _, _: &mut [u8; BLOCK]| Err(());
+        let copy = run.get(page(number), owner.place(number), read, &mut bytes);
+        assert_eq!(copy, Ok(()), "page {number}");
+        assert!(bytes == content(number), "page {number}");
     }
-}
-
-#[test]
-fn a_page_without_neighbours_is_read_alone() {
-    let store = store();
-    for (number, class) in [(5, Class::Text), (6, Class::Zero)] {
-        let place = store
-            .put(page(number), &page_of(class, 1))
-            .expect("there is room");
-        let mut bytes = [0; QUAD_BYTES];
-        let quad = store
-            .get_quad(page(number), place, &mut bytes)
-            .expect("it has a copy");
-        let offset = number as usize % 4 * PAGE;
-        assert_eq!(quad.pages().collect::<Vec<_>>(), [(page(number), offset)]);
-        assert!(bytes[offset..offset + PAGE] == page_of(class, 1));
-    }
+    // A page of another quad does not get the bytes of the held one.
+    let read = |_, _, _: &mut [u8; BLOCK]| Err(());
+    let copy = run.get(page(9), owner.place(5), read, &mut [0; PAGE]);
+    assert!(
+        matches!(
+            copy,
+            Err(SpilledError::Damaged(Damaged {
+                flaw: Flaw::Owner,
+                ..
+            }))
+        ),
+        "{copy:?}"
+    );
 }
 
 #[test]

@@ -19,17 +19,21 @@ impl File {
         self.next
     }
 
+    /// A block of a slot.
+    fn block(&self, slot: u32, block: usize, bytes: &mut [u8; BLOCK]) -> Result<(), ()> {
+        let slot = self.slots.get(&slot).ok_or(())?;
+        bytes.copy_from_slice(&slot[block * BLOCK..(block + 1) * BLOCK]);
+        Ok(())
+    }
+
     pub(super) fn read(&self, store: &Store, number: u32, place: Place) -> Result<Page, SpilledError<()>> {
-        let slot = place.slot().expect("it is in the file");
         let mut target = [0x77; PAGE];
         let mut reads = Vec::new();
-        let read = |block: usize, bytes: &mut [u8; BLOCK]| {
+        let read = |slot, block, bytes: &mut [u8; BLOCK]| {
             reads.push(block);
-            let slot = self.slots.get(&slot).ok_or(())?;
-            bytes.copy_from_slice(&slot[block * BLOCK..(block + 1) * BLOCK]);
-            Ok(())
+            self.block(slot, block, bytes)
         };
-        let read = store.get_spilled(page(number), place, read, &mut target);
+        let read = store.run().get(page(number), place, read, &mut target);
         assert!(
             reads.len() <= 2 && reads.windows(2).all(|pair| pair[0] + 1 == pair[1]),
             "{reads:?}"
@@ -218,4 +222,43 @@ fn any_place_in_the_file_yields_a_page_or_an_error() {
             }
         }
     }
+}
+
+#[test]
+fn a_run_reads_each_block_of_the_file_once() {
+    let store = store();
+    let mut file = File::default();
+    // Text, of which an entry takes a part of a block; the last ones stay in an open segment.
+    let content = |number: u32| page_of(Class::Text, number.into());
+    let mut owner = Owner::of(&store, 600, content);
+    store.close_segments();
+    assert!(spill_all(&store, &mut owner, &mut file) > 500);
+    let mut reads = Vec::new();
+    let mut run = store.run();
+    for number in 0..600 {
+        let mut bytes = [0; PAGE];
+        let read = |slot, block, bytes: &mut [u8; BLOCK]| {
+            reads.push((slot, block));
+            file.block(slot, block, bytes)
+        };
+        let copy = run.get(page(number), owner.place(number), read, &mut bytes);
+        assert_eq!(copy, Ok(()), "page {number}");
+        assert!(bytes == content(number), "page {number}");
+    }
+    assert!(reads.len() < 600 / 5, "{reads:?}");
+    // Pages that were put by turns in two segments alternate between their slots.
+    for of_slot in reads.chunk_by(|one, next| one.0 == next.0) {
+        assert!(of_slot.is_sorted_by(|one, next| one < next), "{reads:?}");
+    }
+    // A block that cannot be read is read again for the next page, not taken from the buffer.
+    let refuse = |_, _, _: &mut [u8; BLOCK]| Err(());
+    let mut run = store.run();
+    assert_eq!(
+        run.get(page(0), owner.place(0), refuse, &mut [0; PAGE]),
+        Err(SpilledError::Read(()))
+    );
+    let mut bytes = [0; PAGE];
+    let read = |slot, block, bytes: &mut [u8; BLOCK]| file.block(slot, block, bytes);
+    assert_eq!(run.get(page(1), owner.place(1), read, &mut bytes), Ok(()));
+    assert!(bytes == content(1));
 }

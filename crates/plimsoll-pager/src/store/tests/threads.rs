@@ -189,16 +189,13 @@ fn readers_meet_a_cleaner_that_moves_their_entry() {
                 let (store, words) = (&store, &words);
                 scope.spawn(move || {
                     let mut numbers = Numbers(seed);
-                    let mut quad = [0; QUAD_BYTES];
+                    let mut bytes = [0; PAGE];
                     for _ in 0..10_000 {
                         let number = numbers.below(PAGES) as u32;
                         if let Some(seen) = words.try_lock(number) {
                             let place = place(seen).expect("it has a copy");
-                            store
-                                .get_quad(page(number), place, &mut quad)
-                                .expect("it has a copy");
-                            let offset = number as usize % 4 * PAGE;
-                            assert!(quad[offset..offset + PAGE] == content(number, 1));
+                            store.get(page(number), place, &mut bytes).expect("it has a copy");
+                            assert!(bytes == content(number, 1));
                             words.unlock(number, seen);
                         }
                     }
