@@ -5,7 +5,7 @@ use plimsoll_os::Errno;
 use crate::backing::Backing;
 use crate::driver::{Area, Driver};
 use crate::manager::{Event, MOST_AHEAD, Manager};
-use crate::page::{CHUNK_PAGES, Locked, PageIndex, PageRange, PageState, Place, ZERO_PAGE};
+use crate::page::{CHUNK_PAGES, Locked, PAGE_SIZE, Page, PageIndex, PageRange, PageState, Place, ZERO_PAGE};
 
 /// Pages that this thread holds busy, from the first one on.
 type Batch<'m> = [Option<Locked<'m>>; MOST_AHEAD as usize];
@@ -62,7 +62,12 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         };
         let chunk_end = (page.number() / CHUNK_PAGES) * CHUNK_PAGES + self.chunk(page).pages();
         let behind = page.plus(1);
-        let count = stream.ahead().min(chunk_end.saturating_sub(behind.number()));
+        // Frames that are in use must not go for pages that are not yet.
+        let share = (self.budget.ram() / (16 * PAGE_SIZE as u64)) as u32;
+        let count = stream
+            .ahead()
+            .min(share)
+            .min(chunk_end.saturating_sub(behind.number()));
         let restored = self.restore_ahead(PageRange::new(behind, count));
         if restored > 0 {
             self.counters.add(Event::StreamPage, u64::from(restored));
@@ -140,20 +145,20 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         {
             return self.restore_into(run, batch, taken, &mut frames);
         }
-        let charged = (0..run.count).take_while(|_| self.budget.charge(1, self.overhead_bytes()));
-        let charged = charged.count();
-        let mut done = 0;
-        if charged > 0 {
+        let restore = |pages: &mut [Page; MOST_AHEAD as usize]| {
+            let charged = (0..run.count).take_while(|_| self.budget.charge(1, self.overhead_bytes()));
+            let charged = charged.count();
             let places = places(&batch[..charged]);
-            done = self.run_scratch.with(|pages| {
-                let restored = self.backing.get_run(run.first, places.known(), pages);
-                match restored {
-                    0 => 0,
-                    _ => self.driver.copy_run(run.first, &pages[..restored]).done,
-                }
-            });
+            let done = match self.backing.get_run(run.first, places.known(), pages) {
+                0 => 0,
+                restored => self.driver.copy_run(run.first, &pages[..restored]).done,
+            };
             self.budget.uncharge(charged as u64 - u64::from(done));
-        }
+            done
+        };
+        let overhead = self.overhead_bytes();
+        let done = self.run_scratch.with_room(&self.budget, overhead, restore);
+        let done = done.unwrap_or_default();
         self.end_hard_run(PageRange::new(run.first, done), batch);
         done
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_os::{Advice, Errno, address_space};
 
-use super::{Manager, Patience};
+use super::{Budget, Manager, Patience};
 use crate::backing::Backing;
 use crate::driver::{Area, Driver};
 use crate::page::{Locked, PAGE_SIZE, Page, PageIndex, PageRange};
@@ -91,8 +91,35 @@ impl<const PAGES: usize> Scratch<PAGES> {
 
     /// Calls `work` with a buffer that no other thread uses.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut [Page; PAGES]) -> T) -> T {
+        let slot = self.take();
+        self.touched.fetch_max(slot + 1, Ordering::Relaxed);
+        self.lend(slot, work)
+    }
+
+    /// As [`Scratch::with`], if the buffer is resident, or fits into `budget` beside `overhead` bytes.
+    pub(crate) fn with_room<T>(
+        &self,
+        budget: &Budget,
+        overhead: u64,
+        work: impl FnOnce(&mut [Page; PAGES]) -> T,
+    ) -> Option<T> {
+        let slot = self.take();
+        if slot >= self.touched.load(Ordering::Relaxed) {
+            if !budget.charge(PAGES as u64, overhead) {
+                self.give_back(slot);
+                return None;
+            }
+            // From frames to metadata.
+            self.touched.fetch_max(slot + 1, Ordering::Relaxed);
+            budget.uncharge(PAGES as u64);
+        }
+        Some(self.lend(slot, work))
+    }
+
+    /// The number of a free buffer, which is this thread's from now on.
+    fn take(&self) -> u64 {
         let mut patience = Patience::default();
-        let slot = loop {
+        loop {
             let taken = self.taken.load(Ordering::Relaxed);
             let slot = (!taken).trailing_zeros();
             if slot < SLOTS as u32 {
@@ -101,17 +128,23 @@ impl<const PAGES: usize> Scratch<PAGES> {
                     self.taken
                         .compare_exchange_weak(taken, with, Ordering::Acquire, Ordering::Relaxed);
                 if exchanged.is_ok() {
-                    break slot;
+                    return slot.into();
                 }
             } else {
                 patience.wait();
             }
-        };
-        self.touched.fetch_max(u64::from(slot) + 1, Ordering::Relaxed);
-        // SAFETY: the slot is below the number of buffers, and its bit makes it this thread's. Zeros, and any bytes, are pages.
+        }
+    }
+
+    fn lend<T>(&self, slot: u64, work: impl FnOnce(&mut [Page; PAGES]) -> T) -> T {
+        // SAFETY: the slot is below the number of buffers, and its bit makes it this thread's. Any bytes are pages.
         let result = work(unsafe { self.buffers.add(slot as usize).as_mut() });
-        self.taken.fetch_and(!(1 << slot), Ordering::Release);
+        self.give_back(slot);
         result
+    }
+
+    fn give_back(&self, slot: u64) {
+        self.taken.fetch_and(!(1 << slot), Ordering::Release);
     }
 
     /// Bytes that are resident.

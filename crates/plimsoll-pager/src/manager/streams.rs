@@ -9,7 +9,9 @@ const MOST_STREAMS: usize = 16;
 /// Faults in a row before pages ahead are restored.
 const SURE: u64 = 2;
 /// The most pages restored ahead of a fault.
-pub(crate) const MOST_AHEAD: u32 = 16;
+pub(crate) const MOST_AHEAD: u32 = 32;
+/// Pages restored ahead of the first fault of a sure stream.
+const LEAST_AHEAD: u32 = 4;
 
 /// The streams, each one atomic: the page whose fault comes next in the upper half, the faults so far in the lower; 0 for
 /// none.
@@ -63,13 +65,10 @@ impl Streams {
 }
 
 impl Stream {
-    /// Pages to restore ahead of this fault: more the longer the stream is.
+    /// Pages to restore ahead of this fault: twice as many as ahead of the one before.
     pub(crate) fn ahead(self) -> u32 {
-        match self.faults {
-            0..=2 => MOST_AHEAD / 4,
-            3 => MOST_AHEAD / 2,
-            _ => MOST_AHEAD,
-        }
+        let doubled = self.faults.saturating_sub(SURE).min(16) as u32;
+        (LEAST_AHEAD << doubled).min(MOST_AHEAD)
     }
 }
 
@@ -86,16 +85,14 @@ mod tests {
         assert!(streams.note(page(500)).is_none());
         assert!(streams.note(page(11)).is_none());
         let stream = streams.note(page(12)).expect("the third in a row");
-        assert_eq!(stream.ahead(), MOST_AHEAD / 4);
+        assert_eq!(stream.ahead(), 4);
         streams.expect(stream, page(17));
         assert!(streams.note(page(13)).is_none(), "it was restored ahead");
-        let stream = streams.note(page(17)).expect("the same stream");
-        assert_eq!(stream.ahead(), MOST_AHEAD / 2);
-        streams.expect(stream, page(26));
-        assert_eq!(
-            streams.note(page(26)).map(|stream| stream.ahead()),
-            Some(MOST_AHEAD)
-        );
+        for (next, ahead) in [(17, 8), (26, 16), (43, MOST_AHEAD), (76, MOST_AHEAD)] {
+            let stream = streams.note(page(next)).expect("the same stream");
+            assert_eq!(stream.ahead(), ahead, "page {next}");
+            streams.expect(stream, page(next + ahead + 1));
+        }
     }
 
     #[test]
