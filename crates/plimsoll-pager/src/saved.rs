@@ -65,16 +65,18 @@ impl SavedCopies {
         bytes: &mut Page,
     ) -> Result<(), Damaged> {
         let place = place_of(place)?;
-        let read = |slot, block, bytes: &mut [u8; store::BLOCK]| match &self.file {
-            Some(file) => file.read(slot, block, bytes).map_err(Some),
-            None => Err(None),
+        let copy = match &self.file {
+            Some(file) => run.get(owner(page), place, file, bytes),
+            None => {
+                let copy = run.get(owner(page), place, &store::NoFile, bytes);
+                return copy.map_err(|_| Damaged::Checksum);
+            }
         };
-        run.get(owner(page), place, read, bytes)
-            .map_err(|error| match error {
-                SpilledError::Read(Some(ReadError::Io { errno, .. })) => Damaged::File(errno),
-                SpilledError::Read(Some(_)) => Damaged::File(plimsoll_os::Errno::BADMSG),
-                SpilledError::Read(None) | SpilledError::Damaged(_) => Damaged::Checksum,
-            })
+        copy.map_err(|error| match error {
+            SpilledError::Read(ReadError::Io { errno, .. }) => Damaged::File(errno),
+            SpilledError::Read(_) => Damaged::File(plimsoll_os::Errno::BADMSG),
+            SpilledError::Damaged(_) => Damaged::Checksum,
+        })
     }
 }
 

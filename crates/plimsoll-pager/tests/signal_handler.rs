@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use plimsoll_pager::store::{
-    BLOCK, FirstCodec, Idle, PAGE, Page, PageIndex, Place, SEGMENT, Store, StoreOptions,
+    BLOCK, Blocks, FirstCodec, Idle, NoFile, PAGE, Page, PageIndex, Place, SEGMENT, Store, StoreOptions,
 };
 
 /// The system's allocator, which counts the calls of a thread that counts.
@@ -49,6 +49,20 @@ struct Shared {
     pages: Vec<(PageIndex, Place, Page)>,
     file: Box<[u8; SEGMENT]>,
     spilled: Vec<(PageIndex, Place)>,
+}
+
+impl Blocks for Shared {
+    type Error = ();
+
+    fn seal(&self, _: u32, _: usize) -> u64 {
+        // Each is read.
+        0
+    }
+
+    fn read(&self, _: u32, block: usize, bytes: &mut [u8; BLOCK]) -> Result<(), ()> {
+        bytes.copy_from_slice(&self.file[block * BLOCK..(block + 1) * BLOCK]);
+        Ok(())
+    }
 }
 
 static SHARED: OnceLock<Shared> = OnceLock::new();
@@ -134,11 +148,7 @@ extern "C" fn handler(_: i32) {
         read += u64::from(shared.store.get(*page, *place, &mut target).is_ok() && target == *content);
     }
     for (page, place) in &shared.spilled {
-        let block = |_, block: usize, bytes: &mut [u8; BLOCK]| -> Result<(), ()> {
-            bytes.copy_from_slice(&shared.file[block * BLOCK..(block + 1) * BLOCK]);
-            Ok(())
-        };
-        read += u64::from(shared.store.run().get(*page, *place, block, &mut target).is_ok());
+        read += u64::from(shared.store.run().get(*page, *place, shared, &mut target).is_ok());
     }
     let extra = PageIndex::new(100_000);
     let put = shared.store.put(extra, &target);
@@ -155,8 +165,7 @@ extern "C" fn handler_of_runs(_: i32) {
     let mut read = 0;
     let mut run = shared.store.run();
     for (page, place, content) in &shared.pages {
-        let refuse = |_, _, _: &mut [u8; BLOCK]| Err(());
-        let copy = run.get(*page, *place, refuse, &mut target);
+        let copy = run.get(*page, *place, &NoFile, &mut target);
         read += u64::from(copy.is_ok() && target == *content);
     }
     READ.store(read, Ordering::Relaxed);

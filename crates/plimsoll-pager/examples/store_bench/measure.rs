@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use plimsoll_pager::store::{BLOCK, FirstCodec, Idle, PAGE, PageIndex, Place, Store, StoreOptions};
+use plimsoll_pager::store::{FirstCodec, Idle, NoFile, PAGE, PageIndex, Place, Store, StoreOptions};
 
 use crate::codecs::{Raw, cpu, pack, unpack};
 use crate::data::Pages;
@@ -105,8 +105,7 @@ fn read(filled: &Filled) -> f64 {
     let mut target = [0; PAGE];
     let mut run = filled.store.run();
     for (number, place) in (0..).zip(&filled.places) {
-        let refuse = |_, _, _: &mut [u8; BLOCK]| Err(());
-        run.get(PageIndex::new(number), *place, refuse, &mut target)
+        run.get(PageIndex::new(number), *place, &NoFile, &mut target)
             .expect("it has a copy");
         sum += u64::from(target[number as usize % PAGE]);
     }

@@ -124,6 +124,11 @@ impl PageFile {
         read
     }
 
+    /// The nonce of a block, which no other contents of any block ever have; 0 if it is not written.
+    pub(crate) fn seal(&self, block: Block) -> u64 {
+        self.shared.seals.get(block).map_or(0, |(nonce, _)| nonce)
+    }
+
     fn read_sealed(&self, block: Block, bytes: &mut [u8; BLOCK_BYTES]) -> Result<(), ReadError> {
         let seals = &self.shared.seals;
         let (nonce, tag) = seals.get(block).ok_or(ReadError::NotWritten(block))?;

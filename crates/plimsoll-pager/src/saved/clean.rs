@@ -10,7 +10,7 @@ use super::relocate;
 use crate::backing::Owners;
 use crate::page::Place;
 use crate::page_file::{BLOCK_BYTES, BLOCKS_PER_SLOT, Slot};
-use crate::store::{SEGMENT, entries_of};
+use crate::store::{Blocks as _, SEGMENT, entries_of};
 
 impl FileTier {
     /// Writes up to `most` segments of entries from slots with less than `live` of 256 of their pages in use. Returns the slots

@@ -10,10 +10,10 @@ use super::relocate;
 use super::slot_counts::SlotCounts;
 use crate::backing::{Owners, PageFileUse, Room};
 use crate::page_file::{
-    BLOCK_BYTES, Batch, Completed, PageFile, ReadError, SLOT_BYTES, SLOTS_PER_WRITE, Segment, Slot,
+    BLOCK_BYTES, Batch, Block, Completed, PageFile, ReadError, SLOT_BYTES, SLOTS_PER_WRITE, Segment, Slot,
     StartError, State, Writer,
 };
-use crate::store::{FOUND, SEGMENT, Spill, Store};
+use crate::store::{Blocks, FOUND, SEGMENT, Spill, Store};
 
 /// The most writes in flight.
 const MOST_WRITES: usize = 4;
@@ -103,6 +103,30 @@ impl fmt::Debug for FileTier {
     }
 }
 
+/// `bytes` of reads are aligned to pages.
+impl Blocks for FileTier {
+    type Error = ReadError;
+
+    fn seal(&self, slot: u32, block: usize) -> u64 {
+        block_of(slot, block).map_or(0, |block| self.file.seal(block))
+    }
+
+    fn read(&self, slot: u32, block: usize, bytes: &mut [u8; BLOCK_BYTES]) -> Result<(), ReadError> {
+        match block_of(slot, block) {
+            Some(block) => self.file.read_block_to(block, bytes),
+            None => {
+                // No place names such a block, and zeros are no entry.
+                bytes.fill(0);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn block_of(slot: u32, block: usize) -> Option<Block> {
+    Slot::new(slot)?.block_at(block * BLOCK_BYTES)
+}
+
 impl FileTier {
     /// A page file for a pager with `ram` bytes. Its buffers take a 32nd of that at most, but 128 KiB at least.
     ///
@@ -165,24 +189,6 @@ impl FileTier {
         let buffers = worker.plain.len() as u64 + Sources::BYTES;
         let bytes = self.file.metadata_bytes() + self.counts.bytes() + buffers + size_of::<FileTier>() as u64;
         self.bytes.store(bytes, Ordering::Relaxed);
-    }
-
-    /// Reads a block of a slot. `bytes` are aligned to pages.
-    pub(super) fn read(
-        &self,
-        slot: u32,
-        block: usize,
-        bytes: &mut [u8; BLOCK_BYTES],
-    ) -> Result<(), ReadError> {
-        let block = Slot::new(slot).and_then(|slot| slot.block_at(block * BLOCK_BYTES));
-        match block {
-            Some(block) => self.file.read_block_to(block, bytes),
-            None => {
-                // No place names such a block, and zeros are no entry.
-                bytes.fill(0);
-                Ok(())
-            }
-        }
     }
 
     /// Frees a page of a slot.

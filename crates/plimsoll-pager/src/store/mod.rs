@@ -71,7 +71,7 @@ pub use claim::Cleaned;
 pub use entry::Flaw;
 pub use place::{PageIndex, Place};
 pub use recompress::Idle;
-pub use run::Run;
+pub use run::{Blocks, NoFile, Run};
 pub(crate) use spill::{FOUND, entries_of};
 pub use spill::{Spill, Spilled, SpilledError};
 pub use stats::Stats;
@@ -261,11 +261,10 @@ impl Store {
     /// # Errors
     /// [`Damaged`]; `target` then has any bytes.
     pub fn get(&self, page: PageIndex, place: Place, target: &mut Page) -> Result<(), Damaged> {
-        let refuse = |_, _, _: &mut [u8; BLOCK]| Err(());
         self.run()
-            .get(page, place, refuse, target)
+            .get(page, place, &NoFile, target)
             .map_err(|error| match error {
-                SpilledError::Read(()) => self.damaged(page, place, Flaw::Place),
+                SpilledError::Read(NoFile) => self.damaged(page, place, Flaw::Place),
                 SpilledError::Damaged(damaged) => damaged,
             })
     }

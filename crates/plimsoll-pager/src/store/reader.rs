@@ -19,10 +19,12 @@ pub(super) type Reader<'m> = Lease<'m, ReaderArea, 4>;
 /// Memory of a reader.
 #[repr(C, align(4096))]
 pub(super) struct ReaderArea {
-    /// Blocks of the page file, one after the other in it, aligned for direct access.
+    /// Blocks of the page file, aligned for direct access: adjacent ones while an entry is in both.
     blocks: [[u8; BLOCK]; 2],
     /// The entry, as it is stored.
     pub(super) entry: [u8; LONGEST],
+    /// The seals of the blocks; 0 for none.
+    held: [u64; 2],
     /// The parts that are counted as resident, a bit each.
     counted: u8,
     /// The pages of the entry.
@@ -88,12 +90,31 @@ impl ReaderArea {
         Header::check(&self.entry[..header.bytes()])
     }
 
-    /// Two blocks for an entry of the page file.
-    pub(super) fn blocks(&mut self, space: &Space) -> &mut [[u8; BLOCK]; 2] {
-        self.count(space, Part::Page);
-        self.count(space, Part::Entry);
-        self.count(space, Part::Blocks);
-        &mut self.blocks
+    /// Has the block with that seal at `index`: it is there, or at the other index, or `read` reads it.
+    ///
+    /// # Errors
+    /// Those of `read`.
+    pub(super) fn hold_block<E>(
+        &mut self,
+        space: &Space,
+        index: usize,
+        seal: u64,
+        read: impl FnOnce(&mut [u8; BLOCK]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for part in [Part::Page, Part::Entry, Part::Blocks] {
+            self.count(space, part);
+        }
+        if seal != 0 && self.held[index] == seal {
+            return Ok(());
+        }
+        self.held[index] = 0;
+        if seal != 0 && self.held[1 - index] == seal {
+            self.blocks[index] = self.blocks[1 - index];
+        } else {
+            read(&mut self.blocks[index])?;
+        }
+        self.held[index] = seal;
+        Ok(())
     }
 
     /// The offset behind the entry at `offset` of the blocks; past both of them if no entry is there.

@@ -9,22 +9,48 @@ use super::space::Space;
 use super::units::{BLOCK, Page, SEGMENT, UNIT};
 use super::{SpilledError, Store, codec};
 
-/// Reads the copies of pages of the store and of the page file. It keeps the blocks that it read from the file, and the
-/// pages that it decompressed together, for the pages that come next: a block is read once for the run of its entries.
+/// The blocks of the page file, as the store reads them: four a slot.
+pub trait Blocks {
+    /// The reason for which a block cannot be read.
+    type Error;
+
+    /// A number that no other contents of any block ever have; 0 for a block that is not written.
+    fn seal(&self, slot: u32, block: usize) -> u64;
+
+    /// Reads a block, whose slot the caller keeps from being freed.
+    ///
+    /// # Errors
+    /// Any; `bytes` are then no block.
+    fn read(&self, slot: u32, block: usize, bytes: &mut [u8; BLOCK]) -> Result<(), Self::Error>;
+}
+
+/// No page file: every read of one fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoFile;
+
+impl Blocks for NoFile {
+    type Error = NoFile;
+
+    fn seal(&self, _: u32, _: usize) -> u64 {
+        0
+    }
+
+    fn read(&self, _: u32, _: usize, _: &mut [u8; BLOCK]) -> Result<(), NoFile> {
+        Err(NoFile)
+    }
+}
+
+/// Reads the copies of pages of the store and of the page file, one after another. Pages that were compressed together are
+/// decompressed once for all of them. The blocks read last stay in the leased memory, for this run and for later ones.
 ///
-/// The caller has all pages of a run locked from its start on: their slots of the page file are not freed meanwhile, and
-/// an entry keeps its place. No allocation, no lock, for signal handlers.
+/// The caller has all pages of a run locked from its start on, so that an entry keeps its place. No allocation, no lock,
+/// for signal handlers.
 pub struct Run<'s> {
     store: &'s Store,
     reader: Option<Reader<'s>>,
     /// The entry whose pages are decompressed in the reader, if it has several.
     group: Option<(Place, Header)>,
-    blocks: Blocks,
 }
-
-/// The blocks of the page file in the reader: their slot, the number of the first, and how many they are.
-#[derive(Debug, Default)]
-struct Blocks(Option<(u32, usize, usize)>);
 
 impl Store {
     /// A run of reads.
@@ -33,7 +59,6 @@ impl Store {
             store: self,
             reader: None,
             group: None,
-            blocks: Blocks::default(),
         }
     }
 }
@@ -42,36 +67,35 @@ impl fmt::Debug for Run<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Run")
             .field("group", &self.group)
-            .field("blocks", &self.blocks)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 
 impl Run<'_> {
-    /// Reads the copy of `page` at `place`. `read` reads a block, 0 to 3, of a slot of the page file.
+    /// Reads the copy of `page` at `place`, in the store or in `file`.
     ///
     /// # Errors
-    /// The error of `read`, or [`Damaged`](super::Damaged); `target` then has any bytes.
-    pub fn get<E>(
+    /// The error of `file`, or [`Damaged`](super::Damaged); `target` then has any bytes.
+    pub fn get<F: Blocks>(
         &mut self,
         page: PageIndex,
         place: Place,
-        read: impl FnMut(u32, usize, &mut [u8; BLOCK]) -> Result<(), E>,
+        file: &F,
         target: &mut Page,
-    ) -> Result<(), SpilledError<E>> {
-        self.find(page, place, read, target).map_err(|error| match error {
+    ) -> Result<(), SpilledError<F::Error>> {
+        self.find(page, place, file, target).map_err(|error| match error {
             Missed::Read(error) => SpilledError::Read(error),
             Missed::Flaw(flaw) => SpilledError::Damaged(self.store.damaged(page, place, flaw)),
         })
     }
 
-    fn find<E>(
+    fn find<F: Blocks>(
         &mut self,
         page: PageIndex,
         place: Place,
-        read: impl FnMut(u32, usize, &mut [u8; BLOCK]) -> Result<(), E>,
+        file: &F,
         target: &mut Page,
-    ) -> Result<(), Missed<E>> {
+    ) -> Result<(), Missed<F::Error>> {
         if let PlaceKind::SameFilled(word) = place.kind() {
             codec::fill(target, u64::from(word) << 32 | u64::from(word));
             return Ok(());
@@ -85,7 +109,7 @@ impl Run<'_> {
         self.group = None;
         let header = match (held, place.kind()) {
             (Some((_, header)), _) => header,
-            (None, PlaceKind::InFile(spot)) => self.blocks.load(reader, space, spot, read)?,
+            (None, PlaceKind::InFile(spot)) => load(reader, space, spot, file)?,
             (None, PlaceKind::InMemory(spot)) => reader.load(space, spot)?,
             (None, PlaceKind::SameFilled(_)) => return Err(Missed::Flaw(Flaw::Place)),
         };
@@ -109,43 +133,31 @@ impl Run<'_> {
     }
 }
 
-impl Blocks {
-    /// Has the blocks of an entry in the reader, then the checked entry.
-    fn load<E>(
-        &mut self,
-        reader: &mut Reader<'_>,
-        space: &Space,
-        spot: Spot,
-        mut read: impl FnMut(u32, usize, &mut [u8; BLOCK]) -> Result<(), E>,
-    ) -> Result<Header, Missed<E>> {
-        let (slot, block, offset) = (spot.segment, spot.offset() / BLOCK, spot.offset() % BLOCK);
-        // After an error the reader has none.
-        let held = self.0.take();
-        let blocks = reader.blocks(space);
-        let mut count = match held {
-            Some((of, first, count)) if of == slot && first == block => count,
-            Some((of, first, 2)) if of == slot && first + 1 == block => {
-                blocks[0] = blocks[1];
-                1
-            }
-            _ => {
-                read(slot, block, &mut blocks[0]).map_err(Missed::Read)?;
-                1
-            }
-        };
-        // The header, and with it the length, may be in both.
-        let is_in_one = offset + 2 * UNIT <= BLOCK && reader.end_of_entry(offset) <= BLOCK;
-        if !is_in_one && count == 1 {
-            if (block + 1) * BLOCK >= SEGMENT {
-                return Err(Missed::Flaw(Flaw::Place));
-            }
-            read(slot, block + 1, &mut reader.blocks(space)[1]).map_err(Missed::Read)?;
-            count = 2;
+/// Has the blocks of an entry of the page file in the reader, then the checked entry.
+fn load<F: Blocks>(
+    reader: &mut Reader<'_>,
+    space: &Space,
+    spot: Spot,
+    file: &F,
+) -> Result<Header, Missed<F::Error>> {
+    let (slot, block, offset) = (spot.segment, spot.offset() / BLOCK, spot.offset() % BLOCK);
+    let seal = file.seal(slot, block);
+    reader
+        .hold_block(space, 0, seal, |bytes| file.read(slot, block, bytes))
+        .map_err(Missed::Read)?;
+    // The header, and with it the length, may be in both.
+    let is_in_one = offset + 2 * UNIT <= BLOCK && reader.end_of_entry(offset) <= BLOCK;
+    if !is_in_one {
+        let next = block + 1;
+        if next * BLOCK >= SEGMENT {
+            return Err(Missed::Flaw(Flaw::Place));
         }
-        let header = reader.load_from_blocks(offset, count)?;
-        self.0 = Some((slot, block, count));
-        Ok(header)
+        let seal = file.seal(slot, next);
+        reader
+            .hold_block(space, 1, seal, |bytes| file.read(slot, next, bytes))
+            .map_err(Missed::Read)?;
     }
+    Ok(reader.load_from_blocks(offset, if is_in_one { 1 } else { 2 })?)
 }
 
 /// The reason for which a page was not read.

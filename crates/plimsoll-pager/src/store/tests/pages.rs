@@ -125,14 +125,12 @@ fn neighbours_of_a_quad_are_read_together() {
     let mut run = store.run();
     for number in [4, 5, 7, 8, 5] {
         let mut bytes = [0; PAGE];
-        let read = |_, _, _: &mut [u8; BLOCK]| Err(());
-        let copy = run.get(page(number), owner.place(number), read, &mut bytes);
+        let copy = run.get(page(number), owner.place(number), &NoFile, &mut bytes);
         assert_eq!(copy, Ok(()), "page {number}");
         assert!(bytes == content(number), "page {number}");
     }
     // A page of another quad does not get the bytes of the held one.
-    let read = |_, _, _: &mut [u8; BLOCK]| Err(());
-    let copy = run.get(page(9), owner.place(5), read, &mut [0; PAGE]);
+    let copy = run.get(page(9), owner.place(5), &NoFile, &mut [0; PAGE]);
     assert!(
         matches!(
             copy,
