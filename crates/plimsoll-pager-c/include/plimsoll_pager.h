@@ -5,9 +5,10 @@
  * compressed copies of them, and restores a page when the program touches it. It needs no swap and no root, but Linux 6.8
  * and userfaultfd; on Linux 5.11 to 6.7 it copies pages in place of moving them.
  *
- * The pager handles SIGBUS, unless its `fault_mode` is PLIMSOLL_PAGER_FAULT_THREAD; signals for other addresses go to the handler that was installed before. A thread that blocks
- * SIGBUS ends the process when it touches an absent page. A system call that meets an absent page returns EFAULT, or fewer
- * bytes than asked for: pin the range first. A child of a fork does not have regions.
+ * The pager handles SIGBUS, unless its `fault_mode` is PLIMSOLL_PAGER_FAULT_THREAD; signals for other addresses go to the
+ * handler that was installed before. A thread that blocks SIGBUS ends the process when it touches an absent page. A system
+ * call that meets an absent page returns EFAULT, or fewer bytes than asked for: pin the range first. A child of a fork does
+ * not have regions.
  *
  * Functions that can fail return PLIMSOLL_PAGER_OK or another code of enum plimsoll_pager_code, and then leave their
  * results alone; plimsoll_pager_error() describes the last failure of the calling thread. All functions may be called by
@@ -70,6 +71,17 @@ enum {
     PLIMSOLL_PAGER_PAGE_FILE_FAILED = 3
 };
 
+/* A value of `ageing_ms`. */
+#define PLIMSOLL_PAGER_NO_AGEING UINT32_MAX
+
+/* States of ageing. */
+enum {
+    PLIMSOLL_PAGER_AGEING_OFF = 0,
+    PLIMSOLL_PAGER_AGEING_ON = 1,
+    /* The pager copies pages (Linux before 6.8), or the kernel refused MADV_COLD or /proc/self/smaps. */
+    PLIMSOLL_PAGER_AGEING_UNSUPPORTED = 2
+};
+
 /* Steps of a trim. */
 enum {
     /* Out of the working set: the pages keep their frames. */
@@ -115,6 +127,11 @@ typedef struct plimsoll_pager_options {
     uint32_t pool_priority;
     /* Not 0: copies pages as on a kernel before Linux 6.8, for tests. */
     uint32_t without_move;
+    /*
+     * The shortest window of ageing in milliseconds, by default 5000: once a window the pager looks which chunks of 2 MiB
+     * were accessed, and trims the others first. PLIMSOLL_PAGER_NO_AGEING turns it off.
+     */
+    uint32_t ageing_ms;
 } plimsoll_pager_options_t;
 
 /* Figures of a pager: pages by state, bytes of RAM, and counts since it was created. Set `size`. */
@@ -158,6 +175,12 @@ typedef struct plimsoll_pager_stats {
     uint64_t page_file_used_bytes;
     uint64_t page_file_written_bytes;
     uint64_t page_file_read_bytes;
+    /* State of ageing; windows that ended, and the microseconds of CPU time that they took. */
+    uint64_t ageing_state;
+    uint64_t ageing_windows;
+    uint64_t ageing_us;
+    /* Chunks by heat: the coldest first. */
+    uint64_t heat_chunks[8];
 } plimsoll_pager_stats_t;
 
 /* Creates a pager; NULL options are the defaults. */

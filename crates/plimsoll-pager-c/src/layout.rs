@@ -5,11 +5,15 @@ use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
+use std::time::Duration;
 
 use plimsoll_pager::pool::{Limits, Pool};
-use plimsoll_pager::{Codec, FaultMode, Pager, PagerBuilder, Stats, page_file};
+use plimsoll_pager::{AgeingState, Codec, FaultMode, Pager, PagerBuilder, Stats, page_file};
 
 use crate::failure::Failure;
+
+/// `PLIMSOLL_PAGER_NO_AGEING`.
+const NO_AGEING: u32 = u32::MAX;
 
 /// `plimsoll_pager_options_t`.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +35,7 @@ pub struct Options {
     pub pool_maximum: u64,
     pub pool_priority: u32,
     pub without_move: u32,
+    pub ageing_ms: u32,
 }
 
 impl Default for Options {
@@ -51,6 +56,7 @@ impl Default for Options {
             pool_maximum: 0,
             pool_priority: 0,
             without_move: 0,
+            ageing_ms: 0,
         }
     }
 }
@@ -99,6 +105,11 @@ impl Options {
         if self.without_move != 0 {
             builder = builder.without_move();
         }
+        builder = match self.ageing_ms {
+            0 => builder,
+            NO_AGEING => builder.ageing(None),
+            window => builder.ageing(Some(Duration::from_millis(window.into()))),
+        };
         match pool {
             Some(path) => self.join(builder, path),
             None if self.has_pool_limits() => Err(cannot_create(
@@ -189,6 +200,10 @@ pub struct Figures {
     pub page_file_used_bytes: u64,
     pub page_file_written_bytes: u64,
     pub page_file_read_bytes: u64,
+    pub ageing_state: u64,
+    pub ageing_windows: u64,
+    pub ageing_us: u64,
+    pub heat_chunks: [u64; 8],
 }
 
 impl Figures {
@@ -228,6 +243,14 @@ impl Figures {
             page_file_used_bytes: file.map_or(0, |file| file.used_bytes),
             page_file_written_bytes: file.map_or(0, |file| file.written_bytes),
             page_file_read_bytes: file.map_or(0, |file| file.read_bytes),
+            ageing_state: match stats.ageing {
+                AgeingState::Off => 0,
+                AgeingState::On => 1,
+                _ => 2,
+            },
+            ageing_windows: stats.ageing_windows,
+            ageing_us: stats.ageing_us,
+            heat_chunks: stats.heat_chunks,
         }
     }
 }

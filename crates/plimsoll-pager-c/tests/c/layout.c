@@ -5,8 +5,8 @@
 
 int main(void) {
     printf("%zu %zu %zu %zu %zu %zu %zu %zu\n", sizeof(plimsoll_pager_options_t), offsetof(plimsoll_pager_options_t, codec),
-           offsetof(plimsoll_pager_options_t, page_file), offsetof(plimsoll_pager_options_t, without_move),
+           offsetof(plimsoll_pager_options_t, page_file), offsetof(plimsoll_pager_options_t, ageing_ms),
            sizeof(plimsoll_pager_stats_t), offsetof(plimsoll_pager_stats_t, compressed_pages),
-           offsetof(plimsoll_pager_stats_t, direct_reclaims), offsetof(plimsoll_pager_stats_t, page_file_read_bytes));
+           offsetof(plimsoll_pager_stats_t, direct_reclaims), offsetof(plimsoll_pager_stats_t, heat_chunks));
     return 0;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "plimsoll_pager.h"
@@ -165,6 +166,47 @@ static void fault_thread(void) {
     plimsoll_pager_destroy(pager);
 }
 
+/* Ageing looks in windows while pages are trimmed, unless it is off or the pager copies pages. */
+static void ageing(void) {
+    plimsoll_pager_options_t chosen = options(8 * MIB);
+    chosen.ageing_ms = 20;
+    plimsoll_pager_t *pager = create(chosen);
+    uint64_t *words = map(pager, 32 * MIB);
+    time_t start = time(NULL);
+    plimsoll_pager_stats_t now;
+    uint64_t chunks;
+    do {
+        assert(time(NULL) - start < 60);
+        fill(words, 32 * MIB);
+        now = stats(pager);
+        chunks = 0;
+        for (size_t heat = 0; heat < 8; heat++)
+            chunks += now.heat_chunks[heat];
+    } while (now.ageing_windows < 2 || now.ageing_us == 0 || chunks == 0);
+    assert(now.ageing_state == PLIMSOLL_PAGER_AGEING_ON && chunks <= 256 / 2);
+    check(words, 32 * MIB);
+    plimsoll_pager_destroy(pager);
+
+    chosen.ageing_ms = PLIMSOLL_PAGER_NO_AGEING;
+    pager = create(chosen);
+    words = map(pager, 32 * MIB);
+    fill(words, 32 * MIB);
+    now = stats(pager);
+    assert(now.trimmed_pages > 0 && now.ageing_state == PLIMSOLL_PAGER_AGEING_OFF && now.ageing_windows == 0);
+    plimsoll_pager_destroy(pager);
+
+    /* Known at its first trim. */
+    chosen = options(8 * MIB), chosen.without_move = 1;
+    pager = create(chosen);
+    words = map(pager, 32 * MIB);
+    start = time(NULL);
+    do {
+        assert(time(NULL) - start < 60);
+        fill(words, 32 * MIB);
+    } while (stats(pager).ageing_state != PLIMSOLL_PAGER_AGEING_UNSUPPORTED);
+    plimsoll_pager_destroy(pager);
+}
+
 static void most_ram(void) {
     plimsoll_pager_options_t chosen = options(8 * MIB);
     chosen.most_ram = 64 * MIB;
@@ -258,6 +300,7 @@ int main(int count, char **arguments) {
     page_file();
     codecs();
     fault_thread();
+    ageing();
     most_ram();
     policies();
     pool();

@@ -119,11 +119,11 @@ fn the_structures_are_those_of_the_header() {
         size_of::<Options>(),
         offset_of!(Options, codec),
         offset_of!(Options, page_file),
-        offset_of!(Options, without_move),
+        offset_of!(Options, ageing_ms),
         size_of::<Figures>(),
         offset_of!(Figures, compressed_pages),
         offset_of!(Figures, direct_reclaims),
-        offset_of!(Figures, page_file_read_bytes),
+        offset_of!(Figures, heat_chunks),
     ];
     let expected = expected.map(|number| number.to_string()).join(" ");
     assert_eq!(output_of("tests/c/layout.c", Library::Shared).trim(), expected);
