@@ -95,6 +95,10 @@ impl<B: Backing> Tenant for Served<B> {
     fn approach_budget(&self) -> bool {
         self.manager.shrink()
     }
+
+    fn set_can_grow(&self, can_grow: bool) {
+        self.manager.need.set_can_be_met(can_grow);
+    }
 }
 
 /// The last step of a trim.
@@ -444,6 +448,10 @@ impl<B: Backing> Work for Served<B> {
         self.manager.wait_for_work(TICK);
         if self.is_over.load(Ordering::Acquire) {
             return false;
+        }
+        #[cfg(not(loom))]
+        if let Some(pool) = self.pool.as_ref().filter(|_| self.manager.need.is_open()) {
+            pool.wake_members();
         }
         let _balancing = self.balancing.lock().unwrap_or_else(PoisonError::into_inner);
         self.manager.balance();

@@ -46,6 +46,9 @@ pub(crate) trait Tenant: Send + Sync {
 
     /// Trims towards the budget: bounded work. Returns whether it has that budget now.
     fn approach_budget(&self) -> bool;
+
+    /// Whether the budget may grow: faults that find nothing to trim or save may wait for it.
+    fn set_can_grow(&self, can_grow: bool);
 }
 
 impl<D: Driver, B: Backing> Manager<D, B> {
@@ -67,6 +70,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             wanted: needed + needed / 16,
             stall: self.refaults.stall(),
             is_suspended: self.regions.are_suspended(),
+            is_needy: self.need.is_open(),
             ..Usage::new(self.refaults.distances())
         }
     }
@@ -168,7 +172,10 @@ impl State {
 
     /// Reports, follows the grant, and acknowledges it.
     fn tick(&self, tenant: &dyn Tenant) -> Result<(), PoolError> {
-        let grant = self.member().tick(&tenant.usage())?;
+        let mut member = self.member();
+        let grant = member.tick(&tenant.usage())?;
+        tenant.set_can_grow(member.can_grow());
+        drop(member);
         tenant.set_budget(grant.bytes());
         while !self.is_over() && !tenant.approach_budget() {}
         // What cannot be trimmed stays charged.

@@ -19,6 +19,12 @@ const MOST_FULL_ROUNDS: u32 = 8;
 /// Bytes of copies that a fault on a full store moves.
 const CLEANED_AT_ONCE: u64 = 64 << 10;
 
+/// Milliseconds for which a fault waits at most that the budget grows, how often it asks in this time, and how often its wait
+/// may be met in vain: other threads may have taken all of it.
+const LONGEST_WAIT_MS: u32 = 2000;
+const ASK_EVERY_MS: u32 = 8;
+const MOST_GROWTHS: u32 = 64;
+
 /// A frame for a page.
 enum Frame<'m> {
     /// The kernel allocates it; the budget is charged.
@@ -93,9 +99,47 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         outcome
     }
 
-    /// Charges a new frame, or takes that of a standby page, after trimming if need be. If nothing can be reclaimed it
-    /// exceeds the budget: a program that must not wait cannot be refused memory that it has.
+    /// Charges a new frame, or takes that of a standby page, after trimming if need be. If nothing can be reclaimed and the
+    /// budget does not grow, it exceeds the budget: a program cannot be refused memory that it has.
     fn find_frame(&self) -> Frame<'_> {
+        for _ in 0..MOST_GROWTHS {
+            if let Some(frame) = self.reclaim_frame() {
+                return frame;
+            }
+            if !self.wait_for_budget() {
+                break;
+            }
+        }
+        self.budget.force();
+        Frame::New
+    }
+
+    /// In a pager whose budget is a grant: has the pool asked for more, and waits. Returns whether the budget has grown.
+    fn wait_for_budget(&self) -> bool {
+        let Some(_waiting) = self.need.open(plimsoll_os::coarse_milliseconds()) else {
+            return false;
+        };
+        let before = self.budget.ram();
+        for waited in 0..LONGEST_WAIT_MS {
+            if waited % ASK_EVERY_MS == 0 {
+                // Its thread wakes that of the pool.
+                self.wake_balancer();
+            }
+            plimsoll_os::sleep_briefly(Duration::from_millis(1));
+            if self.budget.ram() > before || self.budget.spare(self.overhead_bytes()) > 0 {
+                self.need.is_met();
+                return true;
+            }
+            if !self.need.can_be_met() {
+                return false;
+            }
+        }
+        self.need.give_up(plimsoll_os::coarse_milliseconds());
+        false
+    }
+
+    /// As [`Manager::find_frame`], within the budget; none if nothing can be reclaimed.
+    fn reclaim_frame(&self) -> Option<Frame<'_>> {
         let mode = self.trim_mode();
         let mut patience = Patience::default();
         let mut full = 0;
@@ -104,7 +148,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         }
         for _ in 0..MOST_ROUNDS {
             if self.budget.charge(1, self.overhead_bytes()) {
-                return Frame::New;
+                return Some(Frame::New);
             }
             let reclaim = match mode {
                 TrimMode::PerFault => self.trim_one(),
@@ -113,7 +157,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                     if self.budget.excess(self.overhead_bytes()) > 0 {
                         self.settle();
                     } else if let Some((page, locked)) = self.take_standby() {
-                        return Frame::Taken(page, locked);
+                        return Some(Frame::Taken(page, locked));
                     }
                     self.counters.add(Event::DirectReclaim, 1);
                     self.reclaim()
@@ -132,8 +176,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 break;
             }
         }
-        self.budget.force();
-        Frame::New
+        None
     }
 
     /// Copies `bytes` to an absent page. Waits while the kernel has no memory, and releases frames.

@@ -9,6 +9,7 @@ mod counters;
 mod faulters;
 mod frames;
 mod hand;
+mod need;
 mod pins;
 mod refaults;
 mod regions;
@@ -34,6 +35,7 @@ pub(crate) use counters::{Counters, Event};
 pub(crate) use faulters::Faulters;
 pub(crate) use frames::Scratch;
 pub(crate) use hand::{BLOCK, Hand};
+pub(crate) use need::Need;
 pub(crate) use pins::{Pin, Pins};
 pub(crate) use refaults::Refaults;
 pub(crate) use regions::Regions;
@@ -97,6 +99,8 @@ pub(crate) struct Manager<D, B> {
     pub(crate) regions: Regions,
     pub(crate) working_sets: WorkingSets,
     pub(crate) ageing: Ageing,
+    /// Faults that wait for a larger budget.
+    pub(crate) need: Need,
 }
 
 impl<D: Driver, B: Backing> Manager<D, B> {
@@ -125,6 +129,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             regions: Regions::default(),
             working_sets: WorkingSets::new(),
             ageing: Ageing::default(),
+            need: Need::default(),
         })
     }
 

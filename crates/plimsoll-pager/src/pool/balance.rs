@@ -5,7 +5,9 @@
 //! the largest gain. A round has three steps, each of which moves pages to members in the order of their price, the gain
 //! weighted by priority:
 //!
-//! 1. *Minima*: a member below its minimum gets the missing pages, if it must be from pages in use.
+//! 1. *Minima*: a member below its minimum gets the missing pages, if it must be from pages in use. A member whose faults
+//!    wait for memory, as it can trim nothing, needs more than it has: its need counts as a minimum. Such a member does not
+//!    wait for a round: this step alone is made at once (`meet_needs`).
 //! 2. *Fill*: a member below its working set gets free pages, then idle pages of others, a quarter of them a round. Idle are
 //!    pages above the working set, and those that the member does not fill: after its pages were compressed, its working set
 //!    is larger than the memory that it has resident. Pages of a suspended member are among the free ones once it has
@@ -224,13 +226,7 @@ impl Reading {
 
 /// The grants of the next round. The result is in the order of the readings.
 pub(crate) fn balance(total: u64, readings: &[Reading]) -> Vec<Decision> {
-    let occupied: u64 = readings.iter().map(Reading::occupied).sum();
-    let mut round = Round {
-        readings,
-        pages: readings.iter().map(Reading::start).collect(),
-        available: total.saturating_sub(occupied),
-        room: total / LARGEST_STEP * 2,
-    };
+    let mut round = Round::new(total, readings);
     round.meet_minima();
     round.fill();
     let traded = round.trade();
@@ -246,6 +242,17 @@ pub(crate) fn balance(total: u64, readings: &[Reading]) -> Vec<Decision> {
         .collect()
 }
 
+/// The grants between two rounds: the first step alone. Histories stay.
+pub(crate) fn meet_needs(total: u64, readings: &[Reading]) -> Vec<Decision> {
+    let mut round = Round::new(total, readings);
+    round.meet_minima();
+    let kept = |(reading, pages): (&Reading, &u64)| Decision {
+        given: *pages,
+        history: reading.history,
+    };
+    readings.iter().zip(&round.pages).map(kept).collect()
+}
+
 /// Pages on their way.
 struct Round<'r> {
     readings: &'r [Reading],
@@ -257,7 +264,17 @@ struct Round<'r> {
     room: u64,
 }
 
-impl Round<'_> {
+impl<'r> Round<'r> {
+    fn new(total: u64, readings: &'r [Reading]) -> Round<'r> {
+        let occupied: u64 = readings.iter().map(Reading::occupied).sum();
+        Round {
+            readings,
+            pages: readings.iter().map(Reading::start).collect(),
+            available: total.saturating_sub(occupied),
+            room: total / LARGEST_STEP * 2,
+        }
+    }
+
     /// The numbers of the members that bid.
     fn bidders(&self) -> impl Iterator<Item = usize> {
         (0..self.readings.len()).filter(|&at| self.readings[at].bids())

@@ -8,7 +8,7 @@ use super::error::PoolError;
 use super::handle::{Pool, program, seen_in, this_process};
 use super::identity::{Condition, Identity};
 use super::layout::PAGE;
-use super::round::{Seen, next_table, reap};
+use super::round::{Seen, meet_needs, next_table, reap};
 use super::row::{Acknowledged, Report};
 use super::settle::free;
 use super::table::{Damage, Entry, Table};
@@ -56,6 +56,9 @@ pub struct Usage<'d> {
     /// The member is suspended: it keeps its minimum alone until a later report. A stopped process counts as suspended
     /// without this.
     pub is_suspended: bool,
+    /// Threads of the member wait for memory and can trim nothing: the pool takes pages for it from others at once, down to
+    /// their minima.
+    pub is_needy: bool,
     /// Bytes of pages that it still shares with the member from which it was forked, an upper bound.
     pub inherited: u64,
 }
@@ -69,6 +72,7 @@ impl<'d> Usage<'d> {
             distances,
             stall: Duration::ZERO,
             is_suspended: false,
+            is_needy: false,
             inherited: 0,
         }
     }
@@ -115,6 +119,8 @@ pub struct Member {
     meter: Meter,
     /// The most pages of a grant, by the limits.
     maximum: u64,
+    /// The same as of the last tick, by the minima of others too.
+    most: u64,
     has_left: bool,
 }
 
@@ -162,6 +168,7 @@ impl Member {
                 answer: Acknowledged { number: 0, held: 0 },
                 meter: Meter::new(),
                 maximum: bounds.maximum,
+                most: bounds.maximum,
                 has_left: false,
             }),
             Err(error) => {
@@ -226,21 +233,25 @@ impl Member {
         self.report(usage, &table, now)?;
         let total = self.pool.total_pages();
         let (row, identity) = (self.row, self.identity);
+        let is_due = |table: &Table| at_once || now.wrapping_sub(table.balanced_at) >= ROUND_MS;
         self.pool.change(row, |table| {
             own_entry(Some(table), row, identity)?;
-            if !at_once && now.wrapping_sub(table.balanced_at) < ROUND_MS {
+            if !is_due(table) && !usage.is_needy {
                 return Ok(None);
             }
             let seen = self.pool.states(table);
-            Ok(Some(next_table(
-                table,
-                total,
-                &|at, entry| seen_in(&seen, at, entry),
-                now,
-            )))
+            let seen = |at, entry: &Entry| seen_in(&seen, at, entry);
+            let next = match is_due(table) {
+                true => next_table(table, total, &seen, now),
+                false => meet_needs(table, total, &seen, now),
+            };
+            // An unmet need must not wake all members again and again.
+            Ok((next != *table).then_some(next))
         })?;
         let (version, table) = self.pool.table()?;
-        self.grant = Grant::of(&own_entry(Some(&table), row, identity)?);
+        let entry = own_entry(Some(&table), row, identity)?;
+        self.grant = Grant::of(&entry);
+        self.most = most(&table, &entry, total);
         self.version = version;
         Ok(self.grant)
     }
@@ -248,9 +259,8 @@ impl Member {
     fn report(&mut self, usage: &Usage<'_>, table: &Table, now: u32) -> Result<(), PoolError> {
         let entry = own_entry(Some(table), self.row, self.identity)?;
         let total = self.pool.total_pages();
-        let others = table.minima() - entry.minimum;
-        let most = entry.maximum.min(total - others).saturating_sub(entry.given);
-        self.meter.measure(usage, now, (total / 256).max(1), most);
+        let more = most(table, &entry, total).saturating_sub(entry.given);
+        self.meter.measure(usage, now, (total / 256).max(1), more);
         self.pool.row(self.row).publish(&Report {
             resident: pages_up(usage.resident),
             wanted: pages_up(usage.wanted),
@@ -259,6 +269,7 @@ impl Member {
             gain: self.meter.gain,
             gain_now: self.meter.gain_now,
             is_suspended: usage.is_suspended,
+            is_needy: usage.is_needy,
             inherited: pages_up(usage.inherited),
             seen_at: now,
         });
@@ -313,6 +324,11 @@ impl Member {
     /// The most bytes of a grant, by the limits.
     pub(crate) fn most_bytes(&self) -> u64 {
         self.maximum * PAGE
+    }
+
+    /// Whether the grant may rise, as of the last tick: others have pages above their minima.
+    pub(crate) fn can_grow(&self) -> bool {
+        self.grant.given < self.most
     }
 
     /// Sleeps until a member's grant may have changed since the last tick, for `limit` at most. It may wake for no reason.
@@ -417,6 +433,11 @@ fn own_entry(table: Option<&Table>, row: usize, identity: Identity) -> Result<En
     entry
         .filter(|entry| entry.identity == identity)
         .ok_or(PoolError::Lost)
+}
+
+/// The most pages that the member of `entry` can get, by its limits and the minima of others.
+fn most(table: &Table, entry: &Entry, total: u64) -> u64 {
+    entry.maximum.min(total - (table.minima() - entry.minimum))
 }
 
 /// Whole pages that hold these bytes.

@@ -1,6 +1,6 @@
 //! A round of balancing: from a version of the table and the members' reports to the next version. Pure.
 
-use super::balance::{Activity, Reading, balance};
+use super::balance::{self, Activity, Decision, Reading, balance};
 use super::identity::Condition;
 use super::row::{Acknowledged, Report};
 use super::settle::{apply, bury};
@@ -11,6 +11,10 @@ mod model;
 
 /// Time after which a member that does not report keeps its grant and gets no other.
 pub(crate) const SILENT_MS: u32 = 5000;
+
+/// A member whose faults wait gets this part of the total above its pages, and so many pages at least.
+const NEED: u64 = 64;
+const LEAST_NEED: u64 = 64;
 
 /// The state of a member at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,34 +63,56 @@ fn inherited(states: &[Option<Seen>]) -> Vec<u64> {
 /// The next version of the table: shares of ended members return, acknowledged pages are free, and the balance of the
 /// readings is granted.
 pub(crate) fn next_table(table: &Table, total: u64, seen: &dyn Fn(usize, &Entry) -> Seen, now: u32) -> Table {
+    let mut next = shared_out(table, total, seen, now, balance);
+    next.balanced_at = now;
+    next.rounds = table.rounds.wrapping_add(1);
+    next
+}
+
+/// The next version of the table between two rounds: minima and needs of members that wait for memory are met.
+pub(crate) fn meet_needs(table: &Table, total: u64, seen: &dyn Fn(usize, &Entry) -> Seen, now: u32) -> Table {
+    shared_out(table, total, seen, now, balance::meet_needs)
+}
+
+/// The table without ended members, with the grants that `split` decides on.
+fn shared_out(
+    table: &Table,
+    total: u64,
+    seen: &dyn Fn(usize, &Entry) -> Seen,
+    now: u32,
+    split: fn(u64, &[Reading]) -> Vec<Decision>,
+) -> Table {
     let mut next = reap(table, seen);
     let rows: Vec<usize> = next.members().map(|(row, _)| row).collect();
     let readings: Vec<Reading> = next
         .members()
-        .map(|(row, entry)| reading(entry, &seen(row, entry), now))
+        .map(|(row, entry)| reading(entry, &seen(row, entry), total, now))
         .collect();
     let mut wishes = vec![0; next.entries.len()];
-    for (row, decision) in rows.into_iter().zip(balance(total, &readings)) {
+    for (row, decision) in rows.into_iter().zip(split(total, &readings)) {
         wishes[row] = decision.given;
         if let Some(entry) = &mut next.entries[row] {
             entry.history = decision.history;
         }
     }
     apply(&mut next.entries, total, &wishes);
-    next.balanced_at = now;
-    next.rounds = table.rounds.wrapping_add(1);
     next
 }
 
-fn reading(entry: &Entry, seen: &Seen, now: u32) -> Reading {
+fn reading(entry: &Entry, seen: &Seen, total: u64, now: u32) -> Reading {
     let (report, activity) = match seen.row {
         None => (Report::default(), Activity::Silent),
         Some((report, answer)) => (report, activity(entry, seen.condition, &report, answer, now)),
     };
+    // A need counts as a minimum, for as long as it lasts.
+    let needed = match report.is_needy {
+        true => (report.resident.max(entry.given) + (total / NEED).max(LEAST_NEED)).min(entry.maximum),
+        false => 0,
+    };
     Reading {
         given: entry.given,
         charged: entry.charged,
-        minimum: entry.minimum,
+        minimum: entry.minimum.max(needed),
         maximum: entry.maximum,
         resident: report.resident,
         wanted: report.wanted,
@@ -229,6 +255,46 @@ mod tests {
         let next = next_table(&table(&[5000, 6000, 7000]), TOTAL, &seen, NOW);
         assert_eq!((given(&next, 0), given(&next, 1)), (5000, 6000));
         assert_eq!(given(&next, 2), TOTAL - 11_000);
+    }
+
+    /// A need moves the pages that it lacks, once, and nothing else.
+    #[test]
+    fn a_need_is_met_between_rounds_from_pages_in_use() {
+        let mut before = table(&[TOTAL - 2000, 2000]);
+        before.balanced_at = NOW - 1;
+        let seen = |row, entry: &Entry| {
+            let mut seen = answered(entry, TOTAL, 1000);
+            if let (1, Some((report, _))) = (row, &mut seen.row) {
+                (report.is_needy, report.resident) = (true, 2000);
+            }
+            if let (0, Some((_, answer))) = (row, &mut seen.row) {
+                *answer = Acknowledged {
+                    number: 1,
+                    held: TOTAL - 2000,
+                };
+            }
+            seen
+        };
+        let asked = meet_needs(&before, TOTAL, &seen, NOW);
+        let more = TOTAL / NEED;
+        assert_eq!((given(&asked, 0), given(&asked, 1)), (TOTAL - 2000 - more, 2000));
+        assert_eq!(
+            (asked.balanced_at, asked.rounds),
+            (before.balanced_at, before.rounds)
+        );
+        assert_eq!(meet_needs(&asked, TOTAL, &seen, NOW), asked);
+        // The other member has trimmed.
+        let trimmed = |row, entry: &Entry| {
+            let mut seen = seen(row, entry);
+            if let (0, Some((_, answer))) = (row, &mut seen.row) {
+                (answer.number, answer.held) = (entry.number, entry.given);
+            }
+            seen
+        };
+        assert_eq!(given(&meet_needs(&asked, TOTAL, &trimmed, NOW), 1), 2000 + more);
+        // Without a need, nothing moves between two rounds.
+        let content = |_, entry: &Entry| answered(entry, TOTAL, 1000);
+        assert_eq!(meet_needs(&before, TOTAL, &content, NOW), before);
     }
 
     #[test]

@@ -21,7 +21,8 @@ const SUSPENDED: usize = 8;
 const INHERITED: usize = 9;
 const SEEN_AT: usize = 10;
 const GAIN_NOW: usize = 11;
-const _: () = assert!(GAIN_NOW < ROW_WORDS);
+const NEEDY: usize = 12;
+const _: () = assert!(NEEDY < ROW_WORDS);
 
 /// The answer of a member to a grant: it knows this grant, and has at most so many pages resident until it knows a later one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub(crate) struct Report {
     pub(crate) gain_now: u64,
     /// The member says that it is suspended.
     pub(crate) is_suspended: bool,
+    /// Faults of the member wait for memory and can trim nothing.
+    pub(crate) is_needy: bool,
     /// Pages that it still shares with the member from which it was forked.
     pub(crate) inherited: u64,
     /// Time of the report in milliseconds of `CLOCK_MONOTONIC`, which wraps.
@@ -120,6 +123,7 @@ impl<'m> Row<'m> {
             (GAIN, report.gain),
             (GAIN_NOW, report.gain_now),
             (SUSPENDED, u64::from(report.is_suspended)),
+            (NEEDY, u64::from(report.is_needy)),
             (INHERITED, report.inherited),
             (SEEN_AT, u64::from(report.seen_at)),
         ];
@@ -144,6 +148,7 @@ impl<'m> Row<'m> {
             gain: word(GAIN),
             gain_now: word(GAIN_NOW),
             is_suspended: word(SUSPENDED) != 0,
+            is_needy: word(NEEDY) != 0,
             inherited: word(INHERITED).min(MOST_PAGES),
             seen_at: word(SEEN_AT) as u32,
         };
@@ -175,6 +180,7 @@ mod tests {
             gain: 5,
             gain_now: 8,
             is_suspended: true,
+            is_needy: true,
             inherited: 6,
             seen_at: 7,
         };

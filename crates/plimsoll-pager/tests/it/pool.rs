@@ -19,10 +19,12 @@ fn minimum(bytes: u64) -> Limits {
     }
 }
 
-/// A tick of a member that wants this much, at once.
+/// A tick of a member that fills its grant and wants this much, at once. The pool takes idle pages of others only for a
+/// member that fills its own.
 fn tick(member: &mut Member, wanted: u64) -> u64 {
     let distances = RefaultDistances::new();
     let usage = Usage {
+        resident: member.grant().bytes(),
         wanted,
         ..Usage::new(&distances)
     };
@@ -171,6 +173,7 @@ mod kills {
 #[test]
 fn a_stopped_member_keeps_its_pages_from_others_until_it_has_trimmed() {
     const READY: usize = 0;
+    const SHRINKS: usize = 1;
     const FLOOR: u64 = 1 << 20;
     let test = "pool::a_stopped_member_keeps_its_pages_from_others_until_it_has_trimmed";
     alone_as_nobody(test, |folder| {
@@ -180,7 +183,8 @@ fn a_stopped_member_keeps_its_pages_from_others_until_it_has_trimmed() {
             let mut member = pool.join(minimum(FLOOR)).expect("it is empty");
             tick_until(&mut member, TOTAL, TOTAL);
             shared.set(READY, 1);
-            // Its wish is small once it goes on, so that the other gets the rest.
+            shared.wait_for(SHRINKS, 1);
+            // Its wish is small from now on, so that the other gets the rest.
             loop {
                 let given = tick(&mut member, FLOOR);
                 member.acknowledge(given).expect("it has no more");
@@ -203,6 +207,10 @@ fn a_stopped_member_keeps_its_pages_from_others_until_it_has_trimmed() {
             assert!(given <= TOTAL - charged, "pages that are not free were granted");
         }
         child.send(libc::SIGCONT);
+        // A round before the child states its smaller wish: both want all, and the child gets a part of its pages back.
+        tick(&mut mine, TOTAL);
+        assert!(member_of(&pool, child.pid()).given > FLOOR);
+        shared.set(SHRINKS, 1);
         tick_until(&mut mine, TOTAL, TOTAL - FLOOR);
         child.kill();
         tick_until(&mut mine, TOTAL, TOTAL);

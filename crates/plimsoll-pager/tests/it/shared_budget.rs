@@ -76,14 +76,19 @@ struct Group<'t> {
 }
 
 impl<'t> Group<'t> {
-    /// Starts processes with hot sets of these many MiB, and waits until each has filled its region.
-    fn start(pool: &'t Pool, shared: &'t Shared, hot: &[u64]) -> Group<'t> {
-        let mut group = Group {
+    /// No process.
+    fn new(pool: &'t Pool, shared: &'t Shared) -> Group<'t> {
+        Group {
             pool,
             shared,
             children: Vec::new(),
             sums: 0,
-        };
+        }
+    }
+
+    /// Starts processes with hot sets of these many MiB, and waits until each has filled its region.
+    fn start(pool: &'t Pool, shared: &'t Shared, hot: &[u64]) -> Group<'t> {
+        let mut group = Group::new(pool, shared);
         for (at, hot) in hot.iter().enumerate() {
             group.set_hot(at, *hot);
             group.children.push(Some(Child::fork(|| live(pool, shared, at))));
@@ -122,6 +127,12 @@ impl<'t> Group<'t> {
 
     fn given(&self, at: usize) -> u64 {
         self.member(at).map_or(0, |member| member.given)
+    }
+
+    /// Whether a process still fills its region.
+    fn is_filling(&self) -> bool {
+        self.check_alive();
+        (0..self.children.len()).any(|at| self.shared.get(WORK + at) == 0)
     }
 
     /// Resident bytes of each pager, as the kernel counts them.
@@ -194,6 +205,7 @@ fn the_budget_of_two_pagers_follows_their_refaults() {
         // A killed process returns its share.
         group.kill(1);
         group.wait_for(|group| group.given(0) == TOTAL);
+        eprintln!("sums {}", group.sums);
         assert!(group.sums > 20, "{} sums were compared", group.sums);
     });
 }
@@ -216,8 +228,88 @@ fn four_pagers_stay_within_one_budget() {
             let now = [2, 3].map(|at| shared.get(WORK + at));
             now.iter().zip(before).all(|(now, before)| *now > before + 5000)
         });
+        eprintln!("sums {}", group.sums);
         assert!(group.sums > 20, "{} sums were compared", group.sums);
     });
+}
+
+/// Faults did not wait for a grant: two such members took 69.6 MiB of a pool of 64 MiB.
+#[test]
+fn members_that_fill_at_once_stay_within_one_budget() {
+    const FILLED: u64 = 44 * MIB;
+    let test = "shared_budget::members_that_fill_at_once_stay_within_one_budget";
+    with_pool(test, |pool, shared| {
+        let mut group = Group::new(pool, shared);
+        for at in 0..2 {
+            let fill = || fill_and_check(pool, shared, at, FILLED, PAGE / 2);
+            group.children.push(Some(Child::fork(fill)));
+        }
+        while group.is_filling() {
+            group.check_sum();
+        }
+        for at in 0..2 {
+            assert_eq!(
+                shared.get(WORK + at),
+                1,
+                "frames above the budget of member {at}, plus 1"
+            );
+        }
+        eprintln!("sums {}", group.sums);
+        assert!(group.sums > 20, "{} sums were compared", group.sums);
+    });
+}
+
+/// A fault that waits for a pool which has nothing to give goes on above the budget.
+#[test]
+fn members_whose_data_fit_no_budget_exceed_it_and_go_on() {
+    let test = "shared_budget::members_whose_data_fit_no_budget_exceed_it_and_go_on";
+    with_pool(test, |pool, shared| {
+        let mut group = Group::new(pool, shared);
+        for at in 0..2 {
+            let fill = || fill_and_check(pool, shared, at, 36 * MIB, PAGE);
+            group.children.push(Some(Child::fork(fill)));
+        }
+        while group.is_filling() {
+            shared.rest(WORK, Duration::from_millis(5));
+        }
+        let forced: u64 = (0..2).map(|at| shared.get(WORK + at) - 1).sum();
+        let needed = 2 * 36 * MIB - TOTAL;
+        assert!(forced * PAGE >= needed, "{forced} frames");
+    });
+}
+
+/// Fills a region with pages that begin with `random` random bytes, and checks it. Sets its work to the frames that exceeded
+/// the budget, plus 1.
+fn fill_and_check(pool: &Pool, shared: &Shared, at: usize, bytes: u64, random: u64) {
+    let split = random as usize;
+    let member = pool.join(limits()).expect("the minima fit");
+    let pager = Pager::builder()
+        .pool(member)
+        .build()
+        .expect("userfaultfd is allowed");
+    let mut region = pager.map(bytes as usize).expect("addresses are free");
+    let stats = pager.stats();
+    let base = resident_of(std::process::id()) - stats.metadata_bytes - stats.store_bytes;
+    shared.set(BASE + at, base + 1);
+    let seed = |page: usize| Random(0xABCD_EF01 + (page * MOST + at) as u64);
+    for (page, bytes) in region.bytes_mut().chunks_mut(PAGE as usize).enumerate() {
+        let mut random = seed(page);
+        for word in bytes[..split].chunks_mut(8) {
+            word.copy_from_slice(&random.below(u64::MAX).to_ne_bytes());
+        }
+    }
+    for (page, bytes) in region.bytes().chunks(PAGE as usize).enumerate() {
+        let mut random = seed(page);
+        let (first, rest) = bytes.split_at(split);
+        let is_whole = first
+            .chunks(8)
+            .all(|word| *word == random.below(u64::MAX).to_ne_bytes());
+        assert!(is_whole && rest.iter().all(|byte| *byte == 0), "page {page}");
+    }
+    shared.set(WORK + at, pager.stats().forced_frames + 1);
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+    }
 }
 
 #[test]

@@ -125,6 +125,18 @@ proptest! {
     }
 
     #[test]
+    fn needs_are_met_within_total_and_limits((total, readings) in bidders(), history in history(1 << 20)) {
+        let readings: Vec<Reading> = readings.iter().map(|reading| Reading { history, ..*reading }).collect();
+        let decisions = meet_needs(total, &readings);
+        prop_assert!(decisions.iter().map(|decision| decision.given).sum::<u64>() <= total);
+        for (reading, decision) in readings.iter().zip(decisions) {
+            prop_assert!(decision.given >= reading.minimum);
+            prop_assert!(decision.given <= reading.given.max(reading.minimum), "more than it needs");
+            prop_assert_eq!(decision.history, history);
+        }
+    }
+
+    #[test]
     fn limits_are_kept((total, readings) in pool()) {
         for (reading, decision) in readings.iter().zip(balance(total, &readings)) {
             match reading.activity {

@@ -1,0 +1,89 @@
+//! Faults that wait for a larger budget: those of a pager whose budget is its grant of a pool.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// After a wait that was for nothing, faults do not wait for this time.
+const PAUSE_MS: u32 = 10_000;
+
+/// The need of more budget. A fault that finds nothing to trim or to save has it open while it waits.
+#[derive(Debug, Default)]
+pub(crate) struct Need {
+    /// Whether the pool may grant more.
+    can_be_met: AtomicBool,
+    /// Faults that wait.
+    waiting: AtomicU32,
+    /// The time at which a wait ended without more budget, plus 1; 0 for none.
+    gave_up: AtomicU32,
+}
+
+/// A wait; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Waiting<'n>(&'n Need);
+
+impl Need {
+    /// States whether more budget may come. It may not at first.
+    pub(crate) fn set_can_be_met(&self, can_be_met: bool) {
+        self.can_be_met.store(can_be_met, Ordering::Relaxed);
+    }
+
+    /// Whether more budget may come.
+    pub(crate) fn can_be_met(&self) -> bool {
+        self.can_be_met.load(Ordering::Relaxed)
+    }
+
+    /// Whether a fault waits.
+    pub(crate) fn is_open(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Begins a wait, at `now` in milliseconds; none if it would be for nothing.
+    pub(crate) fn open(&self, now: u32) -> Option<Waiting<'_>> {
+        let gave_up = self.gave_up.load(Ordering::Relaxed);
+        let pauses = gave_up != 0 && now.wrapping_sub(gave_up) < PAUSE_MS;
+        if pauses || !self.can_be_met() {
+            return None;
+        }
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Some(Waiting(self))
+    }
+
+    /// A wait was for nothing until `now`.
+    pub(crate) fn give_up(&self, now: u32) {
+        self.gave_up.store(now.max(1), Ordering::Relaxed);
+    }
+
+    /// The budget has grown.
+    pub(crate) fn is_met(&self) {
+        self.gave_up.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{Need, PAUSE_MS};
+
+    #[test]
+    fn faults_wait_while_more_may_come_and_not_soon_after_a_vain_wait() {
+        let need = Need::default();
+        assert!(need.open(5).is_none());
+        need.set_can_be_met(true);
+        let waiting = need.open(5);
+        assert!(waiting.is_some() && need.is_open());
+        drop(waiting);
+        assert!(!need.is_open());
+        need.give_up(u32::MAX - 1);
+        assert!(need.open(u32::MAX - 1).is_none() && need.open(PAUSE_MS - 3).is_none());
+        assert!(need.open(PAUSE_MS - 2).is_some());
+        need.give_up(7);
+        need.is_met();
+        assert!(need.open(7).is_some());
+        need.set_can_be_met(false);
+        assert!(need.open(7).is_none());
+    }
+}
