@@ -7,11 +7,14 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::sync::{Arc, RwLock};
+use std::time::Duration;
 
+use plimsoll_pager::page_file::State;
 use plimsoll_pager::{Pager, Region, TrimTo};
-use plimsoll_testkit::{again, role};
+use plimsoll_testkit::{again, role, status_of_fork};
 
 use crate::children::Random;
+use crate::page_file::folder;
 use crate::pages::{PAGE, contents};
 
 const MIB: usize = 1 << 20;
@@ -22,6 +25,9 @@ const REGIONS: usize = 2;
 const MOST_PAGES: u64 = 512;
 /// Operations of a thread, in the short form.
 const OPERATIONS: u64 = 3000;
+
+/// Bytes of the page file: a part of the compressed pages.
+const FILE: u64 = 2 << 20;
 
 /// The regions that all threads may trim and prefetch. Each is written and read by its owner alone.
 type Shared = [RwLock<Option<Arc<Region>>>; THREADS * REGIONS];
@@ -191,30 +197,29 @@ fn factor() -> u64 {
     })
 }
 
-#[test]
-fn sixteen_threads_find_every_byte_as_they_wrote_it() {
-    if role().is_none() {
-        // In a process of its own: other tests do not change its signals or children.
-        let mut program = again(
-            "stress::sixteen_threads_find_every_byte_as_they_wrote_it",
-            "alone",
-        );
-        program.env("PLIMSOLL_PAGER_STRESS", factor().to_string());
-        let status = program.status().expect("the test program starts");
-        assert!(status.success(), "{status}");
-        return;
+/// Runs `work` in a process of its own: other tests do not change its signals or children.
+fn alone(test: &str, work: impl FnOnce(u64)) {
+    if role().is_some() {
+        return work(OPERATIONS * factor());
     }
-    let operations = OPERATIONS * factor();
-    let pager = Pager::builder()
-        .ram(12 * MIB as u64)
-        .address_space(1 << 30)
-        .build();
-    let pager = pager.expect("userfaultfd is allowed");
+    let mut program = again(test, "alone");
+    program.env("PLIMSOLL_PAGER_STRESS", factor().to_string());
+    let status = program.status().expect("the test program starts");
+    assert!(status.success(), "{status}");
+}
+
+/// Runs the threads while `beside` is called again and again, and checks the pager and its counts.
+fn run(pager: &Pager, operations: u64, mut beside: impl FnMut()) {
     let shared: Shared = [const { RwLock::new(None) }; THREADS * REGIONS];
     std::thread::scope(|scope| {
-        for number in 0..THREADS {
-            let (pager, shared) = (&pager, &shared);
-            scope.spawn(move || work(pager, shared, number, operations));
+        let threads: Vec<_> = (0..THREADS)
+            .map(|number| {
+                let shared = &shared;
+                scope.spawn(move || work(pager, shared, number, operations))
+            })
+            .collect();
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            beside();
         }
     });
     assert_eq!(pager.validate(), []);
@@ -233,10 +238,62 @@ fn sixteen_threads_find_every_byte_as_they_wrote_it() {
     for events in [stats.soft_faults, stats.taken_frames, stats.adopted_pages] {
         assert!(events > 100, "{stats:?}");
     }
-    assert_eq!((stats.forced_frames, stats.pinned_pages), (0, 0));
+    assert_eq!(stats.pinned_pages, 0);
     drop(shared);
     let stats = pager.stats();
-    let pages = stats.native_pages + stats.active_pages + stats.modified_pages + stats.compressed_pages;
+    let pages = stats.native_pages
+        + stats.active_pages
+        + stats.modified_pages
+        + stats.compressed_pages
+        + stats.page_file_pages;
     assert_eq!((pages, stats.standby_pages), (0, [0; 8]), "{stats:?}");
     assert_eq!(pager.validate(), []);
+}
+
+#[test]
+fn sixteen_threads_find_every_byte_as_they_wrote_it() {
+    let test = "stress::sixteen_threads_find_every_byte_as_they_wrote_it";
+    alone(test, |operations| {
+        let pager = Pager::builder()
+            .ram(12 * MIB as u64)
+            .address_space(1 << 30)
+            .build()
+            .expect("userfaultfd is allowed");
+        run(&pager, operations, || {
+            std::thread::sleep(Duration::from_millis(10))
+        });
+        assert_eq!(pager.stats().forced_frames, 0);
+    });
+}
+
+/// The compressed pages fit neither the store's cap nor the page file, and the process forks all the time.
+#[test]
+fn sixteen_threads_with_forks_and_a_full_page_file_find_every_byte() {
+    let test = "stress::sixteen_threads_with_forks_and_a_full_page_file_find_every_byte";
+    alone(test, |operations| {
+        let folder = folder();
+        let pager = Pager::builder()
+            .ram(10 * MIB as u64)
+            .address_space(1 << 30)
+            .store_cap(MIB as u64)
+            .page_file(folder.path(), FILE)
+            .build()
+            .expect("userfaultfd is allowed");
+        let (mut forks, mut most_used) = (0, 0);
+        run(&pager, operations, || {
+            // A child without the regions, whose mappings the kernel copies beside moves of pages.
+            assert_eq!(status_of_fork(|| {}), 0);
+            forks += 1;
+            let file = pager.stats().page_file.expect("it has one");
+            most_used = most_used.max(file.used_bytes);
+            std::thread::sleep(Duration::from_millis(2));
+        });
+        let file = pager.stats().page_file.expect("it has one");
+        assert!(
+            most_used > FILE / 10 * 9,
+            "{most_used} of {FILE} bytes used at most"
+        );
+        assert!(forks > 100 && file.read_bytes > FILE, "{forks} forks, {file:?}");
+        assert_eq!(file.state, State::Writable);
+    });
 }
