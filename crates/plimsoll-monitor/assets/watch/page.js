@@ -22,18 +22,24 @@ const known = { hello: null, target: null, devices: [], marks: [], status: {}, m
 const rows = { t: [], columns: [], step: [] };
 let series = [];
 let panelsDrawn = [];
+// Whether a value of a pager is known: then its panel is drawn.
+let hasPager = false;
 let lastId = null;
 let stale = true;
 
 // Builds the series from the hello event: their values and how to draw them.
 function describe(hello) {
-  panelsDrawn = hello.panels.filter(panel => panel.height > 0 && panel.id !== "moved" && panel.id !== "pager")
-    .map(panel => panel.id === "whole" ? { ...panel, height: HEIGHT_OF_RAM } : panel);
-  const isDrawn = one => panelsDrawn.some(panel => panel.id === one.panel) && !NOT_DRAWN.includes(one.key);
   series = hello.layers.map(one => ({ ...one, panel: "whole", unit: "bytes", dash: [] }))
-    .concat(hello.gauges.map(one => ({ ...one, hatched: false, optional: one.panel === "target" || one.panel === "pager", bare: !isDrawn(one) })));
+    .concat(hello.gauges.map(one => ({ ...one, hatched: false, optional: one.panel === "target" || one.panel === "pager" })));
   rows.columns = series.map((_, at) => rows.columns[at] ?? []);
   series.forEach((one, at) => { one.own = rows.columns[at]; one.drawn = one.own; });
+}
+
+// Chooses the panels, and the series with a line in one.
+function arrange() {
+  panelsDrawn = known.hello.panels.filter(panel => panel.height > 0 && panel.id !== "moved" && (panel.id !== "pager" || hasPager))
+    .map(panel => panel.id === "whole" ? { ...panel, height: HEIGHT_OF_RAM } : panel);
+  for (const one of series) one.bare = !panelsDrawn.some(panel => panel.id === one.panel) || NOT_DRAWN.includes(one.key);
 }
 
 const ofPanel = panel => series.filter(one => one.panel === panel.id && isThere(one));
@@ -54,6 +60,7 @@ function forget() {
   rows.t.length = 0;
   rows.step.length = 0;
   for (const column of rows.columns) column.length = 0;
+  hasPager = false;
 }
 
 function push(time, values, step) {
@@ -73,6 +80,8 @@ function take(list, step) {
   }
   if (rows.t.length > MOST_ROWS) thin();
   stale = true;
+  hasPager ||= series.some(one => one.panel === "pager" && one.own.slice(-list.length).some(value => value !== null));
+  if (hasPager !== panelsDrawn.some(panel => panel.id === "pager")) build();
 }
 
 // Each two rows of the older half become their mean, except beside a gap.
@@ -264,6 +273,7 @@ const wordsOf = mark => `${KINDS[mark.kind] ?? mark.kind} ${mark.kind === "numbe
 function build() {
   if (!known.hello) return;
   nameDevices();
+  arrange();
   plots = panels.build(byId("plots"), panelsDrawn, drawnOf);
   panels.buildReadout(byId("readout-holder"), known.hello.panels, ofPanel);
   showHead();

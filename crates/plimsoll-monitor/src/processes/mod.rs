@@ -46,6 +46,6 @@ pub use storm::{
     StormProcess, pinned_from, storms,
 };
 pub(crate) use table::cpus;
-pub use table::render;
+pub use table::{render, width_without_terminal};
 pub use users::Users;
 pub use walk::{Found, descendants, list};

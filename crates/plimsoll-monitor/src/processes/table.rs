@@ -55,6 +55,30 @@ const COLUMNS: &[Column<Entry>] = &[
 /// The start of the headings of pagers' columns, which a list without pagers does not have.
 const OF_PAGERS: &str = "P-";
 
+/// Width of a list with pagers that no terminal limits: all columns with the widest numbers, and a command.
+const WITH_PAGERS: usize = 240;
+
+/// The columns to render a list with where there is no terminal: `usual`, or more if a process among the first `limit` (0
+/// for all) has a pager, so that the columns of pagers are there.
+pub fn width_without_terminal(listing: &Listing, limit: usize, usual: usize) -> usize {
+    if has_pagers(shown(listing, limit)) {
+        usual.max(WITH_PAGERS)
+    } else {
+        usual
+    }
+}
+
+fn shown(listing: &Listing, limit: usize) -> &[Entry] {
+    match limit {
+        0 => &listing.processes,
+        limit => &listing.processes[..limit.min(listing.processes.len())],
+    }
+}
+
+fn has_pagers(entries: &[Entry]) -> bool {
+    entries.iter().any(|entry| entry.pager.is_some())
+}
+
 /// Renders the listing for a terminal of `width` columns: storms, a table of at most `limit` processes (0 for all), and
 /// notes. Ends with a line feed.
 pub fn render(listing: &Listing, limit: usize, width: usize, colour: bool) -> String {
@@ -94,12 +118,9 @@ fn storm_lines(text: &mut String, storm: &Storm, width: usize, colour: bool) {
 }
 
 fn table(text: &mut String, listing: &Listing, limit: usize, width: usize, colour: bool) {
-    let shown = match limit {
-        0 => &listing.processes[..],
-        limit => &listing.processes[..limit.min(listing.processes.len())],
-    };
+    let shown = shown(listing, limit);
     let pss = listing.processes.iter().any(|entry| entry.pss.is_some());
-    let pagers = listing.processes.iter().any(|entry| entry.pager.is_some());
+    let pagers = has_pagers(shown);
     let is_shown = |column: &&Column<Entry>| match column.heading {
         "PSS" => pss,
         heading => pagers || !heading.starts_with(OF_PAGERS),

@@ -112,13 +112,17 @@ pub(super) struct Point {
     t_ns: u64,
     /// Sum of the gauge's columns; none when all are absent.
     sum: Option<i64>,
+    /// The first of them.
+    first: Option<i64>,
 }
 
 impl Point {
     /// The point of a sample with the values of a gauge's columns.
     pub(super) fn of(t_ns: u64, values: impl Iterator<Item = Option<i64>>) -> Point {
+        let mut values = values.peekable();
         Point {
             t_ns,
+            first: values.peek().copied().flatten(),
             sum: values.flatten().reduce(i64::saturating_add),
         }
     }
@@ -136,6 +140,10 @@ impl Gauge {
     ) -> Option<f64> {
         match self.reading {
             Reading::Level(factor) => Some(at.sum? as f64 * factor),
+            Reading::Rest => {
+                let parts = at.sum?.saturating_sub(at.first?);
+                Some(at.first?.saturating_sub(parts).max(0) as f64)
+            }
             Reading::Rate(scale) => {
                 let before = before?;
                 let growth = at.sum?.checked_sub(before.sum?)?;
@@ -188,6 +196,25 @@ mod tests {
             row.set(column, ticks * TICK_US);
         }
         row
+    }
+
+    #[test]
+    fn standby_pages_are_told_apart_by_priority() {
+        let standby = |values: &[(usize, i64)]| {
+            let mut row = Row::empty(1);
+            values.iter().for_each(|&(column, value)| row.set(column, value));
+            let frame = Frame::of(&row, None, MACHINE);
+            [gauge::PAGER_STANDBY, gauge::PAGER_STANDBY_LOW].map(|index| frame.gauge(index))
+        };
+        let (all, low) = (col::TARGET_PAGER_STANDBY, col::TARGET_PAGER_STANDBY_LOW);
+        assert_eq!(
+            standby(&[(all, 12288), (low, 4096)]),
+            [Some(8192.0), Some(4096.0)]
+        );
+        assert_eq!(standby(&[(all, 12288)]), [Some(12288.0), None]);
+        assert_eq!(standby(&[]), [None, None]);
+        // Another process changes them between the two readings.
+        assert_eq!(standby(&[(all, 4096), (low, 8192)]), [Some(0.0), Some(8192.0)]);
     }
 
     fn shares(before: &Row, row: &Row) -> [f64; 6] {

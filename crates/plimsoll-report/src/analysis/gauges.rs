@@ -46,6 +46,8 @@ pub enum GaugeUnit {
 pub enum Reading {
     /// The columns' sum, times a factor.
     Level(f64),
+    /// The first column less the others, which are parts of it; nothing without the first.
+    Rest,
     /// Growth a second of the columns' sum.
     Rate(Scale),
 }
@@ -103,7 +105,7 @@ macro_rules! gauges {
     };
 }
 
-use Reading::{Level, Rate};
+use Reading::{Level, Rate, Rest};
 use Scale::{Cpus, One, Page, PercentOfCpus, PercentOfOneCpu, PercentOfTime};
 
 gauges! {
@@ -118,14 +120,15 @@ gauges! {
     CGROUP_SOME "cgroup-some" "cgroup memory some" Target Percent Rate(PercentOfTime) => [CGROUP_PSI_SOME_US];
     PAGER_BUDGET "pager-budget" "pager budget" Target Bytes Level(1.0) => [TARGET_PAGER_BUDGET];
     PAGER_STORE "pager-store" "pager store" Target Bytes Level(1.0) => [TARGET_PAGER_STORE];
-    PAGER_METADATA "pager-metadata" "pager metadata" Target Bytes Level(1.0) => [TARGET_PAGER_METADATA];
     PAGER_SOFT "pager-soft" "pager soft faults" Target PerSecond Rate(One) => [TARGET_PAGER_SOFT_FAULTS];
     PAGER_HARD "pager-hard" "pager hard faults" Target PerSecond Rate(One) => [TARGET_PAGER_HARD_FAULTS];
     PAGER_ACTIVE "pager-active" "active" Pager Bytes Level(1.0) => [TARGET_PAGER_ACTIVE];
     PAGER_MODIFIED "pager-modified" "modified" Pager Bytes Level(1.0) => [TARGET_PAGER_MODIFIED];
-    PAGER_STANDBY "pager-standby" "standby" Pager Bytes Level(1.0) => [TARGET_PAGER_STANDBY];
+    PAGER_STANDBY "pager-standby" "standby" Pager Bytes Rest => [TARGET_PAGER_STANDBY, TARGET_PAGER_STANDBY_LOW];
+    PAGER_STANDBY_LOW "pager-standby-low" "standby, low priority" Pager Bytes Level(1.0) => [TARGET_PAGER_STANDBY_LOW];
     PAGER_COMPRESSED "pager-compressed" "compressed" Pager Bytes Level(1.0) => [TARGET_PAGER_COMPRESSED];
     PAGER_PAGE_FILE "pager-page-file" "page file" Pager Bytes Level(1.0) => [TARGET_PAGER_PAGE_FILE];
+    PAGER_METADATA "pager-metadata" "metadata" Pager Bytes Level(1.0) => [TARGET_PAGER_METADATA];
     SWAP0 "device0" "swap device 0" Swap Bytes Level(1.0) => [SWAP0_USED];
     SWAP1 "device1" "swap device 1" Swap Bytes Level(1.0) => [SWAP1_USED];
     SWAP2 "device2" "swap device 2" Swap Bytes Level(1.0) => [SWAP2_USED];

@@ -75,6 +75,13 @@ pub const INKS: &[Ink] = &[
     ink("iowait", "#E3C800", "#E3C800", &[]),
     ink("interrupts", "#009E73", "#2DBE94", &[]),
     ink("steal", "#AA3377", "#DD77B0", &[]),
+    ink("pager-active", "#0072B2", "#56A5DB", &[]),
+    ink("pager-modified", "#D55E00", "#F08A3C", &[]),
+    ink("pager-standby", "#009E73", "#2DBE94", &[]),
+    ink("pager-standby-low", "#8FD3BC", "#1E6E58", &[]),
+    ink("pager-compressed", "#AA3377", "#DD77B0", &[]),
+    ink("pager-page-file", "#8A7A1C", "#DDAA33", &[]),
+    ink("pager-metadata", "#5B6770", "#A9B4BD", &[]),
 ];
 
 /// For series that the table does not know, such as swap devices, by their order.

@@ -3,13 +3,16 @@
 mod cgroups;
 
 use std::cmp::Reverse;
+use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::screen::Screen;
 use crate::cli::{Ps, PsSort, Verbosity};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_monitor::processes::{Depth, Entry, Listing, Observer, Snapshot, Users, render};
+use plimsoll_monitor::processes::{
+    Depth, Entry, Listing, Observer, Snapshot, Users, render, width_without_terminal,
+};
 use plimsoll_sample::stop::Stop;
 
 /// Valid intervals in seconds: the kernel counts CPU time in steps of 10 ms.
@@ -127,6 +130,10 @@ fn text(listing: &Listing, options: &Ps, verbosity: &Verbosity) -> String {
         return "no fault storm\n".to_owned();
     }
     let width = usize::from(super::width_of_stdout());
+    let width = match io::stdout().is_terminal() {
+        true => width,
+        false => width_without_terminal(listing, options.limit, width),
+    };
     render(listing, options.limit, width, super::colour_on_stdout(verbosity))
 }
 

@@ -304,6 +304,23 @@ fn ps_has_columns_of_pagers() {
         "{pager}"
     );
     assert!(of(std::process::id())["pager"].is_null());
+    // The output is a pipe. All processes are listed, of which one has a pager.
+    let table = ps(&["--limit", "0"]);
+    let headings = table
+        .lines()
+        .find(|line| line.contains("COMMAND"))
+        .expect("a heading");
+    for heading in [
+        "P-ACTIVE",
+        "P-MODIFIED",
+        "P-STANDBY",
+        "P-ZIP",
+        "P-STORE",
+        "P-FILE",
+        "P-META",
+    ] {
+        assert!(headings.contains(heading), "{heading}: {headings}");
+    }
     program.end();
 }
 

@@ -207,6 +207,26 @@ await check("without --allow-actions there is nothing to press", async () => {
   await quiet.stop();
 });
 
+await check("stacks the states of a pager once its target has one", async () => {
+  const program = [plimsoll, "run", "compression", "--quiet", "--set", "subject=pager", "--set", "size=128M", "--set", "repeat=20", "--set", "class=ratio=2.5"];
+  const target = await watch("--", ...program);
+  const other = await open(target.url.href);
+  await connection(other.page, "live");
+  await other.page.locator(".plot[data-panel=pager]").waitFor({ timeout: 30000 });
+  await other.page.waitForTimeout(3000);
+  const panel = other.page.locator(".plot[data-panel=pager]");
+  await panel.scrollIntoViewIfNeeded();
+  if (shots) await other.page.screenshot({ path: `${shots}/live-pager.png`, fullPage: true });
+  const keys = await other.page.$$eval("#readout tbody[data-group=pager] tr[data-key]:not([hidden])", rows => rows.map(row => row.dataset.key));
+  assert.deepEqual(keys, ["metadata", "page-file", "compressed", "standby-low", "standby", "modified", "active"].map(state => "pager-" + state));
+  const drawn = await coloursOf(other.page);
+  assert.equal(drawn.length, 7, `${drawn.length} panels`);
+  assert.ok(drawn.every(colours => colours > 1), `an empty canvas: ${drawn}`);
+  assert.deepEqual(other.complaints, []);
+  await other.page.close();
+  await target.stop();
+});
+
 await way.cut();
 await browser.close();
 end("live page");

@@ -27,8 +27,9 @@ pub(super) fn hello(facts: &Facts, allow_actions: bool) -> String {
     let layers = palette::LAYERS.iter().map(
         |paint| json!({ "key": paint.key, "label": paint.label, "ink": paint.key, "hatched": paint.hatched }),
     );
-    let gauges = GAUGES.iter().map(|gauge| {
-        let ink = palette::ink_of(gauge.key, 0);
+    let gauges = GAUGES.iter().enumerate().map(|(at, gauge)| {
+        let place = GAUGES[..at].iter().filter(|other| other.panel == gauge.panel);
+        let ink = palette::ink_of(gauge.key, place.count());
         json!({
             "key": gauge.key, "label": gauge.title, "panel": gauge.panel, "unit": gauge.unit,
             "ink": ink.key, "dash": ink.dash,
@@ -186,6 +187,33 @@ mod tests {
             mem_total: 1 << 30,
             started: "2026-01-01T00:00:00Z".to_owned(),
             hz: 10,
+        }
+    }
+
+    /// All swap devices had one colour, and all states of a pager.
+    #[test]
+    fn the_series_of_a_panel_differ_in_colour_or_dashes() {
+        let hello: Value = serde_json::from_str(&hello(&facts("a".to_owned()), false)).expect("JSON");
+        for panel in PANELS.iter().filter(|panel| panel.height > 0) {
+            let mut inks: Vec<String> = hello["gauges"]
+                .as_array()
+                .expect("a list")
+                .iter()
+                .filter(|gauge| gauge["panel"] == panel.id)
+                .map(|gauge| {
+                    let ink = gauge["ink"].as_str().expect("a name");
+                    let ink = palette::INKS
+                        .iter()
+                        .chain(palette::SPARE_INKS)
+                        .find(|one| one.key == ink)
+                        .expect("an ink");
+                    format!("{} {}", ink.light, gauge["dash"])
+                })
+                .collect();
+            let count = inks.len();
+            inks.sort();
+            inks.dedup();
+            assert_eq!(inks.len(), count, "{}: {inks:?}", panel.id);
         }
     }
 

@@ -142,6 +142,7 @@ fn target_lines(snapshot: &Snapshot, frame: &Frame, rows: usize) -> Vec<String> 
         ("active", gauge::PAGER_ACTIVE),
         ("modified", gauge::PAGER_MODIFIED),
         ("standby", gauge::PAGER_STANDBY),
+        ("low stby.", gauge::PAGER_STANDBY_LOW),
         ("zipped", gauge::PAGER_COMPRESSED),
         ("store", gauge::PAGER_STORE),
         ("file", gauge::PAGER_PAGE_FILE),
