@@ -324,25 +324,47 @@ fn ps_has_columns_of_pagers() {
     program.end();
 }
 
-/// The states of the target's pager in a recording of `watch`, and in its report.
-#[test]
-fn a_recording_of_watch_has_the_states_of_the_pager() {
-    let program = Program::start("idle");
-    let folder = tempfile::tempdir().expect("a folder for the recording");
-    let recording = folder.path().join("recording");
-    let recording = recording.to_str().expect("the path is text");
-    let run = |arguments: &[&str]| {
-        let output = plimsoll_testkit::command(PLIMSOLL).args(arguments).output();
-        let output = output.expect("plimsoll starts");
-        let errors = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {errors}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    };
-    let pid = program.pid();
+/// A process that does not run; it goes on when this is dropped.
+struct Stopped(String);
+
+impl Stopped {
+    fn new(pid: String) -> Stopped {
+        Stopped::send("STOP", &pid);
+        let stopped = Stopped(pid);
+        let stat = format!("/proc/{}/stat", stopped.0);
+        while !std::fs::read_to_string(&stat).expect("it lives").contains(") T ") {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        stopped
+    }
+
+    fn send(signal: &str, pid: &str) {
+        let mut shell = plimsoll_testkit::command("/bin/sh");
+        let status = shell.args(["-c", "kill -$0 $1", signal, pid]).status();
+        assert!(status.expect("there is a shell").success());
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        Stopped::send("CONT", &self.0);
+    }
+}
+
+fn run(arguments: &[&str]) -> String {
+    let output = plimsoll_testkit::command(PLIMSOLL).args(arguments).output();
+    let output = output.expect("plimsoll starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {errors}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The last sample that `watch` has of a process in a recording of a second, by column.
+fn sampled(pid: &str, recording: &str) -> std::collections::HashMap<String, u64> {
     run(&[
         "watch",
         "--pid",
-        &pid,
+        pid,
         "--headless",
         "--duration",
         "1",
@@ -351,22 +373,66 @@ fn a_recording_of_watch_has_the_states_of_the_pager() {
     ]);
     let csv = run(&["export", recording, "--format", "csv"]);
     let mut lines = csv.lines().filter(|line| !line.starts_with('#'));
-    let names: Vec<&str> = lines.next().expect("a header").split(',').collect();
-    let at = |name: &str| {
-        names
-            .iter()
-            .position(|one| *one == name)
-            .expect("the column is there")
-    };
-    let last: Vec<&str> = lines.next_back().expect("samples").split(',').collect();
-    let value = |name: &str| -> u64 {
-        last[at(name)]
-            .parse()
-            .unwrap_or_else(|_| panic!("{name} has no value"))
-    };
-    assert_eq!(value("target_pager_budget"), 8 << 20);
+    let names = lines.next().expect("a header").split(',');
+    let last = lines.next_back().expect("samples").split(',');
+    names
+        .zip(last)
+        .filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?)))
+        .collect()
+}
+
+/// A stopped process changes nothing between the readings of `pager stat`, `ps` and `watch`.
+#[test]
+fn all_commands_agree_on_the_states_of_a_pager() {
+    let program = Program::start("busy");
+    let stopped = Stopped::new(program.pid());
+    let folder = tempfile::tempdir().expect("a folder for the recording");
+    let recording = folder.path().join("recording");
+    let sample = sampled(&stopped.0, recording.to_str().expect("the path is text"));
+    let survey = json(&stat(&[&stopped.0, "--json"]), 0);
+    let listing: Value =
+        serde_json::from_str(&run(&["ps", "--interval", "0.1", "--json"])).expect("it is JSON");
+    let processes = listing["processes"].as_array().expect("a list");
+    let listed = processes
+        .iter()
+        .find(|process| process["pid"] == program.child.id())
+        .expect("it is listed");
+    let (pager, listed) = (&survey["pagers"][0], &listed["pager"]);
+    let mut sum = 0;
+    for state in ["active", "modified", "standby", "compressed", "page_file"] {
+        let native = u64::from(state == "active");
+        let pages = number(&pager[format!("{state}_pages")]) + native * number(&pager["native_pages"]);
+        let of_ps = number(&listed[state]) + native * number(&listed["native"]);
+        let of_watch = sample[&format!("target_pager_{state}")];
+        assert_eq!((of_ps, of_watch), (pages * 4096, pages * 4096), "{state}");
+        sum += pages;
+    }
+    assert!(
+        sum > 2048,
+        "{sum} pages of 3072 of three regions of which each may have discarded a quarter"
+    );
+    for name in ["store", "metadata"] {
+        assert_eq!(
+            sample[&format!("target_pager_{name}")],
+            number(&pager[format!("{name}_bytes")]),
+            "{name}"
+        );
+    }
+    drop(stopped);
+    program.end();
+}
+
+/// The states of the target's pager in a recording of `watch`, and in its report.
+#[test]
+fn a_recording_of_watch_has_the_states_of_the_pager() {
+    let program = Program::start("idle");
+    let folder = tempfile::tempdir().expect("a folder for the recording");
+    let recording = folder.path().join("recording");
+    let recording = recording.to_str().expect("the path is text");
+    let sample = sampled(&program.pid(), recording);
+    assert_eq!(sample["target_pager_budget"], 8 << 20);
     let states = ["active", "modified", "standby", "compressed", "page_file"];
-    let states = states.map(|state| value(&format!("target_pager_{state}")));
+    let states = states.map(|state| sample[&format!("target_pager_{state}")]);
     assert_eq!(states.iter().sum::<u64>(), 12 << 20, "{states:?}");
     let page = folder.path().join("report.html");
     run(&["report", recording, "--output", page.to_str().expect("text")]);

@@ -214,7 +214,8 @@ pub(super) fn draw_lines(
             continue;
         };
         let strips = layout.strips.iter().map(|(_, area)| *area);
-        for area in [layout.chart, layout.swap].into_iter().chain(strips) {
+        let areas = [layout.chart, layout.swap].into_iter().chain(layout.pagers);
+        for area in areas.chain(strips) {
             for y in area.y..area.bottom() {
                 draw_line_through(buffer, theme, (area.x + column as u16, y), theme.ink(ink));
             }

@@ -47,6 +47,8 @@ pub(super) struct Layout {
     pub(super) axis: Rect,
     /// Marks and the cursor, with their labels.
     pub(super) marks: Rect,
+    /// Pages of pagers by state, if there is a pager and room.
+    pub(super) pagers: Option<Rect>,
     pub(super) swap: Rect,
     /// Strips that fit.
     pub(super) strips: Vec<(&'static Strip, Rect)>,
@@ -96,6 +98,7 @@ impl Layout {
             chart: columns(rows(area.height - fixed)),
             axis: columns(rows(1)),
             marks: columns(rows(1)),
+            pagers: None,
             swap: columns(rows(swap_height)),
             strips: shown
                 .into_iter()

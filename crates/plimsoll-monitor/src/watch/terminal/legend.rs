@@ -105,7 +105,10 @@ pub(super) fn draw_legend(
             &text,
             theme.ink(Ink::Strong),
         );
-        for (row, text) in target_lines(snapshot, frame, spare - 2).into_iter().enumerate() {
+        for (row, text) in target_lines(layout, snapshot, frame, spare - 2)
+            .into_iter()
+            .enumerate()
+        {
             put(
                 buffer,
                 theme,
@@ -118,7 +121,7 @@ pub(super) fn draw_legend(
 }
 
 /// Further values of the target, if there is room below the layers.
-fn target_lines(snapshot: &Snapshot, frame: &Frame, rows: usize) -> Vec<String> {
+fn target_lines(layout: &Layout, snapshot: &Snapshot, frame: &Frame, rows: usize) -> Vec<String> {
     let Some(resident) = frame
         .gauge(gauge::TARGET_RESIDENT)
         .filter(|_| snapshot.target.is_some())
@@ -138,16 +141,18 @@ fn target_lines(snapshot: &Snapshot, frame: &Frame, rows: usize) -> Vec<String> 
     if let Some(usage) = frame.gauge(gauge::CGROUP_USAGE) {
         lines.push(format!("cgroup   {:>8}", figures::bytes(usage)));
     }
-    for (name, index) in [
+    let is_stacked = layout.pagers.is_some();
+    let states = [
         ("active", gauge::PAGER_ACTIVE),
         ("modified", gauge::PAGER_MODIFIED),
         ("standby", gauge::PAGER_STANDBY),
         ("low stby.", gauge::PAGER_STANDBY_LOW),
         ("zipped", gauge::PAGER_COMPRESSED),
-        ("store", gauge::PAGER_STORE),
         ("file", gauge::PAGER_PAGE_FILE),
         ("metadata", gauge::PAGER_METADATA),
-    ] {
+    ];
+    let states = states.into_iter().filter(|_| !is_stacked);
+    for (name, index) in states.chain([("store", gauge::PAGER_STORE)]) {
         if let Some(bytes) = frame.gauge(index) {
             lines.push(format!("{name:<9}{:>8}", figures::bytes(bytes)));
         }

@@ -31,6 +31,7 @@ mod mouse;
 mod overlay;
 mod pace;
 mod page;
+mod pagers;
 mod panels;
 mod place;
 mod pointer;

@@ -13,6 +13,7 @@ use super::legend::draw_legend;
 use super::list::{draw_list, rows_in};
 use super::marks::draw_marks;
 use super::overlay::draw_overlay;
+use super::pagers::{draw_pagers, with_pagers};
 use super::place::{self, Place};
 use super::snapshot::Snapshot;
 use super::strips::{draw_strip, draw_swap};
@@ -51,11 +52,12 @@ pub fn draw(buffer: &mut Buffer, theme: &Theme, view: &View, snapshot: &Snapshot
         draw_too_small(buffer, theme, area);
         return;
     };
-    let layout = place.layout;
+    let layout = with_pagers(place.layout, snapshot);
     let figures = frame_of(view, snapshot);
     let figures = figures.as_ref();
     draw_header(buffer, theme, &layout, view, snapshot, figures);
     draw_chart(buffer, theme, &layout, view, snapshot);
+    draw_pagers(buffer, theme, &layout, snapshot, figures);
     draw_swap(buffer, theme, &layout, snapshot, figures);
     for &(strip, area) in &layout.strips {
         draw_strip(buffer, theme, &layout, (strip, area), snapshot, figures);

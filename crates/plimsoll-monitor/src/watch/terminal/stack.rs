@@ -1,6 +1,6 @@
 //! Stacked layers in eighths of a cell.
 
-use ratatui::style::{Modifier, Style};
+use ratatui::style::{Color, Modifier, Style};
 
 use super::theme::{Depth, TARGET, Theme};
 
@@ -120,29 +120,43 @@ pub(super) fn bar(part: f64, rows: usize, unicode: bool) -> Vec<char> {
         .collect()
 }
 
-/// A cell of a stack of swap devices over an empty background, with `heights` from slot 0 on.
-pub(super) fn device_cell(heights: &[usize], row: usize, theme: &Theme) -> Glyph {
+/// The colours of layers, and their letters on a terminal without colours.
+pub(super) struct Paints<'p> {
+    pub(super) colour: &'p dyn Fn(usize) -> Color,
+    pub(super) letter: &'p dyn Fn(usize) -> char,
+}
+
+/// A cell of a stack over an empty background, with `heights` from layer 0 on. Of more than two layers, it shows the lowest and
+/// the largest of the others.
+pub(super) fn stack_cell(heights: &[usize], row: usize, theme: &Theme, paints: &Paints<'_>) -> Glyph {
     let (bottom, top) = (row * EIGHTHS, (row + 1) * EIGHTHS);
     let mut from = 0;
-    let mut inside = Vec::with_capacity(2);
-    for (slot, height) in heights.iter().enumerate() {
+    let mut lowest = None;
+    let mut largest: Option<(usize, usize)> = None;
+    for (layer, height) in heights.iter().enumerate() {
         let edge = from + height;
-        if edge.min(top) > from.max(bottom) {
-            inside.push((slot, edge.min(top) - bottom));
-        }
+        let inside = edge.min(top).saturating_sub(from.max(bottom));
         from = edge;
+        match lowest {
+            _ if inside == 0 => {}
+            None => lowest = Some((layer, edge.min(top) - bottom)),
+            Some(_) if largest.is_none_or(|(_, most)| inside > most) => largest = Some((layer, inside)),
+            Some(_) => {}
+        }
     }
-    let style = |slot| Style::new().fg(theme.device(slot));
-    match inside.as_slice() {
-        [] => (' ', Style::new()),
-        [(slot, _), ..] if theme.depth == Depth::Mono => (char::from(b'0' + *slot as u8), Style::new()),
-        [(slot, edge)] | [(slot, edge), _, _, ..] => {
+    let Some((lowest, edge)) = lowest else {
+        return (' ', Style::new());
+    };
+    if theme.depth == Depth::Mono {
+        return ((paints.letter)(lowest), Style::new());
+    }
+    let style = |layer| Style::new().fg((paints.colour)(layer));
+    match largest {
+        None => {
             let blocks = if theme.unicode { &BLOCKS } else { &ASCII_BLOCKS };
-            (blocks[*edge], style(*slot))
+            (blocks[edge], style(lowest))
         }
-        [(lower, edge), (upper, _)] if theme.unicode => {
-            (BLOCKS[*edge], style(*lower).bg(theme.device(*upper)))
-        }
-        [_, (upper, _)] => ('#', style(*upper)),
+        Some((upper, _)) if theme.unicode => (BLOCKS[edge], style(lowest).bg((paints.colour)(upper))),
+        Some((upper, _)) => ('#', style(upper)),
     }
 }

@@ -7,7 +7,7 @@ use ratatui::style::{Modifier, Style};
 use super::figures;
 use super::layout::{Detail, Layout};
 use super::snapshot::Snapshot;
-use super::stack::{bar, device_cell, heights};
+use super::stack::{Paints, bar, heights, stack_cell};
 use super::strip::Strip;
 use super::theme::{Ink, Theme};
 use super::words::put;
@@ -103,7 +103,11 @@ pub(super) fn draw_swap(
         let seen = used.iter().position(|&bytes| bytes > 0);
         let heights = heights(&layers, full, seen);
         for row in 0..area.height {
-            let (sign, style) = device_cell(&heights[..DEVICES.len()], usize::from(row), theme);
+            let paints = Paints {
+                colour: &|slot| theme.device(slot),
+                letter: &|slot| char::from(b'0' + slot as u8),
+            };
+            let (sign, style) = stack_cell(&heights[..DEVICES.len()], usize::from(row), theme, &paints);
             let cell = &mut buffer[(area.x + column as u16, area.bottom() - 1 - row)];
             cell.set_char(sign).set_style(style);
         }

@@ -479,3 +479,68 @@ fn each_label_of_a_mark_has_its_own_cells() {
     let seen = "1 re\u{2026} T re\u{2026} \u{25b2}       mT restore                  1";
     assert_eq!(marks.trim(), seen, "{marks:?}");
 }
+
+/// A stack of pagers takes its rows from the chart, and is there only with a pager.
+#[test]
+fn the_states_of_pagers_are_stacked_if_there_is_room() {
+    let mut with = state("sort", 0.0, &[]);
+    for tick in 1000..2000 {
+        let mut frame = Frame::empty(tick * SECOND / 10);
+        frame.layers = Some([0, 0, 0, 0, 0, 0, 0, 0, 24 << 30, 0]);
+        for (index, mib) in [
+            (gauge::PAGER_ACTIVE, 40),
+            (gauge::PAGER_MODIFIED, 10),
+            (gauge::PAGER_STANDBY, 10),
+            (gauge::PAGER_STANDBY_LOW, 10),
+            (gauge::PAGER_COMPRESSED, 40),
+            (gauge::PAGER_PAGE_FILE, 10),
+            (gauge::PAGER_METADATA, 0),
+        ] {
+            frame.set_gauge(index, f64::from(mib << 20));
+        }
+        with.history.push(frame);
+    }
+    let rows = |state: &State, size: (u16, u16), theme: Theme| -> Vec<String> {
+        let mut view = View::new("");
+        view.anchor = Some(199 * SECOND);
+        let (buffer, _) = screen(state, &mut view, theme, size);
+        (0..size.1)
+            .map(|y| signs(&buffer, (0, y), usize::from(size.0)))
+            .collect()
+    };
+    let mono = Theme {
+        depth: Depth::Mono,
+        ..theme()
+    };
+    let large = rows(&with, (120, 50), mono);
+    let from = large
+        .iter()
+        .position(|row| row.contains("120M"))
+        .expect("the sum of the stack");
+    let stack = &large[from..from + 3];
+    assert!(stack[2].starts_with("pager"), "{stack:#?}");
+    for (row, letter) in stack.iter().zip(["z", "m", "a"]) {
+        let drawn = row.chars().skip(6).take(60).collect::<String>();
+        assert!(drawn.contains(&letter.repeat(20)), "{letter}: {stack:#?}");
+    }
+    let legend = stack.concat();
+    for entry in [
+        "a act   40.0M",
+        "m mod   10.0M",
+        "s stby  10.0M",
+        "l low   10.0M",
+        "z zip   40.0M",
+        "f file  10.0M",
+    ] {
+        assert!(legend.contains(entry), "{entry}: {stack:#?}");
+    }
+    // Lines in place of a stack on a low screen; neither without a pager.
+    let low = rows(&with, (120, 24), mono).concat();
+    assert!(!low.contains("pager"), "{low}");
+    let mut without = state("sort", 0.0, &[]);
+    without.history = crate::watch::history::History::new(SECOND / 10);
+    let mut frame = Frame::empty(SECOND);
+    frame.layers = with.history.latest().and_then(|latest| latest.layers);
+    without.history.push(frame);
+    assert!(!rows(&without, (120, 50), mono).concat().contains("pager"));
+}

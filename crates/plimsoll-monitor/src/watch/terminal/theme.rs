@@ -3,6 +3,7 @@
 use ratatui::style::{Color, Modifier, Style};
 
 use plimsoll_model::categories::CATEGORIES;
+use plimsoll_report::html::palette;
 
 /// Index of the target among the layers.
 pub(super) const TARGET: usize = 1;
@@ -32,6 +33,17 @@ const DEVICES: [(&str, &str, Color); 4] = [
     ("#E08594", "#BB5566", Color::LightMagenta),
     ("#DDAA33", "#8A7A1C", Color::Yellow),
     ("#A9B4BD", "#5B6770", Color::Gray),
+];
+
+/// States of pagers in sixteen colours.
+const PAGERS: [(&str, Color); 7] = [
+    ("pager-active", Color::Blue),
+    ("pager-modified", Color::Yellow),
+    ("pager-standby", Color::Green),
+    ("pager-standby-low", Color::LightGreen),
+    ("pager-compressed", Color::Magenta),
+    ("pager-page-file", Color::LightYellow),
+    ("pager-metadata", Color::Gray),
 ];
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -131,6 +143,16 @@ impl Theme {
     pub(super) fn device(&self, slot: usize) -> Color {
         let (dark, light, sixteen) = DEVICES[slot % DEVICES.len()];
         self.colour(if self.light { light } else { dark }, sixteen)
+    }
+
+    /// The colour of a series that the reports' palette knows.
+    pub(super) fn series(&self, key: &str) -> Color {
+        let ink = palette::ink_of(key, 0);
+        let sixteen = PAGERS.iter().find(|(of, _)| *of == key);
+        self.colour(
+            if self.light { ink.light } else { ink.dark },
+            sixteen.map_or(Color::Gray, |(_, colour)| *colour),
+        )
     }
 
     pub(super) fn ink(&self, ink: Ink) -> Style {
