@@ -1,5 +1,8 @@
 //! A pager with its regions and pins, by address and number.
-#![allow(unsafe_code)]
+#![allow(
+    unsafe_code,
+    reason = "pins, which borrow a region, beside their region; `discard` of memory that C uses"
+)]
 
 use std::collections::BTreeMap;
 use std::ops::Range;

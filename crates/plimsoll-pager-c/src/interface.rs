@@ -1,6 +1,6 @@
 //! The C functions. Every pointer is checked for null; what else must hold is the caller's to guarantee, as the header
 //! says.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "the C functions, and pointers of C programs")]
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;

@@ -1,5 +1,5 @@
 //! The structures of the header. Members are added at the end alone: `size` says which of them a program has.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "paths in the options of C programs")]
 
 use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;

@@ -1,5 +1,8 @@
 //! Memory that a pager manages.
-#![allow(unsafe_code)]
+#![allow(
+    unsafe_code,
+    reason = "memory of a region as slices, and in calls of read and write"
+)]
 
 use std::io;
 use std::ops::{Bound, RangeBounds};

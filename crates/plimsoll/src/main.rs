@@ -9,7 +9,10 @@ use plimsoll::command;
 use plimsoll_model::exit::Exit;
 
 // SAFETY: the C library calls the functions of this section before `main`; this function ignores the arguments.
-#[allow(unsafe_code)]
+#[allow(
+    unsafe_code,
+    reason = "the signal state of the caller, read before the Rust runtime changes it"
+)]
 #[used]
 #[unsafe(link_section = ".init_array")]
 static TAKE_OVER_SIGNALS: extern "C" fn() = plimsoll_os::take_over_signals;

@@ -1,5 +1,8 @@
 //! The start of a program inside a cgroup.
-#![allow(unsafe_code)]
+#![allow(
+    unsafe_code,
+    reason = "the cgroup and the session of a started program, set between fork and exec"
+)]
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -1,5 +1,8 @@
 //! Signal dispositions and mask of the caller, for a program that this process starts.
-#![allow(unsafe_code)]
+#![allow(
+    unsafe_code,
+    reason = "the signal state of a started program, set between fork and exec"
+)]
 
 use std::io;
 use std::os::unix::process::CommandExt;

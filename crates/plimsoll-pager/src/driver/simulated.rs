@@ -1,5 +1,8 @@
 //! A driver over a model of memory, for tests: plain arrays, a presence bit a page, and injected errors.
-#![allow(unsafe_code)]
+#![allow(
+    unsafe_code,
+    reason = "a model of memory that the tests of the manager share between threads"
+)]
 
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;

@@ -1,5 +1,8 @@
 //! The real driver: ioctls of a userfaultfd on two ranges of this process's memory.
-#![allow(unsafe_code)]
+#![allow(
+    unsafe_code,
+    reason = "the areas of an arena, mapped, moved and released by system calls"
+)]
 
 use std::fs::File;
 use std::io::BufReader;

@@ -1,5 +1,5 @@
 //! The handler of SIGBUS, and the pagers that it serves.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "the handler of SIGBUS, and signal masks")]
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;

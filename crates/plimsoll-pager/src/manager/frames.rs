@@ -1,5 +1,8 @@
 //! The bytes of frames and of scratch pages.
-#![allow(unsafe_code)]
+#![allow(
+    unsafe_code,
+    reason = "bytes of frames, which belong to the thread that holds their page busy"
+)]
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
 //! Chunks: 2 MiB of the arena, registered and counted as a whole.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "the chunks of an arena, in a mapping of their own")]
 
 use std::mem::offset_of;
 use std::ptr::NonNull;

@@ -1,5 +1,5 @@
 //! The words of all pages of an arena.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "the words of all pages, in a mapping of their own")]
 
 use std::ptr::NonNull;
 use std::slice;

@@ -3,7 +3,10 @@
 //! A ring can stop working after it was made: a filter of system calls that the program installs later refuses
 //! `io_uring_enter(2)`. Operations that the kernel had not taken by then end as [`Outcome::NotStarted`], and the ring
 //! is not entered again.
-#![allow(unsafe_code)]
+#![allow(
+    unsafe_code,
+    reason = "operations of io_uring, whose buffers the kernel reads after the call"
+)]
 
 use std::collections::VecDeque;
 use std::sync::Arc;

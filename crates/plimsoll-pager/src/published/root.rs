@@ -1,5 +1,8 @@
 //! The record of a pager that other processes read, in a mapping of its own.
-#![allow(unsafe_code)]
+#![allow(
+    unsafe_code,
+    reason = "the record for other processes, in a mapping of its own"
+)]
 
 use std::mem::offset_of;
 use std::ptr::NonNull;

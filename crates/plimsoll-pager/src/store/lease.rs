@@ -1,5 +1,5 @@
 //! Prepared memory that one thread at a time leases: buffers and contexts of codecs, for readers and for writers.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "values in prepared memory, of one thread at a time")]
 
 use core::fmt;
 use core::marker::PhantomData;

@@ -1,7 +1,7 @@
 //! Reading of entries: into memory of the reader's own, where they are checked and decompressed.
 //!
 //! The copy makes the check hold: the bytes that were checked are those that are decompressed. Readers take no lock.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "a reader's buffers, whose zeroed memory is a value")]
 
 use core::sync::atomic::Ordering;
 

@@ -8,7 +8,7 @@
 //!
 //! Invariant: [`Space::used`] counts every page of the mapping that may be resident, and no segment gets a page that
 //! would make it exceed the limit. Checked by `used_bytes_cover_what_is_resident`, `the_limit_is_never_exceeded`.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "segments and their records viewed as atomic words")]
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

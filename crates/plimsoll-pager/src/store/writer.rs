@@ -1,6 +1,6 @@
 //! Writing of entries: each writer compresses into memory of its own and appends to open segments of its own, so that
 //! writers share nothing but the lists of free segments and the budget.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "a writer's buffers, whose zeroed memory is a value")]
 
 use super::codec::{Compressor, Lz4State};
 use super::entry::{Codec, HEADER, Header, LONGEST, LONGEST_PAGE};

@@ -22,7 +22,8 @@ fn engine_of(pages: u32, ram: usize) -> Engine<ModelStore> {
 }
 
 /// The bytes of a mapped region. They are not the engine's: tests use each range of them on one thread at a time.
-#[allow(unsafe_code, clippy::mut_from_ref)]
+#[allow(unsafe_code, reason = "memory of regions that the tests read and write")]
+#[allow(clippy::mut_from_ref)]
 fn bytes(engine: &Engine<ModelStore>, pages: PageRange) -> &mut [u8] {
     // SAFETY: the region is mapped while the engine lives, and the tests use each range of it on one thread at a time.
     unsafe { std::slice::from_raw_parts_mut(engine.address(pages.first) as *mut u8, pages.bytes()) }
@@ -261,7 +262,7 @@ fn dropped_and_discarded_pages_read_as_zero() {
     assert_eq!(engine.manager().budget.frames(), 0);
     fill(&mut memory[..MIB], 0, 2);
     // SAFETY: the range is the region's, and nothing refers to its contents.
-    #[allow(unsafe_code)]
+    #[allow(unsafe_code, reason = "memory of regions that the tests read and write")]
     unsafe {
         plimsoll_os::address_space::discard(engine.address(pages.first), MIB / 2).expect("whole pages");
     }

@@ -3,7 +3,7 @@
 //! The stream is cut into blocks of [`BLOCK`] bytes, each with its own start state mixed from seed and block number.
 //! Source of the generator: D. Blackman and S. Vigna, Scrambled linear pseudorandom number generators, 2021. A plain
 //! one-lane generator reaches about 4 GB/s, less than half of the memory's write speed.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "vector instructions, chosen at run time")]
 
 /// Bytes of one block: small enough for the first-level cache, large enough to hide the cost of its start state.
 pub(super) const BLOCK: usize = 16 * 1024;

@@ -1,7 +1,7 @@
 //! The orders in which threads lock a page, change its state, and use its contents.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-pager --release --lib word`
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "the contents of a page in the models of its word")]
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;

@@ -1,5 +1,5 @@
 //! LZ4 blocks.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "calls of the LZ4 library")]
 
 use core::ffi::{c_char, c_int, c_void};
 

@@ -1,7 +1,10 @@
 //! Zstandard frames in their shortest form: without magic number, content size and checksum.
 //!
 //! Contexts are built in place (`ZSTD_initStatic*`), in memory that is zero at first, once; they never allocate.
-#![allow(unsafe_code)]
+#![allow(
+    unsafe_code,
+    reason = "calls of the Zstandard library, with contexts built in place"
+)]
 
 use core::ffi::{c_int, c_void};
 

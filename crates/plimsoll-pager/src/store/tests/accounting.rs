@@ -4,7 +4,7 @@ use super::content::{CLASSES, Class, Numbers, page_of};
 use super::*;
 
 /// Bytes of the store's mapping that are resident, by the kernel.
-#[allow(unsafe_code)]
+#[allow(unsafe_code, reason = "`mincore(2)` on the mapping of a store")]
 fn resident(store: &Store) -> u64 {
     let (start, length) = store.space.memory.range();
     let mut pages = vec![0u8; length / PAGE];

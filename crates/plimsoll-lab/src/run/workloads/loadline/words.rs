@@ -1,7 +1,10 @@
 //! The words of each page that visits use. Several threads visit the same pages, so that the words are atomic.
 
 // SAFETY of this module: bytes that a caller lends exclusively are viewed as atomic words for as long.
-#![allow(unsafe_code)]
+#![allow(
+    unsafe_code,
+    reason = "bytes of filled memory viewed as atomic words, for threads that share pages"
+)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
