@@ -101,6 +101,15 @@ pub unsafe fn discard(start: usize, length: usize) -> Result<(), Errno> {
     unsafe { madvise(start, length, libc::MADV_DONTNEED) }
 }
 
+/// Ends locks that keep pages of a range in RAM (`munlock(2)`).
+///
+/// # Errors
+/// [`Errno::NOMEM`] if a part is not mapped, or the process has too many mappings.
+pub fn unlock(start: usize, length: usize) -> Result<(), Errno> {
+    // SAFETY: the kernel checks the range, whose contents and protection stay.
+    unsafe { system_call(libc::SYS_munlock, [start, length, 0, 0, 0, 0]) }.map(drop)
+}
+
 /// Applies `advice` to a range, which leaves its contents as they are.
 ///
 /// # Errors

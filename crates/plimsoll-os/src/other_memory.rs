@@ -60,6 +60,11 @@ pub enum MemoryError {
         /// The requested address.
         address: usize,
     },
+    /// A read did not end in time: the process, or a file system of it, does not resolve the fault.
+    NoAnswer {
+        /// The requested address.
+        address: usize,
+    },
 }
 
 impl fmt::Display for MemoryError {
@@ -71,6 +76,11 @@ impl fmt::Display for MemoryError {
                  or CAP_SYS_PTRACE",
             ),
             MemoryError::Unreadable { address } => write!(f, "nothing that can be read is at {address:#x}"),
+            MemoryError::NoAnswer { address } => write!(
+                f,
+                "the read at {address:#x} does not return: a userfaultfd or a FUSE file system of the process leaves its fault \
+                 unresolved"
+            ),
         }
     }
 }

@@ -8,7 +8,7 @@
  * The pager handles SIGBUS, unless its `fault_mode` is PLIMSOLL_PAGER_FAULT_THREAD; signals for other addresses go to the
  * handler that was installed before. A thread that blocks SIGBUS ends the process when it touches an absent page. A system
  * call that meets an absent page returns EFAULT, or fewer bytes than asked for: pin the range first. A child of a fork does
- * not have regions.
+ * not have regions: functions that take an address or a pin return PLIMSOLL_PAGER_FORKED there.
  *
  * Functions that can fail return PLIMSOLL_PAGER_OK or another code of enum plimsoll_pager_code, and then leave their
  * results alone; plimsoll_pager_error() describes the last failure of the calling thread. All functions may be called by
@@ -204,7 +204,10 @@ int plimsoll_pager_trim(plimsoll_pager_t *pager, void *address, size_t bytes, in
 /* Makes the pages that a range of a region touches present, as far as the budget allows. */
 int plimsoll_pager_prefetch(plimsoll_pager_t *pager, void *address, size_t bytes);
 
-/* Drops the contents of the whole pages in a range of a region: they read as zero, and occupy nothing. */
+/*
+ * Drops the contents of the whole pages in a range of a region, of which nothing is pinned: they read as zero, and occupy
+ * nothing.
+ */
 int plimsoll_pager_discard(plimsoll_pager_t *pager, void *address, size_t bytes);
 
 /*

@@ -96,6 +96,7 @@ impl From<WorkingSetError> for Failure {
     fn from(error: WorkingSetError) -> Failure {
         let code = match error {
             WorkingSetError::OutOfOrder { .. } => Code::Invalid,
+            WorkingSetError::Forked => Code::Forked,
             _ => Code::Limit,
         };
         Failure::of(code, &error)

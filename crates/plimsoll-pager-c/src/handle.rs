@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use plimsoll_pager::{Pager, PinGuard, Region, Stats, TrimTo};
+use plimsoll_pager::{Pager, PinGuard, RangeError, Region, Stats, TrimTo};
 
 use crate::failure::Failure;
 
@@ -46,12 +46,12 @@ impl Handle {
     pub(crate) fn map(&self, bytes: usize) -> Result<usize, Failure> {
         let region = self.pager.map(bytes)?;
         let address = region.as_ptr() as usize;
-        self.parts().regions.insert(address, Arc::new(region));
+        self.parts()?.regions.insert(address, Arc::new(region));
         Ok(address)
     }
 
     pub(crate) fn unmap(&self, address: usize) -> Result<(), Failure> {
-        let mut parts = self.parts();
+        let mut parts = self.parts()?;
         let region = parts.regions.get(&address).ok_or_else(|| no_region(address))?;
         if parts.pins.values().any(|pin| Arc::ptr_eq(&pin.region, region)) {
             return Err(Failure::invalid(format!(
@@ -77,6 +77,11 @@ impl Handle {
 
     pub(crate) fn discard(&self, address: usize, bytes: usize) -> Result<(), Failure> {
         let (region, range) = self.range(address, bytes)?;
+        if region.is_pinned(range.clone())? {
+            return Err(Failure::invalid(format!(
+                "cannot discard {bytes} bytes at {address:#x}: a part of them is pinned; end the pin first"
+            )));
+        }
         // SAFETY: a C program has no references into its regions, and this crate makes none.
         Ok(unsafe { region.discard_unborrowed(range) }?)
     }
@@ -126,7 +131,7 @@ impl Handle {
         let guard = region.pin(range)?;
         // SAFETY: the guard borrows the region behind the `Arc`, which `HeldPin` keeps longer than the guard.
         let guard = unsafe { std::mem::transmute::<PinGuard<'_>, PinGuard<'static>>(guard) };
-        let mut parts = self.parts();
+        let mut parts = self.parts()?;
         let number = parts.next_pin;
         parts.next_pin += 1;
         parts.pins.insert(number, HeldPin { guard, region });
@@ -134,7 +139,7 @@ impl Handle {
     }
 
     pub(crate) fn unpin(&self, pin: u64) -> Result<(), Failure> {
-        let held = self.parts().pins.remove(&pin);
+        let held = self.parts()?.pins.remove(&pin);
         let Some(HeldPin { guard, region }) = held else {
             return Err(Failure::invalid(format!(
                 "cannot end pin {pin}: there is none of this number"
@@ -155,7 +160,7 @@ impl Handle {
 
     /// The region that has `address`, and the range in it.
     fn range(&self, address: usize, bytes: usize) -> Result<(Arc<Region>, Range<usize>), Failure> {
-        let parts = self.parts();
+        let parts = self.parts()?;
         let before = parts.regions.range(..=address).next_back();
         let inside = before.filter(|(start, region)| address - *start < region.len());
         let (start, region) = inside.ok_or_else(|| no_region(address))?;
@@ -166,7 +171,7 @@ impl Handle {
 
     /// The region that begins at `address`.
     fn region(&self, address: usize) -> Result<Arc<Region>, Failure> {
-        let parts = self.parts();
+        let parts = self.parts()?;
         parts.regions.get(&address).cloned().ok_or_else(|| {
             Failure::invalid(format!(
                 "cannot use {address:#x} as a region: none begins there; pass an address of plimsoll_pager_map()"
@@ -174,8 +179,12 @@ impl Handle {
         })
     }
 
-    fn parts(&self) -> MutexGuard<'_, Parts> {
-        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A child of a fork has no regions, and the lock may have been held at the fork.
+    fn parts(&self) -> Result<MutexGuard<'_, Parts>, Failure> {
+        if self.pager.is_forked() {
+            return Err(RangeError::Forked.into());
+        }
+        Ok(self.parts.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

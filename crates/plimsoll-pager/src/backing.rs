@@ -81,6 +81,12 @@ pub(crate) trait Backing: Send + Sync {
     /// Work for each second: copies become older, and those that were idle for a while are compressed again. Bounded.
     fn age(&self, _owners: &dyn Owners) {}
 
+    /// The first invariant of store or page file that does not hold. For a time when no thread changes copies; what another
+    /// thread uses at the moment is not checked.
+    fn broken_invariant(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Figures of the page file, if there is one.
     fn page_file(&self) -> Option<PageFileUse> {
         None

@@ -237,15 +237,20 @@ impl<B: Backing + 'static> Engine<B> {
         }
     }
 
-    /// Calls `look` while the threads of the pager rest.
-    pub(crate) fn at_rest<T>(&self, look: impl FnOnce(&Manager<Userfault, B>) -> T) -> T {
-        // A child of a fork has no such thread, but may have its lock.
-        let _rest = (!self.is_forked()).then(|| {
-            self.rest();
-            let balancing = self.served.balancing.lock();
-            balancing.unwrap_or_else(PoisonError::into_inner)
-        });
-        look(self.manager())
+    /// Calls `look` while the threads of the pager rest; none in a child of a fork, which may have their locks for ever.
+    pub(crate) fn at_rest<T>(&self, look: impl FnOnce(&Manager<Userfault, B>) -> T) -> Option<T> {
+        if self.is_forked() {
+            return None;
+        }
+        self.rest();
+        let _balancing = self
+            .served
+            .balancing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // A handler that touches a page which the look holds busy would wait for its own thread.
+        let _blocked = SignalsBlocked::new();
+        Some(look(self.manager()))
     }
 
     /// Whether this process is a child of the one that built the pager: it has none of its memory.
@@ -337,9 +342,6 @@ impl<B: Backing + 'static> Engine<B> {
 
     /// Ends the suspension of a region, whose pages have `priority`.
     pub(crate) fn resume(&self, pages: PageRange, priority: u8) {
-        if self.is_forked() {
-            return;
-        }
         let _blocked = SignalsBlocked::new();
         self.manager().resume(pages, priority);
     }
@@ -393,12 +395,21 @@ impl<B: Backing + 'static> Engine<B> {
         }
         let pin = manager.pins.publish(pages).ok_or(RangeError::TooManyPins)?;
         match self.prefetch(pages) {
-            Ok(()) => Ok(pin),
+            Ok(()) => {
+                // A page that the program dropped (`MADV_DONTNEED`) is active and absent.
+                manager.touch(pages);
+                Ok(pin)
+            }
             Err(error) => {
                 manager.pins.remove(pin);
                 Err(error.into())
             }
         }
+    }
+
+    /// Whether a page of `pages` is pinned.
+    pub(crate) fn is_pinned(&self, pages: PageRange) -> bool {
+        self.manager().pins.any(pages)
     }
 
     /// Ends a pin.

@@ -14,14 +14,24 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let mut found = Vec::new();
         let mut states = [0_u64; PageState::ALL.len()];
         let mut places = HashSet::new();
+        let mut standby = [0_u64; 8];
         let mut native = 0;
         for piece in PageRange::new(PageIndex::new(0), self.extent()).pieces(CHUNK_PAGES) {
             let chunk = self.chunks.of(piece);
             let pages = PageRange::new(piece.first, piece.count.min(chunk.pages()));
             match chunk.mode() {
-                ChunkMode::Unused => continue,
                 ChunkMode::Native => native += u64::from(pages.count),
-                ChunkMode::Converting | ChunkMode::Managed => {}
+                ChunkMode::Unused | ChunkMode::Converting | ChunkMode::Managed => {}
+            }
+            let owned = match chunk.mode() {
+                ChunkMode::Unused | ChunkMode::Native => 0,
+                ChunkMode::Converting | ChunkMode::Managed => pages.count,
+            };
+            if chunk.is_touched() {
+                self.validate_words(piece, owned, &mut found);
+            }
+            if chunk.mode() == ChunkMode::Unused {
+                continue;
             }
             let before = states;
             for block in pages.pieces(BLOCK) {
@@ -30,6 +40,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                     chunk.mode() == ChunkMode::Native,
                     &mut states,
                     &mut places,
+                    &mut standby,
                     &mut found,
                 );
             }
@@ -58,17 +69,40 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 &mut found,
             );
         }
-        let standby = (0..8).map(|priority| self.counters.standby(priority)).sum();
-        compare(
-            "standby pages by priority",
-            standby,
-            of(PageState::Standby),
-            &mut found,
-        );
+        for (priority, pages) in (0..).zip(standby) {
+            let counted = self.counters.standby(priority);
+            compare("standby pages by priority", counted, pages, &mut found);
+        }
         let frames = of(PageState::Active) + of(PageState::Modified) + of(PageState::Standby);
         compare("frames", self.budget.frames(), frames, &mut found);
         compare("native pages", self.budget.native(), native, &mut found);
+        for pinned in self.pins.ranges() {
+            let in_regions = pinned.end() <= self.extent()
+                && pinned
+                    .pieces(CHUNK_PAGES)
+                    .all(|piece| self.chunks.of(piece).mode() != ChunkMode::Unused);
+            if !in_regions {
+                let (page, count) = (pinned.first, pinned.count);
+                found.push(Violation::Pin { page, count });
+            }
+        }
+        let broken = self.backing.broken_invariant();
+        found.extend(broken.map(|invariant| Violation::Saved { invariant }));
         found
+    }
+
+    /// Checks the words of a chunk, of which the first `owned` pages may have a state.
+    fn validate_words(&self, chunk: PageRange, owned: u32, found: &mut Vec<Violation>) {
+        for (number, page) in (0..).zip(chunk.pages()) {
+            let word = self.table.word(page).load();
+            if !word.is_valid() {
+                let word = word.bits();
+                found.push(Violation::Word { page, word });
+            } else if number >= owned && word.state() != PageState::Virgin {
+                let state = word.state();
+                found.push(Violation::Unowned { page, state });
+            }
+        }
     }
 
     fn validate_block(
@@ -77,6 +111,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         is_native: bool,
         states: &mut [u64; PageState::ALL.len()],
         places: &mut HashSet<u64>,
+        standby: &mut [u64; 8],
         found: &mut Vec<Violation>,
     ) {
         let mut arena = [false; BLOCK as usize];
@@ -87,6 +122,9 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         for ((page, in_arena), has_frame) in block.pages().zip(arena).zip(shadow) {
             let word = self.table.word(page).load();
             states[word.state() as usize] += 1;
+            if word.state() == PageState::Standby {
+                standby[usize::from(word.priority())] += 1;
+            }
             if listed && !is_native {
                 found.extend(check_page(page, word.state(), in_arena, has_frame));
             }

@@ -53,9 +53,15 @@ impl Pager {
     }
 
     /// Checks every invariant of the pager while its balance-set manager rests, and returns those that do not hold. Pages
-    /// that threads of the program use or trim meanwhile are reported too.
+    /// that threads of the program use or trim meanwhile are reported too. A child of a fork gets [`Violation::Forked`].
     pub fn validate(&self) -> Vec<Violation> {
-        self.engine.at_rest(|manager| manager.validate())
+        let validated = self.engine.at_rest(|manager| manager.validate());
+        validated.unwrap_or_else(|| vec![Violation::Forked])
+    }
+
+    /// Whether this process is a child of a fork of the one that built the pager, without its memory.
+    pub fn is_forked(&self) -> bool {
+        self.engine.is_forked()
     }
 
     /// Changes the rule by which the pager trims.

@@ -25,8 +25,9 @@ use crate::saved::SavedCopies;
 ///   [`Region::read_into`] and [`Region::write_from`]. A datagram that is received into absent pages is lost.
 /// - A thread that blocks SIGBUS ends the process when it touches an absent page, unless a thread of the pager resolves faults
 ///   ([`FaultMode::Thread`](crate::FaultMode::Thread)).
-/// - A child of a fork does not have it: an access there raises SIGSEGV, and a call of a function returns
-///   [`RangeError::Forked`].
+/// - A child of a fork does not have it: an access there raises SIGSEGV, a call of a function returns
+///   [`RangeError::Forked`], and those without a result ([`Region::set_priority`], [`Region::suspend`], [`Region::resume`],
+///   [`Region::end_working_set`]) do nothing.
 /// - A range that a device writes to (registered buffers of io_uring, direct I/O) must be pinned on a kernel without
 ///   `UFFDIO_MOVE`; a newer one keeps such pages in place by itself.
 ///
@@ -122,6 +123,14 @@ impl Region {
         Ok(PinGuard { region: self, pin })
     }
 
+    /// Whether a page that `range` touches is pinned.
+    ///
+    /// # Errors
+    /// The range is not in the region.
+    pub fn is_pinned(&self, range: impl RangeBounds<usize>) -> Result<bool, RangeError> {
+        Ok(self.engine.is_pinned(self.covering(&range)?))
+    }
+
     /// Drops the contents of the whole pages in `range`: they read as zero, and occupy nothing.
     ///
     /// # Errors
@@ -183,7 +192,7 @@ impl Region {
     /// Sets the standby priority of the region's pages, 1 to 7; others count as the nearest of these. Frames of trimmed pages
     /// with a low priority are taken first, so pages with a high one return by soft faults for longer. By default 5.
     pub fn set_priority(&self, priority: u8) {
-        let mut policy = self.policy();
+        let Some(mut policy) = self.policy() else { return };
         policy.priority = priority.clamp(Word::SUSPENDED_PRIORITY, Word::HIGHEST_PRIORITY);
         if !policy.is_suspended {
             self.engine.set_priority(self.pages, policy.priority);
@@ -199,7 +208,7 @@ impl Region {
     /// # Errors
     /// [`WorkingSetError`]; the former limits stay.
     pub fn set_working_set(&self, minimum: u64, maximum: u64) -> Result<(), WorkingSetError> {
-        let mut policy = self.policy();
+        let mut policy = self.policy().ok_or(WorkingSetError::Forked)?;
         let number = policy.working_set;
         policy.working_set = self
             .engine
@@ -209,7 +218,7 @@ impl Region {
 
     /// Ends the limits of the region's working set.
     pub fn end_working_set(&self) {
-        let mut policy = self.policy();
+        let Some(mut policy) = self.policy() else { return };
         if policy.working_set != 0 {
             self.engine.end_working_set(self.pages, policy.working_set);
             policy.working_set = 0;
@@ -220,7 +229,7 @@ impl Region {
     /// usable: each page returns by a fault. A pager all of whose regions are suspended keeps the minimum of its member of a
     /// pool alone.
     pub fn suspend(&self) {
-        let mut policy = self.policy();
+        let Some(mut policy) = self.policy() else { return };
         if !policy.is_suspended {
             policy.is_suspended = true;
             self.engine.suspend(self.pages);
@@ -229,15 +238,17 @@ impl Region {
 
     /// Ends [`Region::suspend`]. Pages return when they are touched; see [`Region::prefetch`].
     pub fn resume(&self) {
-        let mut policy = self.policy();
+        let Some(mut policy) = self.policy() else { return };
         if policy.is_suspended {
             policy.is_suspended = false;
             self.engine.resume(self.pages, policy.priority);
         }
     }
 
-    fn policy(&self) -> MutexGuard<'_, Policy> {
-        self.policy.lock().unwrap_or_else(PoisonError::into_inner)
+    /// None in a child of a fork: another thread of the parent may have held the lock, and the region's pages are the
+    /// parent's.
+    fn policy(&self) -> Option<MutexGuard<'_, Policy>> {
+        (!self.engine.is_forked()).then(|| self.policy.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Reads from `file` into the bytes of `range`, up to 1 MiB, which it pins meanwhile. Returns the bytes read, as

@@ -193,6 +193,11 @@ impl Backing for SavedCopies {
         }
     }
 
+    fn broken_invariant(&self) -> Option<&'static str> {
+        let store = self.store.validate().err().map(|broken| broken.invariant());
+        store.or_else(|| Some(self.file.as_ref()?.validate().err()?.invariant()))
+    }
+
     fn page_file(&self) -> Option<PageFileUse> {
         self.file.as_ref().map(FileTier::stats)
     }

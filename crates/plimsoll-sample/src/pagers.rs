@@ -1,11 +1,11 @@
 //! The pagers of processes, read from outside.
 
 use plimsoll_model::columns::{Row, col};
-use plimsoll_os::OtherProcess;
+use plimsoll_os::{Memory, OtherProcess};
 use plimsoll_pager::Stats;
 use plimsoll_pager::page::PAGE_SIZE;
 use plimsoll_pager::published::{MAGIC, OpenError, PublishedPager, RECORD_BYTES};
-use plimsoll_proc::process_memory::{FindError, Mark, marked};
+use plimsoll_proc::process_memory::{BoundedMemory, FindError, Mark, marked};
 
 use super::residency::{Span, span_of};
 
@@ -21,22 +21,28 @@ pub fn records(pid: u32) -> Result<Vec<usize>, FindError> {
     marked(pid, &mark)
 }
 
-/// The figures of the pager with a record of a process; none if it has none there any more, or this program cannot read
-/// it. Does not allocate.
-pub fn stats(pid: u32, record: usize) -> Option<Stats> {
-    let memory = OtherProcess::new(pid);
-    let read = || -> Result<Stats, OpenError> { Ok(PublishedPager::open(&memory, record)?.stats()?) };
+/// The figures of the pager with a record, read from `memory`; none if it has none there any more, or it is unreadable.
+fn stats_in(memory: &impl Memory, record: usize) -> Option<Stats> {
+    let read = || -> Result<Stats, OpenError> { Ok(PublishedPager::open(memory, record)?.stats()?) };
     read().ok()
 }
 
+/// The figures of all pagers of a process. One that this user cannot read, or that leaves a read unanswered, has none.
+pub fn all_stats(pid: u32) -> Vec<Stats> {
+    let records = records(pid).unwrap_or_default();
+    let memory = BoundedMemory::new(pid);
+    let stats = records.into_iter().map(|record| stats_in(&memory, record));
+    stats.flatten().collect()
+}
+
 /// The pagers of processes: pid and address of the record. Processes without a pager, or that this user cannot read, have
-/// none.
+/// none; nor have those that leave a read of it unanswered.
 pub fn of_processes(pids: &[u32]) -> Vec<(u32, usize)> {
     let of = |pid: u32| {
-        records(pid)
-            .unwrap_or_default()
-            .into_iter()
-            .map(move |record| (pid, record))
+        let memory = BoundedMemory::new(pid);
+        let mut records = records(pid).unwrap_or_default();
+        records.retain(|record| stats_in(&memory, *record).is_some());
+        records.into_iter().map(move |record| (pid, record))
     };
     pids.iter().flat_map(|pid| of(*pid)).collect()
 }
@@ -57,7 +63,8 @@ impl Pagers {
     /// Reads them into `row`. A pager that has ended has no value.
     pub(crate) fn read(&self, row: &mut Row) {
         for &(pid, record) in &self.0 {
-            if let Some(stats) = stats(pid, record) {
+            // On a tick: no thread of its own reads, and nothing is allocated.
+            if let Some(stats) = stats_in(&OtherProcess::new(pid), record) {
                 add(&stats, row);
             }
         }

@@ -38,12 +38,8 @@ pub struct Paged {
 impl Paged {
     /// The pagers of a process now; none if it has none, or this user cannot read its memory.
     pub(super) fn read(pid: u32) -> Option<Paged> {
-        let records = pagers::records(pid).ok()?;
         let mut paged = Paged::default();
-        for stats in records
-            .into_iter()
-            .filter_map(|record| pagers::stats(pid, record))
-        {
+        for stats in pagers::all_stats(pid) {
             paged.add(&stats);
         }
         (paged.pagers > 0).then_some(paged)

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "plimsoll_pager.h"
@@ -97,6 +98,7 @@ static void calls(void) {
     uint64_t pin;
     assert(plimsoll_pager_pin(pager, bytes + 8 * MIB, 64 * 1024, &pin) == PLIMSOLL_PAGER_OK);
     assert(stats(pager).pinned_pages == 16);
+    refused(plimsoll_pager_discard(pager, bytes, 16 * MIB), PLIMSOLL_PAGER_INVALID);
     int ends[2];
     assert(pipe(ends) == 0);
     assert(write(ends[1], bytes + 8 * MIB, 4096) == 4096);
@@ -109,6 +111,19 @@ static void calls(void) {
         assert(bytes[at] == (at % 4096 < 1000 ? (unsigned char)(at * at >> 3) : 0));
     assert(plimsoll_pager_discard(pager, bytes + 4 * MIB, MIB) == PLIMSOLL_PAGER_OK);
     assert(bytes[4 * MIB + 5] == 0 && bytes[4 * MIB - 4096 + 5] != 0);
+    /* A child of a fork has no regions. */
+    pid_t child = fork();
+    assert(child >= 0);
+    if (child == 0) {
+        refused(plimsoll_pager_suspend(pager, bytes), PLIMSOLL_PAGER_FORKED);
+        refused(plimsoll_pager_resume(pager, bytes), PLIMSOLL_PAGER_FORKED);
+        refused(plimsoll_pager_set_working_set(pager, bytes, 0, MIB), PLIMSOLL_PAGER_FORKED);
+        refused(plimsoll_pager_set_priority(pager, bytes, 3), PLIMSOLL_PAGER_FORKED);
+        refused(plimsoll_pager_trim(pager, bytes, MIB, PLIMSOLL_PAGER_TO_STORE, NULL), PLIMSOLL_PAGER_FORKED);
+        _exit(0);
+    }
+    int status;
+    assert(waitpid(child, &status, 0) == child && status == 0);
     plimsoll_pager_stats_t now = stats(pager);
     assert(now.ram == 8 * MIB && now.resident_bytes <= now.ram && now.hard_faults > 0 && now.saved_pages > 0);
 

@@ -112,6 +112,9 @@ pub(crate) trait Driver: Send + Sync {
     /// Makes the pages of the arena from `first` on present with the bytes of `pages`, as [`Driver::copy`] does, in one call.
     fn copy_run(&self, first: PageIndex, pages: &[Page]) -> Partial;
 
+    /// Ends all locks of the program that keep `pages` in RAM (`mlock(2)`).
+    fn unlock(&self, pages: PageRange);
+
     /// Makes `pages` absent; their bytes are gone.
     fn discard(&self, area: Area, pages: PageRange) -> Result<(), Errno>;
 

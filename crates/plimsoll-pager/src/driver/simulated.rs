@@ -51,6 +51,8 @@ struct State {
     accessed: Vec<bool>,
     /// A page of the arena that the program has locked in RAM (`mlock(2)`): it cannot be discarded.
     locked: Option<PageIndex>,
+    /// Whether the kernel refuses to end that lock.
+    is_lock_kept: bool,
     /// The last word of pages into which a thread of the program wrote at the moment of a move.
     raced: BTreeMap<PageIndex, u64>,
     injection: Injection,
@@ -145,6 +147,7 @@ impl Simulated {
                 accessed: bits(),
                 most: 0,
                 locked: None,
+                is_lock_kept: false,
                 raced: BTreeMap::new(),
                 injection,
             }),
@@ -196,6 +199,11 @@ impl Simulated {
     /// Has the program lock a page in RAM, or no page.
     pub(crate) fn set_locked(&self, page: Option<PageIndex>) {
         self.state().locked = page;
+    }
+
+    /// Has the kernel refuse to end the lock of a page (`ENOMEM`: too many mappings).
+    pub(crate) fn keep_lock(&self, is_kept: bool) {
+        self.state().is_lock_kept = is_kept;
     }
 
     /// The program drops a page by itself (`MADV_DONTNEED`).
@@ -352,6 +360,13 @@ impl Driver for Simulated {
         Partial {
             done: pages.len() as u32,
             stopped: None,
+        }
+    }
+
+    fn unlock(&self, pages: PageRange) {
+        let mut state = self.state();
+        if !state.is_lock_kept && state.locked.is_some_and(|page| pages.contains(page)) {
+            state.locked = None;
         }
     }
 

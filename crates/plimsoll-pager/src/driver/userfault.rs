@@ -301,6 +301,13 @@ impl Driver for Userfault {
         partial(unsafe { uffd_copy(&self.uffd, to, bytes.as_ptr(), bytes.len()) })
     }
 
+    fn unlock(&self, pages: PageRange) {
+        for area in [Area::Arena, Area::Shadow] {
+            // Refused for pages that are not mapped alone.
+            let _ = address_space::unlock(self.at(area, pages.first), pages.bytes());
+        }
+    }
+
     fn discard(&self, area: Area, pages: PageRange) -> Result<(), Errno> {
         // SAFETY: the range is this value's, and the caller, who holds its pages busy, needs the contents no more.
         unsafe { address_space::discard(self.at(area, pages.first), pages.bytes()) }

@@ -125,8 +125,12 @@ extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, context: *mut
             *libc::__errno_location(),
         )
     };
-    // Codes of 0 and below are signals that a process sent.
-    let outcome = if code > 0 { resolve(address) } else { None };
+    // Faults of a userfaultfd and of a file that was cut have this code. Codes of 0 and below are signals that a process
+    // sent; others are memory errors (`BUS_MCEERR_AR`), which no page that the pager fills in would mend.
+    let outcome = match code {
+        libc::BUS_ADRERR => resolve(address),
+        _ => None,
+    };
     // SAFETY: `errno` is this thread's.
     unsafe { *libc::__errno_location() = errno };
     match outcome {

@@ -63,8 +63,6 @@ pub(crate) struct Plan {
     pub(crate) trimmed: u64,
     /// The cost of the last window so far.
     pub(crate) cost: Duration,
-    /// Chunks that were set apart.
-    pub(crate) apart: u32,
 }
 
 impl Plan {

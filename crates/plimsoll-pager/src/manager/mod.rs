@@ -245,6 +245,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 patience.wait();
             }
             let is_native = chunk.change_mode(ChunkMode::Native, ChunkMode::Unused);
+            // The program may have locked some in RAM (`mlock(2)`).
+            self.driver.unlock(piece);
             // Before the budget is: other threads charge it at once. A page that a trimmer moves meanwhile is in the shadow
             // then, or absent; the loop below finds it.
             if let Err(errno) = self.driver.discard(Area::Arena, piece) {

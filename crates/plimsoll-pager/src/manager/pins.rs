@@ -80,6 +80,13 @@ impl Pins {
         })
     }
 
+    /// The pinned ranges.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = PageRange> {
+        let values = self.ranges.iter().map(|range| range.load(Ordering::Relaxed));
+        let ranges = values.map(|value| PageRange::new(PageIndex::new((value >> 32) as u32), value as u32));
+        ranges.filter(|range| range.count > 0)
+    }
+
     /// Pages of all pinned ranges.
     pub(crate) fn pages(&self) -> u64 {
         let ranges = self.ranges.iter();

@@ -48,6 +48,9 @@ pub enum WorkingSetError {
     /// All sets of the pager are in use.
     #[error("cannot limit a working set: 63 regions have limits; remove those of another one")]
     TooMany,
+    /// This process is a child of the one that built the pager, and does not have its regions.
+    #[error("cannot limit a working set in a child of a fork; build a pager of its own")]
+    Forked,
 }
 
 /// The working sets with limits.

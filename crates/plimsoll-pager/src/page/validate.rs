@@ -6,6 +6,9 @@ use super::{PageIndex, PageState};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Violation {
+    /// The process is a child of the one that built the pager: it has no page to check.
+    #[error("a child of a fork has none of the pager's memory")]
+    Forked,
     /// A page is present in the arena in another state than active, or absent while active.
     #[error("page {page:?} is {state:?}, and its presence in the arena is {present}")]
     Arena {
@@ -67,6 +70,12 @@ pub enum Violation {
     Copy {
         /// The page.
         page: PageIndex,
+    },
+    /// An invariant of the store or of the page file does not hold.
+    #[error("the {invariant} are not as the copies say")]
+    Saved {
+        /// The invariant.
+        invariant: &'static str,
     },
     /// A counter differs from the words.
     #[error("the counter of {what} is {counted}, and the words say {found}")]

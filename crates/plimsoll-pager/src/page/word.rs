@@ -258,6 +258,12 @@ impl PageWord {
         Word(self.0.load(Ordering::Acquire))
     }
 
+    /// Overwrites the word, as a stray write of the program does.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn damage(&self, bits: u64) {
+        self.0.store(bits, Ordering::SeqCst);
+    }
+
     /// Locks the page if its word is still `seen` and that is not busy.
     pub fn try_lock(&self, seen: Word) -> Option<Locked<'_>> {
         if seen.state() == PageState::Busy {

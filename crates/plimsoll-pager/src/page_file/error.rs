@@ -193,3 +193,14 @@ pub enum Violation {
         free: u64,
     },
 }
+
+impl Violation {
+    /// The invariant, in words without numbers.
+    pub fn invariant(&self) -> &'static str {
+        match self {
+            Violation::State(_) => "state of a slot of the page file",
+            Violation::Nonce(_) => "nonce of a slot of the page file",
+            Violation::Counts { .. } => "counters of the page file",
+        }
+    }
+}

@@ -6,7 +6,7 @@
 //! find them wrong.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_os::{Memory, MemoryError};
 
@@ -27,6 +27,8 @@ const MOST_PLACES: usize = 1 << 25;
 const LOOKS: u32 = 8;
 /// Time that one round waits for chunks to settle; after it, the pauses between looks are the shortest.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest time of one round. A pager of 64 GiB takes a few seconds; a hostile record claims 16 TiB.
+const LONGEST: Duration = Duration::from_secs(60);
 /// The shortest pause between two looks; it doubles from look to look.
 const PAUSE: Duration = Duration::from_micros(100);
 /// Rounds over all chunks until the counters of the pager have no verdict.
@@ -48,7 +50,7 @@ pub struct Validation {
     pub pages: u64,
     /// Whether the presence of pages was compared with their states: the kernel lets this user read the pagemap.
     pub presence_checked: bool,
-    /// Whether the check ended early, at [`MOST_VIOLATIONS`], or left out saved copies.
+    /// Whether the check ended early, at [`MOST_VIOLATIONS`] or after a minute, or left out saved copies.
     pub partial: bool,
     /// The violations.
     pub violations: Vec<Violation>,
@@ -82,6 +84,7 @@ impl<M: Memory> PublishedPager<'_, M> {
         self.memory.refresh();
         let mut round = Round::default();
         round.validation.presence_checked = pagemap.is_some();
+        let begun = Instant::now();
         let before = Counted::of(self)?;
         let mut numbers = Vec::new();
         self.each_chunk(|number, chunk| {
@@ -91,7 +94,7 @@ impl<M: Memory> PublishedPager<'_, M> {
         })?;
         round.validation.all_chunks = numbers.len() as u64;
         for number in &numbers {
-            if round.validation.violations.len() >= MOST_VIOLATIONS {
+            if round.validation.violations.len() >= MOST_VIOLATIONS || begun.elapsed() > LONGEST {
                 round.validation.partial = true;
                 break;
             }

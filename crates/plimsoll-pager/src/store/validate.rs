@@ -67,6 +67,21 @@ pub enum Violation {
     },
 }
 
+impl Violation {
+    /// The invariant, in words without numbers.
+    pub fn invariant(&self) -> &'static str {
+        match self {
+            Violation::Entry { .. } => "entries of the store",
+            Violation::Live { .. } => "bytes in use of a segment",
+            Violation::State { .. } => "state of a segment",
+            Violation::Extent { .. } => "extent of a segment",
+            Violation::FreeList { .. } => "free segments of the store",
+            Violation::Pages { .. } => "pages of the store",
+            Violation::Used { .. } => "bytes of the store",
+        }
+    }
+}
+
 impl Store {
     /// Checks every invariant of the store, while no other thread uses it. It reads all entries.
     ///

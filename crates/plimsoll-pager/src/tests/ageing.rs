@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::simulated::{PAGES, Sim, access, an_hour_later, sim, sim_of_kernel};
 use crate::manager::{AgeingState, WINDOW};
 use crate::page::{CHUNK_PAGES, PageIndex, PageRange, PageState};
+use crate::trim::MOST_APART;
 
 /// The full chunks of the arena.
 const CHUNKS: [u32; 2] = [0, 1];
@@ -136,4 +137,23 @@ fn a_region_that_opens_again_is_cold() {
     manager.close(all).expect("it closes");
     manager.open(all).expect("it opens");
     assert_eq!(heat(&manager), [0, 0]);
+}
+
+/// The number of chunks that were set apart once only grew: after 8,192 of them, of regions long closed, neighbours shared
+/// their heat.
+#[test]
+fn chunks_of_closed_regions_do_not_count_as_set_apart() {
+    let manager = managed(true);
+    let chunk = pages(1);
+    for round in 0..=MOST_APART {
+        window(&manager, 1, 1);
+        assert!(manager.chunks.of(chunk).is_apart(), "{round}");
+        manager.close(chunk).expect("no page is locked");
+        manager.open(chunk).expect("the addresses are free");
+        let page = PageRange::new(chunk.first, 1);
+        write(&manager, page);
+        manager.trim_range(page);
+        write(&manager, page);
+    }
+    assert_eq!(manager.validate(), []);
 }

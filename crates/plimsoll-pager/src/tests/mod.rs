@@ -3,6 +3,7 @@
 //! | module | topic |
 //! |---|---|
 //! | `ageing` | the heat of chunks, and the order of trims |
+//! | `damage` | each broken invariant is found by the check from inside |
 //! | `modes` | the tests of `real` again: without `UFFDIO_MOVE`, and with a thread that resolves faults |
 //! | `policy` | priorities, limits of working sets, suspended regions |
 //! | `real` | the manager on real memory |
@@ -13,6 +14,7 @@
 //! | `unmoved` | the same on a kernel that cannot move pages; pages that a kernel does not move |
 
 mod ageing;
+mod damage;
 mod modes;
 mod policy;
 mod real;

@@ -67,7 +67,7 @@ fn verify(bytes: &[u8], first: usize, round: u64) {
 /// Present pages of arena and shadow, as the kernel counts them, and the other bytes of the budget. The balance-set manager
 /// rests: a page that it moves between the two counts would be in both.
 fn resident(engine: &Engine<ModelStore>, pages: PageRange) -> (u64, u64) {
-    engine.at_rest(|manager| {
+    let counted = engine.at_rest(|manager| {
         let mut present = vec![false; pages.count as usize];
         let mut count = |area| {
             let listed = manager.driver.present(area, pages, &mut present);
@@ -75,13 +75,14 @@ fn resident(engine: &Engine<ModelStore>, pages: PageRange) -> (u64, u64) {
             present.iter().filter(|present| **present).count() as u64
         };
         (count(Area::Arena) + count(Area::Shadow), manager.overhead_bytes())
-    })
+    });
+    counted.expect("the process that built it")
 }
 
 /// Checks every invariant of a pager that no other thread of the test uses.
 #[track_caller]
 fn validate(engine: &Engine<ModelStore>) {
-    assert_eq!(engine.at_rest(|manager| manager.validate()), []);
+    assert_eq!(engine.at_rest(|manager| manager.validate()), Some(vec![]));
 }
 
 fn map(engine: &Engine<ModelStore>, bytes: usize) -> PageRange {
@@ -237,6 +238,59 @@ fn a_system_call_gets_efault_unless_the_pages_are_pinned() {
     engine.unpin(pin);
     verify(memory, 0, 1);
     validate(&engine);
+}
+
+/// A pin once took the state of a page for its presence: a page that the program had dropped stayed absent, and the system
+/// call failed.
+#[test]
+#[allow(unsafe_code, reason = "calls of a program about its memory")]
+fn a_pin_restores_pages_that_the_program_dropped() {
+    let engine = engine(64 * MIB);
+    let pages = map(&engine, 1 << 20);
+    let memory = bytes(&engine, pages);
+    fill(memory, 0, 1);
+    for managed in [false, true] {
+        if managed {
+            engine.trim(pages, TrimTo::Store);
+            verify(memory, 0, 1);
+        }
+        // SAFETY: the test alone has the pages, and reads them as zero from here on.
+        let dropped = unsafe { libc::madvise(memory.as_mut_ptr().cast(), memory.len(), libc::MADV_DONTNEED) };
+        assert_eq!(dropped, 0);
+        let pin = engine.pin(pages).expect("a small range");
+        assert_eq!(tempfile().write(memory).expect("present pages"), memory.len());
+        engine.unpin(pin);
+        assert!(memory.iter().all(|byte| *byte == 0));
+        fill(memory, 0, 1);
+    }
+    validate(&engine);
+}
+
+/// A page that the program had locked in RAM once kept a whole region resident and charged after its end.
+#[test]
+#[allow(unsafe_code, reason = "calls of a program about its memory")]
+fn a_region_with_a_locked_page_ends_whole() {
+    let engine = engine(64 * MIB);
+    for managed in [false, true] {
+        let pages = map(&engine, 1 << 20);
+        let memory = bytes(&engine, pages);
+        fill(memory, 0, 1);
+        if managed {
+            engine.trim(pages, TrimTo::Store);
+            verify(memory, 0, 1);
+        }
+        // SAFETY: locks a page of the test in RAM.
+        assert_eq!(
+            unsafe { libc::mlock(memory.as_ptr().add(8 * PAGE_SIZE).cast(), PAGE_SIZE) },
+            0
+        );
+        let before = engine.manager().budget.frames() + engine.manager().budget.native();
+        assert!(before > 0);
+        engine.unmap(pages);
+        let manager = engine.manager();
+        assert_eq!((manager.budget.frames(), manager.budget.native()), (0, 0));
+        validate(&engine);
+    }
 }
 
 /// A new file without a name.

@@ -20,7 +20,7 @@ use crate::page::{CHUNK_PAGES, Chunk, ChunkMode, PageIndex, PageRange, PageState
 /// A chunk with fewer accessed pages than one in so many is not accessed.
 const FEW: u64 = 16;
 /// The most chunks that are set apart: each adds up to two mappings of the 65530 that a process may have.
-const MOST_APART: u32 = 8192;
+pub(crate) const MOST_APART: usize = 8192;
 
 impl<D: Driver, B: Backing> Manager<D, B> {
     /// Ends the open window if it is over, and begins the next one if pages were trimmed since the last one began. `now` is the
@@ -49,13 +49,15 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         }
         plan.trimmed = trimmed;
         plan.due = Some(now + plan.length());
-        self.begin_window(&mut plan.apart);
+        self.begin_window();
         plan.cost = start.elapsed() - spent;
         self.ageing.add_cost(plan.cost);
     }
 
     /// Has the kernel forget all accesses to chunks with active pages.
-    fn begin_window(&self, apart: &mut u32) {
+    fn begin_window(&self) {
+        // Those of closed regions are merged again.
+        let mut apart = self.aged_chunks().filter(|(_, chunk)| chunk.is_apart()).count();
         let mut is_known = false;
         let mut is_refused = false;
         for (number, chunk) in self.aged_chunks() {
@@ -65,8 +67,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 continue;
             }
             for odd in [number | 1, number.saturating_sub(1) | 1] {
-                if *apart < MOST_APART && self.set_apart(odd) {
-                    *apart += 1;
+                if apart < MOST_APART && self.set_apart(odd) {
+                    apart += 1;
                 }
             }
             match self.driver.forget_accesses(pages_of(number, chunk)) {

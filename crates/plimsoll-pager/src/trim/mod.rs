@@ -18,6 +18,8 @@ use std::ops::RangeInclusive;
 
 use plimsoll_os::Errno;
 
+#[cfg(test)]
+pub(crate) use heat::MOST_APART;
 pub(crate) use save::Reclaim;
 
 use crate::backing::Backing;

@@ -5,7 +5,8 @@ use std::os::fd::AsRawFd;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use plimsoll_pager::{MapError, Pager, RangeError, Region, TrimTo};
+use plimsoll_pager::page::Violation;
+use plimsoll_pager::{MapError, Pager, RangeError, Region, TrimTo, WorkingSetError};
 use plimsoll_testkit::{again, command, fork, role, status_of_fork};
 
 use crate::children::{Random, wait};
@@ -176,26 +177,65 @@ fn threads_that_fork_under_load_get_children_without_zeros() {
     );
 }
 
-/// A userfaultfd acts on the memory of the process that opened it, also when a child of a fork makes the call.
+/// Has a child of a fork call every function of a region and of its pager.
+fn call_everything_in_a_child(pager: &Pager, region: &mut Region) {
+    let (pager, region) = (pager as *const Pager as usize, region as *mut Region as usize);
+    let status = status_of_fork(move || {
+        // SAFETY: the child's copies of the values; its parent waits.
+        let (pager, region) = unsafe { (&*(pager as *const Pager), &mut *(region as *mut Region)) };
+        let forked = Err(RangeError::Forked);
+        assert_eq!(region.prefetch(..), forked);
+        assert_eq!(region.discard(..), forked);
+        assert_eq!(region.reset(..), Err(RangeError::Forked));
+        assert_eq!(region.trim(.., TrimTo::Store), Err(RangeError::Forked));
+        assert_eq!(region.is_pinned(..), Err(RangeError::Forked));
+        assert!(region.pin(..).is_err_and(|error| error == RangeError::Forked));
+        assert!(region.read_into(.., std::io::stdin()).is_err());
+        assert!(region.write_from(.., std::io::stdout()).is_err());
+        assert_eq!(
+            region.set_working_set(0, MIB as u64),
+            Err(WorkingSetError::Forked)
+        );
+        // These have no result, and do nothing.
+        region.set_priority(1);
+        region.suspend();
+        region.resume();
+        region.end_working_set();
+        assert!(pager.is_forked());
+        assert_eq!(pager.validate(), [Violation::Forked]);
+        assert_eq!(pager.map(MIB).err(), Some(MapError::Forked));
+    });
+    assert_eq!(status, 0);
+}
+
+/// A userfaultfd acts on the memory of the process that opened it, also when a child of a fork makes the call: a child that
+/// suspended a region once ended by SIGSEGV, or registered native memory of its parent, which then counted pages of no region.
 #[test]
 fn a_child_never_changes_the_memory_of_its_parent() {
     let pager = builder().ram(16 << 20).build().expect("userfaultfd is allowed");
     let mut region = pager.map(2 * MIB).expect("a small region");
     region.bytes_mut().fill(9);
+    // Native pages.
+    assert_eq!(pager.stats().native_pages, (2 * MIB / PAGE) as u64);
+    let before = pager.stats();
+    call_everything_in_a_child(&pager, &mut region);
+    assert_eq!(pager.stats().native_pages, before.native_pages);
+    assert_eq!(pager.validate(), []);
+    // Active, modified and standby pages.
+    region.trim(..MIB, TrimTo::Modified).expect("a part");
+    region.trim(MIB / 2..MIB, TrimTo::Standby).expect("a part");
+    let before = pager.stats();
+    call_everything_in_a_child(&pager, &mut region);
+    let after = pager.stats();
+    assert_eq!(
+        (after.active_pages, after.compressed_pages, after.native_pages),
+        (before.active_pages, before.compressed_pages, before.native_pages)
+    );
+    assert_eq!(pager.validate(), []);
+    assert!(region.bytes().iter().all(|byte| *byte == 9));
+    // Saved pages.
     region.trim(.., TrimTo::Store).expect("the whole region");
-    let at = &raw mut region as usize;
-    let status = status_of_fork(move || {
-        // SAFETY: the child's copy of the value; its parent waits.
-        let region = unsafe { &mut *(at as *mut Region) };
-        let forked = Err(RangeError::Forked);
-        assert_eq!(region.prefetch(..), forked);
-        assert_eq!(region.discard(..), forked);
-        assert_eq!(region.trim(.., TrimTo::Store), Err(RangeError::Forked));
-        assert!(region.pin(..).is_err_and(|error| error == RangeError::Forked));
-        assert!(region.read_into(.., std::io::stdin()).is_err());
-        assert!(region.write_from(.., std::io::stdout()).is_err());
-    });
-    assert_eq!(status, 0);
+    call_everything_in_a_child(&pager, &mut region);
 
     // The child has a mapping of its own at the address of a page: its faults are no faults of the pager.
     let address = region.as_ptr() as usize;
@@ -221,6 +261,52 @@ fn a_child_never_changes_the_memory_of_its_parent() {
     );
     assert_eq!(pager.validate(), []);
     assert!(region.bytes().iter().all(|byte| *byte == 9));
+}
+
+/// The lock of a region's policy may be held by another thread at the fork: a child that waited for it would wait for ever.
+#[test]
+fn a_child_drops_a_region_that_another_thread_suspends() {
+    alone(
+        "forks::a_child_drops_a_region_that_another_thread_suspends",
+        || {
+            let pager = builder().ram(16 << 20).build().expect("userfaultfd is allowed");
+            let mut region = pager.map(4 * MIB).expect("a small region");
+            region.bytes_mut().fill(9);
+            let done = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        region.suspend();
+                        region.resume();
+                        std::hint::black_box(
+                            region
+                                .bytes()
+                                .iter()
+                                .step_by(PAGE)
+                                .map(|byte| u32::from(*byte))
+                                .sum::<u32>(),
+                        );
+                    }
+                });
+                let at = &raw const region as usize;
+                for _ in 0..40 {
+                    // The alarm of `fork` ends a child that waits.
+                    let child = fork(30, || {
+                        // SAFETY: the child's copy of the value.
+                        drop(unsafe { std::ptr::read(at as *const Region) });
+                        0
+                    });
+                    let status = wait(child);
+                    if status != 0 {
+                        done.store(true, Ordering::Relaxed);
+                    }
+                    assert_eq!(status, 0);
+                }
+                done.store(true, Ordering::Relaxed);
+            });
+            assert_eq!(pager.validate(), []);
+        },
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use plimsoll_pager::{MapError, Pager, Region, TrimTo};
 use plimsoll_testkit::{again, role, status_of_fork};
@@ -88,6 +88,72 @@ fn signals_of_others_go_to_the_handler_before() {
     unsafe { libc::raise(libc::SIGBUS) };
     assert_eq!(CALLS.load(Ordering::Relaxed), 2);
     use_a_region();
+}
+
+static CODE: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn note_code(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    // SAFETY: the kernel gives a valid `siginfo_t`.
+    CODE.store(unsafe { (*info).si_code }, Ordering::Relaxed);
+}
+
+/// A signal as the kernel sends it for a fault; a process may send it to itself.
+#[repr(C)]
+struct Sent {
+    signal: i32,
+    errno: i32,
+    code: i32,
+    padding: i32,
+    address: usize,
+    rest: [u64; 13],
+}
+
+/// The handler once took every SIGBUS at an address of a region for an absent page: it filled zeros over the marker of a memory
+/// error, or tried for ever, and the program never heard of it.
+#[test]
+fn memory_errors_in_a_region_go_to_the_handler_before() {
+    if role().is_none() {
+        let test = "signals::memory_errors_in_a_region_go_to_the_handler_before";
+        let output = again(test, "embedder").output().expect("the test program starts");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{errors}");
+        return;
+    }
+    install(note_code);
+    let pager = Pager::builder()
+        .ram(16 << 20)
+        .build()
+        .expect("userfaultfd is allowed");
+    let mut region = pager.map(4 << 20).expect("a small region");
+    region.bytes_mut().fill(9);
+    region.trim(..PAGE, TrimTo::Store).expect("a part of the region");
+    let faults = pager.stats().hard_faults;
+    for code in [libc::BUS_MCEERR_AR, libc::BUS_MCEERR_AO, libc::BUS_ADRALN] {
+        let sent = Sent {
+            signal: libc::SIGBUS,
+            errno: 0,
+            code,
+            padding: 0,
+            address: region.as_ptr() as usize,
+            rest: [0; 13],
+        };
+        // SAFETY: a valid `siginfo_t`; the handler of the test stores its code.
+        let outcome = unsafe {
+            libc::syscall(
+                libc::SYS_rt_tgsigqueueinfo,
+                libc::getpid(),
+                libc::gettid(),
+                libc::SIGBUS,
+                &raw const sent,
+            )
+        };
+        assert_eq!(outcome, 0);
+        assert_eq!(CODE.swap(0, Ordering::Relaxed), code);
+    }
+    assert_eq!(pager.stats().hard_faults, faults);
+    assert!(region.bytes().iter().all(|byte| *byte == 9));
+    assert_eq!(CODE.load(Ordering::Relaxed), 0);
+    assert_eq!(pager.validate(), []);
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use std::io;
 
-use plimsoll_os::{Memory, MemoryError, OtherProcess};
+use plimsoll_os::{Memory, MemoryError};
 
+use super::BoundedMemory;
 use crate::maps;
 
 /// Marked mappings that are found at most: a process has a few.
@@ -48,7 +49,7 @@ pub fn marked(pid: u32, mark: &Mark) -> Result<Vec<usize>, FindError> {
         _ if source.raw_os_error() == Some(libc::ESRCH) => FindError::NoProcess,
         _ => FindError::Proc { path, source },
     })?;
-    let memory = OtherProcess::new(pid);
+    let memory = BoundedMemory::new(pid);
     let mut found = Vec::new();
     for start in candidates(&text, mark.length) {
         let mut bytes = [0; 16];

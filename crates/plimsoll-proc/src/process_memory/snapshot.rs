@@ -5,7 +5,9 @@
 
 use std::cell::RefCell;
 
-use plimsoll_os::{Memory, MemoryError, OtherProcess};
+use plimsoll_os::{Memory, MemoryError};
+
+use super::BoundedMemory;
 
 /// Bytes that are read at once. Base pages are as long or longer, so a part of one is readable if the whole is.
 const PAGE: usize = 4096;
@@ -18,7 +20,7 @@ const LONG: usize = 64 * 1024;
 /// The memory of another process, with copies of the last pages that were read.
 #[derive(Debug)]
 pub struct Snapshot {
-    memory: OtherProcess,
+    memory: BoundedMemory,
     pages: RefCell<Pages>,
 }
 
@@ -33,7 +35,7 @@ impl Snapshot {
     /// The memory of the process `pid`.
     pub fn new(pid: u32) -> Snapshot {
         Snapshot {
-            memory: OtherProcess::new(pid),
+            memory: BoundedMemory::new(pid),
             pages: RefCell::new(Pages {
                 addresses: [0; PAGES],
                 bytes: vec![0; PAGES * PAGE],
@@ -69,7 +71,7 @@ impl Memory for Snapshot {
 
 impl Pages {
     /// The page at an address, read unless it was.
-    fn page(&mut self, memory: &OtherProcess, address: usize) -> Result<&[u8], MemoryError> {
+    fn page(&mut self, memory: &BoundedMemory, address: usize) -> Result<&[u8], MemoryError> {
         let place = address / PAGE % PAGES;
         let page = &mut self.bytes[place * PAGE..][..PAGE];
         if self.addresses[place] != address || address == 0 {

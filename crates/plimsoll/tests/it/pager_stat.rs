@@ -1,11 +1,16 @@
 //! `plimsoll pager stat` of a program whose pager works during the read.
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::process::{Child, ChildStdout, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll::pager::PagerStatError;
+use plimsoll_os::{
+    Fd, RegisterMode, UffdFeatures, UffdMode, address_space, api_handshake_with, open_userfaultfd,
+    uffd_register,
+};
 use plimsoll_pager::{Pager, TrimTo};
 use serde_json::Value;
 
@@ -14,8 +19,19 @@ const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
 const PAGER: &str = "PLIMSOLL_TEST_PAGER";
 const MIB: usize = 1 << 20;
 
+/// Addresses whose faults no one resolves, also those of the kernel, while the descriptor is open; none without privilege.
+fn unanswered() -> Option<(usize, Fd)> {
+    let faults = open_userfaultfd(UffdMode::Full).ok()?;
+    api_handshake_with(&faults, UffdFeatures::NONE).ok()?;
+    let start = address_space::map(MIB).expect("addresses are free");
+    uffd_register(&faults, start, MIB, RegisterMode::Missing).expect("a new mapping");
+    Some((start, faults))
+}
+
 /// The inspected program: threads write more than the budget until standard input ends, or one writes once.
-fn program(busy: bool) {
+fn program(kind: &OsStr) {
+    let busy = kind == "busy";
+    let unanswered = if kind == "hostile" { unanswered() } else { None };
     let pager = Pager::builder().ram(8 * MIB as u64).build().expect("userfaultfd");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -37,7 +53,7 @@ fn program(busy: bool) {
                 }
             });
         }
-        println!("paging");
+        println!("paging {:#x}", unanswered.as_ref().map_or(0, |(start, _)| *start));
         let mut line = String::new();
         while std::io::stdin().read_line(&mut line).is_ok_and(|read| read > 0) {}
         stop.store(true, Ordering::Relaxed);
@@ -60,6 +76,8 @@ const PAGING: &str = "pager_stat::a_pager_under_way_is_validated_again_and_again
 struct Program {
     child: Child,
     output: BufReader<ChildStdout>,
+    /// Of [`unanswered`]; 0 for none.
+    unanswered: u64,
 }
 
 impl Program {
@@ -79,7 +97,13 @@ impl Program {
             let read = output.read_line(&mut line).expect("it prints text");
             assert!(read > 0, "the program ended before it began");
         }
-        Program { child, output }
+        let address = line.trim_end().rsplit("0x").next().expect("an address");
+        let unanswered = u64::from_str_radix(address, 16).expect("an address");
+        Program {
+            child,
+            output,
+            unanswered,
+        }
     }
 
     fn pid(&self) -> String {
@@ -127,7 +151,7 @@ fn number(value: &Value) -> u64 {
 #[test]
 fn a_pager_under_way_is_validated_again_and_again() {
     if let Some(kind) = std::env::var_os(PAGER) {
-        return program(kind == "busy");
+        return program(&kind);
     }
     let program = Program::start("busy");
     let (mut checked, mut faults) = (0, Vec::new());
@@ -267,6 +291,40 @@ fn damage_is_found_from_outside() {
     );
     assert_eq!(stat(&[&pid]).status.code(), Some(2));
     memory.write_all_at(&pages, record + 40 + 16).expect("the record");
+    program.end();
+}
+
+/// `ps` and `pager stat` of root once waited for ever for a process whose record leads to memory that it never resolves.
+#[test]
+fn a_record_that_leads_to_unresolved_memory_holds_no_one_up() {
+    let program = Program::start("hostile");
+    let privileged = program.unanswered != 0;
+    if !plimsoll_testkit::capability("root", privileged, "a userfaultfd for faults of the kernel") {
+        return;
+    }
+    let pid = program.pid();
+    let record = number(&json(&stat(&[&pid, "--json"]), 0)["pagers"][0]["record"]);
+    let memory = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(format!("/proc/{pid}/mem"))
+        .expect("the child's memory");
+    // Behind the tables and the extent: the counters.
+    let field = record + 40 + 48;
+    let mut counters = [0; 8];
+    memory.read_exact_at(&mut counters, field).expect("the record");
+    let hostile = program.unanswered.to_ne_bytes();
+    memory.write_all_at(&hostile, field).expect("the record");
+    assert_eq!(stat(&[&pid]).status.code(), Some(3));
+    let listing: Value =
+        serde_json::from_str(&run(&["ps", "--interval", "0.1", "--json"])).expect("it is JSON");
+    let processes = listing["processes"].as_array().expect("a list");
+    let listed = processes
+        .iter()
+        .find(|process| process["pid"] == program.child.id());
+    assert!(listed.expect("it is listed")["pager"].is_null());
+    memory.write_all_at(&counters, field).expect("the record");
+    json(&stat(&[&pid, "--validate", "--json"]), 0);
     program.end();
 }
 
