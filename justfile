@@ -1,5 +1,10 @@
 # Shortcuts; each is a thin line. `just` lists them.
 
+target := env_var_or_default("CARGO_TARGET_DIR", "target")
+# The library that `plimsoll` embeds, where its build script builds it
+heap_target := `rustc -vV | sed -n 's/^host: //p'`
+heap_library := target / "embedded" / heap_target / "malloc/libplimsoll_malloc.so"
+
 # List the recipes
 default:
     @just --list
@@ -71,20 +76,18 @@ beside-swap:
 size-known:
     cargo test -p plimsoll --test it run::size::known:: -- --include-ignored --nocapture --test-threads=1
 
-# Build the heap's library and heap-load for the benchmarks
+# Build the heap's library and heap-load for the benchmarks; the library only if no build of `plimsoll` has built it
 heap-builds:
-    cargo build --profile malloc -p plimsoll-malloc
+    cargo build --profile malloc -p plimsoll-malloc --target {{heap_target}} --target-dir "{{target}}/embedded"
     cargo build --release -p plimsoll-heap-load
 
 # Compare the heap with the installed allocators and its targets: `just bench-heap --quick --only '22,'`
 bench-heap *arguments: heap-builds
-    benchmarks/heap/run.py --library "${CARGO_TARGET_DIR:-target}/malloc/libplimsoll_malloc.so" {{arguments}} \
-        "${CARGO_TARGET_DIR:-target}/release/heap-load"
+    benchmarks/heap/run.py --library "{{heap_library}}" {{arguments}} "{{target}}/release/heap-load"
 
 # Compare the heap's two front ends with glibc's malloc: `just bench-front-ends FOLDER`
 bench-front-ends folder *arguments: heap-builds
-    benchmarks/heap/front_ends.py {{arguments}} "${CARGO_TARGET_DIR:-target}/malloc/libplimsoll_malloc.so" \
-        "${CARGO_TARGET_DIR:-target}/release/heap-load" {{folder}}
+    benchmarks/heap/front_ends.py {{arguments}} "{{heap_library}}" "{{target}}/release/heap-load" {{folder}}
 
 # Build the worker of the pager's benchmark
 pager-builds:
@@ -100,7 +103,7 @@ pager-by-hand: pager-builds
 
 # Run the commands in the documents of the heap, and its benchmarks, each tiny
 heap-by-hand: heap-builds
-    .ci/heap-by-hand docs/pictures.sh
+    .ci/heap-by-hand "{{heap_library}}" "{{target}}/release/heap-load"
 
 # Test plimsoll on cgroup v2, zram zstd, zswap and MGLRU, in an emulated VM
 vm:

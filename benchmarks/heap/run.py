@@ -9,8 +9,8 @@ the same for each allocator.
 Prints the tables, and writes a folder: README.md, raw.jsonl (a line a run), machine.json. The exit code is 1 if a load failed.
 
 Usage: benchmarks/heap/run.py [--library OURS.so] [--repeat 5] [--seconds 1] [--quick] [--only REGEX] [--output DIR] HEAP_LOAD
-Without --library it measures only the others. OURS.so is the output of `cargo build --profile malloc -p plimsoll-malloc`, and
-HEAP_LOAD a release build: `just bench-heap` builds both. Use an idle machine. Runs do not
+Without --library it measures only the others. OURS.so has the profile `malloc`, and
+HEAP_LOAD is a release build: `just bench-heap` builds both. Use an idle machine. Runs do not
 see variables PLIMSOLL_HEAP_* of the environment; ours runs a second time with the hardened profile.
 """
 
@@ -361,7 +361,7 @@ def main():
     allocators = find_rivals()
     if arguments.library:
         if not arguments.library.is_file():
-            parser.error(f"{arguments.library} is no file; cargo build --profile malloc -p plimsoll-malloc makes it")
+            parser.error(f"{arguments.library} is no file; `just heap-builds` makes it")
         allocators[OURS] = allocators[HARDENED] = arguments.library.resolve()
     missing = [name for name, _ in RIVALS if name not in allocators]
     if missing:

@@ -1,4 +1,5 @@
-//! How much memory the process takes, as the kernel counts it.
+//! How much memory the process takes, as the kernel counts it. It parses the files itself, without an
+//! allocation: one by `plimsoll-proc` would be in the memory that it measures.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

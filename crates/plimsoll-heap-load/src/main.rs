@@ -190,6 +190,15 @@ enum Order {
     Random,
 }
 
+impl From<Order> for FreeOrder {
+    fn from(order: Order) -> FreeOrder {
+        match order {
+            Order::Allocated => FreeOrder::Allocated,
+            Order::Random => FreeOrder::Random,
+        }
+    }
+}
+
 impl Length {
     fn until(&self) -> Until {
         self.count.map_or(Until::Elapsed(self.seconds), Until::Count)
@@ -263,137 +272,142 @@ fn main() -> ExitCode {
     }
 }
 
+/// Runs a load, and names its results.
+macro_rules! outcome {
+    ($name:literal, $load:expr) => {{
+        let load = $load;
+        Ok(($name, load.parameters(), load.run()?.figures()))
+    }};
+}
+
+/// An arm for each load, which turns its options into its fields.
 fn run(load: Load) -> Outcome {
     match load {
-        Load::Replacement { blocks, length } => {
-            let Blocks {
-                threads,
-                blocks,
-                sizes,
-                seed: Seed { seed },
-            } = blocks;
-            let load = Replacement {
-                threads,
-                blocks,
-                sizes,
-                until: length.until(),
-                seed,
-            };
-            Ok(("replacement", load.parameters(), load.run()?.figures()))
-        }
+        Load::Replacement { blocks, length } => outcome!("replacement", replacement(blocks, &length)),
         Load::Larson {
             blocks,
             round,
             seconds,
             rounds,
         } => {
-            let Blocks {
-                threads,
-                blocks,
-                sizes,
-                seed: Seed { seed },
-            } = blocks;
             let until = rounds.map_or(Until::Elapsed(seconds), Until::Count);
-            let load = Larson {
-                threads,
-                blocks,
-                sizes,
-                pairs_a_round: round,
-                until,
-                seed,
-            };
-            Ok(("larson", load.parameters(), load.run()?.figures()))
+            outcome!("larson", larson(blocks, round, until))
         }
         Load::Aggressive {
             threads,
             bytes,
             size,
             order,
-            seed,
+            seed: Seed { seed },
         } => {
-            let order = match order {
-                Order::Allocated => FreeOrder::Allocated,
-                Order::Random => FreeOrder::Random,
-            };
-            let load = Aggressive {
-                threads,
-                bytes,
-                size,
-                order,
-                seed: seed.seed,
-            };
-            Ok(("aggressive", load.parameters(), load.run()?.figures()))
+            let order = FreeOrder::from(order);
+            outcome!(
+                "aggressive",
+                Aggressive {
+                    threads,
+                    bytes,
+                    size,
+                    order,
+                    seed
+                }
+            )
         }
         Load::Fragmentation {
-            live,
+            live: live_bytes,
             phases,
-            survivors,
+            survivors: survivors_percent,
             rest,
-            seed,
-        } => {
-            let (live_bytes, survivors_percent, seed) = (live, survivors, seed.seed);
-            let load = Fragmentation {
+            seed: Seed { seed },
+        } => outcome!(
+            "fragmentation",
+            Fragmentation {
                 live_bytes,
                 phases,
                 survivors_percent,
                 rest,
-                seed,
-            };
-            Ok(("fragmentation", load.parameters(), load.run()?.figures()))
-        }
+                seed
+            }
+        ),
         Load::CrossThread {
             couples,
             batch,
             batches,
             sizes,
-            seed,
+            seed: Seed { seed },
             length,
         } => {
-            let load = CrossThread {
-                couples,
-                batch,
-                batches,
-                sizes,
-                until: length.until(),
-                seed: seed.seed,
-            };
-            Ok(("cross-thread", load.parameters(), load.run()?.figures()))
+            let until = length.until();
+            outcome!(
+                "cross-thread",
+                CrossThread {
+                    couples,
+                    batch,
+                    batches,
+                    sizes,
+                    until,
+                    seed
+                }
+            )
         }
         Load::Large {
             threads,
             blocks,
             sizes,
             grow_to,
-            seed,
+            seed: Seed { seed },
             length,
         } => {
-            // Too much for a block is an error of its own, below.
+            // Too much for a block is an error of its own, by the load.
             let grow_to = u32::try_from(grow_to).unwrap_or(u32::MAX);
-            let load = Large {
-                threads,
-                blocks,
-                sizes,
-                grow_to,
-                until: length.until(),
-                seed: seed.seed,
-            };
-            Ok(("large", load.parameters(), load.run()?.figures()))
+            let until = length.until();
+            outcome!(
+                "large",
+                Large {
+                    threads,
+                    blocks,
+                    sizes,
+                    grow_to,
+                    until,
+                    seed
+                }
+            )
         }
         Load::IdleThreads {
             threads,
             blocks,
             sizes,
-            seed,
-        } => {
-            let load = IdleThreads {
+            seed: Seed { seed },
+        } => outcome!(
+            "idle-threads",
+            IdleThreads {
                 threads,
                 blocks,
                 sizes,
-                seed: seed.seed,
-            };
-            Ok(("idle-threads", load.parameters(), load.run()?.figures()))
-        }
+                seed
+            }
+        ),
         Load::Scaling { .. } => unreachable!("scaling starts processes, in main"),
+    }
+}
+
+fn replacement(blocks: Blocks, length: &Length) -> Replacement {
+    Replacement {
+        threads: blocks.threads,
+        blocks: blocks.blocks,
+        sizes: blocks.sizes,
+        until: length.until(),
+        seed: blocks.seed.seed,
+    }
+}
+
+fn larson(blocks: Blocks, pairs_a_round: u64, until: Until) -> Larson {
+    Larson {
+        threads: blocks.threads,
+        blocks: blocks.blocks,
+        sizes: blocks.sizes,
+        pairs_a_round,
+        until,
+        seed: blocks.seed.seed,
     }
 }
 

@@ -1,5 +1,5 @@
 //! Whether a process still runs, by its number and its start (`/proc/PID/stat`, `proc_pid_stat(5)`). No call touches
-//! `errno`.
+//! `errno`. It parses the file itself, as `plimsoll-proc` depends on this crate and allocates.
 
 use core::ffi::CStr;
 

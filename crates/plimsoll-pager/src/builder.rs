@@ -1,4 +1,5 @@
-//! Building a pager.
+//! Building a pager. It parses the line `Seccomp` itself, as a program that links the pager shall not get `plimsoll-proc`
+//! and its dependencies for one line.
 
 use std::fs;
 use std::path::PathBuf;

@@ -10,6 +10,7 @@
 //!
 //! Functions that take a [`Tree`] read the files below its root, so that a test can feed them the files of any machine.
 
+pub mod boot;
 pub mod capabilities;
 pub mod cgroup;
 pub mod command_line;
@@ -25,15 +26,18 @@ pub mod iomem;
 pub mod kallsyms;
 mod kept_file;
 pub mod loadavg;
+pub mod lru_gen;
 pub mod maps;
 pub mod meminfo;
 pub mod mounts;
 pub mod oom;
+pub mod page_reporting;
 mod pid_stat;
 mod pid_status;
 pub mod pids;
 pub mod process_memory;
 pub mod psi;
+pub mod read_ahead;
 mod repeated_lines;
 pub mod resource_limits;
 pub mod schedstat;

@@ -154,6 +154,14 @@ impl Zram {
         control::read(&path).map_err(|source| ControlError::read(&path, source))
     }
 
+    /// The names among [`Zram::algorithms`].
+    ///
+    /// # Errors
+    /// As [`Zram::algorithm`].
+    pub fn algorithm_names(&self) -> Result<Vec<String>, ControlError> {
+        self.algorithms().map(|text| names(&text))
+    }
+
     /// Chooses the algorithm, before it has a size. The kernel may know more than it lists: a module that it loads on
     /// demand.
     ///
@@ -199,6 +207,14 @@ impl Zram {
     }
 }
 
+/// The names in the text of `comp_algorithm`, the one in use among them: `lzo [lz4]`.
+fn names(algorithms: &str) -> Vec<String> {
+    let names = algorithms.split_whitespace();
+    names
+        .map(|name| name.trim_matches(['[', ']']).to_owned())
+        .collect()
+}
+
 /// The values of `mm_stat` or `io_stat` in the file's order; None for a word that is no number. Does not allocate.
 pub fn values(text: &[u8]) -> impl Iterator<Item = Option<i64>> {
     words(text).map(number)
@@ -223,5 +239,19 @@ impl MmStat {
             compressed: sizes.next()??,
             used: sizes.next()??,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_algorithm_in_use_is_one_of_the_names() {
+        assert_eq!(
+            names("lzo-rle lzo [lz4] zstd \n"),
+            ["lzo-rle", "lzo", "lz4", "zstd"]
+        );
+        assert!(names("\n").is_empty());
     }
 }

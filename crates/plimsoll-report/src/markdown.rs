@@ -237,6 +237,8 @@ fn header(title: &str, name: &str) -> String {
     format!("{title}{unit}")
 }
 
+/// The value in the unit of its column's header: [`quantity::bytes`] would choose a unit for each cell, and a reader
+/// compares the cells of a column.
 fn figure(name: &str, measured: &Measured) -> String {
     let scale = if name.ends_with("_bytes") {
         f64::from(1 << 20)
@@ -274,14 +276,14 @@ fn push_environment(text: &mut String, results: &Results, manifest: &Manifest) {
         ("host", host.hostname.clone()),
         ("kernel", host.kernel.clone()),
         ("CPU", format!("{} ({} online)", host.cpu, host.cpus)),
-        ("memory", format!("{} MiB", host.mem_total >> 20)),
+        ("memory", quantity::bytes(host.mem_total as f64)),
         ("virtualization", host.virtualization.clone()),
         ("cgroup", host.cgroup.clone()),
         (
             "swap before",
             host.swap_before
                 .iter()
-                .map(|(device, size)| format!("{device} {} MiB", size >> 20))
+                .map(|(device, size)| format!("{device} {}", quantity::bytes(*size as f64)))
                 .collect::<Vec<_>>()
                 .join(", "),
         ),

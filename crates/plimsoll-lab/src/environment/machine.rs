@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use plimsoll_proc::cgroup::Hierarchy;
-use plimsoll_proc::{Tree, meminfo, mounts};
+use plimsoll_proc::{Tree, meminfo, mounts, read_ahead};
 
 use plimsoll_model::quantity;
 use plimsoll_model::scenario::Machine;
@@ -77,10 +77,8 @@ pub fn file_system(folder: &Path) -> Option<String> {
     let mounts = mounts::of(&tree);
     let mount = mounts::holding(&mounts, &folder)?;
     let device = fs::metadata(&folder).ok()?.dev();
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let kib: Option<u64> = tree.parse(&format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb"));
-    let ahead = kib.map_or(String::new(), |kib| {
-        format!(", read-ahead {}", quantity::bytes(kib as f64 * 1024.0))
+    let ahead = read_ahead::bytes(&tree, device).map_or(String::new(), |bytes| {
+        format!(", read-ahead {}", quantity::bytes(bytes as f64))
     });
     Some(format!("{} on {}{ahead}", mount.kind, mount.source))
 }

@@ -130,7 +130,7 @@ fn set_algorithm(device: &Zram, asked: Option<&str>) -> Result<String, Environme
     let Some(asked) = asked else {
         return Ok(device.algorithm()?);
     };
-    let available = listed(device)?;
+    let available = device.algorithm_names()?;
     // The kernel may know more than it lists: it has the last word.
     match device.set_algorithm(asked) {
         Ok(()) => {}
@@ -161,7 +161,9 @@ pub(super) fn available() -> bool {
 /// The algorithms that the kernel lists, by any device; `None` without a device.
 pub(super) fn algorithms() -> Option<Vec<String>> {
     let devices = devices().ok()?;
-    devices.into_iter().find_map(|id| listed(&Zram::of(id)).ok())
+    devices
+        .into_iter()
+        .find_map(|id| Zram::of(id).algorithm_names().ok())
 }
 
 /// Adds a device for a look at its algorithms, which the caller undoes through the journal.
@@ -170,15 +172,7 @@ pub(super) fn look_at_algorithms(journal: &mut Journal) -> Result<Vec<String>, E
     let page = rustix::param::page_size();
     let header = SwapHeader::new(SMALL, page, "plimsoll")?;
     let (id, _) = obtain(journal, &header, SMALL)?;
-    Ok(listed(&Zram::of(id))?)
-}
-
-fn listed(device: &Zram) -> Result<Vec<String>, ControlError> {
-    let names = device.algorithms()?;
-    let names = names.split_whitespace();
-    Ok(names
-        .map(|name| name.trim_matches(['[', ']']).to_owned())
-        .collect())
+    Ok(Zram::of(id).algorithm_names()?)
 }
 
 fn load_module(journal: &mut Journal) -> Result<(), EnvironmentError> {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::damage::Damage;
 use super::difference::{PlanDifference, listed};
+use crate::quantity;
 
 /// Why a recording could not be written or read.
 #[derive(Debug, thiserror::Error)]
@@ -141,9 +142,7 @@ fn free_bytes(folder: &Path) -> Option<u64> {
 }
 
 fn free_text(free: Option<u64>) -> String {
-    match free {
-        Some(bytes) if bytes < 10 << 20 => format!("{} KiB", bytes >> 10),
-        Some(bytes) => format!("{} MiB", bytes >> 20),
-        None => "an unknown amount".to_owned(),
-    }
+    free.map_or("an unknown amount".to_owned(), |bytes| {
+        quantity::bytes(bytes as f64)
+    })
 }

@@ -1,6 +1,7 @@
 //! The orders in which threads add work, ask for a helper, and a helper ends.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p plimsoll-os --release helper_thread`
+#![allow(unsafe_code)]
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering};

@@ -164,13 +164,29 @@ impl Hierarchy {
     }
 }
 
-/// Path of the process in the hierarchy whose controllers fit, from lines `id:controllers:path`.
+/// Path of the process in the hierarchy whose controllers fit.
 fn own_path(cgroups: &str, fits: impl Fn(&str) -> bool) -> Option<&str> {
-    cgroups.lines().find_map(|line| {
+    entries(cgroups).find_map(|(controllers, path)| fits(controllers).then_some(path))
+}
+
+/// Controllers and path of each hierarchy, from lines `id:controllers:path`.
+fn entries(cgroups: &str) -> impl Iterator<Item = (&str, &str)> {
+    cgroups.lines().filter_map(|line| {
         let mut parts = line.splitn(3, ':');
         let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-        fits(controllers).then_some(path)
+        Some((controllers, path))
     })
+}
+
+/// The paths of a process in all hierarchies, from the root that this process sees; none if the process cannot be read.
+pub fn paths(tree: &Tree, pid: u32) -> Vec<String> {
+    let cgroups = tree.read(&format!("proc/{pid}/cgroup")).unwrap_or_default();
+    paths_in(&cgroups).map(str::to_owned).collect()
+}
+
+/// The same in the text of `/proc/PID/cgroup`.
+pub fn paths_in(cgroups: &str) -> impl Iterator<Item = &str> {
+    entries(cgroups).map(|(_, path)| path)
 }
 
 #[cfg(test)]
@@ -182,6 +198,20 @@ mod tests {
         fs::write(folder.path().join("mountinfo"), mountinfo).unwrap();
         fs::write(folder.path().join("cgroup"), cgroup).unwrap();
         folder
+    }
+
+    #[test]
+    fn a_process_has_a_path_in_each_hierarchy() {
+        let folder = tempfile::tempdir().unwrap();
+        let tree = Tree::below(folder.path());
+        assert!(paths(&tree, 1).is_empty());
+        fs::create_dir_all(tree.path("proc/1")).unwrap();
+        fs::write(
+            tree.path("proc/1/cgroup"),
+            "4:memory,cpu:/a:b\nx\n0::/init.scope\n",
+        )
+        .unwrap();
+        assert_eq!(paths(&tree, 1), ["/a:b", "/init.scope"]);
     }
 
     #[test]

@@ -3,17 +3,21 @@
 use std::fs;
 
 use plimsoll_proc::capabilities::Capabilities;
-use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, MemoryCgroup, MemoryStat, controllers, members};
+use plimsoll_proc::cgroup::{
+    CgroupVersion, Hierarchy, MemoryCgroup, MemoryStat, controllers, members, paths,
+};
 use plimsoll_proc::fields::{self, unescape};
 use plimsoll_proc::kallsyms::Symbols;
+use plimsoll_proc::lru_gen::{self, LruGen};
 use plimsoll_proc::resource_limits::Limits;
 use plimsoll_proc::schedstat::Schedstat;
 use plimsoll_proc::swap_header::SwapHeader;
 use plimsoll_proc::zram::{MmStat, Zram, devices_of};
 use plimsoll_proc::zswap::Zswap;
 use plimsoll_proc::{
-    PidStat, PidStatus, Security, Statm, Tree, chosen, command_line, cpu_times, cpus, crypto, damon, iomem,
-    loadavg, maps, meminfo, mounts, oom, psi, smaps_rollup, swapped, swaps, sysctl, vmstat,
+    PidStat, PidStatus, Security, Statm, Tree, boot, chosen, command_line, cpu_times, cpus, crypto, damon,
+    iomem, loadavg, maps, meminfo, mounts, oom, page_reporting, psi, read_ahead, smaps_rollup, swapped,
+    swaps, sysctl, vmstat,
 };
 use proptest::prelude::*;
 
@@ -102,6 +106,7 @@ fn parse_all(bytes: &[u8]) {
         MmStat::parse(bytes),
         SwapHeader::decode(bytes),
     );
+    let _ = (lru_gen::bits(&text), boot::switch_in(&text, "psi"));
     let _ = Symbols::parse(&text).map(|symbols| (symbols.name(1).is_some(), symbols.range("x")));
     let mounts = mounts::parse(&text);
     let _ = (mounts::hide_processes(&mounts), Hierarchy::parse(&text, &text));
@@ -134,7 +139,12 @@ proptest! {
             "sys/devices/system/cpu/online", "sys/module/zswap/parameters/enabled",
             "sys/module/zswap/parameters/max_pool_percent", "sys/block/zram0/disksize", "sys/block/zram0/mm_stat",
             "sys/block/zram0/comp_algorithm", "sys/block/zram0/initstate",
-            "sys/kernel/mm/damon/admin/kdamonds/0/refresh_ms", "group/memory.max", "group/memory.limit_in_bytes",
+            "sys/kernel/mm/damon/admin/kdamonds/0/refresh_ms", "sys/kernel/mm/damon/admin/kdamonds/0/state",
+            "scheme/action", "scheme/access_pattern/age/min", "scheme/quotas/bytes", "scheme/quotas/reset_interval_ms",
+            "scheme/filters/0/type", "context/monitoring_attrs/intervals/aggr_us", "proc/1/cgroup", "proc/1/comm",
+            "proc/cmdline", "sys/kernel/mm/lru_gen/enabled", "sys/kernel/mm/lru_gen/min_ttl_ms",
+            "sys/module/page_reporting/parameters/reported_kib", "sys/bus/virtio/devices/virtio0/device",
+            "sys/bus/virtio/devices/virtio0/features", "sys/class/bdi/0:0/read_ahead_kb", "group/memory.max", "group/memory.limit_in_bytes",
             "group/memory.high", "group/memory.stat", "group/memory.current", "group/memory.usage_in_bytes",
             "group/memory.swap.current", "group/memory.pressure", "group/memory.events", "group/memory.oom_control",
             "group/cgroup.procs", "group/cgroup.controllers",
@@ -150,8 +160,13 @@ proptest! {
         prop_assert_eq!(devices_of(&tree), [0]);
         prop_assert_eq!(damon::kdamonds(&tree).len(), 1);
         let _ = damon::refreshes_statistics(&tree, &damon::kdamonds(&tree)[0]);
+        let _ = (damon::is_on(&tree, &damon::kdamonds(&tree)[0]), damon::has_thread(&tree));
+        prop_assert!(damon::Scheme::read(&tree, "context", "scheme").is_some());
+        prop_assert!(LruGen::of(&tree).is_some());
+        let _ = (boot::switch(&tree, "psi"), boot::is_built_without(&tree, "CONFIG_PSI"), paths(&tree, 1));
+        let _ = (page_reporting::reported_bytes(&tree), page_reporting::balloon(&tree), read_ahead::bytes(&tree, 0));
         let zram = Zram::of_tree(&tree, 0);
-        let _ = (zram.size(), zram.algorithm(), zram.is_configured(), zram.memory(), zram.is_free());
+        let _ = (zram.size(), zram.algorithm(), zram.algorithm_names(), zram.is_configured(), zram.memory(), zram.is_free());
         for version in [CgroupVersion::V1, CgroupVersion::V2] {
             let group = MemoryCgroup::new(folder.path().join("group"), version);
             let _ = (group.usage(), group.swap(), group.limit(), group.high(), group.caps().count());

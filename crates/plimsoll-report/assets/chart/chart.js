@@ -15,6 +15,7 @@ function significant(value) {
   return value.toFixed(size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2);
 }
 
+// As plimsoll_model::quantity::bytes: a page computes values and axes after it left the program, which cannot format them.
 function bytes(value) {
   if (value === 0) return "0";
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];

@@ -1,4 +1,7 @@
 //! Samples thinned out for a report: an hour at 100 Hz becomes some thousand points.
+//!
+//! The monitor's history is another one: there samples arrive one by one and old ones are dropped. Here all samples are known
+//! as columns, and only the requested gauges are computed.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

@@ -1,6 +1,6 @@
 //! Whether this is a guest, a container, or both.
 
-use plimsoll_proc::{Tree, cpus};
+use plimsoll_proc::{Tree, cgroup, cpus};
 
 /// Hypervisor and container as far as they show: `kvm`, `xen, docker`, `none`.
 pub fn virtualization(tree: &Tree) -> String {
@@ -59,8 +59,10 @@ pub fn container(tree: &Tree) -> Option<(String, String)> {
     if let Some(name) = tree.read("run/systemd/container") {
         return found(&name, "/run/systemd/container");
     }
-    let first = tree.read("proc/1/cgroup").unwrap_or_default();
+    let paths = cgroup::paths(tree, 1);
     let marks = [("kubepods", "kubernetes"), ("/docker", "docker"), ("/lxc", "lxc")];
-    let (mark, name) = marks.iter().find(|(mark, _)| first.contains(mark))?;
+    let (mark, name) = marks
+        .iter()
+        .find(|(mark, _)| paths.iter().any(|path| path.contains(mark)))?;
     found(name, &format!("`{mark}` in /proc/1/cgroup"))
 }

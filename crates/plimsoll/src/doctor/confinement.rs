@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{About, Cause, Check, Group, Look, State, USABLE};
 use plimsoll_proc::cgroup::{CgroupVersion, SUBTREE_CONTROL, controllers};
-use plimsoll_proc::{mounts, psi, sysctl};
+use plimsoll_proc::{boot, mounts, psi};
 
 pub(super) fn cgroup(look: &Look) -> Check {
     const ABOUT: About = About {
@@ -129,25 +129,19 @@ pub(super) fn pressure(look: &Look) -> Check {
             .with("some_10_s_percent", percent(pressure.some.last_10_s))
             .with("full_10_s_percent", percent(pressure.full.last_10_s));
     }
-    let release = look.tree.read(sysctl::RELEASE).unwrap_or_default();
-    let config = look
-        .tree
-        .read(&format!("boot/config-{release}"))
-        .unwrap_or_default();
-    let options = look.tree.read("proc/cmdline").unwrap_or_default();
     let (state, found, enable) = if look.tree.exists(psi::MEMORY) {
         (
             (State::Limited, Cause::NotPermitted),
             "this user cannot read /proc/pressure/memory",
             look.become_root(),
         )
-    } else if options.split_whitespace().any(|option| option == "psi=0") {
+    } else if boot::switch(look.tree, "psi") == Some(false) {
         (
             (State::Missing, Cause::DisabledAtBoot),
             "disabled by the kernel option psi=0",
             "# kernel option: psi=1",
         )
-    } else if config.contains("# CONFIG_PSI is not set") {
+    } else if boot::is_built_without(look.tree, "CONFIG_PSI") {
         (
             (State::Missing, Cause::NotBuilt),
             "not built into this kernel",

@@ -1,7 +1,7 @@
 //! Checks of disturbances from outside a run. Here `available` means that the disturbance is absent.
 
 use super::{About, Cause, Check, Group, Look, State, USABLE, size};
-use plimsoll_proc::{Tree, cpu_times, cpus, damon, loadavg};
+use plimsoll_proc::{Tree, cpu_times, cpus, damon, loadavg, page_reporting};
 
 /// Scheme actions that reclaim pages, or move them to the end of the LRU lists.
 const TRIMMING_ACTIONS: [&str; 3] = ["pageout", "cold", "lru_deprio"];
@@ -18,19 +18,18 @@ pub(super) fn damon(look: &Look) -> Check {
     let mut enable = Vec::new();
     let mut hidden = false;
     for kdamond in damon::kdamonds(tree) {
-        match tree.read(&format!("{kdamond}/state")).as_deref() {
-            Some("on") => {
+        match damon::is_on(tree, &kdamond) {
+            Some(true) => {
                 let number = kdamond.rsplit('/').next().unwrap_or_default();
                 running.push((format!("kdamond {number}: "), schemes(tree, &kdamond)));
-                enable.push(format!("echo off | sudo tee /{kdamond}/state"));
+                enable.push(format!("echo off | sudo tee /{}", damon::switch(&kdamond)));
             }
-            Some(_) => {}
+            Some(false) => {}
             None => hidden = true,
         }
     }
     for module in damon::MODULES {
-        let file = damon::module_switch(module);
-        if tree.read(&file).as_deref() == Some("Y") {
+        if damon::is_module_on(tree, module) {
             running.push((
                 module.to_owned(),
                 vec![Scheme {
@@ -38,10 +37,10 @@ pub(super) fn damon(look: &Look) -> Check {
                     trims: true,
                 }],
             ));
-            enable.push(format!("echo N | sudo tee /{file}"));
+            enable.push(format!("echo N | sudo tee /{}", damon::module_switch(module)));
         }
     }
-    if running.is_empty() && (hidden || kdamond_thread(tree)) {
+    if running.is_empty() && (hidden || damon::has_thread(tree)) {
         return ABOUT.check(
             (State::Unknown, Cause::NotPermitted),
             "DAMON runs, but only root can read its schemes",
@@ -75,16 +74,6 @@ pub(super) fn damon(look: &Look) -> Check {
     }
 }
 
-/// Whether a kernel thread of DAMON runs; its name is visible without privileges.
-fn kdamond_thread(tree: &Tree) -> bool {
-    tree.list("proc").iter().any(|name| {
-        name.bytes().all(|byte| byte.is_ascii_digit())
-            && tree
-                .read(&format!("proc/{name}/comm"))
-                .is_some_and(|comm| comm.starts_with("kdamond"))
-    })
-}
-
 struct Scheme {
     text: String,
     trims: bool,
@@ -93,14 +82,15 @@ struct Scheme {
 fn schemes(tree: &Tree, kdamond: &str) -> Vec<Scheme> {
     let mut found = Vec::new();
     for context in damon::contexts(tree, kdamond) {
-        let aggregation = tree.parse(&format!("{context}/monitoring_attrs/intervals/aggr_us"));
-        for scheme in damon::schemes(tree, &context) {
-            if let Some(action) = tree.read(&format!("{scheme}/action")) {
-                let trims = TRIMMING_ACTIONS.contains(&action.as_str());
-                let text = scheme_text(tree, &scheme, &action, aggregation);
-                found.push(Scheme { text, trims });
-            }
-        }
+        let schemes = damon::schemes(tree, &context).into_iter();
+        found.extend(
+            schemes
+                .filter_map(|folder| damon::Scheme::read(tree, &context, &folder))
+                .map(|scheme| Scheme {
+                    trims: TRIMMING_ACTIONS.contains(&scheme.action.as_str()),
+                    text: scheme_text(&scheme),
+                }),
+        );
     }
     if found.is_empty() {
         found.push(Scheme {
@@ -112,37 +102,18 @@ fn schemes(tree: &Tree, kdamond: &str) -> Vec<Scheme> {
 }
 
 /// `pageout of pages idle for 60.0 s, at most 128 MiB each 1000 ms, without anonymous memory`.
-fn scheme_text(tree: &Tree, scheme: &str, action: &str, aggregation_us: Option<u64>) -> String {
-    let number = |file: &str| tree.parse::<u64>(&format!("{scheme}/{file}"));
-    let mut text = action.to_owned();
-    if let (Some(age), Some(aggregation)) = (number("access_pattern/age/min"), aggregation_us) {
-        text.push_str(&format!(
-            " of pages idle for {:.1} s",
-            (age * aggregation) as f64 / 1e6
-        ));
+fn scheme_text(scheme: &damon::Scheme) -> String {
+    let mut text = scheme.action.clone();
+    if let Some(idle) = scheme.idle_us {
+        text.push_str(&format!(" of pages idle for {:.1} s", idle as f64 / 1e6));
     }
-    if let (Some(bytes @ 1..), Some(interval)) = (number("quotas/bytes"), number("quotas/reset_interval_ms"))
-    {
+    if let Some((bytes, interval)) = scheme.quota {
         text.push_str(&format!(", at most {} each {interval} ms", size(bytes)));
     }
-    if excludes_anonymous(tree, scheme) {
+    if scheme.excludes_anonymous {
         text.push_str(", without anonymous memory");
     }
     text
-}
-
-/// Whether a filter of the scheme excludes anonymous pages: it matches them and its `allow` is not Y. Before Linux 6.14
-/// filters have no `allow` and exclude the pages that they match.
-fn excludes_anonymous(tree: &Tree, scheme: &str) -> bool {
-    damon::FILTERS.iter().any(|folder| {
-        let folder = format!("{scheme}/{folder}");
-        tree.list(&folder).iter().any(|filter| {
-            let word = |file: &str| tree.read(&format!("{folder}/{filter}/{file}"));
-            word("type").as_deref() == Some("anon")
-                && word("matching").as_deref() == Some("Y")
-                && word("allow").as_deref() != Some("Y")
-        })
-    })
 }
 
 pub(super) fn page_reporting(look: &Look) -> Check {
@@ -153,22 +124,16 @@ pub(super) fn page_reporting(look: &Look) -> Check {
         lost: "the guest reports free pages to the host: the next touch of such a page also costs a fault of the host",
     };
     let tree = look.tree;
-    let folder = "sys/module/page_reporting/parameters";
-    let order = tree.read(&format!("{folder}/page_reporting_order"));
-    let reported: Option<u64> = tree.parse(&format!("{folder}/reported_kib"));
-    let balloon = tree
-        .list("sys/bus/virtio/devices")
-        .into_iter()
-        .find(|device| reports_free_pages(tree, device));
-    let order = order.map_or("no order set".to_owned(), |order| format!("order {order}"));
+    let order =
+        page_reporting::order(tree).map_or("no order set".to_owned(), |order| format!("order {order}"));
     let enable = "# on the host: remove free-page-reporting=on from the guest's balloon device (qemu)";
-    match (balloon, reported) {
-        (_, Some(kib @ 1..)) => ABOUT.check(
+    match (
+        page_reporting::balloon(tree),
+        page_reporting::reported_bytes(tree),
+    ) {
+        (_, Some(bytes @ 1..)) => ABOUT.check(
             (State::Limited, Cause::Active),
-            format!(
-                "active, {order}, {} reported to the host since boot",
-                size(kib * 1024)
-            ),
+            format!("active, {order}, {} reported to the host since boot", size(bytes)),
             enable,
         ),
         (Some(device), _) => ABOUT.check(
@@ -181,13 +146,6 @@ pub(super) fn page_reporting(look: &Look) -> Check {
         }
         (None, _) => ABOUT.check(USABLE, format!("no device reports free pages ({order})"), enable),
     }
-}
-
-/// Whether `device` is a virtio balloon (device 5) whose driver negotiated `VIRTIO_BALLOON_F_REPORTING` (bit 5).
-fn reports_free_pages(tree: &Tree, device: &str) -> bool {
-    let file = |name: &str| tree.read(&format!("sys/bus/virtio/devices/{device}/{name}"));
-    file("device").as_deref() == Some("0x0005")
-        && file("features").is_some_and(|bits| bits.as_bytes().get(5) == Some(&b'1'))
 }
 
 pub(super) fn steal(look: &Look) -> Check {

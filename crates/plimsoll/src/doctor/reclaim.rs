@@ -2,6 +2,7 @@
 
 use super::{About, Cause, Check, Group, Look, State, USABLE, size};
 use plimsoll_proc::cgroup::{CgroupVersion, RECLAIM};
+use plimsoll_proc::lru_gen::LruGen;
 use plimsoll_proc::sysctl;
 
 use plimsoll_os::Errno;
@@ -156,8 +157,7 @@ pub(super) fn generations(look: &Look) -> Check {
         title: "multi-generational LRU",
         lost: "reclaim uses the active and inactive lists only: no comparison with the multi-generational LRU",
     };
-    let folder = "sys/kernel/mm/lru_gen";
-    let Some(enabled) = look.tree.read(&format!("{folder}/enabled")) else {
+    let Some(lru) = LruGen::of(look.tree) else {
         return look.absent_from(
             "sys/kernel/mm",
             &ABOUT,
@@ -165,33 +165,19 @@ pub(super) fn generations(look: &Look) -> Check {
             "# a kernel of 6.1 or newer with CONFIG_LRU_GEN=y",
         );
     };
-    let mask = u32::from_str_radix(enabled.trim_start_matches("0x"), 16).unwrap_or(0);
-    let parts = [
-        (1, "core"),
-        (2, "leaf page-table walks"),
-        (4, "non-leaf page-table walks"),
-    ];
-    let on: Vec<&str> = parts
-        .iter()
-        .filter(|(bit, _)| mask & bit != 0)
-        .map(|(_, name)| *name)
-        .collect();
-    let ttl = look
-        .tree
-        .read(&format!("{folder}/min_ttl_ms"))
-        .unwrap_or_else(|| "?".to_owned());
-    let (state, on) = if mask & 1 == 0 {
-        ((State::Limited, Cause::Setting), "off".to_owned())
+    let ttl = lru.min_ttl_ms.map_or("?".to_owned(), |ms| ms.to_string());
+    let (state, on) = if lru.is_on() {
+        (USABLE, lru.parts().collect::<Vec<_>>().join(", "))
     } else {
-        (USABLE, on.join(", "))
+        ((State::Limited, Cause::Setting), "off".to_owned())
     };
     ABOUT
         .check(
             state,
-            format!("{enabled}: {on}; min_ttl_ms {ttl}"),
+            format!("{:#06x}: {on}; min_ttl_ms {ttl}", lru.bits),
             "echo y | sudo tee /sys/kernel/mm/lru_gen/enabled",
         )
-        .with("enabled_bits", mask)
+        .with("enabled_bits", lru.bits)
 }
 
 pub(super) fn huge_pages(look: &Look) -> Check {

@@ -3,10 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use modules::Modules;
+use shipped::code;
 
 mod modules;
+mod shipped;
 
 /// The folder of this crate, taken at run time, so that a built test can be pointed at another checkout.
 fn crate_folder() -> PathBuf {
@@ -62,16 +65,6 @@ fn sources(folder: &Path) -> BTreeMap<String, String> {
     }
     assert!(!found.is_empty(), "no sources in {}", folder.display());
     found
-}
-
-/// The source without comments of whole lines and without what follows `#[cfg(test)]`.
-fn code(source: &str) -> String {
-    let ends = ["#[cfg(test)]", "#[cfg(all(test, not(loom)))]"];
-    let lines = source.lines().take_while(|line| !ends.contains(&line.trim()));
-    lines
-        .filter(|line| !line.trim_start().starts_with("//"))
-        .map(|line| format!("{line}\n"))
-        .collect()
 }
 
 #[test]
@@ -133,23 +126,24 @@ fn the_os_crate_cannot_allocate() {
 }
 
 /// The sources of every crate, by crate: path below `src`, and code.
-fn crates() -> BTreeMap<String, BTreeMap<String, String>> {
-    let names = crate_table().into_keys();
-    names
-        .map(|name| {
+fn crates() -> &'static BTreeMap<String, BTreeMap<String, String>> {
+    static CRATES: OnceLock<BTreeMap<String, BTreeMap<String, String>>> = OnceLock::new();
+    CRATES.get_or_init(|| {
+        let read = |name: String| {
             let sources = sources(&repository().join("crates").join(&name).join("src"));
             let modules = sources.iter().filter(|(file, _)| !file.ends_with("tests.rs"));
             let code = modules.map(|(file, source)| (file.clone(), code(source)));
             (name, code.collect())
-        })
-        .collect()
+        };
+        crate_table().into_keys().map(read).collect()
+    })
 }
 
 #[test]
 fn no_modules_import_each_other_in_a_circle() {
     let mut circles = Vec::new();
     for (name, files) in crates() {
-        let modules = Modules::of(&files);
+        let modules = Modules::of(files);
         for folder in modules.folders() {
             for circle in modules.circles(&folder) {
                 circles.push(format!("{name} {}: {}", folder.join("::"), circle.join(", ")));

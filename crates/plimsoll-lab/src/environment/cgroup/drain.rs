@@ -6,7 +6,7 @@
 use plimsoll_proc::cgroup::{Field, MemoryCgroup};
 
 use super::super::error::EnvironmentError;
-use super::{POLL, Patience};
+use super::patience::{POLL, Patience};
 
 /// Part of the limit that may remain: the kernel counts in batches of pages.
 const FEW: u64 = 50;

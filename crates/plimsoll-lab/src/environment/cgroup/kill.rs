@@ -9,7 +9,7 @@ use plimsoll_os::Pidfd;
 use plimsoll_proc::PidStat;
 use plimsoll_proc::cgroup::members;
 
-use super::POLL;
+use super::patience::POLL;
 
 /// The living processes of a cgroup and of those below it. None of a cgroup that does not exist.
 pub(super) fn living(cgroup: &Path) -> io::Result<Vec<u32>> {

@@ -3,7 +3,7 @@
 use plimsoll_proc::cgroup::MemoryCgroup;
 
 use super::super::error::EnvironmentError;
-use super::{Patience, stepwise};
+use super::patience::{Patience, stepwise};
 
 /// Attempts at lowering the limit that bring nothing before reclaim is over.
 const FRUITLESS_ATTEMPTS: u32 = 3;

@@ -10,7 +10,8 @@ use super::super::undo::{UndoError, Undone};
 use super::super::change::Change;
 use super::super::error::EnvironmentError;
 use super::super::journal::Journal;
-use super::{Patience, open_folder, stepwise};
+use super::patience::{Patience, stepwise};
+use super::undo::open_folder;
 
 /// The nearest of our own cgroups, upwards, whose children have the memory controller and in which this user may
 /// make cgroups; our own cannot be it while processes are in it (only leaves hold processes).

@@ -179,6 +179,7 @@ impl Fault {
     }
 }
 
+/// A table with a sentence for each fault: one `match`, so that the compiler finds a fault without one.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

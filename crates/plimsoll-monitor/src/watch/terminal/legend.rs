@@ -41,63 +41,31 @@ pub(super) fn draw_legend(
     snapshot: &Snapshot,
     figures: Option<&Frame>,
 ) {
-    let rows = usize::from(layout.chart.height);
     let Some((frame, layers)) = figures.and_then(|frame| Some((frame, frame.layers?))) else {
-        let text = if snapshot.span.is_some() {
-            "no sample here"
-        } else {
-            ""
-        };
-        put(
-            buffer,
-            theme,
-            layout.legend_row(layout.chart.y, 0),
-            text,
-            theme.ink(Ink::Dim),
-        );
+        let text = snapshot.span.map_or("", |_| "no sample here");
+        let first = layout.legend_row(layout.chart.y, 0);
+        put(buffer, theme, first, text, theme.ink(Ink::Dim));
         return;
     };
-    let drawn = shown(&layers, view.share);
-    let total: i64 = drawn.iter().sum();
-    let mut listed: Vec<usize> = (0..CATEGORIES.len()).rev().collect();
-    let mut left_out = 0;
-    if rows < listed.len() {
-        let mut by_size = listed.clone();
-        by_size.sort_by_key(|&layer| (layer != TARGET, -layers[layer].abs()));
-        let small = by_size.split_off(rows.saturating_sub(1));
-        left_out = small.len();
-        listed.retain(|layer| !small.contains(layer));
-    }
-    let spare = rows.saturating_sub(listed.len() + usize::from(left_out > 0));
+    let rows = usize::from(layout.chart.height);
+    let total: i64 = shown(&layers, view.share).iter().sum();
+    let listed = listed(&layers, rows);
+    let left_out = layers.len() - listed.len();
     let mut y = layout.chart.y;
     for layer in &listed {
-        draw_entry(
-            buffer,
-            theme,
-            layout,
-            (*layer, y),
-            snapshot,
-            (frame, &layers, total, view.share),
-        );
+        let values = (frame, &layers, total, view.share);
+        draw_entry(buffer, theme, layout, (*layer, y), snapshot, values);
         y += 1;
     }
+    let sum = |name: &str, bytes: i64| format!("  {name:<10} {:>6}", figures::bytes(bytes as f64));
+    let all: i64 = layers.iter().sum();
+    let spare = rows.saturating_sub(listed.len());
     if left_out > 0 {
-        let rest: i64 = (0..CATEGORIES.len())
-            .filter(|layer| !listed.contains(layer))
-            .map(|layer| layers[layer])
-            .sum();
-        let text = format!(
-            "  {:<10} {:>6}",
-            format!("{left_out} smaller"),
-            figures::bytes(rest as f64)
-        );
+        let rest = all - listed.iter().map(|&layer| layers[layer]).sum::<i64>();
+        let text = sum(&format!("{left_out} smaller"), rest);
         put(buffer, theme, layout.legend_row(y, 0), &text, theme.ink(Ink::Dim));
     } else if spare >= 2 {
-        let text = format!(
-            "  {:<10} {:>6}",
-            "RAM",
-            figures::bytes(layers.iter().sum::<i64>() as f64)
-        );
+        let text = sum("RAM", all);
         put(
             buffer,
             theme,
@@ -105,19 +73,24 @@ pub(super) fn draw_legend(
             &text,
             theme.ink(Ink::Strong),
         );
-        for (row, text) in target_lines(layout, snapshot, frame, spare - 2)
-            .into_iter()
-            .enumerate()
-        {
-            put(
-                buffer,
-                theme,
-                layout.legend_row(y + 3 + row as u16, 2),
-                &text,
-                Style::new(),
-            );
+        let lines = target_lines(layout, snapshot, frame, spare - 2);
+        for (row, text) in (y + 3..).zip(lines) {
+            put(buffer, theme, layout.legend_row(row, 2), &text, Style::new());
         }
     }
+}
+
+/// The layers that get a row of their own, from top to bottom: all, or the target and the largest, with a row left for
+/// the others.
+fn listed(layers: &[i64; CATEGORIES.len()], rows: usize) -> Vec<usize> {
+    let mut listed: Vec<usize> = (0..CATEGORIES.len()).rev().collect();
+    if rows < listed.len() {
+        let mut by_size = listed.clone();
+        by_size.sort_by_key(|&layer| (layer != TARGET, -layers[layer].abs()));
+        by_size.truncate(rows.saturating_sub(1));
+        listed.retain(|layer| by_size.contains(layer));
+    }
+    listed
 }
 
 /// Further values of the target, if there is room below the layers.

@@ -82,7 +82,8 @@ fn mebibytes(bytes: u64) -> u64 {
     bytes.next_multiple_of(MIB)
 }
 
-/// The keys of both sections, with their values in TOML.
+/// The keys of both sections, with their values in TOML. Sizes are whole units of the scenario's grammar, as formatted
+/// quantities are rounded.
 fn keys(request: &Request, engines: &[Subject], limit: u64) -> Vec<(&'static str, String)> {
     let list = |words: Vec<String>| format!("[{}]", words.join(", "));
     let mut keys = vec![
