@@ -132,10 +132,10 @@ mod tests {
         stop.trip("too late".to_owned());
         let cause = stop.cause().unwrap();
         assert_eq!((cause.exit(), stop.requested()), (Exit::WorkloadFailed, true));
-        let text = cause.to_string();
-        assert!(
-            text.contains("limit of 1.5 s") && text.contains("raise `time-limit`"),
-            "{text}"
+        assert_eq!(cause, Cause::TimeLimit(Duration::from_millis(1500)));
+        assert_eq!(
+            cause.to_string(),
+            "stopped after its time limit of 1.5 s; raise `time-limit`, or ask for less"
         );
     }
 }

@@ -341,7 +341,11 @@ mod tests {
         let after = Snapshot::made_up(1_000_000_000, vec![process(5, 150, 0)], vec![("/cg/a", after)]);
         let found = storms(&before, &after);
         assert_eq!(found[0].stalled_percent, Some(30.0));
-        assert!(found[0].sentence().contains("waits for memory 30% of the time"));
+        assert_eq!(
+            found[0].sentence(),
+            "5 scan (working set 31.0 MiB) is pinned at 32.0 MiB of 32.0 MiB by /cg/a/memory.max and refaults 150 pages/s; \
+             that costs 0% of a core in the kernel, waits for memory 30% of the time"
+        );
     }
 
     #[test]

@@ -207,7 +207,32 @@ mod tests {
         let report = carry_out_by(file.path(), &steps, &never).unwrap();
         assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "2");
         assert_eq!((report.steps.len(), report.interrupted), (2, false));
-        assert!(report.to_string().contains("read again"));
+    }
+
+    #[test]
+    fn the_line_of_a_release_has_the_sums_of_its_steps() {
+        let step = |action, seconds, dirty, page_cache, reclaimable| StepReport {
+            action,
+            seconds,
+            dirty,
+            page_cache,
+            reclaimable,
+            free: 0,
+        };
+        let mut report = ReleaseReport {
+            steps: vec![
+                step(Action::Sync, 1.0, -(3 << 20), 1 << 20, 0),
+                step(Action::PageCache, 0.5, 1 << 20, -(9 << 20), -(1 << 20)),
+                step(Action::Slab, 0.25, 0, 0, -(4 << 20)),
+            ],
+            free: 12 << 20,
+            interrupted: false,
+        };
+        let line = "released: free +12.0 MiB, page cache \u{2212}8.00 MiB, reclaimable slab \u{2212}5.00 MiB, dirty \u{2212}2.00 MiB, in \
+                    1.75 s; dropped pages must be read again";
+        assert_eq!(report.to_string(), line);
+        report.interrupted = true;
+        assert_eq!(report.to_string(), format!("{line}; stopped before its end"));
     }
 
     #[test]
@@ -216,8 +241,11 @@ mod tests {
         let report = carry_out_by(file.path(), &drops(), &AtomicBool::new(true)).unwrap();
         assert!(report.interrupted && report.steps.is_empty());
         assert_eq!(std::fs::read_to_string(file.path()).unwrap(), "");
-        let error = carry_out_by(Path::new("/proc/version"), &drops(), &AtomicBool::new(false)).unwrap_err();
-        assert!(error.to_string().contains("run as root"), "{error}");
+        let ReleaseError::Denied { file, source } =
+            carry_out_by(Path::new("/proc/version"), &drops(), &AtomicBool::new(false)).unwrap_err();
+        assert_eq!(file, "/proc/version");
+        // EACCES, and EIO as root.
+        assert!(source.raw_os_error().is_some(), "{source:?}");
     }
 
     #[test]

@@ -27,19 +27,22 @@ pub(crate) fn section(page: &Page) -> Option<Section> {
 
 /// The level and its goal, with the tolerance around the goal.
 fn level(curves: &HoldCurves) -> Option<Drawing> {
-    let (caption, axis, unit) = match curves.kind {
+    let (id, caption, axis, unit) = match curves.kind {
         HoldGoal::AvailableBytes(_) => (
+            "level-available",
             "Memory available to other programs",
             "available",
             MetricUnit::Bytes,
         ),
-        HoldGoal::HeldBytes(_) => ("Memory that is held", "held", MetricUnit::Bytes),
+        HoldGoal::HeldBytes(_) => ("level-held", "Memory that is held", "held", MetricUnit::Bytes),
         HoldGoal::SomePercent(_) => (
+            "level-some",
             "Time in which some task waited for memory",
             "stalled",
             MetricUnit::Percent,
         ),
         HoldGoal::FullPercent(_) => (
+            "level-full",
             "Time in which all tasks waited for memory",
             "stalled",
             MetricUnit::Percent,
@@ -60,7 +63,7 @@ fn level(curves: &HoldCurves) -> Option<Drawing> {
     };
     drawing(
         curves,
-        caption,
+        (id, caption),
         "The band around the goal is the tolerance.",
         (axis, unit),
         vec![line("level", 0, &curves.t, &curves.level), goal],
@@ -103,7 +106,7 @@ fn distance(curves: &HoldCurves) -> Option<Drawing> {
     };
     drawing(
         curves,
-        "Distance of the level from its goal, once reached",
+        ("distance", "Distance of the level from its goal, once reached"),
         "The band is the tolerance.",
         (title, MetricUnit::Percent),
         vec![level, goal],
@@ -116,14 +119,14 @@ fn memory(curves: &HoldCurves) -> Option<Drawing> {
     match curves.kind.percent() {
         Some(_) => drawing(
             curves,
-            "Memory available to other programs",
+            ("available", "Memory available to other programs"),
             "A pressure takes none of it.",
             ("available", MetricUnit::Bytes),
             vec![available],
         ),
         None => drawing(
             curves,
-            "Held memory and memory available to other programs",
+            ("memory", "Held memory and memory available to other programs"),
             "The hold takes and gives back memory while other programs come and go.",
             ("memory", MetricUnit::Bytes),
             vec![line("held", 0, &curves.t, &curves.held), available],
@@ -156,7 +159,7 @@ fn turns(t: &[f64], values: &Values) -> Vec<(f64, Option<f64>)> {
 
 fn drawing(
     curves: &HoldCurves,
-    caption: &str,
+    (id, caption): (&'static str, &str),
     hint: &str,
     (title, unit): (&str, MetricUnit),
     lines: Vec<Line>,
@@ -177,6 +180,7 @@ fn drawing(
         levels: Vec::new(),
     };
     Some(Drawing {
+        id,
         caption: caption.to_owned(),
         hint: hint.to_owned(),
         svg: values::draw(&chart)?,

@@ -15,14 +15,14 @@ pub(crate) fn section(page: &Page) -> Option<Section> {
     let pressure = match curves.pressure.iter().any(Option::is_some) {
         true => over_time(
             curves,
-            "Pressure on the service",
+            ("pressure", "Pressure on the service"),
             "Share of the time in which at least one of its tasks waited for memory (PSI some). The cap follows it.",
             ("stalled", MetricUnit::Percent),
             vec![("pressure", &curves.pressure)],
         ),
         false => over_time(
             curves,
-            "Refaults of the service",
+            ("refaults", "Refaults of the service"),
             "Pages that were reclaimed and came back. The cap follows them: cgroup v1 has no pressure of its own.",
             ("refaults", MetricUnit::PerSecond),
             vec![("refaults", &curves.refaults)],
@@ -30,7 +30,7 @@ pub(crate) fn section(page: &Page) -> Option<Section> {
     };
     let memory = over_time(
         curves,
-        "Memory of the service and its cap",
+        ("memory", "Memory of the service and its cap"),
         "The cap sinks until pressure reaches the target; the memory under it is then the working set. A spike lifts the cap.",
         ("memory", MetricUnit::Bytes),
         vec![("memory", &curves.usage), ("cap", &curves.cap)],
@@ -46,7 +46,7 @@ pub(crate) fn section(page: &Page) -> Option<Section> {
 
 fn over_time(
     curves: &ServiceCurves,
-    caption: &str,
+    (id, caption): (&'static str, &str),
     hint: &str,
     (title, unit): (&str, MetricUnit),
     lines: Vec<(&str, &Vec<Option<f64>>)>,
@@ -75,6 +75,7 @@ fn over_time(
         levels: Vec::new(),
     };
     Some(Drawing {
+        id,
         caption: caption.to_owned(),
         hint: hint.to_owned(),
         svg: values::draw(&chart)?,

@@ -21,6 +21,8 @@ impl Section {
 }
 
 pub(crate) struct Drawing {
+    /// The value that is drawn, as `data-chart` of the figure in the report.
+    pub(crate) id: &'static str,
     pub(crate) caption: String,
     pub(crate) hint: String,
     pub(crate) svg: String,

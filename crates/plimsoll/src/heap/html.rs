@@ -13,7 +13,7 @@ use plimsoll_report::html::parts;
 struct View {
     style: String,
     title: String,
-    unread: Vec<String>,
+    unread: Vec<(u32, String)>,
     processes: Vec<ProcessView>,
 }
 
@@ -21,7 +21,8 @@ struct ProcessView {
     pid: u32,
     name: String,
     text: String,
-    damage: Vec<String>,
+    /// Heap, address and cause of each damage.
+    damage: Vec<(u32, String, String)>,
     heaps: Vec<HeapView>,
 }
 
@@ -48,7 +49,7 @@ pub fn html(survey: &HeapSurvey, cells: &[Vec<Cell>]) -> String {
         unread: survey
             .unread
             .iter()
-            .map(|unread| sanitize(&unread.why).into_owned())
+            .map(|unread| (unread.pid, sanitize(&unread.why).into_owned()))
             .collect(),
         processes: survey
             .processes
@@ -77,7 +78,7 @@ fn process_view(process: &ProcessHeaps, cells: &[Cell]) -> ProcessView {
         name: sanitize(&process.name).into_owned(),
         text: super::text::render(&one, super::HeapDetail::All),
         damage: damage
-            .map(|damage| format!("heap {} at {:#x}: {}", damage.heap, damage.address, damage.what))
+            .map(|damage| (damage.heap, format!("{:#x}", damage.address), damage.what.clone()))
             .collect(),
         heaps: process
             .heaps

@@ -74,7 +74,7 @@ fn recordings_of_watch_are_reported_compared_and_exported() {
     assert!(chart.starts_with("<svg xmlns") && chart.ends_with("</svg>\n"));
     said(&plimsoll("report", &[first], &[]));
     let page = std::fs::read_to_string(first.join(file::REPORT)).expect("the page");
-    assert!(page.contains("The whole recording") && !page.contains("NaN"));
+    assert!(page.contains("data-chart=\"overview\"") && !page.contains("NaN"));
 
     let compared = said(&plimsoll("compare", &[first, second], &["--json"]));
     let compared: serde_json::Value = serde_json::from_str(&compared).expect("a document");

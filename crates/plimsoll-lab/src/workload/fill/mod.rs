@@ -79,6 +79,8 @@ fn constant(seed: u64) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
     use proptest::prelude::*;
 
@@ -186,14 +188,18 @@ mod tests {
 
     #[test]
     fn an_unreadable_or_empty_file_is_named() {
-        let (_file, empty) = file_of(b"");
-        let text = Stream::new(&empty, 0).unwrap_err().to_string();
-        assert!(text.contains("is empty"), "{text}");
-        let missing = FillClass::File("/no/such/file".into());
-        let text = Stream::new(&missing, 0).unwrap_err().to_string();
+        let (file, empty) = file_of(b"");
+        let error = Stream::new(&empty, 0).unwrap_err();
         assert!(
-            text.contains("/no/such/file") && text.contains("No such file"),
-            "{text}"
+            matches!(&error, StreamError::Empty { path } if path == file.path()),
+            "{error:?}"
+        );
+        let missing = Path::new("/no/such/file");
+        let error = Stream::new(&FillClass::File(missing.to_owned()), 0).unwrap_err();
+        assert!(
+            matches!(&error, StreamError::Unreadable { path, source }
+                if path == missing && source.kind() == std::io::ErrorKind::NotFound),
+            "{error:?}"
         );
     }
 }

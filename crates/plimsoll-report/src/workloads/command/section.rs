@@ -124,6 +124,7 @@ fn slowdown(groups: &[GroupTrials<'_>], size: Option<&ProgramSize>) -> Option<Dr
         levels: levels.collect(),
     };
     Some(Drawing {
+        id: SLOWDOWN,
         caption: "Slowdown over limit".to_owned(),
         hint: "Time of a run, or the program's own metric, over that under the largest limit. Marks are the knees and the RAM that the program needs. A line ends \
                at the least limit under which the program succeeded. Bands show the spread of the repeats."
@@ -144,7 +145,12 @@ fn needs(size: &ProgramSize) -> Vec<(f64, String)> {
     size.engines.iter().filter_map(mark).collect()
 }
 
-fn over_limit(groups: &[GroupTrials<'_>], figure: &str, title: &str, meaning: &str) -> Option<Drawing> {
+fn over_limit(
+    groups: &[GroupTrials<'_>],
+    figure: &'static str,
+    title: &str,
+    meaning: &str,
+) -> Option<Drawing> {
     if !is_curve(groups) {
         return None;
     }
@@ -170,6 +176,7 @@ fn over_limit(groups: &[GroupTrials<'_>], figure: &str, title: &str, meaning: &s
         levels: Vec::new(),
     };
     Some(Drawing {
+        id: figure,
         caption: title.to_owned(),
         hint: format!("{meaning}. Bands show the spread of the repeats."),
         svg: values::draw(&chart)?,

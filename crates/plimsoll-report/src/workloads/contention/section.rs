@@ -92,6 +92,7 @@ fn held(group: &Group, asks: &Asks<'_>) -> Option<Drawing> {
         levels: Vec::new(),
     })?;
     Some(Drawing {
+        id: "memory",
         caption,
         hint: "Medians over the repeats, after each request. The first program loses memory to the second where its line falls."
             .to_owned(),
@@ -117,6 +118,7 @@ fn times(asked: &[(&Group, Asks<'_>)]) -> Option<Drawing> {
         levels: Vec::new(),
     })?;
     Some(Drawing {
+        id: "ask_s",
         caption,
         hint: "All requests have the same size: the time beyond that of the first ones is spent waiting for reclaim."
             .to_owned(),

@@ -88,7 +88,7 @@ fn swept<'t, 'g>(tests: &'t [Test<'g>]) -> Vec<&'t [Test<'g>]> {
 fn bars_of(
     tests: &[&Test<'_>],
     subjects: &[&str],
-    (figure, title, hint, _): (&str, &str, &str, bool),
+    (figure, title, hint, _): (&'static str, &str, &str, bool),
 ) -> Option<Drawing> {
     let bar = |test: &Test<'_>, (ink, subject): (usize, &&str)| {
         let group = test.groups.iter().find(|group| group.subject == **subject)?;
@@ -107,6 +107,7 @@ fn bars_of(
         })
         .collect();
     Some(Drawing {
+        id: figure,
         svg: bars::chart(title, MetricUnit::of_name(figure), &rows)?,
         caption: title.to_owned(),
         hint: hint.to_owned(),
@@ -116,7 +117,7 @@ fn bars_of(
 fn curves(
     panel: &[Test<'_>],
     subjects: &[&str],
-    (figure, title, hint, log): (&str, &str, &str, bool),
+    (figure, title, hint, log): (&'static str, &str, &str, bool),
     cpus: u32,
 ) -> Option<Drawing> {
     let line = |(ink, subject): (usize, &&str)| {
@@ -166,6 +167,7 @@ fn curves(
         levels: Vec::new(),
     };
     Some(Drawing {
+        id: figure,
         svg: values::draw(&chart)?,
         hint: format!("{hint} Bands show the spread of the repeats."),
         caption,

@@ -303,12 +303,11 @@ mod tests {
             "pager:lz4",
             &[(KNEE, 2.1), (KNEE_LOW, 2.0), (KNEE_HIGH, 2.2), (KILLED_LOAD, 2.5)],
         );
-        let said = told(&[&pager]).expect("told").bullets;
-        assert!(
-            said.iter()
-                .any(|said| said.contains("2.50\u{d7} the pager exceeds its budget")),
-            "{said:?}"
-        );
+        insta::assert_snapshot!(told(&[&pager]).expect("told").bullets.join("\n"), @"
+        Tried loads: 2.00× was sustained, 2.20× was not.
+        At 2.50× the pager exceeds its budget.
+        The data compress 2.5:1.
+        ");
     }
 
     #[test]
@@ -327,25 +326,17 @@ mod tests {
             &[(KNEE_LOW, &[2.95]), (KNEE, &[2.97]), (KNEE_HIGH, &[2.99])],
         );
         let both = told(&[&zram, &better]).expect("told");
-        assert!(both.finding.starts_with("With zswap "), "{}", both.finding);
+        insta::assert_snapshot!(both.finding, @"With zswap this machine sustains 2.97× its memory before useful work falls below half.");
         assert_eq!(both.bullets.last().unwrap(), "With zram: more than 2.90\u{d7}.");
         let alone = told(&[&zram]).expect("told");
-        assert!(
-            alone.finding.contains("sustains more than 2.90\u{d7} its memory"),
-            "{}",
-            alone.finding
-        );
+        insta::assert_snapshot!(alone.finding, @"With zram this machine sustains more than 2.90× its memory before useful work falls below half.");
         assert_eq!(alone.bullets, ["The data compress 2.5:1."]);
     }
 
     #[test]
     fn without_a_knee_the_load_line_is_above_the_highest_load() {
         let zram = group("zram", &[(KNEE_LOW, 3.0)]);
-        let finding = told(&[&zram]).expect("told").finding;
-        assert!(
-            finding.contains("sustains more than 3.00\u{d7} its memory"),
-            "{finding}"
-        );
+        insta::assert_snapshot!(told(&[&zram]).expect("told").finding, @"With zram this machine sustains more than 3.00× its memory before useful work falls below half.");
         assert!(told(&[]).is_none());
     }
 
@@ -420,12 +411,11 @@ mod tests {
         let params = [("rate", "10000")];
         let metrics = [(KNEE, 1.9), (KNEE_LOW, 1.85), (KNEE_HIGH, 1.94), (OVERLOAD, 1.94)];
         let served = with_params(group("zram", &metrics), &params);
-        let told_of_served = told(&[&served]).expect("told");
-        assert!(
-            told_of_served.bullets[1].starts_with("From 1.94\u{d7} on the worker is overloaded"),
-            "{:?}",
-            told_of_served.bullets
-        );
+        insta::assert_snapshot!(told(&[&served]).expect("told").bullets.join("\n"), @"
+        Tried loads: 1.85× was sustained, 1.94× was not.
+        From 1.94× on the worker is overloaded: it makes less than 95% of the visits that are due.
+        The data compress 2.5:1.
+        ");
         let never = with_params(group("zram", &[(OVERLOAD, 0.5), (WORK, 4000.0)]), &params);
         let finding = told(&[&never]).expect("told").finding;
         assert_eq!(

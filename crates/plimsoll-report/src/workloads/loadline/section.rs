@@ -231,6 +231,7 @@ fn useful_work(groups: &[(&Group, Vec<&Trial>)]) -> Option<Drawing> {
         levels,
     };
     Some(Drawing {
+        id: "work-over-load",
         caption: "Useful work over load".to_owned(),
         hint: "Visits of pages a second, without the time that the worker waited for a CPU that others used, as a share of \
                those at the lowest load, or of the rate at which visits are due. Where a line falls under the level is its \
@@ -269,6 +270,7 @@ fn over_limit(groups: &[(&Group, Vec<&Trial>)]) -> Option<Drawing> {
         levels,
     };
     Some(Drawing {
+        id: "work-over-limit",
         caption: "Useful work over limit".to_owned(),
         hint: "The same over the limit of the worker's cgroup: its working set is the same under every limit. Where a line \
                falls under the level, the program needs at least that limit."
@@ -279,7 +281,7 @@ fn over_limit(groups: &[(&Group, Vec<&Trial>)]) -> Option<Drawing> {
 
 fn over_load(
     groups: &[(&Group, Vec<&Trial>)],
-    figure: &str,
+    figure: &'static str,
     title: &str,
     meaning: &str,
     log: bool,
@@ -300,6 +302,7 @@ fn over_load(
         },
     };
     Some(Drawing {
+        id: figure,
         caption: title.to_owned(),
         hint: format!("{meaning}. Bands show the spread of the repeats."),
         svg: values::draw(&chart)?,
@@ -385,6 +388,7 @@ fn percentiles(group: &Group, trials: &[&Trial]) -> Option<Drawing> {
         levels: Vec::new(),
     };
     Some(Drawing {
+        id: "latencies",
         caption: format!("Latency distribution of {}", group.label),
         hint:
             "100 on the horizontal axis is p99, 1000 is p99.9: of all due visits, including those that queue \

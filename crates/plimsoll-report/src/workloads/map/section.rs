@@ -57,6 +57,7 @@ fn cost(group: &Group) -> Option<Drawing> {
     });
     let caption = format!("Map, touch and release, per page: {}", group.label);
     Some(Drawing {
+        id: COST,
         svg: bars::chart(&caption, MetricUnit::Seconds, &rows)?,
         caption,
         hint: "Shorter is better. The outline is the time that a program sees; the full bar leaves out the touch of \
@@ -74,6 +75,7 @@ fn reuse(group: &Group) -> Option<Drawing> {
     });
     let caption = format!("Release and reuse, per page: {}", group.label);
     Some(Drawing {
+        id: REUSE,
         svg: bars::chart(&caption, MetricUnit::Seconds, &rows)?,
         caption,
         hint: "Shorter is better, but only if the memory really returned to the kernel: see the last drawing. Reuse is \
@@ -94,6 +96,7 @@ fn back(groups: &[&Group]) -> Option<Drawing> {
     let rows: Vec<Bars> = groups.iter().map(group).collect();
     let caption = "Time until the memory is really back in the kernel".to_owned();
     Some(Drawing {
+        id: BACK,
         svg: bars::chart(&caption, MetricUnit::Seconds, &rows)?,
         caption,
         hint: "From the call until 95% of the memory is no longer charged to the cgroup. A method without a bar is lazy: \

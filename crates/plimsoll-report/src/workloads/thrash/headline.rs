@@ -129,20 +129,8 @@ mod tests {
 
     #[test]
     fn the_sentence_states_a_missing_recovery() {
-        let always = said(&[Some(1.5), Some(1.5)]);
-        assert!(
-            always.ends_with("the machine recovered 1.50 s after the end."),
-            "{always}"
-        );
-        let never = said(&[None, None]);
-        assert!(
-            never.ends_with("the machine did not recover within 30 s after the end."),
-            "{never}"
-        );
-        let once = said(&[None, Some(2.0), None]);
-        assert!(
-            once.ends_with("2.00 s after the end in 1 of 3 repeats, not within 30 s in the others."),
-            "{once}"
-        );
+        insta::assert_snapshot!(said(&[Some(1.5), Some(1.5)]), @"the machine recovered 1.50 s after the end.");
+        insta::assert_snapshot!(said(&[None, None]), @"the machine did not recover within 30 s after the end.");
+        insta::assert_snapshot!(said(&[None, Some(2.0), None]), @"the machine recovered 2.00 s after the end in 1 of 3 repeats, not within 30 s in the others.");
     }
 }

@@ -162,7 +162,7 @@ impl Seen<'_> {
 fn over_time_of(
     subjects: &[Subject<'_>],
     title: &str,
-    key: &str,
+    key: &'static str,
     unit: MetricUnit,
     divisor: f64,
 ) -> Option<Drawing> {
@@ -216,6 +216,7 @@ fn over_time_of(
         _ => "",
     };
     Some(Drawing {
+        id: key,
         caption: title.to_owned(),
         hint: format!(
             "Pale lines: the samples of every repeat. Strong line: the mean of the repeats, each smoothed by a centred moving \
@@ -288,6 +289,7 @@ fn responsiveness(subjects: &[Subject<'_>]) -> Option<Drawing> {
         levels: Vec::new(),
     };
     Some(Drawing {
+        id: "wakeup",
         caption: "Responsiveness: latency of a process that wakes up every millisecond".to_owned(),
         hint: "In the same cgroup as the consumers. Usual latencies are on the left, rare ones on the right: 100 is the 99th \
                percentile. All repeats together."
@@ -331,6 +333,7 @@ fn fairness(subjects: &[Subject<'_>]) -> Option<Drawing> {
         levels: Vec::new(),
     };
     Some(Drawing {
+        id: "fairness",
         caption: "Fairness: the work of each consumer".to_owned(),
         hint: "A fair machine draws a nearly level line. It slopes down a little because the first consumers share memory \
                with fewer others; a consumer far below its neighbours was starved. Median of the repeats; the band is \

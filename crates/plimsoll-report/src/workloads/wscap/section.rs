@@ -133,6 +133,7 @@ fn slowdown(measured: &[Series<'_>]) -> Option<Drawing> {
             .into(),
     };
     Some(Drawing {
+        id: SLOWDOWN,
         caption: "Slowdown of a scan under a cap".to_owned(),
         hint:
             "Scans per second without the cap over scans per second under it, medians of the repeats with their \
@@ -182,6 +183,7 @@ fn over_time(detailed: &[&Series<'_>], load: f64) -> Option<Drawing> {
         levels: Vec::new(),
     };
     Some(Drawing {
+        id: "scans-over-time",
         caption: format!("Scans per second over time, size / cap {load}"),
         hint: "Three stretches one after the other, without what is between them: without the cap, under it, and \
                after the cap is gone and everything was trimmed once. The first repeat of each group, the others \

@@ -203,8 +203,13 @@ fn the_report_shows_the_level_in_its_tolerance_and_the_held_memory() {
         section.contains("reached") && section.contains("released"),
         "{section}"
     );
+    assert_eq!(lone::charts(section), ["level-available", "distance", "memory"]);
     let svg = html::chart(&page, false);
-    assert!(svg.contains("Memory available to other programs"), "{svg}");
+    assert_eq!(
+        lone::attributes(&svg, "aria-label").next(),
+        lone::attributes(section, "aria-label").next(),
+        "the first chart of the section"
+    );
     for text in [
         terminal::watched(&recording, &results, 100),
         terminal::held(results.hold.as_ref().expect("a level")),

@@ -50,6 +50,19 @@ pub(super) fn changed(samples: &Samples, change: impl Fn(usize, Row) -> Row) -> 
     Samples::from_rows(&rows.collect::<Vec<Row>>())
 }
 
+/// The values of an attribute of HTML, in their order.
+pub(super) fn attributes<'h>(html: &'h str, name: &str) -> impl Iterator<Item = &'h str> {
+    let values = html.split(&format!(" {name}=\"")).skip(1).collect::<Vec<&str>>();
+    values.into_iter().filter_map(|rest| rest.split('"').next())
+}
+
+/// The charts of the sections of a report, or of one of them.
+pub(super) fn charts(html: &str) -> Vec<&str> {
+    attributes(html, "data-chart")
+        .filter(|chart| *chart != "overview")
+        .collect()
+}
+
 /// A sample with these columns alone.
 pub(super) fn only(row: &Row, columns: &[usize]) -> Row {
     let mut other = Row::empty(row.t_ns);

@@ -9,7 +9,7 @@ use plimsoll_model::recording::service::{
 use plimsoll_report::page::build;
 use plimsoll_report::{html, markdown, terminal};
 
-use super::lone::{self, HOSTILE, MIB, event, only};
+use super::lone::{self, HOSTILE, MIB, attributes, event, only};
 
 /// A minute at 10 Hz: the memory sinks from 300 to 100 MiB in 20 s, stays there for 30 s with one burst to 120 MiB, and an
 /// attempt below it begins in the last 10 s. The bound of the hold is `bound`.
@@ -85,19 +85,13 @@ fn the_working_set_is_the_memory_while_pressure_holds_the_cap() {
 
 #[test]
 fn a_bound_without_pressure_is_an_upper_limit() {
-    for (text, bound) in [
-        ("floor", ServiceBound::Floor),
-        ("unreclaimable", ServiceBound::Unreclaimable),
-    ] {
+    let finding = |text: &str, bound: ServiceBound| {
         let recording = recording(text);
         assert_eq!(size(&recording).bound, bound);
-        let results = plimsoll_report::results(&recording);
-        assert!(
-            results.headline.finding.contains("at most"),
-            "{:?}",
-            results.headline
-        );
-    }
+        plimsoll_report::results(&recording).headline.finding
+    };
+    insta::assert_snapshot!(finding("floor", ServiceBound::Floor), @"The service needs at most 100 MiB: the cap reached the floor before pressure appeared.");
+    insta::assert_snapshot!(finding("unreclaimable", ServiceBound::Unreclaimable), @"The service needs at most 100 MiB: the kernel could reclaim no more before pressure appeared.");
 }
 
 #[test]
@@ -128,8 +122,8 @@ fn a_service_that_waits_by_itself_needs_more() {
     let lowered = plimsoll_report::results(&recording).headline;
     recording.samples = lone::changed(&recording.samples, |_, row| only(&row, &[col::CGROUP_USAGE]));
     let waits = plimsoll_report::results(&recording).headline;
-    assert!(lowered.finding.contains("without pressure"), "{lowered:?}");
-    assert!(!waits.finding.contains("without pressure"), "{waits:?}");
+    insta::assert_snapshot!(lowered.finding, @"No working set found: without pressure, the memory of the service sank to 90.0 MiB in 60.0 s.");
+    insta::assert_snapshot!(waits.finding, @"No working set found: the service waits for memory in at least 0.050% of the time without a lower cap.");
     assert!(waits.finding.split_whitespace().count() <= 20, "{waits:?}");
     let bullets = waits.bullets.concat();
     assert!(!bullets.contains("--duration"), "{bullets}");
@@ -166,9 +160,30 @@ fn the_report_shows_memory_cap_and_pressure_over_time() {
     let section = html.split_once("id=\"service\"").expect("a section").1;
     let section = section.split_once("</section>").expect("it ends").0;
     assert_eq!(section.matches("<svg class=\"xy\"").count(), 2, "{section}");
-    assert!(section.contains("working set, p99"));
+    assert_eq!(lone::charts(section), ["memory", "pressure"]);
+    let size = results.service.as_ref().expect("a size");
+    let set = size.working_set.expect("found");
+    let sizes = [
+        Some(set.p50_bytes),
+        Some(set.p90_bytes),
+        Some(set.p99_bytes),
+        Some(set.max_bytes),
+        Some(size.peak_bytes),
+        size.peak_file_bytes,
+        size.anonymous_bytes,
+        size.least_cap_bytes,
+    ];
+    let shown = attributes(section, "data-sort").map(|bytes| bytes.parse().expect("bytes"));
+    assert_eq!(
+        shown.collect::<Vec<u64>>(),
+        sizes.into_iter().flatten().collect::<Vec<u64>>()
+    );
     let svg = html::chart(&page, false);
-    assert!(svg.contains("Memory of the service and its cap"), "{svg}");
+    assert_eq!(
+        attributes(&svg, "aria-label").next(),
+        attributes(section, "aria-label").next(),
+        "the first chart of the section"
+    );
     let text = terminal::watched(&recording, &results, 100);
     assert!(
         text.contains("MemoryHigh=120M") && text.contains("memory: 300Mi"),
@@ -189,5 +204,5 @@ fn without_pressure_the_report_shows_refaults() {
     assert_eq!((size.pressure_percent, size.anonymous_bytes), (None, None));
     let results = plimsoll_report::results(&recording);
     let html = html::render(&build(&recording, &results));
-    assert!(html.contains("Refaults of the service") && !html.contains("Pressure on the service"));
+    assert_eq!(lone::charts(&html), ["memory", "refaults"]);
 }

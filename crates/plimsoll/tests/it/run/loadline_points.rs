@@ -91,7 +91,7 @@ fn a_fixed_working_set_stays_while_the_limit_falls() {
     }
     let page =
         std::fs::read_to_string(run.recording().expect("a recording").join("report.html")).expect("a page");
-    assert!(page.contains("Useful work over limit"));
+    assert!(page.contains("data-chart=\"work-over-limit\""));
 }
 
 /// Without swap a limit below the working set gets the worker killed, also where the limit was larger before: nothing may

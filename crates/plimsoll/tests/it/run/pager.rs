@@ -323,7 +323,7 @@ fn load_lines_of_pager_and_zram_are_drawn_together() {
     }
     let page = run.recording().expect("a recording").join("report.html");
     let page = std::fs::read_to_string(page).expect("a page");
-    assert!(page.contains("Useful work over load"));
+    assert!(page.contains("data-chart=\"work-over-load\""));
     for subject in ["zram:lz4", "pager:lz4"] {
         assert!(page.contains(subject), "no {subject}");
     }

@@ -14,6 +14,9 @@ use plimsoll_monitor::watch::serve::{MAX_CLIENTS, ServeError, ServeOptions, Serv
 use plimsoll_monitor::watch::{Monitor, Options, Source, TargetChoice};
 use plimsoll_sample::stop::Stop;
 
+/// The cause with which the test ends the server.
+const OVER: &str = "the test is over";
+
 /// A server of this machine at work. Dropping it stops it.
 struct Served {
     address: std::net::SocketAddr,
@@ -87,7 +90,7 @@ impl Served {
     }
 
     fn end(&mut self) -> Result<(), ServeError> {
-        self.stop.trip("the test is over".to_owned());
+        self.stop.trip(OVER.to_owned());
         let thread = self.thread.take().expect("ended once");
         thread.join().expect("no panic")
     }
@@ -409,7 +412,7 @@ fn clients_get_the_end_event_and_a_stuck_one_does_not_delay_it() {
     assert!(
         end.data["reason"]
             .as_str()
-            .is_some_and(|reason| reason.contains("the test is over")),
+            .is_some_and(|reason| reason.contains(OVER)),
         "{:?}",
         end.data
     );

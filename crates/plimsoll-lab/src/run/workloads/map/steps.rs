@@ -418,16 +418,20 @@ mod tests {
 
     #[test]
     fn steps_out_of_order_are_refused() {
-        for first in [
-            Step::Reuse,
-            Step::Check,
-            Step::Compare,
-            Step::Release {
-                way: ReleaseMethod::Free,
-            },
+        let release = Step::Release {
+            way: ReleaseMethod::Free,
+        };
+        for (first, name) in [
+            (Step::Reuse, "reuse"),
+            (Step::Check, "check"),
+            (Step::Compare, "compare"),
+            (release, "release"),
         ] {
-            let text = step(&mut None, &first).unwrap_err().to_string();
-            assert!(text.contains("out of order"), "{text}");
+            let error = step(&mut None, &first).unwrap_err();
+            assert!(
+                matches!(error, StepError::OutOfOrder { step } if step == name),
+                "{name}: {error:?}"
+            );
         }
     }
 }

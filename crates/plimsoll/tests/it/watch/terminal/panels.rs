@@ -286,10 +286,9 @@ fn the_list_has_the_cgroups_of_the_tree_and_of_the_target() {
     state.target.as_mut().expect("a target").ended = Some("ended".to_owned());
     assert!(drawn(&state, &lists, (80, 24)).contains("4 cgroups"));
     // A machine without memory cgroups: the reason stands in the list.
-    state.cgroups = Some(Arc::new(CgroupListing::impossible(
-        "no memory controller".to_owned(),
-    )));
-    assert!(drawn(&state, &lists, (80, 24)).contains("no memory controller"));
+    let why = "no memory controller";
+    state.cgroups = Some(Arc::new(CgroupListing::impossible(why.to_owned())));
+    assert!(drawn(&state, &lists, (80, 24)).contains(why));
 }
 
 /// The kernel of cgroup v1 counts no stalls of a cgroup: a column of dashes would say nothing.
@@ -317,8 +316,7 @@ fn a_column_that_the_kernel_cannot_fill_is_left_out() {
 fn a_replay_has_changes_and_no_list() {
     let mut state = state(true, true);
     state.status.replay = true;
-    let page = drawn(&state, &[Action::NextList], (80, 24));
-    assert!(page.contains("a recording has no list"), "{page}");
+    insta::assert_snapshot!("replay_80x24", drawn(&state, &[Action::NextList], (80, 24)));
     let page = drawn(&state, &[Action::Changes], (80, 24));
     assert!(page.contains("swap used"), "{page}");
     let mut view = after(&state, &[Action::NextList], (80, 24));
