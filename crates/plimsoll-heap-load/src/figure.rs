@@ -95,7 +95,7 @@ pub fn to_json(load: &str, allocator: &str, parameters: &Figures, figures: &Figu
     quote(allocator, &mut out);
     out.push_str(",\"parameters\":");
     parameters.json(&mut out);
-    out.push_str(",\"figures\":");
+    out.push_str(",\"values\":");
     figures.json(&mut out);
     out.push('}');
     out

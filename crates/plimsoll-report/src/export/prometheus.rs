@@ -165,11 +165,11 @@ fn add_phase(families: &mut Families, of: &str, phase: &Phase) {
             count as f64,
         );
     }
-    for (name, value) in &phase.figures {
+    for (name, value) in &phase.values {
         let (name, value) = in_base_units(name, *value);
         families.gauge(
-            &format!("plimsoll_phase_figure_{name}"),
-            "A figure of the phase that its kind of work measured.",
+            &format!("plimsoll_phase_value_{name}"),
+            "A value of the phase that its kind of work measured.",
             of,
             value,
         );

@@ -379,7 +379,7 @@ fn phase_names(trial: &Value) -> Vec<&str> {
 
 /// A figure that a phase must have.
 fn figure(phase: &Value, name: &str) -> f64 {
-    let figure = phase["figures"][name].as_f64();
+    let figure = phase["values"][name].as_f64();
     figure.unwrap_or_else(|| panic!("no {name}: {phase:#}"))
 }
 

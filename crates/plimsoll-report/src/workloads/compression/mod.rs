@@ -99,7 +99,7 @@ fn speeds(metrics: &mut Metrics, trial: &Trial, calibration: Option<&Calibration
     metrics.set(WRITEBACK_SPEED, speed(phase::WRITEBACK));
     let figure = |name: &str, figure: &str| {
         let phase = trial.phases.iter().find(|phase| phase.name == name)?;
-        phase.figures.get(figure).copied()
+        phase.values.get(figure).copied()
     };
     metrics.set(DIRTY, figure(phase::WRITEBACK, finding::DIRTY));
     metrics.set(CACHED, figure(phase::TRIM, finding::CACHED));
@@ -133,7 +133,7 @@ fn amounts(metrics: &mut Metrics, trial: &Trial, trimmed: Option<f64>) {
 /// A figure of the trim.
 fn trim_figure(trial: &Trial, name: &str) -> Option<f64> {
     let trim = trial.phases.iter().find(|one| one.name == phase::TRIM)?;
-    trim.figures.get(name).copied()
+    trim.values.get(name).copied()
 }
 
 /// Growth of the compressed store from before the trial to after the trim, by the counters of the subject.
@@ -196,7 +196,7 @@ mod tests {
             name: name.to_owned(),
             gb_per_s: 2.0,
             bytes: 100,
-            figures: figures
+            values: figures
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), *value))
                 .collect(),
@@ -240,7 +240,7 @@ mod tests {
             ("pager_store_bytes", 28.0),
             ("pager_metadata_bytes", 2.0),
         ];
-        trim.figures = figures.map(|(name, value)| (name.to_owned(), value)).into();
+        trim.values = figures.map(|(name, value)| (name.to_owned(), value)).into();
         let mut trial = Trial::made_up("compression", vec![trim]);
         trial.subject = "pager:lz4,trim=per-fault".to_owned();
         let mut before = Row::empty(0);
@@ -262,7 +262,7 @@ mod tests {
         );
 
         trial.phases[0]
-            .figures
+            .values
             .insert("pager_file_bytes".to_owned(), 15.0);
         let metrics = super::metrics(&trial, &[PhaseRows { before, after }], None);
         assert_eq!(

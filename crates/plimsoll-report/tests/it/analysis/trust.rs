@@ -220,7 +220,7 @@ fn results_carry_the_headline_the_findings_and_the_untrustworthy_metrics() {
     }
     assert_eq!(results.findings[0].workload, "compression");
     let document = serde_json::to_value(&results).expect("a document");
-    assert_eq!(document["schema"], 4);
+    assert_eq!(document["schema"], 5);
     assert!(document["headline"]["finding"].is_string() && document["headline"]["bullets"].is_array());
     // Those of a trial are in the document where there are any.
     let (_, loaded) = disturbed_by(&["other-load"]);

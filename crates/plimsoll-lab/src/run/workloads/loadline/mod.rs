@@ -97,7 +97,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, loadline: &Loadline) -> Re
         let again = points.iter().any(|point| point.load == load);
         sweep.point(context, load, again)?;
         early_kills += sweep.early_kills;
-        let figures = context.finished.last().map(|finished| &finished.phase.figures);
+        let figures = context.finished.last().map(|finished| &finished.phase.values);
         // Of the first, lowest load.
         achieved = achieved.or(figures.and_then(|figures| figures.get(ACHIEVED).copied()));
         let point = figures.and_then(Point::of);
