@@ -323,7 +323,7 @@ pub enum PageFlagsError {
     /// This user may not.
     #[error("cannot read {PATH}: {0}; run as root (CAP_SYS_ADMIN)")]
     Denied(#[source] io::Error),
-    #[error("cannot read {PATH}: this kernel was built without CONFIG_PROC_PAGE_MONITOR")]
+    #[error("cannot read {PATH}: the kernel does not have it; needs CONFIG_PROC_PAGE_MONITOR")]
     Unsupported,
     #[error("cannot read {PATH}: {0}")]
     Read(#[source] io::Error),
