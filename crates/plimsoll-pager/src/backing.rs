@@ -1,4 +1,4 @@
-//! The interface of the compression store and the page file to the manager.
+//! The interface of the compressed store and the page file to the manager.
 
 use plimsoll_os::Errno;
 

@@ -57,7 +57,7 @@ pub enum BuildError {
     },
     /// The store's own tables and buffers need more than its cap.
     #[error(
-        "cannot cap the compression store at {given} bytes: its tables and buffers need {least}; raise the cap"
+        "cannot cap the compressed store at {given} bytes: its tables and buffers need {least}; raise the cap"
     )]
     StoreCap {
         /// The cap.

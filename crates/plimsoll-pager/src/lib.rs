@@ -1,4 +1,4 @@
-//! A user-space memory manager in the shape of the NT one: working sets, modified and standby lists, a compression store
+//! A user-space memory manager in the shape of the NT one: working sets, modified and standby lists, a compressed store
 //! and a page file, over `userfaultfd(2)`. A program uses more memory than it is given, without swap, root or a kernel
 //! module.
 //!
@@ -41,14 +41,14 @@
 //! | module | content |
 //! |---|---|
 //! | [`page`] | a page's word, its states and transitions; the page table |
-//! | `backing` | the interface of the compression store and the page file |
+//! | `backing` | the interface of the compressed store and the page file |
 //! | `driver` | acts on page tables: by userfaultfd, with moves or copies, or simulated |
 //! | `manager` | the state of a pager: budget, pins, hands, counters |
 //! | `trim` | from active to modified, standby and compressed |
 //! | `fault` | from any state to active; the signal handler, the thread for faults |
 //! | `inspect`, `stats`, `snapshot` | the check of all invariants; figures; the state of every page |
 //! | [`published`] | a pager of another process: its record, figures and check |
-//! | [`store`] | the compression store |
+//! | [`store`] | the compressed store |
 //! | [`page_file`] | the encrypted file for what the store cannot hold |
 //! | `saved` | store and page file as the manager sees them: spills, recompression |
 //! | [`pool`] | a RAM budget that processes share; `share` is a pager's membership in it |

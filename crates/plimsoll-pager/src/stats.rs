@@ -25,7 +25,7 @@ pub struct Stats {
     pub modified_pages: u64,
     /// Trimmed and saved pages whose frame is still there, by priority.
     pub standby_pages: [u64; 8],
-    /// Pages in the compression store alone.
+    /// Pages in the compressed store alone.
     pub compressed_pages: u64,
     /// Pages in the page file alone.
     pub page_file_pages: u64,
@@ -33,7 +33,7 @@ pub struct Stats {
     pub pinned_pages: u64,
     /// Pages of suspended regions.
     pub suspended_pages: u64,
-    /// Bytes of RAM of the compression store.
+    /// Bytes of RAM of the compressed store.
     pub store_bytes: u64,
     /// Bytes of RAM of the page table, chunks and scratch pages.
     pub metadata_bytes: u64,

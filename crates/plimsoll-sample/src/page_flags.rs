@@ -47,7 +47,7 @@ pub mod flag {
         NOPAGE 20 "There is no page here.";
         KSM 21 "Shared by several programs, found to be equal.";
         THP 22 "Part of a transparent huge page.";
-        OFFLINE 23 "Not in use: given back to the hypervisor, or offline.";
+        OFFLINE 23 "Not in use: returned to the hypervisor, or offline.";
         ZERO_PAGE 24 "The page that stands for all that were never written.";
         IDLE 25 "Not used since it was marked.";
         PGTABLE 26 "A page table.";
@@ -81,7 +81,7 @@ pub enum PageKind {
     /// Used by the kernel, with no flag for the purpose.
     Other,
     Free,
-    /// Given back or offline.
+    /// Returned to the hypervisor, or offline.
     Offline,
     /// Broken.
     Poisoned,
@@ -133,7 +133,7 @@ pub const KINDS: [KindWords; 16] = [
         PageKind::FileCache,
         "file_cache",
         "files, cached",
-        "Page cache that nobody maps: standby memory.",
+        "Page cache that no process maps: reclaimable cache.",
     ),
     words(
         PageKind::Shmem,
@@ -171,7 +171,7 @@ pub const KINDS: [KindWords; 16] = [
         PageKind::Offline,
         "offline",
         "offline",
-        "Given back to the hypervisor (balloon), or offline.",
+        "Returned to the hypervisor (balloon), or offline.",
     ),
     words(
         PageKind::Poisoned,

@@ -49,19 +49,25 @@ pub(super) enum UndoError {
     )]
     Deleted { errno: plimsoll_os::Errno, used: u64 },
     /// The device exists after its removal.
-    #[error("cannot remove it: it exists after its removal; repeat `plimsoll cleanup`, or reboot the machine")]
+    #[error(
+        "cannot remove it: it exists after its removal; repeat `plimsoll cleanup`, or reboot the machine"
+    )]
     Stays,
     /// The controller is on after it was turned off.
     #[error("cannot disable it: it stays enabled; remove the cgroups below it that use it")]
     StaysEnabled,
     /// The empty cgroup cannot be removed.
-    #[error("cannot remove it: it has child cgroups, or the kernel still frees its memory; remove them, or wait")]
+    #[error(
+        "cannot remove it: it has child cgroups, or the kernel still frees its memory; remove them, or wait"
+    )]
     Busy,
     /// The cgroup's processes cannot be moved out.
     #[error("cannot remove it: processes {0:?} are in it and cannot move out; end them")]
     Occupied(Vec<u32>),
     /// The process lives after SIGKILL.
-    #[error("cannot end it: it lives {0} s after SIGKILL; wait until the kernel ends it, or reboot the machine")]
+    #[error(
+        "cannot end it: it lives {0} s after SIGKILL; wait until the kernel ends it, or reboot the machine"
+    )]
     Unkillable(u64),
     /// The kernel does not restore the value.
     #[error("cannot restore `{before}`: the file holds `{found}` after the write; write it by hand")]

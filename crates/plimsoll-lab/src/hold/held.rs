@@ -28,7 +28,7 @@ pub(super) enum Request {
     Begin { class: FillClass, seed: u64, most: u64 },
     /// Take up to so many bytes more, in whole chunks.
     Take { bytes: u64 },
-    /// Give back at least so many bytes, or all.
+    /// Release at least so many bytes, or all.
     Give { bytes: u64 },
     /// Read one byte of each page in the next so many bytes, in a circle.
     Touch { bytes: u64 },
@@ -130,7 +130,7 @@ impl Holding {
         match request {
             Request::Begin { class, seed, most } => self.0 = Some(Held::begin(class, *seed, *most)?),
             Request::Take { bytes } => self.held("take memory")?.take(*bytes)?,
-            Request::Give { bytes } => self.held("give memory back")?.give(*bytes),
+            Request::Give { bytes } => self.held("release memory")?.give(*bytes),
             Request::Touch { bytes } => self.held("touch memory")?.touch(*bytes),
         }
         Ok(self.0.as_ref().map_or(0, Held::bytes))

@@ -81,7 +81,9 @@ pub(super) enum ProbeError {
     Launch { path: PathBuf, source: io::Error },
     #[error("cannot probe with {}: it ended with an error", .0.display())]
     Ended(PathBuf),
-    #[error("cannot verify the small working set: byte {0} is wrong after {1} visits; test this machine's memory")]
+    #[error(
+        "cannot verify the small working set: byte {0} is wrong after {1} visits; test this machine's memory"
+    )]
     Wrong(usize, u64),
 }
 
@@ -500,6 +502,9 @@ mod tests {
         };
         assert!(matches!(probe.lap(), Err(ProbeError::Died(_))));
         let error = probe.end().unwrap_err();
-        assert!(matches!(&error, ProbeError::Died(cause) if cause == "out of luck"), "{error}");
+        assert!(
+            matches!(&error, ProbeError::Died(cause) if cause == "out of luck"),
+            "{error}"
+        );
     }
 }

@@ -19,7 +19,7 @@ pub struct PagerOptions {
     pub codec: Option<PagerCodec>,
     /// Whether a page file was asked for; see [`PagerOptions::page_file_bytes`].
     pub page_file: bool,
-    /// The most bytes of the compression store.
+    /// The most bytes of the compressed store.
     pub store_cap: Option<u64>,
     pub trim: PagerTrim,
 }

@@ -25,11 +25,11 @@ pub struct Paged {
     pub standby: u64,
     /// The same by priority.
     pub standby_by_priority: [u64; 8],
-    /// Pages in compression stores alone, before compression.
+    /// Pages in compressed stores alone, before compression.
     pub compressed: u64,
     /// Pages in page files alone.
     pub page_file: u64,
-    /// RAM of compression stores.
+    /// RAM of compressed stores.
     pub store: u64,
     /// RAM of page tables and scratch pages.
     pub metadata: u64,

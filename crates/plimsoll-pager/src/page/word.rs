@@ -17,7 +17,7 @@ pub enum PageState {
     Modified = 2,
     /// Trimmed and saved; its frame is still there and free to take.
     Standby = 3,
-    /// In the compression store alone.
+    /// In the compressed store alone.
     Compressed = 4,
     /// In the page file alone.
     PageFile = 5,
@@ -59,7 +59,7 @@ impl PageState {
 /// The tier of a saved copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Tier {
-    /// The compression store, in RAM.
+    /// The compressed store, in RAM.
     Memory,
     /// The page file.
     File,

@@ -149,11 +149,8 @@ fn over_limit(groups: &[GroupTrials<'_>], figure: &str, title: &str, meaning: &s
         return None;
     }
     let of_group = |(ink, (group, trials)): (usize, &GroupTrials<'_>)| {
-        let of_trial = |trial: &&Trial| {
-            line_of(trial, |point| {
-                phase_of(trial, point)?.values.get(figure).copied()
-            })
-        };
+        let of_trial =
+            |trial: &&Trial| line_of(trial, |point| phase_of(trial, point)?.values.get(figure).copied());
         let lines: Vec<Vec<(f64, f64)>> = trials.iter().map(of_trial).collect();
         line(&group.label, ink, &across(&lines))
     };

@@ -261,9 +261,7 @@ mod tests {
             "{metrics:?}"
         );
 
-        trial.phases[0]
-            .values
-            .insert("pager_file_bytes".to_owned(), 15.0);
+        trial.phases[0].values.insert("pager_file_bytes".to_owned(), 15.0);
         let metrics = super::metrics(&trial, &[PhaseRows { before, after }], None);
         assert_eq!(
             (

@@ -260,15 +260,16 @@ fn names_of_schema_4_become_those_of_schema_5() {
     let mut follow = Follow::open(&stored).unwrap();
     assert_eq!(follow.poll().unwrap().trials, recording.trials);
     let now = serde_json::to_string(&(&recording.trials, &results)).unwrap();
-    assert!(now.contains("\"values\":{") && !now.contains("\"figures\""), "{now}");
+    assert!(
+        now.contains("\"values\":{") && !now.contains("\"figures\""),
+        "{now}"
+    );
     // Computed anew, its CSV has the values under the new name of their column.
     let csv = plimsoll_report::csv::csv(&plimsoll_report::results(&recording));
     let (header, lines) = csv.split_once('\n').unwrap();
     assert!(header.ends_with(",phase,metric,value"), "{header}");
     assert!(
-        lines
-            .lines()
-            .any(|line| line.contains(",load 1.50,net_visit_s,")),
+        lines.lines().any(|line| line.contains(",load 1.50,net_visit_s,")),
         "{csv}"
     );
 }
