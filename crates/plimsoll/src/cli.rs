@@ -535,7 +535,7 @@ pub struct Cleanup {
 
 #[derive(Debug, Clone, Args)]
 pub struct Bench {
-    /// The measurement
+    /// Part to measure
     #[arg(value_enum)]
     pub measurement: BenchSubject,
     /// Print one JSON document
