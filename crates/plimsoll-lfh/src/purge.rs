@@ -64,7 +64,6 @@ const CALLS: u32 = 64;
 /// Whether periods end by themselves. Unit tests of this crate end them explicitly.
 const PERIODS_END: bool = !cfg!(test);
 
-/// The helper.
 static HELPER: Helper = Helper::absent();
 /// When there could be no helper, in milliseconds of the clock; 0 for never.
 static REFUSED: AtomicU32 = AtomicU32::new(0);

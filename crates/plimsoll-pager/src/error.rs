@@ -25,7 +25,7 @@ pub enum BuildError {
     /// The kernel was built without userfaultfd.
     #[error("cannot open a userfaultfd: the kernel lacks it; use a kernel with CONFIG_USERFAULTFD")]
     NotBuilt,
-    /// The kernel is too old.
+    /// The userfaultfd of this kernel lacks a feature.
     #[error("cannot use userfaultfd: the kernel lacks {missing}; use Linux {since} or newer")]
     KernelTooOld {
         /// The feature that is missing.

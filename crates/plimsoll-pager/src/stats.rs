@@ -55,7 +55,7 @@ pub struct Stats {
     pub spurious_faults: u64,
     /// Pages moved to the modified list.
     pub trimmed_pages: u64,
-    /// Pages saved.
+    /// Pages whose copy the store or the page file took.
     pub saved_pages: u64,
     /// Saves that the store refused.
     pub refused_saves: u64,

@@ -76,9 +76,9 @@ pub struct Verbosity {
 pub enum When {
     /// On a terminal, unless NO_COLOR is set.
     Auto,
-    /// Always.
+    /// On a terminal, in a pipe and in a file.
     Always,
-    /// Never.
+    /// Plain text.
     Never,
 }
 
@@ -408,13 +408,13 @@ pub enum PsSort {
     Faults,
     /// Major faults a second.
     Major,
-    /// CPU.
+    /// CPU time a second.
     Cpu,
     /// OOM score.
     Oom,
     /// Process id.
     Pid,
-    /// Name.
+    /// Name of the process.
     Name,
 }
 

@@ -15,6 +15,7 @@ use crate::unit::{UNIT, Unit, UnitIndex};
 /// Why a control block cannot be followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the names of the fields say what they hold")]
 pub enum SpaceError {
     /// It cannot be read.
     Memory(MemoryError),
@@ -27,9 +28,7 @@ pub enum SpaceError {
     },
     /// A field of it makes no sense.
     Damaged {
-        /// The field.
         field: &'static str,
-        /// Its value.
         value: u64,
     },
 }

@@ -21,6 +21,7 @@ pub(crate) struct WorkingSet {
 /// The reason why the limits of a working set were not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the names of the fields say what they hold")]
 pub enum WorkingSetError {
     /// The limits are out of order, or the maximum is too small.
     #[error(
@@ -29,9 +30,7 @@ pub enum WorkingSetError {
         least = WorkingSets::LEAST_MAXIMUM
     )]
     OutOfOrder {
-        /// The minimum.
         minimum: u64,
-        /// The maximum.
         maximum: u64,
     },
     /// The minima would leave too little of the budget for the rest.
@@ -40,7 +39,6 @@ pub enum WorkingSetError {
          {left} bytes are left; lower the minimum, or raise the budget"
     )]
     MinimumTooLarge {
-        /// The minimum.
         minimum: u64,
         /// The bytes that are not promised.
         left: u64,

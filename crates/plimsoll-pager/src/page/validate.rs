@@ -5,13 +5,12 @@ use super::{PageIndex, PageState};
 /// A page that is not as its state says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the names of the fields say what they hold")]
 pub enum Violation {
     /// A page is present in the arena in another state than active, or absent while active.
     #[error("page {page:?} is {state:?}, and its presence in the arena is {present}")]
     Arena {
-        /// The page.
         page: PageIndex,
-        /// Its state.
         state: PageState,
         /// Whether it is present.
         present: bool,
@@ -19,9 +18,7 @@ pub enum Violation {
     /// A frame is present in another state than modified and standby, or absent in these.
     #[error("page {page:?} is {state:?}, and the presence of its frame is {present}")]
     Frame {
-        /// The page.
         page: PageIndex,
-        /// Its state.
         state: PageState,
         /// Whether its frame is present.
         present: bool,
@@ -29,23 +26,18 @@ pub enum Violation {
     /// A page is busy, though no thread works on it.
     #[error("page {page:?} is busy")]
     Busy {
-        /// The page.
         page: PageIndex,
     },
     /// No transition writes such a word.
     #[error("the word of page {page:?} is {word:#018x}, which no transition writes")]
     Word {
-        /// The page.
         page: PageIndex,
-        /// Its word.
         word: u64,
     },
     /// A page of no region, or of a native chunk, has a state.
     #[error("page {page:?} is {state:?}, and its chunk has no managed page there")]
     Unowned {
-        /// The page.
         page: PageIndex,
-        /// Its state.
         state: PageState,
     },
     /// A pinned range leaves the regions.
@@ -65,7 +57,6 @@ pub enum Violation {
     /// A saved copy cannot be read back, or a standby frame differs from it.
     #[error("the saved copy of page {page:?} is damaged")]
     Copy {
-        /// The page.
         page: PageIndex,
     },
     /// A counter differs from the words.

@@ -50,7 +50,7 @@ pub struct Validation {
     pub presence_checked: bool,
     /// Whether the check ended early, at [`MOST_VIOLATIONS`], or left out saved copies.
     pub partial: bool,
-    /// The violations.
+    /// Differences that the check found, at most [`MOST_VIOLATIONS`].
     pub violations: Vec<Violation>,
 }
 

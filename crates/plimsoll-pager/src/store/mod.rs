@@ -139,6 +139,7 @@ pub enum StoreError {
 /// The reason for which a page was not put. It is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the names of the fields say what they hold")]
 pub enum PutError {
     /// The limit leaves no room.
     #[error(
@@ -146,11 +147,9 @@ pub enum PutError {
          raise its limit", .page.number()
     )]
     Full {
-        /// The page.
         page: PageIndex,
         /// Bytes in use.
         used: u64,
-        /// The limit.
         limit: u64,
     },
     /// 64 other threads write at the moment.
@@ -167,7 +166,7 @@ pub struct BusyError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("cannot restore page {} from its copy at {:#x}: {flaw}; test the machine's memory and report it", .page.number(), .place.bits())]
 pub struct Damaged {
-    /// The page.
+    /// The one whose content cannot be restored.
     pub page: PageIndex,
     /// The place of the copy.
     pub place: Place,

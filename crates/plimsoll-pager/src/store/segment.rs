@@ -71,7 +71,6 @@ pub(super) enum Content {
     Settled = 1,
     /// Pages compressed again, one by one.
     Packed = 2,
-    /// Quads.
     Quads = 3,
 }
 

@@ -130,7 +130,6 @@ fn amounts(metrics: &mut Metrics, trial: &Trial, trimmed: Option<f64>) {
     metrics.set(TRIMMED_RATIO, share);
 }
 
-/// A figure of the trim.
 fn trim_figure(trial: &Trial, name: &str) -> Option<f64> {
     let trim = trial.phases.iter().find(|one| one.name == phase::TRIM)?;
     trim.values.get(name).copied()
