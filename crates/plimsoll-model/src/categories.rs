@@ -82,7 +82,7 @@ pub const CATEGORIES: [Category; COUNT] = [
     Category {
         name: "unaccounted",
         title: "unaccounted",
-        meaning: "What the kernel does not attribute, such as free pages that a CPU keeps at hand: MemTotal less all other layers. Negative when they overlap.",
+        meaning: "Memory that the kernel does not attribute, such as free pages that a CPU keeps at hand: MemTotal less all other layers. Negative when they overlap.",
         color: "#9E9E9E",
         dark_color: "#8E8E8E",
     },

@@ -28,7 +28,7 @@ pub mod flag {
 
     flags! {
         REFERENCED 2 "Used since it was last looked at.";
-        UPTODATE 3 "Holds what its file holds.";
+        UPTODATE 3 "Holds the contents of its file.";
         DIRTY 4 "Changed since it was written.";
         LRU 5 "On one of the lists that reclaim works on.";
         ACTIVE 6 "On an active list: used lately.";
@@ -121,7 +121,7 @@ pub const KINDS: [KindWords; 16] = [
         PageKind::SwapCache,
         "swap_cache",
         "swap cache",
-        "Pages with a place in swap that nobody maps, soon free.",
+        "Pages with a place in swap that no process maps, soon free.",
     ),
     words(
         PageKind::FileMapped,

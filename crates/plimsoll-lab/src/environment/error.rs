@@ -229,7 +229,7 @@ pub enum MissingKind {
     DataFile,
     /// A value of `vm.swappiness` that the kernel accepts.
     Swappiness,
-    /// userfaultfd with what a pager needs of it.
+    /// userfaultfd with the features that a pager needs.
     Userfaultfd,
 }
 

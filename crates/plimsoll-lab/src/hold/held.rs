@@ -11,7 +11,7 @@ use plimsoll_model::scenario::FillClass;
 
 /// The name that the runner asks for this work by; no workload of a scenario has it.
 const NAME: &str = "hold";
-/// The figure of a reply: bytes that are held after the request.
+/// The value of a reply: held bytes after the request.
 pub(super) const HELD_BYTES: &str = "held_bytes";
 /// Most chunks: below the kernel's usual `vm.max_map_count` of 65530.
 const MOST_CHUNKS: u64 = 60_000;
@@ -56,7 +56,7 @@ enum HeldError {
     Map { bytes: u64, errno: plimsoll_os::Errno },
 }
 
-/// Memory that is held. Chunk `n` has the stream's bytes from `n * chunk` on.
+/// The held memory. Chunk `n` has the stream's bytes from `n * chunk` on.
 #[derive(Debug)]
 struct Held {
     stream: Stream,

@@ -3,7 +3,7 @@
 //!
 //! `controller` decides, `gauge` reads, [`Cap`] writes; `target` finds the cgroup, and this module records.
 //!
-//! - Invariant: the cap is as before after the end, whatever ends it; a killed sizing is undone by `cleanup`. Checked by
+//! - Invariant: the cap is as before after every kind of end; a killed sizing is undone by `cleanup`. Checked by
 //!   `a_killed_sizing_is_undone_by_cleanup` and `a_signal_restores_the_cap`.
 //! - Invariant: a cap that another program has changed meanwhile is not touched again. Checked by
 //!   `a_cap_that_another_program_changes_stays_its_own`.

@@ -1,11 +1,11 @@
-//! The executable twin of the table in [`page`](crate::page): what holds for a page in each state.
+//! The executable twin of the table in [`page`](crate::page): the facts that hold for a page in each state.
 
 use super::{PageIndex, PageState};
 
 /// A page that is not as its state says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the names of the fields say what they hold")]
+#[allow(missing_docs, reason = "the names of the fields describe them")]
 pub enum Violation {
     /// A page is present in the arena in another state than active, or absent while active.
     #[error("page {page:?} is {state:?}, and its presence in the arena is {present}")]
@@ -25,21 +25,13 @@ pub enum Violation {
     },
     /// A page is busy, though no thread works on it.
     #[error("page {page:?} is busy")]
-    Busy {
-        page: PageIndex,
-    },
+    Busy { page: PageIndex },
     /// No transition writes such a word.
     #[error("the word of page {page:?} is {word:#018x}, which no transition writes")]
-    Word {
-        page: PageIndex,
-        word: u64,
-    },
+    Word { page: PageIndex, word: u64 },
     /// A page of no region, or of a native chunk, has a state.
     #[error("page {page:?} is {state:?}, and its chunk has no managed page there")]
-    Unowned {
-        page: PageIndex,
-        state: PageState,
-    },
+    Unowned { page: PageIndex, state: PageState },
     /// A pinned range leaves the regions.
     #[error("{count} pages from {page:?} on are pinned, and not all of them are in regions")]
     Pin {
@@ -56,9 +48,7 @@ pub enum Violation {
     },
     /// A saved copy cannot be read back, or a standby frame differs from it.
     #[error("the saved copy of page {page:?} is damaged")]
-    Copy {
-        page: PageIndex,
-    },
+    Copy { page: PageIndex },
     /// A counter differs from the words.
     #[error("the counter of {what} is {counted}, and the words say {found}")]
     Counter {

@@ -8,7 +8,7 @@ use super::table::Damage;
 /// An operation on a pool that failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the names of the fields say what they hold")]
+#[allow(missing_docs, reason = "the names of the fields describe them")]
 pub enum PoolError {
     /// A call of the system failed.
     #[error("cannot {doing} {}: {source}", object.display())]
@@ -108,7 +108,7 @@ pub enum PoolError {
 /// The reason for which a file is not a usable pool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the names of the fields say what they hold")]
+#[allow(missing_docs, reason = "the names of the fields describe them")]
 pub enum Defect {
     /// Another user owns the file or its folder. Users never share a pool.
     #[error("{} belongs to user {owner}, and this process runs as user {user}; name a file in a folder of user {user}", path.display())]

@@ -10,7 +10,7 @@ use crate::stats::Stats;
 /// The reason why a record cannot be followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the names of the fields say what they hold")]
+#[allow(missing_docs, reason = "the names of the fields describe them")]
 pub enum OpenError {
     /// It cannot be read.
     #[error(transparent)]
@@ -26,10 +26,7 @@ pub enum OpenError {
     },
     /// A field has an impossible value.
     #[error("`{field}` holds {value:#x}, which cannot be")]
-    Damaged {
-        field: &'static str,
-        value: u64,
-    },
+    Damaged { field: &'static str, value: u64 },
 }
 
 /// Pages of the regions of a pager.

@@ -139,7 +139,7 @@ pub enum StoreError {
 /// The reason for which a page was not put. It is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the names of the fields say what they hold")]
+#[allow(missing_docs, reason = "the names of the fields describe them")]
 pub enum PutError {
     /// The limit leaves no room.
     #[error(
@@ -170,7 +170,7 @@ pub struct Damaged {
     pub page: PageIndex,
     /// The place of the copy.
     pub place: Place,
-    /// What is wrong with it.
+    /// The error of the copy.
     pub flaw: Flaw,
 }
 

@@ -10,7 +10,7 @@ use super::{Flaw, Store, reader};
 /// An invariant that does not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the names of the fields say what they hold")]
+#[allow(missing_docs, reason = "the names of the fields describe them")]
 pub enum Violation {
     /// An entry cannot be read, though its segment is not marked as damaged.
     #[error("an entry of segment {segment} is damaged: {flaw}")]
@@ -30,14 +30,10 @@ pub enum Violation {
     },
     /// A segment is in a state that it is in only while a call works on it, or is closed without an entry in use.
     #[error("segment {segment} is in a state that no call left it in")]
-    State {
-        segment: u32,
-    },
+    State { segment: u32 },
     /// Entries end behind the pages that are counted as resident.
     #[error("segment {segment} has entries on pages that are not counted as used")]
-    Extent {
-        segment: u32,
-    },
+    Extent { segment: u32 },
     /// Free segments are missing from the lists.
     #[error("{free} segments are free, and {listed} in the lists")]
     FreeList {

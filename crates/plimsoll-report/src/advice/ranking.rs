@@ -57,7 +57,7 @@ pub(super) struct Field {
     values: Vec<Vec<f64>>,
 }
 
-/// The best candidate, and the others by what is known of them.
+/// The best candidate, and the others by the knowledge about them.
 #[derive(Debug, PartialEq)]
 pub(super) struct Ranking {
     pub(super) best: usize,

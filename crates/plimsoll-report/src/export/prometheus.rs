@@ -52,7 +52,7 @@ fn run(families: &mut Families, manifest: &Manifest, results: &Results) {
             let (name, value) = in_base_units(name, value.as_f64().unwrap_or(f64::NAN));
             families.gauge(
                 &format!("plimsoll_calibration_{name}"),
-                "What this machine does when nothing is in the way, measured at the start of the run.",
+                "Speeds and latencies of this machine without pressure, measured at the start of the run.",
                 &run,
                 value,
             );
@@ -91,7 +91,7 @@ fn add_trial(families: &mut Families, manifest: &Manifest, trial: &Trial) {
     let whole = with_status(trial.status);
     families.gauge(
         "plimsoll_trial_verified",
-        "Whether what the work left behind was checked and right: 1 or 0.",
+        "Whether all contents were verified and right: 1 or 0.",
         &whole,
         f64::from(u8::from(trial.verified)),
     );

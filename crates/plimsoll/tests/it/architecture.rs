@@ -64,7 +64,7 @@ fn sources(folder: &Path) -> BTreeMap<String, String> {
     found
 }
 
-/// The source without comments of whole lines and without what follows `#[cfg(test)]`.
+/// The source without comments of whole lines and without the part after `#[cfg(test)]`.
 fn code(source: &str) -> String {
     let ends = ["#[cfg(test)]", "#[cfg(all(test, not(loom)))]"];
     let lines = source.lines().take_while(|line| !ends.contains(&line.trim()));

@@ -30,7 +30,7 @@ fn hold(arguments: &[&str]) -> Output {
     command.output().expect("plimsoll starts")
 }
 
-/// `hold` as nobody, with a copy of the program that nobody can execute.
+/// `hold` as the user nobody, with a copy of the program that this user can execute.
 fn hold_as_nobody(arguments: &[&str]) -> Output {
     let folder = tempfile::tempdir().expect("a folder");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("its owner may");

@@ -7,7 +7,7 @@ use crate::unit::{UnitIndex, UnitKind};
 
 /// Something wrong, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names of the fields say what they hold")]
+#[allow(missing_docs, reason = "the names of the fields describe them")]
 pub struct Damage {
     /// Number of the heap, 0 if it is not known.
     pub heap: u32,
@@ -19,7 +19,7 @@ pub struct Damage {
 /// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the names of the fields say what they hold")]
+#[allow(missing_docs, reason = "the names of the fields describe them")]
 pub enum Fault {
     /// The description of a unit holds no kind, no heap, no length, or those of no run.
     Description {
@@ -90,9 +90,7 @@ pub enum Fault {
         said: u32,
     },
     /// A block is in two lists.
-    Twice {
-        bucket: Bucket,
-    },
+    Twice { bucket: Bucket },
     /// The mark of a free block is gone: it was written after it was freed, or overrun from the block before it.
     Mark {
         bucket: Bucket,
@@ -100,10 +98,7 @@ pub enum Fault {
         found: u64,
     },
     /// A pointer of a bucket's array in a slot is no free block.
-    Slot {
-        slot: u32,
-        bucket: Bucket,
-    },
+    Slot { slot: u32, bucket: Bucket },
     /// The array of a bucket in a slot has impossible ends.
     Header {
         slot: u32,
@@ -119,19 +114,14 @@ pub enum Fault {
         found: u64,
     },
     /// The block table of a hardened heap holds an impossible state for a block.
-    State {
-        bucket: Bucket,
-        state: u8,
-    },
+    State { bucket: Bucket, state: u8 },
     /// The description of a large block of a hardened heap has more requested bytes than the block.
     Slack {
         /// Bytes of its run beyond the requested ones.
         slack: usize,
     },
     /// A block in the quarantine of a hardened heap has another state than resting, or is not zero any more.
-    Resting {
-        slot: u32,
-    },
+    Resting { slot: u32 },
     /// The quarantine of a slot has impossible ends.
     Quarantine {
         slot: u32,

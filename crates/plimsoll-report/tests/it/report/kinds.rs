@@ -229,7 +229,7 @@ pub(super) fn allocators() -> Page {
     page("allocators", heap_trials())
 }
 
-/// A bit of each: what `plimsoll run` without a name does.
+/// The tour, which `plimsoll run` without a name runs.
 pub(super) fn tour() -> Page {
     let mut trials = synthetic::page(QUICK).results.trials;
     trials.extend(thrash_trials());

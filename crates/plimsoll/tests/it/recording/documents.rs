@@ -50,7 +50,7 @@ fn the_document_lists_the_columns_of_the_table() {
     );
 }
 
-/// Field names of a document, with those of what it holds. Maps by name (`params`, `settings`, ...) are not looked into.
+/// Field names of a document and of all its parts. Maps by name (`params`, `settings`, ...) are not looked into.
 fn fields(value: &Value, into: &mut BTreeSet<String>) {
     const MAPS: [&str; 10] = [
         "conditions",

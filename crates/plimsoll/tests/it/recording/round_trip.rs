@@ -1,4 +1,4 @@
-//! What is written is what is read.
+//! Every value is read as it was written.
 
 use std::collections::BTreeMap;
 

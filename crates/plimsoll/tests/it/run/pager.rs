@@ -132,7 +132,7 @@ fn a_named_subject_is_not_replaced() {
     }
 }
 
-/// The trials are planned before anything starts: `--check` and `--dry-run` show what the run will do.
+/// The trials are planned before anything starts: `--check` and `--dry-run` show the plan of the run.
 #[test]
 fn a_plan_shows_the_subject_that_will_run() {
     if !has_userfaultfd() {

@@ -367,7 +367,7 @@ impl Sweep<'_> {
             (wrong, uncounted) => Err(TrialError::failed(
                 FailureCode::WrongBytes,
                 format_args!(
-                    "pages hold what was not written to them: {} wrong tags, and their counters are {} visits off",
+                    "pages hold wrong contents: {} wrong tags, and their counters are {} visits off",
                     wrong.unwrap_or(&f64::NAN),
                     uncounted.unwrap_or(&f64::NAN),
                 ),

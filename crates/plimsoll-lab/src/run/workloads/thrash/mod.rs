@@ -268,7 +268,7 @@ impl Crew {
                 return Err(TrialError::failed(
                     FailureCode::WrongBytes,
                     format_args!(
-                        "consumer {}: {} of {} bytes differ from what was written, the first at offset {:?}",
+                        "consumer {}: {} of {} bytes differ from the written ones, the first at offset {:?}",
                         number + 1,
                         found.wrong_bytes,
                         found.bytes,
