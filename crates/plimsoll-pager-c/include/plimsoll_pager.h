@@ -241,7 +241,7 @@ int plimsoll_pager_unpin(plimsoll_pager_t *pager, uint64_t pin);
 /* Changes the budget. It grows at once, and shrinks in steps. */
 int plimsoll_pager_set_ram(plimsoll_pager_t *pager, uint64_t bytes);
 
-/* The figures now. */
+/* The counters now. */
 int plimsoll_pager_stats(plimsoll_pager_t *pager, plimsoll_pager_stats_t *stats);
 
 /* The last failure of the calling thread, until its next one; "" before the first. */

@@ -81,7 +81,7 @@ pub(crate) trait Backing: Send + Sync {
     /// Work for each second: copies become older, and those that were idle for a while are compressed again. Bounded.
     fn age(&self, _owners: &dyn Owners) {}
 
-    /// Figures of the page file, if there is one.
+    /// Counters of the page file, if there is one.
     fn page_file(&self) -> Option<PageFileUse> {
         None
     }
@@ -96,7 +96,7 @@ pub(crate) trait Owners {
     fn names(&self, owner: PageIndex, place: Place) -> bool;
 }
 
-/// Figures of a page file.
+/// Counters of a page file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PageFileUse {

@@ -46,8 +46,8 @@
 //! | `manager` | the state of a pager: budget, pins, hands, counters |
 //! | `trim` | from active to modified, standby and compressed |
 //! | `fault` | from any state to active; the signal handler, the thread for faults |
-//! | `inspect`, `stats`, `snapshot` | the check of all invariants; figures; the state of every page |
-//! | [`published`] | a pager of another process: its record, figures and check |
+//! | `inspect`, `stats`, `snapshot` | the check of all invariants; counters; the state of every page |
+//! | [`published`] | a pager of another process: its record, counters and check |
 //! | [`store`] | the compressed store |
 //! | [`page_file`] | the encrypted file for pages that the store cannot hold |
 //! | `saved` | store and page file as the manager sees them: spills, recompression |

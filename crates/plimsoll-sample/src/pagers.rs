@@ -21,7 +21,7 @@ pub fn records(pid: u32) -> Result<Vec<usize>, FindError> {
     marked(pid, &mark)
 }
 
-/// The figures of the pager with a record of a process; none if it has none there any more, or this program cannot read
+/// The counters of the pager with a record of a process; none if it has none there any more, or this program cannot read
 /// it. Does not allocate.
 pub fn stats(pid: u32, record: usize) -> Option<Stats> {
     let memory = OtherProcess::new(pid);
@@ -64,7 +64,7 @@ impl Pagers {
     }
 }
 
-/// Adds the figures of a pager, which may be anything.
+/// Adds the counters of a pager, which may be anything.
 fn add(stats: &Stats, row: &mut Row) {
     let mut bytes = |column, bytes: u64| row.add(column, i64::try_from(bytes).unwrap_or(i64::MAX));
     bytes(col::TARGET_PAGER_BUDGET, stats.ram);

@@ -80,7 +80,7 @@ pub enum WorkerError {
     /// The runner cannot start the threads that trim it from outside.
     #[error(transparent)]
     Crew(#[from] CrewError),
-    /// Its figures or its pipes cannot be read.
+    /// Its values or its pipes cannot be read.
     #[error("cannot {what}: {source}")]
     Io { what: &'static str, source: io::Error },
 }

@@ -49,7 +49,7 @@ impl Paged {
         (paged.pagers > 0).then_some(paged)
     }
 
-    /// Counts a pager. The figures of another process may be anything.
+    /// Counts a pager. The counters of another process may be anything.
     fn add(&mut self, stats: &Stats) {
         let add = |sum: &mut u64, bytes: u64| *sum = sum.saturating_add(bytes);
         let add_pages = |sum: &mut u64, pages: u64| add(sum, pages.saturating_mul(PAGE_SIZE as u64));

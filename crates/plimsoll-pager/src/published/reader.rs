@@ -94,7 +94,7 @@ impl<'m, M: Memory> PublishedPager<'m, M> {
         self.root.pages
     }
 
-    /// The figures of the pager now. `store_bytes` and `metadata_bytes` are up to a second old.
+    /// The counters of the pager now. `store_bytes` and `metadata_bytes` are up to a second old.
     ///
     /// # Errors
     /// [`MemoryError`] if the process has ended or the memory is gone.

@@ -161,7 +161,7 @@ impl<M: Memory> PublishedPager<'_, M> {
     }
 }
 
-/// Whether a violation is among others. The figures of a counter differ from round to round.
+/// Whether a violation is among others. The numbers of a counter differ from round to round.
 fn is_among(one: &Violation, others: &[Violation]) -> bool {
     others.iter().any(|other| match (one, other) {
         (Violation::Counter { what, .. }, Violation::Counter { what: other, .. }) => what == other,

@@ -64,7 +64,7 @@ impl Group {
         Cow::Owned(group)
     }
 
-    /// Its trials that did not fail, in the order of `trials`, the list that the groups were made of: each figure has a
+    /// Its trials that did not fail, in the order of `trials`, the list that the groups were made of: each value has a
     /// dot of them.
     pub fn usable<'a>(&self, trials: &'a [Trial]) -> Vec<&'a Trial> {
         let own = self.places.iter().filter_map(|&place| trials.get(place));
@@ -72,13 +72,13 @@ impl Group {
     }
 
     /// Its trials that a summary is of: those that are ok or, where none is, the untrustworthy ones. What is drawn of
-    /// trials themselves, without a figure to sum up, is drawn of these.
+    /// trials themselves, without a value to sum up, is drawn of these.
     pub fn counted<'a>(&self, trials: &'a [Trial]) -> Vec<&'a Trial> {
         trusted(self.usable(trials), |trial| trial.status)
     }
 }
 
-/// Whether a trial is in the figures of its group: where a phase could not run here, those of the others hold.
+/// Whether a trial is in the values of its group: where a phase could not run here, those of the others hold.
 fn is_usable(trial: &Trial) -> bool {
     trial.status != TrialStatus::Failed || trial.lacks_only_a_phase()
 }
@@ -375,7 +375,7 @@ mod tests {
     use super::*;
     use plimsoll_model::recording::{FailureCode, TrialFailure};
 
-    /// Repeats of one trial with these verdicts, each with its number as a figure.
+    /// Repeats of one trial with these verdicts, each with its number as a value.
     fn repeats(statuses: &[TrialStatus]) -> Vec<Trial> {
         let repeat = |(number, &status): (usize, &TrialStatus)| Trial {
             id: format!("made-up#{}", number + 1),

@@ -295,7 +295,7 @@ fn table(comparison: &Comparison) -> Table<'static> {
     });
     Table {
         id: "rows",
-        title: "Every figure",
+        title: "Every metric",
         columns: HEADS
             .iter()
             .map(|&(title, numeric)| Column::new(title, numeric))

@@ -170,7 +170,7 @@ impl Column {
     }
 }
 
-/// Why figures have no verdict, each reason once, and how many rows are not shown.
+/// Why values have no verdict, each reason once, and how many rows are not shown.
 fn remarks(comparison: &Comparison, width: u16) -> String {
     let mut out = String::new();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -183,7 +183,7 @@ fn remarks(comparison: &Comparison, width: u16) -> String {
     }
     for (remark, count) in counts {
         let what = if count == 1 {
-            "1 figure".to_owned()
+            "1 value".to_owned()
         } else {
             format!("{count} values")
         };

@@ -33,7 +33,7 @@ fn run(families: &mut Families, manifest: &Manifest, results: &Results) {
         ("hostname", &manifest.host.hostname),
         ("kernel", &manifest.host.kernel),
     ]);
-    families.info("plimsoll_run", "The run; its figures are labels.", &labels);
+    families.info("plimsoll_run", "The run; its properties are labels.", &labels);
     let run = run_label(manifest);
     let started = humantime::parse_rfc3339(&manifest.started).ok();
     let since_1970 = started.and_then(|started| started.duration_since(SystemTime::UNIX_EPOCH).ok());
@@ -113,7 +113,7 @@ fn add_trial(families: &mut Families, manifest: &Manifest, trial: &Trial) {
             let (name, value) = in_base_units(list, *value);
             families.gauge(
                 &format!("plimsoll_trial_list_{name}"),
-                "A figure of the trial of which there is one for each of several things; index counts them from 1.",
+                "A metric of the trial with a list of values; index counts them from 1.",
                 &format!("{whole},{}", labels(&[("index", &(index + 1).to_string())])),
                 value,
             );
@@ -209,7 +209,7 @@ fn last_sample(families: &mut Families, recording: &Recording) {
     families.sample(&samples.row(last), recording.manifest.host.page_size, &run);
 }
 
-/// A figure whose name has its unit at the end, with name and value in base units. Characters that no name may have
+/// A value whose name has its unit at the end, with its name and the number in base units. Characters that no name may have
 /// become `_`.
 fn in_base_units(name: &str, value: f64) -> (String, f64) {
     let plain: String = name

@@ -97,7 +97,7 @@ impl PageFileReport {
     }
 }
 
-/// The figures of a pager; [`ROWS`] names them.
+/// The counters of a pager; [`ROWS`] names them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Values {
     pub stats: Stats,

@@ -226,7 +226,7 @@ mod tests {
         metrics(&trial, &rows, None)
     }
 
-    /// The store of a pager is in the worker: its figures are the worker's, and swap is another program's.
+    /// The store of a pager is in the worker: its values are the worker's, and swap is another program's.
     #[test]
     fn a_pager_counts_its_own_store_and_metadata() {
         let mut trim = Phase {

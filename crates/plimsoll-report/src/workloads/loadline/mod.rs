@@ -66,7 +66,7 @@ pub fn points(trial: &Trial) -> Vec<Point> {
         .collect()
 }
 
-/// The values of a trial over the figure `axis`, ascending; useful work relative to that at the lowest load, or to the
+/// The values of a trial over its `axis`, ascending; useful work relative to that at the lowest load, or to the
 /// rate.
 fn line(trial: &Trial, axis: &str, name: &str) -> Vec<(f64, f64)> {
     let base = match name {
@@ -79,13 +79,13 @@ fn line(trial: &Trial, axis: &str, name: &str) -> Vec<(f64, f64)> {
     line
 }
 
-/// A figure over the load, of repeats, at every load that one of them measured: the others by the line between their
+/// A value over the load, of repeats, at every load that one of them measured: the others by the line between their
 /// neighbouring points, and not beyond their ends. Useful work ([`VISITS`]) is its share of that at the lowest load.
 pub fn curve(trials: &[&Trial], name: &str) -> Vec<Spread> {
     curve_over(trials, LOAD, name)
 }
 
-/// The same over another figure of the points.
+/// The same over another value of the points.
 pub fn curve_over(trials: &[&Trial], axis: &str, name: &str) -> Vec<Spread> {
     let lines: Vec<Vec<(f64, f64)>> = trials.iter().map(|trial| line(trial, axis, name)).collect();
     across(&lines)

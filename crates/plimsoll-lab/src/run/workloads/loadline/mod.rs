@@ -102,7 +102,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, loadline: &Loadline) -> Re
         achieved = achieved.or(figures.and_then(|figures| figures.get(ACHIEVED).copied()));
         let point = figures.and_then(Point::of);
         let point =
-            point.ok_or_else(|| TrialError::failed(FailureCode::Inconsistent, "a point has no figures"))?;
+            point.ok_or_else(|| TrialError::failed(FailureCode::Inconsistent, "a point has no values"))?;
         if !point.killed {
             sweep.completed = sweep.completed.max(load);
         }
