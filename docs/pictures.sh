@@ -41,9 +41,9 @@ run() { # NAME ARGUMENTS...: runs an experiment; 7 means that a busy machine spo
     "$plimsoll" report "$recording" --format text >"$folder/$name.txt"
     # Five columns and five digits: enough to compute every stated value again.
     "$plimsoll" report "$recording" --format csv | python3 -c 'import csv, sys
-print("trial,status,phase,figure,value")
+print("trial,status,phase,metric,value")
 for row in csv.DictReader(sys.stdin):
-    print(row["trial"], row["status"], row["phase"], row["figure"], format(float(row["value"]), ".5g"), sep=",")' >"$folder/$name.csv"
+    print(row["trial"], row["status"], row["phase"], row["metric"], format(float(row["value"]), ".5g"), sep=",")' >"$folder/$name.csv"
 }
 
 chapter() { # CHAPTER PURPOSE CAPTION ARGUMENTS...: runs a command as a user types it; puts its output and its chart into the chapter

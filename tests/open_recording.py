@@ -37,7 +37,7 @@ def check_pyarrow(run: pathlib.Path, expected: list | None) -> str:
                 pass  # The last batch is torn, as a kill may leave it.
         table = pyarrow.Table.from_batches(batches, schema)
         parts = f"{len(batches)} batches"
-    assert table.schema.metadata[b"plimsoll.schema"] == b"4"
+    assert table.schema.metadata[b"plimsoll.schema"] == b"5"
     assert table.column_names[0] == "t_ns" and str(table.schema.types[0]) == "uint64"
     for field in table.schema:
         assert field.metadata[b"unit"] and field.metadata[b"meaning"], field.name
@@ -83,7 +83,7 @@ def check_duckdb(run: pathlib.Path, expected: list | None) -> str:
 
 def check_json(run: pathlib.Path, _expected: list | None) -> str:
     manifest = json.loads((run / "manifest.json").read_text())
-    assert manifest["schema"] == 4
+    assert manifest["schema"] == 5
     results = run / "results.json"
     if not results.exists():
         return f"json: {manifest['run']}, cut short"

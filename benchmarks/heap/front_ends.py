@@ -54,7 +54,7 @@ def load(arguments, heap, options):
     done = subprocess.run(command, env=environment(heap, options.library), capture_output=True, text=True, timeout=300)
     if done.returncode != 0:
         sys.exit(f"{heap}: {shlex.join(command)} ended with {done.returncode}: {done.stderr}")
-    return json.loads(done.stdout)["figures"]
+    return json.loads(done.stdout)["values"]
 
 
 def program(command, heap, options):
@@ -107,7 +107,7 @@ def main():
             for name, figures, run in cells:
                 for heap in HEAPS[repeat % 3:] + HEAPS[:repeat % 3]:
                     found = run(heap)
-                    raw.write(json.dumps({"repeat": repeat, "cell": name, "heap": heap, "figures": found}) + "\n")
+                    raw.write(json.dumps({"repeat": repeat, "cell": name, "heap": heap, "values": found}) + "\n")
                     for figure in filter(None, figures):
                         key = (name, figure, heap)
                         least[key] = min(found[figure], least.get(key, found[figure]))

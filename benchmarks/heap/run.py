@@ -195,7 +195,7 @@ class Session:
         if "error" in line:
             self.failures.append(f"{cell.name} on {allocator}: {line['error']}")
             return
-        for key, value in line["figures"].items():
+        for key, value in line["values"].items():
             if isinstance(value, (int, float)):
                 self.figures.setdefault((allocator, cell.name, key), []).append(value)
 

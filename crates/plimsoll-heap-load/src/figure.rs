@@ -9,7 +9,7 @@ pub enum Figure {
     /// A measured number; one that is not finite becomes `null`.
     Real(f64),
     Text(String),
-    /// Several groups of figures, in their order.
+    /// Several groups of values, in their order.
     Groups(Vec<Figures>),
 }
 
@@ -87,7 +87,7 @@ fn quote(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// One line of JSON: the load, the allocator it ran on, its parameters, its figures.
+/// One line of JSON: the load, the allocator it ran on, its parameters, its values.
 pub fn to_json(load: &str, allocator: &str, parameters: &Figures, figures: &Figures) -> String {
     let mut out = String::from("{\"load\":");
     quote(load, &mut out);
@@ -95,7 +95,7 @@ pub fn to_json(load: &str, allocator: &str, parameters: &Figures, figures: &Figu
     quote(allocator, &mut out);
     out.push_str(",\"parameters\":");
     parameters.json(&mut out);
-    out.push_str(",\"figures\":");
+    out.push_str(",\"values\":");
     figures.json(&mut out);
     out.push('}');
     out

@@ -50,7 +50,7 @@ enum Load {
     },
     /// Allocate much memory in small blocks and free it, twice, in each thread
     Aggressive {
-        /// Threads
+        /// Number of threads
         #[arg(long, default_value_t = 1)]
         threads: usize,
         /// Memory that each thread allocates
@@ -119,7 +119,7 @@ enum Load {
     },
     /// Replace large blocks at random and grow them by realloc
     Large {
-        /// Threads
+        /// Number of threads
         #[arg(long, default_value_t = 1)]
         threads: usize,
         /// Blocks that each thread holds
@@ -138,7 +138,7 @@ enum Load {
     },
     /// Allocate and free a few blocks in each of many threads, then sleep
     IdleThreads {
-        /// Threads
+        /// Number of threads
         #[arg(long, default_value_t = IdleThreads::default().threads)]
         threads: usize,
         /// Blocks that each allocates and frees
@@ -154,7 +154,7 @@ enum Load {
 
 #[derive(Args)]
 struct Blocks {
-    /// Threads
+    /// Number of threads
     #[arg(long, default_value_t = 1)]
     threads: usize,
     /// Blocks that each thread holds

@@ -20,7 +20,7 @@
 //! - A *fork* dismisses it, and waits until it is gone: the child does not have it, and a program that counts its threads
 //!   after the fork finds its own. In a program with threads the helper starts again after the fork. In a program with
 //!   one thread it starts with a request, a period later at the earliest; until then slow calls and further forks take
-//!   steps. So a program that forks and then sleeps may keep what was free at the fork until its next slow call.
+//!   steps. So a program that forks and then sleeps may keep memory that was free at the fork until its next slow call.
 //! - *Privileges* that the program dropped it does not keep: once they differ from those of the program's first thread
 //!   ([`compare_privileges`]), it returns all free memory at once, and ends. A later helper has those of the thread that
 //!   starts it.
@@ -64,7 +64,6 @@ const CALLS: u32 = 64;
 /// Whether periods end by themselves. Unit tests of this crate end them explicitly.
 const PERIODS_END: bool = !cfg!(test);
 
-/// The helper.
 static HELPER: Helper = Helper::absent();
 /// When there could be no helper, in milliseconds of the clock; 0 for never.
 static REFUSED: AtomicU32 = AtomicU32::new(0);
@@ -82,7 +81,7 @@ static LAST: AtomicU32 = AtomicU32::new(0);
 /// for its begin.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// What comes after a step.
+/// The action after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ahead {
     /// Further steps to the end of the period.

@@ -31,7 +31,6 @@ use period::Progress;
 pub(crate) struct Record {
     /// Its number while it lives, 0 otherwise.
     pub(crate) number: AtomicU32,
-    /// [`FrontEnd`].
     pub(crate) front_end: AtomicU8,
     pub(crate) no_serialize: AtomicU8,
     pub(crate) debug: AtomicU8,

@@ -94,7 +94,6 @@ pub(crate) struct Standard {
     /// Address of the first free block's header of each list, 0 for none.
     heads: [usize; LISTS],
     occupied: [u64; LISTS.div_ceil(64)],
-    /// Runs.
     pub(crate) runs: u32,
     /// Runs without a block in use.
     empty_runs: u32,

@@ -19,7 +19,7 @@ pub const CATEGORIES: [Category; COUNT] = [
     Category {
         name: "kernel",
         title: "kernel",
-        meaning: "Kernel objects that cannot be given back, stacks, page tables, per-CPU and mapped kernel memory.",
+        meaning: "Kernel objects that cannot be reclaimed, stacks, page tables, per-CPU and mapped kernel memory.",
         color: "#3D3D3D",
         dark_color: "#6B6B6B",
     },
@@ -68,7 +68,7 @@ pub const CATEGORIES: [Category; COUNT] = [
     Category {
         name: "slab_reclaimable",
         title: "reclaimable slab",
-        meaning: "Kernel objects that can be given back, such as cached inodes.",
+        meaning: "Kernel objects that can be reclaimed, such as cached inodes.",
         color: "#77AADD",
         dark_color: "#77AADD",
     },
@@ -82,7 +82,7 @@ pub const CATEGORIES: [Category; COUNT] = [
     Category {
         name: "unaccounted",
         title: "unaccounted",
-        meaning: "What the kernel does not attribute, such as free pages that a CPU keeps at hand: MemTotal less all other layers. Negative when they overlap.",
+        meaning: "Memory that the kernel does not attribute, such as free pages that a CPU keeps at hand: MemTotal less all other layers. Negative when they overlap.",
         color: "#9E9E9E",
         dark_color: "#8E8E8E",
     },

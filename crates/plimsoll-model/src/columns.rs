@@ -166,7 +166,7 @@ columns! {
     ZRAM_FAILED_READS "zram_failed_reads" Count "/sys/block/zramN/io_stat failed_reads" "Reads that the target's zram device failed.";
     ZRAM_FAILED_WRITES "zram_failed_writes" Count "/sys/block/zramN/io_stat failed_writes" "Writes that the target's zram device failed.";
     ZRAM_INVALID_IO "zram_invalid_io" Count "/sys/block/zramN/io_stat invalid_io" "Requests to the target's zram device that were not whole pages.";
-    ZRAM_NOTIFY_FREE "zram_notify_free" Count "/sys/block/zramN/io_stat notify_free" "Pages that swap gave back to the target's zram device.";
+    ZRAM_NOTIFY_FREE "zram_notify_free" Count "/sys/block/zramN/io_stat notify_free" "Pages that swap freed on the target's zram device.";
     TARGET_RESIDENT "target_resident" Bytes "/proc/PID/statm resident" "Resident memory of the target's living workers.";
     TARGET_ANON "target_anon" Bytes "/proc/PID/statm resident - shared" "Resident anonymous memory of the target's living workers.";
     TARGET_SWAP "target_swap" Bytes "/proc/PID/status VmSwap" "Anonymous memory of the target's living workers that is in swap.";
@@ -179,9 +179,9 @@ columns! {
     TARGET_PAGER_MODIFIED "target_pager_modified" Bytes "record of a pager" "Pages of those pagers that were trimmed and whose frame is the only copy.";
     TARGET_PAGER_STANDBY "target_pager_standby" Bytes "record of a pager" "Pages of those pagers that were trimmed and saved and whose frame is still there.";
     TARGET_PAGER_STANDBY_LOW "target_pager_standby_low" Bytes "record of a pager" "The part of `target_pager_standby` with a priority of 0 to 4: below that of pages whose priority no program set.";
-    TARGET_PAGER_COMPRESSED "target_pager_compressed" Bytes "record of a pager" "Pages of those pagers in the compression store alone, before compression.";
+    TARGET_PAGER_COMPRESSED "target_pager_compressed" Bytes "record of a pager" "Pages of those pagers in the compressed store alone, before compression.";
     TARGET_PAGER_PAGE_FILE "target_pager_page_file" Bytes "record of a pager" "Pages of those pagers in the page file alone.";
-    TARGET_PAGER_STORE "target_pager_store" Bytes "record of a pager" "RAM of the compression stores of those pagers.";
+    TARGET_PAGER_STORE "target_pager_store" Bytes "record of a pager" "RAM of the compressed stores of those pagers.";
     TARGET_PAGER_METADATA "target_pager_metadata" Bytes "record of a pager" "RAM of the page tables and scratch pages of those pagers.";
     TARGET_PAGER_SOFT_FAULTS "target_pager_soft_faults" Count "record of a pager" "Faults of those pagers on modified and standby pages.";
     TARGET_PAGER_HARD_FAULTS "target_pager_hard_faults" Count "record of a pager" "Faults of those pagers on compressed and page-file pages.";

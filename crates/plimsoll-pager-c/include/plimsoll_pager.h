@@ -106,7 +106,7 @@ typedef struct plimsoll_pager_options {
     uint32_t fault_mode;
     /* The largest budget that plimsoll_pager_set_ram() will set. By default `ram`. */
     uint64_t most_ram;
-    /* The most bytes of the compression store, at least 1 MiB. By default as much as the budget allows. */
+    /* The most bytes of the compressed store, at least 1 MiB. By default as much as the budget allows. */
     uint64_t store_cap;
     /*
      * A folder on a disk, or a path where nothing is, for a page file of up to `page_file_bytes`, at least 1 MiB: it takes
@@ -149,7 +149,7 @@ typedef struct plimsoll_pager_stats {
     uint64_t active_pages;
     uint64_t modified_pages;
     uint64_t standby_pages[8];
-    /* Pages in the compression store alone, and in the page file alone. */
+    /* Pages in the compressed store alone, and in the page file alone. */
     uint64_t compressed_pages;
     uint64_t page_file_pages;
     uint64_t pinned_pages;
@@ -244,7 +244,7 @@ int plimsoll_pager_unpin(plimsoll_pager_t *pager, uint64_t pin);
 /* Changes the budget. It grows at once, and shrinks in steps. */
 int plimsoll_pager_set_ram(plimsoll_pager_t *pager, uint64_t bytes);
 
-/* The figures now. */
+/* The counters now. */
 int plimsoll_pager_stats(plimsoll_pager_t *pager, plimsoll_pager_stats_t *stats);
 
 /* The last failure of the calling thread, until its next one; "" before the first. */

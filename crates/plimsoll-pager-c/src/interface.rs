@@ -319,7 +319,7 @@ pub unsafe extern "C" fn plimsoll_pager_stats(handle: *mut Handle, stats: *mut F
         let size = unsafe { result.cast::<usize>().read() };
         if size < size_of::<usize>() || size > size_of::<Figures>() {
             return Err(Failure::invalid(format!(
-                "cannot return the figures: `size` is {size}; set it to sizeof(plimsoll_pager_stats_t)"
+                "cannot return the counters: `size` is {size}; set it to sizeof(plimsoll_pager_stats_t)"
             )));
         }
         // SAFETY: the caller's premise.

@@ -1,4 +1,4 @@
-//! The interface of the compression store and the page file to the manager.
+//! The interface of the compressed store and the page file to the manager.
 
 use plimsoll_os::Errno;
 
@@ -87,7 +87,7 @@ pub(crate) trait Backing: Send + Sync {
         None
     }
 
-    /// Figures of the page file, if there is one.
+    /// Counters of the page file, if there is one.
     fn page_file(&self) -> Option<PageFileUse> {
         None
     }
@@ -102,7 +102,7 @@ pub(crate) trait Owners {
     fn names(&self, owner: PageIndex, place: Place) -> bool;
 }
 
-/// Figures of a page file.
+/// Counters of a page file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PageFileUse {

@@ -74,13 +74,13 @@ impl PagerBuilder {
         }
     }
 
-    /// The budget, in bytes: pages of regions, the compression store and all metadata together. By default 1 GiB.
+    /// The budget, in bytes: pages of regions, the compressed store and all metadata together. By default 1 GiB.
     pub fn ram(mut self, bytes: u64) -> PagerBuilder {
         self.ram = bytes;
         self
     }
 
-    /// The largest budget that [`Pager::set_ram`] will set, in bytes: the compression store reserves addresses for that. By
+    /// The largest budget that [`Pager::set_ram`] will set, in bytes: the compressed store reserves addresses for that. By
     /// default that of [`PagerBuilder::ram`].
     pub fn most_ram(mut self, bytes: u64) -> PagerBuilder {
         self.most_ram = bytes;
@@ -107,7 +107,7 @@ impl PagerBuilder {
         self
     }
 
-    /// The most bytes of the compression store, at least 1 MiB (NT's policy: 512 MiB for one kind of program). Beyond it
+    /// The most bytes of the compressed store, at least 1 MiB (NT's policy: 512 MiB for one kind of program). Beyond it
     /// copies move to the page file, those that were idle longest first. Without a page file, pages then keep their frames:
     /// trims stop, and the budget is exceeded if no other frame can be released. By default as much as the budget allows.
     pub fn store_cap(mut self, bytes: u64) -> PagerBuilder {

@@ -25,7 +25,7 @@ pub enum BuildError {
     /// The kernel was built without userfaultfd.
     #[error("cannot open a userfaultfd: the kernel lacks it; use a kernel with CONFIG_USERFAULTFD")]
     NotBuilt,
-    /// The kernel is too old.
+    /// The userfaultfd of this kernel lacks a feature.
     #[error("cannot use userfaultfd: the kernel lacks {missing}; use Linux {since} or newer")]
     KernelTooOld {
         /// The feature that is missing.
@@ -57,7 +57,7 @@ pub enum BuildError {
     },
     /// The store's own tables and buffers need more than its cap.
     #[error(
-        "cannot cap the compression store at {given} bytes: its tables and buffers need {least}; raise the cap"
+        "cannot cap the compressed store at {given} bytes: its tables and buffers need {least}; raise the cap"
     )]
     StoreCap {
         /// The cap.

@@ -1,5 +1,5 @@
-//! A user-space memory manager in the shape of the NT one: working sets, modified and standby lists, a compression store
-//! and a page file, over `userfaultfd(2)`. A program uses more memory than it is given, without swap, root or a kernel
+//! A user-space memory manager in the shape of the NT one: working sets, modified and standby lists, a compressed store
+//! and a page file, over `userfaultfd(2)`. A program uses more memory than its budget, without swap, root or a kernel
 //! module.
 //!
 //! # Example
@@ -24,7 +24,7 @@
 //! records.sort_unstable();
 //! assert!((0..count).zip(&*records).all(|(number, record)| record[..8] == number.to_be_bytes()));
 //!
-//! // The pager never had more than it was given.
+//! // The pager never had more than its budget.
 //! let stats = pager.stats();
 //! assert!(stats.resident_bytes() <= stats.ram);
 //! assert!(stats.hard_faults > 0 && stats.forced_frames == 0);
@@ -41,15 +41,15 @@
 //! | module | content |
 //! |---|---|
 //! | [`page`] | a page's word, its states and transitions; the page table |
-//! | `backing` | the interface of the compression store and the page file |
+//! | `backing` | the interface of the compressed store and the page file |
 //! | `driver` | acts on page tables: by userfaultfd, with moves or copies, or simulated |
 //! | `manager` | the state of a pager: budget, pins, hands, counters |
 //! | `trim` | from active to modified, standby and compressed |
 //! | `fault` | from any state to active; the signal handler, the thread for faults |
-//! | `inspect`, `stats`, `snapshot` | the check of all invariants; figures; the state of every page |
-//! | [`published`] | a pager of another process: its record, figures and check |
-//! | [`store`] | the compression store |
-//! | [`page_file`] | the encrypted file for what the store cannot hold |
+//! | `inspect`, `stats`, `snapshot` | the check of all invariants; counters; the state of every page |
+//! | [`published`] | a pager of another process: its record, counters and check |
+//! | [`store`] | the compressed store |
+//! | [`page_file`] | the encrypted file for pages that the store cannot hold |
 //! | `saved` | store and page file as the manager sees them: spills, recompression |
 //! | [`pool`] | a RAM budget that processes share; `share` is a pager's membership in it |
 //! | `addresses`, `engine` | the regions of an arena; a pager of this process |

@@ -42,7 +42,7 @@ impl Pager {
         self.engine.manager().driver.serves_system_calls()
     }
 
-    /// Figures of the pager now.
+    /// Counters of the pager now.
     pub fn stats(&self) -> Stats {
         self.engine.manager().stats()
     }

@@ -1,4 +1,4 @@
-//! The compression store and the page file as the manager sees them.
+//! The compressed store and the page file as the manager sees them.
 
 mod clean;
 mod file_tier;
@@ -17,7 +17,7 @@ const IDLE: Idle = Idle { pages: 4, quads: 30 };
 /// Bytes of pages that are compressed again in a second.
 const RECOMPRESSED: u64 = 16 << 20;
 
-/// Saved copies in a compression store, and in a page file for those that were idle longest.
+/// Saved copies in a compressed store, and in a page file for those that were idle longest.
 #[derive(Debug)]
 pub(crate) struct SavedCopies {
     store: store::Store,

@@ -1,4 +1,4 @@
-//! Figures of a pager at one time.
+//! Counters of a pager at one time.
 
 mod derived;
 
@@ -11,7 +11,7 @@ pub(crate) use derived::Derived;
 
 /// Pages by state, bytes of RAM, and events since the pager was built.
 ///
-/// States change while they are read; in a pager at rest the figures agree with each other.
+/// States change while they are read; in a pager at rest the counters agree with each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Stats {
@@ -25,7 +25,7 @@ pub struct Stats {
     pub modified_pages: u64,
     /// Trimmed and saved pages whose frame is still there, by priority.
     pub standby_pages: [u64; 8],
-    /// Pages in the compression store alone.
+    /// Pages in the compressed store alone.
     pub compressed_pages: u64,
     /// Pages in the page file alone.
     pub page_file_pages: u64,
@@ -33,7 +33,7 @@ pub struct Stats {
     pub pinned_pages: u64,
     /// Pages of suspended regions.
     pub suspended_pages: u64,
-    /// Bytes of RAM of the compression store.
+    /// Bytes of RAM of the compressed store.
     pub store_bytes: u64,
     /// Bytes of RAM of the page table, chunks and scratch pages.
     pub metadata_bytes: u64,
@@ -55,7 +55,7 @@ pub struct Stats {
     pub spurious_faults: u64,
     /// Pages moved to the modified list.
     pub trimmed_pages: u64,
-    /// Pages saved.
+    /// Pages whose copy the store or the page file took.
     pub saved_pages: u64,
     /// Saves that the store refused.
     pub refused_saves: u64,
@@ -92,7 +92,7 @@ pub struct Stats {
 impl Stats {
     /// Bytes of RAM that the pager occupies: pages, frames, store and metadata.
     pub fn resident_bytes(&self) -> u64 {
-        // Figures of another process may be anything.
+        // Counters of another process may be anything.
         let frames = [self.native_pages, self.active_pages, self.modified_pages];
         let frames = frames
             .into_iter()
@@ -106,12 +106,12 @@ impl Stats {
 }
 
 impl<D: Driver, B: Backing> Manager<D, B> {
-    /// The figures now.
+    /// The counters now.
     pub(crate) fn stats(&self) -> Stats {
         Stats::of(&self.counters, &self.budget, self.pins.pages(), self.derived())
     }
 
-    /// The figures that no single atomic holds, now.
+    /// The counters that no single atomic holds, now.
     pub(crate) fn derived(&self) -> Derived {
         Derived {
             store_bytes: self.backing.used_bytes(),
@@ -129,7 +129,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 }
 
 impl Stats {
-    /// The figures of a pager: this process's, or one that was copied from another process.
+    /// The counters of a pager: this process's, or one that was copied from another process.
     pub(crate) fn of(counters: &Counters, budget: &Budget, pinned_pages: u64, derived: Derived) -> Stats {
         let pages = |state| counters.pages_in(state);
         let events = |event| counters.of(event);

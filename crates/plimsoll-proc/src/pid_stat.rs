@@ -38,7 +38,6 @@ pub struct PidStat<'a> {
     pub system_us: u64,
     /// CPU time of the children that it has waited for, with theirs, likewise.
     pub reaped_us: u64,
-    /// Threads.
     pub threads: u64,
     /// Start in clock ticks since boot.
     pub start_ticks: u64,

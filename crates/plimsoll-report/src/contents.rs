@@ -68,7 +68,7 @@ pub struct ServiceCurves {
     pub phases: Vec<(f64, String)>,
 }
 
-/// Bytes before and after the trim, over the repeats of a group; `None` where no trial has the figure.
+/// Bytes before and after the trim, over the repeats of a group; `None` where no trial has the value.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MemoryUse {
     pub working_set: [Option<Measured>; 2],

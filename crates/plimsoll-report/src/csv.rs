@@ -1,9 +1,9 @@
 //! Every value of every trial as CSV in long format: one value per line, for spreadsheets and data frames.
 //!
 //! Columns: `run, trial, workload, subject`, a column for each parameter of any trial, `repeat, status, verified, phase,
-//! figure, value`. `phase` is empty for a metric of the whole trial. A value of a phase keeps its field's name or, where
+//! metric, value`. `phase` is empty for a metric of the whole trial. A value of a phase keeps its field's name or, where
 //! the kind of work measured it, its own; the bytes by category before and after a phase are `before_<category>_bytes`
-//! and `after_<category>_bytes`, the share of CPU time of a function of the kernel is `profile[<function>]`. Figures of
+//! and `after_<category>_bytes`, the share of CPU time of a function of the kernel is `profile[<function>]`. Values of
 //! which there is one for each of several things are `<name>[1]`, `<name>[2]`, ... Histograms of latencies are left out.
 //! `status` is that of the value: a confounder spoils some metrics of a trial and spares others.
 //!
@@ -30,34 +30,34 @@ pub fn csv(results: &Results) -> String {
         text.push_str(&field(name));
         text.push(',');
     }
-    text.push_str("repeat,status,verified,phase,figure,value\n");
+    text.push_str("repeat,status,verified,phase,metric,value\n");
     for trial in &results.trials {
         let start = line_start(&results.run, trial, &params);
-        let mut line = |status: TrialStatus, phase: &str, figure: &str, value: &str| {
+        let mut line = |status: TrialStatus, phase: &str, metric: &str, value: &str| {
             let status = match status {
                 TrialStatus::Ok => "ok",
                 TrialStatus::Failed => "failed",
                 TrialStatus::Untrustworthy => "untrustworthy",
             };
-            let (phase, figure) = (field(phase), field(figure));
+            let (phase, metric) = (field(phase), field(metric));
             let _ = writeln!(
                 text,
-                "{start},{status},{},{phase},{figure},{value}",
+                "{start},{status},{},{phase},{metric},{value}",
                 trial.verified
             );
         };
         for phase in &trial.phases {
-            for (figure, value) in phase_figures(phase) {
+            for (metric, value) in phase_values(phase) {
                 line(
-                    status_in_phase(trial, &phase.name, &figure),
+                    status_in_phase(trial, &phase.name, &metric),
                     &phase.name,
-                    &figure,
+                    &metric,
                     &value,
                 );
             }
         }
-        for (figure, value) in &trial.metrics {
-            line(trial.status_of(figure), "", figure, &value.to_string());
+        for (metric, value) in &trial.metrics {
+            line(trial.status_of(metric), "", metric, &value.to_string());
         }
         for (list, values) in &trial.lists {
             for (index, value) in values.iter().enumerate() {
@@ -76,17 +76,17 @@ pub fn csv(results: &Results) -> String {
 fn push_held(text: &mut String, results: &Results, level: &HeldLevel) {
     let status = serde_json::to_value(results.status).unwrap_or_default();
     let status = status.as_str().unwrap_or_default();
-    for (figure, value) in held_figures(level) {
+    for (metric, value) in held_values(level) {
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "{},,{HOLD_SCENARIO},,1,{status},,,{figure},{value}",
+            "{},,{HOLD_SCENARIO},,1,{status},,,{metric},{value}",
             field(&results.run)
         );
     }
 }
 
-fn held_figures(level: &HeldLevel) -> Vec<(String, f64)> {
+fn held_values(level: &HeldLevel) -> Vec<(String, f64)> {
     let goal = match level.settings.goal {
         HoldGoal::AvailableBytes(bytes) => ("goal_available_bytes", bytes as f64),
         HoldGoal::HeldBytes(bytes) => ("goal_held_bytes", bytes as f64),
@@ -99,12 +99,12 @@ fn held_figures(level: &HeldLevel) -> Vec<(String, f64)> {
         ("within_percent", level.within.map(|share| 100.0 * share)),
         ("cpu_percent", level.cpu_percent),
     ];
-    let figures = known.into_iter().filter_map(|(name, value)| Some((name, value?)));
-    let figures = [goal].into_iter().chain(figures);
-    let mut figures: Vec<(String, f64)> = figures.map(|(name, value)| (name.to_owned(), value)).collect();
+    let values = known.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    let values = [goal].into_iter().chain(values);
+    let mut values: Vec<(String, f64)> = values.map(|(name, value)| (name.to_owned(), value)).collect();
     let mut spread = |name: &str, [least, mean, most]: [f64; 3]| {
         for (part, value) in [("least", least), ("mean", mean), ("most", most)] {
-            figures.push((format!("{part}_{name}"), value));
+            values.push((format!("{part}_{name}"), value));
         }
     };
     for (name, bytes) in [("held_bytes", level.held_bytes), ("off_bytes", level.off_bytes)] {
@@ -115,7 +115,7 @@ fn held_figures(level: &HeldLevel) -> Vec<(String, f64)> {
     if let Some(percent) = level.stalled_percent {
         spread("stalled_percent", [percent.least, percent.mean, percent.most]);
     }
-    figures
+    values
 }
 
 fn line_start(run: &str, trial: &Trial, params: &[&String]) -> String {
@@ -137,9 +137,9 @@ fn line_start(run: &str, trial: &Trial, params: &[&String]) -> String {
 }
 
 /// The status of a value of a phase: that of the trial if no confounder is known to spoil or to spare it.
-fn status_in_phase(trial: &Trial, phase: &str, figure: &str) -> TrialStatus {
-    let of_phase = format!("{phase}.{figure}");
-    let named = [figure, of_phase.as_str()];
+fn status_in_phase(trial: &Trial, phase: &str, metric: &str) -> TrialStatus {
+    let of_phase = format!("{phase}.{metric}");
+    let named = [metric, of_phase.as_str()];
     let known = named.into_iter().find(|name| trust::row(name).is_some());
     let (Some(name), false) = (known, trial.untrustworthy.is_empty()) else {
         return trial.status;
@@ -152,8 +152,8 @@ fn status_in_phase(trial: &Trial, phase: &str, figure: &str) -> TrialStatus {
     }
 }
 
-fn phase_figures(phase: &Phase) -> Vec<(String, String)> {
-    let mut figures: Vec<(String, String)> = [
+fn phase_values(phase: &Phase) -> Vec<(String, String)> {
+    let mut values: Vec<(String, String)> = [
         ("seconds", phase.seconds.to_string()),
         ("bytes", phase.bytes.to_string()),
         ("gb_per_s", phase.gb_per_s.to_string()),
@@ -165,17 +165,17 @@ fn phase_figures(phase: &Phase) -> Vec<(String, String)> {
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();
-    let measured = phase.figures.iter();
-    figures.extend(measured.map(|(name, value)| (name.clone(), value.to_string())));
+    let measured = phase.values.iter();
+    values.extend(measured.map(|(name, value)| (name.clone(), value.to_string())));
     let profile = phase.profile.iter();
-    figures.extend(profile.map(|(function, share)| (format!("profile[{function}]"), share.to_string())));
+    values.extend(profile.map(|(function, share)| (format!("profile[{function}]"), share.to_string())));
     for (when, categories) in [("before", &phase.before), ("after", &phase.after)] {
         let bytes = categories
             .iter()
             .map(|(name, bytes)| (format!("{when}_{name}_bytes"), bytes.to_string()));
-        figures.extend(bytes);
+        values.extend(bytes);
     }
-    figures
+    values
 }
 
 /// A text field: quoted where it must be, and made harmless where a spreadsheet would run it as a formula.

@@ -8,7 +8,7 @@ use plimsoll_model::columns::Row;
 /// Seconds that all buffers together hold: the consumer may lag by two less before samples are lost.
 const SECONDS: usize = 16;
 
-/// Some samples in their order. Dropping it hands its buffer back to the sampler.
+/// Some samples in their order. Dropping it returns its buffer to the sampler.
 #[derive(Debug)]
 pub struct Batch {
     rows: Vec<Row>,

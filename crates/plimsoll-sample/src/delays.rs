@@ -142,7 +142,7 @@ impl DelayAccounting {
         if figures.get(..2) == Some(&SHUFFLED_VERSION.to_ne_bytes()) {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
-                "this kernel's version of the account, 15, has its figures in other places",
+                "this kernel's version of the account, 15, has its counters in other places",
             ));
         }
         let at = |offset: usize| {

@@ -28,7 +28,7 @@ pub mod flag {
 
     flags! {
         REFERENCED 2 "Used since it was last looked at.";
-        UPTODATE 3 "Holds what its file holds.";
+        UPTODATE 3 "Holds the contents of its file.";
         DIRTY 4 "Changed since it was written.";
         LRU 5 "On one of the lists that reclaim works on.";
         ACTIVE 6 "On an active list: used lately.";
@@ -47,7 +47,7 @@ pub mod flag {
         NOPAGE 20 "There is no page here.";
         KSM 21 "Shared by several programs, found to be equal.";
         THP 22 "Part of a transparent huge page.";
-        OFFLINE 23 "Not in use: given back to the hypervisor, or offline.";
+        OFFLINE 23 "Not in use: returned to the hypervisor, or offline.";
         ZERO_PAGE 24 "The page that stands for all that were never written.";
         IDLE 25 "Not used since it was marked.";
         PGTABLE 26 "A page table.";
@@ -81,7 +81,7 @@ pub enum PageKind {
     /// Used by the kernel, with no flag for the purpose.
     Other,
     Free,
-    /// Given back or offline.
+    /// Returned to the hypervisor, or offline.
     Offline,
     /// Broken.
     Poisoned,
@@ -121,7 +121,7 @@ pub const KINDS: [KindWords; 16] = [
         PageKind::SwapCache,
         "swap_cache",
         "swap cache",
-        "Pages with a place in swap that nobody maps, soon free.",
+        "Pages with a place in swap that no process maps, soon free.",
     ),
     words(
         PageKind::FileMapped,
@@ -133,7 +133,7 @@ pub const KINDS: [KindWords; 16] = [
         PageKind::FileCache,
         "file_cache",
         "files, cached",
-        "Page cache that nobody maps: standby memory.",
+        "Page cache that no process maps: reclaimable cache.",
     ),
     words(
         PageKind::Shmem,
@@ -171,7 +171,7 @@ pub const KINDS: [KindWords; 16] = [
         PageKind::Offline,
         "offline",
         "offline",
-        "Given back to the hypervisor (balloon), or offline.",
+        "Returned to the hypervisor (balloon), or offline.",
     ),
     words(
         PageKind::Poisoned,
@@ -323,7 +323,7 @@ pub enum PageFlagsError {
     /// This user may not.
     #[error("cannot read {PATH}: {0}; run as root (CAP_SYS_ADMIN)")]
     Denied(#[source] io::Error),
-    #[error("cannot read {PATH}: this kernel was built without CONFIG_PROC_PAGE_MONITOR")]
+    #[error("cannot read {PATH}: the kernel does not have it; needs CONFIG_PROC_PAGE_MONITOR")]
     Unsupported,
     #[error("cannot read {PATH}: {0}")]
     Read(#[source] io::Error),

@@ -21,13 +21,13 @@ pub fn records(pid: u32) -> Result<Vec<usize>, FindError> {
     marked(pid, &mark)
 }
 
-/// The figures of the pager with a record, read from `memory`; none if it has none there any more, or it is unreadable.
+/// The counters of the pager with a record, read from `memory`; none if it has none there any more, or it is unreadable.
 fn stats_in(memory: &impl Memory, record: usize) -> Option<Stats> {
     let read = || -> Result<Stats, OpenError> { Ok(PublishedPager::open(memory, record)?.stats()?) };
     read().ok()
 }
 
-/// The figures of all pagers of a process. One that this user cannot read, or that leaves a read unanswered, has none.
+/// The counters of all pagers of a process. One that this user cannot read, or that leaves a read unanswered, has none.
 pub fn all_stats(pid: u32) -> Vec<Stats> {
     let records = records(pid).unwrap_or_default();
     let memory = BoundedMemory::new(pid);
@@ -71,7 +71,7 @@ impl Pagers {
     }
 }
 
-/// Adds the figures of a pager, which may be anything.
+/// Adds the counters of a pager, which may be anything.
 fn add(stats: &Stats, row: &mut Row) {
     let mut bytes = |column, bytes: u64| row.add(column, i64::try_from(bytes).unwrap_or(i64::MAX));
     bytes(col::TARGET_PAGER_BUDGET, stats.ram);

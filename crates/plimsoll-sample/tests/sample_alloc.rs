@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use plimsoll_sample::{HeldPost, Sampler, SamplerConfig, Target, monotonic_ns};
 
-/// Counts what threads other than the test's own allocate or free.
+/// Counts allocations and frees of threads other than the test's own.
 struct Counting;
 
 static CALLS: AtomicU64 = AtomicU64::new(0);

@@ -130,10 +130,10 @@ impl SizedRun {
         let metrics = metrics
             .into_iter()
             .filter_map(|(name, value)| Some((name.to_owned(), value?)));
-        let phase = |figures: BTreeMap<String, f64>| Phase {
-            name: ProgramRun::phase(figures[finding::LIMIT] as u64),
+        let phase = |values: BTreeMap<String, f64>| Phase {
+            name: ProgramRun::phase(values[finding::LIMIT] as u64),
             seconds: 1.0,
-            figures,
+            values,
             ..Phase::default()
         };
         Trial {

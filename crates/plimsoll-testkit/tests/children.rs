@@ -1,4 +1,4 @@
-//! Children of tests start in the same state whatever state the tests were started in.
+//! Children of tests start in the same state, for every state of the test process.
 //!
 //! Python's own tests failed on the heap "by chance": in fact wherever `cargo test` was a background job of a shell
 //! without job control, which ignores SIGINT for it. Python then installs no handler of SIGINT, on any malloc.
@@ -45,7 +45,7 @@ fn become_hostile() {
     }
 }
 
-/// What the command's process tells of itself.
+/// The state that the command's process reports.
 fn told(command: &mut Command) -> String {
     let output = command.args(["-c", TELL]).stdout(Stdio::piped()).spawn();
     let output = output.and_then(std::process::Child::wait_with_output);

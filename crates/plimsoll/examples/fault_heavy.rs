@@ -1,4 +1,4 @@
-//! A program that does little but fault: what a monitor that walks page tables or takes locks would slow down.
+//! A program that does little but fault, which a monitor that walks page tables or takes locks would slow down.
 //!
 //! Maps 64 MiB, touches every page and unmaps it, again and again, for as many seconds as it is told, and prints the
 //! faults a second of wall time and of its own CPU time: `fault_heavy 5`.

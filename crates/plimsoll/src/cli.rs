@@ -47,7 +47,7 @@ const HEAP_RUN: &str = "The command unpacks its library into $XDG_CACHE_HOME/pli
     Exit codes: that of the program; 127 program not found; 126 program cannot be executed; 4 program cannot load the library \
     (static, set-user-ID, another architecture, its own malloc); 3 no folder for the library.";
 
-/// Measure Linux under memory pressure, watch its memory, and run programs on a low-fragmentation heap.
+/// Measure Linux under memory pressure, watch its memory, run programs on a low-fragmentation heap, and inspect pagers.
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, styles = STYLES, max_term_width = 110, after_help = exit_codes(),
     after_long_help = format!("{}\n\n{ENVIRONMENT}", exit_codes()))]
@@ -76,9 +76,9 @@ pub struct Verbosity {
 pub enum When {
     /// On a terminal, unless NO_COLOR is set.
     Auto,
-    /// Always.
+    /// On a terminal, in a pipe and in a file.
     Always,
-    /// Never.
+    /// Plain text.
     Never,
 }
 
@@ -408,13 +408,13 @@ pub enum PsSort {
     Faults,
     /// Major faults a second.
     Major,
-    /// CPU.
+    /// CPU time a second.
     Cpu,
     /// OOM score.
     Oom,
     /// Process id.
     Pid,
-    /// Name.
+    /// Name of the process.
     Name,
 }
 
@@ -535,9 +535,9 @@ pub struct Cleanup {
 
 #[derive(Debug, Clone, Args)]
 pub struct Bench {
-    /// Measure this
+    /// Part to measure
     #[arg(value_enum)]
-    pub what: BenchSubject,
+    pub measurement: BenchSubject,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,

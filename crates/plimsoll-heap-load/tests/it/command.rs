@@ -53,7 +53,7 @@ fn a_run_prints_one_line() {
             line.starts_with(&format!("{{\"load\":\"{}\",\"allocator\":\"lib", arguments[0])),
             "{line}"
         );
-        assert!(line.contains("\"figures\":{") && line.ends_with("}}\n"), "{line}");
+        assert!(line.contains("\"values\":{") && line.ends_with("}}\n"), "{line}");
         assert!(!line.contains("null"), "a figure is missing: {line}");
     }
 }

@@ -16,7 +16,7 @@ fn a_line_is_json_whatever_it_holds() {
     ]);
     assert_eq!(
         to_json("load", "libc.so.6", &parameters, &figures),
-        r#"{"load":"load","allocator":"libc.so.6","parameters":{"sizes":"a \"quoted\"\u000a\\ size"},"figures":{"ns":1.5000,"nothing":null,"phases":[{"live_bytes":18446744073709551615},{"live_bytes":18446744073709551615}]}}"#
+        r#"{"load":"load","allocator":"libc.so.6","parameters":{"sizes":"a \"quoted\"\u000a\\ size"},"values":{"ns":1.5000,"nothing":null,"phases":[{"live_bytes":18446744073709551615},{"live_bytes":18446744073709551615}]}}"#
     );
     assert_eq!(figures.get("ns"), Some(&Figure::Real(1.5)));
     assert_eq!(figures.get("other"), None);

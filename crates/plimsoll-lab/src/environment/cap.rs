@@ -347,7 +347,7 @@ impl Cap {
     }
 }
 
-/// The cap above what a reclaim down to `bytes` left; `None` where that is not below the cap that the file `holds`.
+/// The cap above the memory that a reclaim down to `bytes` left; `None` where that is not below the cap that the file `holds`.
 fn reached(bytes: u64, left: u64, holds: &str) -> Option<u64> {
     let page = rustix::param::page_size() as u64;
     let next = bytes.max(left.div_ceil(page).saturating_mul(page));

@@ -42,7 +42,7 @@ pub enum EnvironmentError {
     )]
     NoStateFolder,
     /// The user stopped the run while it waited for the machine or the kernel.
-    #[error("interrupted")]
+    #[error("cannot complete the change: a signal stopped the run")]
     Interrupted,
     /// A reclaim took longer than `timeout`.
     #[error("cannot reclaim the cgroup within {:.1} s; raise `phase-timeout`, or lower `size`", timeout.as_secs_f64())]
@@ -229,7 +229,7 @@ pub enum MissingKind {
     DataFile,
     /// A value of `vm.swappiness` that the kernel accepts.
     Swappiness,
-    /// userfaultfd with what a pager needs of it.
+    /// userfaultfd with the features that a pager needs.
     Userfaultfd,
 }
 

@@ -252,7 +252,7 @@ mod tests {
         );
         assert!(
             !removed(name, 0o600, &theirs.encode(page)),
-            "somebody else's swap"
+            "another program's swap"
         );
         assert!(!removed(name, 0o600, b"their text"));
         assert!(!removed(name, 0o600, &vec![b'x'; 2 * page]));

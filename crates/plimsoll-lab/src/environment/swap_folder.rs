@@ -74,7 +74,6 @@ impl SwapFolderDefect {
     }
 }
 
-/// The caller of sudo.
 fn sudo_caller() -> Option<u32> {
     std::env::var("SUDO_UID").ok()?.parse().ok()
 }

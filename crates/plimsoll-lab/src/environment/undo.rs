@@ -31,7 +31,7 @@ pub(super) enum UndoError {
     #[error("cannot remove it safely: {0}; correct the owner and the permissions, or remove it by hand")]
     Untrusted(Distrust),
     /// The swap area is on.
-    #[error("cannot reset it: it is in use as swap")]
+    #[error("cannot reset it: it is in use as swap; turn it off with swapoff")]
     InUse,
     /// The kernel keeps a swap area on.
     #[error("cannot turn it off: {0}")]
@@ -40,7 +40,7 @@ pub(super) enum UndoError {
     #[error("cannot turn it off: RAM has no room for its {used} bytes; end some programs")]
     NoRoom { used: u64 },
     /// Signals interrupted every attempt.
-    #[error("cannot turn it off: signals interrupted every swapoff")]
+    #[error("cannot turn it off: signals interrupted every swapoff; repeat `plimsoll cleanup`")]
     Interrupted,
     /// The swap file was deleted during use.
     #[error(
@@ -49,22 +49,28 @@ pub(super) enum UndoError {
     )]
     Deleted { errno: plimsoll_os::Errno, used: u64 },
     /// The device exists after its removal.
-    #[error("cannot remove it: it exists after its removal")]
+    #[error(
+        "cannot remove it: it exists after its removal; repeat `plimsoll cleanup`, or reboot the machine"
+    )]
     Stays,
     /// The controller is on after it was turned off.
-    #[error("cannot disable it: it stays enabled")]
+    #[error("cannot disable it: it stays enabled; remove the cgroups below it that use it")]
     StaysEnabled,
     /// The empty cgroup cannot be removed.
-    #[error("cannot remove it: it has child cgroups, or the kernel still frees its memory")]
+    #[error(
+        "cannot remove it: it has child cgroups, or the kernel still frees its memory; remove them, or wait"
+    )]
     Busy,
     /// The cgroup's processes cannot be moved out.
     #[error("cannot remove it: processes {0:?} are in it and cannot move out; end them")]
     Occupied(Vec<u32>),
     /// The process lives after SIGKILL.
-    #[error("cannot end it: it lives {0} s after SIGKILL")]
+    #[error(
+        "cannot end it: it lives {0} s after SIGKILL; wait until the kernel ends it, or reboot the machine"
+    )]
     Unkillable(u64),
     /// The kernel does not restore the value.
-    #[error("cannot restore `{before}`: the file holds `{found}` after the write")]
+    #[error("cannot restore `{before}`: the file holds `{found}` after the write; write it by hand")]
     NotTaken { before: String, found: String },
 }
 

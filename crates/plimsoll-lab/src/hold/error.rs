@@ -41,7 +41,7 @@ pub enum HoldError {
     )]
     Confined { needed: u64, room: u64, path: PathBuf },
     /// The level is outside of the scope.
-    #[error("cannot hold {} of {}: ask for less", bytes(*asked as f64), bytes(*total as f64))]
+    #[error("cannot hold {} of {}: it is more than there is; give a lower level", bytes(*asked as f64), bytes(*total as f64))]
     TooMuch { asked: u64, total: u64 },
     /// Other programs stall more than the level.
     #[error(
@@ -69,30 +69,30 @@ pub enum HoldError {
     )]
     NoChildren { path: PathBuf },
     /// No cgroup can be made here.
-    #[error("cannot hold a pressure without a cgroup of its own. {0}")]
+    #[error("cannot make a cgroup for the pressure: {0}")]
     Missing(Missing),
     /// The folder for the file of a pressure is not on a disk.
     #[error("cannot hold a pressure with a file in {}: {defect}; name a folder on a disk with `--folder`", folder.display())]
     Folder { folder: PathBuf, defect: String },
     /// The cgroup for the stalls cannot be made, or not be removed.
-    #[error("cannot hold a pressure without a cgroup of its own: {0}")]
+    #[error("cannot make or remove the cgroup for the pressure: {0}")]
     Environment(#[source] EnvironmentError),
     #[error("cannot enter a cgroup by {}: {source}; run as root, or in a cgroup that is delegated to this user", path.display())]
     Enter { path: PathBuf, source: io::Error },
     /// The OOM killer, or a person, ended the worker.
-    #[error("the worker that held {} was killed: {source}", bytes(*held as f64))]
+    #[error("cannot hold {} any longer: {source}", bytes(*held as f64))]
     Killed { held: u64, source: WorkerError },
     #[error(transparent)]
     Worker(WorkerError),
-    #[error("unexpected reply {0:?}")]
+    #[error("cannot use the worker's reply: it is {0:?}; report this defect")]
     Reply(Reply),
-    #[error("cannot find the path of this program: {0}")]
+    #[error("cannot find the path of this program: {0}; mount /proc")]
     Executable(#[source] io::Error),
     #[error(
         "cannot start the thread that holds the level: {0}; raise the limit of processes (ulimit -u, pids.max)"
     )]
     Thread(#[source] io::Error),
-    #[error("the thread that held the level panicked; report this defect")]
+    #[error("cannot hold the level: its thread panicked; report this defect")]
     Panicked,
     /// The recording cannot be written.
     #[error("cannot record the hold: {source:#}")]

@@ -39,7 +39,7 @@ pub(super) struct Gauge {
     confines: Vec<(MemoryCgroup, u64)>,
 }
 
-/// A reading and the figures that the tripwire needs.
+/// A reading and the values that the tripwire needs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Look {
     pub(super) reading: Reading,

@@ -11,7 +11,7 @@ use plimsoll_model::scenario::FillClass;
 
 /// The name that the runner asks for this work by; no workload of a scenario has it.
 const NAME: &str = "hold";
-/// The figure of a reply: bytes that are held after the request.
+/// The value of a reply: held bytes after the request.
 pub(super) const HELD_BYTES: &str = "held_bytes";
 /// Most chunks: below the kernel's usual `vm.max_map_count` of 65530.
 const MOST_CHUNKS: u64 = 60_000;
@@ -28,7 +28,7 @@ pub(super) enum Request {
     Begin { class: FillClass, seed: u64, most: u64 },
     /// Take up to so many bytes more, in whole chunks.
     Take { bytes: u64 },
-    /// Give back at least so many bytes, or all.
+    /// Release at least so many bytes, or all.
     Give { bytes: u64 },
     /// Read one byte of each page in the next so many bytes, in a circle.
     Touch { bytes: u64 },
@@ -56,7 +56,7 @@ enum HeldError {
     Map { bytes: u64, errno: plimsoll_os::Errno },
 }
 
-/// Memory that is held. Chunk `n` has the stream's bytes from `n * chunk` on.
+/// The held memory. Chunk `n` has the stream's bytes from `n * chunk` on.
 #[derive(Debug)]
 struct Held {
     stream: Stream,
@@ -130,7 +130,7 @@ impl Holding {
         match request {
             Request::Begin { class, seed, most } => self.0 = Some(Held::begin(class, *seed, *most)?),
             Request::Take { bytes } => self.held("take memory")?.take(*bytes)?,
-            Request::Give { bytes } => self.held("give memory back")?.give(*bytes),
+            Request::Give { bytes } => self.held("release memory")?.give(*bytes),
             Request::Touch { bytes } => self.held("touch memory")?.touch(*bytes),
         }
         Ok(self.0.as_ref().map_or(0, Held::bytes))

@@ -12,7 +12,7 @@ pub enum Level {
     Used(Amount),
     /// This much stays available to others.
     Available(Amount),
-    /// This much is held, whatever others use; each second `leak` bytes more.
+    /// This much, beside any use of others; each second `leak` bytes more.
     Held { bytes: Amount, leak: u64 },
     /// This share of time is a stall for memory.
     Pressure(Pressure),

@@ -2,7 +2,7 @@
 //! background of a trial.
 //!
 //! A worker holds the memory and is the first victim of the OOM killer; this process reads the level ten times a
-//! second, and has the worker take more or give back. The end of either process frees the memory. A pressure alone
+//! second, and has the worker take more or release some. The end of either process frees the memory. A pressure alone
 //! changes the machine, by a cgroup: see `pressure`.
 //!
 //! Layers, from the bottom: `level`, `options`, `controller` (pure), `error`; `gauge`, `held` (the worker's side), `summary`;

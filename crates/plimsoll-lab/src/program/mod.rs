@@ -203,7 +203,7 @@ impl Drop for Program {
     }
 }
 
-/// Takes what is in a pipe, up to a bound; closes it at its end.
+/// Takes the contents of a pipe, up to a bound; closes it at its end.
 fn read_some(pipe: &mut Option<impl Read>, output: &mut Output) -> Result<(), ProgramError> {
     let mut bytes = [0; 64 << 10];
     let mut taken = 0;

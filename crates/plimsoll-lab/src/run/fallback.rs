@@ -1,4 +1,4 @@
-//! Plans on a machine without zram: the same trials on a swap file. Plans of a user who may not set it up: the same trials
+//! Plans on a machine without zram: the same trials on a swap file. Plans of a user without the right to set it up: the same trials
 //! on a pager.
 
 use std::collections::HashSet;

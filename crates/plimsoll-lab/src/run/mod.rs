@@ -314,7 +314,7 @@ impl<'a> Runner<'a> {
             Ok(Reply::Calibration { calibration }) => self.manifest.calibration = Some(calibration),
             Ok(other) => self.warn(Warning::new(
                 WarningCode::CalibrationFailed,
-                format!("cannot calibrate: unexpected reply {other:?}"),
+                format!("cannot calibrate: the worker's reply is {other:?}; report this defect"),
             ))?,
             Err(_) if self.stop.requested() => {}
             Err(error) => self.warn(Warning::new(

@@ -28,7 +28,7 @@ enum NeighbourError {
     Start(String),
     #[error(transparent)]
     Worker(#[from] WorkerError),
-    #[error("unexpected reply {0:?}")]
+    #[error("cannot use the worker's reply: it is {0:?}; report this defect")]
     Reply(Reply),
 }
 

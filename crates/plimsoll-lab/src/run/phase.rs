@@ -134,7 +134,7 @@ impl Finished {
             major_faults: cost.major_faults,
             before: before.categories.clone(),
             after: after.categories.clone(),
-            figures: worked.findings.figures,
+            values: worked.findings.figures,
             latency: worked.findings.latency,
             profile: worked.profile,
         };

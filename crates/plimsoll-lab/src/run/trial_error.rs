@@ -36,7 +36,7 @@ impl TrialError {
     pub(super) fn unexpected(reply: &Reply) -> Self {
         TrialError::failed(
             FailureCode::Protocol,
-            format_args!("unexpected reply of the worker: {reply:?}"),
+            format_args!("cannot use the worker's reply: it is {reply:?}; report this defect"),
         )
     }
 

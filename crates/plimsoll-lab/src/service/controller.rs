@@ -73,7 +73,7 @@ pub(super) struct Reading {
     pub(super) waiting: bool,
 }
 
-/// What to do with the cap.
+/// A decision about the cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     Keep,

@@ -19,7 +19,7 @@ pub enum ServiceSizeError {
     NoProcess { pid: u32 },
     #[error("cannot size process {pid}: cannot read its cgroup: {source}; run as root")]
     Process { pid: u32, source: io::Error },
-    /// The root of the hierarchy, or of what this container sees of it.
+    /// The root of the hierarchy, or of the part that this container sees.
     #[error(
         "cannot size {what}: it is in the root cgroup, which has no cap; start the service in a cgroup of its own, for \
          example with `systemd-run --scope`"

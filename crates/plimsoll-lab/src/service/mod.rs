@@ -3,7 +3,7 @@
 //!
 //! `controller` decides, `gauge` reads, [`Cap`] writes; `target` finds the cgroup, and this module records.
 //!
-//! - Invariant: the cap is as before after the end, whatever ends it; a killed sizing is undone by `cleanup`. Checked by
+//! - Invariant: the cap is as before after every kind of end; a killed sizing is undone by `cleanup`. Checked by
 //!   `a_killed_sizing_is_undone_by_cleanup` and `a_signal_restores_the_cap`.
 //! - Invariant: a cap that another program has changed meanwhile is not touched again. Checked by
 //!   `a_cap_that_another_program_changes_stays_its_own`.
@@ -63,14 +63,14 @@ pub struct Options {
 #[non_exhaustive]
 pub enum Early {
     /// A signal, or the tripwire.
-    #[error("{0}; the cap is as before")]
+    #[error("cannot size on: {0}; the cap is as before")]
     Stopped(Cause),
     #[error(
-        "the OOM killer killed {kills} of the service's processes: the cap is as before; give the service more memory \
-         or swap, or raise --floor"
+        "cannot size on: the OOM killer killed {kills} of the service's processes; the cap is as before; give the service \
+         more memory or swap, or raise --floor"
     )]
     OomKilled { kills: u64 },
-    #[error("process {pid} ended: the cap is as before; size the service again")]
+    #[error("cannot size on: process {pid} ended; the cap is as before; size the service again")]
     ProcessEnded { pid: u32 },
     #[error(
         "cannot size on: process {pid} left the cgroup, and the cap does not hold for it; the cap is as before; size the \

@@ -73,7 +73,7 @@ pub(crate) fn in_frames(pager: &Pager) -> u64 {
     pages * PAGE_SIZE as u64
 }
 
-/// The figures of a pager after a trim.
+/// The counters of a pager after a trim.
 pub(crate) fn after_trim(pager: &Pager) -> Findings {
     let stats = pager.stats();
     let saved = (stats.compressed_pages + stats.page_file_pages) * PAGE_SIZE as u64;
@@ -111,7 +111,7 @@ pub(crate) fn set_budget(pager: &Pager, bytes: u64) -> Result<(), BudgetError> {
     Err(BudgetError::Stays { asked: bytes, ram })
 }
 
-/// The figures of a pager since `before`, for a stretch of visits.
+/// The counters of a pager since `before`, for a stretch of visits.
 pub(crate) fn since(before: &Stats, pager: &Pager, findings: &mut Findings) {
     let now = pager.stats();
     let faults = now.hard_faults.saturating_sub(before.hard_faults);

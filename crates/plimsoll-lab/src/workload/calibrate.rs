@@ -34,7 +34,7 @@ pub enum CalibrationError {
 }
 
 /// Measures for about half a second, on 256 MiB of base pages (no huge ones, so that machines with other settings
-/// compare). Each figure is the best of several passes.
+/// compare). Each value is the best of several passes.
 ///
 /// Run it in a worker, so that the runner stays small.
 ///

@@ -50,7 +50,7 @@ pub enum WorkerError {
         source: io::Error,
     },
     /// It ended, or was killed, before it answered.
-    #[error("the worker died {}", death(*.status, *.signal))]
+    #[error("cannot complete the worker's command: the worker died {}", death(*.status, *.signal))]
     Died {
         /// Its exit status, unless a signal ended it.
         status: Option<i32>,
@@ -59,7 +59,7 @@ pub enum WorkerError {
     },
     #[error("cannot wait for the worker longer than {:.1} s; raise `phase-timeout`, or lower `size`", limit.as_secs_f64())]
     Timeout { limit: Duration },
-    #[error("interrupted while the worker ran a command")]
+    #[error("cannot complete the worker's command: a signal stopped the run")]
     Interrupted,
     /// An unexpected reply.
     #[error("cannot read the worker's reply: {0}")]
@@ -80,17 +80,17 @@ pub enum WorkerError {
     /// The runner cannot start the threads that trim it from outside.
     #[error(transparent)]
     Crew(#[from] CrewError),
-    /// Its figures or its pipes cannot be read.
+    /// Its values or its pipes cannot be read.
     #[error("cannot {what}: {source}")]
     Io { what: &'static str, source: io::Error },
 }
 
 fn death(status: Option<i32>, signal: Option<i32>) -> String {
     match (status, signal) {
-        (_, Some(9)) => "by signal 9 (SIGKILL): the OOM killer or a person; see dmesg".to_owned(),
-        (_, Some(signal)) => format!("by signal {signal}"),
-        (Some(status), None) => format!("with exit status {status}"),
-        (None, None) => "in an unknown way".to_owned(),
+        (_, Some(9)) => "by signal 9 (SIGKILL); see in dmesg whether the OOM killer sent it".to_owned(),
+        (_, Some(signal)) => format!("by signal {signal}; report this defect"),
+        (Some(status), None) => format!("with exit status {status}; report this defect"),
+        (None, None) => "in an unknown way; report this defect".to_owned(),
     }
 }
 

@@ -69,7 +69,7 @@ pub(super) enum ProbeError {
     Period(f64),
     #[error("cannot start the probe's thread: {0}; raise the limit of processes (ulimit -u, pids.max)")]
     Thread(io::Error),
-    #[error("the probe's thread died: {0}")]
+    #[error("cannot probe on: the probe's thread died: {0}; report this defect")]
     Died(String),
     #[error("cannot map the {SMALL_SET} bytes of the small working set: {0}; raise the limit (ulimit -v)")]
     Map(Errno),
@@ -81,7 +81,9 @@ pub(super) enum ProbeError {
     Launch { path: PathBuf, source: io::Error },
     #[error("cannot probe with {}: it ended with an error", .0.display())]
     Ended(PathBuf),
-    #[error("the small working set has a wrong byte at offset {0} after {1} visits")]
+    #[error(
+        "cannot verify the small working set: byte {0} is wrong after {1} visits; test this machine's memory"
+    )]
     Wrong(usize, u64),
 }
 
@@ -500,6 +502,9 @@ mod tests {
         };
         assert!(matches!(probe.lap(), Err(ProbeError::Died(_))));
         let error = probe.end().unwrap_err();
-        assert_eq!(error.to_string(), "the probe's thread died: out of luck");
+        assert!(
+            matches!(&error, ProbeError::Died(cause) if cause == "out of luck"),
+            "{error}"
+        );
     }
 }

@@ -226,12 +226,12 @@ impl fmt::Display for Verification {
         match self.first_wrong {
             Some(offset) => write!(
                 f,
-                "{} of {} bytes read back differ from what was written, the first at offset {offset}",
+                "{} of {} bytes read back differ from the written ones, the first at offset {offset}",
                 self.wrong_bytes, self.bytes
             ),
             None => write!(
                 f,
-                "the checksum of what restore read is {:016x}, that of what was written {:016x}",
+                "the checksum of the restored bytes is {:016x}, that of the written ones {:016x}",
                 self.checksum, self.expected_checksum
             ),
         }

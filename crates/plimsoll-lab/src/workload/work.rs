@@ -18,7 +18,7 @@ pub(crate) trait Work {
 /// The reason why a worker does not carry out a request.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WorkError {
-    #[error("`{0}` is no workload")]
+    #[error("cannot carry out a request of `{0}`: no workload has this name")]
     UnknownWorkload(String),
     #[error("cannot carry out {0}: this workload has no requests")]
     NoRequests(Value),

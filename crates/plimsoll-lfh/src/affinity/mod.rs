@@ -3,7 +3,7 @@
 //! A slot is [`SLOT`] bytes: a [`Header`] for each bucket, the arrays, and records of the slow path. If the system has
 //! restartable sequences, the slot of a thread is that of its concurrency id and [`rseq`] works on it without a lock;
 //! elsewhere it is one of a few that the thread's address chooses, and a lock replaces the section. Either way the
-//! number of processors bounds that of slots, whatever the number of threads.
+//! number of processors bounds that of slots, for any number of threads.
 //!
 //! The environment variable `PLIMSOLL_HEAP_RSEQ=off` makes slots locked.
 //!

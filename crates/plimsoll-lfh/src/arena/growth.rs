@@ -44,7 +44,7 @@ struct Growth {
 /// Set by [`set_on_limit`]; null before.
 static ON_LIMIT: AtomicPtr<fn()> = AtomicPtr::new(ptr::null_mut());
 
-/// Sets a function that unmaps what heaps reserved outside of the window, for a process whose address space becomes
+/// Sets a function that unmaps memory that heaps reserved outside of the window, for a process whose address space becomes
 /// limited. A thread that holds locks calls it: it waits for none.
 pub(crate) fn set_on_limit(function: &'static fn()) {
     ON_LIMIT.store(ptr::from_ref(function).cast_mut(), Ordering::Release);

@@ -62,7 +62,6 @@ pub(crate) struct Extents {
     pub(crate) owned: u32,
     /// Units of free extents.
     pub(crate) free: u32,
-    /// Free extents.
     pub(crate) free_extents: u32,
     /// Units of free extents that may be resident.
     pub(crate) touched: u32,

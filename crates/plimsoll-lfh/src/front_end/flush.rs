@@ -17,7 +17,6 @@ use crate::subsegment::Subsegment;
 pub(crate) enum Idle {
     /// Arrays that hold as much as at the last flush.
     Unchanged,
-    /// All.
     All,
 }
 

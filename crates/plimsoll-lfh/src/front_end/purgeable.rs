@@ -46,7 +46,7 @@ enum Look {
     All,
 }
 
-/// What came of a look at a subsegment.
+/// The result of a look at a subsegment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// It has no purgeable pages for now.

@@ -23,13 +23,13 @@ pub struct HeapRecord {
     pub number: u32,
     /// Address of its record.
     pub address: usize,
-    /// Its front end.
+    /// The one that serves its blocks of up to 16 KiB.
     pub front_end: FrontEnd,
     /// Made for one thread alone.
     pub no_serialize: bool,
     /// Checks itself at every call.
     pub debug: bool,
-    /// Hardened.
+    /// Checks each address that it gets.
     pub hardened: bool,
     /// Times that a thread had to wait for the back end's lock or that of the Standard front end.
     pub back_contention: u64,

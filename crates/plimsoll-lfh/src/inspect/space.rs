@@ -15,6 +15,7 @@ use crate::unit::{UNIT, Unit, UnitIndex};
 /// Why a control block cannot be followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the names of the fields describe them")]
 pub enum SpaceError {
     /// It cannot be read.
     Memory(MemoryError),
@@ -26,12 +27,7 @@ pub enum SpaceError {
         found: u32,
     },
     /// A field of it makes no sense.
-    Damaged {
-        /// The field.
-        field: &'static str,
-        /// Its value.
-        value: u64,
-    },
+    Damaged { field: &'static str, value: u64 },
 }
 
 impl fmt::Display for SpaceError {

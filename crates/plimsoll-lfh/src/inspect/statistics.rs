@@ -67,7 +67,7 @@ pub struct HeapStatistics {
 /// nothing moved meanwhile.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BucketStatistics {
-    /// Subsegments.
+    /// Runs that are divided into its blocks.
     pub subsegments: u64,
     /// Blocks that they have room for.
     pub capacity: u64,

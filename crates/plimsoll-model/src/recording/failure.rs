@@ -27,7 +27,7 @@ pub enum FailureCode {
     Environment,
     /// The environment could not be undone.
     Undo,
-    /// The level `background` could not be held.
+    /// The hold of the level `background` failed.
     Background,
     /// A worker could not be started or watched.
     WorkerStart,
@@ -45,7 +45,7 @@ pub enum FailureCode {
     WorkerRefused,
     /// The runner and a worker did not understand each other.
     Protocol,
-    /// Bytes, pages or counts differ from what the worker wrote.
+    /// Bytes, pages or counts differ from those that the worker wrote.
     WrongBytes,
     /// The filled memory was not in the working set.
     SizeNotReached,

@@ -85,7 +85,6 @@ pub struct HoldSettings {
 pub enum HoldEnd {
     /// Its duration was over.
     Duration,
-    /// A signal.
     Signal,
     /// The machine's reserve was reached.
     Reserve,

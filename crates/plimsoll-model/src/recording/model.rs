@@ -16,12 +16,12 @@ use crate::scenario::Plan;
 
 /// Version of the recording format (manifest, samples, events, trials). 2 has the events of `plimsoll watch`, 3 the
 /// workloads other than compression, 4 samples as packed differences rather than with zstd, and each workload's
-/// settings with the workload.
-pub const RECORDING_SCHEMA: u32 = 4;
+/// settings with the workload, 5 `values` of phases, which were `figures`.
+pub const RECORDING_SCHEMA: u32 = 5;
 /// Version of `results.json`. 2 has the values, lists and latencies of the workloads other than compression, 3 the
 /// names `neighbour_*` and `wakeup_*`, 4 warnings with a code, the headline, the findings, the recommendations, and the
-/// untrustworthy metrics of each trial.
-pub const RESULTS_SCHEMA: u32 = 4;
+/// untrustworthy metrics of each trial, 5 `values` of phases, which were `figures`.
+pub const RESULTS_SCHEMA: u32 = 5;
 
 /// File names inside a recording folder.
 pub mod file {
@@ -380,10 +380,11 @@ pub struct Phase {
     /// Further values by name, with the unit at the end; the workload documents them.
     #[serde(
         default,
+        alias = "figures",
         deserialize_with = "renamed::map",
         skip_serializing_if = "BTreeMap::is_empty"
     )]
-    pub figures: BTreeMap<String, f64>,
+    pub values: BTreeMap<String, f64>,
     /// Every latency of the phase in nanoseconds, as a compressed HdrHistogram (V2, base64).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<String>,

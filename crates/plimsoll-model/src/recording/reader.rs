@@ -56,7 +56,7 @@ impl Recording {
         if !recording.complete && matches!(is_written(folder.path()), Ok(true)) {
             recording.warnings.push(Warning::new(
                 WarningCode::StillRecording,
-                "the run is still going on; the recording has its first part",
+                "the run still records; this is its first part",
             ));
         }
         Ok(recording)
@@ -145,14 +145,14 @@ fn read_samples(
     if !live.exists() {
         warnings.push(Warning::new(
             WarningCode::SamplesMissing,
-            "there are no samples: samples.parquet and samples.arrows are missing",
+            "cannot read the samples: samples.parquet and samples.arrows are missing; restore one from a copy",
         ));
         return Ok(Samples::default());
     }
     let (samples, _, torn) = stream::read(&live)?;
     let mut code = WarningCode::SamplesUnfinished;
     let mut text = format!(
-        "the run was interrupted before it wrote samples.parquet: samples.arrows has {} samples",
+        "cannot read samples.parquet: the run ended before it wrote it; samples.arrows has {} samples",
         samples.len()
     );
     if torn > 0 {
@@ -172,7 +172,7 @@ fn read_results<T: DeserializeOwned>(
     if !found.exists() {
         warnings.push(Warning::new(
             WarningCode::ResultsMissing,
-            "the run is incomplete: there is no results.json",
+            "cannot read the results: results.json is missing, as the run did not end; results are computed from the rest",
         ));
         return Ok(None);
     }

@@ -1,7 +1,9 @@
-//! Names of metrics and findings in recordings of schema 3 and earlier, and the names that replace them.
+//! Names of metrics and findings in recordings of schema 3 and earlier, and the names that replace them. The one field
+//! that schema 5 renamed, `values` of a phase, has its old name `figures` as an alias.
 //!
 //! Invariant: a document in memory has no old name, whichever version wrote its file: the reader, the follower and a
-//! resumed run share these functions through [`super::model`]. Checked by `names_of_schema_3_become_those_of_schema_4`.
+//! resumed run share these functions through [`super::model`]. Checked by `names_of_schema_3_become_those_of_schema_4` and
+//! `names_of_schema_4_become_those_of_schema_5`.
 
 use std::collections::BTreeMap;
 

@@ -19,7 +19,7 @@ pub struct PagerOptions {
     pub codec: Option<PagerCodec>,
     /// Whether a page file was asked for; see [`PagerOptions::page_file_bytes`].
     pub page_file: bool,
-    /// The most bytes of the compression store.
+    /// The most bytes of the compressed store.
     pub store_cap: Option<u64>,
     pub trim: PagerTrim,
 }
@@ -114,7 +114,7 @@ pub const PAGER_OPTIONS: &[PagerOption] = &[
 const LEAST_STORE_CAP: u64 = 1 << 20;
 const LEAST_PAGE_FILE: u64 = 64 << 20;
 
-/// Texts of subjects to offer, and what follows the name of the subject.
+/// Texts of subjects to offer, and the options after the name of the subject.
 static KNOWN: LazyLock<String> = LazyLock::new(|| {
     let codecs = PagerCodec::ALL.iter().map(|(_, name)| format!("{NAME}:{name}"));
     let names: Vec<String> = [NAME.to_owned()].into_iter().chain(codecs).collect();
@@ -268,7 +268,7 @@ mod tests {
             prop_assert_eq!(parse(&options.to_string()), Some(Ok(options)));
         }
 
-        /// Whatever follows the name, a text is refused or means what its own text means.
+        /// With any text after the name, a subject is refused, or equals the one parsed from its own text.
         #[test]
         fn no_text_is_read_as_another(after in "[:,=a-z0-9-]{0,24}") {
             if let Some(Ok(options)) = parse(&format!("pager{after}")) {

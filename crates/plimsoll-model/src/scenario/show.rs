@@ -24,7 +24,7 @@ impl Plan {
             text.push_str(&section_toml(section));
         }
         if self.quick {
-            text.push_str("\n# What --quick changes is in the values above already.\n[quick]\n");
+            text.push_str("\n# The values above include the changes of --quick.\n[quick]\n");
         }
         text
     }

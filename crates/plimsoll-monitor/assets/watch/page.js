@@ -349,7 +349,7 @@ function showHead() {
   document.title = `${target ? target.title : "Plimsoll watch"} \u2013 ${hello?.hostname ?? ""}`;
   byId("trim").disabled = !target || target.ended !== null;
   byId("mode").textContent = status.replay ? "REPLAY" : "LIVE";
-  const notices = [target?.trouble, target?.unread ? `${target.unread} more processes are not sampled` : null, status.busy ? status.busy + "\u2026" : null,
+  const notices = [target?.error, target?.unread ? `${target.unread} more processes are not sampled` : null, status.busy ? status.busy + "\u2026" : null,
     status.ended, status.unlocked ? `memory not locked: ${status.unlocked}` : null];
   byId("notices").textContent = notices.filter(Boolean).join(" \u00b7 ");
   showFigures();

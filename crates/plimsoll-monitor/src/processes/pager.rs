@@ -25,11 +25,11 @@ pub struct Paged {
     pub standby: u64,
     /// The same by priority.
     pub standby_by_priority: [u64; 8],
-    /// Pages in compression stores alone, before compression.
+    /// Pages in compressed stores alone, before compression.
     pub compressed: u64,
     /// Pages in page files alone.
     pub page_file: u64,
-    /// RAM of compression stores.
+    /// RAM of compressed stores.
     pub store: u64,
     /// RAM of page tables and scratch pages.
     pub metadata: u64,
@@ -45,7 +45,7 @@ impl Paged {
         (paged.pagers > 0).then_some(paged)
     }
 
-    /// Counts a pager. The figures of another process may be anything.
+    /// Counts a pager. The counters of another process may be anything.
     fn add(&mut self, stats: &Stats) {
         let add = |sum: &mut u64, bytes: u64| *sum = sum.saturating_add(bytes);
         let add_pages = |sum: &mut u64, pages: u64| add(sum, pages.saturating_mul(PAGE_SIZE as u64));

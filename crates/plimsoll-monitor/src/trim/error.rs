@@ -9,7 +9,7 @@ use super::refusal::Refusal;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrimError {
-    #[error("cannot trim pid {pid}: there is no such process; `plimsoll ps` lists those that there are")]
+    #[error("cannot trim pid {pid}: no such process; `plimsoll ps` lists the processes")]
     NoSuchProcess { pid: u32 },
     /// Another process has the pid now.
     #[error(
@@ -35,7 +35,7 @@ pub enum TrimError {
     /// No process to trim.
     #[error("cannot trim any process: this user may trim none; run as root")]
     Nobody,
-    #[error("cannot find memory cgroup {}: {why}", path.display())]
+    #[error("cannot find memory cgroup {}: {why}; `plimsoll ps --cgroups` lists the cgroups", path.display())]
     NoSuchCgroup { path: PathBuf, why: String },
     /// The kernel has no usable memory controller.
     #[error(

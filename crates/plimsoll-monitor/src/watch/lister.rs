@@ -108,7 +108,7 @@ impl Lister {
     fn say(&mut self, notes: Vec<String>) {
         for note in notes {
             // A number in the text may change with every list.
-            let words = note.replace(|sign: char| sign.is_ascii_digit(), "");
+            let words = note.replace(|c: char| c.is_ascii_digit(), "");
             if !self.said.contains(&words) {
                 self.said.push(words);
                 self.shared.say(Level::Warning, note);

@@ -13,7 +13,7 @@ use plimsoll_model::recording::model::SamplerReport;
 use plimsoll_sample::Delays;
 
 /// Schema version of the JSON document.
-pub const SUMMARY_SCHEMA: u32 = 1;
+pub const SUMMARY_SCHEMA: u32 = 2;
 
 /// Observations from start to end of the monitor, or of the started program.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -33,7 +33,7 @@ pub struct Summary {
     /// HTML report of the recording.
     pub page: Option<PathBuf>,
     /// Error of the recording or of its report.
-    pub recording_trouble: Option<String>,
+    pub recording_error: Option<String>,
     /// Limits of these values.
     pub notes: Vec<String>,
 }
@@ -136,7 +136,7 @@ impl Summary {
         monitor: MonitorSummary,
         recorded: Option<Result<Recorded, RecordingError>>,
     ) -> Summary {
-        let (recording, page, recording_trouble) = match recorded {
+        let (recording, page, recording_error) = match recorded {
             None => (None, None, None),
             Some(Ok(recorded)) => (Some(recorded.folder), recorded.page, recorded.error),
             Some(Err(error)) => (None, None, Some(ended_early(&error))),
@@ -166,7 +166,7 @@ impl Summary {
             monitor,
             recording,
             page,
-            recording_trouble,
+            recording_error,
             notes,
         }
     }

@@ -17,7 +17,7 @@ use crate::{Errno, this_process};
 pub enum Privileges {
     /// The same, as far as the kernel tells: capabilities, user and group. It does not tell supplementary groups.
     Same,
-    /// Others.
+    /// At least one capability, user or group differs.
     Other,
     /// The kernel does not tell: a filter of system calls, or no capabilities in the kernel.
     Unknown,

@@ -28,7 +28,7 @@ fn has_compiler() -> bool {
     plimsoll_testkit::capability("cc", found, "a C compiler is needed")
 }
 
-/// What a program in C prints that ends well.
+/// The output of a program in C that succeeds.
 fn output_of(source: &str, library: Library) -> String {
     output_with(source, library, &[])
 }

@@ -1,4 +1,4 @@
-//! Speed and density of the compression store, beside raw calls of its codecs in the same run.
+//! Speed and density of the compressed store, beside raw calls of its codecs in the same run.
 //!
 //! ```text
 //! cargo run --release -p plimsoll-pager --example store_bench -- [--mib N] [--rounds N] [FILE...]

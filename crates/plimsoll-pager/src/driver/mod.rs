@@ -78,7 +78,7 @@ pub(crate) trait Driver: Send + Sync {
     /// Makes `pages` of both areas accessible: absent, and native in the arena. No page needs to be busy.
     fn open(&self, pages: PageRange) -> Result<(), Errno>;
 
-    /// Ends what [`Driver::open`] and [`Driver::register`] began: the contents are gone, and an access raises SIGSEGV.
+    /// Ends the work of [`Driver::open`] and [`Driver::register`]: the contents are gone, and an access raises SIGSEGV.
     fn close(&self, pages: PageRange) -> Result<(), Errno>;
 
     /// Makes faults on `pages` of the arena come to the pager. No page needs to be busy.

@@ -15,7 +15,7 @@ use super::by_copy::{Steps, move_by_copy};
 use super::{Accesses, Area, Driver, Partial};
 use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange};
 
-/// The bytes of an absent page: to be seen by nobody.
+/// The bytes of an absent page, which no reader may see.
 const GONE: u8 = 0xDD;
 
 /// Model of the two areas.

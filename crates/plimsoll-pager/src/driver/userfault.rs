@@ -101,7 +101,7 @@ impl Userfault {
         let origin = Origin::here().map_err(OpenError::Failed)?;
         let arena = reserve(bytes).map_err(OpenError::Failed)?;
         let shadow = reserve(bytes).map_err(|errno| {
-            // SAFETY: reserved a moment ago, and nobody else knows it.
+            // SAFETY: reserved a moment ago, and no other code knows it.
             let _ = unsafe { address_space::unmap(arena, bytes) };
             OpenError::Failed(errno)
         })?;

@@ -16,7 +16,6 @@ use crate::manager::Patience;
 
 /// A pager whose faults a thread resolves.
 pub(crate) trait ThreadFaults: Faults {
-    /// The userfaultfd.
     fn userfault(&self) -> &Fd;
 }
 

@@ -109,7 +109,7 @@ impl<const PAGES: usize> Scratch<PAGES> {
         let slot = self.take();
         if slot >= self.touched.load(Ordering::Relaxed) {
             if !budget.charge(PAGES as u64, overhead) {
-                self.give_back(slot);
+                self.return_slot(slot);
                 return None;
             }
             // From frames to metadata.
@@ -142,11 +142,11 @@ impl<const PAGES: usize> Scratch<PAGES> {
     fn lend<T>(&self, slot: u64, work: impl FnOnce(&mut [Page; PAGES]) -> T) -> T {
         // SAFETY: the slot is below the number of buffers, and its bit makes it this thread's. Any bytes are pages.
         let result = work(unsafe { self.buffers.add(slot as usize).as_mut() });
-        self.give_back(slot);
+        self.return_slot(slot);
         result
     }
 
-    fn give_back(&self, slot: u64) {
+    fn return_slot(&self, slot: u64) {
         self.taken.fetch_and(!(1 << slot), Ordering::Release);
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::page::{PAGE_SIZE, Word};
 use crate::pool::RefaultDistances;
 
-/// Distances up to this many budgets are told apart.
+/// Longest distance that is counted by itself, in budgets.
 const BUDGETS: u64 = 64;
 
 /// The eviction clock, and the refaults so far.

@@ -21,6 +21,7 @@ pub(crate) struct WorkingSet {
 /// The reason why the limits of a working set were not set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the names of the fields describe them")]
 pub enum WorkingSetError {
     /// The limits are out of order, or the maximum is too small.
     #[error(
@@ -28,19 +29,13 @@ pub enum WorkingSetError {
          below the minimum; raise the maximum",
         least = WorkingSets::LEAST_MAXIMUM
     )]
-    OutOfOrder {
-        /// The minimum.
-        minimum: u64,
-        /// The maximum.
-        maximum: u64,
-    },
+    OutOfOrder { minimum: u64, maximum: u64 },
     /// The minima would leave too little of the budget for the rest.
     #[error(
         "cannot promise a working set of {minimum} bytes: the minima of all regions may have half of the budget, of which \
          {left} bytes are left; lower the minimum, or raise the budget"
     )]
     MinimumTooLarge {
-        /// The minimum.
         minimum: u64,
         /// The bytes that are not promised.
         left: u64,

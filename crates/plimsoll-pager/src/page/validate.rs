@@ -1,10 +1,11 @@
-//! The executable twin of the table in [`page`](crate::page): what holds for a page in each state.
+//! The executable twin of the table in [`page`](crate::page): the facts that hold for a page in each state.
 
 use super::{PageIndex, PageState};
 
 /// A page that is not as its state says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the names of the fields describe them")]
 pub enum Violation {
     /// The process is a child of the one that built the pager: it has no page to check.
     #[error("a child of a fork has none of the pager's memory")]
@@ -12,9 +13,7 @@ pub enum Violation {
     /// A page is present in the arena in another state than active, or absent while active.
     #[error("page {page:?} is {state:?}, and its presence in the arena is {present}")]
     Arena {
-        /// The page.
         page: PageIndex,
-        /// Its state.
         state: PageState,
         /// Whether it is present.
         present: bool,
@@ -22,35 +21,20 @@ pub enum Violation {
     /// A frame is present in another state than modified and standby, or absent in these.
     #[error("page {page:?} is {state:?}, and the presence of its frame is {present}")]
     Frame {
-        /// The page.
         page: PageIndex,
-        /// Its state.
         state: PageState,
         /// Whether its frame is present.
         present: bool,
     },
     /// A page is busy, though no thread works on it.
     #[error("page {page:?} is busy")]
-    Busy {
-        /// The page.
-        page: PageIndex,
-    },
+    Busy { page: PageIndex },
     /// No transition writes such a word.
     #[error("the word of page {page:?} is {word:#018x}, which no transition writes")]
-    Word {
-        /// The page.
-        page: PageIndex,
-        /// Its word.
-        word: u64,
-    },
+    Word { page: PageIndex, word: u64 },
     /// A page of no region, or of a native chunk, has a state.
     #[error("page {page:?} is {state:?}, and its chunk has no managed page there")]
-    Unowned {
-        /// The page.
-        page: PageIndex,
-        /// Its state.
-        state: PageState,
-    },
+    Unowned { page: PageIndex, state: PageState },
     /// A pinned range leaves the regions.
     #[error("{count} pages from {page:?} on are pinned, and not all of them are in regions")]
     Pin {
@@ -67,16 +51,10 @@ pub enum Violation {
     },
     /// A saved copy cannot be read back, or a standby frame differs from it.
     #[error("the saved copy of page {page:?} is damaged")]
-    Copy {
-        /// The page.
-        page: PageIndex,
-    },
+    Copy { page: PageIndex },
     /// An invariant of the store or of the page file does not hold.
     #[error("the {invariant} are not as the copies say")]
-    Saved {
-        /// The invariant.
-        invariant: &'static str,
-    },
+    Saved { invariant: &'static str },
     /// A counter differs from the words.
     #[error("the counter of {what} is {counted}, and the words say {found}")]
     Counter {

@@ -5,7 +5,7 @@ use loom::sync::atomic::{AtomicU64, Ordering};
 #[cfg(not(loom))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The state of a page; the table in [`page`](crate::page) lists what holds in each.
+/// The state of a page; the table in [`page`](crate::page) lists the facts that hold in each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PageState {
@@ -17,7 +17,7 @@ pub enum PageState {
     Modified = 2,
     /// Trimmed and saved; its frame is still there and free to take.
     Standby = 3,
-    /// In the compression store alone.
+    /// In the compressed store alone.
     Compressed = 4,
     /// In the page file alone.
     PageFile = 5,
@@ -59,7 +59,7 @@ impl PageState {
 /// The tier of a saved copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Tier {
-    /// The compression store, in RAM.
+    /// The compressed store, in RAM.
     Memory,
     /// The page file.
     File,
@@ -253,7 +253,7 @@ impl PageWord {
         PageWord(AtomicU64::new(0))
     }
 
-    /// The value. What its writer did before is visible.
+    /// The value. Its writer's earlier stores are visible.
     pub fn load(&self) -> Word {
         Word(self.0.load(Ordering::Acquire))
     }

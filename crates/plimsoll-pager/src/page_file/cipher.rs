@@ -8,7 +8,6 @@ use zeroize::{Zeroize, Zeroizing};
 use super::error::CreateError;
 use super::units::BLOCK_BYTES;
 
-/// Bytes of the key.
 const KEY_BYTES: usize = 32;
 
 /// The most blocks that a key encrypts: 4 PiB, or 2^48 blocks of AES. Up to there an attacker tells the ciphertext from

@@ -133,6 +133,7 @@ pub enum WriteFailure {
 /// A block that was not read. The buffer then is zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the names of the fields describe them")]
 pub enum ReadError {
     /// The block holds no data, or its slot was freed meanwhile.
     #[error("cannot read {0:?} of the page file: it holds no data; this is a fault of the caller")]
@@ -145,7 +146,6 @@ pub enum ReadError {
     /// The kernel refused to read.
     #[error("cannot read {block:?} of the page file: {errno}; check the disk")]
     Io {
-        /// The block.
         block: Block,
         /// The kernel's error.
         errno: Errno,

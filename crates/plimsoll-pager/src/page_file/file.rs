@@ -57,7 +57,7 @@ pub struct PageFileStats {
     pub used_slots: u64,
     /// Bytes that the file system allocated.
     pub allocated_bytes: u64,
-    /// Segments written.
+    /// Segments of 64 KiB that went to the file.
     pub segments_written: u64,
     /// Operations of the kernel that wrote them.
     pub operations: u64,
@@ -66,7 +66,7 @@ pub struct PageFileStats {
     pub repeated_operations: u64,
     /// Bytes of freed slots that were returned to the file system.
     pub punched_bytes: u64,
-    /// Blocks read.
+    /// Reads of 16 KiB.
     pub blocks_read: u64,
     /// Reads of a block that was changed on the disk.
     pub damaged_blocks: u64,

@@ -1,4 +1,4 @@
-//! The page file: disk space for segments of the compression store.
+//! The page file: disk space for segments of the compressed store.
 //!
 //! A page file has no name: [`PageFile::create`] opens it without one, or removes the name at once. So its blocks
 //! return to the file system when the process ends, after a `kill -9` too. It holds *slots* of 64 KiB, the size of a segment of

@@ -10,7 +10,7 @@ use super::units::{BLOCKS_PER_SLOT, Block, Slot};
 /// Words of a slot: the nonce of its first block, then the tags.
 const WORDS: usize = 1 + 2 * BLOCKS_PER_SLOT;
 
-/// What authenticates a slot. Block n has the nonce `first + n`.
+/// The authentication of a slot. Block n has the nonce `first + n`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seal {
     pub(super) first: Nonce,

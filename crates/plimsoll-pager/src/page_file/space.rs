@@ -9,7 +9,6 @@ use super::file::Shared;
 use super::slot_map::{CHUNK_SLOTS, Run};
 use super::units::{SLOTS_PER_WRITE, WRITE_BYTES};
 
-/// Bytes of a chunk.
 const CHUNK_BYTES: u64 = WRITE_BYTES as u64;
 /// Chunks of the first step; each step doubles the next.
 const FIRST_STEP: u32 = 16;

@@ -45,7 +45,7 @@ pub(crate) const MOST_GAIN: u64 = 1 << 48;
 /// A trade of a round is at most this part of the total.
 const LARGEST_STEP: u64 = 32;
 
-/// What a member can do in this round.
+/// The ability of a member to change in this round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Activity {
     /// It reports and acknowledges.

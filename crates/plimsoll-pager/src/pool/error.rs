@@ -8,6 +8,7 @@ use super::table::Damage;
 /// An operation on a pool that failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the names of the fields describe them")]
 pub enum PoolError {
     /// A call of the system failed.
     #[error("cannot {doing} {}: {source}", object.display())]
@@ -22,7 +23,6 @@ pub enum PoolError {
     /// The file is not a pool that this process may use.
     #[error("cannot use {} as a pool: {defect}", file.display())]
     Refused {
-        /// The file.
         file: PathBuf,
         /// The reason.
         defect: Defect,
@@ -30,7 +30,6 @@ pub enum PoolError {
     /// The contents of the file are inconsistent.
     #[error("cannot read the pool {}: {damage}; end its members and remove the file", file.display())]
     Damaged {
-        /// The file.
         file: PathBuf,
         /// The inconsistency.
         damage: Damage,
@@ -109,13 +108,13 @@ pub enum PoolError {
 /// The reason for which a file is not a usable pool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the names of the fields describe them")]
 pub enum Defect {
     /// Another user owns the file or its folder. Users never share a pool.
     #[error("{} belongs to user {owner}, and this process runs as user {user}; name a file in a folder of user {user}", path.display())]
     OtherUser {
         /// The file or folder.
         path: PathBuf,
-        /// The owner.
         owner: u32,
         /// The effective user of this process.
         user: u32,
@@ -125,7 +124,6 @@ pub enum Defect {
     Mode {
         /// The file or folder.
         path: PathBuf,
-        /// Its mode.
         mode: u32,
     },
     /// The path is that of a symbolic link, a folder, a pipe or a device.

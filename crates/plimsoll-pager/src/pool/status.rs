@@ -41,7 +41,7 @@ pub struct MemberStatus {
     pub maximum: u64,
     /// 0 to 7.
     pub priority: u8,
-    /// Its refaults.
+    /// Faults on pages that it had in RAM before.
     pub refaults: u64,
     /// The time that its threads waited for them.
     pub stall: Duration,

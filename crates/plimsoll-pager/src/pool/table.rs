@@ -57,6 +57,7 @@ pub(crate) struct Table {
 /// An inconsistency of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the names of the fields describe them")]
 pub enum Damage {
     /// The head names no buffer.
     #[error("the head names no buffer of the table")]
@@ -106,10 +107,7 @@ pub enum Damage {
     },
     /// An entry and its row are those of different processes.
     #[error("the process of entry {row} does not have the row")]
-    Row {
-        /// The row.
-        row: usize,
-    },
+    Row { row: usize },
     /// A member acknowledged more than it is charged for.
     #[error("the member of row {row} acknowledged more than it is charged for")]
     Acknowledged {

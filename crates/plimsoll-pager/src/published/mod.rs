@@ -5,10 +5,10 @@
 //!  mapping of one page: Root --------------------> PublishedPager::open
 //!    addresses of page table, chunks,                 |-> stats()     pages by state, events, bytes
 //!    counters, budget, pins                           |-> mapped()    pages of regions
-//!    derived figures <- balance-set manager           '-> validate()  every word, against the counters
+//!    derived counters <- balance-set manager          '-> validate()  every word, against the counters
 //! ```
 //!
-//! The pager does nothing for it: the reader copies the atomics that faults and trims change anyway. Figures that no
+//! The pager does nothing for it: the reader copies the atomics that faults and trims change anyway. Counters that no
 //! single atomic holds are in the record itself; the balance-set manager renews them whenever it works, and once a
 //! second. A reader finds the record by the first bytes of its mapping ([`MAGIC`]), whose length is [`RECORD_BYTES`]. A
 //! child of a fork has no record: its copy of the mapping is zero.

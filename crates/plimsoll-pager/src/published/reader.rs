@@ -10,6 +10,7 @@ use crate::stats::Stats;
 /// The reason why a record cannot be followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the names of the fields describe them")]
 pub enum OpenError {
     /// It cannot be read.
     #[error(transparent)]
@@ -25,12 +26,7 @@ pub enum OpenError {
     },
     /// A field has an impossible value.
     #[error("`{field}` holds {value:#x}, which cannot be")]
-    Damaged {
-        /// The field.
-        field: &'static str,
-        /// Its value.
-        value: u64,
-    },
+    Damaged { field: &'static str, value: u64 },
 }
 
 /// Pages of the regions of a pager.
@@ -98,7 +94,7 @@ impl<'m, M: Memory> PublishedPager<'m, M> {
         self.root.pages
     }
 
-    /// The figures of the pager now. `store_bytes` and `metadata_bytes` are up to a second old.
+    /// The counters of the pager now. `store_bytes` and `metadata_bytes` are up to a second old.
     ///
     /// # Errors
     /// [`MemoryError`] if the process has ended or the memory is gone.

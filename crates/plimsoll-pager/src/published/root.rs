@@ -119,7 +119,7 @@ impl Root {
         }
     }
 
-    /// The figures that no single atomic holds.
+    /// The counters that no single atomic holds.
     pub(super) fn derived(&self) -> Derived {
         Derived::of_words(std::array::from_fn(|number| {
             self.derived[number].load(Ordering::Relaxed)
@@ -189,7 +189,7 @@ impl Publication {
         unsafe { self.root.cast::<[u8; MAGIC.len()]>().write_volatile(MAGIC) };
     }
 
-    /// Renews the figures that no single atomic holds.
+    /// Renews the counters that no single atomic holds.
     pub(crate) fn refresh(&self, derived: Derived) {
         // SAFETY: by the invariant the record is written, and this field changes by atomics alone.
         let words = unsafe { &(*self.root.as_ptr()).derived };

@@ -52,7 +52,7 @@ pub struct Validation {
     pub presence_checked: bool,
     /// Whether the check ended early, at [`MOST_VIOLATIONS`] or after a minute, or left out saved copies.
     pub partial: bool,
-    /// The violations.
+    /// Differences that the check found, at most [`MOST_VIOLATIONS`].
     pub violations: Vec<Violation>,
 }
 
@@ -164,7 +164,7 @@ impl<M: Memory> PublishedPager<'_, M> {
     }
 }
 
-/// Whether a violation is among others. The figures of a counter differ from round to round.
+/// Whether a violation is among others. The numbers of a counter differ from round to round.
 fn is_among(one: &Violation, others: &[Violation]) -> bool {
     others.iter().any(|other| match (one, other) {
         (Violation::Counter { what, .. }, Violation::Counter { what: other, .. }) => what == other,

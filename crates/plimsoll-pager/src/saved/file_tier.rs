@@ -356,7 +356,7 @@ impl FileTier {
         self.publish(&worker);
     }
 
-    /// Figures now.
+    /// Counters now.
     pub(super) fn stats(&self) -> PageFileUse {
         let stats = self.file.stats();
         let state = self.file.state();

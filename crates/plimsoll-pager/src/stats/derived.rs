@@ -1,4 +1,4 @@
-//! Figures that no single atomic of the manager holds, as words of the record that other processes read.
+//! Counters that no single atomic of the manager holds, as words of the record that other processes read.
 
 use plimsoll_os::Errno;
 
@@ -6,7 +6,7 @@ use crate::backing::PageFileUse;
 use crate::manager::AgeingState;
 use crate::page_file::{State, WriteFailure};
 
-/// Figures that no single atomic of the manager holds.
+/// Counters that no single atomic of the manager holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Derived {
     pub(crate) store_bytes: u64,
@@ -33,7 +33,7 @@ impl Derived {
     /// The number of its words.
     pub(crate) const COUNT: usize = 27;
 
-    /// The figures, in a fixed order.
+    /// The counters, in a fixed order.
     pub(crate) fn words(&self) -> [u64; Derived::COUNT] {
         let [code, first, second, third] = self
             .page_file

@@ -1,5 +1,5 @@
 //! The one mapping that all memory of a store is in: reserved whole, resident where it was used.
-#![allow(unsafe_code, reason = "the mapping of a compression store, and its parts")]
+#![allow(unsafe_code, reason = "the mapping of a compressed store, and its parts")]
 
 use core::ptr::NonNull;
 

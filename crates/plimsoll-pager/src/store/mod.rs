@@ -1,4 +1,4 @@
-//! The compression store: copies of trimmed pages in RAM, compressed.
+//! The compressed store: copies of trimmed pages in RAM, compressed.
 //!
 //! Entries lie packed in segments of 64 KiB, in the order in which they were put; a freed entry leaves a gap until
 //! cleaning moves the other entries of its segment away. All memory of a store is one reserved mapping, and every page of it
@@ -108,7 +108,7 @@ pub struct StoreOptions {
 pub enum StoreError {
     /// No address space.
     #[error(
-        "cannot reserve {bytes} bytes of address space for the compression store: {error}; \
+        "cannot reserve {bytes} bytes of address space for the compressed store: {error}; \
          lower its size, or raise RLIMIT_AS"
     )]
     Memory {
@@ -119,7 +119,7 @@ pub enum StoreError {
     },
     /// Less than [`LEAST_LIMIT`], or a limit above the most bytes.
     #[error(
-        "cannot limit the compression store to {limit} of at most {most} bytes: its tables and buffers need \
+        "cannot limit the compressed store to {limit} of at most {most} bytes: its tables and buffers need \
          {least}; raise its size",
         least = LEAST_LIMIT
     )]
@@ -131,7 +131,7 @@ pub enum StoreError {
     },
     /// A codec library other than the one that this crate is made for.
     #[error(
-        "cannot prepare the codecs of the compression store: their contexts need more memory; build with the locked versions"
+        "cannot prepare the codecs of the compressed store: their contexts need more memory; build with the locked versions"
     )]
     Codec,
 }
@@ -139,18 +139,17 @@ pub enum StoreError {
 /// The reason for which a page was not put. It is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the names of the fields describe them")]
 pub enum PutError {
     /// The limit leaves no room.
     #[error(
-        "cannot store page {}: the compression store uses {used} of {limit} bytes; clean it, spill it to a page file, or \
+        "cannot store page {}: the compressed store uses {used} of {limit} bytes; clean it, spill it to a page file, or \
          raise its limit", .page.number()
     )]
     Full {
-        /// The page.
         page: PageIndex,
         /// Bytes in use.
         used: u64,
-        /// The limit.
         limit: u64,
     },
     /// 64 other threads write at the moment.
@@ -160,22 +159,22 @@ pub enum PutError {
 
 /// 64 other threads write at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("cannot write to the compression store: 64 threads do; try again")]
+#[error("cannot write to the compressed store: 64 threads do; try again")]
 pub struct BusyError;
 
 /// A copy of a page that is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("cannot restore page {} from its copy at {:#x}: {flaw}; test the machine's memory and report it", .page.number(), .place.bits())]
 pub struct Damaged {
-    /// The page.
+    /// The one whose content cannot be restored.
     pub page: PageIndex,
     /// The place of the copy.
     pub place: Place,
-    /// What is wrong with it.
+    /// The error of the copy.
     pub flaw: Flaw,
 }
 
-/// A compression store.
+/// A compressed store.
 #[derive(Debug)]
 pub struct Store {
     space: Space,

@@ -61,7 +61,7 @@ pub(super) enum Outcome {
     Freed,
 }
 
-/// The contents of a segment, which decide what is moved where.
+/// The contents of a segment, which decide its next place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Content {
@@ -71,7 +71,6 @@ pub(super) enum Content {
     Settled = 1,
     /// Pages compressed again, one by one.
     Packed = 2,
-    /// Quads.
     Quads = 3,
 }
 
@@ -88,7 +87,7 @@ impl Content {
     }
 }
 
-/// What one thread alone changes: the writer of an open segment, or the thread that made it free.
+/// The part that one thread alone changes: the writer of an open segment, or the thread that made it free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Extent {
     /// Units written, from the start on.

@@ -1,4 +1,4 @@
-//! What a store holds, in numbers.
+//! Counters of a store.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

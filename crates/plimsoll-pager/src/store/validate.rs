@@ -10,11 +10,11 @@ use super::{Flaw, Store, reader};
 /// An invariant that does not hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the names of the fields describe them")]
 pub enum Violation {
     /// An entry cannot be read, though its segment is not marked as damaged.
     #[error("an entry of segment {segment} is damaged: {flaw}")]
     Entry {
-        /// The segment.
         segment: u32,
         /// Its entry's flaw.
         flaw: Flaw,
@@ -22,7 +22,6 @@ pub enum Violation {
     /// The count of bytes in use is not that of the entries in use.
     #[error("segment {segment} counts {counted} bytes in use, and its entries in use have {found}")]
     Live {
-        /// The segment.
         segment: u32,
         /// Bytes by its record.
         counted: u64,
@@ -31,16 +30,10 @@ pub enum Violation {
     },
     /// A segment is in a state that it is in only while a call works on it, or is closed without an entry in use.
     #[error("segment {segment} is in a state that no call left it in")]
-    State {
-        /// The segment.
-        segment: u32,
-    },
+    State { segment: u32 },
     /// Entries end behind the pages that are counted as resident.
     #[error("segment {segment} has entries on pages that are not counted as used")]
-    Extent {
-        /// The segment.
-        segment: u32,
-    },
+    Extent { segment: u32 },
     /// Free segments are missing from the lists.
     #[error("{free} segments are free, and {listed} in the lists")]
     FreeList {

@@ -1,4 +1,4 @@
-//! The manager over the compression store and a page file: a model of memory, a file in memory, and errors injected into
+//! The manager over the compressed store and a page file: a model of memory, a file in memory, and errors injected into
 //! both, against a model of the contents.
 
 mod sequences;

@@ -21,7 +21,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     }
 
     /// Shrinks the budget towards its target, in steps, and trims as much before the next step. Returns whether it is
-    /// there. Bounded work. What cannot be saved stays resident above the budget.
+    /// there. Bounded work. Pages that cannot be saved stay resident above the budget.
     pub(crate) fn shrink(&self) -> bool {
         let mut step = STEP;
         for _ in 0..MOST_STEPS {

@@ -36,7 +36,7 @@ fn value(page: u64, part: usize) -> u64 {
     (page * 31 + part as u64 / 64).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// Fills a region, then reads random pages of its hot set for ever, and checks what it reads.
+/// Fills a region, then reads random pages of its hot set for ever, and checks their contents.
 fn live(pool: &Pool, shared: &Shared, at: usize) {
     let member = pool.join(limits()).expect("the minima fit");
     let pager = Pager::builder()

@@ -1,4 +1,4 @@
-//! No parser panics, whatever a file holds.
+//! No parser panics, for any content of a file.
 
 use std::fs;
 

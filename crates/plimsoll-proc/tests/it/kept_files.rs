@@ -1,4 +1,4 @@
-//! Files that are kept open: what a read with fewer calls returns.
+//! Files that are kept open: the result of a read with fewer calls.
 
 use plimsoll_proc::{BUFFER, KeptFile, vmstat};
 

@@ -16,7 +16,7 @@ const KEYS: [(&str, usize, i64); 6] = [
     ("pgsteal_direct", 4, 1),
 ];
 
-/// What a simple parser makes of `text`: a split at line ends, and a sum a slot.
+/// The result of a simple parser for `text`: a split at line ends, and a sum a slot.
 fn simple(text: &[u8]) -> BTreeMap<usize, i64> {
     let mut values = BTreeMap::new();
     for line in text.split(|&byte| byte == b'\n') {
@@ -49,7 +49,7 @@ fn value_in_line(line: &[u8], key: &str) -> Option<u64> {
     word.parse::<i64>().ok().map(i64::unsigned_abs)
 }
 
-/// Some lines of a file in any order, between lines that nobody knows, and broken ones.
+/// Some lines of a file in any order, between unknown and broken lines.
 fn file() -> impl Strategy<Value = Vec<u8>> {
     let names: Vec<&'static str> = KEYS.iter().map(|(key, ..)| *key).collect();
     let key = prop_oneof![

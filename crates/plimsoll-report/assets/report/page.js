@@ -1,5 +1,5 @@
 // The interactive half of the page: puts panels that zoom, with one crosshair, in the place of the static drawings,
-// and makes tables sortable. Without it the page says the same things, standing still.
+// and makes tables sortable. Without it the report shows the same values, without interaction.
 (function () {
 "use strict";
 

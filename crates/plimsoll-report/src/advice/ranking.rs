@@ -57,7 +57,7 @@ pub(super) struct Field {
     values: Vec<Vec<f64>>,
 }
 
-/// The best candidate, and the others by what is known of them.
+/// The best candidate, and the others by the knowledge about them.
 #[derive(Debug, PartialEq)]
 pub(super) struct Ranking {
     pub(super) best: usize,
@@ -157,7 +157,7 @@ impl Field {
             })
     }
 
-    /// The best of `places` and its standing against the others; `None` of no place.
+    /// The best of `places` and its lead over the others; `None` of no place.
     pub(super) fn rank(&self, places: &[usize]) -> Option<Ranking> {
         let best = self.best_of(places)?;
         let others: Vec<usize> = places.iter().copied().filter(|&place| place != best).collect();

@@ -110,7 +110,7 @@ impl<'a> Seen<'a> {
             .map(|(path, value)| (path.as_str(), value.trim()))
     }
 
-    /// The trials in which a figure exceeds `threshold`, with the largest figure of any trial; none where it is known
+    /// The trials in which a value exceeds `threshold`, with the largest value of any trial; none where it is known
     /// of no trial.
     fn spoiled(&self, threshold: f64, figure: impl Fn(&Trial) -> Option<f64>) -> (Vec<String>, Option<f64>) {
         let mut spoiled = Vec::new();
@@ -124,7 +124,7 @@ impl<'a> Seen<'a> {
         (spoiled, worst)
     }
 
-    /// The largest figure of any trial; none where it is known of no trial.
+    /// The largest value of any trial; none where it is known of no trial.
     fn worst(&self, figure: impl FnMut(&Trial) -> Option<f64>) -> Option<f64> {
         self.trials.iter().filter_map(figure).reduce(f64::max)
     }

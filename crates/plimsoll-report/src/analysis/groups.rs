@@ -64,7 +64,7 @@ impl Group {
         Cow::Owned(group)
     }
 
-    /// Its trials that did not fail, in the order of `trials`, the list that the groups were made of: each figure has a
+    /// Its trials that did not fail, in the order of `trials`, the list that the groups were made of: each value has a
     /// dot of them.
     pub fn usable<'a>(&self, trials: &'a [Trial]) -> Vec<&'a Trial> {
         let own = self.places.iter().filter_map(|&place| trials.get(place));
@@ -72,13 +72,13 @@ impl Group {
     }
 
     /// Its trials that a summary is of: those that are ok or, where none is, the untrustworthy ones. What is drawn of
-    /// trials themselves, without a figure to sum up, is drawn of these.
+    /// trials themselves, without a value to sum up, is drawn of these.
     pub fn counted<'a>(&self, trials: &'a [Trial]) -> Vec<&'a Trial> {
         trusted(self.usable(trials), |trial| trial.status)
     }
 }
 
-/// Whether a trial is in the figures of its group: where a phase could not run here, those of the others hold.
+/// Whether a trial is in the values of its group: where a phase could not run here, those of the others hold.
 fn is_usable(trial: &Trial) -> bool {
     trial.status != TrialStatus::Failed || trial.lacks_only_a_phase()
 }
@@ -202,13 +202,13 @@ fn shared_part(id: &str) -> &str {
 /// The groups' labels, no two alike: with the section where subject and parameters are the same in several, and the
 /// whole id where that is not enough either.
 fn labels(groups: &[Members<'_>]) -> Vec<String> {
-    let telling = telling_params(groups);
+    let differing = differing_params(groups);
     let no_params = BTreeSet::new();
     let short: Vec<String> = groups
         .iter()
         .map(|group| {
-            let telling = telling.get(group.first.workload.as_str());
-            label(group.first, telling.unwrap_or(&no_params))
+            let differing = differing.get(group.first.workload.as_str());
+            label(group.first, differing.unwrap_or(&no_params))
         })
         .collect();
     let uses = uses_of(&short);
@@ -241,7 +241,7 @@ fn uses_of(labels: &[String]) -> HashMap<&str, usize> {
 }
 
 /// For each kind of work the parameters that are not the same in all of its groups.
-fn telling_params<'a>(groups: &[Members<'a>]) -> HashMap<&'a str, BTreeSet<&'a str>> {
+fn differing_params<'a>(groups: &[Members<'a>]) -> HashMap<&'a str, BTreeSet<&'a str>> {
     /// A parameter: its value in the first group that has it, the groups that have that value.
     struct Seen<'a> {
         value: &'a str,
@@ -256,11 +256,11 @@ fn telling_params<'a>(groups: &[Members<'a>]) -> HashMap<&'a str, BTreeSet<&'a s
             seen.groups += usize::from(seen.value == value);
         }
     }
-    let telling = |(kind, (count, params)): (&'a str, (usize, BTreeMap<&'a str, Seen<'a>>))| {
+    let differing = |(kind, (count, params)): (&'a str, (usize, BTreeMap<&'a str, Seen<'a>>))| {
         let differing = params.into_iter().filter(|(_, seen)| seen.groups != count);
         (kind, differing.map(|(name, _)| name).collect())
     };
-    kinds.into_iter().map(telling).collect()
+    kinds.into_iter().map(differing).collect()
 }
 
 fn group(members: Members<'_>, label: String, names: &mut Names) -> Group {
@@ -375,7 +375,7 @@ mod tests {
     use super::*;
     use plimsoll_model::recording::{FailureCode, TrialFailure};
 
-    /// Repeats of one trial with these verdicts, each with its number as a figure.
+    /// Repeats of one trial with these verdicts, each with its number as a value.
     fn repeats(statuses: &[TrialStatus]) -> Vec<Trial> {
         let repeat = |(number, &status): (usize, &TrialStatus)| Trial {
             id: format!("made-up#{}", number + 1),

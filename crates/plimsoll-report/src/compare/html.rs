@@ -9,7 +9,7 @@ use super::multiples::{Alignment, Sheet, Strand};
 use super::terminal::lone;
 use super::{intervals, words};
 use crate::analysis::Group;
-use crate::comparison::{Basis, Comparison, Difference, Row, Standing, Verdict};
+use crate::comparison::{Basis, Comparison, Difference, Row, State, Verdict};
 use crate::contents::{Index, Page};
 use crate::drawing::palette;
 use crate::drawing::table::{Cell, Column, Table};
@@ -87,7 +87,7 @@ pub fn render(comparison: &Comparison, pages: &[Page]) -> String {
         conditions: comparison
             .conditions
             .iter()
-            .map(|outcome| (class(outcome.standing), words::outcome(comparison, outcome)))
+            .map(|outcome| (class(outcome.state), words::outcome(comparison, outcome)))
             .collect(),
         lone: lone(comparison),
         layers: palette::LAYERS.iter().filter(|paint| is_offered(paint)).collect(),
@@ -129,20 +129,20 @@ fn choices() -> String {
     alignments.chain(layers).collect()
 }
 
-fn class(standing: Standing) -> &'static str {
-    match standing {
-        Standing::Passed => "known",
-        Standing::Failed => "spoils",
-        Standing::Unknown => "warning",
+fn class(state: State) -> &'static str {
+    match state {
+        State::Passed => "known",
+        State::Failed => "spoils",
+        State::Unknown => "warning",
     }
 }
 
 fn status(comparison: &Comparison) -> (&'static str, &'static str) {
-    let any = |standing| comparison.conditions.iter().any(|one| one.standing == standing);
+    let any = |state| comparison.conditions.iter().any(|one| one.state == state);
     let tally = comparison.tally();
-    if any(Standing::Failed) {
+    if any(State::Failed) {
         ("failed", "\u{2717} a condition failed")
-    } else if any(Standing::Unknown) {
+    } else if any(State::Unknown) {
         ("untrustworthy", "! a condition is undecided")
     } else if tally.worse > 0 {
         ("failed", "\u{2717} worse")
@@ -265,8 +265,8 @@ fn table(comparison: &Comparison) -> Table<'static> {
         None => Cell::missing(),
     };
     let rows = comparison.rows.iter().map(|row| {
-        let (sign, word) = words::verdict(row.verdict);
-        let mut verdict = Cell::text(format!("{sign} {word}"));
+        let (symbol, word) = words::verdict(row.verdict);
+        let mut verdict = Cell::text(format!("{symbol} {word}"));
         verdict.class = match row.verdict {
             Verdict::Worse => "failed",
             Verdict::Better => "ok",
@@ -295,7 +295,7 @@ fn table(comparison: &Comparison) -> Table<'static> {
     });
     Table {
         id: "rows",
-        title: "Every figure",
+        title: "Every metric",
         columns: HEADS
             .iter()
             .map(|&(title, numeric)| Column::new(title, numeric))

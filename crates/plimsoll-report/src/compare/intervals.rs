@@ -91,7 +91,7 @@ fn draw(out: &mut String, row: &Row, y: f64, x: &impl Fn(f64) -> f64) {
         words::change(row.change),
         words::interval(row.interval)
     );
-    let (sign, word) = words::verdict(row.verdict);
-    let text = format!("{} {sign} {word}", words::change(row.change));
+    let (symbol, word) = words::verdict(row.verdict);
+    let text = format!("{} {symbol} {word}", words::change(row.change));
     *out += &svg::text(WIDTH - RIGHT + 8.0, y + 4.0, class, &text);
 }

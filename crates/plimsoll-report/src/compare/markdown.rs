@@ -66,7 +66,7 @@ fn push_table(text: &mut String, comparison: &Comparison, rows: &[&Row]) {
          |---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---|\n",
     );
     for row in rows {
-        let (sign, word) = words::verdict(row.verdict);
+        let (symbol, word) = words::verdict(row.verdict);
         let cells = [
             comparison.runs[row.run].letter.clone(),
             inline(comparison.label(&row.group)),
@@ -79,7 +79,7 @@ fn push_table(text: &mut String, comparison: &Comparison, rows: &[&Row]) {
             inline(&words::probability(row.p)),
             inline(&words::probability(row.p_holm)),
             words::change(row.normalised.as_ref().map(|one| one.change)),
-            format!("{sign} {word}"),
+            format!("{symbol} {word}"),
         ];
         // Writing to a String cannot fail.
         let _ = writeln!(text, "| {} |", cells.join(" | "));

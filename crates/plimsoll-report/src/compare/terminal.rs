@@ -6,7 +6,7 @@ use std::fmt::Write;
 use comfy_table::{Cell, CellAlignment, Color, Table};
 
 use super::words;
-use crate::comparison::{Comparison, Difference, Row, Standing, Verdict};
+use crate::comparison::{Comparison, Difference, Row, State, Verdict};
 use crate::terminal::{ruled, wrap};
 use plimsoll_model::sanitize::sanitize;
 
@@ -38,7 +38,7 @@ pub fn summary(comparison: &Comparison, width: u16, colour: bool) -> String {
     out += &notes(comparison, width);
     for outcome in &comparison.conditions {
         let text = wrap(&words::outcome(comparison, outcome), width, "    ");
-        out += &tinted(&text, tint_of(outcome.standing), colour);
+        out += &tinted(&text, tint_of(outcome.state), colour);
     }
     out
 }
@@ -53,11 +53,11 @@ fn subjects(comparison: &Comparison) -> impl Iterator<Item = (usize, (&str, &str
     })
 }
 
-fn tint_of(standing: Standing) -> &'static str {
-    match standing {
-        Standing::Passed => "\u{1b}[32m",
-        Standing::Failed => "\u{1b}[31m",
-        Standing::Unknown => "\u{1b}[33m",
+fn tint_of(state: State) -> &'static str {
+    match state {
+        State::Passed => "\u{1b}[32m",
+        State::Failed => "\u{1b}[31m",
+        State::Unknown => "\u{1b}[33m",
     }
 }
 
@@ -157,8 +157,8 @@ impl Column {
             Column::Holm => right(words::probability(row.p_holm)),
             Column::Normalised => right(words::change(row.normalised.as_ref().map(|one| one.change))),
             Column::Verdict => {
-                let (sign, word) = words::verdict(row.verdict);
-                let cell = Cell::new(format!("{sign} {word}"));
+                let (symbol, word) = words::verdict(row.verdict);
+                let cell = Cell::new(format!("{symbol} {word}"));
                 match row.verdict {
                     Verdict::Worse if colour => cell.fg(Color::Red),
                     Verdict::Better if colour => cell.fg(Color::Green),
@@ -170,7 +170,7 @@ impl Column {
     }
 }
 
-/// Why figures have no verdict, each reason once, and how many rows are not shown.
+/// Why values have no verdict, each reason once, and how many rows are not shown.
 fn remarks(comparison: &Comparison, width: u16) -> String {
     let mut out = String::new();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -183,7 +183,7 @@ fn remarks(comparison: &Comparison, width: u16) -> String {
     }
     for (remark, count) in counts {
         let what = if count == 1 {
-            "1 figure".to_owned()
+            "1 value".to_owned()
         } else {
             format!("{count} values")
         };

@@ -1,7 +1,7 @@
 //! Values and verdicts of a comparison as text.
 
 use crate::analysis::statistics::SIGNIFICANCE;
-use crate::comparison::{Basis, Comparison, MetricUnit, Outcome, Row, Run, Standing, Verdict};
+use crate::comparison::{Basis, Comparison, MetricUnit, Outcome, Row, Run, State, Verdict};
 use plimsoll_model::quantity;
 
 pub fn sentence(comparison: &Comparison) -> String {
@@ -66,18 +66,18 @@ pub fn verdict(verdict: Verdict) -> (&'static str, &'static str) {
     }
 }
 
-/// Sign and word of how a condition stands.
-pub fn standing(standing: Standing) -> (&'static str, &'static str) {
-    match standing {
-        Standing::Passed => ("\u{2713}", "passed"),
-        Standing::Failed => ("\u{2717}", "FAILED"),
-        Standing::Unknown => ("!", "UNKNOWN"),
+/// Symbol and word of the state of a condition.
+pub fn state(state: State) -> (&'static str, &'static str) {
+    match state {
+        State::Passed => ("\u{2713}", "passed"),
+        State::Failed => ("\u{2717}", "FAILED"),
+        State::Unknown => ("!", "UNKNOWN"),
     }
 }
 
-/// How a condition stands, with its numbers.
+/// The state of a condition, with its numbers.
 pub fn outcome(comparison: &Comparison, outcome: &Outcome) -> String {
-    let (sign, word) = standing(outcome.standing);
+    let (symbol, word) = state(outcome.state);
     let run = &comparison.runs[outcome.run].letter;
     let place = match outcome.group.is_empty() {
         true => String::new(),
@@ -95,7 +95,7 @@ pub fn outcome(comparison: &Comparison, outcome: &Outcome) -> String {
         )
     });
     format!(
-        "{sign} {word} {}: {run}{place}{}; {}",
+        "{symbol} {word} {}: {run}{place}{}; {}",
         outcome.condition,
         numbers.unwrap_or_default(),
         outcome.reason

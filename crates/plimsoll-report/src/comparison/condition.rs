@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use super::metrics::nature;
-use super::model::{Comparison, Outcome, Row, Standing};
+use super::model::{Comparison, Outcome, Row, State};
 use crate::analysis::metric::{Direction, MetricUnit};
 use crate::workloads::all_metrics;
 use plimsoll_model::scenario::{Marked, Mistake, near};
@@ -270,8 +270,8 @@ pub fn check(condition: &Condition, comparison: &Comparison) -> Result<Vec<Outco
         let before = outcomes.len();
         for (index, row) in comparison.rows.iter().enumerate() {
             if row.run == run && row.metric == condition.metric && condition.means(&row.group) {
-                let (standing, reason) = stand(condition, row);
-                outcomes.push(outcome(condition, run, &row.group, standing, Some(index), reason));
+                let (state, reason) = state_of(condition, row);
+                outcomes.push(outcome(condition, run, &row.group, state, Some(index), reason));
             }
         }
         for lone in &comparison.lone {
@@ -288,14 +288,7 @@ pub fn check(condition: &Condition, comparison: &Comparison) -> Result<Vec<Outco
                     false => format!(": {}", lone.reason),
                 };
                 let reason = format!("{} ({}) lacks the metric{because}", absent.letter, absent.name);
-                outcomes.push(outcome(
-                    condition,
-                    run,
-                    &lone.group,
-                    Standing::Unknown,
-                    None,
-                    reason,
-                ));
+                outcomes.push(outcome(condition, run, &lone.group, State::Unknown, None, reason));
             }
         }
         // What failed on both sides has no row and no counterpart that lacks it.
@@ -312,7 +305,7 @@ pub fn check(condition: &Condition, comparison: &Comparison) -> Result<Vec<Outco
                     condition,
                     run,
                     &subject.group,
-                    Standing::Unknown,
+                    State::Unknown,
                     None,
                     reason,
                 ));
@@ -320,7 +313,7 @@ pub fn check(condition: &Condition, comparison: &Comparison) -> Result<Vec<Outco
         }
         if outcomes.len() == before {
             let reason = "no group has this metric in both runs".to_owned();
-            outcomes.push(outcome(condition, run, "", Standing::Unknown, None, reason));
+            outcomes.push(outcome(condition, run, "", State::Unknown, None, reason));
         }
     }
     Ok(outcomes)
@@ -330,7 +323,7 @@ fn outcome(
     condition: &Condition,
     run: usize,
     group: &str,
-    standing: Standing,
+    state: State,
     row: Option<usize>,
     reason: String,
 ) -> Outcome {
@@ -338,46 +331,46 @@ fn outcome(
         condition: condition.text.clone(),
         run,
         group: group.to_owned(),
-        standing,
+        state,
         row,
         of_value: matches!(condition.limit, Limit::Value(_)),
         reason,
     }
 }
 
-fn stand(condition: &Condition, row: &Row) -> (Standing, String) {
+fn state_of(condition: &Condition, row: &Row) -> (State, String) {
     if row.other.untrustworthy || row.baseline.untrustworthy {
         return (
-            Standing::Unknown,
+            State::Unknown,
             "the metric is untrustworthy in all trials of one run".to_owned(),
         );
     }
     let limit = match condition.limit {
         Limit::Change(limit) => limit,
         Limit::Value(limit) => {
-            let standing = match condition.beyond(row.other.median, limit) {
-                true => Standing::Failed,
-                false => Standing::Passed,
+            let state = match condition.beyond(row.other.median, limit) {
+                true => State::Failed,
+                false => State::Passed,
             };
-            return (standing, "by the run's median".to_owned());
+            return (state, "by the run's median".to_owned());
         }
     };
     let Some(change) = row.change else {
         return (
-            Standing::Unknown,
+            State::Unknown,
             "a median is 0 or less: there is no change in percent".to_owned(),
         );
     };
     let beyond = condition.beyond(change, limit);
     match row.interval {
-        _ if !beyond => (Standing::Passed, "within the limit".to_owned()),
+        _ if !beyond => (State::Passed, "within the limit".to_owned()),
         Some((low, high)) if low <= 0.0 && high >= 0.0 => (
-            Standing::Passed,
+            State::Passed,
             "beyond the limit, but not significant: the interval contains 0".to_owned(),
         ),
-        Some(_) => (Standing::Failed, "beyond the limit, and significant".to_owned()),
+        Some(_) => (State::Failed, "beyond the limit, and significant".to_owned()),
         None => (
-            Standing::Failed,
+            State::Failed,
             "beyond the limit, by the medians alone: too few repeats for an interval".to_owned(),
         ),
     }

@@ -22,6 +22,6 @@ pub use condition::{Condition, ConditionError, Fault, Limit, Operator, check, kn
 pub use input::Input;
 pub use metrics::{Nature, nature};
 pub use model::{
-    Basis, COMPARISON_SCHEMA, Comparison, Difference, Lone, Normalised, Outcome, Row, Run, Side, Standing,
+    Basis, COMPARISON_SCHEMA, Comparison, Difference, Lone, Normalised, Outcome, Row, Run, Side, State,
     Subject, Tally, Verdict,
 };

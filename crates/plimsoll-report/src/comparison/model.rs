@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::analysis::metric::{Direction, MetricUnit};
 use plimsoll_model::recording::model::RunStatus;
 
-pub const COMPARISON_SCHEMA: u32 = 1;
+pub const COMPARISON_SCHEMA: u32 = 2;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
@@ -165,7 +165,7 @@ pub enum Verdict {
     Unclear,
 }
 
-/// How a condition stands for one group of one run.
+/// The result of a condition for one group of one run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
     pub condition: String,
@@ -173,7 +173,7 @@ pub struct Outcome {
     pub run: usize,
     /// Identity of the group; empty when no group has the metric.
     pub group: String,
-    pub standing: Standing,
+    pub state: State,
     /// Index of the row that it was read from.
     pub row: Option<usize>,
     /// Whether the limit is of a value, not of a change.
@@ -183,7 +183,7 @@ pub struct Outcome {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Standing {
+pub enum State {
     Passed,
     /// Broken: the run is worse than it may be.
     Failed,

@@ -49,7 +49,7 @@ pub(crate) struct Bar {
     pub(crate) colour: &'static str,
     /// Whether a hatch is drawn over it.
     pub(crate) hatched: bool,
-    /// Drawn as an outline: the state before, a figure that nothing was subtracted from.
+    /// Drawn as an outline: the state before, a value that nothing was subtracted from.
     pub(crate) hollow: bool,
     /// How long it is: a median, where it sums up runs.
     pub(crate) value: f64,
@@ -79,7 +79,7 @@ impl Bar {
         }
     }
 
-    /// The bar of a figure over the repeats: its median, interval and runs.
+    /// The bar of a value over the repeats: its median, interval and runs.
     pub(crate) fn of(label: impl Into<Cow<'static, str>>, colour: &'static str, measured: &Measured) -> Bar {
         let summary = &measured.summary;
         let dot = |dot: &Dot| BarDot {

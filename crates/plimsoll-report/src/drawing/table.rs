@@ -115,7 +115,7 @@ impl Cell {
         self
     }
 
-    /// A figure in the unit that its name says, or a dash.
+    /// A value in the unit that its name says, or a dash.
     pub(crate) fn metric(name: &str, value: Option<f64>) -> Cell {
         value.map_or_else(Cell::missing, |value| {
             Cell::number(value, quantity::metric(name, value))

@@ -10,8 +10,8 @@ use plimsoll_model::columns::Unit;
 use plimsoll_model::recording::model::{Event, Manifest, Results, Trial};
 use plimsoll_model::recording::{ColumnView, Recording, Samples, Warning};
 
-/// Version of the document. 2 has warnings with a code.
-pub const EXPORT_SCHEMA: u32 = 2;
+/// Version of the document. 2 has warnings with a code, 3 `values` of phases, which were `figures`.
+pub const EXPORT_SCHEMA: u32 = 3;
 
 #[derive(Serialize)]
 struct Document<'a> {

@@ -33,7 +33,7 @@ fn run(families: &mut Families, manifest: &Manifest, results: &Results) {
         ("hostname", &manifest.host.hostname),
         ("kernel", &manifest.host.kernel),
     ]);
-    families.info("plimsoll_run", "The run; its figures are labels.", &labels);
+    families.info("plimsoll_run", "The run; its properties are labels.", &labels);
     let run = run_label(manifest);
     let started = humantime::parse_rfc3339(&manifest.started).ok();
     let since_1970 = started.and_then(|started| started.duration_since(SystemTime::UNIX_EPOCH).ok());
@@ -52,7 +52,7 @@ fn run(families: &mut Families, manifest: &Manifest, results: &Results) {
             let (name, value) = in_base_units(name, value.as_f64().unwrap_or(f64::NAN));
             families.gauge(
                 &format!("plimsoll_calibration_{name}"),
-                "What this machine does when nothing is in the way, measured at the start of the run.",
+                "Speeds and latencies of this machine without pressure, measured at the start of the run.",
                 &run,
                 value,
             );
@@ -91,7 +91,7 @@ fn add_trial(families: &mut Families, manifest: &Manifest, trial: &Trial) {
     let whole = with_status(trial.status);
     families.gauge(
         "plimsoll_trial_verified",
-        "Whether what the work left behind was checked and right: 1 or 0.",
+        "Whether all contents were verified and right: 1 or 0.",
         &whole,
         f64::from(u8::from(trial.verified)),
     );
@@ -113,7 +113,7 @@ fn add_trial(families: &mut Families, manifest: &Manifest, trial: &Trial) {
             let (name, value) = in_base_units(list, *value);
             families.gauge(
                 &format!("plimsoll_trial_list_{name}"),
-                "A figure of the trial of which there is one for each of several things; index counts them from 1.",
+                "A metric of the trial with a list of values; index counts them from 1.",
                 &format!("{whole},{}", labels(&[("index", &(index + 1).to_string())])),
                 value,
             );
@@ -165,11 +165,11 @@ fn add_phase(families: &mut Families, of: &str, phase: &Phase) {
             count as f64,
         );
     }
-    for (name, value) in &phase.figures {
+    for (name, value) in &phase.values {
         let (name, value) = in_base_units(name, *value);
         families.gauge(
-            &format!("plimsoll_phase_figure_{name}"),
-            "A figure of the phase that its kind of work measured.",
+            &format!("plimsoll_phase_value_{name}"),
+            "A value of the phase that its kind of work measured.",
             of,
             value,
         );
@@ -209,7 +209,7 @@ fn last_sample(families: &mut Families, recording: &Recording) {
     families.sample(&samples.row(last), recording.manifest.host.page_size, &run);
 }
 
-/// A figure whose name has its unit at the end, with name and value in base units. Characters that no name may have
+/// A value whose name has its unit at the end, with its name and the number in base units. Characters that no name may have
 /// become `_`.
 fn in_base_units(name: &str, value: f64) -> (String, f64) {
     let plain: String = name

@@ -127,7 +127,7 @@ fn memory(curves: &HoldCurves) -> Option<Drawing> {
         None => drawing(
             curves,
             ("memory", "Held memory and memory available to other programs"),
-            "The hold takes and gives back memory while other programs come and go.",
+            "The hold takes and releases memory while other programs come and go.",
             ("memory", MetricUnit::Bytes),
             vec![line("held", 0, &curves.t, &curves.held), available],
         ),

@@ -41,7 +41,7 @@ pub(crate) fn of(plan: &Plan, groups: &[Group], trials: &[Trial]) -> Option<Prog
         .filter_map(base)
         .collect();
     let most = |name: &str| {
-        let values = bases.iter().filter_map(|phase| phase.figures.get(name).copied());
+        let values = bases.iter().filter_map(|phase| phase.values.get(name).copied());
         values.reduce(f64::max).map(|bytes| bytes as u64)
     };
     let (peak, file) = (most(PEAK), most(FILE_PEAK));
@@ -89,7 +89,7 @@ fn share(part: u64, whole: u64) -> Option<f64> {
 
 /// The phase of the base: the first one under the largest limit.
 fn base(trial: &Trial) -> Option<&Phase> {
-    let limit = |phase: &Phase| phase.figures.get(LIMIT).copied();
+    let limit = |phase: &Phase| phase.values.get(LIMIT).copied();
     let largest = trial.phases.iter().filter_map(limit).reduce(f64::max)?;
     trial.phases.iter().find(|phase| limit(phase) == Some(largest))
 }
@@ -189,8 +189,8 @@ fn measured(trials: &[&Trial]) -> Vec<SizePoint> {
 /// Most swap of the program's cgroup under the limit of a point.
 fn swap_at(trial: &Trial, point: &Point) -> Option<u64> {
     let under_it = |phase: &&Phase| {
-        Point::of(&phase.figures).is_some_and(|found| (found.limit, found.cost) == (point.limit, point.cost))
+        Point::of(&phase.values).is_some_and(|found| (found.limit, found.cost) == (point.limit, point.cost))
     };
     let phase = trial.phases.iter().find(under_it)?;
-    phase.figures.get(SWAP_PEAK).map(|bytes| *bytes as u64)
+    phase.values.get(SWAP_PEAK).map(|bytes| *bytes as u64)
 }

@@ -1,4 +1,4 @@
-//! Tests of comparisons: the statistics, the conditions, what is shown.
+//! Tests of comparisons: the statistics, the conditions, the output.
 
 mod shown;
 mod statistics;

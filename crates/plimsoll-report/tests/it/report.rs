@@ -1,4 +1,4 @@
-//! Tests of reports. The pages that they write under `target/tmp/report` are what `tests/page/run.sh`
+//! Tests of reports. They write under `target/tmp/report` the reports that `tests/page/run.sh`
 //! opens and clicks through.
 
 mod charts;

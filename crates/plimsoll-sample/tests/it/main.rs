@@ -34,7 +34,7 @@ fn column_names_are_unique_and_every_column_says_what_it_is() {
     }
 }
 
-/// A misspelt key would be null for ever and nobody would notice.
+/// A misspelt key would be null for ever, unnoticed.
 #[test]
 fn every_column_of_meminfo_and_vmstat_is_there_unless_the_kernel_is_too_old_or_built_without() {
     let optional = [

@@ -1,4 +1,4 @@
-//! The procfs crate as the oracle: of the same text exactly, of the live machine for what only grows.
+//! The procfs crate as the oracle: exactly for the same text, and for monotonic counters of the live machine.
 
 use std::fs;
 
@@ -106,7 +106,7 @@ fn stat_is_what_the_oracle_reads_of_the_same_text() {
     }
 }
 
-/// What only grows must lie between a sample before and a sample after.
+/// A monotonic counter must lie between a sample before and a sample after.
 #[test]
 fn the_reader_agrees_with_the_oracle_on_the_live_machine() {
     let mut reader = Reader::open().unwrap();

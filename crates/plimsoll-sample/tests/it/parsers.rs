@@ -19,7 +19,7 @@ fn keys_of(file: &str) -> Vec<(&'static str, usize)> {
         .collect()
 }
 
-/// What a simple parser makes of `text`: a map of keys, a split at line ends, a sum a column.
+/// The result of a simple parser for `text`: a map of keys, a split at line ends, a sum a column.
 fn simple(text: &[u8], keys: &[(&'static str, usize)], scale: impl Fn(usize) -> i64) -> BTreeMap<usize, i64> {
     let keys: BTreeMap<&[u8], usize> = keys
         .iter()
@@ -56,7 +56,7 @@ fn values(row: &Row) -> BTreeMap<usize, i64> {
         .collect()
 }
 
-/// Some lines of a file in any order, between lines that nobody knows, and broken ones.
+/// Some lines of a file in any order, between unknown and broken lines.
 fn file(keys: Vec<&'static str>) -> impl Strategy<Value = Vec<u8>> {
     let key = prop_oneof![
         6 => prop::sample::select(keys),

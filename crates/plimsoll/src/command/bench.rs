@@ -24,7 +24,7 @@ struct Document<T: Serialize> {
 }
 
 pub(super) fn bench_command(options: &Bench) -> Result<Exit, Failure> {
-    match options.what {
+    match options.measurement {
         BenchSubject::Sampler => sampler(options.json),
         BenchSubject::Fill => fill(options.json),
     }

@@ -14,7 +14,7 @@ use plimsoll_model::recording::model::Results;
 use plimsoll_report as report;
 use plimsoll_report::compare::{csv, html, markdown, terminal, words};
 use plimsoll_report::comparison;
-use plimsoll_report::comparison::{CompareError, Comparison, Condition, Input, Standing, check};
+use plimsoll_report::comparison::{CompareError, Comparison, Condition, Input, State, check};
 
 /// Returns code 6 if a condition fails, 7 if one has no verdict.
 pub(super) fn compare(options: &Compare, verbosity: &Verbosity) -> Result<Exit, Failure> {
@@ -67,7 +67,7 @@ pub(super) fn compare(options: &Compare, verbosity: &Verbosity) -> Result<Exit, 
         for outcome in comparison
             .conditions
             .iter()
-            .filter(|one| one.standing != Standing::Passed)
+            .filter(|one| one.state != State::Passed)
         {
             super::print_error(&words::outcome(&comparison, outcome));
         }
@@ -158,10 +158,10 @@ fn output(options: &Compare) -> Option<PathBuf> {
 }
 
 fn exit(comparison: &Comparison) -> Exit {
-    let any = |standing| comparison.conditions.iter().any(|one| one.standing == standing);
-    if any(Standing::Failed) {
+    let any = |state| comparison.conditions.iter().any(|one| one.state == state);
+    if any(State::Failed) {
         Exit::Regression
-    } else if any(Standing::Unknown) {
+    } else if any(State::Unknown) {
         Exit::Untrustworthy
     } else {
         Exit::Done

@@ -248,9 +248,9 @@ fn conclude(monitor: Monitor, stop: &Arc<Stop>, options: &Watch, gone: bool) -> 
         (false, true) => super::print_json(&summary)?,
         (false, false) => super::print(&summary::text(&summary))?,
     }
-    let exit = match &summary.recording_trouble {
-        Some(trouble) => {
-            super::print_error(trouble);
+    let exit = match &summary.recording_error {
+        Some(error) => {
+            super::print_error(error);
             Exit::Missing
         }
         None if gone => Exit::Killed,

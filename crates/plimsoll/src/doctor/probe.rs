@@ -13,7 +13,7 @@ use rustix::process::{DumpableBehavior, dumpable_behavior, geteuid, set_dumpable
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use rustix::{process::Gid, process::Uid};
 
-/// User id of `nobody`.
+/// Id of the user without privileges.
 const NOBODY: u32 = 65534;
 
 pub type Outcome = Result<(), Errno>;
@@ -129,7 +129,7 @@ fn userfaultfd() -> UffdAccess {
     }
 }
 
-/// Tries as `nobody` in a separate thread: Linux has credentials per thread, so those of the process stay.
+/// Tries as a user without privileges in a separate thread: Linux has credentials per thread, so those of the process stay.
 fn userfaultfd_unprivileged() -> Option<UffdAccess> {
     if !geteuid().is_root() {
         return None;

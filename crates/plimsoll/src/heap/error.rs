@@ -11,7 +11,7 @@ pub enum HeapStatError {
     )]
     NoSuchProcess { pid: u32 },
     /// The process ended during the read.
-    #[error("cannot read the heaps of pid {pid}: the process ended")]
+    #[error("cannot read the heaps of pid {pid}: the process ended; start it again")]
     Ended { pid: u32 },
     /// The kernel denies access to the memory of the process.
     #[error(

@@ -139,7 +139,6 @@ pub struct FrontReport {
 /// A bucket.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BucketReport {
-    /// Bytes of its blocks.
     pub block_bytes: u64,
     pub subsegments: u64,
     /// Blocks that the subsegments can hold.

@@ -9,7 +9,7 @@ pub enum PagerStatError {
     #[error("cannot read the pagers of pid {pid}: no such process; list all with `plimsoll ps`")]
     NoSuchProcess { pid: u32 },
     /// The process ended during the read.
-    #[error("cannot read the pagers of pid {pid}: the process ended")]
+    #[error("cannot read the pagers of pid {pid}: the process ended; start it again")]
     Ended { pid: u32 },
     /// The kernel denies access to the memory of the process.
     #[error(

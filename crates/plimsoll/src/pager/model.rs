@@ -17,7 +17,6 @@ pub struct PagerSurvey {
     pub schema: u32,
     pub pid: u32,
     pub name: String,
-    /// Bytes of a page.
     pub page_bytes: u64,
     pub pagers: Vec<PagerReport>,
     /// Duration of the read in microseconds; the process ran meanwhile.
@@ -98,7 +97,7 @@ impl PageFileReport {
     }
 }
 
-/// The figures of a pager; [`ROWS`] names them.
+/// The counters of a pager; [`ROWS`] names them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Values {
     pub stats: Stats,

@@ -76,7 +76,7 @@ pub(super) const ROWS: &[Row] = &[
     row(Memory, Bytes, "resident_bytes", "Resident", |stats, _| {
         stats.resident_bytes()
     }),
-    row(Memory, Bytes, "store_bytes", "Compression store", |stats, _| {
+    row(Memory, Bytes, "store_bytes", "Compressed store", |stats, _| {
         stats.store_bytes
     }),
     row(Memory, Bytes, "metadata_bytes", "Metadata", |stats, _| {

@@ -1,4 +1,4 @@
-//! The document and text of pagers from synthetic figures. Each value is unique, so that a swap of two values shows.
+//! The document and text of pagers from synthetic counters. Each value is unique, so that a swap of two values shows.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::model::{PageFileReport, PagerReport, PagerSurvey, PagerValidation, Va
 use super::rows::ROWS;
 use super::text::render;
 
-/// Figures that are all different.
+/// Counters that are all different.
 fn stats() -> Stats {
     let mut stats = Stats::default();
     stats.ram = 64 << 20;

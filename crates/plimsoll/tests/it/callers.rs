@@ -9,7 +9,7 @@ const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
 /// Prints the ignored and the blocked signals and the umask of the program itself.
 const TELL: [&str; 3] = ["grep", "-E", "^(SigBlk|SigIgn|Umask):"];
 
-/// Callers, as commands that execute what follows.
+/// Callers, as commands that execute the rest of their line.
 const CALLERS: [&[&str]; 3] = [
     &["env"],
     // `nohup`, and a background job of a shell without job control.

@@ -1,4 +1,4 @@
-//! The command line: what it prints where, and how it ends.
+//! The command line: its output on each stream, and its exit codes.
 
 use std::process::Output;
 
@@ -95,7 +95,7 @@ fn every_listed_scenario_shows_and_checks() {
     }
 }
 
-/// What `plimsoll run` would run, as `--show` prints it.
+/// The plan of `plimsoll run`, as `--show` prints it.
 fn shown(arguments: &[&str]) -> String {
     let output = plimsoll(&[&["run", "--show"], arguments].concat());
     let error = String::from_utf8_lossy(&output.stderr);

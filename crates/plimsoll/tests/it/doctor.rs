@@ -117,7 +117,7 @@ fn uffd(full: Outcome, user_mode_only: Outcome, features: Option<u64>) -> UffdAc
 
 const STATUS_ROOT: &str =
     "Name:\tx\nUid:\t0\t0\t0\t0\nCapEff:\t000001ffffffffff\nNoNewPrivs:\t0\nSeccomp:\t0\n";
-/// The capabilities that Docker gives, its filter, and a user who is root inside.
+/// Docker's capabilities and filter, and a user that is root inside.
 const STATUS_DOCKER: &str =
     "Name:\tx\nUid:\t0\t0\t0\t0\nCapEff:\t00000000a80425fb\nNoNewPrivs:\t0\nSeccomp:\t2\n";
 const STATUS_USER: &str =
@@ -233,7 +233,7 @@ fn plain_container() -> Machine {
         .without("dev")
 }
 
-/// Has `work` done as a user who owns nothing. Users are kept by thread on Linux, so this test alone is one.
+/// Has `work` done as a user without files. Users are kept by thread on Linux, so this test alone is one.
 fn as_nobody<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {

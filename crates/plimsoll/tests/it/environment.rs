@@ -22,7 +22,7 @@ use plimsoll_proc::cgroup::Hierarchy;
 
 const MIB: u64 = 1 << 20;
 
-/// A stop that nobody asks for.
+/// A stop without a request.
 static NEVER: AtomicBool = AtomicBool::new(false);
 
 fn root() -> bool {
@@ -52,7 +52,7 @@ fn has_zswap() -> bool {
     has_swap_file() && capability("zswap", root() && there, "needs root and CONFIG_ZSWAP")
 }
 
-/// The machine, for a test that changes what is the machine's.
+/// The machine's lock, for a test that changes global settings.
 fn session(run: &str) -> Session {
     crate::machine::alone_as(run)
 }

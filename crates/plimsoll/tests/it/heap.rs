@@ -1,4 +1,4 @@
-//! The heap of this project under programs: its library, how it is put there, and what runs on it.
+//! The heap of this project under programs: its library, the preload, and programs on it.
 
 mod helper_thread;
 mod launch;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The heaps that programs are tried on, each by the option of `plimsoll heap run` that chooses it.
 const HEAPS: [&str; 3] = ["--front-end=lfh", "--front-end=standard", "--hardened"];
 
-/// A user who owns nothing.
+/// A user without files.
 pub(crate) const NOBODY: u32 = 65_534;
 
 /// The folder that the library is unpacked into for tests.

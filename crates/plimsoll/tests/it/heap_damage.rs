@@ -49,7 +49,7 @@ impl Damaged {
             .expect("plimsoll starts")
     }
 
-    /// Ends it, and returns what it said on standard error.
+    /// Ends it, and returns its standard error.
     fn end(&mut self) -> String {
         drop(self.child.stdin.take());
         let mut said = String::new();

@@ -1,6 +1,6 @@
 //! Mistakes with the heap, made by a C program under `plimsoll heap run`, hardened and not, and under the C library's own
-//! heap for comparison: who notices which. With `--nocapture` the table is printed that `docs/src/heap-stat.md` shows.
-//! What the C library's heap stops, this one does, but for what [`BEHIND`] names.
+//! heap for comparison: the mistakes that each detects. With `--nocapture` the table is printed that `docs/src/heap-stat.md` shows.
+//! This heap stops every mistake that the C library's heap stops, except those in [`BEHIND`].
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::heap::{compiled, has, heap_run};
 const SIGABRT: i32 = 6;
 const SIGSEGV: i32 = 11;
 
-/// Under what a program runs.
+/// The heap that a program runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Under {
     CLibrary,
@@ -26,7 +26,7 @@ enum End {
     Stopped(String),
     /// A memory fault.
     Fault,
-    /// Nobody noticed.
+    /// Undetected.
     Unnoticed,
 }
 
@@ -130,7 +130,7 @@ const CASES: &[Case] = &[
     case("write-after-free-deep", &[20_000], None, None),
 ];
 
-/// Mistakes that this heap does not notice, and glibc's notices where its own bookkeeping is what was overwritten: it lies
+/// Mistakes that this heap does not detect. glibc's detects them if they overwrite its bookkeeping: it lies
 /// between the blocks and in the free ones, that of this heap lies apart.
 const BEHIND: &[(Under, &str, &[usize])] = &[
     (Under::Default, "overflow-1", ALL),

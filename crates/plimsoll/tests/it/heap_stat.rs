@@ -71,7 +71,7 @@ const CHURNING: &str = "heap_stat::a_program_under_way_is_validated_a_hundred_ti
 /// A program that runs on the heap; it ends when this is dropped.
 struct Churn {
     child: Child,
-    /// What it prints; it must have somebody to print to.
+    /// Its output; the pipe must have a reader.
     output: BufReader<ChildStdout>,
 }
 
@@ -184,7 +184,7 @@ fn text(output: &Output) -> String {
     said.into_owned()
 }
 
-/// What a command says that ends with an exit code other than 0, without a document.
+/// The standard error of a command that fails and prints no document.
 fn refusal(output: &Output, code: i32) -> String {
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(code), "{errors}");

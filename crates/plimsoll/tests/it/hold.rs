@@ -30,7 +30,7 @@ fn hold(arguments: &[&str]) -> Output {
     command.output().expect("plimsoll starts")
 }
 
-/// `hold` as nobody, with a copy of the program that nobody can execute.
+/// `hold` as the user nobody, with a copy of the program that this user can execute.
 fn hold_as_nobody(arguments: &[&str]) -> Output {
     let folder = tempfile::tempdir().expect("a folder");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("its owner may");
@@ -178,7 +178,7 @@ fn a_level_of_a_cgroup_is_kept_while_another_program_comes_and_goes() {
     let document = json(&output);
     assert_eq!(document["ended"], "signal");
     assert_eq!(document["goal"]["available_bytes"], 100 * MIB);
-    // It gave back for the neighbour, and took again.
+    // It released memory for the neighbour, and took again.
     let held = |key: &str| document["held_bytes"][key].as_u64().expect("bytes");
     assert!(held("most") - held("least") >= 50 * MIB, "{document:#}");
     group.wait(0, 4 * MIB);
@@ -195,7 +195,7 @@ fn a_leak_in_a_cgroup_ends_with_the_holder_as_the_victim() {
     assert!(group.0.oom_kills().expect("a count") >= 1);
 }
 
-/// Two holders that looked at the same moment took and gave back the same bytes.
+/// Two holders that looked at the same moment took and released the same bytes.
 #[test]
 fn two_holders_share_a_level() {
     if !root_with_cgroup() {

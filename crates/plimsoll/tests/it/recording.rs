@@ -1,4 +1,4 @@
-//! The recording: what is written is read, at every moment, however it was cut or damaged.
+//! The recording: every written entry is read, at every moment, after any cut or damage.
 
 mod damage;
 mod documents;
@@ -14,7 +14,7 @@ use plimsoll_model::recording::Recording;
 pub(crate) use plimsoll_testkit::other_readers::read_by_others;
 pub(crate) use plimsoll_testkit::recordings::{event, manifest, plan, results, rows, trial};
 
-/// The samples of the recording in `folder` as CSV, for another program to compare with what it reads.
+/// The samples of the recording in `folder` as CSV, for comparison with the values that another program reads.
 pub(crate) fn csv_of(folder: &Path) -> Vec<u8> {
     let mut csv = Vec::new();
     plimsoll_report::export::csv(&Recording::open(folder).unwrap(), &mut csv).unwrap();

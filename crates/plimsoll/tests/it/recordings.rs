@@ -245,7 +245,7 @@ fn a_browser_that_cannot_be_started_ends_with_3_after_the_report() {
     }
 }
 
-/// What `plimsoll report @latest` prints on a terminal.
+/// The output of `plimsoll report @latest` on a terminal.
 fn on_a_terminal(desk: &Desk, variables: &[(&str, &str)], options: &[&str]) -> Vec<u8> {
     let folder = desk.path().display().to_string();
     let starter = [&["env", "-C", &folder], OWNED].concat();

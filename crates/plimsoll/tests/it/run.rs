@@ -1,4 +1,4 @@
-//! `plimsoll run` on the real kernel: what it records, how it ends, and that nothing is left behind.
+//! `plimsoll run` on the real kernel: its recordings, its ends, and that it leaves nothing behind.
 
 mod background;
 pub(crate) mod bad_luck;
@@ -174,7 +174,7 @@ fn find(folder: &Path, name: &str, depth: usize) -> Vec<PathBuf> {
     found
 }
 
-/// Whether a process has ended, or does within a minute. A zombie has: who adopted it may not be quick to wait.
+/// Whether a process has ended, or does within a minute. A zombie has: its new parent may wait late.
 fn ends_soon(pid: u32) -> bool {
     let ended = || {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -379,7 +379,7 @@ fn phase_names(trial: &Value) -> Vec<&str> {
 
 /// A figure that a phase must have.
 fn figure(phase: &Value, name: &str) -> f64 {
-    let figure = phase["figures"][name].as_f64();
+    let figure = phase["values"][name].as_f64();
     figure.unwrap_or_else(|| panic!("no {name}: {phase:#}"))
 }
 

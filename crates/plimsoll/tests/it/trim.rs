@@ -1,4 +1,4 @@
-//! Tests of the `trim` room, and of the page flags that show what it does: on processes and cgroups of their own.
+//! Tests of the `trim` module, and of the page flags that show its effect: on processes and cgroups of their own.
 
 mod command;
 mod page_flags;
@@ -15,7 +15,7 @@ use plimsoll_proc::cgroup::Hierarchy;
 use plimsoll_proc::swaps;
 
 const MIB: u64 = 1 << 20;
-/// What a holder holds.
+/// The memory of a holder.
 const HELD: u64 = 128 * MIB;
 
 const HOLDER: &str = "PLIMSOLL_TEST_HOLDER";

@@ -125,7 +125,7 @@ impl Eater<'_> {
         if memory == Backing::File
             && let (Some(trim), Some(cached)) = (context.finished.last_mut(), stayed)
         {
-            let figures = &mut trim.phase.figures;
+            let figures = &mut trim.phase.values;
             figures.insert(finding::CACHED.to_owned(), cached as f64);
         }
         check_trimmed(context, stayed);

@@ -173,7 +173,7 @@ fn restore(
     let reply = context.ask(worker, &Command::Restore)?;
     let right = matches!(&reply, Reply::Done { verification: Some(found), .. } if found.holds());
     if !right {
-        let error = format!("{name}: bytes that were read back differ from what was written: {reply:?}");
+        let error = format!("{name}: bytes that were read back differ from the written ones: {reply:?}");
         context
             .errors
             .push(TrialError::failed(FailureCode::WrongBytes, error));

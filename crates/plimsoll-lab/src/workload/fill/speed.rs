@@ -82,7 +82,7 @@ fn gb_per_s(target: &mut [u8], mut work: impl FnMut(&mut [u8])) -> f64 {
     target.len() as f64 / seconds / 1e9
 }
 
-/// Expects at least one figure.
+/// Expects at least one value.
 fn spread(mut figures: Vec<f64>) -> Spread {
     figures.sort_by(f64::total_cmp);
     Spread {

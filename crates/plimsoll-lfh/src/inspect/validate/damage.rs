@@ -7,22 +7,22 @@ use crate::unit::{UnitIndex, UnitKind};
 
 /// Something wrong, and where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names of the fields describe them")]
 pub struct Damage {
     /// Number of the heap, 0 if it is not known.
     pub heap: u32,
     /// Address of the block or of the unit.
     pub address: usize,
-    /// The fault.
     pub fault: Fault,
 }
 
 /// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
+#[allow(missing_docs, reason = "the names of the fields describe them")]
 pub enum Fault {
     /// The description of a unit holds no kind, no heap, no length, or those of no run.
     Description {
-        /// The unit.
         unit: UnitIndex,
         /// Number of the kind that it holds.
         kind: u8,
@@ -38,7 +38,6 @@ pub enum Fault {
     },
     /// The description of a unit inside of a run names another run.
     Inner {
-        /// The unit.
         unit: UnitIndex,
         /// Its first unit by its own description.
         first: u32,
@@ -60,7 +59,6 @@ pub enum Fault {
     },
     /// A run's neighbour in its list does not name it as its neighbour.
     List {
-        /// The neighbour.
         neighbour: UnitIndex,
         /// The unit that it names.
         names: u32,
@@ -72,23 +70,19 @@ pub enum Fault {
     },
     /// A subsegment counts more blocks than it has room for.
     Count {
-        /// Its bucket.
         bucket: Bucket,
-        /// Its count.
         counted: u64,
         /// Blocks that it has room for, or that may be there.
         most: u64,
     },
     /// A list of free blocks leads to something that is no block of its subsegment.
     Link {
-        /// Its bucket.
         bucket: Bucket,
         /// The number of the block that the link holds.
         number: u32,
     },
     /// A list of free blocks has another length than its count: it runs in a circle, or was cut.
     Length {
-        /// Its bucket.
         bucket: Bucket,
         /// Blocks that were found.
         found: u32,
@@ -96,29 +90,18 @@ pub enum Fault {
         said: u32,
     },
     /// A block is in two lists.
-    Twice {
-        /// Its bucket.
-        bucket: Bucket,
-    },
+    Twice { bucket: Bucket },
     /// The mark of a free block is gone: it was written after it was freed, or overrun from the block before it.
     Mark {
-        /// Its bucket.
         bucket: Bucket,
         /// The word in place of the tag.
         found: u64,
     },
     /// A pointer of a bucket's array in a slot is no free block.
-    Slot {
-        /// The slot.
-        slot: u32,
-        /// The bucket.
-        bucket: Bucket,
-    },
+    Slot { slot: u32, bucket: Bucket },
     /// The array of a bucket in a slot has impossible ends.
     Header {
-        /// The slot.
         slot: u32,
-        /// The bucket.
         bucket: Bucket,
         /// Its bounds, in steps: begin, end, current.
         positions: [u16; 3],
@@ -131,25 +114,16 @@ pub enum Fault {
         found: u64,
     },
     /// The block table of a hardened heap holds an impossible state for a block.
-    State {
-        /// Its bucket.
-        bucket: Bucket,
-        /// The state.
-        state: u8,
-    },
+    State { bucket: Bucket, state: u8 },
     /// The description of a large block of a hardened heap has more requested bytes than the block.
     Slack {
         /// Bytes of its run beyond the requested ones.
         slack: usize,
     },
     /// A block in the quarantine of a hardened heap has another state than resting, or is not zero any more.
-    Resting {
-        /// The slot.
-        slot: u32,
-    },
+    Resting { slot: u32 },
     /// The quarantine of a slot has impossible ends.
     Quarantine {
-        /// The slot.
         slot: u32,
         /// Its bounds, in steps: begin, end, current.
         positions: [u16; 3],

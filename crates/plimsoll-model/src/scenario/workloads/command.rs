@@ -181,7 +181,7 @@ impl Model for ProgramRun {
         hints.setup_s + (runs + first) * (self.run_time + hints.process_s)
     }
 
-    /// The command, and what differs from the defaults.
+    /// The command, and settings that differ from the defaults.
     fn params(&self, settings: &Settings) -> Vec<(&'static str, String)> {
         let limits: Vec<String> = self.limits.iter().map(|limit| size_text(*limit)).collect();
         let of = |differs: bool, text: &str| differs.then(|| text.to_owned());

@@ -196,7 +196,7 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
          ended",
     ),
     shared_keys::duration("how long blocks are replaced, in seconds"),
-    shared_keys::hold("rest from the end of the load until what is left of its memory is measured"),
+    shared_keys::hold("rest from the end of the load until its remaining memory is measured"),
 ];
 
 impl Model for Heap {

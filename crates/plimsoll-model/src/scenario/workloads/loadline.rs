@@ -239,7 +239,7 @@ impl Model for Loadline {
         hints.setup_s + self.usual_loads().map(point).sum::<f64>()
     }
 
-    /// The size and the class, and what differs from the defaults.
+    /// The size and the class, and settings that differ from the defaults.
     fn params(&self, settings: &Settings) -> Vec<(&'static str, String)> {
         let list = |texts: Vec<String>| (!texts.is_empty()).then(|| texts.join(","));
         let loads = list(self.loads.iter().map(f64::to_string).collect());

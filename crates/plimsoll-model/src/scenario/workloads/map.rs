@@ -67,7 +67,7 @@ impl Touch {
     }
 }
 
-/// A way to hand memory back. Not a key: each trial goes through all that fit its mapping.
+/// A way to release memory. Not a key: each trial goes through all that fit its mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReleaseMethod {

@@ -147,7 +147,7 @@ impl Settings {
     }
 
     /// Limit of the cgroup in bytes. Around a pager, whose budget is [`Settings::limit`], it has room for the worker itself
-    /// and for what a pager cannot save.
+    /// and for pages that a pager cannot save.
     pub fn cgroup_limit(&self) -> u64 {
         self.cgroup_limit_of(self.limit)
     }

@@ -1,4 +1,4 @@
-//! A recording that is followed brings everything once, whatever its writer does between two polls.
+//! A followed recording yields every entry once, for any actions of its writer between two polls.
 
 use std::fs;
 use std::io::Write;
@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 use plimsoll_testkit::recordings::{event, manifest, plan, results, rows, trial};
 
-/// What a follower has seen.
+/// The entries that a follower has seen.
 #[derive(Default)]
 struct Seen {
     rows: Vec<Row>,

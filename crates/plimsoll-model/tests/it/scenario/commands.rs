@@ -65,7 +65,7 @@ fn the_largest_of_the_limits_is_the_limit_of_the_cgroup() {
     assert!(settings.swap_size >= 256 * MIB);
 }
 
-/// A program needs what it needs: `--quick` would otherwise get every program killed.
+/// `--quick` does not lower the limits of a program: every program would be killed.
 #[test]
 fn quick_shrinks_neither_limits_nor_the_program() {
     let text =

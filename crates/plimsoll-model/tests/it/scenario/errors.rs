@@ -1,4 +1,4 @@
-//! What users see when a scenario is wrong.
+//! Error messages of wrong scenarios.
 
 use plimsoll_model::scenario::{MAX_FILE_BYTES, Overrides, Problem, ScenarioError, Source, find};
 

@@ -57,7 +57,7 @@ fn without_new_keys_a_load_line_is_what_it_was() {
     assert_eq!(swept.trials.len(), 2);
 }
 
-/// A recording of a version without these settings is read as what it was, and one of the defaults is written as it was.
+/// A recording of a version without these settings keeps its meaning, and one of the defaults is written as before.
 #[test]
 fn default_settings_are_written_as_in_older_recordings() {
     let settings = settings("limit = \"64M\"");

@@ -79,7 +79,7 @@ fn compression_is_three_classes_three_times() {
     assert!(ids(&plan).contains(&"compression/zram/runs20#3"));
 }
 
-/// What the trials of a built-in heap scenario do, whichever allocator does it, as `THREADS x BLOCKS of SIZES`.
+/// The work of the trials of a built-in heap scenario, for every allocator, as `THREADS x BLOCKS of SIZES`.
 fn heap_loads(name: &str) -> BTreeSet<String> {
     let document = Document::parse(&find(name).unwrap()).unwrap();
     let plan = document.resolve(&machine(), &Overrides::default()).unwrap();

@@ -1,4 +1,4 @@
-//! What holds for every scenario, also for those that no one would write.
+//! Properties of every scenario, useful or not.
 
 use std::collections::HashSet;
 
@@ -23,7 +23,7 @@ struct File {
 
 const SECTIONS: [&str; 3] = ["first", "second", "third"];
 
-/// Keys with values of which any subset is a valid sweep, whatever the others are.
+/// Keys with values of which any subset is a valid sweep, for all values of the others.
 const POOL: &[(&str, &[&str])] = &[
     (
         "size",
@@ -145,7 +145,7 @@ fn machines() -> impl Strategy<Value = Machine> {
         })
 }
 
-/// Reads, resolves, shows and resolves again; whatever is wrong is rendered. Nothing may panic on the way.
+/// Reads, resolves, shows and resolves again; every error is rendered. Nothing may panic on the way.
 fn exercise(text: &str, overrides: &Overrides) {
     let plan = match resolve(text, overrides) {
         Ok(plan) => plan,

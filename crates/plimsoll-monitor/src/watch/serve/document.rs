@@ -60,7 +60,7 @@ pub(super) fn parts(state: &State) -> [String; PARTS.len()] {
             "pids": target.pids.iter().take(MOST_PIDS).collect::<Vec<_>>(),
             "unread": target.unread,
             "ended": target.ended.as_deref().map(sanitize),
-            "trouble": target.error.as_deref().map(sanitize),
+            "error": target.error.as_deref().map(sanitize),
         })
     });
     let devices: Vec<_> = state.swap_devices.iter().map(|name| sanitize(name)).collect();

@@ -74,7 +74,7 @@ pub enum ServeError {
         "cannot serve at {address}: ports below 1024 need a privilege; choose a higher one, or 0 for any free port"
     )]
     Privileged { address: SocketAddr },
-    #[error("cannot serve at {address}; choose another address, such as 127.0.0.1:0")]
+    #[error("cannot serve at {address}: {error}; choose another address, such as 127.0.0.1:0")]
     Listen {
         address: SocketAddr,
         #[source]

@@ -57,8 +57,8 @@ pub(super) fn boxed(
             let edge_y = y == outer.y || y == outer.bottom() - 1;
             let edge_x = x == outer.x || x == outer.right() - 1;
             if edge_y || edge_x {
-                let sign = if edge_y { across } else { down };
-                buffer[(x, y)].set_char(sign).set_style(frame);
+                let symbol = if edge_y { across } else { down };
+                buffer[(x, y)].set_char(symbol).set_style(frame);
             }
         }
     }

@@ -16,17 +16,17 @@ use super::words::put;
 const SIDE_BY_SIDE: u16 = 76;
 /// From this width on, a table has its second number.
 const TWO_NUMBERS: u16 = 46;
-/// Width of the names, with the sign in front of them and the space behind.
+/// Width of the names, with the symbol in front of them and the space behind.
 const NAME: u16 = 16;
 /// Width of a number with the space behind it.
 const NUMBER: u16 = 8;
 /// Part of a cell that a level at its smallest value fills, so that a flat one is no gap.
 const BASELINE: f64 = 0.125;
 
-/// A row: sign, name, two numbers and bars.
+/// A row: symbol, name, two numbers and bars.
 struct Line {
-    /// Colour of the sign, and the letter of a layer without colours.
-    sign: (char, Style),
+    /// Colour of the symbol, and the letter of a layer without colours.
+    symbol: (char, Style),
     name: &'static str,
     numbers: [String; 2],
     heights: Vec<Option<f64>>,
@@ -75,22 +75,22 @@ fn line_of_level(change: LevelChange, theme: &Theme) -> Line {
         change if change > 0.0 => format!("+{}", figures::bytes(change)),
         change => figures::bytes(change),
     };
-    let (sign, name, bars) = match change.level {
+    let (symbol, name, bars) = match change.level {
         Level::Layer(layer) if theme.depth == Depth::Mono => (
             (theme.letter(layer), theme.ink(Ink::Strong)),
             NAMES[layer],
             Style::new(),
         ),
         Level::Layer(layer) => {
-            let sign = Style::new().fg(theme.hatch()).bg(theme.layer(layer));
+            let symbol = Style::new().fg(theme.hatch()).bg(theme.layer(layer));
             let bars = Style::new().fg(theme.layer(layer));
-            ((theme.fill(layer), sign), NAMES[layer], bars)
+            ((theme.fill(layer), symbol), NAMES[layer], bars)
         }
         Level::SwapUsed => ((' ', Style::new()), "swap used", theme.ink(Ink::Plain)),
     };
     let raised = |height: f64| BASELINE + (1.0 - BASELINE) * height;
     Line {
-        sign,
+        symbol,
         name,
         numbers: [signed, figures::bytes(change.range)],
         heights: change
@@ -108,7 +108,7 @@ fn line_of_flow(change: FlowChange, theme: &Theme) -> Line {
         false => figures::count(value),
     };
     Line {
-        sign: (' ', Style::new()),
+        symbol: (' ', Style::new()),
         name: change.flow.title,
         numbers: [text(change.total), text(change.greatest)],
         heights: change.heights,
@@ -134,8 +134,8 @@ fn table(buffer: &mut Buffer, theme: &Theme, area: Rect, (title, heads): (&str, 
     let width = usize::from(area.right().saturating_sub(bars_x));
     for (row, line) in lines.iter().take(usize::from(area.height) - 1).enumerate() {
         let y = area.y + 1 + row as u16;
-        let (sign, style) = line.sign;
-        buffer[(area.x, y)].set_char(sign).set_style(style);
+        let (symbol, style) = line.symbol;
+        buffer[(area.x, y)].set_char(symbol).set_style(style);
         let name = Rect::new(area.x + 2, y, NAME - 3, 1);
         put(buffer, theme, name, line.name, Style::new());
         for (place, text) in line.numbers.iter().take(numbers).enumerate() {

@@ -41,9 +41,9 @@ pub(super) fn draw_chart(
             continue;
         };
         let heights = heights(&shown(&layers, view.share), rows * 8, Some(TARGET));
-        for (row, (sign, style)) in cells(&heights, rows, theme).into_iter().enumerate() {
+        for (row, (symbol, style)) in cells(&heights, rows, theme).into_iter().enumerate() {
             let cell = &mut buffer[(area.x + column as u16, area.bottom() - 1 - row as u16)];
-            cell.set_char(sign).set_style(style);
+            cell.set_char(symbol).set_style(style);
         }
     }
     let total = snapshot.facts.mem_total as f64;
@@ -234,7 +234,7 @@ fn draw_line_through(buffer: &mut Buffer, theme: &Theme, at: (u16, u16), style: 
         .symbol()
         .chars()
         .next()
-        .is_some_and(|sign| sign.is_ascii_alphanumeric());
+        .is_some_and(|symbol| symbol.is_ascii_alphanumeric());
     if empty || letter {
         cell.set_char(if theme.unicode { '\u{250a}' } else { '|' });
         if let Some(colour) = style.fg {

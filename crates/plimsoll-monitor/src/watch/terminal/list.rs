@@ -20,7 +20,7 @@ use plimsoll_model::quantity::plural;
 
 /// Least width of the names; columns are dropped instead.
 const LEAST_NAME: u16 = 14;
-/// Width of the sign in front of a name, with the space behind it.
+/// Width of the symbol in front of a name, with the space behind it.
 const SIGN_WIDTH: u16 = 2;
 
 /// A column of numbers: heading, width with the gap on its left, rank for omission (the greatest first, 0 never).
@@ -132,7 +132,7 @@ pub(super) fn draw_list(
         Rows::Processes(entries) => {
             let entries: Vec<&Entry> = order.iter().map(|&index| &entries[index]).collect();
             let target = snapshot.target.as_ref();
-            // In a list of the target alone, a sign on each row says nothing.
+            // In a list of the target alone, a symbol on each row says nothing.
             let marked = target.filter(|target| target.scope().is_none());
             let pids = marked.map_or(&[][..], |target| &target.pids);
             sheet.draw(buffer, of_processes(), "process", &entries, selected, |entry| {
@@ -288,16 +288,16 @@ impl Sheet<'_> {
         }
     }
 
-    /// Draws the sign and the name of an entry.
+    /// Draws the symbol and the name of an entry.
     fn name(&self, buffer: &mut Buffer, line: Rect, named: &Named<'_>, width: u16, style: Style) {
         let theme = self.theme;
-        let sign = Rect { width: 1, ..line };
+        let symbol = Rect { width: 1, ..line };
         match (named.storm, named.is_target) {
-            (true, _) => drop(put(buffer, theme, sign, "!", style)),
+            (true, _) => drop(put(buffer, theme, symbol, "!", style)),
             (false, true) => {
                 let hatch = if theme.unicode { "\u{2571}" } else { "/" };
                 let style = style.fg(theme.hatch()).bg(theme.layer(TARGET));
-                put(buffer, theme, sign, hatch, style);
+                put(buffer, theme, symbol, hatch, style);
             }
             (false, false) => {}
         }
@@ -346,12 +346,12 @@ impl Sheet<'_> {
         let mut x = area.right() - taken;
         for column in columns {
             let sorted = column.sort == Some(self.panels.sort);
-            let sign = match (sorted, theme.unicode) {
+            let symbol = match (sorted, theme.unicode) {
                 (false, _) => "",
                 (true, true) => "\u{25be}",
                 (true, false) => "v",
             };
-            let text = format!("{}{sign}", column.heading);
+            let text = format!("{}{symbol}", column.heading);
             let ink = if sorted { Ink::Accent } else { Ink::Dim };
             x = self.number(buffer, (x, area.y), column.width, &text, theme.ink(ink));
         }

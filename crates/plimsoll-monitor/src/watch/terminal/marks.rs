@@ -1,4 +1,4 @@
-//! The row of marks below the time axis: their signs, their labels, and the cursor.
+//! The row of marks below the time axis: their symbols, their labels, and the cursor.
 //!
 //! Each mark has the column of its time, and its label the cells up to the next mark: neither overwrites a time of the
 //! axis, nor another mark or label.
@@ -45,12 +45,12 @@ pub(super) fn draw_marks(
             .get(index + 1)
             .map_or(area.right(), |next| area.x + next.column as u16 - 1);
         let at_cursor = cursor == Some(place.column);
-        let (sign, ink) = match place.mark {
+        let (symbol, ink) = match place.mark {
             Some(mark) => (mark.kind.symbol(), mark_ink(mark.kind)),
             None => (if theme.unicode { '\u{25b2}' } else { '^' }, Ink::Accent),
         };
         let ink = if at_cursor { Ink::Accent } else { ink };
-        buffer[(x, area.y)].set_char(sign).set_style(theme.ink(ink));
+        buffer[(x, area.y)].set_char(symbol).set_style(theme.ink(ink));
         let width = end.saturating_sub(x + 2).min(MOST_LABEL);
         if width >= LEAST_LABEL {
             let label = Rect::new(x + 2, area.y, width, 1);

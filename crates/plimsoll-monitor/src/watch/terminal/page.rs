@@ -164,9 +164,9 @@ fn draw_header(
         }
     };
     pieces.push((title, style, 0));
-    let sign = if theme.unicode { "\u{b1}" } else { "+-" };
+    let symbol = if theme.unicode { "\u{b1}" } else { "+-" };
     let late = snapshot.late_ms.filter(|_| view.cursor.or(view.anchor).is_none());
-    let late = late.map_or_else(String::new, |late| format!(" {sign}{late:.1}ms"));
+    let late = late.map_or_else(String::new, |late| format!(" {symbol}{late:.1}ms"));
     pieces.push((format!("{} Hz{late}", snapshot.facts.hz), plain, 2));
     if let Some(own) = gauge(gauge::SELF_CPU) {
         pieces.push((format!("self {}", figures::share_of_cpu(own)), plain, 4));
@@ -292,12 +292,12 @@ fn draw_keys(buffer: &mut Buffer, theme: &Theme, area: Rect) {
         // Room for the ellipsis, unless this is the last one.
         let more = if place + 1 < hints.len() { 3 } else { 0 };
         if area.right().saturating_sub(x) < width(hint) + more {
-            let sign = ellipsis(theme.unicode).to_string();
+            let symbol = ellipsis(theme.unicode).to_string();
             put(
                 buffer,
                 theme,
                 Rect::new(x, area.y, 1, 1),
-                &sign,
+                &symbol,
                 theme.ink(Ink::Dim),
             );
             return;

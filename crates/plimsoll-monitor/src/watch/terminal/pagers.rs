@@ -90,7 +90,7 @@ pub(super) fn draw_pagers(
         layers.push(most - layers.iter().sum::<i64>());
         let heights = heights(&layers, full, None);
         for row in 0..area.height {
-            let (sign, style) = stack_cell(
+            let (symbol, style) = stack_cell(
                 &heights[..LAYERS.len()],
                 usize::from(row),
                 theme,
@@ -100,7 +100,7 @@ pub(super) fn draw_pagers(
                 },
             );
             let cell = &mut buffer[(area.x + column as u16, area.bottom() - 1 - row)];
-            cell.set_char(sign).set_style(style);
+            cell.set_char(symbol).set_style(style);
         }
     }
     let Some(frame) = figures else { return };

@@ -39,9 +39,9 @@ pub(super) fn draw_strip(
         let value = bucket.as_ref().and_then(|bucket| strip.value(&bucket.mean));
         let Some(value) = value else { continue };
         let bar = bar(value / full, usize::from(area.height), theme.unicode);
-        for (row, sign) in bar.into_iter().enumerate() {
+        for (row, symbol) in bar.into_iter().enumerate() {
             let cell = &mut buffer[(area.x + column as u16, area.bottom() - 1 - row as u16)];
-            cell.set_char(sign).set_style(style);
+            cell.set_char(symbol).set_style(style);
         }
     }
     let now = figures.and_then(|frame| strip.value(frame));
@@ -107,9 +107,9 @@ pub(super) fn draw_swap(
                 colour: &|slot| theme.device(slot),
                 letter: &|slot| char::from(b'0' + slot as u8),
             };
-            let (sign, style) = stack_cell(&heights[..DEVICES.len()], usize::from(row), theme, &paints);
+            let (symbol, style) = stack_cell(&heights[..DEVICES.len()], usize::from(row), theme, &paints);
             let cell = &mut buffer[(area.x + column as u16, area.bottom() - 1 - row)];
-            cell.set_char(sign).set_style(style);
+            cell.set_char(symbol).set_style(style);
         }
     }
     for (row, (text, style)) in swap_lines(theme, layout, snapshot, figures)

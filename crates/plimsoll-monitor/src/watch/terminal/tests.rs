@@ -123,14 +123,14 @@ fn screen(
     (terminal.backend().buffer().clone(), written)
 }
 
-/// The signs of `width` cells from a place on.
-fn signs(buffer: &Buffer, (x, y): (u16, u16), width: usize) -> String {
+/// The symbols of `width` cells from a place on.
+fn symbols(buffer: &Buffer, (x, y): (u16, u16), width: usize) -> String {
     let mut text = String::new();
     let mut x = x;
     while text.width() < width && x < buffer.area().right() {
-        let sign = buffer[(x, y)].symbol();
-        text += sign;
-        x += (sign.width() as u16).max(1);
+        let symbol = buffer[(x, y)].symbol();
+        text += symbol;
+        x += (symbol.width() as u16).max(1);
     }
     text
 }
@@ -284,11 +284,11 @@ proptest! {
         for (area, text) in written {
             let room = usize::from(area.width);
             if text.width() <= room {
-                let seen = signs(&buffer, (area.x, area.y), text.width());
+                let seen = symbols(&buffer, (area.x, area.y), text.width());
                 prop_assert_eq!(seen, text, "at {:?}", area);
                 continue;
             }
-            let seen = signs(&buffer, (area.x, area.y), room);
+            let seen = symbols(&buffer, (area.x, area.y), room);
             let seen = seen.trim_end();
             let mark = ellipsis(unicode);
             prop_assert!(seen.ends_with(mark), "no ellipsis at {:?}: {:?} of {:?}", area, seen, text);
@@ -505,7 +505,7 @@ fn the_states_of_pagers_are_stacked_if_there_is_room() {
         view.anchor = Some(199 * SECOND);
         let (buffer, _) = screen(state, &mut view, theme, size);
         (0..size.1)
-            .map(|y| signs(&buffer, (0, y), usize::from(size.0)))
+            .map(|y| symbols(&buffer, (0, y), usize::from(size.0)))
             .collect()
     };
     let mono = Theme {

@@ -86,7 +86,7 @@ pub(super) enum Ink {
     /// Keys and selections.
     Accent,
     Warning,
-    /// Errors, and the sign of a running recording.
+    /// Errors, and the symbol of a running recording.
     Alarm,
     In,
     Out,

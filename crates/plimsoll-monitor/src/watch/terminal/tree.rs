@@ -240,7 +240,7 @@ fn draw_rows(
         .enumerate()
     {
         let (number, shown) = at;
-        let sign = match (shown.has_children, tree.collapsed.contains(&shown.row.path)) {
+        let symbol = match (shown.has_children, tree.collapsed.contains(&shown.row.path)) {
             (false, _) => "".to_owned(),
             (true, true) => format!("{folded} "),
             (true, false) => format!("{open} "),
@@ -250,7 +250,7 @@ fn draw_rows(
             false => Style::new(),
         };
         let cells = numbers().map(|number| (number.text)(shown.row)).collect();
-        let name = format!("{line}{sign}{}", shown.row.name);
+        let name = format!("{line}{symbol}{}", shown.row.name);
         write(inside.y + 1 + row as u16, cells, &name, style);
     }
 }

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use crate::children::Started;
 
-/// What was seen of a program.
+/// Observations of a program.
 pub(super) struct Samples {
     /// Resident bytes of mappings that are newer than the first look.
     pub(super) highest: u64,

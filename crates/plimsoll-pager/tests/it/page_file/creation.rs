@@ -41,7 +41,7 @@ fn a_path_of_a_new_file_can_be_named() {
     }
 }
 
-/// What a run of the program as root could otherwise destroy, or fill.
+/// Files that a run of the program as root could otherwise destroy or fill.
 #[test]
 fn existing_files_and_links_are_refused_and_stay_as_they_are() {
     let folder = folder();

@@ -50,7 +50,7 @@ pub(super) fn table<'a>(trials: &[&'a Trial]) -> Table<'a> {
             *title == "Time" || trials.is_empty() || phases().any(|phase| value(phase) != 0.0)
         })
         .collect();
-    let figures: BTreeSet<&'a String> = phases().flat_map(|phase| phase.figures.keys()).collect();
+    let figures: BTreeSet<&'a String> = phases().flat_map(|phase| phase.values.keys()).collect();
     let profiled = phases().any(|phase| !phase.profile.is_empty());
     let mut heads = columns(&[("Trial", false), ("Phase", false)]);
     heads.extend(known.iter().map(|(title, _, _)| Column::new(*title, true)));
@@ -68,7 +68,7 @@ pub(super) fn table<'a>(trials: &[&'a Trial]) -> Table<'a> {
             let value = value(phase);
             Cell::number(value, text(value))
         }));
-        let figure = |name: &&String| Cell::metric(name, phase.figures.get(*name).copied());
+        let figure = |name: &&String| Cell::metric(name, phase.values.get(*name).copied());
         row.extend(figures.iter().map(figure));
         if profiled {
             row.push(Cell {

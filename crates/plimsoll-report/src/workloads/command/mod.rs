@@ -46,7 +46,7 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
 /// The points of a trial, as they were measured.
 pub fn points(trial: &Trial) -> Vec<Point> {
     let phases = trial.phases.iter();
-    phases.filter_map(|phase| Point::of(&phase.figures)).collect()
+    phases.filter_map(|phase| Point::of(&phase.values)).collect()
 }
 
 /// The limits next to the knee of a trial; none where even its largest limit is not tolerated.
@@ -57,7 +57,7 @@ pub fn bracket_of(trial: &Trial, run: &ProgramRun) -> Option<Bracket> {
 /// The phase of a point: of a limit that was measured twice, that of the point that counts.
 fn phase_of<'t>(trial: &'t Trial, point: &Point) -> Option<&'t Phase> {
     let is_it = |phase: &&Phase| {
-        Point::of(&phase.figures).is_some_and(|found| {
+        Point::of(&phase.values).is_some_and(|found| {
             (found.limit, found.status, found.cost) == (point.limit, point.status, point.cost)
         })
     };
@@ -74,7 +74,7 @@ pub fn metrics(trial: &Trial, run: &ProgramRun) -> BTreeMap<String, f64> {
     };
     let curve = curve(&points(trial));
     let figure = |point: Option<&Point>, name: &str| -> Option<f64> {
-        phase_of(trial, point?)?.figures.get(name).copied()
+        phase_of(trial, point?)?.values.get(name).copied()
     };
     let base = curve.first();
     let peak = figure(base, PEAK);
@@ -137,15 +137,15 @@ mod tests {
             (MAJOR_FAULTS, hits),
         ];
         Phase {
-            figures: figures.map(|(name, value)| (name.to_owned(), value)).into(),
+            values: figures.map(|(name, value)| (name.to_owned(), value)).into(),
             ..Phase::default()
         }
     }
 
     fn killed(limit: f64) -> Phase {
         let mut killed = point(limit, 0.1, 9.0);
-        killed.figures.insert(STATUS.to_owned(), Status::Killed.number());
-        killed.figures.remove(COST);
+        killed.values.insert(STATUS.to_owned(), Status::Killed.number());
+        killed.values.remove(COST);
         killed
     }
 

@@ -155,11 +155,8 @@ fn over_limit(
         return None;
     }
     let of_group = |(ink, (group, trials)): (usize, &GroupTrials<'_>)| {
-        let of_trial = |trial: &&Trial| {
-            line_of(trial, |point| {
-                phase_of(trial, point)?.figures.get(figure).copied()
-            })
-        };
+        let of_trial =
+            |trial: &&Trial| line_of(trial, |point| phase_of(trial, point)?.values.get(figure).copied());
         let lines: Vec<Vec<(f64, f64)>> = trials.iter().map(of_trial).collect();
         line(&group.label, ink, &across(&lines))
     };
@@ -212,16 +209,16 @@ fn table(page: &Page, groups: &[GroupTrials<'_>]) -> Table<'static> {
     let mut all: Vec<(&Trial, &Phase)> = trials
         .filter(|trial| ids.contains(trial.id.as_str()))
         .flat_map(|trial| trial.phases.iter().map(move |phase| (trial, phase)))
-        .filter(|(_, phase)| phase.figures.contains_key(LIMIT))
+        .filter(|(_, phase)| phase.values.contains_key(LIMIT))
         .collect();
     // A search jumps: its next limit depends on the last one. Readers compare trials under one limit.
-    let limit = |phase: &Phase| phase.figures.get(LIMIT).copied().unwrap_or(0.0);
+    let limit = |phase: &Phase| phase.values.get(LIMIT).copied().unwrap_or(0.0);
     all.sort_by(|a, b| limit(b.1).total_cmp(&limit(a.1)));
-    let has = |name: &str| all.iter().any(|(_, phase)| phase.figures.contains_key(name));
+    let has = |name: &str| all.iter().any(|(_, phase)| phase.values.contains_key(name));
     let more = MORE_COLUMNS.into_iter().filter(|(_, name)| has(name));
     let shown: Vec<(&str, &str)> = COLUMNS.into_iter().chain(more).collect();
     let row = |trial: &Trial, phase: &Phase| {
-        let figure = |name: &str| phase.figures.get(name).copied();
+        let figure = |name: &str| phase.values.get(name).copied();
         let slowdown = match figure(SLOWDOWN) {
             Some(slowdown) => Cell::number(slowdown, format!("{:.1}%", 100.0 * slowdown)),
             None => Cell::missing(),

@@ -99,7 +99,7 @@ fn speeds(metrics: &mut Metrics, trial: &Trial, calibration: Option<&Calibration
     metrics.set(WRITEBACK_SPEED, speed(phase::WRITEBACK));
     let figure = |name: &str, figure: &str| {
         let phase = trial.phases.iter().find(|phase| phase.name == name)?;
-        phase.figures.get(figure).copied()
+        phase.values.get(figure).copied()
     };
     metrics.set(DIRTY, figure(phase::WRITEBACK, finding::DIRTY));
     metrics.set(CACHED, figure(phase::TRIM, finding::CACHED));
@@ -130,10 +130,9 @@ fn amounts(metrics: &mut Metrics, trial: &Trial, trimmed: Option<f64>) {
     metrics.set(TRIMMED_RATIO, share);
 }
 
-/// A figure of the trim.
 fn trim_figure(trial: &Trial, name: &str) -> Option<f64> {
     let trim = trial.phases.iter().find(|one| one.name == phase::TRIM)?;
-    trim.figures.get(name).copied()
+    trim.values.get(name).copied()
 }
 
 /// Growth of the compressed store from before the trial to after the trim, by the counters of the subject.
@@ -196,7 +195,7 @@ mod tests {
             name: name.to_owned(),
             gb_per_s: 2.0,
             bytes: 100,
-            figures: figures
+            values: figures
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), *value))
                 .collect(),
@@ -227,7 +226,7 @@ mod tests {
         metrics(&trial, &rows, None)
     }
 
-    /// The store of a pager is in the worker: its figures are the worker's, and swap is another program's.
+    /// The store of a pager is in the worker: its values are the worker's, and swap is another program's.
     #[test]
     fn a_pager_counts_its_own_store_and_metadata() {
         let mut trim = Phase {
@@ -240,7 +239,7 @@ mod tests {
             ("pager_store_bytes", 28.0),
             ("pager_metadata_bytes", 2.0),
         ];
-        trim.figures = figures.map(|(name, value)| (name.to_owned(), value)).into();
+        trim.values = figures.map(|(name, value)| (name.to_owned(), value)).into();
         let mut trial = Trial::made_up("compression", vec![trim]);
         trial.subject = "pager:lz4,trim=per-fault".to_owned();
         let mut before = Row::empty(0);
@@ -261,9 +260,7 @@ mod tests {
             "{metrics:?}"
         );
 
-        trial.phases[0]
-            .figures
-            .insert("pager_file_bytes".to_owned(), 15.0);
+        trial.phases[0].values.insert("pager_file_bytes".to_owned(), 15.0);
         let metrics = super::metrics(&trial, &[PhaseRows { before, after }], None);
         assert_eq!(
             (

@@ -88,7 +88,7 @@ pub fn asks(trial: &Trial) -> Vec<&Phase> {
 }
 
 fn figure(phase: &Phase, name: &str) -> Option<f64> {
-    phase.figures.get(name).copied()
+    phase.values.get(name).copied()
 }
 
 #[cfg(test)]
@@ -99,7 +99,7 @@ mod tests {
     fn metrics_of(asks: &[(f64, f64)]) -> BTreeMap<String, f64> {
         let ask = |(place, &(seconds, trimmed)): (usize, &(f64, f64))| Phase {
             name: format!("ask-{}", place + 1),
-            figures: [("ask_s", seconds), ("trimmed", trimmed)]
+            values: [("ask_s", seconds), ("trimmed", trimmed)]
                 .map(|(name, value)| (name.to_owned(), value))
                 .into(),
             ..Phase::default()

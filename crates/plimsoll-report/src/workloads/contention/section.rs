@@ -49,7 +49,7 @@ impl Asks<'_> {
 
     /// Median of a value of one request over the repeats.
     fn median(&self, ask: usize, figure: &str) -> Option<f64> {
-        let value = |trial: &&Trial| asks(trial).get(ask)?.figures.get(figure).copied();
+        let value = |trial: &&Trial| asks(trial).get(ask)?.values.get(figure).copied();
         let values: Vec<f64> = self.0.iter().filter_map(value).collect();
         statistics::median(&values)
     }

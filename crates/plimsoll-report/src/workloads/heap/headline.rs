@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 
 use crate::analysis::Group;
-use crate::workloads::heap::{LEFT, OPERATION_CPU, Test, is_ours, ram_per_live, standing, tests};
+use crate::workloads::heap::{LEFT, OPERATION_CPU, Test, is_ours, margin, ram_per_live, tests};
 use crate::workloads::sentence::{Told, brief};
 use plimsoll_model::quantity::{bytes, significant};
 
 const MOST_NAMED: usize = 3;
 
-/// The standing of Plimsoll's heap or, if it did not run, of the allocator with the least CPU time.
+/// The margin of Plimsoll's heap or, if it did not run, of the allocator with the least CPU time.
 pub(super) fn told(groups: &[&Group]) -> Option<Told> {
     let tests = tests(groups);
     let subjects = subjects(groups);
@@ -29,7 +29,7 @@ pub(super) fn told(groups: &[&Group]) -> Option<Told> {
             .flat_map(|subject| allocators_named(&tests, subject, &others))
             .collect(),
         _ => {
-            let mean = |subject: &str| Some(standing(&tests, subject, OPERATION_CPU, |_| true)?.mean);
+            let mean = |subject: &str| Some(margin(&tests, subject, OPERATION_CPU, |_| true)?.mean);
             let by_mean = |a: &&str, b: &&str| {
                 let of = |subject: &str| mean(subject).unwrap_or(f64::INFINITY);
                 of(a).total_cmp(&of(b))
@@ -72,7 +72,7 @@ fn share(ratio: f64) -> String {
 }
 
 fn time(tests: &[Test<'_>], subject: &str, others: &[&str]) -> Vec<String> {
-    let Some(found) = standing(tests, subject, OPERATION_CPU, |other| others.contains(&other)) else {
+    let Some(found) = margin(tests, subject, OPERATION_CPU, |other| others.contains(&other)) else {
         return Vec::new();
     };
     let named: Vec<&str> = found.best.iter().map(String::as_str).take(MOST_NAMED).collect();

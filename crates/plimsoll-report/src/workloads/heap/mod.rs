@@ -44,7 +44,7 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
 /// The metrics of a trial, from the values of its phases; unknown ones are absent.
 pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
     let known = |name: &str| METRICS.iter().any(|metric| metric.name == name);
-    let figures = trial.phases.iter().flat_map(|phase| &phase.figures);
+    let figures = trial.phases.iter().flat_map(|phase| &phase.values);
     figures
         .filter(|(name, value)| known(name) && value.is_finite())
         .map(|(name, value)| (name.clone(), *value))
@@ -148,9 +148,9 @@ pub fn tests<'a>(groups: &[&'a Group]) -> Vec<Test<'a>> {
     named
 }
 
-/// The standing of an allocator against the best other one, over tests.
+/// The margin of an allocator against the best other one, over tests.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Standing {
+pub struct Margin {
     /// Geometric mean of its value over that of the best other one in each test; below 1 it is ahead.
     pub mean: f64,
     pub tests: usize,
@@ -160,13 +160,13 @@ pub struct Standing {
     pub worst: (f64, String, String),
 }
 
-/// The standing of `subject` in a metric where less is better, against the best other one that `counts` accepts.
-pub fn standing(
+/// The margin of `subject` in a metric where less is better, against the best other one that `counts` accepts.
+pub fn margin(
     tests: &[Test<'_>],
     subject: &str,
     metric: &str,
     counts: impl Fn(&str) -> bool,
-) -> Option<Standing> {
+) -> Option<Margin> {
     let against = tests.iter().filter_map(|test| {
         let own = test.median(subject, metric)?;
         let (best, least) = test.least(metric, |other| other != subject && counts(other))?;
@@ -184,7 +184,7 @@ pub fn standing(
         }
     }
     wins.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    Some(Standing {
+    Some(Margin {
         mean: (logs / against.len() as f64).exp(),
         tests: against.len(),
         best: wins.into_iter().map(|(name, _)| name).collect(),
@@ -242,13 +242,13 @@ mod unit_tests {
         let tests = tests(&groups);
         let names: Vec<String> = tests.iter().map(Test::name).collect();
         assert_eq!(names, ["1 thread", "4 threads"]);
-        let found = standing(&tests, "plimsoll:lfh", OPERATION_CPU, |other| !is_ours(other)).unwrap();
+        let found = margin(&tests, "plimsoll:lfh", OPERATION_CPU, |other| !is_ours(other)).unwrap();
         assert!((found.mean - (0.9f64 * 2.0).sqrt()).abs() < 1e-9, "{found:?}");
         assert_eq!((found.tests, found.best.len()), (2, 2));
         assert_eq!(
             (found.worst.1.as_str(), found.worst.2.as_str()),
             ("4 threads", "mimalloc")
         );
-        assert_eq!(standing(&tests, "hoard", OPERATION_CPU, |_| true), None);
+        assert_eq!(margin(&tests, "hoard", OPERATION_CPU, |_| true), None);
     }
 }

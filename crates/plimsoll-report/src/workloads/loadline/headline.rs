@@ -238,7 +238,7 @@ mod tests {
         repeated(subject, &metrics)
     }
 
-    /// A group with the figures of several repeats.
+    /// A group with the values of several repeats.
     fn repeated(subject: &str, metrics: &[(&str, &[f64])]) -> Group {
         let one = |value: &f64| Dot {
             trial: "a#1".into(),

@@ -50,7 +50,7 @@ const UNLOADED: f64 = 0.5;
 pub fn measured(trial: &Trial) -> Vec<&Phase> {
     let points = trial.phases.iter();
     let phases = points
-        .filter_map(|phase| Some((Point::of(&phase.figures)?, phase)))
+        .filter_map(|phase| Some((Point::of(&phase.values)?, phase)))
         .collect();
     better(phases, |(point, _)| *point)
         .into_iter()
@@ -62,30 +62,30 @@ pub fn measured(trial: &Trial) -> Vec<&Phase> {
 pub fn points(trial: &Trial) -> Vec<Point> {
     measured(trial)
         .into_iter()
-        .filter_map(|phase| Point::of(&phase.figures))
+        .filter_map(|phase| Point::of(&phase.values))
         .collect()
 }
 
-/// The values of a trial over the figure `axis`, ascending; useful work relative to that at the lowest load, or to the
+/// The values of a trial over its `axis`, ascending; useful work relative to that at the lowest load, or to the
 /// rate.
 fn line(trial: &Trial, axis: &str, name: &str) -> Vec<(f64, f64)> {
     let base = match name {
         VISITS => base(&points(trial)).unwrap_or(f64::NAN),
         _ => 1.0,
     };
-    let point = |phase: &Phase| Some((*phase.figures.get(axis)?, ratio(*phase.figures.get(name)?, base)?));
+    let point = |phase: &Phase| Some((*phase.values.get(axis)?, ratio(*phase.values.get(name)?, base)?));
     let mut line: Vec<(f64, f64)> = measured(trial).into_iter().filter_map(point).collect();
     line.sort_by(|a, b| a.0.total_cmp(&b.0));
     line
 }
 
-/// A figure over the load, of repeats, at every load that one of them measured: the others by the line between their
+/// A value over the load, of repeats, at every load that one of them measured: the others by the line between their
 /// neighbouring points, and not beyond their ends. Useful work ([`VISITS`]) is its share of that at the lowest load.
 pub fn curve(trials: &[&Trial], name: &str) -> Vec<Spread> {
     curve_over(trials, LOAD, name)
 }
 
-/// The same over another figure of the points.
+/// The same over another value of the points.
 pub fn curve_over(trials: &[&Trial], axis: &str, name: &str) -> Vec<Spread> {
     let lines: Vec<Vec<(f64, f64)>> = trials.iter().map(|trial| line(trial, axis, name)).collect();
     across(&lines)
@@ -153,11 +153,11 @@ pub fn metrics(trial: &Trial, loadline: &Loadline) -> BTreeMap<String, f64> {
     };
     set(OVERLOAD, points.iter().find(overloaded).map(|point| point.load));
     let figure = |load: f64, name: &str| {
-        let of_load = |phase: &Phase| phase.figures.get(LOAD) == Some(&load);
+        let of_load = |phase: &Phase| phase.values.get(LOAD) == Some(&load);
         phases
             .iter()
             .find(|phase| of_load(phase))?
-            .figures
+            .values
             .get(name)
             .copied()
     };
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn of_a_load_that_was_measured_twice_the_better_counts() {
         let phase = |load: f64, work: f64| Phase {
-            figures: [(LOAD, load), (VISITS, work), (P99, 1.0 / work)]
+            values: [(LOAD, load), (VISITS, work), (P99, 1.0 / work)]
                 .map(|(name, value)| (name.to_owned(), value))
                 .into(),
             ..Phase::default()
@@ -215,7 +215,7 @@ mod tests {
     fn metrics_come_from_the_points() {
         let phase = |load: f64, work: f64, ram_load: f64| Phase {
             name: format!("load {load}"),
-            figures: [
+            values: [
                 (LOAD, load),
                 (VISITS, work),
                 (RAM_LOAD, ram_load),
@@ -254,7 +254,7 @@ mod tests {
             let figures = [(LOAD, 1.5), (VISITS, 100.0), (SIZE, 150.0), (SWAPPED, 25.0)];
             let figures = figures.into_iter().chain(of_file.into_iter().flatten());
             Phase {
-                figures: figures.map(|(name, value)| (name.to_owned(), value)).collect(),
+                values: figures.map(|(name, value)| (name.to_owned(), value)).collect(),
                 ..Phase::default()
             }
         };
@@ -268,7 +268,7 @@ mod tests {
     fn repeats_with_other_loads_make_one_curve() {
         let repeat = |works: &[(f64, f64)]| {
             let phase = |&(load, work): &(f64, f64)| Phase {
-                figures: [(LOAD, load), (VISITS, work)]
+                values: [(LOAD, load), (VISITS, work)]
                     .map(|(name, value)| (name.to_owned(), value))
                     .into(),
                 ..Phase::default()
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn a_kill_says_that_nothing_more_is_carried() {
         let phase = |load: f64, work: f64| Phase {
-            figures: [
+            values: [
                 (LOAD, load),
                 (VISITS, work),
                 (KILLED, f64::from(u8::from(work == 0.0))),
@@ -319,7 +319,7 @@ mod tests {
     fn served(limit: f64, work: f64, p99: f64) -> Phase {
         let load = 1200.0 / limit;
         Phase {
-            figures: [
+            values: [
                 (LOAD, load),
                 (LIMIT, limit),
                 (VISITS, work),

@@ -18,7 +18,7 @@ pub(super) fn is_fixed(trials: &[&Trial]) -> bool {
     let limits = |trial: &&Trial| -> Vec<f64> {
         let phases = trial.phases.iter();
         phases
-            .filter_map(|phase| phase.figures.get(LIMIT).copied())
+            .filter_map(|phase| phase.values.get(LIMIT).copied())
             .collect()
     };
     let differ = |limits: Vec<f64>| limits.windows(2).any(|two| two[0] != two[1]);
@@ -61,18 +61,18 @@ pub(super) fn table(page: &Page, groups: &[(&Group, Vec<&Trial>)]) -> Table<'sta
             let phases = trial.phases.iter();
             phases.map(move |phase| (trial, phase))
         })
-        .filter(|(_, phase)| phase.figures.contains_key(LOAD))
+        .filter(|(_, phase)| phase.values.contains_key(LOAD))
         .collect();
     // The ladder jumps: its next load depends on the last one. Readers compare trials at one load.
-    let load = |phase: &Phase| phase.figures.get(LOAD).copied().unwrap_or(0.0);
+    let load = |phase: &Phase| phase.values.get(LOAD).copied().unwrap_or(0.0);
     points.sort_by(|a, b| load(a.1).total_cmp(&load(b.1)));
     let fixed = groups.iter().any(|(_, trials)| is_fixed(trials));
     let limit = [("Limit", LIMIT)].into_iter().filter(|_| fixed);
-    let has = |name: &str| points.iter().any(|(_, phase)| phase.figures.contains_key(name));
+    let has = |name: &str| points.iter().any(|(_, phase)| phase.values.contains_key(name));
     let more = MORE_COLUMNS.into_iter().filter(|(_, name)| has(name));
     let shown: Vec<(&str, &str)> = limit.chain(COLUMNS).chain(more).collect();
     let row = |trial: &Trial, phase: &Phase| {
-        let figure = |name: &str| phase.figures.get(name).copied();
+        let figure = |name: &str| phase.values.get(name).copied();
         let number = |value: Option<f64>| match value {
             Some(value) => Cell::number(value, significant(value)),
             None => Cell::missing(),

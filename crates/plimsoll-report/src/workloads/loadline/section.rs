@@ -328,7 +328,7 @@ fn shown_loads(group: &Group, trials: &[&Trial]) -> Vec<(f64, String)> {
     }
     let mut loads: Vec<(f64, String)> = Vec::new();
     for phase in trials.iter().flat_map(|trial| measured(trial)) {
-        if let Some(&load) = phase.figures.get(LOAD)
+        if let Some(&load) = phase.values.get(LOAD)
             && !loads.iter().any(|(known, _)| *known == load)
         {
             loads.push((load, phase.name.clone()));
@@ -344,7 +344,7 @@ fn shown_loads(group: &Group, trials: &[&Trial]) -> Vec<(f64, String)> {
 fn percentiles(group: &Group, trials: &[&Trial]) -> Option<Drawing> {
     let line = |(ink, (load, label)): (usize, (f64, String))| {
         let mut all = Latencies::new();
-        let of_load = |phase: &&Phase| phase.figures.get(LOAD) == Some(&load);
+        let of_load = |phase: &&Phase| phase.values.get(LOAD) == Some(&load);
         for text in trials
             .iter()
             .filter_map(|trial| measured(trial).into_iter().find(of_load))

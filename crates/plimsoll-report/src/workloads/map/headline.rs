@@ -74,7 +74,7 @@ pub(super) fn told(groups: &[&Group]) -> Option<Told> {
     })
 }
 
-/// The way for which giving back and touching again cost least, of those that the system has the memory of.
+/// The way whose release and second touch cost least, of those that the system has the memory of.
 fn fastest(group: &Group) -> Option<Cycle> {
     let real = |way: &ReleaseMethod| {
         frees_memory(*way)

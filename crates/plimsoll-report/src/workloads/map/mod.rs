@@ -130,16 +130,16 @@ pub fn metrics(trial: &Trial, map: &Map) -> BTreeMap<String, f64> {
             (COST, a_page((total - times.memset).max(0.0))),
             (RELEASE, a_page(times.release)),
             (REUSE, a_page(reuse)),
-            (BACK, phase.figures.get("back_s").copied()),
-            (BACK_SHARE, phase.figures.get("back_percent").copied()),
-            (PRESSURE, phase.figures.get("pressure_s").copied()),
-            (PRESSURE_SHARE, phase.figures.get("pressure_percent").copied()),
+            (BACK, phase.values.get("back_s").copied()),
+            (BACK_SHARE, phase.values.get("back_percent").copied()),
+            (PRESSURE, phase.values.get("pressure_s").copied()),
+            (PRESSURE_SHARE, phase.values.get("pressure_percent").copied()),
         ];
         let known = figures
             .into_iter()
             .filter_map(|(name, value)| Some((name, value?)));
         metrics.extend(known.map(|(name, value)| (of_way(way, name), value)));
-        let share = phase.figures.get("back_percent").copied().unwrap_or(0.0);
+        let share = phase.values.get("back_percent").copied().unwrap_or(0.0);
         if frees_memory(way) && share >= REALLY_BACK_PERCENT {
             cycles.extend(a_page(times.release + reuse));
         }
@@ -167,7 +167,7 @@ struct Times {
 
 impl Times {
     fn of(phase: &Phase) -> Option<Times> {
-        let figure = |name: &str| phase.figures.get(name).copied();
+        let figure = |name: &str| phase.values.get(name).copied();
         Some(Times {
             map: figure("map_s")?,
             touch: figure("touch_s")?,
@@ -209,7 +209,7 @@ mod tests {
             let phases = vec![Phase {
                 name: ReleaseMethod::Munmap.name().to_owned(),
                 bytes: 1 << 20,
-                figures: figures.map(|name| (name.to_owned(), 1.0)).into(),
+                values: figures.map(|name| (name.to_owned(), 1.0)).into(),
                 ..Phase::default()
             }];
             let trial = Trial::made_up("map", phases);

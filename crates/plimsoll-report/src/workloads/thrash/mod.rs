@@ -65,7 +65,7 @@ pub fn metrics(trial: &Trial, thrash: &Thrash) -> BTreeMap<String, f64> {
         }
     };
     let phase = |name: &str| trial.phases.iter().find(|phase| phase.name == name);
-    let figure = |phase: Option<&Phase>, name: &str| phase?.figures.get(name).copied();
+    let figure = |phase: Option<&Phase>, name: &str| phase?.values.get(name).copied();
     let (rest, load, recovery) = (phase("rest"), phase("load"), phase("recovery"));
     for name in [CYCLES, DONE, FAIRNESS, DISTINCT] {
         set(name, of_consumers(name, trial, thrash));
@@ -146,7 +146,7 @@ mod tests {
     fn metrics_of(recovery: &[(&str, f64)], lists: &[(&str, &[f64])]) -> BTreeMap<String, f64> {
         let phase = |name: &str, figures: &[(&str, f64)]| Phase {
             name: name.to_owned(),
-            figures: figures
+            values: figures
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), *value))
                 .collect(),

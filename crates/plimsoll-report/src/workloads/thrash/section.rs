@@ -134,7 +134,7 @@ impl Seen<'_> {
         let timeline = self.timeline?;
         let load = self.phase("load")?;
         // The phase begins with the message of the start times; the first consumer starts a lead later.
-        let lead = load.figures.get("lead_s").copied().unwrap_or(0.0);
+        let lead = load.values.get("lead_s").copied().unwrap_or(0.0);
         let origin = load.span_ns.0 as f64 / 1e9 + lead;
         let end = self.thrash.seconds() + AFTER;
         let is_it = |series: &&Series| series.key == key;
@@ -360,7 +360,7 @@ fn felt(every: &[Seen<'_>]) -> Table<'static> {
         .flat_map(|seen| seen.trial.phases.iter().map(move |phase| (seen.trial, phase)))
         .map(|(trial, phase)| {
             let mut row = vec![Cell::text(&trial.id), Cell::text(&phase.name)];
-            row.extend(FIGURES.map(|(figure, _)| Cell::metric(figure, phase.figures.get(figure).copied())));
+            row.extend(FIGURES.map(|(figure, _)| Cell::metric(figure, phase.values.get(figure).copied())));
             row
         })
         .collect();

@@ -40,7 +40,7 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
 /// The metrics of a trial; unknown ones are absent.
 pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
     let phase = |name: &str| trial.phases.iter().find(|phase| phase.name == name);
-    let figure = |name: &str, figure: &str| phase(name)?.figures.get(figure).copied();
+    let figure = |name: &str, figure: &str| phase(name)?.values.get(figure).copied();
     let over = |above: Option<f64>, below: Option<f64>| ratio(above?, below?);
     let of_file = memory_of(&trial.params) == Backing::File;
     let uncapped = figure("uncapped", "scans_per_s");
@@ -87,7 +87,7 @@ pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
 
 /// CPU seconds for each scan of a phase.
 fn cpu_of_scan(phase: &Phase) -> Option<f64> {
-    let scans = *phase.figures.get("scans_count")?;
+    let scans = *phase.values.get("scans_count")?;
     ratio(phase.cpu_user_s + phase.cpu_system_s, scans)
 }
 
@@ -131,7 +131,7 @@ mod tests {
             name: name.to_owned(),
             cpu_user_s: cpu.0,
             cpu_system_s: cpu.1,
-            figures: figures
+            values: figures
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), *value))
                 .collect(),

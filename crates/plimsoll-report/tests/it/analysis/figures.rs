@@ -354,14 +354,14 @@ fn exports_quote_names_of_scenarios_and_machines() {
         trial.params.insert("class".into(), nasty.into());
         trial.reasons.push(nasty.into());
         trial.lists.insert(nasty.into(), vec![3.5, 4.5]);
-        trial.phases[0].figures.insert(nasty.into(), 0.25);
+        trial.phases[0].values.insert(nasty.into(), 0.25);
         trial.phases[0].profile.push((nasty.into(), 0.125));
     }
     recording.manifest.host.hostname = nasty.into();
     let results = results(&recording);
 
     let csv = csv(&results);
-    let header = "run,trial,workload,subject,class,repeat,status,verified,phase,figure,value\n";
+    let header = "run,trial,workload,subject,class,repeat,status,verified,phase,metric,value\n";
     assert!(csv.starts_with(header), "{csv}");
     assert!(
         csv.contains("\"'=cmd|' /C calc'!A0\"\",<script>\n| x |\""),

@@ -3,7 +3,7 @@
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Confounder, EventKind, Results, RunStatus, TrialStatus};
 use plimsoll_report::analysis::{Group, groups};
-use plimsoll_report::comparison::{Condition, Input, Standing, Verdict, check, compare};
+use plimsoll_report::comparison::{Condition, Input, State, Verdict, check, compare};
 use plimsoll_report::{csv::csv, headlines, judge, run_status, terminal};
 
 use crate::report::recorded::recording;
@@ -155,10 +155,10 @@ fn a_comparison_gives_a_verdict_on_the_metrics_that_a_load_spares() {
     );
     let stands = |condition: &str| {
         let condition: Condition = condition.parse().expect("a condition");
-        check(&condition, &comparison).expect("outcomes")[0].standing
+        check(&condition, &comparison).expect("outcomes")[0].state
     };
-    assert_eq!(stands("compression_ratio<-10%"), Standing::Passed);
-    assert_eq!(stands("restore.seconds>10%"), Standing::Unknown);
+    assert_eq!(stands("compression_ratio<-10%"), State::Passed);
+    assert_eq!(stands("restore.seconds>10%"), State::Unknown);
 }
 
 /// The cells of the tables of a report that are marked as untrustworthy.
@@ -231,7 +231,7 @@ fn results_carry_the_headline_the_findings_and_the_untrustworthy_metrics() {
     }
     assert_eq!(results.findings[0].workload, "compression");
     let document = serde_json::to_value(&results).expect("a document");
-    assert_eq!(document["schema"], 4);
+    assert_eq!(document["schema"], 5);
     assert!(document["headline"]["finding"].is_string() && document["headline"]["bullets"].is_array());
     // Those of a trial are in the document where there are any.
     let (_, loaded) = disturbed_by(&["other-load"]);

@@ -8,7 +8,7 @@ use plimsoll_report::analysis::groups;
 use plimsoll_report::analysis::statistics::median_ratio;
 use plimsoll_report::compare::{csv, html, markdown, terminal, words};
 use plimsoll_report::comparison::{
-    Basis, CompareError, Comparison, Condition, Fault, Input, Lone, Row, Standing, Verdict, check, compare,
+    Basis, CompareError, Comparison, Condition, Fault, Input, Lone, Row, State, Verdict, check, compare,
 };
 use plimsoll_report::page::build;
 use plimsoll_report::repeats::{Spread, hint, needed};
@@ -260,31 +260,31 @@ fn one_run_each_gets_no_verdict() {
     assert!((restore.change.expect("a change") - 1.0).abs() < 1e-9);
 }
 
-fn standing(comparison: &Comparison, condition: &str) -> Vec<Standing> {
+fn state(comparison: &Comparison, condition: &str) -> Vec<State> {
     let condition: Condition = condition.parse().expect("a condition");
     let outcomes = check(&condition, comparison).expect("known");
-    outcomes.iter().map(|outcome| outcome.standing).collect()
+    outcomes.iter().map(|outcome| outcome.state).collect()
 }
 
 #[test]
 fn conditions_follow_the_values() {
     let comparison = slower(6);
     for (condition, expected) in [
-        ("restore.seconds>10%", Standing::Failed),
-        ("*/random/restore.seconds > 10%", Standing::Failed),
-        ("restore.seconds>70%", Standing::Passed),
-        ("restore.seconds>1.2s", Standing::Failed),
-        ("restore.seconds>1800ms", Standing::Passed),
-        ("restore.gb_per_s<-10%", Standing::Failed),
-        ("fill.seconds>10%", Standing::Passed),
-        ("fill_to_memset_ratio<-10%", Standing::Unknown),
+        ("restore.seconds>10%", State::Failed),
+        ("*/random/restore.seconds > 10%", State::Failed),
+        ("restore.seconds>70%", State::Passed),
+        ("restore.seconds>1.2s", State::Failed),
+        ("restore.seconds>1800ms", State::Passed),
+        ("restore.gb_per_s<-10%", State::Failed),
+        ("fill.seconds>10%", State::Passed),
+        ("fill_to_memset_ratio<-10%", State::Unknown),
     ] {
-        let standings = standing(&comparison, condition);
+        let states = state(&comparison, condition);
         assert!(
-            standings.iter().all(|one| *one == expected),
-            "{condition}: {standings:?}"
+            states.iter().all(|one| *one == expected),
+            "{condition}: {states:?}"
         );
-        assert!(!standings.is_empty());
+        assert!(!states.is_empty());
     }
 }
 
@@ -311,17 +311,14 @@ fn untrustworthy_values_never_pass() {
     }
     let comparison = compared(&[&baseline, &other]);
     assert_eq!(
-        standing(&comparison, "*random/restore.seconds>10%"),
-        [Standing::Unknown]
+        state(&comparison, "*random/restore.seconds>10%"),
+        [State::Unknown]
     );
     assert_eq!(
-        standing(&comparison, "*constant/restore.seconds>10%"),
-        [Standing::Unknown]
+        state(&comparison, "*constant/restore.seconds>10%"),
+        [State::Unknown]
     );
-    assert_eq!(
-        standing(&comparison, "*runs20/restore.seconds>10%"),
-        [Standing::Passed]
-    );
+    assert_eq!(state(&comparison, "*runs20/restore.seconds>10%"), [State::Passed]);
     let lone = |lone: &Lone| {
         lone.group.ends_with("constant") && (lone.present, lone.absent) == (0, 1) && !lone.reason.is_empty()
     };

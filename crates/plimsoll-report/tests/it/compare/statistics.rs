@@ -1,4 +1,4 @@
-//! The statistics against enumeration, published values, and what must hold of them.
+//! The statistics against enumeration, published values, and their invariants.
 
 use plimsoll_report::analysis::statistics::{can_tell, holm, least_p, mann_whitney, median_ratio};
 use proptest::prelude::*;

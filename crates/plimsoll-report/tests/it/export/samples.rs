@@ -203,7 +203,7 @@ fn the_recordings_of_the_first_version_are_exported() {
     assert!(seen >= 1);
 }
 
-/// The samples of the recording in `folder` as CSV, for another program to compare with what it reads.
+/// The samples of the recording in `folder` as CSV, for comparison with the values that another program reads.
 fn csv_of(folder: &Path) -> Vec<u8> {
     let mut csv = Vec::new();
     export::csv(&Recording::open(folder).unwrap(), &mut csv).unwrap();

@@ -241,7 +241,7 @@ fn the_table_of_a_hold_has_a_value_a_line() {
     let mut lines = text.lines();
     assert_eq!(
         lines.next(),
-        Some("run,trial,workload,subject,repeat,status,verified,phase,figure,value")
+        Some("run,trial,workload,subject,repeat,status,verified,phase,metric,value")
     );
     let start = format!("{},,hold,,1,ok,,,", results.run);
     let found: Vec<&str> = lines.map(|line| line.strip_prefix(&start).expect(line)).collect();

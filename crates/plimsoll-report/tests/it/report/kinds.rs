@@ -42,7 +42,7 @@ pub(super) fn trial(
             cpu_system_s: 0.9,
             minor_faults: 12_000,
             major_faults: 800 * index as u64,
-            figures: named(&figures),
+            values: named(&figures),
             profile: vec![
                 ("zram_bvec_read".to_owned(), 0.31),
                 ("lz4_decompress".to_owned(), 0.2),
@@ -229,7 +229,7 @@ pub(super) fn allocators() -> Page {
     page("allocators", heap_trials())
 }
 
-/// A bit of each: what `plimsoll run` without a name does.
+/// The tour, which `plimsoll run` without a name runs.
 pub(super) fn tour() -> Page {
     let mut trials = synthetic::page(QUICK).results.trials;
     trials.extend(thrash_trials());
@@ -395,7 +395,7 @@ fn names_in_recordings_of_others_stay_text() {
         trial.metrics.insert(ATTACK.to_owned(), 1.0);
         for phase in &mut trial.phases {
             phase.name += ATTACK;
-            phase.figures.insert(ATTACK.to_owned(), 1.0);
+            phase.values.insert(ATTACK.to_owned(), 1.0);
             phase.profile.push((ATTACK.to_owned(), 0.5));
         }
     }

@@ -1,4 +1,4 @@
-//! The synthetic run as a recording: what the sampler would have written of it.
+//! The synthetic run as a recording with the samples of a sampler.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

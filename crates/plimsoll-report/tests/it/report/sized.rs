@@ -214,9 +214,9 @@ fn slowdowns_of_points_are_those_that_the_knee_is_made_of() {
     for trial in &mut recording.trials {
         // The base, and the first limit below it.
         for (phase, (hits, cost)) in trial.phases.iter_mut().zip([(0.0, 1.0), (0.0, 1.3)]) {
-            phase.figures.insert("limit_hits".to_owned(), hits);
-            phase.figures.insert("cost".to_owned(), cost);
-            phase.figures.insert("slowdown".to_owned(), cost - 1.0);
+            phase.values.insert("limit_hits".to_owned(), hits);
+            phase.values.insert("cost".to_owned(), cost);
+            phase.values.insert("slowdown".to_owned(), cost - 1.0);
         }
     }
     let size = size_of(&recording);
@@ -239,7 +239,7 @@ fn slowdowns_of_points_are_those_that_the_knee_is_made_of() {
 fn limits_beyond_any_memory_are_limits() {
     let mut recording = recorded(&known());
     for phase in recording.trials.iter_mut().flat_map(|trial| &mut trial.phases) {
-        phase.figures.insert("limit_bytes".to_owned(), 1e300);
+        phase.values.insert("limit_bytes".to_owned(), 1e300);
     }
     let size = size_of(&recording);
     for advice in size.engines.iter().flat_map(|engine| &engine.advice) {

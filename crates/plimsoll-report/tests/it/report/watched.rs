@@ -1,4 +1,4 @@
-//! Reports of recordings of `plimsoll watch`: no trials, and what was marked by hand.
+//! Reports of recordings of `plimsoll watch`: no trials, and marks set by hand.
 
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Event, EventKind, WATCH};

@@ -44,9 +44,12 @@ pub(super) enum SizeError {
         "cannot size `{program}`: it fails without pressure: {reason}; make it succeed by itself, then repeat"
     )]
     Pilot { program: String, reason: String },
-    #[error("cannot size `{program}`: the run without pressure was stopped: {reason}")]
+    #[error("cannot size `{program}`: the run without pressure was stopped: {reason}; repeat it")]
     Stopped { program: String, reason: String },
-    #[error("{} needs {} on {engine}, more than {}", program, bytes(*needed as f64), bytes(*budget as f64))]
+    #[error(
+        "cannot keep the budget of {}: {program} needs {} on {engine}; raise `--fail-if-needs-more-than`, or reduce the program",
+        bytes(*budget as f64), bytes(*needed as f64)
+    )]
     OverBudget {
         program: String,
         engine: String,

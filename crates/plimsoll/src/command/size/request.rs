@@ -15,7 +15,7 @@ use crate::command::trim;
 /// Tolerated slowdowns, as shares.
 const TOLERATED: std::ops::RangeInclusive<f64> = 0.001..=100.0;
 
-/// What to size, and how.
+/// The object of a sizing, and its settings.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Request {
     pub(super) command: Vec<String>,

@@ -71,8 +71,8 @@ fn an_injected_regression_ends_with_6_and_says_which() {
     );
     assert_eq!(json.status.code(), Some(6));
     let document: serde_json::Value = serde_json::from_slice(&json.stdout).expect("one document");
-    assert_eq!(document["schema"], 1);
-    assert_eq!(document["conditions"][0]["standing"], "failed");
+    assert_eq!(document["schema"], 2);
+    assert_eq!(document["conditions"][0]["state"], "failed");
     let doubtful = compare(&[&stored(), &same], condition);
     assert_eq!(
         doubtful.status.code(),

@@ -1,4 +1,4 @@
-//! What the checks of capabilities say of machines made up of files.
+//! Results of the checks of capabilities for machines made up of files.
 
 use plimsoll::doctor::{Cause, EXAMINATION_SCHEMA, Probes, State, examine_machine};
 use plimsoll_os::Errno;

@@ -9,7 +9,7 @@ use rustix::process::geteuid;
 
 use super::{Machine, SCHEME, modern_host, paging_out};
 
-/// What a look at this machine may not move: swap, zram, every setting, who this process is.
+/// State that a check of this machine must not change: swap, zram, every setting, the identity of this process.
 #[test]
 fn an_examination_changes_nothing() {
     let state = || {

@@ -12,7 +12,7 @@ const ROLE: &str = "environment::killed_runs::hanging_role";
 const SUBJECT: &str = "PLIMSOLL_TEST_SUBJECT";
 const STATE: &str = "PLIMSOLL_TEST_STATE";
 
-/// Prepares an environment, says what it made and hangs until it is killed.
+/// Prepares an environment, prints its parts and hangs until it is killed.
 #[test]
 fn hanging_role() {
     if !is_role(ROLE) {

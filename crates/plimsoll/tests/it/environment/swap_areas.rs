@@ -130,7 +130,7 @@ fn available_of(error: &EnvironmentError, kind: MissingKind) -> &[String] {
     &missing[0].available
 }
 
-/// Adds a zram device that is somebody else's as far as the run can tell; removed when dropped.
+/// Adds a zram device that the run takes for another program's; removed when dropped.
 ///
 /// That has to be before the session gives the machine away: the next test counts the devices before and after, and
 /// one that goes in between looks like its own doing. So a session that knew a stranger ends by [`Stranger::leave`].
@@ -422,7 +422,7 @@ fn a_run_whose_swap_file_does_not_fit_its_disk_is_refused_in_numbers() {
     let _ = session.finish().unwrap();
 }
 
-/// Asks many times what is missing, started by the test below.
+/// Lists the missing requirements many times, started by the test below.
 #[test]
 fn large_plan_role() {
     if is_role("environment::swap_areas::large_plan_role") {

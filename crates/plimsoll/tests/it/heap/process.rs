@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::{HEAPS, compiled, has, heap_run};
 
-/// The program with its mode, and what it prints under an option of `plimsoll heap run`.
+/// The program with its mode, and its output under an option of `plimsoll heap run`.
 fn printed(option: &str, program: &Path, mode: &str) -> String {
     let mut command = heap_run();
     text(command.args([option, "--"]).arg(program).arg(mode))

@@ -1,4 +1,4 @@
-//! Real programs on the heap: what they make is what they make on the C library's malloc.
+//! Real programs on the heap: their output equals that on the C library's malloc.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(super) fn on_heap(heap: &str, folder: &Path) -> Command {
     command
 }
 
-/// What a program writes on the C library's malloc it writes on every one of [`HEAPS`]. Returns that.
+/// The output of a program, which is the same on the C library's malloc and on all [`HEAPS`].
 fn as_on_glibc<S: AsRef<OsStr>>(name: &str, arguments: &[S], variables: &[(&str, &str)]) -> String {
     let run = |what: &str, mut command: Command| {
         let output = finished(command.envs(variables.iter().copied()), 300);
@@ -199,7 +199,7 @@ fn rustc_on_any_malloc() -> Option<PathBuf> {
     ))
 }
 
-/// What the heap stands on, a build script and the linker among it.
+/// Programs below the heap, with a build script and the linker.
 #[test]
 fn cargo_and_rustc_build_the_same_libraries() {
     if !has("rustc") || !has("gcc") || !has("nm") {
@@ -246,7 +246,7 @@ fn git_makes_the_same_repository() {
     assert!(log.contains("Change 40"), "{log}");
 }
 
-/// What a program writes on every one of [`HEAPS`].
+/// The output of a program, which is the same on all [`HEAPS`].
 fn on_all_heaps(program: &Path, arguments: &[&str]) -> String {
     let written = HEAPS.map(|heap| {
         let mut command = on_heap(heap, program.parent().expect("a folder"));
@@ -290,7 +290,7 @@ fn threads_of_short_lives_leave_their_blocks_to_others() {
     }
 }
 
-/// LLVM's optimiser did, with what `malloc` had left: its blocks were taken for blocks that were freed twice.
+/// LLVM's optimiser did, with bytes that `malloc` had left: its blocks were reported as freed twice.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn a_program_may_keep_what_calls_leave_in_registers() {

@@ -60,7 +60,7 @@ impl Redis {
             && self.ask(&["redis-cli", question]) == (true, answer.into())
     }
 
-    /// Runs a client to its end. Whether it succeeded, and what it wrote.
+    /// Runs a client to its end. Whether it succeeded, and its output.
     fn ask(&self, words: &[&str]) -> (bool, String) {
         let mut client = command(self.heap, &self.place, words[0]);
         client.args(["-s", "redis"]).args(&words[1..]);

@@ -1,4 +1,4 @@
-//! The end of the memory with the command, for each reason; and what works without root.
+//! The end of the memory with the command, for each reason; and holds without root.
 
 use std::fs;
 use std::time::Duration;

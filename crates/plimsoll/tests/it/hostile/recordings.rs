@@ -8,11 +8,12 @@ use serde_json::Value;
 
 use super::{Seed, all_commands, copy_of, mutate, rounds};
 
-const SOURCES: [(&str, &str); 4] = [
+const SOURCES: [(&str, &str); 5] = [
     ("recording-1", "finished"),
     ("recording-3", "finished"),
     ("recording-3", "killed"),
     ("recording-3", "thrash"),
+    ("recording-4", "loadline"),
 ];
 
 /// Changes a document of JSON, or one line of a file of lines.

@@ -31,8 +31,8 @@ fn everywhere(value: &mut Value, text: &str) {
                 .filter(|(name, _)| !KEPT.contains(&name.as_str()))
             {
                 match (name.as_str(), field) {
-                    // Maps by name: parameters, metrics, settings, figures.
-                    ("params" | "metrics" | "settings" | "figures", Value::Object(named)) => {
+                    // Maps by name: parameters, metrics, settings, values (formerly figures).
+                    ("params" | "metrics" | "settings" | "figures" | "values", Value::Object(named)) => {
                         let first = named.values().next().cloned();
                         named.extend(first.map(|value| (text.to_owned(), value)));
                     }

@@ -77,7 +77,7 @@ fn the_document_of_cgroups_has_these_fields_and_parents_come_first() {
     }
 }
 
-/// Anyone with a delegated cgroup names those below it, also with what clears the screen.
+/// The owner of a delegated cgroup names its children, also with control characters that clear the screen.
 #[test]
 fn a_hostile_name_of_a_cgroup_is_sanitized() {
     let name = "\x1b[2J\u{202e}\u{9b}31m";

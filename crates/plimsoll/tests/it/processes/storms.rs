@@ -109,7 +109,7 @@ fn scanner_to(folder: &Path, bytes: u64, output: Stdio) -> Kept {
     Kept(child)
 }
 
-/// A file of `bytes`, of which nothing is in the page cache: who reads it is charged for it. It is one hole, so that how
+/// A file of `bytes`, of which nothing is in the page cache: its reader is charged for it. It is one hole, so that how
 /// often its pages go and come depends on no disk.
 fn file(bytes: u64) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -142,7 +142,7 @@ pub(crate) fn zram(limit: u64) -> Settings {
     crate::machine::settings("zram", 32 * MIB, limit, 96 * MIB)
 }
 
-/// What `plimsoll ps --storm --json` prints.
+/// The document of `plimsoll ps --storm --json`.
 fn storms_listed() -> serde_json::Value {
     let mut command = plimsoll_testkit::command(env!("CARGO_BIN_EXE_plimsoll"));
     let output = command.args(["ps", "--storm", "--json"]).output().unwrap();

@@ -1,4 +1,4 @@
-//! Who is who: identities and descendants.
+//! Identities and descendants of processes.
 
 use plimsoll_monitor::processes::{Depth, Identity, descendants, list};
 

@@ -1,4 +1,4 @@
-//! Cut at any byte, or with any bit turned over, a recording opens or says what is wrong. It never panics.
+//! Cut at any byte, or with any bit turned over, a recording opens or reports the damage. It never panics.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -50,7 +50,7 @@ fn the_document_lists_the_columns_of_the_table() {
     );
 }
 
-/// Field names of a document, with those of what it holds. Maps by name (`params`, `settings`, ...) are not looked into.
+/// Field names of a document and of all its parts. Maps by name (`params`, `settings`, ...) are not looked into.
 fn fields(value: &Value, into: &mut BTreeSet<String>) {
     const MAPS: [&str; 10] = [
         "conditions",
@@ -60,7 +60,7 @@ fn fields(value: &Value, into: &mut BTreeSet<String>) {
         "after",
         "checksums",
         "settings",
-        "figures",
+        "values",
         "lists",
         "untrustworthy",
     ];
@@ -106,7 +106,7 @@ fn the_document_lists_the_fields_of_every_file() {
         message: String::new(),
     });
     let phase = &mut trial.phases[0];
-    phase.figures.insert("scans_per_s".into(), 1.0);
+    phase.values.insert("scans_per_s".into(), 1.0);
     phase.latency = Some("HISTFAAA".into());
     phase.profile.push(("do_swap_page".into(), 0.5));
     phase.cpu_background_s = 0.1;

@@ -1,6 +1,6 @@
 //! Recordings of every older format stay readable.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use plimsoll_model::columns::{COLUMNS, Row};
@@ -220,7 +220,7 @@ fn names_of_schema_3_become_those_of_schema_4() {
             trial
                 .phases
                 .iter()
-                .all(|phase| phase.figures.contains_key("wakeup_max_s"))
+                .all(|phase| phase.values.contains_key("wakeup_max_s"))
         );
         let was = serde_json::from_str::<Value>(text(file::TRIALS).lines().next().unwrap()).unwrap();
         assert_eq!(
@@ -239,7 +239,42 @@ fn names_of_schema_3_become_those_of_schema_4() {
     );
 }
 
-/// A recording as version 2 of the format wrote it: no kind of work, no figures.
+/// A load line of a pager by the last program that wrote schema 4.
+#[test]
+fn names_of_schema_4_become_those_of_schema_5() {
+    let stored = plimsoll_testkit::recordings::stored().join("recording-4/loadline");
+    let text = std::fs::read_to_string(stored.join(file::TRIALS)).unwrap();
+    let was: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    let recording = Recording::open(&stored).unwrap();
+    assert_eq!(recording.manifest.schema, 4);
+    assert!(recording.complete, "{:?}", recording.warnings);
+    let resident = recording.samples.column("target_resident").unwrap();
+    assert!((0..recording.samples.len()).any(|index| resident.get(index) > Some(0)));
+    let results = Recording::read_results(&stored).unwrap().unwrap();
+    for trial in [&recording.trials[0], &results.trials[0]] {
+        for (phase, was) in trial.phases.iter().zip(was["phases"].as_array().unwrap()) {
+            let was: BTreeMap<String, f64> = serde_json::from_value(was["figures"].clone()).unwrap();
+            assert!(was.len() > 20 && phase.values == was, "{phase:?}");
+        }
+    }
+    let mut follow = Follow::open(&stored).unwrap();
+    assert_eq!(follow.poll().unwrap().trials, recording.trials);
+    let now = serde_json::to_string(&(&recording.trials, &results)).unwrap();
+    assert!(
+        now.contains("\"values\":{") && !now.contains("\"figures\""),
+        "{now}"
+    );
+    // Computed anew, its CSV has the values under the new name of their column.
+    let csv = plimsoll_report::csv::csv(&plimsoll_report::results(&recording));
+    let (header, lines) = csv.split_once('\n').unwrap();
+    assert!(header.ends_with(",phase,metric,value"), "{header}");
+    assert!(
+        lines.lines().any(|line| line.contains(",load 1.50,net_visit_s,")),
+        "{csv}"
+    );
+}
+
+/// A recording as version 2 of the format wrote it: no kind of work, no values of phases.
 #[test]
 fn recordings_of_format_2_stay_readable() {
     let folder = tempfile::tempdir().unwrap();
@@ -264,7 +299,7 @@ fn recordings_of_format_2_stay_readable() {
     let older = Recording::open(&folder).unwrap();
     assert_eq!(older.trials.len(), 1, "{:?}", older.warnings);
     assert_eq!(older.trials[0].workload, "compression");
-    assert!(older.trials[0].lists.is_empty() && older.trials[0].phases[0].figures.is_empty());
+    assert!(older.trials[0].lists.is_empty() && older.trials[0].phases[0].values.is_empty());
     let workload = &older.manifest.plan.trials[0].settings.workload;
     assert_eq!(workload.kind(), WorkloadKind::Compression);
     assert_eq!(plimsoll_report::results(&older).trials.len(), 1);

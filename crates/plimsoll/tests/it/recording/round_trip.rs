@@ -1,4 +1,4 @@
-//! What is written is what is read.
+//! Every value is read as it was written.
 
 use std::collections::BTreeMap;
 
@@ -178,7 +178,7 @@ fn any_trial() -> impl Strategy<Value = Trial> {
             cpu_user_s: figures[2],
             minor_faults: counts[3],
             major_faults: counts[4],
-            figures: BTreeMap::from([("figure_s".to_owned(), figures[0])]),
+            values: BTreeMap::from([("figure_s".to_owned(), figures[0])]),
             latency: (counts[3] % 2 == 0).then(|| counts[4].to_string()),
             profile: vec![("function".to_owned(), figures[1])],
             ..Phase::default()

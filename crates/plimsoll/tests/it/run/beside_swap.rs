@@ -203,7 +203,7 @@ fn impossible(trial: &Value) -> Vec<String> {
 /// The same of a load line: an order of loads that cannot be.
 fn impossible_loads(trial: &Value, of: &dyn Fn(&str) -> Option<f64>) -> Vec<String> {
     let mut wrong = Vec::new();
-    let figure = |point: &Value, name: &str| point["figures"][name].as_f64();
+    let figure = |point: &Value, name: &str| point["values"][name].as_f64();
     let completed = phases(trial)
         .iter()
         .filter(|point| figure(point, "oom_killed") != Some(1.0));

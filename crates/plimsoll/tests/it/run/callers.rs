@@ -145,7 +145,7 @@ fn lines_of(path: &Path) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Without standard error nobody reads a message: the exit code and what `cleanup` does remain.
+/// Without standard error no message appears: the exit code and the effect of `cleanup` remain.
 #[test]
 fn cleanup_works_without_standard_files() {
     let script = "umask 077; \"$0\" cleanup <&- >&- 2>&-; echo $?";

@@ -1,4 +1,4 @@
-//! Experiments that go well: every subject and mechanism, and what their results hold.
+//! Experiments that go well: every subject and mechanism, and the values in their results.
 
 use plimsoll_model::recording::model::RESULTS_SCHEMA;
 use plimsoll_testkit::capability;

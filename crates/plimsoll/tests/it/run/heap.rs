@@ -45,7 +45,7 @@ impl HeapRun {
         self.run.finish()
     }
 
-    /// Runs as a user who can make no cgroup.
+    /// Runs as a user that can make no cgroup.
     fn finish_as_nobody(&self) -> Ended {
         open_to_all(&self.run.folder);
         let mut command = self.run.command();
@@ -62,7 +62,7 @@ fn metric(trial: &Value, name: &str) -> f64 {
     value.unwrap_or_else(|| panic!("no {name}: {trial:#}"))
 }
 
-/// Allocators that are installed where these tests must not skip: what stands for each, and the name of its library.
+/// Allocators that are installed where these tests must not skip: the name of each, and that of its library.
 const PEERS: [(&str, &str, &str); 3] = [
     ("jemalloc", "jemalloc", "libjemalloc.so."),
     ("mimalloc", "mimalloc", "libmimalloc.so."),

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use super::{PLIMSOLL, Run, ends_soon, has_laboratory, undo_killed};
 use crate::hostile::{Seed, rounds};
 
-/// What is killed.
+/// The process that is killed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Victim {
     Runner,

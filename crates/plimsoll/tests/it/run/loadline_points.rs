@@ -195,8 +195,8 @@ fn reads_stand_beside_writes() {
             let allowed = 6.0 * (visits * share * (1.0 - share)).sqrt();
             assert!((writes - visits * share).abs() <= allowed, "{writes} of {visits}");
             let both = percent == 25.0 && visits > 100.0;
-            assert!(point["figures"]["read_p99_s"].is_number() >= both, "{point:#}");
-            assert!(point["figures"]["write_p99_s"].is_number() >= both, "{point:#}");
+            assert!(point["values"]["read_p99_s"].is_number() >= both, "{point:#}");
+            assert!(point["values"]["write_p99_s"].is_number() >= both, "{point:#}");
         }
     }
 }
@@ -223,7 +223,7 @@ fn an_open_loop_reports_what_it_achieved_of_its_rate() {
         );
         assert!((figure(point, "achieved_ratio") - visits / 400.0).abs() < 1e-9);
         assert!((figure(point, "visits_per_s") - visits / 0.2).abs() < 1e-6);
-        assert!(point["figures"]["net_visit_s"].is_null());
+        assert!(point["values"]["net_visit_s"].is_null());
     }
     // A millisecond of work, ten times as often as that is possible: overload, even where all memory is resident.
     let ended = run(&[

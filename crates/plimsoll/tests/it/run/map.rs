@@ -7,7 +7,7 @@ use super::{Run, has_laboratory, phase};
 const SIZE: f64 = 16.0 * 1048576.0;
 
 fn figure(phase: &Value, name: &str) -> Option<f64> {
-    phase["figures"][name].as_f64()
+    phase["values"][name].as_f64()
 }
 
 /// Runs each mapping once: the scenario that comes with the program has a section with swap and one without.

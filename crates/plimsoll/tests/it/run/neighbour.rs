@@ -1,4 +1,4 @@
-//! What a run does to others: the wake-up probe outside of its cgroup.
+//! The effect of a run on other programs: the wake-up probe outside of its cgroup.
 
 use std::os::unix::process::CommandExt;
 

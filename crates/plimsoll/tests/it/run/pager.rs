@@ -132,7 +132,7 @@ fn a_named_subject_is_not_replaced() {
     }
 }
 
-/// The trials are planned before anything starts: `--check` and `--dry-run` show what the run will do.
+/// The trials are planned before anything starts: `--check` and `--dry-run` show the plan of the run.
 #[test]
 fn a_plan_shows_the_subject_that_will_run() {
     if !has_userfaultfd() {
@@ -221,10 +221,10 @@ fn a_load_line_of_the_pager_needs_no_root() {
         let light = at(0.5).expect("the lowest load");
         assert_eq!(super::figure(light, "pager_hard_faults"), 0.0, "{light:#}");
         for (_, point) in &points {
-            let killed = point["figures"]["oom_killed"]
+            let killed = point["values"]["oom_killed"]
                 .as_f64()
                 .is_some_and(|killed| killed > 0.0);
-            let over = point["figures"]["over_budget_bytes"].as_f64();
+            let over = point["values"]["over_budget_bytes"].as_f64();
             assert_eq!(killed, over.is_some(), "{point:#}");
             if !killed {
                 let (ram, load) = (super::figure(point, "ram_load"), super::figure(point, "load"));
@@ -317,7 +317,7 @@ fn load_lines_of_pager_and_zram_are_drawn_together() {
     for trial in ended.trials() {
         let of_pager = trial["subject"] == "pager:lz4";
         for (_, point) in points(trial) {
-            let faults = point["figures"]["pager_hard_faults"].as_f64();
+            let faults = point["values"]["pager_hard_faults"].as_f64();
             assert_eq!(faults.is_some(), of_pager, "{point:#}");
         }
     }

@@ -65,7 +65,7 @@ fn a_page_file_carries_loads_that_do_not_compress() {
     assert_eq!(ended.trials().len(), 2);
     for trial in ended.trials() {
         let has_file = trial["subject"] == "pager:lz4,pagefile";
-        let over = |point: &Value| point["figures"]["over_budget_bytes"].as_f64().is_some();
+        let over = |point: &Value| point["values"]["over_budget_bytes"].as_f64().is_some();
         assert_eq!(!phases(trial).iter().any(over), has_file, "{trial:#}");
     }
 }

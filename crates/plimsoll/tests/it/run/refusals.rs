@@ -1,4 +1,4 @@
-//! What is refused, with a reason and what to do, before anything is changed.
+//! Refusals with a reason and a remedy, before any change.
 
 use std::os::unix::process::CommandExt;
 

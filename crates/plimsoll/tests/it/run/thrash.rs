@@ -116,15 +116,15 @@ fn check_figures(trial: &Value) {
         Some(seconds) => assert!(recovered == 1.0 && seconds >= 0.0, "{trial:#}"),
         None => assert_eq!(recovered, 0.0, "{trial:#}"),
     }
-    assert!(phases[1]["figures"]["lead_s"].as_f64() > Some(0.0), "{trial:#}");
+    assert!(phases[1]["values"]["lead_s"].as_f64() > Some(0.0), "{trial:#}");
     for phase in phases {
         for probe in ["wakeup", "launch", "small_set"] {
             for figure in ["p50_s", "p99_s", "max_s", "count"] {
                 let name = format!("{probe}_{figure}");
-                assert!(phase["figures"][&name].as_f64() > Some(0.0), "{name}: {phase:#}");
+                assert!(phase["values"][&name].as_f64() > Some(0.0), "{name}: {phase:#}");
             }
         }
-        let failed = phase["figures"]["launch_failed_count"].as_f64();
+        let failed = phase["values"]["launch_failed_count"].as_f64();
         assert!(failed >= Some(0.0), "{phase:#}");
         assert!(phase["latency"].is_string(), "{phase:#}");
     }

@@ -75,7 +75,7 @@ fn a_kernel_thread_has_nothing_to_trim() {
     assert!(matches!(error, TrimError::KernelThread { pid: 2, .. }), "{error}");
 }
 
-/// Another user's process, trimmed as a user who may do nothing.
+/// Another user's process, trimmed as a user without privileges.
 #[test]
 fn another_user_s_process_needs_privileges_that_are_named() {
     if !capability(

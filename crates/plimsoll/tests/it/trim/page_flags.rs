@@ -128,7 +128,7 @@ fn may_read_page_flags() -> bool {
     capability("page-flags", readable, "needs root and /proc/kpageflags")
 }
 
-/// The pages that are managed are MemTotal; 1% is left for what the kernel took at its start without marking it.
+/// The pages that are managed are MemTotal; 1% is left for pages that the kernel took at its start without a mark.
 ///
 /// A kernel that starts with `deferred_init=lazy` counts all of its memory in MemTotal from the start, but writes the
 /// descriptors of pages far up only when memory is needed. Until then its reserved pages there (mostly the descriptors

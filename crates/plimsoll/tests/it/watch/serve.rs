@@ -1,4 +1,4 @@
-//! The served page over real connections: who is answered, what is told, and that nobody holds up anybody.
+//! The served page over real connections: the answered clients, the sent state, and that no client delays another.
 
 mod client;
 mod crowds;
@@ -314,8 +314,8 @@ fn a_reconnected_client_gets_missed_frames_once() {
     assert_eq!(all.expect("a history").name, "history");
 }
 
-/// What the kernel and the server keep for a client is full after some seconds at this rate, so the stuck ones are held
-/// up; when they read at last, they get what is still to be had, once and in order.
+/// The buffers of the kernel and the server for a client are full after some seconds at this rate, so stuck clients are held
+/// up; when they read at last, they get the remaining samples, once and in order.
 #[test]
 fn a_client_that_does_not_read_delays_no_other() {
     assert!(

@@ -1,4 +1,4 @@
-//! The terminal page: what is drawn, what keys mean, and what becomes of the terminal.
+//! The terminal: its screen, its keys, and its state after the end.
 
 mod cells;
 mod drawn;

@@ -26,7 +26,7 @@ fn chapter(line: &str) -> Result<Option<&str>, String> {
     }
 }
 
-/// What is wrong with a book whose files are in `folder`.
+/// The errors of a book whose files are in `folder`.
 fn faults(folder: &Path, documents: &BTreeMap<PathBuf, String>) -> Vec<String> {
     let summary = folder.join("SUMMARY.md");
     let Some(text) = documents.get(&summary) else {
@@ -69,7 +69,7 @@ fn faults(folder: &Path, documents: &BTreeMap<PathBuf, String>) -> Vec<String> {
     wrong
 }
 
-/// What is wrong with book.toml, whose tables and keys mdbook would not take otherwise.
+/// The errors of book.toml, whose tables and keys mdbook would not take otherwise.
 fn settings(text: &str) -> Vec<String> {
     let table: toml::Table = match text.parse() {
         Ok(table) => table,

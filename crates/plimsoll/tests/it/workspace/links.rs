@@ -28,7 +28,7 @@ fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("``")
 }
 
-/// What stands between `open` and one of `close`, wherever `open` stands.
+/// The text between each `open` and the next of `close`.
 fn between<'t>(text: &'t str, open: &'t str, close: &'t [char]) -> impl Iterator<Item = &'t str> {
     let rests = text.split(open).skip(1);
     rests.filter_map(move |rest| rest.split(close).next())
@@ -118,7 +118,7 @@ fn resolved(path: &Path) -> PathBuf {
     found
 }
 
-/// The text of a document with what its `{{#include FILE}}` lines take in.
+/// The text of a document with the files of its `{{#include FILE}}` lines.
 pub(super) fn with_includes(path: &Path, documents: &BTreeMap<PathBuf, String>) -> Result<String, String> {
     let mut found = String::new();
     for line in documents[path].lines() {

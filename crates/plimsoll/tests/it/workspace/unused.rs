@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{assert_none, each, files, members, metadata, text};
 
-/// What a crate depends on.
+/// The dependencies of a crate.
 #[derive(Debug, PartialEq)]
 struct Dependency {
     /// The name in the manifest.

@@ -362,7 +362,7 @@ fn pressure(findings: &mut Findings, before: &Snapshot, after: &Snapshot) {
     }
 }
 
-/// The last lines of what a program wrote to stderr, as a part of an error.
+/// The last lines that a program wrote to stderr, as a part of an error.
 fn last_lines(text: &str) -> String {
     const MOST_LINES: usize = 4;
     let lines: Vec<&str> = text

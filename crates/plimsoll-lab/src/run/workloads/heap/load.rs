@@ -34,7 +34,7 @@ pub(super) enum HeapStep {
     /// Answer with the library that malloc comes from.
     Which,
     /// Run the load, and free its blocks; the fragmentation load keeps its last blocks for the heap's inspection. The
-    /// load checks every block before it frees it. Finds the figures of [`finding`] that the load has.
+    /// load checks every block before it frees it. Finds the values of [`finding`] that the load has.
     Load {
         heap: Heap,
         /// Seed of the sizes and of the order.

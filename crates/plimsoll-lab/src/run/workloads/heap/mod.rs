@@ -210,7 +210,7 @@ impl Preloaded {
         (self.service.inspect)(pid).map_err(|error| TrialError::failed(FailureCode::Allocator, error))
     }
 
-    /// Refuses a worker whose malloc comes from elsewhere: its figures would bear a wrong name.
+    /// Refuses a worker whose malloc comes from elsewhere: its values would bear a wrong name.
     fn check(&self, found: &str) -> Result<(), TrialError> {
         let wanted = self.library.as_ref().and_then(|path| path.file_name());
         let right = match wanted {

@@ -97,12 +97,12 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, loadline: &Loadline) -> Re
         let again = points.iter().any(|point| point.load == load);
         sweep.point(context, load, again)?;
         early_kills += sweep.early_kills;
-        let figures = context.finished.last().map(|finished| &finished.phase.figures);
+        let figures = context.finished.last().map(|finished| &finished.phase.values);
         // Of the first, lowest load.
         achieved = achieved.or(figures.and_then(|figures| figures.get(ACHIEVED).copied()));
         let point = figures.and_then(Point::of);
         let point =
-            point.ok_or_else(|| TrialError::failed(FailureCode::Inconsistent, "a point has no figures"))?;
+            point.ok_or_else(|| TrialError::failed(FailureCode::Inconsistent, "a point has no values"))?;
         if !point.killed {
             sweep.completed = sweep.completed.max(load);
         }
@@ -367,7 +367,7 @@ impl Sweep<'_> {
             (wrong, uncounted) => Err(TrialError::failed(
                 FailureCode::WrongBytes,
                 format_args!(
-                    "pages hold what was not written to them: {} wrong tags, and their counters are {} visits off",
+                    "pages hold wrong contents: {} wrong tags, and their counters are {} visits off",
                     wrong.unwrap_or(&f64::NAN),
                     uncounted.unwrap_or(&f64::NAN),
                 ),

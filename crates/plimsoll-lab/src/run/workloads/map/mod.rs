@@ -148,7 +148,7 @@ fn compare(
     let wrong = found.findings.figures.get("wrong_pages").copied();
     if wrong != Some(0.0) {
         let error = format!(
-            "after {after} {} pages held what they must not",
+            "after {after} {} pages held wrong contents",
             wrong.unwrap_or(f64::NAN)
         );
         context

@@ -111,7 +111,7 @@ pub(super) fn step(ground: &mut Option<Ground>, step: &Step) -> Result<Found, St
 }
 
 impl Ground {
-    /// The file behind a mapping is made before the clock runs: a program that hands memory back keeps its file.
+    /// The file behind a mapping is made before the clock runs: a program that releases memory keeps its file.
     fn map(bytes: u64, mapping: Mapping, touch: Touch, folder: &Path) -> Result<(Ground, Found), StepError> {
         let bytes = match mapping {
             Mapping::Hugetlb => bytes.next_multiple_of(Mapping::HUGE_PAGE),

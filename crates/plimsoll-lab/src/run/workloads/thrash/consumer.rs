@@ -21,7 +21,7 @@ use crate::workload::{Cost, Findings};
 use crate::workload::{Memory, Work, WorkError, typed};
 use plimsoll_model::latency::Latencies;
 
-/// Bytes of a page as the figures count them, and of a piece that is compared.
+/// Bytes of a page as the values count them, and of a piece that is compared.
 const PAGE: u64 = 4096;
 /// Of that many cycles one is counted page by page, and the first is: seldom enough that counting, which repeats the
 /// cycle's choices, adds a few percent to the worker's CPU time.

@@ -29,7 +29,7 @@ const LEAST_REST: f64 = 0.5;
 const LEAD: f64 = 0.2;
 /// How often a wait looks for a stop and for a killed process.
 const LOOK_UP: Duration = Duration::from_millis(50);
-/// Seconds of one look at the recovery: its figures are good to that.
+/// Seconds of one look at the recovery: its values are good to that.
 const LOOK: f64 = 0.25;
 /// Looks in a row that must be as before the load.
 const QUIET_LOOKS: u32 = 2;
@@ -268,7 +268,7 @@ impl Crew {
                 return Err(TrialError::failed(
                     FailureCode::WrongBytes,
                     format_args!(
-                        "consumer {}: {} of {} bytes differ from what was written, the first at offset {:?}",
+                        "consumer {}: {} of {} bytes differ from the written ones, the first at offset {:?}",
                         number + 1,
                         found.wrong_bytes,
                         found.bytes,
@@ -380,7 +380,7 @@ fn check_distinct(context: &mut TrialContext<'_, '_>, thrash: &Thrash, load: &Lo
 #[derive(Default)]
 struct Load {
     cost: Cost,
-    /// Figures of each consumer, in the order of their starts.
+    /// Values of each consumer, in the order of their starts.
     lists: Vec<(String, Vec<f64>)>,
     latencies: Latencies,
     /// Seconds that counting the pages of some cycles took, which no cycle holds.

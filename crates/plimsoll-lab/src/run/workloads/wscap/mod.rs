@@ -161,7 +161,7 @@ impl Experiment {
             self.scan(context, phase::CAPPED, Held::InBudget(cap))
         })?;
         let capped = context.finished.last();
-        let over = capped.and_then(|capped| capped.phase.figures.get(OVER_BUDGET).copied());
+        let over = capped.and_then(|capped| capped.phase.values.get(OVER_BUDGET).copied());
         if let Some(over) = over {
             context.errors.push(TrialError::failed(
                 FailureCode::Limit,

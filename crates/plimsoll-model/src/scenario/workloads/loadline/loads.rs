@@ -53,7 +53,7 @@ impl Loadline {
         }
     }
 
-    /// The limit under which `size` bytes are a load, in whole pages. Gives back the limit that a load was made from.
+    /// The limit under which `size` bytes are a load, in whole pages. Returns the limit that a load was made from.
     pub(super) fn limit_at(size: u64, load: f64) -> u64 {
         // A float holds any size closely enough here: half a page is more than its error up to 2^60 bytes.
         ((size as f64 / load / PAGE as f64).round() as u64).max(1) * PAGE

@@ -44,7 +44,7 @@ fn output_passes_through_and_the_summary_follows_it() {
     }
 }
 
-/// What a program that takes memory is said to have taken, against what it took.
+/// The reported memory of a program, against the memory that it took.
 #[test]
 fn the_summary_has_the_resource_usage_of_the_program() {
     // Bytes of zeros that are written, not only mapped.
@@ -163,7 +163,7 @@ fn missing_targets_are_usage_errors() {
     assert!(stderr(&output).contains("--headless"), "{}", stderr(&output));
 }
 
-/// A user who may do little watches a process of root.
+/// A user without privileges watches a process of root.
 #[test]
 fn an_unprivileged_user_watches_readable_values() {
     let root = rustix::process::geteuid().is_root();

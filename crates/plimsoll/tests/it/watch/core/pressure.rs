@@ -1,4 +1,4 @@
-//! Watching what thrashes.
+//! Watching programs that thrash.
 
 use std::fs;
 use std::io::Write;

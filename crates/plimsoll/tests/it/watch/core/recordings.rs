@@ -1,4 +1,4 @@
-//! Recording what is watched, and looking at recordings.
+//! Recordings of the monitor, and replays.
 
 use std::path::Path;
 use std::process::Stdio;

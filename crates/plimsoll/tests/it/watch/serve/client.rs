@@ -57,7 +57,7 @@ pub(super) fn request(
     (status, head, String::from_utf8_lossy(&body).into_owned())
 }
 
-/// Status of the answer to a GET, whatever its body.
+/// Status of the answer to a GET with any body.
 pub(super) fn get(address: SocketAddr, path: &str, headers: &[(&str, &str)]) -> u16 {
     read_head(&mut BufReader::new(send(address, "GET", path, headers, ""))).0
 }

@@ -6,7 +6,7 @@ use plimsoll_monitor::watch::terminal::{Pace, heights};
 use proptest::prelude::*;
 
 proptest! {
-    /// Whatever the layers hold, also below zero, a column is full to the brim, in proportion to within an eighth.
+    /// For all values of the layers, also below zero, a column is full to the brim, in proportion to within an eighth.
     #[test]
     fn the_eighths_of_a_column_sum_to_its_height(
         layers in prop::collection::vec(-(1_i64 << 40)..(1_i64 << 44), 1..12),

@@ -137,7 +137,7 @@ fn the_list_of_targets_is_narrowed_by_typing() {
     assert_eq!(order, Some(plimsoll_monitor::watch::terminal::Order::Target(999)));
 }
 
-/// What was not sampled is an empty column from top to bottom of the chart, and its neighbours are not.
+/// A missing sample is an empty column from top to bottom of the chart, and its neighbours are not.
 #[test]
 fn missed_samples_are_a_gap() {
     let state = state(true, true);
@@ -267,7 +267,7 @@ fn any_action() -> impl Strategy<Value = Action> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever is pressed on a screen of any size, the page is drawn, and a snapshot that was carried along shows the
+    /// After any keys on a screen of any size, the page is drawn, and a snapshot that was carried along shows the
     /// same cells as one that is new.
     #[test]
     fn any_keys_on_any_size_draw_like_a_new_snapshot(

@@ -65,7 +65,7 @@ fn click(terminal: &mut Terminal, column: u16, row: u16) {
     terminal.press(&format!("\u{1b}[<0;{column};{row}M\u{1b}[<0;{column};{row}m"));
 }
 
-/// Who grows? The list shows it, a click selects it, another one watches it.
+/// The list shows the growing process, a click selects it, another one watches it.
 #[test]
 fn the_list_shows_a_program_that_grows_and_two_clicks_watch_it() {
     let mut grower = Grower::start();

@@ -1,4 +1,4 @@
-//! The program on a real pseudo-terminal: what it draws there, and that it gives the terminal back.
+//! The program on a real pseudo-terminal: its screen, and that it restores the terminal.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -25,7 +25,7 @@ pub fn facts() -> Facts {
     }
 }
 
-/// What is seen at a time, in tenths of a second.
+/// The screen at a time, in tenths of a second.
 fn frame(tick: u64, with_target: bool, with_swap: bool) -> Frame {
     let mut frame = Frame::empty(tick * SECOND / 10);
     let second = (tick / 10) as i64;
@@ -140,7 +140,7 @@ pub fn theme(depth: Depth) -> Theme {
     }
 }
 
-/// A snapshot of what `view` shows of `state` on a screen of that size.
+/// A snapshot of `view` of `state` on a screen of that size.
 pub fn snapshot(state: &State, view: &View, width: u16, height: u16) -> Snapshot {
     let mut snapshot = Snapshot::of(state);
     snapshot.refresh_facts(state, 100 * SECOND);
