@@ -48,7 +48,8 @@ pub(super) fn advise(measured: &[Measurement<'_>]) -> Vec<Result<Recommendation,
 }
 
 fn is_compressed(name: &str) -> bool {
-    matches!(name.parse(), Ok(Subject::Zram(_) | Subject::Zswap(_)))
+    name.parse()
+        .is_ok_and(|subject: Subject| subject.has_compressed_swap())
 }
 
 fn no_swap(stratum: &Stratum<'_>, lack: &Lack) -> Withheld {

@@ -91,10 +91,15 @@ pub fn common_metrics() -> impl Iterator<Item = &'static Metric> {
     neighbour::METRICS.iter().chain(background::METRICS)
 }
 
+/// The known metrics of trials of a workload, the headline ones first.
+pub fn metrics_of(kind: WorkloadKind) -> &'static [Metric] {
+    of(kind).known
+}
+
 /// Every known metric of a trial, by workload, then the common ones.
 pub fn all_metrics() -> impl Iterator<Item = &'static Metric> {
     let kinds = WorkloadKind::ALL.into_iter();
-    kinds.flat_map(|kind| of(kind).known).chain(common_metrics())
+    kinds.flat_map(metrics_of).chain(common_metrics())
 }
 
 pub fn find_metric(name: &str) -> Option<&'static Metric> {

@@ -199,7 +199,7 @@ impl Settings {
 
     /// Whether swapped-out pages go to a file.
     pub fn has_swap_file(&self) -> bool {
-        matches!(self.subject, Subject::Zswap(_) | Subject::SwapFile)
+        self.subject.has_swap_file()
     }
 
     /// The most bytes of the worker's page file in `swap-dir`; `None` without a pager that has one.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use plimsoll_model::recording::model::{Headline, Trial, TrialStatus};
 use plimsoll_model::scenario::WorkloadKind;
 use plimsoll_report::analysis::groups;
+use plimsoll_report::workloads::metrics_of;
 use plimsoll_report::{headlines, html, terminal};
 
 use super::kinds::{heap_trials, loadline_trials, page, thrash_trials, trial};
@@ -91,7 +92,10 @@ fn runs(kind: WorkloadKind) -> Vec<Vec<Trial>> {
             &[("command", "'a program' with spaces"), ("tolerate", "0.2")],
         ],
         WorkloadKind::Heap => return vec![heap_trials(), heap_trials().split_off(8)],
+        // Without values of its own.
+        _ => &[&[]],
     };
+    let ones: Vec<(&str, f64)> = metrics_of(kind).iter().map(|metric| (metric.name, 1.0)).collect();
     let metrics: &[(&str, f64)] = match kind {
         WorkloadKind::Compression => &[
             ("compression_ratio", 2.4),
@@ -142,7 +146,7 @@ fn runs(kind: WorkloadKind) -> Vec<Vec<Trial>> {
             ("too_small_bytes", 1.8e8),
             ("oom_killed_limit_bytes", 1e8),
         ],
-        WorkloadKind::Heap => &[],
+        _ => &ones,
     };
     vec![
         made(kind.name(), &FEW, &some[..1], 1, metrics),
