@@ -65,33 +65,33 @@ const MANY: [&str; 5] = [
 
 /// Runs of one workload: of one group, and of many with names as long as they come.
 fn runs(kind: WorkloadKind) -> Vec<Vec<Trial>> {
-    let some: &[&[(&str, &str)]] = match kind {
-        WorkloadKind::Compression => &[
+    let some: &[&[(&str, &str)]] = match kind.name() {
+        "compression" => &[
             &[("class", "random")],
             &[("class", "runs20")],
             &[("class", "ratio=2.5")],
         ],
-        WorkloadKind::Wscap => &[
+        "wscap" => &[
             &[("load", "2"), ("cap-by", "limit")],
             &[("load", "2"), ("cap-by", "balance")],
             &[("load", "2"), ("cap-by", "high")],
             &[("load", "0.5"), ("cap-by", "limit")],
         ],
-        WorkloadKind::Map => &[
+        "map" => &[
             &[("mapping", "anonymous"), ("touch", "whole")],
             &[("mapping", "shared"), ("touch", "4096")],
         ],
-        WorkloadKind::Contention => &[&[("suspended", "true")], &[("suspended", "false")]],
-        WorkloadKind::Loadline => &[
+        "contention" => &[&[("suspended", "true")], &[("suspended", "false")]],
+        "loadline" => &[
             &[("class", "ratio=2.5"), ("pattern", "uniform")],
             &[("class", "random"), ("pattern", "hot-cold")],
         ],
-        WorkloadKind::Thrash => &[&[("consumers", "8")], &[("consumers", "16")]],
-        WorkloadKind::Command => &[
+        "thrash" => &[&[("consumers", "8")], &[("consumers", "16")]],
+        "command" => &[
             &[("command", "/usr/bin/gzip -9 file"), ("cache", "cold")],
             &[("command", "'a program' with spaces"), ("tolerate", "0.2")],
         ],
-        WorkloadKind::Heap => return vec![heap_trials(), heap_trials().split_off(8)],
+        "heap" => return vec![heap_trials(), heap_trials().split_off(8)],
         // Without values of its own.
         _ => &[&[]],
     };
