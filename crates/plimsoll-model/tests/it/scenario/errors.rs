@@ -87,7 +87,6 @@ shows!(
     OutOfRange,
     with("workload = \"loadline\"\nlimit = \"15E\"")
 );
-shows!(size_of_more_than_ram, OutOfRange, with("swap-size = \"150%\""));
 shows!(class_typo, BadValue, with("class = \"ramdom\""));
 shows!(subject_typo, BadValue, with("subject = [\"zram\", \"zwsap\"]"));
 shows!(pager_codec_typo, BadValue, with("subject = \"pager:lz5\""));
@@ -358,6 +357,16 @@ shows!(
     WrongType,
     with("workload = \"contention\"\nsuspended = \"maybe\"")
 );
+
+#[test]
+fn limit_of_more_than_ram() {
+    let error = resolve(&with("limit = \"150%\""), &Overrides::default()).unwrap_err();
+    assert_eq!(invalid(&error), Problem::OutOfRange, "{}", rendered(&error));
+    let shown = rendered(&error);
+    let (shown, others) = shown.split_once("; for thrash: ").unwrap();
+    assert!(others.starts_with("40% size; for "), "{others}");
+    insta::assert_snapshot!("limit_of_more_than_ram", shown);
+}
 
 #[test]
 fn size_of_work_that_makes_its_own() {
