@@ -42,9 +42,13 @@ hostile rounds="30":
     cargo test -p plimsoll --test it --no-run
     PLIMSOLL_HOSTILE_ROUNDS={{rounds}} cargo test -p plimsoll --test it -- hostile --nocapture --test-threads 1
 
+# Format all sources; `cargo fmt` alone does not see the modules that `for_each_workload!` declares
+format *options:
+    cargo fmt {{options}}
+    rustfmt {{options}} $(git ls-files 'crates/*/workloads/*.rs' 'crates/plimsoll/tests/it/run/*.rs')
+
 # Check formatting, clippy and shell scripts
-lint:
-    cargo fmt --check
+lint: (format "--check")
     cargo clippy --workspace --all-targets -- -D warnings
     shellcheck vm/*.sh vm/guest/* .ci/run .ci/smoke .ci/left-behind .ci/loom .ci/portability .ci/heap-by-hand .ci/pager-by-hand .ci/kubernetes docs/pictures.sh .ci/package packaging/build.sh
     .ci/inputs check

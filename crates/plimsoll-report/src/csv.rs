@@ -12,9 +12,9 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
+use crate::workloads;
 use plimsoll_model::recording::hold::{HOLD_SCENARIO, HeldLevel, HoldGoal};
 use plimsoll_model::recording::model::{Phase, Results, Trial, TrialStatus};
-use plimsoll_model::trust;
 
 /// The trials' values as CSV (RFC 4180, lines ended by LF), a header first.
 pub fn csv(results: &Results) -> String {
@@ -140,12 +140,12 @@ fn line_start(run: &str, trial: &Trial, params: &[&String]) -> String {
 fn status_in_phase(trial: &Trial, phase: &str, metric: &str) -> TrialStatus {
     let of_phase = format!("{phase}.{metric}");
     let named = [metric, of_phase.as_str()];
-    let known = named.into_iter().find(|name| trust::row(name).is_some());
+    let known = named.into_iter().find(|name| workloads::spoilers(name).is_some());
     let (Some(name), false) = (known, trial.untrustworthy.is_empty()) else {
         return trial.status;
     };
     let mut spoilers = trial.untrustworthy.values().flatten();
-    match spoilers.any(|confounder| trust::can_spoil(confounder, name)) {
+    match spoilers.any(|confounder| workloads::can_spoil(confounder, name)) {
         _ if trial.status == TrialStatus::Failed => TrialStatus::Failed,
         true => TrialStatus::Untrustworthy,
         false => TrialStatus::Ok,

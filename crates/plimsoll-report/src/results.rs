@@ -9,13 +9,12 @@ use crate::headlines;
 use crate::hold;
 use crate::service;
 use crate::size;
-use crate::workloads::find_metric;
+use crate::workloads::{can_spoil, find_metric};
 use plimsoll_model::recording::model::{
     Confounder, Event, EventKind, Headline, RESULTS_SCHEMA, Results, RunStatus, SamplerReport, Trial,
     TrialStatus,
 };
 use plimsoll_model::recording::{Recording, Warning, WarningCode};
-use plimsoll_model::trust::can_spoil;
 
 /// Computes the results of a recording; also of one that was cut short, whose status then is interrupted.
 ///

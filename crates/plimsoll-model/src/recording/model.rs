@@ -550,7 +550,7 @@ pub struct Confounder {
     pub name: String,
     /// The observation, with numbers.
     pub evidence: String,
-    /// Trials in which it makes metrics untrustworthy ([`crate::trust::ROWS`]); empty when it is only to be known.
+    /// Trials in which it makes metrics untrustworthy ([`crate::trust`]); empty when it is only to be known.
     pub spoils: Vec<String>,
     pub advice: String,
 }

@@ -59,12 +59,12 @@ impl Plan {
 impl TrialPlan {
     fn memory_limit(&self) -> u64 {
         let settings = &self.settings;
-        let stored = match settings.subject {
+        let stored = match &settings.subject {
             // Pages that cannot be compressed are stored as they are.
-            Subject::Zram(_) | Subject::Zswap(_) => settings.swap_size,
+            subject if subject.has_compressed_swap() => settings.swap_size,
             // A pager that can save nothing exceeds its budget.
             Subject::Pager(_) => settings.size().saturating_sub(settings.limit),
-            Subject::SwapFile | Subject::NoSwap | Subject::Allocator(_) => 0,
+            _ => 0,
         };
         settings.cgroup_limit().saturating_add(stored)
     }

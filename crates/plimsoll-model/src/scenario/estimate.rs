@@ -1,6 +1,5 @@
 //! Memory, disk space and time of a plan: printed before a run, and the start of its ETA.
 
-use super::model::Subject;
 use super::plan::{Plan, TrialPlan};
 use super::speed::SpeedHints;
 use super::workloads::Settings;
@@ -30,10 +29,10 @@ impl TrialPlan {
     fn peak_memory(&self) -> u64 {
         let settings = &self.settings;
         let model = settings.workload.model();
-        let stored = match settings.subject {
-            Subject::Zram(_) | Subject::Zswap(_) => model.stored(settings),
+        let stored = match settings.subject.has_compressed_swap() {
+            true => model.stored(settings),
             // The store of a pager is in its budget.
-            Subject::SwapFile | Subject::NoSwap | Subject::Pager(_) | Subject::Allocator(_) => 0,
+            false => 0,
         };
         model.resident(settings).saturating_add(stored)
     }

@@ -13,6 +13,7 @@ mod allocator;
 mod assignment;
 mod block_sizes;
 mod bounds;
+mod builtin;
 mod choice;
 mod document;
 mod error;
@@ -45,6 +46,7 @@ pub use allocator::{Allocator, AllocatorSet, FrontEnd, KNOWN_ALLOCATORS, KnownAl
 pub use assignment::Key;
 pub use block_sizes::BlockSizes;
 pub use bounds::Bounds;
+pub use builtin::Builtin;
 pub use document::Document;
 pub use error::{Invalid, Problem, ScenarioError};
 pub use estimate::PlanEstimate;
@@ -59,13 +61,19 @@ pub use overrides::Overrides;
 pub use pager::{PAGER_OPTIONS, PagerCodec, PagerOption, PagerOptions, PagerTextError, PagerTrim};
 pub use plan::{Plan, SectionPlan, TrialPlan};
 pub use size::{Base, SizeError, SizeExpr, size_text};
-pub use source::{Builtin, MAX_FILE_BYTES, builtin, find};
+pub use source::{MAX_FILE_BYTES, builtin, find};
 pub use source_text::Source;
 pub use speed::SpeedHints;
 pub use value::quoted;
 pub use workload_kind::WorkloadKind;
 pub use workloads::{
-    Backing, CapBy, Compression, Contention, Filling, Heap, HeapLoad, Left, Loadline, Map, Mapping, Need,
-    PageCache, Pattern, ProgramRun, ReleaseMethod, Settings, Thrash, Touch, TrimMechanism, Unfit, Workload,
-    Wscap,
+    Backing, CapBy, Filling, HeapLoad, Left, Mapping, Need, PageCache, Pattern, ReleaseMethod, Settings,
+    Touch, TrimMechanism, Unfit, Workload,
 };
+
+macro_rules! settings {
+    ($($(#[$doc:meta])* $workload:ident($settings:ident) $module:ident $name:literal;)*) => {
+        pub use workloads::{$($settings),*};
+    };
+}
+crate::for_each_workload!(settings);

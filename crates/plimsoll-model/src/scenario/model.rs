@@ -57,6 +57,16 @@ impl Subject {
         !matches!(self, Subject::NoSwap | Subject::Pager(_) | Subject::Allocator(_))
     }
 
+    /// Whether its swap is compressed RAM, before a swap file or without one.
+    pub fn has_compressed_swap(&self) -> bool {
+        matches!(self, Subject::Zram(_) | Subject::Zswap(_))
+    }
+
+    /// Whether swapped-out pages go to a file.
+    pub fn has_swap_file(&self) -> bool {
+        matches!(self, Subject::Zswap(_) | Subject::SwapFile)
+    }
+
     pub fn pager(&self) -> Option<&PagerOptions> {
         match self {
             Subject::Pager(options) => Some(options),

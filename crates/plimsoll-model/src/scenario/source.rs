@@ -2,136 +2,32 @@
 
 use std::io::{ErrorKind, Read};
 use std::path::Path;
+use std::sync::LazyLock;
 
+use super::builtin::{Builtin, builtins};
 use super::error::ScenarioError;
 use super::nearest::near;
 use super::source_text::Source;
+use super::workload_kind::WorkloadKind;
 use crate::regular_file::{self, Links, Refusal};
 
 /// Largest scenario file that is read: 1 MiB.
 pub const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// A scenario that the binary carries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Builtin {
-    /// The name that `plimsoll run` takes.
-    pub name: &'static str,
-    /// One line; the file has the same.
-    pub title: &'static str,
-    pub text: &'static str,
-}
+/// The scenario of all workloads, which belongs to none of them.
+const TOUR: &[Builtin] = builtins! {
+    "tour" "A tour of the machine under memory pressure: every experiment in a short form, in about two minutes";
+};
 
-const BUILTINS: &[Builtin] = &[
-    Builtin {
-        name: "tour",
-        title: "A tour of the machine under memory pressure: every experiment in a short form, in about two minutes",
-        text: include_str!("../../scenarios/tour.toml"),
-    },
-    Builtin {
-        name: "compression",
-        title: "Fill, trim, restore and release memory that compresses badly, well and very well",
-        text: include_str!("../../scenarios/compression.toml"),
-    },
-    Builtin {
-        name: "compression-devices",
-        title: "The compression experiment over zram, zswap, a swap file and the pager, side by side",
-        text: include_str!("../../scenarios/compression-devices.toml"),
-    },
-    Builtin {
-        name: "thrash",
-        title: "Processes that together need more memory than the limit, started one after the other",
-        text: include_str!("../../scenarios/thrash.toml"),
-    },
-    Builtin {
-        name: "thrash-e1",
-        title: "Experiment e1 of the thrashing benchmark: 1000 writes a cycle",
-        text: include_str!("../../scenarios/thrash-e1.toml"),
-    },
-    Builtin {
-        name: "thrash-e2",
-        title: "Experiment e2 of the thrashing benchmark: 10000 writes a cycle",
-        text: include_str!("../../scenarios/thrash-e2.toml"),
-    },
-    Builtin {
-        name: "thrash-e3",
-        title: "Experiment e3 of the thrashing benchmark: a second of sleep between cycles",
-        text: include_str!("../../scenarios/thrash-e3.toml"),
-    },
-    Builtin {
-        name: "thrash-e4",
-        title: "Experiment e4 of the thrashing benchmark: a consumer every second",
-        text: include_str!("../../scenarios/thrash-e4.toml"),
-    },
-    Builtin {
-        name: "loadline",
-        title: "The load line of a machine: the load that it carries with each swap device",
-        text: include_str!("../../scenarios/loadline.toml"),
-    },
-    Builtin {
-        name: "loadline-patterns",
-        title: "The load line of a machine for five access patterns",
-        text: include_str!("../../scenarios/loadline-patterns.toml"),
-    },
-    Builtin {
-        name: "page-cluster",
-        title: "Read-ahead from swap: the load line of a machine with vm.page-cluster as it is, and without",
-        text: include_str!("../../scenarios/page-cluster.toml"),
-    },
-    Builtin {
-        name: "swappiness",
-        title: "Page cache or swap: the load line of a machine with vm.swappiness as it is, and from 10 to 200",
-        text: include_str!("../../scenarios/swappiness.toml"),
-    },
-    Builtin {
-        name: "wscap",
-        title: "Cost of a cap on the working set: scans of memory larger than the cap",
-        text: include_str!("../../scenarios/wscap.toml"),
-    },
-    Builtin {
-        name: "wscap-sweep",
-        title: "Cost of a cap on the working set: sizes from half to four times the cap",
-        text: include_str!("../../scenarios/wscap-sweep.toml"),
-    },
-    Builtin {
-        name: "map",
-        title: "Cost of mapping memory, releasing it and using it again",
-        text: include_str!("../../scenarios/map.toml"),
-    },
-    Builtin {
-        name: "contention",
-        title: "Two programs and too little memory: which one the kernel trims, and when",
-        text: include_str!("../../scenarios/contention.toml"),
-    },
-    Builtin {
-        name: "heap-replacement",
-        title: "Cost of an allocation and a free on each allocator, in a heap full of blocks",
-        text: include_str!("../../scenarios/heap-replacement.toml"),
-    },
-    Builtin {
-        name: "heap-larson",
-        title: "Cost of frees by other threads than the allocating one, while threads come and go",
-        text: include_str!("../../scenarios/heap-larson.toml"),
-    },
-    Builtin {
-        name: "heap-aggressive",
-        title: "Speed of growing and shrinking heaps: 50 MB in blocks of 32 bytes in each thread",
-        text: include_str!("../../scenarios/heap-aggressive.toml"),
-    },
-    Builtin {
-        name: "heap-fragmentation",
-        title: "RAM of heaps with 70 MB of blocks of shifting sizes, and after all frees",
-        text: include_str!("../../scenarios/heap-fragmentation.toml"),
-    },
-    Builtin {
-        name: "heap-scaling",
-        title: "Throughput of heaps with 1 to 512 threads, against the ideal",
-        text: include_str!("../../scenarios/heap-scaling.toml"),
-    },
-];
+/// The scenarios that the binary carries: the tour, then those of each workload.
+static BUILTINS: LazyLock<Vec<Builtin>> = LazyLock::new(|| {
+    let of_workloads = WorkloadKind::ALL.into_iter().flat_map(WorkloadKind::scenarios);
+    TOUR.iter().chain(of_workloads).copied().collect()
+});
 
-/// The scenarios that the binary carries, by name.
+/// The scenarios that the binary carries.
 pub fn builtin() -> &'static [Builtin] {
-    BUILTINS
+    &BUILTINS
 }
 
 impl Source {

@@ -14,7 +14,6 @@
 
 mod candidates;
 mod commands;
-mod criteria;
 mod ranking;
 mod setting;
 mod shown;

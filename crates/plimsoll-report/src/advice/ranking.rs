@@ -7,12 +7,12 @@
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::candidates::{Candidate, Repeats};
-use super::criteria::Measure;
 use crate::analysis::Direction;
 use crate::analysis::statistics::{
     MIN_OF_EACH, SIGNIFICANCE, THRESHOLD_PERCENT, can_tell, holm, mann_whitney, median, median_ratio,
 };
 use crate::repeats::ENOUGH;
+use crate::workloads::criteria::Measure;
 use crate::workloads::find_metric;
 use plimsoll_model::quantity::counted;
 use plimsoll_model::recording::{WithheldCode, Worth};

@@ -2,10 +2,11 @@
 
 use super::candidates::{Candidate, Measurement, Split, Stratum, stands_for_data, strata};
 use super::commands::{self, Applied};
-use super::criteria::{self, Measure};
 use super::ranking::{Field, Lack, Pair};
 use super::swap::made_up;
 use super::wording::{interval, measured_with, noun_is, withheld};
+use crate::workloads;
+use crate::workloads::criteria::Measure;
 use plimsoll_model::recording::model::Host;
 use plimsoll_model::recording::{Recommendation, RecommendationCode, Withheld, WithheldCode, Worth};
 use plimsoll_model::scenario::Settings;
@@ -97,7 +98,7 @@ pub(super) fn advise(measured: &[Measurement<'_>], host: &Host) -> Vec<Result<Re
             .filter(|stratum| stratum.candidates.len() > 1)
             .collect();
         for stratum in &swept_here {
-            let Some(criteria) = criteria::of(stratum.workload) else {
+            let Some(criteria) = workloads::of(stratum.workload).criteria else {
                 continue;
             };
             let found = match stratum.class.is_some_and(stands_for_data) {

@@ -4,12 +4,12 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::candidates::{Candidate, Measurement, Stratum, by_subject, stands_for_data, strata};
 use super::commands::{self, MIB};
-use super::criteria::Measure;
 use super::ranking::{Lack, lack};
 use super::swap::made_up;
 use super::wording::{interval, measured_with, withheld, zram_before};
 use crate::analysis::statistics::{IntervalKind, MIN_FOR_INTERVAL, Summary, summarise};
 use crate::workloads::compression::STORED_RATIO;
+use crate::workloads::criteria::Measure;
 use plimsoll_model::quantity::{bytes, significant};
 use plimsoll_model::recording::model::Host;
 use plimsoll_model::recording::{Recommendation, RecommendationCode, Withheld, WithheldCode, Worth};

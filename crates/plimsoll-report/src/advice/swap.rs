@@ -2,9 +2,10 @@
 
 use super::candidates::{Candidate, Measurement, Stratum, by_subject, stands_for_data, strata};
 use super::commands::{self, Applied, MIB};
-use super::criteria::{self, Criteria, Measure};
 use super::ranking::{Field, Lack, Ranking};
 use super::wording::{measured_with, noun_is, withheld, zram_before};
+use crate::workloads;
+use crate::workloads::criteria::{Criteria, Measure};
 use plimsoll_model::quantity::{bytes, significant};
 use plimsoll_model::recording::model::Host;
 use plimsoll_model::recording::{Recommendation, RecommendationCode, Withheld, WithheldCode, Worth};
@@ -18,7 +19,7 @@ pub(super) const SETTING: &str = "swap";
 pub(super) fn advise(measured: &[Measurement<'_>]) -> Vec<Result<Recommendation, Withheld>> {
     let mut compared: Vec<(Stratum<'_>, &Criteria)> = Vec::new();
     for mut stratum in strata(measured, "subject", by_subject) {
-        let Some(criteria) = criteria::of(stratum.workload) else {
+        let Some(criteria) = workloads::of(stratum.workload).criteria else {
             continue;
         };
         if !criteria.all_subjects {
@@ -47,7 +48,8 @@ pub(super) fn advise(measured: &[Measurement<'_>]) -> Vec<Result<Recommendation,
 }
 
 fn is_compressed(name: &str) -> bool {
-    matches!(name.parse(), Ok(Subject::Zram(_) | Subject::Zswap(_)))
+    name.parse()
+        .is_ok_and(|subject: Subject| subject.has_compressed_swap())
 }
 
 fn no_swap(stratum: &Stratum<'_>, lack: &Lack) -> Withheld {

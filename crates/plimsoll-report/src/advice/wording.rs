@@ -1,8 +1,8 @@
 //! Parts of the texts of recommendations.
 
 use super::candidates::Stratum;
-use super::criteria::Measure;
 use super::ranking::Lack;
+use crate::workloads::criteria::Measure;
 use plimsoll_model::quantity::{bytes, significant};
 use plimsoll_model::recording::model::Host;
 use plimsoll_model::recording::{Withheld, Worth};

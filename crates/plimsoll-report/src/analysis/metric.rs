@@ -1,5 +1,6 @@
 //! The description of a metric: title, meaning, unit, direction. One table per workload.
 
+use plimsoll_model::trust::Kinds;
 use serde::Serialize;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,6 +12,8 @@ pub struct Metric {
     pub meaning: &'static str,
     pub direction: Direction,
     pub headline: bool,
+    /// The confounders that can spoil it; `None` of a time or a rate, which its unit tells.
+    pub spoilers: Option<Kinds>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -65,9 +68,12 @@ impl MetricUnit {
 }
 
 /// Declares the table `METRICS` of a kind of work, with a name constant for each metric:
-/// `CONSTANT "name" Direction headline "title" "meaning";`.
+/// `CONSTANT "name" Direction headline SPOILERS "title" "meaning";`. The spoilers, a constant of
+/// [`trust`](plimsoll_model::trust), are left out of times and rates.
 macro_rules! metrics {
-    ($($constant:ident $name:literal $direction:ident $headline:literal $title:literal $meaning:literal;)*) => {
+    (@spoilers) => { None };
+    (@spoilers $spoilers:ident) => { Some(plimsoll_model::trust::$spoilers) };
+    ($($constant:ident $name:literal $direction:ident $headline:literal $($spoilers:ident)? $title:literal $meaning:literal;)*) => {
         $(#[doc = $meaning] pub const $constant: &str = $name;)*
         /// Every metric of this kind of work, the headline ones first.
         pub const METRICS: &[$crate::analysis::Metric] = &[
@@ -77,6 +83,7 @@ macro_rules! metrics {
                 meaning: $meaning,
                 direction: $crate::analysis::Direction::$direction,
                 headline: $headline,
+                spoilers: $crate::analysis::metric::metrics!(@spoilers $($spoilers)?),
             },)*
         ];
     };

@@ -2,6 +2,7 @@
 
 use super::{Direction, Metric};
 use plimsoll_model::recording::neighbour::MAX;
+use plimsoll_model::trust::TIME;
 
 pub use plimsoll_model::recording::neighbour::{CPU, P99};
 
@@ -16,6 +17,7 @@ const fn less(name: &'static str, title: &'static str, meaning: &'static str) ->
         meaning,
         direction: Direction::Less,
         headline: false,
+        spoilers: Some(TIME),
     }
 }
 

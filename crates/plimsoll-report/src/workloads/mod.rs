@@ -1,23 +1,19 @@
 //! The workloads in the report, one folder each: the metrics of a trial, the headline and the section of the report.
 
-pub mod command;
-pub mod compression;
-pub mod contention;
-pub mod heap;
-pub mod loadline;
-pub mod map;
+pub(crate) mod criteria;
 pub(crate) mod section;
 pub(crate) mod sentence;
-pub mod thrash;
-pub mod wscap;
 
 use std::collections::BTreeMap;
 
 use crate::analysis::{Group, Metric, background, neighbour};
 use crate::contents::Page;
+use criteria::Criteria;
+use plimsoll_model::for_each_workload;
 use plimsoll_model::recording::PhaseRows;
 use plimsoll_model::recording::model::{Calibration, Trial};
 use plimsoll_model::scenario::{Backing, Settings, WorkloadKind};
+use plimsoll_model::trust::{self, ConfounderKind, Kinds};
 use section::Section;
 use sentence::Told;
 
@@ -33,6 +29,8 @@ pub(crate) struct WorkloadReport {
     pub(crate) headline: fn(&[&Group]) -> Option<Told>,
     /// Its section; `None` for compression, which the report itself shows.
     pub(crate) section: Option<SectionOf>,
+    /// The ranking of swap devices; `None` if it compares none, or says nothing about other programs.
+    pub(crate) criteria: Option<&'static Criteria>,
 }
 
 /// The input of the metrics of a trial.
@@ -44,18 +42,19 @@ pub(crate) struct TrialData<'a> {
     pub(crate) calibration: Option<&'a Calibration>,
 }
 
-pub(crate) const fn of(kind: WorkloadKind) -> &'static WorkloadReport {
-    match kind {
-        WorkloadKind::Compression => &compression::REPORT,
-        WorkloadKind::Thrash => &thrash::REPORT,
-        WorkloadKind::Loadline => &loadline::REPORT,
-        WorkloadKind::Wscap => &wscap::REPORT,
-        WorkloadKind::Map => &map::REPORT,
-        WorkloadKind::Contention => &contention::REPORT,
-        WorkloadKind::Heap => &heap::REPORT,
-        WorkloadKind::Command => &command::REPORT,
-    }
+macro_rules! workloads {
+    ($($(#[$doc:meta])* $workload:ident($settings:ident) $module:ident $name:literal;)*) => {
+        $(pub mod $module;)*
+
+        pub(crate) const fn of(kind: WorkloadKind) -> &'static WorkloadReport {
+            match kind {
+                $(WorkloadKind::$workload => &$module::REPORT,)*
+            }
+        }
+    };
 }
+
+for_each_workload!(workloads);
 
 /// The metrics of a trial, by its workload; unknown ones are absent.
 ///
@@ -92,33 +91,101 @@ pub fn common_metrics() -> impl Iterator<Item = &'static Metric> {
     neighbour::METRICS.iter().chain(background::METRICS)
 }
 
+/// The known metrics of trials of a workload, the headline ones first.
+pub fn metrics_of(kind: WorkloadKind) -> &'static [Metric] {
+    of(kind).known
+}
+
 /// Every known metric of a trial, by workload, then the common ones.
 pub fn all_metrics() -> impl Iterator<Item = &'static Metric> {
     let kinds = WorkloadKind::ALL.into_iter();
-    kinds.flat_map(|kind| of(kind).known).chain(common_metrics())
+    kinds.flat_map(metrics_of).chain(common_metrics())
 }
 
 pub fn find_metric(name: &str) -> Option<&'static Metric> {
     all_metrics().find(|metric| metric.name == name)
 }
 
+/// The kinds of confounders that can spoil the metric of this name, or the time or speed of a phase (`trim.seconds`,
+/// `trim.gb_per_s`); `None` of a value that this version does not know.
+///
+/// Invariant: every metric has them, by its row or, if it is a time or a rate, by its unit. Checked by
+/// `every_metric_names_its_spoilers`.
+pub(crate) fn spoilers(metric: &str) -> Option<Kinds> {
+    let named = find_metric(metric).and_then(|metric| metric.spoilers);
+    named.or_else(|| trust::of_unit(metric))
+}
+
+/// Whether a confounder of this name can spoil this metric. A confounder of another version can spoil every metric, and
+/// every kind can spoil a metric of another version.
+pub(crate) fn can_spoil(confounder: &str, metric: &str) -> bool {
+    let spoilers = spoilers(metric).unwrap_or(trust::EVERYTHING);
+    ConfounderKind::of_name(confounder).is_none_or(|kind| spoilers.contains(&kind))
+}
+
 #[cfg(test)]
 mod tests {
-    use plimsoll_model::trust;
-
     use super::*;
+    use crate::analysis::Direction;
 
     #[test]
     fn every_metric_names_its_spoilers() {
         for metric in all_metrics() {
-            assert!(trust::row(metric.name).is_some(), "{}", metric.name);
+            assert!(spoilers(metric.name).is_some(), "{}", metric.name);
         }
-        for (pattern, _) in trust::ROWS
-            .iter()
-            .filter(|(pattern, _)| !pattern.starts_with('*'))
-        {
-            assert!(find_metric(pattern).is_some(), "{pattern}: no such metric");
+    }
+
+    #[test]
+    fn every_criterion_is_a_metric_with_a_better_direction() {
+        for criteria in WorkloadKind::ALL.into_iter().filter_map(|kind| of(kind).criteria) {
+            for measure in [criteria.first, criteria.second, criteria.setting] {
+                let metric = find_metric(measure.metric).expect(measure.metric);
+                assert_ne!(metric.direction, Direction::Neither, "{}", measure.metric);
+            }
         }
+    }
+
+    #[test]
+    fn cpu_load_spoils_times_and_no_stored_bytes() {
+        for metric in [
+            "trim_gb_per_s",
+            "slowest_ask_s",
+            "trim.seconds",
+            "trim_to_memcpy_ratio",
+            "cycles_per_s",
+        ] {
+            assert!(
+                can_spoil("other-load", metric) && can_spoil("steal", metric),
+                "{metric}"
+            );
+        }
+        for metric in [
+            "stored_bytes",
+            "compression_ratio",
+            "swapped_bytes",
+            "trimmed_ratio",
+            "free_back_percent",
+        ] {
+            assert!(
+                !can_spoil("other-load", metric) && !can_spoil("steal", metric),
+                "{metric}"
+            );
+        }
+    }
+
+    #[test]
+    fn foreign_pages_spoil_stored_bytes_and_ratios() {
+        for confounder in ["foreign-pages", "inconsistent-bytes", "other-swap", "zswap"] {
+            assert!(can_spoil(confounder, "compression_ratio"), "{confounder}");
+            assert!(!can_spoil(confounder, "distinct_pages_ratio"), "{confounder}");
+        }
+        assert!(!can_spoil("inconsistent-bytes", "restore_gb_per_s"));
+    }
+
+    #[test]
+    fn unknown_names_are_not_trusted() {
+        assert!(can_spoil("a-later-version", "distinct_pages_ratio"));
+        assert!(can_spoil("steal", "a_later_metric"));
     }
 
     #[test]

@@ -4,16 +4,10 @@ mod background;
 pub(crate) mod bad_luck;
 mod beside_swap;
 mod callers;
-mod command;
-mod contention;
 mod devices;
-mod experiments;
-mod heap;
 mod hostile_kills;
 mod interruptions;
-mod loadline;
 mod loadline_points;
-mod map;
 mod neighbour;
 mod page_cache;
 mod pager;
@@ -23,18 +17,26 @@ mod refusals;
 mod requirements;
 mod size;
 mod stores;
-mod thrash;
 mod tour;
 mod watched;
-mod wscap;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use plimsoll_model::for_each_workload;
 use plimsoll_testkit::capability;
 use serde_json::Value;
 use tempfile::TempDir;
+
+/// A module of tests for each workload.
+macro_rules! workloads {
+    ($($(#[$doc:meta])* $workload:ident($settings:ident) $module:ident $name:literal;)*) => {
+        $(mod $module;)*
+    };
+}
+
+for_each_workload!(workloads);
 
 const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
 

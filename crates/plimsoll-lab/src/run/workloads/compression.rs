@@ -18,6 +18,11 @@ use plimsoll_model::recording::model::NOT_RUN;
 use plimsoll_model::scenario::workloads::compression::{finding, phase};
 use plimsoll_model::scenario::{Backing, Compression, TrimMechanism};
 
+pub(super) use crate::workload::NoRequests as Requests;
+
+/// The part of a trial that needs an environment.
+pub(super) const CONFINED: &str = "trim";
+
 /// Share of the size that must be in the working set after fill, and have left it after trim; else the phase fails.
 const REACHED: f64 = 0.95;
 

@@ -10,6 +10,11 @@ use plimsoll_model::quantity;
 use plimsoll_model::recording::FailureCode;
 use plimsoll_model::scenario::Contention;
 
+pub(super) use crate::workload::NoRequests as Requests;
+
+/// The part of a trial that needs an environment.
+pub(super) const CONFINED: &str = "contention";
+
 /// Share of its memory by which the first program must shrink to count as trimmed. The kernel's batches of counting,
 /// and a page here and there, stay below.
 const TRIMMED: f64 = 0.02;

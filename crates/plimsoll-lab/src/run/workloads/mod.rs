@@ -1,22 +1,16 @@
-//! The workloads in the runner, one file or folder each: the course of a trial, and its requests to workers.
-
-mod command;
-mod compression;
-mod contention;
-mod heap;
-mod loadline;
-mod map;
-mod thrash;
-mod wscap;
+//! The workloads in the runner, one file or folder each: the course of a trial (`run`), the part that needs an environment
+//! (`CONFINED`), and the requests to workers (`Requests`, the worker's side).
 
 use super::context::TrialContext;
 use super::trial_error::TrialError;
-use crate::workload::{NoRequests, Work};
-use plimsoll_model::scenario::Workload;
+use crate::workload::Work;
+use plimsoll_model::for_each_workload;
+use plimsoll_model::scenario::{Workload, WorkloadKind};
 
-/// The list of the workloads: variant, module, the worker's side, and the part that needs an environment.
 macro_rules! workloads {
-    ($($workload:ident $module:ident $work:ty, $confined:literal;)*) => {
+    ($($(#[$doc:meta])* $workload:ident($settings:ident) $module:ident $name:literal;)*) => {
+        $(mod $module;)*
+
         pub(super) fn run(context: &mut TrialContext<'_, '_>, workload: &Workload) -> Result<(), TrialError> {
             match workload {
                 $(Workload::$workload(settings) => $module::run(context, settings),)*
@@ -26,26 +20,16 @@ macro_rules! workloads {
         /// The part of a workload that needs an environment.
         pub(super) fn confined(workload: &Workload) -> &'static str {
             match workload {
-                $(Workload::$workload(_) => $confined,)*
+                $(Workload::$workload(_) => $module::CONFINED,)*
             }
         }
 
         pub(super) fn work(name: &str) -> Option<Box<dyn Work>> {
-            use plimsoll_model::scenario::WorkloadKind;
             match WorkloadKind::of_name(name)? {
-                $(WorkloadKind::$workload => Some(Box::new(<$work>::default())),)*
+                $(WorkloadKind::$workload => Some(Box::new(<$module::Requests>::default())),)*
             }
         }
     };
 }
 
-workloads! {
-    Compression compression NoRequests, "trim";
-    Thrash thrash thrash::Consumer, "thrash";
-    Loadline loadline loadline::Visits, "loadline";
-    Wscap wscap wscap::Scanner, "capped";
-    Map map map::Steps, "map";
-    Contention contention NoRequests, "contention";
-    Heap heap heap::Load, "heap";
-    Command command NoRequests, "command";
-}
+for_each_workload!(workloads);

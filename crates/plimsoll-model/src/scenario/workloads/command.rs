@@ -6,14 +6,14 @@ mod metric;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Model, Settings};
+use super::{Descriptor, Model, Settings, Subjects};
 use crate::scenario::assignment::Assignment;
 use crate::scenario::choice::named;
 use crate::scenario::error::Invalid;
 use crate::scenario::size::size_text;
 use crate::scenario::speed::SpeedHints;
 
-pub(in crate::scenario) use keys::KEYS;
+use keys::KEYS;
 pub use knee::{Bracket, Point, Status, base_cost, bracket, compared, curve};
 pub use metric::{MetricError, MetricPattern};
 
@@ -144,6 +144,14 @@ fn for_shell(word: &str) -> String {
         false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
+
+pub(super) const WORKLOAD: Descriptor = Descriptor {
+    keys: KEYS,
+    subjects: Subjects::Swap,
+    // A program of the user needs the memory that it needs.
+    shrinks: false,
+    scenarios: &[],
+};
 
 impl Model for ProgramRun {
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {

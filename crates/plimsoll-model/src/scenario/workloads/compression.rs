@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::filling::{MEMORY, SUBJECT, THREADS};
-use super::{Backing, Filling, Model, Settings, Unfit, swap_holds_size};
+use super::{Backing, Descriptor, Filling, Model, Settings, Subjects, Unfit, UnfitForPager, swap_holds_size};
 use crate::scenario::assignment::{Assignment, Key, Preset, key};
+use crate::scenario::builtin::builtins;
 use crate::scenario::choice::named;
 use crate::scenario::error::Invalid;
 use crate::scenario::kind::Kind;
@@ -63,7 +64,7 @@ pub mod finding {
     pub const PAGER_FILE: &str = "pager_file_bytes";
 }
 
-pub(in crate::scenario) const KEYS: &[Key] = &[
+const KEYS: &[Key] = &[
     SUBJECT,
     CLASS,
     shared_keys::size("bytes that the worker fills"),
@@ -79,6 +80,16 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
     shared_keys::hold("rest after fill and after trim"),
     THP,
 ];
+
+pub(super) const WORKLOAD: Descriptor = Descriptor {
+    keys: KEYS,
+    subjects: Subjects::SwapAndPagers,
+    shrinks: true,
+    scenarios: builtins! {
+        "compression" "Fill, trim, restore and release memory that compresses badly, well and very well";
+        "compression-devices" "The compression experiment over zram, zswap, a swap file and the pager, side by side";
+    },
+};
 
 impl Model for Compression {
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {
@@ -107,6 +118,14 @@ impl Model for Compression {
             + hints.fill_seconds(size)
             + self.filling.stored_seconds(settings, hints)
             + hints.verify_seconds(size)
+    }
+
+    fn unfit_for_pager(&self) -> Option<UnfitForPager> {
+        (self.trim != TrimMechanism::Worker).then(|| UnfitForPager {
+            key: "trim",
+            has: self.trim.name(),
+            instead: "`trim = \"worker\"`: the pager trims",
+        })
     }
 
     fn params(&self, _: &Settings) -> Vec<(&'static str, String)> {

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Filling, Model, Settings, Unfit, swap_holds_size};
+use super::{Descriptor, Filling, Model, Settings, Subjects, Unfit, swap_holds_size};
 use crate::quantity;
 use crate::scenario::assignment::{Assignment, Key, Preset, key};
+use crate::scenario::builtin::builtins;
 use crate::scenario::error::Invalid;
 use crate::scenario::kind::Kind;
 use crate::scenario::model::Subject;
@@ -23,7 +24,7 @@ pub struct Contention {
     pub suspended: bool,
 }
 
-pub(in crate::scenario) const KEYS: &[Key] = &[
+const KEYS: &[Key] = &[
     CLASS,
     shared_keys::size("bytes that the first program holds"),
     shared_keys::request("by how much the second program's asks grow; more than `size` means `size`"),
@@ -57,6 +58,15 @@ impl Contention {
         asks.saturating_mul(self.request)
     }
 }
+
+pub(super) const WORKLOAD: Descriptor = Descriptor {
+    keys: KEYS,
+    subjects: Subjects::Swap,
+    shrinks: true,
+    scenarios: builtins! {
+        "contention" "Two programs and too little memory: which one the kernel trims, and when";
+    },
+};
 
 impl Model for Contention {
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {

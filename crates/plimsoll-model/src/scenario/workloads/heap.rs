@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Model, Settings};
+use super::{Descriptor, Model, Settings, Subjects};
 use crate::scenario::assignment::{Assignment, Key, MIB, PAGE, Preset, derived, key};
 use crate::scenario::block_sizes::BlockSizes;
+use crate::scenario::builtin::builtins;
 use crate::scenario::choice::named;
 use crate::scenario::error::{Invalid, Problem};
 use crate::scenario::kind::{INSTALLED, Kind, integer};
@@ -131,7 +132,7 @@ pub mod finding {
     pub const LEFT: &str = "left_bytes";
 }
 
-pub(in crate::scenario) const KEYS: &[Key] = &[
+const KEYS: &[Key] = &[
     key(
         "subject",
         Kind::Subject,
@@ -198,6 +199,19 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
     shared_keys::duration("how long blocks are replaced, in seconds"),
     shared_keys::hold("rest from the end of the load until its remaining memory is measured"),
 ];
+
+pub(super) const WORKLOAD: Descriptor = Descriptor {
+    keys: KEYS,
+    subjects: Subjects::Allocators,
+    shrinks: true,
+    scenarios: builtins! {
+        "heap-replacement" "Cost of an allocation and a free on each allocator, in a heap full of blocks";
+        "heap-larson" "Cost of frees by other threads than the allocating one, while threads come and go";
+        "heap-aggressive" "Speed of growing and shrinking heaps: 50 MB in blocks of 32 bytes in each thread";
+        "heap-fragmentation" "RAM of heaps with 70 MB of blocks of shifting sizes, and after all frees";
+        "heap-scaling" "Throughput of heaps with 1 to 512 threads, against the ideal";
+    },
+};
 
 impl Model for Heap {
     /// One of blocks that are all alike has no range of sizes.

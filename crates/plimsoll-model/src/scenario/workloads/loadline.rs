@@ -7,16 +7,17 @@ mod loads;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Model, Settings, Unfit, swap_holds_size};
+use super::{Descriptor, Model, Settings, Subjects, Unfit, swap_holds_size};
 use crate::quantity;
 use crate::scenario::assignment::{Assignment, PAGE};
+use crate::scenario::builtin::builtins;
 use crate::scenario::choice::named;
 use crate::scenario::error::Invalid;
 use crate::scenario::model::{FillClass, ThpMode};
 use crate::scenario::size::size_text;
 use crate::scenario::speed::SpeedHints;
 
-pub(in crate::scenario) use keys::KEYS;
+use keys::KEYS;
 pub use knee::{Bracket, CARRIED, Criterion, Point, SERVED, base, better, bracket};
 
 /// Bytes that a visiting thread takes besides the visited memory: stack, histograms, the table of its pattern.
@@ -187,6 +188,18 @@ pub mod finding {
     pub const OVER_BUDGET: &str = "over_budget_bytes";
 }
 
+pub(super) const WORKLOAD: Descriptor = Descriptor {
+    keys: KEYS,
+    subjects: Subjects::SwapAndPagers,
+    shrinks: true,
+    scenarios: builtins! {
+        "loadline" "The load line of a machine: the load that it carries with each swap device";
+        "loadline-patterns" "The load line of a machine for five access patterns";
+        "page-cluster" "Read-ahead from swap: the load line of a machine with vm.page-cluster as it is, and without";
+        "swappiness" "Page cache or swap: the load line of a machine with vm.swappiness as it is, and from 10 to 200";
+    },
+};
+
 impl Model for Loadline {
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {
         keys::read(values)
@@ -210,6 +223,10 @@ impl Model for Loadline {
 
     fn filled(&self) -> Option<(&FillClass, ThpMode)> {
         Some((&self.class, self.thp))
+    }
+
+    fn visits_file(&self) -> bool {
+        self.file_percent > 0
     }
 
     fn maps_file(&self) -> bool {

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Model, Need, Settings};
+use super::{Descriptor, Model, Need, Settings, Subjects};
 use crate::scenario::assignment::{Assignment, Key, Preset, key};
+use crate::scenario::builtin::builtins;
 use crate::scenario::choice::named;
 use crate::scenario::error::Invalid;
 use crate::scenario::kind::Kind;
@@ -200,7 +201,7 @@ named!(
 /// batches in which the kernel counts charges and free pages on each CPU.
 pub const REALLY_BACK_PERCENT: f64 = 95.0;
 
-pub(in crate::scenario) const KEYS: &[Key] = &[
+const KEYS: &[Key] = &[
     shared_keys::size("bytes that the worker maps"),
     key(
         "mapping",
@@ -216,6 +217,15 @@ pub(in crate::scenario) const KEYS: &[Key] = &[
     ),
     shared_keys::hold("the longest wait for memory to be back"),
 ];
+
+pub(super) const WORKLOAD: Descriptor = Descriptor {
+    keys: KEYS,
+    subjects: Subjects::Swap,
+    shrinks: true,
+    scenarios: builtins! {
+        "map" "Cost of mapping memory, releasing it and using it again";
+    },
+};
 
 impl Model for Map {
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {

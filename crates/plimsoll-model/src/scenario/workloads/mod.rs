@@ -1,49 +1,40 @@
-//! The workloads of worker processes. One file each, with its settings, its keys, its estimate, and the names
-//! of its findings.
+//! The workloads of worker processes. One file each, with its descriptor (keys, subjects, scenarios), its settings, its
+//! estimate, and the names of its findings.
 
-pub mod command;
-pub mod compression;
-pub mod contention;
 mod filling;
-pub mod heap;
-pub mod loadline;
-pub mod map;
 mod points;
-pub mod thrash;
-pub mod wscap;
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 use super::assignment::{Assignment, Key};
+use super::builtin::Builtin;
 use super::error::Invalid;
 use super::level::Level;
 use super::model::{FillClass, Subject, ThpMode};
 use super::speed::SpeedHints;
-use super::workload_kind::{WorkloadKind, for_each_workload};
-use crate::quantity;
+use super::workload_kind::WorkloadKind;
+use crate::{for_each_workload, quantity};
 
-pub use command::{PageCache, ProgramRun};
-pub use compression::{Compression, TrimMechanism};
-pub use contention::Contention;
+pub use command::PageCache;
+pub use compression::TrimMechanism;
 pub use filling::{Backing, Filling};
-pub use heap::{Heap, HeapLoad};
-pub use loadline::{Loadline, Pattern};
-pub use map::{Left, Map, Mapping, ReleaseMethod, Touch};
-pub use thrash::Thrash;
-pub use wscap::{CapBy, Wscap};
-
-/// The list of the workloads names a variant and the type of its settings alike.
-use command::ProgramRun as Command;
+pub use heap::HeapLoad;
+pub use loadline::Pattern;
+pub use map::{Left, Mapping, ReleaseMethod, Touch};
+pub use wscap::CapBy;
 
 macro_rules! workloads {
-    ($($(#[$doc:meta])* $workload:ident $module:ident $name:literal;)*) => {
+    ($($(#[$doc:meta])* $workload:ident($settings:ident) $module:ident $name:literal;)*) => {
+        $(pub mod $module;)*
+        $(pub use $module::$settings;)*
+
         /// The work of the worker processes, with its own settings.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum Workload {
-            $($(#[$doc])* $workload($workload),)*
+            $($(#[$doc])* $workload($settings),)*
         }
 
         impl Workload {
@@ -61,16 +52,16 @@ macro_rules! workloads {
         }
 
         impl WorkloadKind {
-            pub(super) fn own_keys(self) -> &'static [Key] {
+            fn descriptor(self) -> &'static Descriptor {
                 match self {
-                    $(WorkloadKind::$workload => $module::KEYS,)*
+                    $(WorkloadKind::$workload => &$module::WORKLOAD,)*
                 }
             }
 
             /// Its settings, from the values of a section.
             pub(super) fn read(self, values: &Assignment<'_>) -> Result<Workload, Box<Invalid>> {
                 Ok(match self {
-                    $(WorkloadKind::$workload => Workload::$workload($workload::read(values)?),)*
+                    $(WorkloadKind::$workload => Workload::$workload($settings::read(values)?),)*
                 })
             }
         }
@@ -78,6 +69,52 @@ macro_rules! workloads {
 }
 
 for_each_workload!(workloads);
+
+/// The facts about a workload without its settings.
+struct Descriptor {
+    /// The keys that it has beside those of every workload.
+    keys: &'static [Key],
+    subjects: Subjects,
+    /// Whether its sizes and times can be smaller.
+    shrinks: bool,
+    /// The scenarios of this workload that the binary carries.
+    scenarios: &'static [Builtin],
+}
+
+/// The subjects that a workload compares.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Subjects {
+    /// Places for trimmed pages.
+    Swap,
+    /// Also pagers, which its workers can hold their memory in.
+    SwapAndPagers,
+    Allocators,
+}
+
+impl WorkloadKind {
+    pub(super) fn own_keys(self) -> &'static [Key] {
+        self.descriptor().keys
+    }
+
+    pub(super) fn scenarios(self) -> &'static [Builtin] {
+        self.descriptor().scenarios
+    }
+
+    /// Whether its subjects are allocators, not places for trimmed pages.
+    pub fn tests_allocators(self) -> bool {
+        self.descriptor().subjects == Subjects::Allocators
+    }
+
+    /// Whether its worker can hold its memory in a pager.
+    pub fn tests_pagers(self) -> bool {
+        self.descriptor().subjects == Subjects::SwapAndPagers
+    }
+
+    /// Whether its sizes and times can be smaller.
+    pub(super) fn shrinks(self) -> bool {
+        self.descriptor().shrinks
+    }
+}
 
 /// Bytes of the cgroup's limit above a pager's budget: the worker itself, and the pager's staging.
 const PAGER_ROOM: u64 = 64 << 20;
@@ -162,7 +199,7 @@ impl Settings {
 
     /// Whether swapped-out pages go to a file.
     pub fn has_swap_file(&self) -> bool {
-        matches!(self.subject, Subject::Zswap(_) | Subject::SwapFile)
+        self.subject.has_swap_file()
     }
 
     /// The most bytes of the worker's page file in `swap-dir`; `None` without a pager that has one.
@@ -183,7 +220,7 @@ impl Settings {
 
     /// Whether the worker visits pages of a file beside anonymous ones.
     pub fn visits_file(&self) -> bool {
-        matches!(&self.workload, Workload::Loadline(loadline) if loadline.file_percent > 0)
+        self.workload.model().visits_file()
     }
 
     /// Whether the memory, or a part of it, is that of files on a disk, of its `size` at most.
@@ -223,20 +260,9 @@ impl Settings {
                 "`thp = \"system\"`: the pager chooses its pages",
             );
         }
-        match &self.workload {
-            Workload::Compression(Compression {
-                trim: trim @ (TrimMechanism::Cgroup | TrimMechanism::ProcessMadvise),
-                ..
-            }) => unfit("trim", trim.name(), "`trim = \"worker\"`: the pager trims"),
-            Workload::Wscap(Wscap {
-                cap_by: cap_by @ (CapBy::High | CapBy::Balance),
-                ..
-            }) => unfit(
-                "cap-by",
-                cap_by.name(),
-                "`cap-by = \"limit\"`: the pager's budget is the cap",
-            ),
-            _ => Ok(()),
+        match self.workload.model().unfit_for_pager() {
+            Some(setting) => unfit(setting.key, setting.has, setting.instead),
+            None => Ok(()),
         }
     }
 
@@ -280,6 +306,14 @@ impl Unfit {
     }
 }
 
+/// A setting that means nothing to memory of a pager.
+pub(super) struct UnfitForPager {
+    key: &'static str,
+    has: &'static str,
+    /// The setting to choose instead.
+    instead: &'static str,
+}
+
 /// Facts that every workload derives from its settings.
 pub(super) trait Model {
     /// Its settings, from the values of a section.
@@ -313,6 +347,16 @@ pub(super) trait Model {
     /// Whether the memory, or a part of it, is that of files on a disk.
     fn maps_file(&self) -> bool {
         false
+    }
+
+    /// Whether the worker visits pages of a file beside anonymous ones.
+    fn visits_file(&self) -> bool {
+        false
+    }
+
+    /// A setting of this workload alone that means nothing to memory of a pager.
+    fn unfit_for_pager(&self) -> Option<UnfitForPager> {
+        None
     }
 
     /// Seconds of a trial that do not depend on its size.

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Model, Settings, Unfit};
+use super::{Descriptor, Model, Settings, Subjects, Unfit};
 use crate::quantity;
 use crate::scenario::assignment::{Assignment, Key, PAGE, Preset, derived, key};
+use crate::scenario::builtin::builtins;
 use crate::scenario::error::Invalid;
 use crate::scenario::kind::{Kind, integer};
 use crate::scenario::shared_keys::{self, DAY};
@@ -44,7 +45,7 @@ const PROCESS: u64 = 512 << 10;
 /// Memory of the probes: the small set, their processes, and the program that one of them starts.
 const PROBES: u64 = 8 << 20;
 
-pub(in crate::scenario) const KEYS: &[Key] = &[
+const KEYS: &[Key] = &[
     key(
         "scale",
         Kind::Number { min: 0.001, max: 1.0 },
@@ -132,6 +133,19 @@ impl Thrash {
         f64::from(self.consumers + 1) * self.stagger
     }
 }
+
+pub(super) const WORKLOAD: Descriptor = Descriptor {
+    keys: KEYS,
+    subjects: Subjects::Swap,
+    shrinks: true,
+    scenarios: builtins! {
+        "thrash" "Processes that together need more memory than the limit, started one after the other";
+        "thrash-e1" "Experiment e1 of the thrashing benchmark: 1000 writes a cycle";
+        "thrash-e2" "Experiment e2 of the thrashing benchmark: 10000 writes a cycle";
+        "thrash-e3" "Experiment e3 of the thrashing benchmark: a second of sleep between cycles";
+        "thrash-e4" "Experiment e4 of the thrashing benchmark: a consumer every second";
+    },
+};
 
 impl Model for Thrash {
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {

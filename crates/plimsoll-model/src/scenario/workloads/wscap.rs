@@ -3,8 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::filling::{MEMORY, SUBJECT, THREADS};
-use super::{Backing, Filling, Model, Need, Settings, Unfit, swap_holds_size};
+use super::{
+    Backing, Descriptor, Filling, Model, Need, Settings, Subjects, Unfit, UnfitForPager, swap_holds_size,
+};
 use crate::scenario::assignment::{Assignment, GIB, Key, PAGE, Preset, key};
+use crate::scenario::builtin::builtins;
 use crate::scenario::choice::named;
 use crate::scenario::error::Invalid;
 use crate::scenario::kind::Kind;
@@ -91,7 +94,7 @@ pub mod finding {
     pub const FILE_REFAULTS: &str = "file_refaults_per_scan_count";
 }
 
-pub(in crate::scenario) const KEYS: &[Key] = &[
+const KEYS: &[Key] = &[
     SUBJECT,
     CLASS,
     shared_keys::size("bytes that the worker fills"),
@@ -130,6 +133,16 @@ impl Wscap {
     }
 }
 
+pub(super) const WORKLOAD: Descriptor = Descriptor {
+    keys: KEYS,
+    subjects: Subjects::SwapAndPagers,
+    shrinks: true,
+    scenarios: builtins! {
+        "wscap" "Cost of a cap on the working set: scans of memory larger than the cap";
+        "wscap-sweep" "Cost of a cap on the working set: sizes from half to four times the cap";
+    },
+};
+
 impl Model for Wscap {
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {
         Ok(Wscap {
@@ -164,6 +177,14 @@ impl Model for Wscap {
 
     fn maps_file(&self) -> bool {
         self.filling.memory == Backing::File
+    }
+
+    fn unfit_for_pager(&self) -> Option<UnfitForPager> {
+        matches!(self.cap_by, CapBy::High | CapBy::Balance).then(|| UnfitForPager {
+            key: "cap-by",
+            has: self.cap_by.name(),
+            instead: "`cap-by = \"limit\"`: the pager's budget is the cap",
+        })
     }
 
     fn params(&self, _: &Settings) -> Vec<(&'static str, String)> {

@@ -1,6 +1,8 @@
 //! Error messages of wrong scenarios.
 
-use plimsoll_model::scenario::{MAX_FILE_BYTES, Overrides, Problem, ScenarioError, Source, find};
+use plimsoll_model::scenario::{
+    MAX_FILE_BYTES, Overrides, Problem, ScenarioError, Source, WorkloadKind, builtin, find, keys,
+};
 
 use super::{parse, rendered, resolve, sets};
 
@@ -85,7 +87,6 @@ shows!(
     OutOfRange,
     with("workload = \"loadline\"\nlimit = \"15E\"")
 );
-shows!(limit_of_more_than_ram, OutOfRange, with("limit = \"150%\""));
 shows!(class_typo, BadValue, with("class = \"ramdom\""));
 shows!(subject_typo, BadValue, with("subject = [\"zram\", \"zwsap\"]"));
 shows!(pager_codec_typo, BadValue, with("subject = \"pager:lz5\""));
@@ -141,8 +142,8 @@ shows!(
 );
 shows!(repeat_zero, OutOfRange, with("repeat = 0"));
 shows!(repeat_too_large, OutOfRange, with("repeat = 1001"));
-shows!(hold_negative, OutOfRange, with("hold = -1"));
-shows!(hold_nan, OutOfRange, with("hold = nan"));
+shows!(seconds_negative, OutOfRange, with("phase-timeout = -1"));
+shows!(seconds_nan, OutOfRange, with("phase-timeout = nan"));
 shows!(percent_over_100, OutOfRange, with("zswap-pool-percent = 101"));
 shows!(cycle, Cycle, with("size = \"50% limit\"\nlimit = \"200% size\""));
 shows!(cycle_through_default, Cycle, with("size = \"50% limit\""));
@@ -262,7 +263,8 @@ fn an_unknown_name_offers_the_nearest() {
     let error = find("compresion").unwrap_err();
     insta::assert_snapshot!(rendered(&error));
     let error = find("something/else.toml").unwrap_err();
-    insta::assert_snapshot!(rendered(&error));
+    let all: Vec<&str> = builtin().iter().map(|scenario| scenario.name).collect();
+    insta::assert_snapshot!(rendered(&error).replace(&all.join(", "), "SCENARIOS"));
 }
 
 #[test]
@@ -355,8 +357,28 @@ shows!(
     WrongType,
     with("workload = \"contention\"\nsuspended = \"maybe\"")
 );
-shows!(
-    size_of_work_that_makes_its_own,
-    Misplaced,
-    with("workload = \"thrash\"\nsize = \"1G\"")
-);
+
+#[test]
+fn limit_of_more_than_ram() {
+    let error = resolve(&with("limit = \"150%\""), &Overrides::default()).unwrap_err();
+    assert_eq!(invalid(&error), Problem::OutOfRange, "{}", rendered(&error));
+    let shown = rendered(&error);
+    let (shown, others) = shown.split_once("; for thrash: ").unwrap();
+    assert!(others.starts_with("40% size; for "), "{others}");
+    insta::assert_snapshot!("limit_of_more_than_ram", shown);
+}
+
+#[test]
+fn size_of_work_that_makes_its_own() {
+    let text = with("workload = \"thrash\"\nsize = \"1G\"");
+    let error = resolve(&text, &Overrides::default()).unwrap_err();
+    assert_eq!(invalid(&error), Problem::Misplaced, "{}", rendered(&error));
+    let size = keys().find(|key| key.name == "size").unwrap();
+    let kinds = WorkloadKind::ALL.into_iter().filter(|kind| size.is_of(*kind));
+    let kinds: Vec<&str> = kinds.map(WorkloadKind::name).collect();
+    assert!(kinds.contains(&"compression") && !kinds.contains(&"thrash"));
+    insta::assert_snapshot!(
+        "size_of_work_that_makes_its_own",
+        rendered(&error).replace(&kinds.join(", "), "WORKLOADS")
+    );
+}

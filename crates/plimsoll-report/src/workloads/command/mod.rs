@@ -16,21 +16,21 @@ use plimsoll_model::scenario::workloads::command::{Bracket, Point, Status, brack
 use plimsoll_model::scenario::{ProgramRun, Workload};
 
 metrics! {
-    KNEE "knee_bytes" Less true "knee" "Limit at which the slowdown crosses `tolerate`, on the line between the two limits next to it. Absent if every measured limit is tolerated.";
-    NEEDED "needed_bytes" Less true "needed limit" "Least measured limit with a tolerated slowdown, as all larger ones have.";
+    KNEE "knee_bytes" Less true TIME "knee" "Limit at which the slowdown crosses `tolerate`, on the line between the two limits next to it. Absent if every measured limit is tolerated.";
+    NEEDED "needed_bytes" Less true TIME "needed limit" "Least measured limit with a tolerated slowdown, as all larger ones have.";
     BASE_WALL "base_wall_s" Less true "time at the base" "Wall time of the program under the largest limit.";
-    BASE_METRIC "base_metric" Neither true "metric at the base" "Number that the program prints under the largest limit. Absent without `metric`.";
-    BASE_PEAK "base_peak_bytes" Less true "peak" "Most memory that was charged to the program's cgroup under the largest limit, page cache included.";
-    BASE_ANON "base_anon_peak_bytes" Less false "anonymous peak" "Most anonymous memory of the program's cgroup under the largest limit, of the samples.";
-    BASE_FILE "base_file_peak_bytes" Less false "cache peak" "Most page cache of the program's cgroup under the largest limit, of the samples.";
-    KNEE_SHARE "knee_to_peak_ratio" Less false "knee / peak" "The knee over the peak under the largest limit.";
+    BASE_METRIC "base_metric" Neither true TIME "metric at the base" "Number that the program prints under the largest limit. Absent without `metric`.";
+    BASE_PEAK "base_peak_bytes" Less true RESIDENT "peak" "Most memory that was charged to the program's cgroup under the largest limit, page cache included.";
+    BASE_ANON "base_anon_peak_bytes" Less false RESIDENT "anonymous peak" "Most anonymous memory of the program's cgroup under the largest limit, of the samples.";
+    BASE_FILE "base_file_peak_bytes" Less false RESIDENT "cache peak" "Most page cache of the program's cgroup under the largest limit, of the samples.";
+    KNEE_SHARE "knee_to_peak_ratio" Less false TIME "knee / peak" "The knee over the peak under the largest limit.";
     BASE_CPU "base_cpu_s" Less false "CPU time at the base" "CPU time of the program and its processes under the largest limit.";
-    BASE_FAULTS "base_major_faults" Less false "hard faults at the base" "Page faults that read from swap or a file, under the largest limit.";
-    NEEDED_SLOWDOWN "needed_slowdown_percent" Less false "slowdown at the needed limit" "Slowdown under the needed limit, in percent of the base.";
-    NEEDED_FAULTS "needed_major_faults" Less false "hard faults at the needed limit" "Page faults that read from swap or a file, under the needed limit.";
-    NEEDED_PSI "needed_psi_some_percent" Less false "pressure at the needed limit" "Share of time in which a task waits for memory (PSI some), under the needed limit.";
-    TOO_SMALL "too_small_bytes" Neither false "too small" "Largest measured limit without a tolerated slowdown.";
-    KILLED_LIMIT "oom_killed_limit_bytes" Less true "killed at" "Largest limit under which the OOM killer ended a process of the program.";
+    BASE_FAULTS "base_major_faults" Less false CAPPED "hard faults at the base" "Page faults that read from swap or a file, under the largest limit.";
+    NEEDED_SLOWDOWN "needed_slowdown_percent" Less false TIME "slowdown at the needed limit" "Slowdown under the needed limit, in percent of the base.";
+    NEEDED_FAULTS "needed_major_faults" Less false CAPPED "hard faults at the needed limit" "Page faults that read from swap or a file, under the needed limit.";
+    NEEDED_PSI "needed_psi_some_percent" Less false TIME "pressure at the needed limit" "Share of time in which a task waits for memory (PSI some), under the needed limit.";
+    TOO_SMALL "too_small_bytes" Neither false TIME "too small" "Largest measured limit without a tolerated slowdown.";
+    KILLED_LIMIT "oom_killed_limit_bytes" Less true PLACE "killed at" "Largest limit under which the OOM killer ended a process of the program.";
 }
 
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
@@ -41,6 +41,8 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
     },
     headline: headline::told,
     section: Some(section::section),
+    // One program says nothing about others.
+    criteria: None,
 };
 
 /// The points of a trial, as they were measured.

@@ -4,6 +4,7 @@ mod headline;
 
 use std::collections::BTreeMap;
 
+use super::criteria::{Criteria, Measure};
 use super::{WorkloadReport, memory_of};
 use crate::analysis::metric::metrics;
 use crate::analysis::{PhaseRows, ratio};
@@ -18,27 +19,45 @@ metrics! {
     RESTORE_SPEED "restore_gb_per_s" More false "restore" "Speed of reading every byte back.";
     WRITEBACK_SPEED "writeback_gb_per_s" More false "writeback" "Speed of writing dirty pages to their file. Of file memory alone; absent if the kernel wrote them before.";
     FILL_SPEED "fill_gb_per_s" More false "fill" "Speed of filling memory, faults included.";
-    STORED "stored_bytes" Less true "stored" "RAM taken by the compressed store for the trimmed memory; with a plain swap file, bytes of the file; with a pager, its store and metadata.";
-    COMPRESSION "compression_ratio" More true "ratio" "Trimmed bytes over bytes after compression, as the compressor counts them; with a pager, those of the store, its metadata and the page file. Absent if no page was compressed.";
-    STORED_RATIO "stored_ratio" More false "saving" "Trimmed bytes over the RAM taken by their store, its overhead included.";
-    ORIGINAL "original_bytes" Neither false "original size" "Uncompressed size of the pages in the store after the trim.";
-    SWAPPED "swapped_bytes" Neither false "swapped" "Growth of used swap by the trim, on all devices.";
-    PAGE_FILE "page_file_bytes" Neither false "page file" "Disk taken by copies in the page file of a pager after the trim. Absent without a page file.";
-    DIRTY "dirty_bytes" Neither false "dirty" "Bytes that the kernel had not yet written to the file when the writeback began. Of file memory alone.";
-    CACHED "cached_bytes" Less false "in page cache" "Bytes of the file in the page cache after the trim: restore does not read them from the disk. Of file memory alone.";
-    TRIMMED "trimmed_bytes" More false "trimmed" "Decrease of the workers' resident memory by the trim; with a pager, of its pages outside of its store.";
-    TRIMMED_RATIO "trimmed_ratio" More false "trimmed share" "`trimmed_bytes` over the filled bytes.";
-    FILL_MEMSET "fill_to_memset_ratio" More false "fill / memset" "Fill speed over the calibrated memset of resident memory.";
-    FILL_TOUCH "fill_to_first_touch_ratio" More false "fill / first touch" "Fill speed over the calibrated memset of fresh memory, faults included.";
-    TRIM_MEMCPY "trim_to_memcpy_ratio" More false "trim / memcpy" "Trim speed over the calibrated memcpy.";
-    RESTORE_READ "restore_to_read_ratio" More false "restore / read" "Restore speed over the calibrated read of resident memory with the same checksum.";
+    STORED "stored_bytes" Less true STORE "stored" "RAM taken by the compressed store for the trimmed memory; with a plain swap file, bytes of the file; with a pager, its store and metadata.";
+    COMPRESSION "compression_ratio" More true STORE "ratio" "Trimmed bytes over bytes after compression, as the compressor counts them; with a pager, those of the store, its metadata and the page file. Absent if no page was compressed.";
+    STORED_RATIO "stored_ratio" More false STORE "saving" "Trimmed bytes over the RAM taken by their store, its overhead included.";
+    ORIGINAL "original_bytes" Neither false STORE "original size" "Uncompressed size of the pages in the store after the trim.";
+    SWAPPED "swapped_bytes" Neither false STORE "swapped" "Growth of used swap by the trim, on all devices.";
+    PAGE_FILE "page_file_bytes" Neither false STORE "page file" "Disk taken by copies in the page file of a pager after the trim. Absent without a page file.";
+    DIRTY "dirty_bytes" Neither false CAPPED "dirty" "Bytes that the kernel had not yet written to the file when the writeback began. Of file memory alone.";
+    CACHED "cached_bytes" Less false RESIDENT "in page cache" "Bytes of the file in the page cache after the trim: restore does not read them from the disk. Of file memory alone.";
+    TRIMMED "trimmed_bytes" More false TRIMMED "trimmed" "Decrease of the workers' resident memory by the trim; with a pager, of its pages outside of its store.";
+    TRIMMED_RATIO "trimmed_ratio" More false TRIMMED "trimmed share" "`trimmed_bytes` over the filled bytes.";
+    FILL_MEMSET "fill_to_memset_ratio" More false TIME "fill / memset" "Fill speed over the calibrated memset of resident memory.";
+    FILL_TOUCH "fill_to_first_touch_ratio" More false TIME "fill / first touch" "Fill speed over the calibrated memset of fresh memory, faults included.";
+    TRIM_MEMCPY "trim_to_memcpy_ratio" More false TIME "trim / memcpy" "Trim speed over the calibrated memcpy.";
+    RESTORE_READ "restore_to_read_ratio" More false TIME "restore / read" "Restore speed over the calibrated read of resident memory with the same checksum.";
 }
+
+const RANKED_RESTORE: Measure = Measure {
+    metric: RESTORE_SPEED,
+    noun: "restore speed",
+};
+
+const CRITERIA: Criteria = Criteria {
+    first: Measure {
+        metric: STORED_RATIO,
+        noun: "saving of RAM",
+    },
+    second: RANKED_RESTORE,
+    opposing: true,
+    setting: RANKED_RESTORE,
+    limit: "Only compressed stores are ranked: `loadline` compares them with a swap file.",
+    all_subjects: false,
+};
 
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| metrics(of.trial, of.rows, of.calibration),
     headline: headline::told,
     section: None,
+    criteria: Some(&CRITERIA),
 };
 
 /// Computes the metrics of a trial.

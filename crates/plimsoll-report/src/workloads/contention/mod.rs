@@ -6,30 +6,49 @@ mod section;
 use std::collections::BTreeMap;
 
 use super::WorkloadReport;
+use super::criteria::{Criteria, Measure, TIME_ALONE};
 use crate::analysis::metric::metrics;
 use crate::analysis::{ratio, statistics};
 use plimsoll_model::recording::model::{Phase, Trial};
 
 metrics! {
-    TRIM_START "trim_start_bytes" Neither true "trimming starts at" "Total bytes requested by the second program when the first program had lost more than 2% of its memory. Absent if it never lost as much.";
-    TRIM_START_PERCENT "trim_start_percent" Neither true "demand at the start" "Memory demand of both programs at that request, in percent of the limit.";
-    HOLDER_LOST "holder_lost_percent" Less true "first program lost" "Share of its resident memory that the first program had lost after the last request.";
-    ASKER_LOST "asker_lost_percent" Less true "second program lost" "Share of the second program's requested memory that was in swap after the last request.";
+    TRIM_START "trim_start_bytes" Neither true PLACE "trimming starts at" "Total bytes requested by the second program when the first program had lost more than 2% of its memory. Absent if it never lost as much.";
+    TRIM_START_PERCENT "trim_start_percent" Neither true PLACE "demand at the start" "Memory demand of both programs at that request, in percent of the limit.";
+    HOLDER_LOST "holder_lost_percent" Less true PLACE "first program lost" "Share of its resident memory that the first program had lost after the last request.";
+    ASKER_LOST "asker_lost_percent" Less true PLACE "second program lost" "Share of the second program's requested memory that was in swap after the last request.";
     SLOWEST_ASK "slowest_ask_s" Less true "slowest request" "Duration of the slowest request.";
-    SLOWEST_RATIO "slowest_ask_ratio" Less false "slowest / before" "Duration of the slowest request over the median before trimming began. Absent if trimming never began.";
-    HOLDER_SWAPPED "holder_swapped_bytes" Neither false "first program in swap" "Memory of the first program in swap after the last request.";
-    ASKER_SWAPPED "asker_swapped_bytes" Neither false "second program in swap" "Memory of the second program in swap after the last request.";
-    COMPRESSED "compressed_growth_bytes" Neither false "compressed store" "Growth of the compressed store in RAM from before the first request to after the last.";
-    CACHED "swap_cache_growth_bytes" Neither false "swap cache" "Growth of the swap cache from before the first request to after the last: memory in RAM, but in no working set.";
+    SLOWEST_RATIO "slowest_ask_ratio" Less false TIME "slowest / before" "Duration of the slowest request over the median before trimming began. Absent if trimming never began.";
+    HOLDER_SWAPPED "holder_swapped_bytes" Neither false PLACE "first program in swap" "Memory of the first program in swap after the last request.";
+    ASKER_SWAPPED "asker_swapped_bytes" Neither false PLACE "second program in swap" "Memory of the second program in swap after the last request.";
+    COMPRESSED "compressed_growth_bytes" Neither false STORE "compressed store" "Growth of the compressed store in RAM from before the first request to after the last.";
+    CACHED "swap_cache_growth_bytes" Neither false PLACE "swap cache" "Growth of the swap cache from before the first request to after the last: memory in RAM, but in no working set.";
     HOLDER_RESTORE "holder_restore_s" Less false "first program reads" "Time that the first program takes to read all its memory after the last request.";
     ASKER_RESTORE "asker_restore_s" Less false "second program reads" "Time that the second program takes to read all its memory after the first has read its own.";
 }
+
+const RANKED_SLOWEST: Measure = Measure {
+    metric: SLOWEST_ASK,
+    noun: "slowest request",
+};
+
+const CRITERIA: Criteria = Criteria {
+    first: RANKED_SLOWEST,
+    second: Measure {
+        metric: HOLDER_RESTORE,
+        noun: "time until the first program has its memory back",
+    },
+    opposing: true,
+    setting: RANKED_SLOWEST,
+    limit: TIME_ALONE,
+    all_subjects: true,
+};
 
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| metrics(of.trial),
     headline: headline::told,
     section: Some(section::section),
+    criteria: Some(&CRITERIA),
 };
 
 /// The metrics of a trial; unknown ones are absent.

@@ -15,23 +15,23 @@ use plimsoll_model::scenario::Subject;
 
 metrics! {
     OPERATION_CPU "operation_cpu_s" Less true "CPU per operation" "CPU time of the process for an allocation and a free, including the allocator's threads and the load.";
-    LIVE_SHARE "live_percent" More true "live of RSS" "Live bytes of the program in percent of the RAM taken for them; for the fragmentation load, the minimum.";
-    LEFT "left_bytes" Less true "left after free" "Growth of resident bytes from before the load to the end of the rest after all blocks were freed.";
+    LIVE_SHARE "live_percent" More true RESIDENT "live of RSS" "Live bytes of the program in percent of the RAM taken for them; for the fragmentation load, the minimum.";
+    LEFT "left_bytes" Less true RESIDENT "left after free" "Growth of resident bytes from before the load to the end of the rest after all blocks were freed.";
     OPERATIONS "operations_per_s" More true "operations" "Pairs of allocation and free per wall-clock second, all threads together.";
-    RESIDENT "resident_growth_bytes" Less false "taken" "Growth of resident bytes from before the first block to the time when all blocks are live.";
-    PEAK "peak_growth_bytes" Less false "taken, peak" "Peak growth of resident bytes since before the first block.";
-    LIVE "live_bytes" Neither false "live" "Live bytes of the program at the time of the memory reading.";
-    LAST_LIVE_SHARE "last_live_percent" More false "live of RSS at the end" "Fragmentation load: live bytes in percent of the RAM taken, once sizes are the initial ones again.";
-    FREE_BLOCKS "free_blocks" Less false "free blocks" "Fragmentation load on Plimsoll's heap: free blocks of the back end at the end with all blocks live, as `heap stat` counts them.";
-    UNCOMMITTED_RANGES "uncommitted_ranges" Less false "uncommitted ranges" "Fragmentation load on Plimsoll's heap: ranges returned to the kernel or never used.";
-    EXTERNAL_FRAGMENTATION "external_fragmentation_percent" Less false "external fragmentation" "Fragmentation load on Plimsoll's heap: share of free memory in committed memory.";
-    VIRTUAL_FRAGMENTATION "virtual_fragmentation_percent" Less false "virtual-address fragmentation" "Fragmentation load on Plimsoll's heap: share of uncommitted memory between committed ranges.";
+    RESIDENT "resident_growth_bytes" Less false RESIDENT "taken" "Growth of resident bytes from before the first block to the time when all blocks are live.";
+    PEAK "peak_growth_bytes" Less false RESIDENT "taken, peak" "Peak growth of resident bytes since before the first block.";
+    LIVE "live_bytes" Neither false NOTHING "live" "Live bytes of the program at the time of the memory reading.";
+    LAST_LIVE_SHARE "last_live_percent" More false RESIDENT "live of RSS at the end" "Fragmentation load: live bytes in percent of the RAM taken, once sizes are the initial ones again.";
+    FREE_BLOCKS "free_blocks" Less false NOTHING "free blocks" "Fragmentation load on Plimsoll's heap: free blocks of the back end at the end with all blocks live, as `heap stat` counts them.";
+    UNCOMMITTED_RANGES "uncommitted_ranges" Less false NOTHING "uncommitted ranges" "Fragmentation load on Plimsoll's heap: ranges returned to the kernel or never used.";
+    EXTERNAL_FRAGMENTATION "external_fragmentation_percent" Less false NOTHING "external fragmentation" "Fragmentation load on Plimsoll's heap: share of free memory in committed memory.";
+    VIRTUAL_FRAGMENTATION "virtual_fragmentation_percent" Less false NOTHING "virtual-address fragmentation" "Fragmentation load on Plimsoll's heap: share of uncommitted memory between committed ranges.";
     COLD_CPU "cold_cpu_s" Less false "cold allocation" "CPU time of an allocation in a fresh process, first touches included.";
     STEADY_CPU "steady_cpu_s" Less false "warm allocation" "CPU time of an allocation of blocks that were allocated and freed before.";
     FREE_CPU "free_cpu_s" Less false "free" "CPU time of a free, in the order of allocation.";
     AGGRESSIVE "aggressive_s" Less false "aggressive load" "Wall time of all allocations and frees of the aggressive load.";
     GENERATOR_CPU "generator_cpu_s" Neither false "load alone" "CPU time of the load itself per operation, without an allocator.";
-    THREADS_LIVED "threads_lived" Neither false "threads" "Threads that Larson's load started in succession.";
+    THREADS_LIVED "threads_lived" Neither false TIME "threads" "Threads that Larson's load started in succession.";
 }
 
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
@@ -39,6 +39,7 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
     metrics: |of| metrics(of.trial),
     headline: headline::told,
     section: Some(section::section),
+    criteria: None,
 };
 
 /// The metrics of a trial, from the values of its phases; unknown ones are absent.

@@ -8,6 +8,7 @@ mod section;
 use std::collections::BTreeMap;
 
 use super::WorkloadReport;
+use super::criteria::{Criteria, Measure};
 pub use crate::analysis::lines::Spread;
 use crate::analysis::lines::across;
 use crate::analysis::metric::metrics;
@@ -20,28 +21,28 @@ use plimsoll_model::scenario::workloads::loadline::{Criterion, Point, base, bett
 use plimsoll_model::scenario::{Loadline, Workload};
 
 metrics! {
-    KNEE "knee_load" More true "load line" "Load (size over limit) at which useful work falls below `target-work` (by default half) of the useful work at the lowest load, or of `rate`, interpolated. Absent if it never falls as far or if the machine cannot sustain the lowest load.";
-    KNEE_RAM "knee_ram_load" More true "load line by RAM" "The load line with the compressed store counted as RAM: size over the sum of limit and store.";
-    NEEDED "needed_limit_bytes" Less true "needed limit" "Limit at which useful work falls below `target-work`: the working set over the load line. Only where the working set is the same at every load.";
-    TARGET_LOAD "target_load" More true "load line by p99" "Largest measured load below the first whose p99 latency exceeds `target-p99`. Absent without a target or if even the lowest load misses it.";
-    TARGET_NEEDED "target_limit_bytes" Less true "needed limit by p99" "Limit at the load line by p99. Only where the working set is the same at every load.";
-    OVERLOAD "overload_load" More true "overloaded at" "Lowest load at which fewer than `target-work` of the visits that were due were made.";
-    WORK_1 "work_at_1_ratio" More true "work at 1" "Useful work at load 1 over the value at the lowest load, or over `rate`.";
-    WORK_1_5 "work_at_1_5_ratio" More true "work at 1.5" "Useful work at load 1.5 over the value at the lowest load, or over `rate`.";
-    WORK_2 "work_at_2_ratio" More true "work at 2" "Useful work at load 2 over the value at the lowest load, or over `rate`.";
+    KNEE "knee_load" More true TIME "load line" "Load (size over limit) at which useful work falls below `target-work` (by default half) of the useful work at the lowest load, or of `rate`, interpolated. Absent if it never falls as far or if the machine cannot sustain the lowest load.";
+    KNEE_RAM "knee_ram_load" More true TIME "load line by RAM" "The load line with the compressed store counted as RAM: size over the sum of limit and store.";
+    NEEDED "needed_limit_bytes" Less true TIME "needed limit" "Limit at which useful work falls below `target-work`: the working set over the load line. Only where the working set is the same at every load.";
+    TARGET_LOAD "target_load" More true TIME "load line by p99" "Largest measured load below the first whose p99 latency exceeds `target-p99`. Absent without a target or if even the lowest load misses it.";
+    TARGET_NEEDED "target_limit_bytes" Less true TIME "needed limit by p99" "Limit at the load line by p99. Only where the working set is the same at every load.";
+    OVERLOAD "overload_load" More true TIME "overloaded at" "Lowest load at which fewer than `target-work` of the visits that were due were made.";
+    WORK_1 "work_at_1_ratio" More true TIME "work at 1" "Useful work at load 1 over the value at the lowest load, or over `rate`.";
+    WORK_1_5 "work_at_1_5_ratio" More true TIME "work at 1.5" "Useful work at load 1.5 over the value at the lowest load, or over `rate`.";
+    WORK_2 "work_at_2_ratio" More true TIME "work at 2" "Useful work at load 2 over the value at the lowest load, or over `rate`.";
     P99_1 "p99_at_1_s" Less false "p99 at 1" "99th percentile of the visit latency at load 1, including visits that queue behind a slow one.";
     P99_1_5 "p99_at_1_5_s" Less true "p99 at 1.5" "99th percentile of the visit latency at load 1.5, including visits that queue behind a slow one.";
     READ_P99_1_5 "read_p99_at_1_5_s" Less false "read p99 at 1.5" "99th percentile of the latency of visits that only read, at load 1.5. Absent where all visits do the same.";
     WRITE_P99_1_5 "write_p99_at_1_5_s" Less false "write p99 at 1.5" "99th percentile of the latency of visits that write, at load 1.5. Absent where all visits do the same.";
     WORK "unloaded_visits_per_s" More false "unloaded work" "Useful work at the lowest load.";
-    CPU_1_5 "cpu_per_visit_at_1_5_ratio" Less false "CPU at 1.5" "CPU time of a visit at load 1.5 over the value at load 0.5.";
+    CPU_1_5 "cpu_per_visit_at_1_5_ratio" Less false TIME "CPU at 1.5" "CPU time of a visit at load 1.5 over the value at load 0.5.";
     NET_1_5 "net_visit_at_1_5_s" Less false "net visit at 1.5" "Time of a visit at load 1.5 without the worker's own overhead: page choice, clock and computation.";
-    FILE_KEPT_1_5 "file_kept_at_1_5_percent" Neither false "file kept at 1.5" "Share of the visited pages of the file that are in RAM after the stretch at load 1.5. Only with `file-percent`.";
-    ANON_KEPT_1_5 "anonymous_kept_at_1_5_percent" Neither false "anonymous kept at 1.5" "Share of the visited anonymous pages that are not in swap after the stretch at load 1.5. Only with `file-percent`.";
-    KNEE_LOW "knee_low_load" Neither false "sustained" "Highest load measured below the knee.";
-    KNEE_HIGH "knee_high_load" Neither false "not sustained" "Lowest load measured above the knee.";
-    TARGET_HIGH "target_high_load" Neither false "target missed" "Lowest load whose p99 latency exceeds `target-p99`.";
-    KILLED_LOAD "oom_killed_load" More true "killed at" "Lowest load at which the OOM killer ended the worker, or its pager exceeded its budget.";
+    FILE_KEPT_1_5 "file_kept_at_1_5_percent" Neither false TIME "file kept at 1.5" "Share of the visited pages of the file that are in RAM after the stretch at load 1.5. Only with `file-percent`.";
+    ANON_KEPT_1_5 "anonymous_kept_at_1_5_percent" Neither false TIME "anonymous kept at 1.5" "Share of the visited anonymous pages that are not in swap after the stretch at load 1.5. Only with `file-percent`.";
+    KNEE_LOW "knee_low_load" Neither false TIME "sustained" "Highest load measured below the knee.";
+    KNEE_HIGH "knee_high_load" Neither false TIME "not sustained" "Lowest load measured above the knee.";
+    TARGET_HIGH "target_high_load" Neither false TIME "target missed" "Lowest load whose p99 latency exceeds `target-p99`.";
+    KILLED_LOAD "oom_killed_load" More true PLACE "killed at" "Lowest load at which the OOM killer ended the worker, or its pager exceeded its budget.";
 }
 
 /// The load that others are compared with.
@@ -91,6 +92,23 @@ pub fn curve_over(trials: &[&Trial], axis: &str, name: &str) -> Vec<Spread> {
     across(&lines)
 }
 
+const RANKED_LOAD_LINE: Measure = Measure {
+    metric: KNEE_RAM,
+    noun: "load line by RAM",
+};
+
+const CRITERIA: Criteria = Criteria {
+    first: RANKED_LOAD_LINE,
+    second: Measure {
+        metric: CPU_1_5,
+        noun: "CPU time of a visit at load 1.5",
+    },
+    opposing: false,
+    setting: RANKED_LOAD_LINE,
+    limit: "",
+    all_subjects: true,
+};
+
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| match &of.settings.workload {
@@ -99,6 +117,7 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
     },
     headline: headline::told,
     section: Some(section::section),
+    criteria: Some(&CRITERIA),
 };
 
 /// The metrics of a trial; unknown ones are absent.

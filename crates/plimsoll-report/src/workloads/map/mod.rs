@@ -11,6 +11,7 @@ use plimsoll_model::recording::model::{Phase, Trial};
 use plimsoll_model::scenario::Workload;
 use plimsoll_model::scenario::workloads::map::REALLY_BACK_PERCENT;
 use plimsoll_model::scenario::{Map, Mapping, ReleaseMethod};
+use plimsoll_model::trust;
 
 /// Map, touch and release, as a program sees it: the "unnormalized" bar of the original.
 pub const TOTAL: &str = "total_per_page_s";
@@ -40,6 +41,7 @@ const fn less(name: &'static str, headline: bool, title: &'static str, meaning: 
         meaning,
         direction: Direction::Less,
         headline,
+        spoilers: None,
     }
 }
 
@@ -63,6 +65,7 @@ macro_rules! metrics_of_ways {
                     meaning: "Share of the memory that returned to the kernel by itself during the rest.",
                     direction: Direction::Neither,
                     headline: false,
+                    spoilers: Some(trust::RESIDENT),
                 },
                 less(concat!($way, "_pressure_s"), false, concat!($title, ": under pressure"), "Duration of a reclaim of the memory that did not return by itself."),
                 Metric {
@@ -71,6 +74,7 @@ macro_rules! metrics_of_ways {
                     meaning: "Share of the memory that has returned to the kernel after a reclaim of the rest. Absent without a reclaim or if the reclaim timed out.",
                     direction: Direction::Neither,
                     headline: false,
+                    spoilers: Some(trust::RESIDENT),
                 },
             )*
         ];
@@ -107,6 +111,7 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
     },
     headline: headline::told,
     section: Some(|_, groups| section::section(groups)),
+    criteria: None,
 };
 
 /// The metrics of a trial; unknown ones are absent.

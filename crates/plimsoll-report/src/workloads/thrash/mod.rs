@@ -15,19 +15,19 @@ use plimsoll_model::scenario::workloads::thrash::Distinct;
 
 metrics! {
     CYCLES "cycles_per_s" More true "useful work" "Write cycles finished per second by all consumers together, from the first start to the common end; cycles that end later do not count.";
-    DONE "cycles_done_percent" More true "work done" "Finished write cycles, in percent of the number possible if every cycle took as long as the fastest.";
-    FAIRNESS "fairness_ratio" More true "fairness" "Jain's index of the consumers' cycles per active second: 1 if all are equal, 1/N if one consumer does all the work.";
+    DONE "cycles_done_percent" More true TIME "work done" "Finished write cycles, in percent of the number possible if every cycle took as long as the fastest.";
+    FAIRNESS "fairness_ratio" More true TIME "fairness" "Jain's index of the consumers' cycles per active second: 1 if all are equal, 1/N if one consumer does all the work.";
     PAGES_IN "load_pages_in_per_s" Less true "pages in" "Pages swapped in per second, from the first start to the common end.";
     PAGES_OUT "load_pages_out_per_s" Less true "pages out" "Pages swapped out per second, from the first start to the common end.";
-    SYSTEM "load_system_percent" Less true "system CPU" "CPU time in the kernel, in percent of all CPUs, from the first start to the common end.";
+    SYSTEM "load_system_percent" Less true TIME "system CPU" "CPU time in the kernel, in percent of all CPUs, from the first start to the common end.";
     WAKEUP "load_wakeup_p99_s" Less true "wake-up p99" "99th percentile of the wake-up latency of a process in the same cgroup that wakes up 1000 times per second, under load.";
     LAUNCH "load_launch_p99_s" Less true "launch p99" "99th percentile of the time to start a program in the same cgroup, under load; failed starts have no time and count separately.";
-    SMALL_SET "small_set_slowdown_ratio" Less true "neighbour slowdown" "Mean time to read a working set of 4 MiB in the same cgroup under load, over the mean time at rest.";
+    SMALL_SET "small_set_slowdown_ratio" Less true TIME "neighbour slowdown" "Mean time to read a working set of 4 MiB in the same cgroup under load, over the mean time at rest.";
     RECOVERY "recovery_s" Less true "recovery" "Seconds from the common end until paging, stalls, wake-up latency and small set are as at rest again; absent if they did not recover within the observed time.";
-    USER "load_user_percent" Neither false "user CPU" "CPU time in user space, in percent of all CPUs, from the first start to the common end.";
+    USER "load_user_percent" Neither false TIME "user CPU" "CPU time in user space, in percent of all CPUs, from the first start to the common end.";
     ALL_PAGES_IN "all_active_pages_in_per_s" Less false "pages in, all active" "Pages swapped in per second while all consumers are active.";
     ALL_PAGES_OUT "all_active_pages_out_per_s" Less false "pages out, all active" "Pages swapped out per second while all consumers are active.";
-    STALLED "load_stalled_percent" Less false "stalled" "Share of time in which at least one process of the machine waits for memory (PSI some), under load.";
+    STALLED "load_stalled_percent" Less false TIME "stalled" "Share of time in which at least one process of the machine waits for memory (PSI some), under load.";
     WAKEUP_P50 "load_wakeup_p50_s" Less false "wake-up p50" "Median wake-up latency of that process under load.";
     WAKEUP_MAX "load_wakeup_max_s" Less false "wake-up max" "Maximum wake-up latency of that process under load.";
     REST_WAKEUP "rest_wakeup_p99_s" Less false "wake-up p99, at rest" "99th percentile of the wake-up latency before the first consumer starts: the latency of the idle machine.";
@@ -35,8 +35,8 @@ metrics! {
     CYCLE_P99 "cycle_p99_s" Less false "cycle p99" "99th percentile of the time of the writes of a cycle.";
     CYCLE_MAX "longest_cycle_s" Less false "longest cycle" "Maximum time of the writes of a cycle.";
     END_LATE "end_late_s" Less false "late end" "Time from the common end to the end of the last consumer, which finishes its cycle first.";
-    DISTINCT "distinct_pages_ratio" Neither false "pages chosen" "Distinct pages among the random places of a cycle, over the expected number n(1-(1-1/n)^W) of n pages.";
-    RECOVERED "recovered_ratio" More false "recovered" "1 if paging, stalls, wake-up latency and small set were as at rest again within 30 s after the end of the last consumer, otherwise 0.";
+    DISTINCT "distinct_pages_ratio" Neither false NOTHING "pages chosen" "Distinct pages among the random places of a cycle, over the expected number n(1-(1-1/n)^W) of n pages.";
+    RECOVERED "recovered_ratio" More false TIME "recovered" "1 if paging, stalls, wake-up latency and small set were as at rest again within 30 s after the end of the last consumer, otherwise 0.";
 }
 
 /// Jain's fairness index (Jain, Chiu and Hawe, 1984): 1 when all are equal, 1/n when one has all; none of nothing.
@@ -54,6 +54,8 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
     },
     headline: headline::told,
     section: Some(section::section),
+    // Its consumers write single random bytes into zeros.
+    criteria: None,
 };
 
 /// The metrics of a trial; unknown ones are absent.

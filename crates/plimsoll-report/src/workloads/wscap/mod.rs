@@ -6,6 +6,7 @@ mod section;
 
 use std::collections::BTreeMap;
 
+use super::criteria::{Criteria, Measure, TIME_ALONE};
 use super::{WorkloadReport, memory_of, threads_of};
 use crate::analysis::metric::metrics;
 use plimsoll_model::quantity::ratio;
@@ -14,27 +15,45 @@ use plimsoll_model::scenario::Backing;
 use plimsoll_model::scenario::workloads::wscap::finding;
 
 metrics! {
-    SLOWDOWN "slowdown_ratio" Less true "slowdown" "Scans per second without a cap over scans per second under the cap: the factor by which a scan takes longer.";
+    SLOWDOWN "slowdown_ratio" Less true TIME "slowdown" "Scans per second without a cap over scans per second under the cap: the factor by which a scan takes longer.";
     UNCAPPED_SCANS "uncapped_scans_per_s" More true "uncapped scans" "Scans per second without a cap, all memory resident.";
     CAPPED_SCANS "capped_scans_per_s" More true "capped scans" "Scans per second under the cap.";
-    FAULT_PATH "fault_path_percent" Neither true "CPU in faults" "Share of the scanning thread's CPU time under the cap in the page-fault handler, from a sampling profile.";
-    FAULTS "faults_per_scan_count" Less false "faults per scan" "Page faults of the worker, major and minor, per scan under the cap.";
-    FILE_REFAULTS "file_refaults_per_scan_count" Less false "file refaults" "Pages per scan under the cap that were reclaimed and read again from their file, read-ahead included. Of file memory alone.";
-    CACHE_HITS "cache_hits_percent" Neither false "page cache hits" "Share of the page faults under the cap that found their page in the page cache, without a read. Of file memory alone.";
-    CPU_SLOWDOWN "cpu_slowdown_ratio" Less false "CPU slowdown" "CPU time of the worker per scan under the cap over CPU time per scan without it: the slowdown without time spent waiting for a disk or a CPU.";
-    SYSTEM_CPU "capped_system_cpu_percent" Neither false "system CPU" "Share of system time in the CPU time of the worker under the cap.";
-    RESIDENT_MIN "capped_resident_min_bytes" Neither false "least resident" "Minimum of the resident filled memory under the cap, over all samples.";
-    RESIDENT_MAX "capped_resident_max_bytes" Neither false "most resident" "Maximum of the resident filled memory under the cap, over all samples.";
-    REFILL "refill_ratio" Less false "refill" "Time of the first scan after the working set was emptied once, over the median time without a cap: the one-time cost of emptying.";
-    EMPTIED_SLOWDOWN "emptied_slowdown_ratio" Less false "emptied once" "Scans per second without a cap over scans per second after the working set was emptied once, the refill included.";
+    FAULT_PATH "fault_path_percent" Neither true TIME "CPU in faults" "Share of the scanning thread's CPU time under the cap in the page-fault handler, from a sampling profile.";
+    FAULTS "faults_per_scan_count" Less false CAPPED "faults per scan" "Page faults of the worker, major and minor, per scan under the cap.";
+    FILE_REFAULTS "file_refaults_per_scan_count" Less false CAPPED "file refaults" "Pages per scan under the cap that were reclaimed and read again from their file, read-ahead included. Of file memory alone.";
+    CACHE_HITS "cache_hits_percent" Neither false CAPPED "page cache hits" "Share of the page faults under the cap that found their page in the page cache, without a read. Of file memory alone.";
+    CPU_SLOWDOWN "cpu_slowdown_ratio" Less false TIME "CPU slowdown" "CPU time of the worker per scan under the cap over CPU time per scan without it: the slowdown without time spent waiting for a disk or a CPU.";
+    SYSTEM_CPU "capped_system_cpu_percent" Neither false TIME "system CPU" "Share of system time in the CPU time of the worker under the cap.";
+    RESIDENT_MIN "capped_resident_min_bytes" Neither false CAPPED "least resident" "Minimum of the resident filled memory under the cap, over all samples.";
+    RESIDENT_MAX "capped_resident_max_bytes" Neither false CAPPED "most resident" "Maximum of the resident filled memory under the cap, over all samples.";
+    REFILL "refill_ratio" Less false TIME "refill" "Time of the first scan after the working set was emptied once, over the median time without a cap: the one-time cost of emptying.";
+    EMPTIED_SLOWDOWN "emptied_slowdown_ratio" Less false TIME "emptied once" "Scans per second without a cap over scans per second after the working set was emptied once, the refill included.";
     PAGE_SECONDS "resident_page_s" Less false "time per page" "Time to write a byte into a resident page: the cost of the loop itself and the lower bound of a scan.";
 }
+
+const RANKED_SLOWDOWN: Measure = Measure {
+    metric: SLOWDOWN,
+    noun: "slowdown",
+};
+
+const CRITERIA: Criteria = Criteria {
+    first: RANKED_SLOWDOWN,
+    second: Measure {
+        metric: CPU_SLOWDOWN,
+        noun: "CPU time of a scan",
+    },
+    opposing: false,
+    setting: RANKED_SLOWDOWN,
+    limit: TIME_ALONE,
+    all_subjects: true,
+};
 
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| metrics(of.trial),
     headline: headline::told,
     section: Some(section::section),
+    criteria: Some(&CRITERIA),
 };
 
 /// The metrics of a trial; unknown ones are absent.

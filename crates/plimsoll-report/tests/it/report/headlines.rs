@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use plimsoll_model::recording::model::{Headline, Trial, TrialStatus};
 use plimsoll_model::scenario::WorkloadKind;
 use plimsoll_report::analysis::groups;
+use plimsoll_report::workloads::metrics_of;
 use plimsoll_report::{headlines, html, terminal};
 
 use super::kinds::{heap_trials, loadline_trials, page, thrash_trials, trial};
@@ -64,34 +65,37 @@ const MANY: [&str; 5] = [
 
 /// Runs of one workload: of one group, and of many with names as long as they come.
 fn runs(kind: WorkloadKind) -> Vec<Vec<Trial>> {
-    let some: &[&[(&str, &str)]] = match kind {
-        WorkloadKind::Compression => &[
+    let some: &[&[(&str, &str)]] = match kind.name() {
+        "compression" => &[
             &[("class", "random")],
             &[("class", "runs20")],
             &[("class", "ratio=2.5")],
         ],
-        WorkloadKind::Wscap => &[
+        "wscap" => &[
             &[("load", "2"), ("cap-by", "limit")],
             &[("load", "2"), ("cap-by", "balance")],
             &[("load", "2"), ("cap-by", "high")],
             &[("load", "0.5"), ("cap-by", "limit")],
         ],
-        WorkloadKind::Map => &[
+        "map" => &[
             &[("mapping", "anonymous"), ("touch", "whole")],
             &[("mapping", "shared"), ("touch", "4096")],
         ],
-        WorkloadKind::Contention => &[&[("suspended", "true")], &[("suspended", "false")]],
-        WorkloadKind::Loadline => &[
+        "contention" => &[&[("suspended", "true")], &[("suspended", "false")]],
+        "loadline" => &[
             &[("class", "ratio=2.5"), ("pattern", "uniform")],
             &[("class", "random"), ("pattern", "hot-cold")],
         ],
-        WorkloadKind::Thrash => &[&[("consumers", "8")], &[("consumers", "16")]],
-        WorkloadKind::Command => &[
+        "thrash" => &[&[("consumers", "8")], &[("consumers", "16")]],
+        "command" => &[
             &[("command", "/usr/bin/gzip -9 file"), ("cache", "cold")],
             &[("command", "'a program' with spaces"), ("tolerate", "0.2")],
         ],
-        WorkloadKind::Heap => return vec![heap_trials(), heap_trials().split_off(8)],
+        "heap" => return vec![heap_trials(), heap_trials().split_off(8)],
+        // Without values of its own.
+        _ => &[&[]],
     };
+    let ones: Vec<(&str, f64)> = metrics_of(kind).iter().map(|metric| (metric.name, 1.0)).collect();
     let metrics: &[(&str, f64)] = match kind {
         WorkloadKind::Compression => &[
             ("compression_ratio", 2.4),
@@ -142,7 +146,7 @@ fn runs(kind: WorkloadKind) -> Vec<Vec<Trial>> {
             ("too_small_bytes", 1.8e8),
             ("oom_killed_limit_bytes", 1e8),
         ],
-        WorkloadKind::Heap => &[],
+        _ => &ones,
     };
     vec![
         made(kind.name(), &FEW, &some[..1], 1, metrics),

@@ -29,6 +29,11 @@ use plimsoll_model::scenario::{PageCache, ProgramRun};
 use search::next_limit;
 use watch::{Watched, watched_run};
 
+pub(super) use crate::workload::NoRequests as Requests;
+
+/// The part of a trial that needs an environment.
+pub(super) const CONFINED: &str = "command";
+
 /// Runs that a limit gets at most, if the OOM killer ends them although swap is free.
 const TRIES: u32 = 3;
 /// Patience of a search with a run, in times of the base and in times of the slowest run that is tolerated, and seconds on

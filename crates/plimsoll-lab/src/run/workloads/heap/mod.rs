@@ -28,7 +28,10 @@ use plimsoll_model::recording::FailureCode;
 use plimsoll_model::scenario::workloads::heap::finding;
 use plimsoll_model::scenario::{Allocator, FrontEnd, Heap, HeapLoad, WorkloadKind};
 
-pub(super) use load::Load;
+pub(super) use load::Load as Requests;
+
+/// The part of a trial that needs an environment.
+pub(super) const CONFINED: &str = "heap";
 
 /// The variable that chooses the allocator of a process.
 const PRELOAD: &str = "LD_PRELOAD";

@@ -47,7 +47,10 @@ use search::next_load;
 use visit::Visit;
 use visitors::Preparation;
 
-pub(super) use visit::Visits;
+pub(super) use visit::Visits as Requests;
+
+/// The part of a trial that needs an environment.
+pub(super) const CONFINED: &str = "loadline";
 
 /// Workers that a load gets at most: a kill that comes too early is rare, three at one load are the load's doing.
 pub(super) const TRIES: u32 = 3;

@@ -17,7 +17,10 @@ use plimsoll_model::scenario::workloads::map::REALLY_BACK_PERCENT;
 use plimsoll_model::scenario::{Map, Mapping, ReleaseMethod, Workload, WorkloadKind, shuffle};
 use steps::Step;
 
-pub(super) use steps::Steps;
+pub(super) use steps::Steps as Requests;
+
+/// The part of a trial that needs an environment.
+pub(super) const CONFINED: &str = "map";
 
 /// Share of the memory that must be back for `back_s`.
 const BACK: f64 = REALLY_BACK_PERCENT / 100.0;

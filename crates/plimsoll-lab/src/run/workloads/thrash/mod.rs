@@ -21,7 +21,10 @@ use plimsoll_model::scenario::workloads::thrash::{Distinct, LONGEST_RECOVERY, fi
 use plimsoll_model::scenario::{Thrash, WorkloadKind};
 use usage::{Use, usage};
 
-pub(super) use consumer::Consumer;
+pub(super) use consumer::Consumer as Requests;
+
+/// The part of a trial that needs an environment.
+pub(super) const CONFINED: &str = "thrash";
 
 /// Shortest rest in seconds: a baseline needs some hundred wakeups and some small sets.
 const LEAST_REST: f64 = 0.5;

@@ -27,7 +27,10 @@ use plimsoll_model::scenario::workloads::loadline::finding::OVER_BUDGET;
 use plimsoll_model::scenario::workloads::wscap::{finding, phase};
 use plimsoll_model::scenario::{Backing, CapBy, WorkloadKind, Wscap};
 use scan::Scan;
-pub(super) use scan::Scanner;
+pub(super) use scan::Scanner as Requests;
+
+/// The part of a trial that needs an environment.
+pub(super) const CONFINED: &str = "capped";
 
 /// Pause between two looks at the worker while it scans: as often as the system is sampled.
 const LOOK_EVERY: Duration = Duration::from_millis(100);

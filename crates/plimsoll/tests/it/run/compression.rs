@@ -1,4 +1,4 @@
-//! Experiments that go well: every subject and mechanism, and the values in their results.
+//! The compression experiment on every subject and mechanism, and the content of its results.
 
 use plimsoll_model::recording::model::RESULTS_SCHEMA;
 use plimsoll_testkit::capability;
