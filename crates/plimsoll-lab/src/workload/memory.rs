@@ -7,7 +7,7 @@ use plimsoll_os::{Advice, Errno, Mapping, Range, UsageScope, page_out, write_bac
 use plimsoll_pager::{MapError, Pager, RangeError, TrimTo};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use super::area::{Area, after_trim, in_frames};
+use super::area::{Area, PagerRequest, after_trim, in_frames};
 use super::cost::{Cost, Findings, Stopwatch};
 use super::crew::{self, CrewError};
 use super::fill::Stream;
@@ -74,7 +74,7 @@ impl Memory {
             working_set: WorkingSet::filled(asked.placement.memory, 0),
         };
         let pager = asked.placement.pager.as_ref();
-        memory.pager = pager.map(|pager| pager.build(asked.bytes)).transpose()?;
+        memory.pager = pager.map(PagerRequest::build).transpose()?;
         let watch = Stopwatch::start(UsageScope::Process);
         memory.map(asked.placement.memory, &lengths)?;
         let of_file = Some(asked.placement.file_bytes).filter(|bytes| *bytes > 0);
@@ -436,7 +436,8 @@ mod tests {
     use plimsoll_pager::BuildError;
 
     use super::*;
-    use crate::workload::PagerRequest;
+    use crate::workload::PagerBudget;
+    use crate::workload::area::PagerError;
 
     fn asked(bytes: u64, request: u64) -> FillRequest {
         FillRequest {
@@ -598,7 +599,8 @@ mod tests {
         asked.placement.folder = PathBuf::new();
         asked.thp = ThpMode::System;
         asked.placement.pager = Some(PagerRequest {
-            ram,
+            budget: PagerBudget::Own(ram),
+            bytes,
             options: PagerOptions::of_text(options).unwrap().unwrap(),
             folder: "/var/tmp".into(),
         });
@@ -677,7 +679,10 @@ mod tests {
     fn a_pager_that_cannot_be_built_is_refused_with_its_own_code() {
         let error = Memory::fill(&paged(1 << 20, 1 << 20, 1 << 20, "pager", 1)).unwrap_err();
         assert!(
-            matches!(error, MemoryError::Pager(BuildError::TooLittleRam { .. })),
+            matches!(
+                error,
+                MemoryError::Pager(PagerError::Build(BuildError::TooLittleRam { .. }))
+            ),
             "{error}"
         );
         assert_eq!(error.code(), super::super::protocol::RefusalCode::Pager);
@@ -685,7 +690,10 @@ mod tests {
         asked.placement.pager.as_mut().unwrap().folder = "/proc".into();
         let error = Memory::fill(&asked).unwrap_err();
         assert!(
-            matches!(error, MemoryError::Pager(BuildError::PageFile(_))),
+            matches!(
+                error,
+                MemoryError::Pager(PagerError::Build(BuildError::PageFile(_)))
+            ),
             "{error}"
         );
     }

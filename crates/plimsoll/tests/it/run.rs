@@ -16,7 +16,7 @@ mod loadline_points;
 mod map;
 mod neighbour;
 mod page_cache;
-mod pager;
+pub(crate) mod pager;
 mod pager_options;
 mod recommendations;
 mod refusals;
