@@ -136,6 +136,11 @@ pub(crate) fn set_budget(pager: &Pager, bytes: u64) -> Result<(), BudgetError> {
     Err(BudgetError::Stays { asked: bytes, ram })
 }
 
+/// Bytes of a pager's resident ones that are above its budget and the tolerated share of it.
+pub(crate) fn above_budget(resident: u64, budget: u64) -> u64 {
+    resident.saturating_sub(budget.saturating_add(budget / TOLERATED))
+}
+
 /// The figures of a pager since `before`, for a stretch of visits.
 pub(crate) fn since(before: &Stats, pager: &Pager, findings: &mut Findings) {
     let now = pager.stats();
@@ -147,7 +152,7 @@ pub(crate) fn since(before: &Stats, pager: &Pager, findings: &mut Findings) {
         loadline::PAGER_STORE,
         (now.store_bytes + now.metadata_bytes) as f64,
     );
-    let over = now.resident_bytes().saturating_sub(now.ram + now.ram / TOLERATED);
+    let over = above_budget(now.resident_bytes(), now.ram);
     if over > 0 {
         findings.set(loadline::OVER_BUDGET, over as f64);
     }

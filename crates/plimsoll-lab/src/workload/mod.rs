@@ -22,7 +22,9 @@ mod work;
 mod worker;
 mod working_set;
 
-pub(crate) use area::{BudgetError, PAGER_FAULTS, set_budget, since as pager_since};
+pub(crate) use area::{
+    BudgetError, PAGER_FAULTS, PagerError, above_budget, set_budget, since as pager_since,
+};
 pub use area::{PagerBudget, PagerRequest};
 pub use calibrate::{CalibrationError, calibrate};
 pub(crate) use cost::Stopwatch;
