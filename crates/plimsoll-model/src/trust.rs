@@ -132,6 +132,8 @@ pub const ROWS: &[(&str, Kinds)] = &[
     ("load_system_percent", TIME),
     ("load_user_percent", TIME),
     ("load_stalled_percent", TIME),
+    ("pager_stalled_percent", TIME),
+    ("over_budget_bytes", TIME),
     ("small_set_slowdown_ratio", TIME),
     ("recovered_ratio", TIME),
     ("distinct_pages_ratio", NOTHING),

@@ -122,8 +122,6 @@ gauges! {
     PAGER_STORE "pager-store" "pager store" Target Bytes Level(1.0) => [TARGET_PAGER_STORE];
     PAGER_SOFT "pager-soft" "pager soft faults" Target PerSecond Rate(One) => [TARGET_PAGER_SOFT_FAULTS];
     PAGER_HARD "pager-hard" "pager hard faults" Target PerSecond Rate(One) => [TARGET_PAGER_HARD_FAULTS];
-    PAGER_IN "pager-in" "pager pages in" Target PerSecond Rate(One) => [TARGET_PAGER_HARD_FAULTS, TARGET_PAGER_READ_AHEAD];
-    PAGER_OUT "pager-out" "pager pages out" Target PerSecond Rate(One) => [TARGET_PAGER_SAVED];
     PAGER_ACTIVE "pager-active" "active" Pager Bytes Level(1.0) => [TARGET_PAGER_ACTIVE];
     PAGER_MODIFIED "pager-modified" "modified" Pager Bytes Level(1.0) => [TARGET_PAGER_MODIFIED];
     PAGER_STANDBY "pager-standby" "standby" Pager Bytes Rest => [TARGET_PAGER_STANDBY, TARGET_PAGER_STANDBY_LOW];
@@ -142,6 +140,8 @@ gauges! {
     ZERO_FILLED "zero-filled" "zero-filled" Io BytesPerSecond Rate(Page) => [SWPIN_ZERO, SWPOUT_ZERO];
     DISK_IN "disk-in" "block in" Io BytesPerSecond Rate(One) => [PGPGIN];
     DISK_OUT "disk-out" "block out" Io BytesPerSecond Rate(One) => [PGPGOUT];
+    PAGER_IN "pager-in" "pager in" Io BytesPerSecond Rate(Page) => [TARGET_PAGER_HARD_FAULTS, TARGET_PAGER_READ_AHEAD];
+    PAGER_OUT "pager-out" "pager out" Io BytesPerSecond Rate(Page) => [TARGET_PAGER_SAVED];
     MINOR "minor" "all" Faults PerSecond Rate(One) => [PGFAULT];
     MAJOR "major" "major" Faults PerSecond Rate(One) => [PGMAJFAULT];
     REFAULT "refault" "anon refault" Faults PerSecond Rate(One) => [WORKINGSET_REFAULT_ANON];

@@ -24,6 +24,7 @@ mod requirements;
 mod size;
 mod stores;
 mod thrash;
+mod thrash_pagers;
 mod tour;
 mod watched;
 mod wscap;

@@ -57,9 +57,10 @@ impl Budget {
     pub(super) fn look(&mut self, row: &Row) -> &Budget {
         self.next = Instant::now() + PAUSE;
         let bytes = |column| row.get(column).and_then(|bytes| u64::try_from(bytes).ok());
-        let resident = RESIDENT.into_iter().map(bytes).try_fold(0_u64, |sum, bytes| {
-            Some(sum.saturating_add(bytes?))
-        });
+        let resident = RESIDENT
+            .into_iter()
+            .map(bytes)
+            .try_fold(0_u64, |sum, bytes| Some(sum.saturating_add(bytes?)));
         if let Some(resident) = resident {
             let above = above_budget(resident, self.bytes);
             self.most = self.most.max(above);

@@ -537,7 +537,10 @@ mod tests {
         };
         let (_, findings) = consumer.consume(&asked).unwrap();
         let stats = consumer.pager.as_ref().unwrap().stats();
-        assert!(stats.hard_faults > 1000 && findings.figures[finding::STALLED] > 0.0, "{stats:?}");
+        assert!(
+            stats.hard_faults > 1000 && findings.figures[finding::STALLED] > 0.0,
+            "{stats:?}"
+        );
         let in_use = stats.active_pages + stats.modified_pages + stats.compressed_pages;
         assert_eq!((in_use, stats.standby_pages), (0, [0; 8]), "{stats:?}");
         assert!(consumer.witness.unwrap().verify().holds());
@@ -570,7 +573,10 @@ mod tests {
         let mut consumer = Consumer::default();
         let error = consumer.consume(&asked(1, 0.0, 0.0)).unwrap_err();
         assert!(matches!(error, ConsumeError::NoMemory), "{error}");
-        let nothing = Allocate { bytes: 0, pager: None };
+        let nothing = Allocate {
+            bytes: 0,
+            pager: None,
+        };
         let error = consumer.allocate(&nothing).unwrap_err();
         assert!(matches!(error, ConsumeError::Size { bytes: 0 }), "{error}");
         for (writes, sleep, end) in [

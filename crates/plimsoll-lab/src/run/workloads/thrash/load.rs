@@ -82,7 +82,9 @@ impl Load {
         set("counting_s", Some(self.counting_s));
         set("counting_percent", ratio(100.0 * self.counting_s, cpu_s));
         let active_s: f64 = self.list("consumer_active_s").iter().sum();
-        let stalled = self.stalled_s.and_then(|stalled| ratio(100.0 * stalled, active_s));
+        let stalled = self
+            .stalled_s
+            .and_then(|stalled| ratio(100.0 * stalled, active_s));
         set(finding::PAGER_STALLED, stalled);
         findings
     }

@@ -40,7 +40,8 @@ const QUIET_LOOKS: u32 = 2;
 
 /// The place of the probes and the mover of pages, of a trial with pagers.
 const IN_CGROUP: &str = "pagers in one pool; the probes are in the cgroup, whose memory no pager trims";
-const WITHOUT_CGROUP: &str = "pagers in one pool, without a cgroup; the probes share the machine with the load";
+const WITHOUT_CGROUP: &str =
+    "pagers in one pool, without a cgroup; the probes share the machine with the load";
 
 /// Share of the swap from which on it was used up: its last pages go between two looks, and the count of them lags.
 const NEARLY_FULL: f64 = 0.9;
