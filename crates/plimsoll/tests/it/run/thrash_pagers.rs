@@ -140,12 +140,13 @@ fn consumers_that_write_more_than_the_budget_can_hold_are_ended() {
     if !has_userfaultfd() {
         return;
     }
-    // Every page is written whole in the first cycle, which ends long before the load.
+    // One area of three times the least budget. After the first cycle a page has 300 random bytes, and it ends long before
+    // the load.
     let keys = [
-        "N=2",
-        "S=10M",
-        "limit=9M",
-        "W=4000000",
+        "N=1",
+        "S=12M",
+        "limit=4M",
+        "W=1000000",
         "ts=0",
         "tc=300",
         "hold=0.5",

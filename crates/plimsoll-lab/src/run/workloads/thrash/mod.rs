@@ -450,6 +450,7 @@ impl Baseline {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plimsoll_pager::{BuildError, Pager};
 
     #[test]
     fn a_recovery_that_did_not_happen_has_no_seconds() {
@@ -472,6 +473,16 @@ mod tests {
         recovery.look(true, 0.3);
         recovery.look(true, 0.55);
         assert_eq!(recovery.took_s(), Some(0.0));
+    }
+
+    /// A check of the scenario promises that each consumer gets a pager.
+    #[test]
+    fn the_least_share_is_the_least_budget_of_a_pager() {
+        let refused = Pager::builder().ram(LEAST_SHARE - 1).build();
+        assert!(
+            matches!(refused, Err(BuildError::TooLittleRam { least, .. }) if least == LEAST_SHARE),
+            "{refused:?}"
+        );
     }
 
     #[test]
