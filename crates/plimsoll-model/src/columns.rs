@@ -185,6 +185,9 @@ columns! {
     TARGET_PAGER_METADATA "target_pager_metadata" Bytes "record of a pager" "RAM of the page tables and scratch pages of those pagers.";
     TARGET_PAGER_SOFT_FAULTS "target_pager_soft_faults" Count "record of a pager" "Faults of those pagers on modified and standby pages.";
     TARGET_PAGER_HARD_FAULTS "target_pager_hard_faults" Count "record of a pager" "Faults of those pagers on compressed and page-file pages.";
+    TARGET_PAGER_READ_AHEAD "target_pager_read_ahead" CountPages "record of a pager" "Pages that those pagers restored ahead of a fault.";
+    TARGET_PAGER_TRIMMED "target_pager_trimmed" CountPages "record of a pager" "Pages that those pagers moved out of their working sets.";
+    TARGET_PAGER_SAVED "target_pager_saved" CountPages "record of a pager" "Pages that those pagers saved in their stores.";
     WORKER1_RESIDENT "worker1_resident" Bytes "/proc/PID/statm resident" "Resident memory of worker 1.";
     WORKER2_RESIDENT "worker2_resident" Bytes "/proc/PID/statm resident" "Resident memory of worker 2.";
     WORKER3_RESIDENT "worker3_resident" Bytes "/proc/PID/statm resident" "Resident memory of worker 3.";

@@ -79,6 +79,9 @@ fn add(stats: &Stats, row: &mut Row) {
     bytes(col::TARGET_PAGER_METADATA, stats.metadata_bytes);
     bytes(col::TARGET_PAGER_SOFT_FAULTS, stats.soft_faults);
     bytes(col::TARGET_PAGER_HARD_FAULTS, stats.hard_faults);
+    bytes(col::TARGET_PAGER_READ_AHEAD, stats.stream_pages);
+    bytes(col::TARGET_PAGER_TRIMMED, stats.trimmed_pages);
+    bytes(col::TARGET_PAGER_SAVED, stats.saved_pages);
     let mut pages = |column, pages: u64| bytes(column, pages.saturating_mul(PAGE_SIZE as u64));
     pages(
         col::TARGET_PAGER_ACTIVE,
@@ -103,7 +106,8 @@ mod tests {
         (stats.native_pages, stats.active_pages, stats.modified_pages) = (1, 2, 4);
         stats.standby_pages = [1, 0, 0, 0, 2, 5, 0, 7];
         (stats.compressed_pages, stats.page_file_pages) = (8, 9);
-        (stats.soft_faults, stats.hard_faults) = (10, 11);
+        (stats.soft_faults, stats.hard_faults, stats.stream_pages) = (10, 11, 12);
+        (stats.trimmed_pages, stats.saved_pages) = (13, 14);
         let mut row = Row::empty(0);
         add(&stats, &mut row);
         add(&stats, &mut row);
@@ -119,6 +123,9 @@ mod tests {
             (col::TARGET_PAGER_METADATA, 800),
             (col::TARGET_PAGER_SOFT_FAULTS, 20),
             (col::TARGET_PAGER_HARD_FAULTS, 22),
+            (col::TARGET_PAGER_READ_AHEAD, 24),
+            (col::TARGET_PAGER_TRIMMED, 26),
+            (col::TARGET_PAGER_SAVED, 28),
         ];
         for (column, value) in values {
             assert_eq!(row.get(column), Some(value), "{column}");

@@ -43,6 +43,7 @@ pub fn plan(classes: &[FillClass], repeats: u32) -> Plan {
         time_limit: Some(600.0),
         order: Order::Fixed,
         trials,
+        omitted: Vec::new(),
     }
 }
 

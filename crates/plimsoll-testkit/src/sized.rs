@@ -82,6 +82,7 @@ impl SizedRun {
             time_limit: Some(600.0),
             order: Order::Fixed,
             trials: combinations.map(trial).collect(),
+            omitted: Vec::new(),
         }
     }
 

@@ -9,12 +9,13 @@ use super::phase::{Finished, Snapshot, Worked};
 use super::trial_error::TrialError;
 use crate::environment::{Cgroup, Environment, Missing, SwapDevice};
 use crate::workload::protocol::{Command, IN_CORE, Placement, Reply};
-use crate::workload::{PagerRequest, Worker, WorkerError, WorkerOptions};
+use crate::workload::{PagerBudget, PagerRequest, TrialPool, Worker, WorkerError, WorkerOptions};
 use plimsoll_model::exit::{Exit, Failure};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::FailureCode;
 use plimsoll_model::recording::model::{Event, EventKind};
 use plimsoll_model::scenario::{Backing, FillClass, ThpMode, TrialPlan};
+use plimsoll_pager::pool::Limits;
 use plimsoll_sample::{CgroupFiles, Target};
 
 /// Where a trial runs.
@@ -30,6 +31,8 @@ pub(super) struct TrialContext<'a, 'l> {
     pub(super) plan: &'a TrialPlan,
     pub(super) surroundings: Surroundings<'a>,
     oom_kills_before: u64,
+    /// The pool of its workers' pagers, if they share one, and the limits of a member.
+    pool: Option<(TrialPool, Limits)>,
     pub(super) finished: Vec<Finished>,
     /// Whether the trial has verified every byte that it read back.
     pub(super) verified: bool,
@@ -52,6 +55,7 @@ impl<'a, 'l> TrialContext<'a, 'l> {
             plan,
             surroundings,
             oom_kills_before: 0,
+            pool: None,
             finished: Vec::new(),
             verified: false,
             errors: Vec::new(),
@@ -84,6 +88,32 @@ impl<'a, 'l> TrialContext<'a, 'l> {
     /// Whether the worker's memory belongs to a pager.
     pub(super) fn is_paged(&self) -> bool {
         self.plan.settings.subject.pager().is_some()
+    }
+
+    /// Has the pagers of all workers that start from now on share one budget, the trial's limit, each within `limits`. Does
+    /// nothing if the subject is no pager.
+    pub(super) fn share_budget(&mut self, limits: Limits) -> Result<(), TrialError> {
+        if !self.is_paged() {
+            return Ok(());
+        }
+        let pool = TrialPool::new(self.plan.settings.limit);
+        let pool = pool.map_err(|error| TrialError::new(Exit::Missing, FailureCode::Environment, error))?;
+        self.pool = Some((pool, limits));
+        Ok(())
+    }
+
+    /// The pager of a worker whose mappings have `bytes` in all at most; `None` if the subject is no pager.
+    pub(super) fn pager(&self, bytes: u64) -> Option<PagerRequest> {
+        let settings = &self.plan.settings;
+        settings.subject.pager().map(|options| PagerRequest {
+            budget: match &self.pool {
+                Some((pool, limits)) => PagerBudget::Pool(pool.request(*limits)),
+                None => PagerBudget::Own(settings.limit),
+            },
+            bytes,
+            options: *options,
+            folder: settings.swap_dir.clone(),
+        })
     }
 
     /// Starts a worker in the trial's cgroup.
@@ -145,11 +175,7 @@ impl<'a, 'l> TrialContext<'a, 'l> {
                     Backing::Anonymous | Backing::Memfd => PathBuf::new(),
                 },
                 file_bytes: 0,
-                pager: settings.subject.pager().map(|options| PagerRequest {
-                    ram: settings.limit,
-                    options: *options,
-                    folder: settings.swap_dir.clone(),
-                }),
+                pager: self.pager(bytes),
             },
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_model::recording::Warning;
+use plimsoll_model::recording::{Warning, WarningCode};
 use plimsoll_model::scenario::{Plan, Settings, Subject, WorkloadKind};
 use plimsoll_sample::{Profiler, kernel_symbols};
 use serde::Serialize;
@@ -73,8 +73,11 @@ fn without(rest: &[String]) -> String {
 }
 
 /// Moves the trials on the default zram that this user cannot set up to a pager, and those on a missing one to a swap file.
-/// Returns a warning for each kind of trials that moved.
+/// Returns a warning for each kind of trials that moved, and for each section that left a subject out.
 pub fn adapt(plan: &mut Plan) -> Vec<Warning> {
+    let omitted = plan.omitted.iter();
+    let omitted = omitted.map(|text| Warning::new(WarningCode::SubjectOmitted, text.clone()));
+    let mut warnings: Vec<Warning> = omitted.collect();
     let lacks = |settings: &Settings, kinds: &[MissingKind]| {
         let missing = environment::missing(settings);
         missing.iter().any(|missing| kinds.contains(&missing.kind))
@@ -86,7 +89,8 @@ pub fn adapt(plan: &mut Plan) -> Vec<Warning> {
             && pager.check().is_ok()
     });
     let to_file = fallback::without_zram(plan, |settings| lacks(settings, &[MissingKind::Zram]));
-    to_pager.into_iter().chain(to_file).collect()
+    warnings.extend(to_pager.into_iter().chain(to_file));
+    warnings
 }
 
 /// The missing requirements of a plan on this machine. Changes nothing.

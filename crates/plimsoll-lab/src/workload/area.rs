@@ -12,6 +12,7 @@ use plimsoll_pager::{BuildError, Codec, Pager, RamError, Region, Stats, TrimMode
 use serde::{Deserialize, Serialize};
 
 use super::cost::Findings;
+use super::pool::{JoinError, PoolRequest};
 
 /// Addresses of a pager, as a multiple of the bytes that it holds: each mapping begins at a chunk of its own.
 const ADDRESSES: u64 = 2;
@@ -30,25 +31,49 @@ const FEWEST_ADDRESSES: u64 = 1 << 30;
 /// A pager that the worker's memory belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PagerRequest {
-    /// Bytes of its budget.
-    pub ram: u64,
+    pub budget: PagerBudget,
+    /// Bytes of its mappings in all, at most.
+    pub bytes: u64,
     pub options: PagerOptions,
     /// The folder of its page file, if it has one.
     pub folder: PathBuf,
 }
 
+/// The budget of a worker's pager.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PagerBudget {
+    /// So many bytes, of this pager alone.
+    Own(u64),
+    /// A share of the pool of the trial.
+    Pool(PoolRequest),
+}
+
+/// The reason why a worker has no pager.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PagerError {
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    #[error(transparent)]
+    Join(#[from] JoinError),
+}
+
 impl PagerRequest {
-    /// Builds the pager, for mappings of `bytes` in all.
-    pub(crate) fn build(&self, bytes: u64) -> Result<Pager, BuildError> {
-        let addresses = bytes.saturating_mul(ADDRESSES).max(FEWEST_ADDRESSES);
-        let builder = Pager::builder().ram(self.ram).address_space(addresses);
+    /// Builds the pager, and joins the pool of the trial if its budget is a share of that.
+    pub(crate) fn build(&self) -> Result<Pager, PagerError> {
+        let addresses = self.bytes.saturating_mul(ADDRESSES).max(FEWEST_ADDRESSES);
+        let builder = Pager::builder().address_space(addresses);
+        let builder = match &self.budget {
+            PagerBudget::Own(bytes) => builder.ram(*bytes),
+            PagerBudget::Pool(pool) => builder.pool(pool.join()?),
+        };
         let builder = match self.options.codec {
             Some(PagerCodec::Lz4) => builder.codec(Codec::Lz4),
             Some(PagerCodec::Zstd) => builder.codec(Codec::Zstd),
             Some(PagerCodec::Auto) => builder.codec(Codec::Auto),
             None => builder,
         };
-        let builder = match self.options.page_file_bytes(bytes) {
+        let builder = match self.options.page_file_bytes(self.bytes) {
             Some(most) => builder.page_file(&self.folder, most),
             None => builder,
         };
@@ -111,6 +136,11 @@ pub(crate) fn set_budget(pager: &Pager, bytes: u64) -> Result<(), BudgetError> {
     Err(BudgetError::Stays { asked: bytes, ram })
 }
 
+/// Bytes of a pager's resident ones that are above its budget and the tolerated share of it.
+pub(crate) fn above_budget(resident: u64, budget: u64) -> u64 {
+    resident.saturating_sub(budget.saturating_add(budget / TOLERATED))
+}
+
 /// The counters of a pager since `before`, for a stretch of visits.
 pub(crate) fn since(before: &Stats, pager: &Pager, findings: &mut Findings) {
     let now = pager.stats();
@@ -122,7 +152,7 @@ pub(crate) fn since(before: &Stats, pager: &Pager, findings: &mut Findings) {
         loadline::PAGER_STORE,
         (now.store_bytes + now.metadata_bytes) as f64,
     );
-    let over = now.resident_bytes().saturating_sub(now.ram + now.ram / TOLERATED);
+    let over = above_budget(now.resident_bytes(), now.ram);
     if over > 0 {
         findings.set(loadline::OVER_BUDGET, over as f64);
     }

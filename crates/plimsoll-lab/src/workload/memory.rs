@@ -7,7 +7,7 @@ use plimsoll_os::{Advice, Errno, Mapping, Range, UsageScope, page_out, write_bac
 use plimsoll_pager::{MapError, Pager, RangeError, TrimTo};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use super::area::{Area, after_trim, in_frames};
+use super::area::{Area, PagerRequest, after_trim, in_frames};
 use super::cost::{Cost, Findings, Stopwatch};
 use super::crew::{self, CrewError};
 use super::fill::Stream;
@@ -74,7 +74,7 @@ impl Memory {
             working_set: WorkingSet::filled(asked.placement.memory, 0),
         };
         let pager = asked.placement.pager.as_ref();
-        memory.pager = pager.map(|pager| pager.build(asked.bytes)).transpose()?;
+        memory.pager = pager.map(PagerRequest::build).transpose()?;
         let watch = Stopwatch::start(UsageScope::Process);
         memory.map(asked.placement.memory, &lengths)?;
         let of_file = Some(asked.placement.file_bytes).filter(|bytes| *bytes > 0);

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use plimsoll_os::Errno;
-use plimsoll_pager::{BuildError, MapError, RangeError};
+use plimsoll_pager::{MapError, RangeError};
 
+use super::area::PagerError;
 use super::crew::CrewError;
 use super::fill::StreamError;
 use super::protocol::RefusalCode;
@@ -49,7 +50,7 @@ pub(crate) enum MemoryError {
     #[error("cannot unmap {length} bytes: {errno}")]
     Unmap { length: usize, errno: Errno },
     #[error(transparent)]
-    Pager(#[from] BuildError),
+    Pager(#[from] PagerError),
     #[error(transparent)]
     Region(#[from] MapError),
     #[error(transparent)]

@@ -15,14 +15,17 @@ mod handle;
 mod memory;
 mod memory_error;
 mod parts;
+mod pool;
 pub mod probe;
 pub mod protocol;
 mod work;
 mod worker;
 mod working_set;
 
-pub use area::PagerRequest;
-pub(crate) use area::{BudgetError, PAGER_FAULTS, set_budget, since as pager_since};
+pub(crate) use area::{
+    BudgetError, PAGER_FAULTS, PagerError, above_budget, set_budget, since as pager_since,
+};
+pub use area::{PagerBudget, PagerRequest};
 pub use calibrate::{CalibrationError, calibrate};
 pub(crate) use cost::Stopwatch;
 pub use cost::{Cost, Findings};
@@ -36,6 +39,7 @@ pub(crate) use memory::{Memory, Whole};
 pub(crate) use memory_error::MemoryError;
 pub(crate) use parts::Writable;
 pub(crate) use plimsoll_os::UsageScope;
+pub use pool::{PoolRequest, TrialPool};
 pub(crate) use work::{NoRequests, Work, WorkError, typed};
 pub(crate) use worker::serve;
 pub(crate) use working_set::WorkingSet;

@@ -35,6 +35,8 @@ pub enum WarningCode {
     CapabilityMissing,
     /// Trials ran on another subject than the scenario's.
     SubjectReplaced,
+    /// A section left out a subject of the command line, as its work cannot run on that.
+    SubjectOmitted,
     /// A killed run left changes on the machine.
     KilledRun,
     /// The disk may become full before the end of the run.
@@ -67,7 +69,7 @@ pub enum WarningCode {
 
 impl WarningCode {
     /// Every code.
-    pub const ALL: [WarningCode; 22] = [
+    pub const ALL: [WarningCode; 23] = [
         WarningCode::SamplesMissing,
         WarningCode::SamplesUnfinished,
         WarningCode::SamplesTorn,
@@ -77,6 +79,7 @@ impl WarningCode {
         WarningCode::StillRecording,
         WarningCode::CapabilityMissing,
         WarningCode::SubjectReplaced,
+        WarningCode::SubjectOmitted,
         WarningCode::KilledRun,
         WarningCode::LittleRoom,
         WarningCode::CalibrationFailed,

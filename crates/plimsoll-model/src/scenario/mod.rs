@@ -38,6 +38,7 @@ mod size;
 mod source;
 mod source_text;
 mod speed;
+mod subjects;
 mod value;
 mod workload_kind;
 pub mod workloads;

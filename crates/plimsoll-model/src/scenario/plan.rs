@@ -27,6 +27,9 @@ pub struct Plan {
     pub sections: Vec<SectionPlan>,
     /// The trials, in the order in which they run.
     pub trials: Vec<TrialPlan>,
+    /// Subjects of the command line that sections left out, in words.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub omitted: Vec<String>,
 }
 
 impl Plan {
@@ -42,6 +45,7 @@ impl Plan {
             order: Order::Fixed,
             sections: Vec::new(),
             trials: Vec::new(),
+            omitted: Vec::new(),
         }
     }
 

@@ -7,13 +7,14 @@ use super::choice::Choice;
 use super::document::{Document, MAX_TRIALS, Section};
 use super::error::{Invalid, Place, Problem, ScenarioError};
 use super::keys;
-use super::model::{Machine, Order, Subject};
+use super::model::{Machine, Order};
 use super::order::shuffle;
 use super::overrides::{Arguments, Overrides, apply, overlay};
 use super::plan::{Plan, SectionPlan, TrialPlan};
 use super::scale::Scale;
 use super::settings::{settings, texts};
 use super::speed::SpeedHints;
+use super::subjects::{self, check_subjects, name_allocators};
 use super::value::Value;
 use super::workload_kind::WorkloadKind;
 use super::workloads::Settings;
@@ -76,6 +77,8 @@ struct Merged<'d> {
     entries: Vec<Entry>,
     repeat: u32,
     kind: WorkloadKind,
+    /// The subjects of the command line for all sections that this work cannot run on, as text.
+    omitted: Vec<String>,
 }
 
 /// A key that the work of its section, or of all sections, does not know.
@@ -113,13 +116,31 @@ impl Layers<'_> {
         entries
     }
 
+    fn kind(&self, index: usize) -> WorkloadKind {
+        kind_of(&self.merge(&self.document.sections[index].entries, Some(index)))
+    }
+
+    /// Takes the pagers out of a subject that the command line gives for all sections, if the work cannot run on them and
+    /// another section's can. Returns them as text.
+    fn omit_pagers(&self, entries: &mut [Entry], kind: WorkloadKind, index: usize) -> Vec<String> {
+        let is_subject = |entry: &Entry| entry.key.name == "subject";
+        let is_for_all = self.arguments.all.iter().any(is_subject)
+            && !self
+                .arguments
+                .sections
+                .iter()
+                .any(|(section, entry)| *section == index && is_subject(entry));
+        let others = || (0..self.document.sections.len()).any(|other| self.kind(other).tests_pagers());
+        if kind.tests_pagers() || !is_for_all || !others() {
+            return Vec::new();
+        }
+        subjects::take_pagers(entries)
+    }
+
     fn merged_section(&self, machine: &Machine, index: usize) -> Result<Merged<'_>, Box<Invalid>> {
         let section = &self.document.sections[index];
         let mut entries = self.merge(&section.entries, Some(index));
-        let kind = match single(&entries, "workload") {
-            Some(Value::Workload(kind)) => *kind,
-            _ => WorkloadKind::default(),
-        };
+        let kind = kind_of(&entries);
         if let Some(stranger) = section.entries.iter().find(|entry| !entry.key.is_of(kind)) {
             return Err(not_of(stranger, &[kind]));
         }
@@ -127,6 +148,7 @@ impl Layers<'_> {
             shrink(&mut entries, kind, &section.place);
         }
         entries.retain(|entry| !entry.key.whole_plan && entry.key.is_of(kind));
+        let omitted = self.omit_pagers(&mut entries, kind, index);
         if kind.tests_allocators() {
             name_allocators(&mut entries, machine, &section.place);
         }
@@ -139,6 +161,7 @@ impl Layers<'_> {
             entries,
             repeat,
             kind,
+            omitted,
         })
     }
 
@@ -171,10 +194,16 @@ impl Layers<'_> {
             Some(Value::Choice(name)) => Order::of_name(name).unwrap_or(Order::Random),
             _ => Order::Random,
         };
-        let merged: Vec<Merged<'_>> = (0..self.document.sections.len())
+        let mut merged: Vec<Merged<'_>> = (0..self.document.sections.len())
             .map(|index| self.merged_section(machine, index))
             .collect::<Result<_, _>>()?;
         self.check_known(&merged)?;
+        let omitted = merged.iter().filter_map(|section| {
+            let (name, is_left_out) = (&section.section.name, section.is_left_out());
+            subjects::omission(name, section.kind, &section.omitted, is_left_out)
+        });
+        let omitted = omitted.collect();
+        merged.retain(|section| !section.is_left_out());
         check_count(self.document, &merged)?;
         let mut sections = Vec::new();
         let mut combinations = Vec::new();
@@ -196,6 +225,7 @@ impl Layers<'_> {
             },
             sections,
             trials: ordered_trials(&combinations, order, seed),
+            omitted,
         };
         plan.time_limit = Some(plan.time_limit());
         Ok(plan)
@@ -218,6 +248,13 @@ fn ordered_trials(combinations: &[(&Merged<'_>, Combination)], order: Order, see
         trials.append(&mut round);
     }
     trials
+}
+
+fn kind_of(entries: &[Entry]) -> WorkloadKind {
+    match single(entries, "workload") {
+        Some(Value::Workload(kind)) => *kind,
+        _ => WorkloadKind::default(),
+    }
 }
 
 /// The value of a key that takes one.
@@ -272,81 +309,6 @@ fn join_lists(entries: &mut [Entry], kind: WorkloadKind) {
         let beside = keys::row(kind, entry.key.name).and_then(|row| row.list_beside);
         entry.together |= beside.is_some_and(|name| names.contains(&name));
     }
-}
-
-/// Puts every allocator of the machine where `installed` stands, or no subject.
-fn name_allocators(entries: &mut Vec<Entry>, machine: &Machine, section: &Place) {
-    if let Some(key) =
-        Key::find("subject").filter(|key| !entries.iter().any(|entry| entry.key.name == key.name))
-    {
-        entries.push(Entry {
-            key,
-            place: section.clone(),
-            values: vec![(Value::Installed, section.clone())],
-            together: false,
-        });
-    }
-    for entry in entries.iter_mut().filter(|entry| entry.key.name == "subject") {
-        let named = |(value, place): (Value, Place)| match value {
-            Value::Installed => {
-                let subjects = machine.allocators.subjects().map(Subject::Allocator);
-                subjects
-                    .map(|subject| (Value::Subject(subject), place.clone()))
-                    .collect()
-            }
-            value => vec![(value, place)],
-        };
-        entry.values = std::mem::take(&mut entry.values)
-            .into_iter()
-            .flat_map(named)
-            .collect();
-    }
-}
-
-/// Refuses an allocator for work that is done to the kernel's memory, and a place for pages for work on malloc.
-fn check_subjects(entries: &[Entry], kind: WorkloadKind) -> Result<(), Box<Invalid>> {
-    let of_heap = kind.tests_allocators();
-    let subjects = entries.iter().filter(|entry| entry.key.name == "subject");
-    for (value, place) in subjects.flat_map(|entry| &entry.values) {
-        let allocator = match value {
-            Value::Subject(subject) => subject.allocator().is_some(),
-            _ => true,
-        };
-        if allocator != of_heap {
-            let (is, wants) = match of_heap {
-                true => (
-                    "a place for pages",
-                    "an allocator, such as installed, glibc or jemalloc",
-                ),
-                false => (
-                    "an allocator",
-                    "a place for pages, such as zram, swapfile or none",
-                ),
-            };
-            let message = format!(
-                "`{value}` is {is}, and the work `{}` does nothing to it",
-                kind.name()
-            );
-            return Err(place
-                .error(Problem::BadValue, message, "not a subject of this work")
-                .help(format!("the subject of `{}` is {wants}", kind.name())));
-        }
-        if matches!(value, Value::Subject(Subject::Pager(_))) && !kind.tests_pagers() {
-            let with: Vec<String> = WorkloadKind::ALL
-                .into_iter()
-                .filter(|kind| kind.tests_pagers())
-                .map(|kind| format!("`{}`", kind.name()))
-                .collect();
-            let message = format!("`{value}` cannot hold the memory of the work `{}`", kind.name());
-            return Err(place
-                .error(Problem::BadValue, message, "not a subject of this work")
-                .help(format!(
-                    "the work {} can run on a pager; name another subject for this section, such as zram",
-                    with.join(", ")
-                )));
-        }
-    }
-    Ok(())
 }
 
 fn check_count(document: &Document, merged: &[Merged<'_>]) -> Result<(), Box<Invalid>> {
@@ -428,6 +390,11 @@ impl Combination {
 }
 
 impl Merged<'_> {
+    /// Whether the command line leaves it no subject.
+    fn is_left_out(&self) -> bool {
+        self.entries.iter().any(|entry| entry.values.is_empty())
+    }
+
     /// The cartesian product of the swept keys, the last one changing fastest.
     fn expand(&self, machine: &Machine, scale: Scale) -> Result<Vec<Combination>, Box<Invalid>> {
         let mut combinations = Vec::new();

@@ -140,6 +140,8 @@ gauges! {
     ZERO_FILLED "zero-filled" "zero-filled" Io BytesPerSecond Rate(Page) => [SWPIN_ZERO, SWPOUT_ZERO];
     DISK_IN "disk-in" "block in" Io BytesPerSecond Rate(One) => [PGPGIN];
     DISK_OUT "disk-out" "block out" Io BytesPerSecond Rate(One) => [PGPGOUT];
+    PAGER_IN "pager-in" "pager in" Io BytesPerSecond Rate(Page) => [TARGET_PAGER_HARD_FAULTS, TARGET_PAGER_READ_AHEAD];
+    PAGER_OUT "pager-out" "pager out" Io BytesPerSecond Rate(Page) => [TARGET_PAGER_SAVED];
     MINOR "minor" "all" Faults PerSecond Rate(One) => [PGFAULT];
     MAJOR "major" "major" Faults PerSecond Rate(One) => [PGMAJFAULT];
     REFAULT "refault" "anon refault" Faults PerSecond Rate(One) => [WORKINGSET_REFAULT_ANON];

@@ -29,4 +29,5 @@ mod size_service;
 mod trim;
 mod watch;
 mod workload;
+mod workload_pool;
 mod workspace;

@@ -10,13 +10,14 @@ mod interruptions;
 mod loadline_points;
 mod neighbour;
 mod page_cache;
-mod pager;
+pub(crate) mod pager;
 mod pager_options;
 mod recommendations;
 mod refusals;
 mod requirements;
 mod size;
 mod stores;
+mod thrash_pagers;
 mod tour;
 mod watched;
 

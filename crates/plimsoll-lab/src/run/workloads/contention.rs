@@ -9,6 +9,7 @@ use crate::workload::{Residency, Worker};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::FailureCode;
 use plimsoll_model::scenario::Contention;
+use plimsoll_pager::pool::Limits;
 
 pub(super) use crate::workload::NoRequests as Requests;
 
@@ -22,6 +23,12 @@ const TRIMMED: f64 = 0.02;
 const MORE_ASKS: usize = 4;
 /// Share of the size that must be resident before the first ask.
 const REACHED: f64 = 0.95;
+/// Of a pager in a pool: room for its tables and some pages, beside which the pool is free to divide the budget.
+const LIMITS: Limits = Limits {
+    minimum: 5 << 20,
+    maximum: u64::MAX,
+    priority: 5,
+};
 
 pub(super) fn run(context: &mut TrialContext<'_, '_>, contention: &Contention) -> Result<(), TrialError> {
     context.param("suspended", contention.suspended.to_string());
@@ -29,6 +36,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, contention: &Contention) -
         // Without a limit around both they would take the whole machine.
         return Err(lacking("contention", missing));
     }
+    context.share_budget(LIMITS)?;
     let holder = context.spawn()?;
     let asker = match context.spawn() {
         Ok(asker) => asker,

@@ -7,7 +7,8 @@ use plimsoll_model::scenario::workloads::compression::finding;
 use plimsoll_pager::BuildError;
 
 use super::*;
-use crate::workload::PagerRequest;
+use crate::workload::PagerBudget;
+use crate::workload::area::PagerError;
 
 fn asked(bytes: u64, request: u64) -> FillRequest {
     FillRequest {
@@ -169,7 +170,8 @@ fn paged(bytes: u64, request: u64, ram: u64, options: &str, threads: u32) -> Fil
     asked.placement.folder = PathBuf::new();
     asked.thp = ThpMode::System;
     asked.placement.pager = Some(PagerRequest {
-        ram,
+        budget: PagerBudget::Own(ram),
+        bytes,
         options: PagerOptions::of_text(options).unwrap().unwrap(),
         folder: "/var/tmp".into(),
     });
@@ -248,7 +250,7 @@ fn copies_beyond_the_cap_of_the_store_are_in_the_page_file() {
 fn a_pager_that_cannot_be_built_is_refused_with_its_own_code() {
     let error = Memory::fill(&paged(1 << 20, 1 << 20, 1 << 20, "pager", 1)).unwrap_err();
     assert!(
-        matches!(error, MemoryError::Pager(BuildError::TooLittleRam { .. })),
+        matches!(error, MemoryError::Pager(PagerError::Build(BuildError::TooLittleRam { .. }))),
         "{error}"
     );
     assert_eq!(error.code(), super::super::protocol::RefusalCode::Pager);
@@ -256,7 +258,7 @@ fn a_pager_that_cannot_be_built_is_refused_with_its_own_code() {
     asked.placement.pager.as_mut().unwrap().folder = "/proc".into();
     let error = Memory::fill(&asked).unwrap_err();
     assert!(
-        matches!(error, MemoryError::Pager(BuildError::PageFile(_))),
+        matches!(error, MemoryError::Pager(PagerError::Build(BuildError::PageFile(_)))),
         "{error}"
     );
 }

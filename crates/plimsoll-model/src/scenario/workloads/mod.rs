@@ -183,8 +183,8 @@ impl Settings {
         filling.map_or(1, |filling| filling.threads)
     }
 
-    /// Limit of the cgroup in bytes. Around a pager, whose budget is [`Settings::limit`], it has room for the worker itself
-    /// and for pages that a pager cannot save.
+    /// Limit of the cgroup in bytes. Around pagers, whose budget is [`Settings::limit`], it has room for the processes
+    /// themselves and for pages that a pager cannot save.
     pub fn cgroup_limit(&self) -> u64 {
         self.cgroup_limit_of(self.limit)
     }
@@ -192,7 +192,10 @@ impl Settings {
     /// The same for another limit than that of the settings.
     pub fn cgroup_limit_of(&self, limit: u64) -> u64 {
         match self.subject {
-            Subject::Pager(_) => limit.saturating_add(PAGER_ROOM),
+            Subject::Pager(_) => {
+                let processes = self.workload.model().processes();
+                limit.saturating_add(PAGER_ROOM).saturating_add(processes)
+            }
             _ => limit,
         }
     }
@@ -332,6 +335,11 @@ pub(super) trait Model {
     /// Most bytes that the workers hold, all together.
     fn total(&self, settings: &Settings) -> u64 {
         self.size(settings)
+    }
+
+    /// Bytes of the processes of the trial beside the memory under test, where they are more than one worker.
+    fn processes(&self) -> u64 {
+        0
     }
 
     /// The memory that the worker fills once; none if the workload has other memory.

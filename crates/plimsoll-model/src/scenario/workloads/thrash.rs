@@ -33,7 +33,22 @@ const CONSUMED_PAGE: f64 = 4096.0;
 /// Most seconds that a recovery is watched, from when the last consumer has ended.
 pub const LONGEST_RECOVERY: f64 = 30.0;
 
+/// Bytes of the budget that the pager of each consumer has at least: its tables, and some pages.
+pub const LEAST_SHARE: u64 = 4 << 20;
+
 pub mod finding {
+    /// Seconds that a consumer waited for evicted pages of its pager; absent without one.
+    pub const STALLED: &str = "stalled_s";
+    /// The same of all consumers, in percent of the time in which they were active.
+    pub const PAGER_STALLED: &str = "pager_stalled_percent";
+    /// Faults of all pagers a second on pages that were in a store or a page file.
+    pub const PAGER_HARD_FAULTS: &str = "pager_hard_faults_per_s";
+    /// Faults of all pagers a second on trimmed pages that were still in RAM.
+    pub const PAGER_SOFT_FAULTS: &str = "pager_soft_faults_per_s";
+    /// Pages that all pagers moved out of their working sets a second.
+    pub const PAGER_TRIMS: &str = "pager_trims_per_s";
+    /// The most bytes that were seen in all pagers above their budget and 2% of it.
+    pub const OVER_BUDGET: &str = "over_budget_bytes";
     /// Seconds from the common end until the machine was as at rest; absent where it was not.
     pub const RECOVERY: &str = "recovery_s";
     /// 1 where the machine was as at rest again, 0 where not.
@@ -114,7 +129,7 @@ const KEYS: &[Key] = &[
         Preset::Of("`40% size`", |values| {
             Ok(Some(Value::bytes(values.bytes("size")? / 5 * 2)))
         }),
-        "limit of the memory cgroup that the consumers run in",
+        "limit of the memory cgroup that the consumers run in; with a pager, the budget of all pagers together",
     ),
 ];
 
@@ -132,11 +147,27 @@ impl Thrash {
     pub fn seconds(&self) -> f64 {
         f64::from(self.consumers + 1) * self.stagger
     }
+
+    /// Rejects a budget that cannot be shared: a pager needs some memory of its own.
+    fn check_shares(&self, settings: &Settings) -> Result<(), Unfit> {
+        let least = u64::from(self.consumers).saturating_mul(LEAST_SHARE);
+        if least <= settings.limit {
+            return Ok(());
+        }
+        Err(Unfit::new(format!(
+            "the pagers of {} consumers need {} at least, {} each, but `limit`, their budget, is {}; raise `limit` or \
+             `scale`, or lower `consumers`",
+            self.consumers,
+            bytes(least),
+            bytes(LEAST_SHARE),
+            bytes(settings.limit),
+        )))
+    }
 }
 
 pub(super) const WORKLOAD: Descriptor = Descriptor {
     keys: KEYS,
-    subjects: Subjects::Swap,
+    subjects: Subjects::SwapAndPagers,
     shrinks: true,
     scenarios: builtins! {
         "thrash" "Processes that together need more memory than the limit, started one after the other";
@@ -170,6 +201,10 @@ impl Model for Thrash {
         all.checked_next_multiple_of(PAGE).unwrap_or(all)
     }
 
+    fn processes(&self) -> u64 {
+        u64::from(self.consumers).saturating_mul(PROCESS) + PROBES
+    }
+
     fn rest_seconds(&self, _: &Settings, hints: &SpeedHints) -> f64 {
         let processes = f64::from(self.consumers) * hints.process_s;
         hints.setup_s + processes + self.hold + Thrash::seconds(self) + hints.recovery_s
@@ -187,17 +222,18 @@ impl Model for Thrash {
 
     /// Rejects settings under which memory and swap cannot hold all consumers: the OOM killer would end them.
     fn check(&self, settings: &Settings) -> Result<(), Unfit> {
+        if settings.subject.pager().is_some() {
+            return self.check_shares(settings);
+        }
         let swap = match settings.subject.has_swap() {
             true => settings.swap_size,
             false => 0,
         };
         let room = settings.limit.saturating_add(swap);
-        let processes = u64::from(self.consumers).saturating_mul(PROCESS) + PROBES;
-        let asked = self.size(settings).saturating_add(processes);
+        let asked = self.size(settings).saturating_add(self.processes());
         if asked <= room {
             return Ok(());
         }
-        let bytes = |bytes: u64| quantity::bytes(bytes as f64);
         Err(Unfit::new(format!(
             "{} consumers need {} with what their processes and the probes take, but `limit` and `swap-size` with `{}` \
              are {} together, so that the OOM killer would end them; raise `swap-size`, or lower `consumers` or \
@@ -208,6 +244,10 @@ impl Model for Thrash {
             bytes(room),
         )))
     }
+}
+
+fn bytes(bytes: u64) -> String {
+    quantity::bytes(bytes as f64)
 }
 
 /// Distinct pages that the places of a cycle of writes at random are on, as chance says.

@@ -243,6 +243,92 @@ fn the_cgroup_around_a_pager_has_room_beside_its_budget() {
     assert!(pager.settings.subject.pager().is_some() && !pager.settings.subject.has_swap());
 }
 
+/// The pager of each consumer has tables of its own, in the budget of all.
+#[test]
+fn consumers_with_pagers_share_a_budget_that_holds_their_tables() {
+    let text = "[scenario]\nname = \"x\"\n[a]\nworkload = \"thrash\"\nsubject = \"pager\"\nrepeat = 1\n";
+    let settings = |limit: &str| {
+        let set = sets(&["N=25", "S=10M", limit]);
+        resolve(text, &set).unwrap().trials.remove(0).settings
+    };
+    let fits = settings("limit=100M");
+    fits.check().unwrap();
+    // A swap device holds what does not fit; a pager has none, and needs no `swap-size`.
+    assert!(!fits.subject.has_swap());
+    let error = settings("limit=99M").check().unwrap_err().to_string();
+    for words in ["25 consumers need 100 MiB", "`limit`", "99.0 MiB", "`scale`"] {
+        assert!(error.contains(words), "{error}");
+    }
+    // Room for 25 processes and the probes, which the kernel's subjects have in the limit.
+    let room = fits.cgroup_limit() - fits.limit;
+    assert_eq!(room, (64 << 20) + 25 * (512 << 10) + (8 << 20));
+}
+
+const TWO_SECTIONS: &str = "[scenario]\nname = \"x\"\n[global]\nsubject = \"zram\"\nrepeat = 1\norder = \"fixed\"\n\
+                            [a]\nworkload = \"compression\"\n[b]\nworkload = \"map\"\n";
+
+/// A scenario with a section whose work has no place for a pager was refused as a whole.
+#[test]
+fn sections_leave_out_a_pager_that_their_work_cannot_run_on() {
+    let planned = |set: &[&str]| {
+        let plan = resolve(TWO_SECTIONS, &sets(set)).unwrap();
+        let of = |section: &str| -> Vec<String> {
+            let trials = plan.trials.iter().filter(|trial| trial.section == section);
+            let mut subjects: Vec<String> = trials.map(|trial| trial.settings.subject.to_string()).collect();
+            subjects.dedup();
+            subjects
+        };
+        (of("a"), of("b"), plan.omitted.clone())
+    };
+    let (a, b, omitted) = planned(&["subject=[zram, pager:zstd]"]);
+    assert_eq!(
+        (&a[..], &b[..]),
+        (
+            &["zram".to_owned(), "pager:zstd".to_owned()][..],
+            &["zram".to_owned()][..]
+        )
+    );
+    assert!(
+        omitted.len() == 1 && omitted[0].contains("`b` runs on the other subjects alone"),
+        "{omitted:?}"
+    );
+    let (a, b, omitted) = planned(&["subject=pager"]);
+    assert_eq!((a, b), (vec!["pager".to_owned()], vec![]));
+    assert!(
+        omitted.len() == 1 && omitted[0].contains("`--set b.subject=zram` runs it"),
+        "{omitted:?}"
+    );
+    // The remedy.
+    let (a, b, omitted) = planned(&["subject=pager", "b.subject=zram"]);
+    assert_eq!(
+        (a, b, omitted),
+        (vec!["pager".to_owned()], vec!["zram".to_owned()], vec![])
+    );
+    let (_, b, omitted) = planned(&["subject=swapfile"]);
+    assert_eq!((b, omitted), (vec!["swapfile".to_owned()], vec![]));
+}
+
+/// A subject that the user gives to the section itself, or to sections none of which can run on it, is an error.
+#[test]
+fn a_pager_given_to_a_section_alone_is_refused() {
+    for set in [
+        &["b.subject=pager"][..],
+        &["subject=zram", "b.subject=[zram, pager]"],
+    ] {
+        let error = resolve(TWO_SECTIONS, &sets(set)).unwrap_err().to_string();
+        assert!(
+            error.contains("cannot hold the memory of the work `map`"),
+            "{error}"
+        );
+    }
+    let alone = "[scenario]\nname = \"x\"\n[b]\nworkload = \"map\"\n";
+    let error = resolve(alone, &sets(&["subject=pager"])).unwrap_err().to_string();
+    assert!(
+        error.contains("cannot hold the memory of the work `map`"),
+        "{error}"
+    );
+}
+
 #[test]
 fn more_threads_than_pages_are_refused_by_name() {
     for workload in ["compression", "wscap"] {

@@ -53,7 +53,7 @@ fn details(group: &Group, speed: Option<f64>, alone: bool) -> Option<String> {
     let clauses = [
         speed.map(|speed| format!("{} cycles per second", significant(speed))),
         of(DONE).map(|done| format!("{}% of the work done", significant(done))),
-        of(PAGES_IN).map(|pages| format!("{} pages swapped in per second", significant(pages))),
+        of(PAGES_IN).map(|pages| format!("{} pages in per second", significant(pages))),
         of(WAKEUP).zip(of(REST_WAKEUP)).map(|(load, rest)| {
             format!(
                 "p99 wake-up latency {} (at rest {})",

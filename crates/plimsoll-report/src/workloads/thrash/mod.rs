@@ -17,17 +17,22 @@ metrics! {
     CYCLES "cycles_per_s" More true "useful work" "Write cycles finished per second by all consumers together, from the first start to the common end; cycles that end later do not count.";
     DONE "cycles_done_percent" More true TIME "work done" "Finished write cycles, in percent of the number possible if every cycle took as long as the fastest.";
     FAIRNESS "fairness_ratio" More true TIME "fairness" "Jain's index of the consumers' cycles per active second: 1 if all are equal, 1/N if one consumer does all the work.";
-    PAGES_IN "load_pages_in_per_s" Less true "pages in" "Pages swapped in per second, from the first start to the common end.";
-    PAGES_OUT "load_pages_out_per_s" Less true "pages out" "Pages swapped out per second, from the first start to the common end.";
+    PAGES_IN "load_pages_in_per_s" Less true "pages in" "Pages swapped in per second, from the first start to the common end; with pagers, pages restored from their stores.";
+    PAGES_OUT "load_pages_out_per_s" Less true "pages out" "Pages swapped out per second, from the first start to the common end; with pagers, pages saved in their stores.";
     SYSTEM "load_system_percent" Less true TIME "system CPU" "CPU time in the kernel, in percent of all CPUs, from the first start to the common end.";
     WAKEUP "load_wakeup_p99_s" Less true "wake-up p99" "99th percentile of the wake-up latency of a process in the same cgroup that wakes up 1000 times per second, under load.";
     LAUNCH "load_launch_p99_s" Less true "launch p99" "99th percentile of the time to start a program in the same cgroup, under load; failed starts have no time and count separately.";
     SMALL_SET "small_set_slowdown_ratio" Less true TIME "neighbour slowdown" "Mean time to read a working set of 4 MiB in the same cgroup under load, over the mean time at rest.";
     RECOVERY "recovery_s" Less true "recovery" "Seconds from the common end until paging, stalls, wake-up latency and small set are as at rest again; absent if they did not recover within the observed time.";
     USER "load_user_percent" Neither false TIME "user CPU" "CPU time in user space, in percent of all CPUs, from the first start to the common end.";
-    ALL_PAGES_IN "all_active_pages_in_per_s" Less false "pages in, all active" "Pages swapped in per second while all consumers are active.";
-    ALL_PAGES_OUT "all_active_pages_out_per_s" Less false "pages out, all active" "Pages swapped out per second while all consumers are active.";
-    STALLED "load_stalled_percent" Less false TIME "stalled" "Share of time in which at least one process of the machine waits for memory (PSI some), under load.";
+    ALL_PAGES_IN "all_active_pages_in_per_s" Less false "pages in, all active" "The same as pages in, while all consumers are active.";
+    ALL_PAGES_OUT "all_active_pages_out_per_s" Less false "pages out, all active" "The same as pages out, while all consumers are active.";
+    STALLED "load_stalled_percent" Less false TIME "stalled" "Share of time in which at least one process of the machine waits for memory (PSI some), under load. Absent with pagers, whose waits the kernel does not count.";
+    PAGER_STALLED "pager_stalled_percent" Less false TIME "waits for the pager" "Time in which consumers wait for evicted pages of their pagers, in percent of the time in which they are active. Absent without pagers.";
+    PAGER_HARD "pager_hard_faults_per_s" Less false "pager hard faults" "Faults per second of all pagers on pages in a store or a page file, under load.";
+    PAGER_SOFT "pager_soft_faults_per_s" Neither false "pager soft faults" "Faults per second of all pagers on trimmed pages that are still in RAM, under load.";
+    PAGER_TRIMS "pager_trims_per_s" Less false "pager trims" "Pages per second that all pagers move out of their working sets, under load.";
+    OVER_BUDGET "over_budget_bytes" Less false TIME "above the budget" "The most bytes that all pagers together were seen to have above their budget and 2% of it.";
     WAKEUP_P50 "load_wakeup_p50_s" Less false "wake-up p50" "Median wake-up latency of that process under load.";
     WAKEUP_MAX "load_wakeup_max_s" Less false "wake-up max" "Maximum wake-up latency of that process under load.";
     REST_WAKEUP "rest_wakeup_p99_s" Less false "wake-up p99, at rest" "99th percentile of the wake-up latency before the first consumer starts: the latency of the idle machine.";
@@ -88,6 +93,11 @@ pub fn metrics(trial: &Trial, thrash: &Thrash) -> BTreeMap<String, f64> {
         (CYCLE_P99, CYCLE_P99),
         (CYCLE_MAX, CYCLE_MAX),
         (END_LATE, END_LATE),
+        (PAGER_STALLED, PAGER_STALLED),
+        (PAGER_HARD, PAGER_HARD),
+        (PAGER_SOFT, PAGER_SOFT),
+        (PAGER_TRIMS, PAGER_TRIMS),
+        (OVER_BUDGET, OVER_BUDGET),
     ] {
         set(name, figure(load, of_load));
     }

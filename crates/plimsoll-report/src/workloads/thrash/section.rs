@@ -14,7 +14,7 @@ use crate::workloads::section::{Drawing, Section};
 use plimsoll_model::latency::Latencies;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Phase, Trial};
-use plimsoll_model::scenario::workloads::thrash::Distinct;
+use plimsoll_model::scenario::workloads::thrash::{Distinct, finding};
 use plimsoll_model::scenario::{Thrash, TrialPlan, Workload};
 
 /// Places in time of a smoothed curve: finer than its window, coarser than the raw one.
@@ -50,6 +50,8 @@ struct Subject<'a> {
 struct Seen<'a> {
     trial: &'a Trial,
     thrash: &'a Thrash,
+    /// Whether the consumers' memory belonged to pagers.
+    is_paged: bool,
     timeline: Option<&'a Timeline>,
 }
 
@@ -75,23 +77,23 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     } as f64;
     let over_time = [
         (
-            "Pages in, from swap devices",
-            "swap-in",
+            "Pages in, from swap devices or pagers",
+            ["swap-in", "pager-in"],
             MetricUnit::PerSecond,
             page_size,
         ),
         (
-            "Pages out, to swap devices",
-            "swap-out",
+            "Pages out, to swap devices or pagers",
+            ["swap-out", "pager-out"],
             MetricUnit::PerSecond,
             page_size,
         ),
-        ("User CPU, of all CPUs", "user", MetricUnit::Percent, 1.0),
-        ("System CPU, of all CPUs", "system", MetricUnit::Percent, 1.0),
+        ("User CPU, of all CPUs", ["user"; 2], MetricUnit::Percent, 1.0),
+        ("System CPU, of all CPUs", ["system"; 2], MetricUnit::Percent, 1.0),
     ];
     let mut drawings: Vec<Drawing> = over_time
         .into_iter()
-        .filter_map(|(title, key, unit, divisor)| over_time_of(&subjects, title, key, unit, divisor))
+        .filter_map(|(title, keys, unit, divisor)| over_time_of(&subjects, title, keys, unit, divisor))
         .collect();
     drawings.extend(responsiveness(&subjects));
     drawings.extend(fairness(&subjects));
@@ -101,7 +103,11 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
         // The caller has it.
         details: Vec::new(),
         drawings,
-        tables: vec![felt(&every), checked(&every)],
+        tables: [felt(&every)]
+            .into_iter()
+            .chain(pagers(&every))
+            .chain([checked(&every)])
+            .collect(),
     })
 }
 
@@ -112,12 +118,14 @@ fn seen<'a>(
     trials: &[&'a Trial],
 ) -> Vec<Seen<'a>> {
     let seen = |trial: &&'a Trial| {
-        let Workload::Thrash(thrash) = &planned.get(trial.id.as_str())?.settings.workload else {
+        let settings = &planned.get(trial.id.as_str())?.settings;
+        let Workload::Thrash(thrash) = &settings.workload else {
             return None;
         };
         Some(Seen {
             trial,
             thrash,
+            is_paged: settings.subject.pager().is_some(),
             timeline: index.timeline(&trial.id),
         })
     };
@@ -129,8 +137,9 @@ impl Seen<'_> {
         self.trial.phases.iter().find(|phase| phase.name == name)
     }
 
-    /// A series over time, in seconds since the start of the first consumer.
-    fn curve(&self, key: &str, divisor: f64) -> Option<Curve> {
+    /// A series over time, in seconds since the start of the first consumer: the second one of a trial with pagers.
+    fn curve(&self, [of_kernel, of_pagers]: [&str; 2], divisor: f64) -> Option<Curve> {
+        let key = if self.is_paged { of_pagers } else { of_kernel };
         let timeline = self.timeline?;
         let load = self.phase("load")?;
         // The phase begins with the message of the start times; the first consumer starts a lead later.
@@ -162,7 +171,7 @@ impl Seen<'_> {
 fn over_time_of(
     subjects: &[Subject<'_>],
     title: &str,
-    key: &'static str,
+    keys: [&'static str; 2],
     unit: MetricUnit,
     divisor: f64,
 ) -> Option<Drawing> {
@@ -179,7 +188,7 @@ fn over_time_of(
         let raw: Vec<Curve> = subject
             .trials
             .iter()
-            .filter_map(|seen| seen.curve(key, divisor))
+            .filter_map(|seen| seen.curve(keys, divisor))
             .collect();
         let spread = spread(&raw, window, &places);
         Line {
@@ -216,7 +225,7 @@ fn over_time_of(
         _ => "",
     };
     Some(Drawing {
-        id: key,
+        id: keys[0],
         caption: title.to_owned(),
         hint: format!(
             "Pale lines: the samples of every repeat. Strong line: the mean of the repeats, each smoothed by a centred moving \
@@ -291,7 +300,7 @@ fn responsiveness(subjects: &[Subject<'_>]) -> Option<Drawing> {
     Some(Drawing {
         id: "wakeup",
         caption: "Responsiveness: latency of a process that wakes up every millisecond".to_owned(),
-        hint: "In the same cgroup as the consumers. Usual latencies are on the left, rare ones on the right: 100 is the 99th \
+        hint: "In the same cgroup as the consumers, if there is one. Usual latencies are on the left, rare ones on the right: 100 is the 99th \
                percentile. All repeats together."
             .to_owned(),
         svg: values::draw(&chart)?,
@@ -368,10 +377,40 @@ fn felt(every: &[Seen<'_>]) -> Table<'static> {
     heads.extend(FIGURES.map(|(_, title)| (title, true)));
     Table {
         id: "thrash-felt",
-        title: "Neighbours in the cgroup",
+        title: "Neighbours in the cgroup, or beside the consumers of pagers without one",
         columns: columns(&heads),
         rows,
     }
+}
+
+/// The figures of the pagers; `None` without a trial with pagers.
+fn pagers(every: &[Seen<'_>]) -> Option<Table<'static>> {
+    const FIGURES: [(&str, &str); 5] = [
+        (finding::PAGER_HARD_FAULTS, "Hard faults"),
+        (finding::PAGER_SOFT_FAULTS, "Soft faults"),
+        (finding::PAGER_TRIMS, "Trimmed pages"),
+        (finding::PAGER_STALLED, "Waits of the consumers"),
+        (finding::OVER_BUDGET, "Above the budget"),
+    ];
+    let row = |seen: &Seen<'_>| {
+        let load = seen.phase("load")?;
+        let mechanism = seen.trial.params.get("mechanism");
+        let mut row = vec![
+            Cell::text(&seen.trial.id),
+            mechanism.map_or_else(Cell::missing, |text| Cell::text(text)),
+        ];
+        row.extend(FIGURES.map(|(figure, _)| Cell::metric(figure, load.figures.get(figure).copied())));
+        Some(row)
+    };
+    let mut heads = vec![("Trial", false), ("Mechanism", false)];
+    heads.extend(FIGURES.map(|(_, title)| (title, true)));
+    let paged = || every.iter().filter(|seen| seen.is_paged);
+    paged().next().map(|_| Table {
+        id: "thrash-pagers",
+        title: "Pagers of the consumers, under load",
+        columns: columns(&heads),
+        rows: paged().filter_map(row).collect(),
+    })
 }
 
 /// Compares the number of distinct pages in a cycle with its expectation.

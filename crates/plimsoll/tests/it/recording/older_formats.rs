@@ -129,7 +129,7 @@ fn row_of_format_3(index: usize) -> Row {
 }
 
 /// Columns that version 3 of the format did not have.
-const ADDED_SINCE: [&str; 23] = [
+const ADDED_SINCE: [&str; 26] = [
     "device_swap_size",
     "device_swap_used",
     "other_swap_size",
@@ -153,6 +153,9 @@ const ADDED_SINCE: [&str; 23] = [
     "target_pager_metadata",
     "target_pager_soft_faults",
     "target_pager_hard_faults",
+    "target_pager_read_ahead",
+    "target_pager_trimmed",
+    "target_pager_saved",
 ];
 /// Samples of the golden recordings of format 3: of the finished one, enough for several pages of Parquet a column.
 const GOLDEN_ROWS: [(&str, usize); 2] = [("finished", 21_000), ("killed", 30)];

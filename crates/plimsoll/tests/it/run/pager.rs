@@ -20,7 +20,7 @@ const SMALL: [&str; 8] = [
     "--wait",
 ];
 
-fn has_userfaultfd() -> bool {
+pub(crate) fn has_userfaultfd() -> bool {
     let setting = Path::new("/proc/sys/vm/unprivileged_userfaultfd");
     capability("userfaultfd", setting.exists(), "the kernel has no userfaultfd")
 }

@@ -7,25 +7,23 @@ use super::{Run, ends_soon, has_laboratory, is_trusted, metric, phase_names, pha
 
 /// 4 x 24 MiB, a cycle of a third of an area and 20 ms of sleep, a consumer every 0.4 s. In a cgroup of a few
 /// thousand pages the kernel now and then finds none to reclaim, and kills; this one has ten thousand.
+pub(super) const SMALL: [&str; 9] = [
+    "N=4",
+    "S=24M",
+    "W=2000",
+    "ts=0.02",
+    "tc=0.4",
+    "hold=0.5",
+    "subject=zram",
+    "--repeat",
+    "1",
+];
+
 fn small(more: &[&str]) -> Run {
-    let mut arguments = Vec::new();
-    for key in [
-        "N=4",
-        "S=24M",
-        "W=2000",
-        "ts=0.02",
-        "tc=0.4",
-        "hold=0.5",
-        "subject=zram",
-    ] {
-        arguments.extend(["--set", key]);
-    }
-    arguments.extend(["--repeat", "1"]);
-    arguments.extend(more);
-    Run::of("thrash", &arguments)
+    Run::of("thrash", &[&SMALL[..], more].concat())
 }
 
-fn list(trial: &Value, name: &str) -> Vec<f64> {
+pub(super) fn list(trial: &Value, name: &str) -> Vec<f64> {
     let values = trial["lists"][name].as_array();
     let values = values.unwrap_or_else(|| panic!("{name}: {trial:#}"));
     values.iter().filter_map(Value::as_f64).collect()

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{PLIMSOLL, Run, has_laboratory, is_trusted};
+use super::pager::has_userfaultfd;
+use super::refusals::unprivileged;
+use super::{Ended, PLIMSOLL, Run, failure_codes, has_laboratory, is_trusted};
 
 /// Every section as small as its experiment still means something.
 const TINY: &[&str] = &[
@@ -82,6 +84,104 @@ fn the_tour_takes_every_experiment_and_answers_on_one_page() {
     for bullet in bullets.iter().filter_map(|bullet| bullet.as_str()) {
         assert!(text.contains(bullet), "{bullet} in {text}");
         assert!(page.contains(&bullet.replace('\'', "&#39;")), "{bullet}");
+    }
+}
+
+/// The sections of a tour whose work runs on a pager in any case.
+const PAGED: [&str; 4] = ["compression", "loadline", "thrash", "wscap"];
+
+fn trials_of<'e>(ended: &'e Ended, section: &str) -> Vec<&'e serde_json::Value> {
+    let is_it = |trial: &&serde_json::Value| {
+        let id = trial["id"].as_str().unwrap_or_default();
+        id.starts_with(&format!("{section}/"))
+    };
+    ended.trials().iter().filter(is_it).collect()
+}
+
+fn on_pager(trial: &serde_json::Value) -> bool {
+    trial["subject"]
+        .as_str()
+        .is_some_and(|subject| subject.starts_with("pager"))
+}
+
+/// Without root every section failed. The sections that a pager can carry are measured; the others say what is missing.
+#[test]
+fn a_tour_without_root_measures_what_a_pager_can_carry() {
+    if !has_userfaultfd() {
+        return;
+    }
+    let Some(ended) = unprivileged(&[&["tour"], TINY].concat()) else {
+        return;
+    };
+    assert_eq!(ended.code, 3, "{}", ended.stderr);
+    let codes = ended.warning_codes();
+    for code in ["subject-replaced", "capability-missing"] {
+        assert!(codes.contains(&code), "{code}: {codes:?}");
+    }
+    for section in PAGED {
+        let trials = trials_of(&ended, section);
+        assert!(
+            !trials.is_empty() && trials.iter().all(|trial| on_pager(trial)),
+            "{section}"
+        );
+    }
+    for trial in ended.trials() {
+        match on_pager(trial) {
+            true => assert!(
+                trial["status"] != "failed" && trial["verified"] == true,
+                "{trial:#}"
+            ),
+            false => assert_eq!(failure_codes(trial), ["not-run"], "{trial:#}"),
+        }
+    }
+}
+
+/// A user who asks for the pager gets a tour of the pager, which is complete without root, and one line a section left out.
+#[test]
+fn a_tour_of_the_pager_needs_no_root_and_leaves_map_out() {
+    if !has_userfaultfd() {
+        return;
+    }
+    let Some(ended) = unprivileged(&[&["tour"], TINY, &["subject=pager:lz4"]].concat()) else {
+        return;
+    };
+    ended.assert_went_well();
+    assert!(ended.trials().iter().all(on_pager), "{:#}", ended.results);
+    for section in PAGED {
+        assert!(!trials_of(&ended, section).is_empty(), "{section}");
+    }
+    let codes = ended.warning_codes();
+    assert!(
+        codes.contains(&"subject-omitted") && !codes.contains(&"capability-missing"),
+        "{codes:?}"
+    );
+    assert!(
+        ended.stderr.contains("`map` is left out") && ended.stderr.contains("map.subject=zram"),
+        "{}",
+        ended.stderr
+    );
+}
+
+/// A section that cannot run on one of two subjects runs on the other.
+#[test]
+fn a_tour_of_zram_and_the_pager_has_map_on_zram_alone() {
+    let output = plimsoll_testkit::command(PLIMSOLL)
+        .args(["run", "tour", "subject=[zram, pager]", "--show", "--json"])
+        .output()
+        .expect("plimsoll starts");
+    let ended = Ended::of(output);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let trials = ended.results["plan"]["trials"].as_array().expect("trials");
+    let subjects = |section: &str| -> Vec<&str> {
+        let trials = trials.iter().filter(|trial| trial["section"] == section);
+        let ids = trials.filter_map(|trial| trial["id"].as_str());
+        let mut subjects: Vec<&str> = ids.filter_map(|id| id.split(['/', '#']).nth(1)).collect();
+        subjects.dedup();
+        subjects
+    };
+    assert_eq!(subjects("map"), ["zram"]);
+    for section in PAGED {
+        assert_eq!(subjects(section), ["zram", "pager"], "{section}");
     }
 }
 

@@ -33,7 +33,7 @@ use crate::run::swap_use::SwapPeak;
 use crate::run::trial_error::{TrialError, lacking};
 use crate::workload::Findings;
 use crate::workload::protocol::{Command, Reply};
-use crate::workload::{Worker, WorkerError};
+use crate::workload::{PagerBudget, Worker, WorkerError};
 use figures::{Stretch, net, store_bytes};
 use kill::{KillCause, cause_of_kill};
 use plimsoll_model::exit::Exit;
@@ -288,7 +288,7 @@ impl Sweep<'_> {
         if let Command::Fill { placement, .. } = &mut fill
             && let Some(pager) = &mut placement.pager
         {
-            pager.ram = limit;
+            pager.budget = PagerBudget::Own(limit);
         }
         if self.ask(context, worker, &fill)?.is_none() {
             return Ok(None);

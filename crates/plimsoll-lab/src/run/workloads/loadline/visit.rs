@@ -80,7 +80,7 @@ impl Visits {
 mod tests {
     use super::*;
     use crate::workload::protocol::Placement;
-    use crate::workload::{FillRequest, PagerRequest};
+    use crate::workload::{FillRequest, PagerBudget, PagerRequest};
     use plimsoll_model::scenario::workloads::loadline::finding::{
         OVER_BUDGET, PAGER_HARD_FAULTS, PAGER_STORE,
     };
@@ -165,7 +165,8 @@ mod tests {
                 thp: ThpMode::System,
                 placement: Placement {
                     pager: Some(PagerRequest {
-                        ram: budget,
+                        budget: PagerBudget::Own(budget),
+                        bytes,
                         options: PagerOptions::of_text(options).expect("a pager").expect("options"),
                         folder: "/var/tmp".into(),
                     }),

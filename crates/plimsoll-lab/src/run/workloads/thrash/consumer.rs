@@ -1,4 +1,4 @@
-//! A consumer of the thrashing benchmark: memory from malloc, cycles of writes at random bytes, sleeps.
+//! A consumer of the thrashing benchmark: memory from malloc or of a pager, cycles of writes at random bytes, sleeps.
 //!
 //! Source: Maziero, Santos and Santin, Evaluation of desktop operating systems under thrashing conditions, 2013: each
 //! process allocates a large area with malloc, waits for its turn, and then performs cycles of writes at random bytes
@@ -11,15 +11,17 @@
 use std::time::{Duration, Instant};
 
 use plimsoll_os::UsageScope;
+use plimsoll_pager::{MapError, Pager, Region};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::workload::Stopwatch;
 use crate::workload::mix;
 use crate::workload::protocol::{Reply, Verification};
-use crate::workload::{Cost, Findings};
+use crate::workload::{Cost, Findings, PagerError, PagerRequest};
 use crate::workload::{Memory, Work, WorkError, typed};
 use plimsoll_model::latency::Latencies;
+use plimsoll_model::scenario::workloads::thrash::finding;
 
 /// Bytes of a page as the values count them, and of a piece that is compared.
 const PAGE: u64 = 4096;
@@ -37,6 +39,8 @@ const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub(super) enum Asked {
+    /// Allocate the memory, and touch none of it.
+    Allocate(Allocate),
     /// Be a consumer, from its start to the common end.
     Consume(Consume),
     /// Verify the pages that the consumer kept, after all timing.
@@ -44,9 +48,15 @@ pub(super) enum Asked {
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Consume {
-    /// S: bytes that it allocates.
+pub(super) struct Allocate {
+    /// S: bytes of the memory.
     pub bytes: u64,
+    /// The pager that the memory belongs to; without one it is from malloc.
+    pub pager: Option<PagerRequest>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Consume {
     /// W: writes in one cycle.
     pub writes: u64,
     /// t_s: seconds of sleep between two cycles.
@@ -60,16 +70,42 @@ pub(super) struct Consume {
 
 #[derive(Default)]
 pub(in crate::run) struct Consumer {
+    /// The memory, until the common end.
+    area: Option<Area>,
+    /// The pager of the memory. It outlives the memory, as its figures are read from outside until the end of the trial.
+    pager: Option<Pager>,
     /// Pages that the consumer kept.
     witness: Option<Witness>,
+}
+
+/// The memory of a consumer.
+#[derive(Debug)]
+enum Area {
+    Malloc(Vec<u8>),
+    Pager(Region),
+}
+
+impl Area {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Area::Malloc(bytes) => bytes,
+            Area::Pager(region) => region.bytes_mut(),
+        }
+    }
 }
 
 impl Work for Consumer {
     fn carry_out(&mut self, request: &serde_json::Value, _: Option<&mut Memory>) -> Result<Reply, WorkError> {
         match typed(request)? {
+            Asked::Allocate(asked) => {
+                self.allocate(&asked).map_err(WorkError::of_workload)?;
+                Ok(Reply::Done {
+                    cost: Cost::default(),
+                    verification: None,
+                })
+            }
             Asked::Consume(asked) => {
-                let (cost, findings, witness) = consume(&asked).map_err(WorkError::of_workload)?;
-                self.witness = Some(witness);
+                let (cost, findings) = self.consume(&asked).map_err(WorkError::of_workload)?;
                 Ok(Reply::Found { cost, findings })
             }
             Asked::Verify => {
@@ -85,10 +121,18 @@ impl Work for Consumer {
 }
 
 /// The reason why a consumer does not carry out a request.
-#[derive(Debug, PartialEq, thiserror::Error)]
-pub(super) enum ConsumeError {
-    #[error("cannot consume {bytes} bytes with {writes} writes a cycle: both must be above 0")]
-    Nothing { bytes: u64, writes: u64 },
+#[derive(Debug, thiserror::Error)]
+enum ConsumeError {
+    #[error("cannot allocate {bytes} bytes: it must be above 0, and fit into the addresses")]
+    Size { bytes: u64 },
+    #[error("cannot allocate memory of a pager: {0}")]
+    Pager(#[from] PagerError),
+    #[error("cannot allocate memory of a pager: {0}")]
+    Region(#[from] MapError),
+    #[error("cannot consume: there is no memory; send an allocate first")]
+    NoMemory,
+    #[error("cannot consume with {writes} writes a cycle: it must be above 0")]
+    NoWrites { writes: u64 },
     #[error(
         "cannot start a consumer at {start} s that ends at {end} s and sleeps {sleep} s; times are 0 or later, the end not before the start"
     )]
@@ -118,62 +162,88 @@ impl Choices {
 
 /// Some pages of a consumer at its end, for verification.
 #[derive(Debug, PartialEq)]
-pub(super) struct Witness {
+struct Witness {
     choices: Choices,
     writes: u64,
     /// Number and content of each page, by number.
     pages: Vec<(u64, Vec<u8>)>,
 }
 
-/// Allocates, waits for its start, works until the end, and frees.
-pub(super) fn consume(asked: &Consume) -> Result<(Cost, Findings, Witness), ConsumeError> {
-    let received = Instant::now();
-    check(asked)?;
-    // calloc, which for a large area is malloc: fresh pages are zero and not touched.
-    let mut memory = vec![0_u8; asked.bytes as usize];
-    let choices = Choices {
-        seed: asked.seed,
-        bytes: asked.bytes,
-    };
-    let start = received + Duration::from_secs_f64(asked.start);
-    let end = received + Duration::from_secs_f64(asked.end);
-    std::thread::sleep(start.saturating_duration_since(Instant::now()));
-    let watch = Stopwatch::start(UsageScope::Process);
-    let started = Instant::now();
-    let mut diary = Diary::new(choices);
-    while Instant::now() < end {
-        diary.cycle(&mut memory, asked.writes, end);
-        let left = end.saturating_duration_since(Instant::now());
-        let sleep = Duration::from_secs_f64(asked.sleep).min(left);
-        if !sleep.is_zero() {
-            std::thread::sleep(sleep);
-            diary.sleeps += 1;
-        }
+impl Consumer {
+    /// Allocates without a touch: the pages of calloc's large areas and of regions are zero when they are first touched.
+    fn allocate(&mut self, asked: &Allocate) -> Result<(), ConsumeError> {
+        let bytes = asked.bytes;
+        let length = usize::try_from(bytes).ok().filter(|length| *length > 0);
+        let length = length.ok_or(ConsumeError::Size { bytes })?;
+        self.area = Some(match &asked.pager {
+            None => Area::Malloc(vec![0; length]),
+            Some(request) => {
+                let pager = self.pager.insert(request.build()?);
+                Area::Pager(pager.map(length)?)
+            }
+        });
+        Ok(())
     }
-    let ended = Instant::now();
-    let cost = watch.stop(diary.writes);
-    let witness = Witness::of(choices, diary.writes, &memory);
-    let freeing = Instant::now();
-    drop(memory);
-    let mut findings = diary.findings();
-    findings.set("start_late_s", (started - start).as_secs_f64());
-    findings.set("end_late_s", ended.saturating_duration_since(end).as_secs_f64());
-    findings.set("active_s", (ended - started).as_secs_f64());
-    findings.set("free_s", freeing.elapsed().as_secs_f64());
-    Ok((cost, findings, witness))
+
+    /// Waits for its start, works until the end, keeps some pages, and frees.
+    fn consume(&mut self, asked: &Consume) -> Result<(Cost, Findings), ConsumeError> {
+        let received = Instant::now();
+        check(asked)?;
+        let mut area = self.area.take().ok_or(ConsumeError::NoMemory)?;
+        let memory = area.bytes_mut();
+        let choices = Choices {
+            seed: asked.seed,
+            bytes: memory.len() as u64,
+        };
+        let start = received + Duration::from_secs_f64(asked.start);
+        let end = received + Duration::from_secs_f64(asked.end);
+        std::thread::sleep(start.saturating_duration_since(Instant::now()));
+        let stalled_before = self.stalled();
+        let watch = Stopwatch::start(UsageScope::Process);
+        let started = Instant::now();
+        let mut diary = Diary::new(choices);
+        while Instant::now() < end {
+            diary.cycle(memory, asked.writes, end);
+            let left = end.saturating_duration_since(Instant::now());
+            let sleep = Duration::from_secs_f64(asked.sleep).min(left);
+            if !sleep.is_zero() {
+                std::thread::sleep(sleep);
+                diary.sleeps += 1;
+            }
+        }
+        let ended = Instant::now();
+        let cost = watch.stop(diary.writes);
+        let mut findings = diary.findings();
+        if let Some((before, after)) = stalled_before.zip(self.stalled()) {
+            findings.set(finding::STALLED, after.saturating_sub(before).as_secs_f64());
+        }
+        self.witness = Some(Witness::of(choices, diary.writes, memory));
+        let freeing = Instant::now();
+        drop(area);
+        findings.set("start_late_s", (started - start).as_secs_f64());
+        findings.set("end_late_s", ended.saturating_duration_since(end).as_secs_f64());
+        findings.set("active_s", (ended - started).as_secs_f64());
+        findings.set("free_s", freeing.elapsed().as_secs_f64());
+        Ok((cost, findings))
+    }
+
+    /// Time that this consumer has waited for evicted pages; `None` without a pager.
+    fn stalled(&self) -> Option<Duration> {
+        let stats = self.pager.as_ref()?.stats();
+        Some(Duration::from_micros(stats.stall_us))
+    }
 }
 
 fn check(asked: &Consume) -> Result<(), ConsumeError> {
     let &Consume {
-        bytes,
         writes,
         sleep,
         start,
         end,
         ..
     } = asked;
-    if bytes == 0 || writes == 0 || usize::try_from(bytes).is_err() {
-        return Err(ConsumeError::Nothing { bytes, writes });
+    if writes == 0 {
+        return Err(ConsumeError::NoWrites { writes });
     }
     let possible = |seconds: f64| Duration::try_from_secs_f64(seconds).is_ok();
     if ![sleep, start, end].into_iter().all(possible) || end < start {
@@ -300,7 +370,7 @@ impl Witness {
     }
 
     /// Replays all writes on the kept pages, and compares every byte.
-    pub(super) fn verify(&self) -> Verification {
+    fn verify(&self) -> Verification {
         let watch = Stopwatch::start(UsageScope::Process);
         let mut expected: Vec<Vec<u8>> = self.pages.iter().map(|(_, page)| vec![0; page.len()]).collect();
         let mut slots = vec![None; self.choices.bytes.div_ceil(PAGE) as usize];
@@ -341,11 +411,19 @@ impl Witness {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::PagerBudget;
+    use plimsoll_model::scenario::PagerOptions;
     use proptest::prelude::*;
 
-    fn asked(bytes: u64, writes: u64, sleep: f64, end: f64) -> Consume {
+    /// A consumer with memory from malloc.
+    fn consumer(bytes: u64) -> Consumer {
+        let mut consumer = Consumer::default();
+        consumer.allocate(&Allocate { bytes, pager: None }).unwrap();
+        consumer
+    }
+
+    fn asked(writes: u64, sleep: f64, end: f64) -> Consume {
         Consume {
-            bytes,
             writes,
             sleep,
             start: 0.0,
@@ -414,7 +492,8 @@ mod tests {
 
     #[test]
     fn a_consumer_reports_its_writes_and_cycles() {
-        let (cost, findings, witness) = consume(&asked(1 << 20, 500, 0.01, 0.2)).unwrap();
+        let mut consumer = consumer(1 << 20);
+        let (cost, findings) = consumer.consume(&asked(500, 0.01, 0.2)).unwrap();
         let figure = |name: &str| findings.figures[name];
         assert!(figure("cycles") >= 1.0);
         let late = figure("cycles") - figure("cycles_in_time");
@@ -435,7 +514,36 @@ mod tests {
         let latencies = Latencies::from_text(findings.latency.as_ref().unwrap()).unwrap();
         assert_eq!(latencies.count() as f64, figure("cycles"));
         assert!(figure("shortest_cycle_s") <= figure("longest_cycle_s"));
-        assert!(witness.verify().holds());
+        assert!(consumer.witness.unwrap().verify().holds());
+        assert!(!findings.figures.contains_key(finding::STALLED), "{findings:?}");
+    }
+
+    /// 32 MiB in a budget of 12 MiB: pages return through the store, with what was written to them.
+    #[test]
+    fn a_consumer_of_a_pager_finds_its_writes_and_frees_its_memory() {
+        let mut consumer = Consumer::default();
+        let bytes = 32 << 20;
+        let pager = Some(PagerRequest {
+            budget: PagerBudget::Own(12 << 20),
+            bytes,
+            options: PagerOptions::default(),
+            folder: "/var/tmp".into(),
+        });
+        consumer.allocate(&Allocate { bytes, pager }).unwrap();
+        // Each of a hundred cycles touches nearly all pages: nine times the pages that have a frame.
+        let asked = Consume {
+            writes: 20_000,
+            ..asked(1, 0.0, 0.5)
+        };
+        let (_, findings) = consumer.consume(&asked).unwrap();
+        let stats = consumer.pager.as_ref().unwrap().stats();
+        assert!(
+            stats.hard_faults > 1000 && findings.figures[finding::STALLED] > 0.0,
+            "{stats:?}"
+        );
+        let in_use = stats.active_pages + stats.modified_pages + stats.compressed_pages;
+        assert_eq!((in_use, stats.standby_pages), (0, [0; 8]), "{stats:?}");
+        assert!(consumer.witness.unwrap().verify().holds());
     }
 
     #[test]
@@ -450,7 +558,9 @@ mod tests {
 
     #[test]
     fn a_wrong_byte_is_found() {
-        let (_, _, mut witness) = consume(&asked(1 << 20, 500, 0.001, 0.02)).unwrap();
+        let mut consumer = consumer(1 << 20);
+        consumer.consume(&asked(500, 0.001, 0.02)).unwrap();
+        let mut witness = consumer.witness.unwrap();
         witness.pages[2].1[99] ^= 1;
         let offset = witness.pages[2].0 * PAGE + 99;
         let found = witness.verify();
@@ -460,13 +570,28 @@ mod tests {
 
     #[test]
     fn invalid_requests_are_refused() {
-        for (bytes, writes) in [(0, 1), (1, 0)] {
-            let error = consume(&asked(bytes, writes, 0.0, 0.0)).unwrap_err();
-            assert!(matches!(error, ConsumeError::Nothing { .. }), "{error}");
-        }
-        for (sleep, end) in [(-1.0, 0.0), (f64::NAN, 0.0), (0.0, -1.0), (0.0, f64::INFINITY)] {
-            let error = consume(&asked(1, 1, sleep, end)).unwrap_err();
-            assert!(matches!(error, ConsumeError::Times { .. }), "{error}");
+        let mut consumer = Consumer::default();
+        let error = consumer.consume(&asked(1, 0.0, 0.0)).unwrap_err();
+        assert!(matches!(error, ConsumeError::NoMemory), "{error}");
+        let nothing = Allocate {
+            bytes: 0,
+            pager: None,
+        };
+        let error = consumer.allocate(&nothing).unwrap_err();
+        assert!(matches!(error, ConsumeError::Size { bytes: 0 }), "{error}");
+        for (writes, sleep, end) in [
+            (0, 0.0, 0.0),
+            (1, -1.0, 0.0),
+            (1, f64::NAN, 0.0),
+            (1, 0.0, -1.0),
+            (1, 0.0, f64::INFINITY),
+        ] {
+            let error = consumer.consume(&asked(writes, sleep, end)).unwrap_err();
+            let is_named = match writes {
+                0 => matches!(error, ConsumeError::NoWrites { .. }),
+                _ => matches!(error, ConsumeError::Times { .. }),
+            };
+            assert!(is_named, "{error}");
         }
     }
 }

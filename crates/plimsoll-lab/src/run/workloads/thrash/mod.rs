@@ -1,6 +1,8 @@
 //! Consumers that together need more than there is, started one after the other: 1 rest, 2 load, 3 recovery.
 
+mod budget;
 mod consumer;
+mod load;
 mod usage;
 
 use std::time::{Duration, Instant};
@@ -12,14 +14,16 @@ use crate::run::trial_error::{TrialError, lacking};
 use crate::workload::Worker;
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{Cost, Findings};
-use consumer::{Asked, Consume};
+use budget::{Budget, over_budget};
+use consumer::{Allocate, Asked, Consume};
+use load::Load;
 use plimsoll_model::columns::Row;
-use plimsoll_model::latency::Latencies;
 use plimsoll_model::quantity::{self, ratio};
 use plimsoll_model::recording::FailureCode;
-use plimsoll_model::scenario::workloads::thrash::{Distinct, LONGEST_RECOVERY, finding};
+use plimsoll_model::scenario::workloads::thrash::{Distinct, LEAST_SHARE, LONGEST_RECOVERY, finding};
 use plimsoll_model::scenario::{Thrash, WorkloadKind};
-use usage::{Use, usage};
+use plimsoll_pager::pool::Limits;
+use usage::{Paging, Use, usage};
 
 pub(super) use consumer::Consumer as Requests;
 
@@ -37,6 +41,11 @@ const LOOK: f64 = 0.25;
 /// Looks in a row that must be as before the load.
 const QUIET_LOOKS: u32 = 2;
 
+/// The place of the probes and the mover of pages, of a trial with pagers.
+const IN_CGROUP: &str = "pagers in one pool; the probes are in the cgroup, whose memory no pager trims";
+const WITHOUT_CGROUP: &str =
+    "pagers in one pool, without a cgroup; the probes share the machine with the load";
+
 /// Share of the swap from which on it was used up: its last pages go between two looks, and the count of them lags.
 const NEARLY_FULL: f64 = 0.9;
 
@@ -46,18 +55,33 @@ struct Crew {
     /// The most bytes that the cgroup had in swap when a wait looked. A kill frees some, so that it tells too little
     /// afterwards. Nothing where the kernel does not account them.
     most_swap: Option<u64>,
+    /// Of a trial with pagers.
+    budget: Option<Budget>,
 }
 
 /// Takes the consumers through rest, load and recovery.
 pub(super) fn run(context: &mut TrialContext<'_, '_>, thrash: &Thrash) -> Result<(), TrialError> {
-    if let Surroundings::Lacking(missing) = &context.surroundings {
+    if let Surroundings::Lacking(missing) = &context.surroundings
+        && !context.needs_no_environment()
+    {
         // Outside of a cgroup nothing would keep the load from the rest of the machine.
         return Err(lacking("thrash", missing));
+    }
+    if context.is_paged() {
+        let place = context.cgroup().map_or(WITHOUT_CGROUP, |_| IN_CGROUP);
+        context.param("mechanism", place);
+        context.share_budget(Limits {
+            minimum: LEAST_SHARE,
+            ..Limits::default()
+        })?;
     }
     let mut crew = Crew {
         probes: Probes::spawn(context)?,
         consumers: Vec::new(),
         most_swap: None,
+        budget: context
+            .is_paged()
+            .then(|| Budget::new(context.plan.settings.limit)),
     };
     let ended = crew
         .experiment(context, thrash)
@@ -115,6 +139,8 @@ impl Crew {
             context.go_on()?;
             self.consumers.push(context.spawn()?);
         }
+        self.allocate(context, thrash)?;
+        // Finds the pagers too.
         let pids: Vec<u32> = self.consumers.iter().map(Worker::pid).collect();
         context.watch(&pids);
         self.probes.begin(context)?;
@@ -142,6 +168,24 @@ impl Crew {
         self.verify(context)
     }
 
+    /// Has every consumer allocate its memory, and build its pager if it has one.
+    fn allocate(&mut self, context: &mut TrialContext<'_, '_>, thrash: &Thrash) -> Result<(), TrialError> {
+        let asked = Asked::Allocate(Allocate {
+            bytes: thrash.consumer_size,
+            pager: context.pager(thrash.consumer_size),
+        });
+        let command = Command::work(WorkloadKind::Thrash, &asked);
+        for consumer in &mut self.consumers {
+            context.ask(consumer, &command)?;
+        }
+        Ok(())
+    }
+
+    fn usage(&self, before: &Row, after: &Row) -> Use {
+        let paging = self.budget.as_ref().map_or(Paging::Swap, |_| Paging::Pagers);
+        usage(before, after, paging)
+    }
+
     fn rest(
         &mut self,
         context: &mut TrialContext<'_, '_>,
@@ -153,7 +197,7 @@ impl Crew {
         self.probes.lap(context)?;
         context.rest(thrash.hold.max(LEAST_REST))?;
         let readings = self.probes.lap(context)?;
-        let usage = usage(before, &context.snapshot()?.row);
+        let usage = self.usage(before, &context.snapshot()?.row);
         let mut findings = Findings::default();
         readings.note(&mut findings);
         note_usage(&mut findings, "", &usage);
@@ -187,9 +231,12 @@ impl Crew {
         }
         let mut findings = load.findings();
         findings.set("lead_s", LEAD);
+        if let Some(budget) = &self.budget {
+            findings.set(finding::OVER_BUDGET, budget.most() as f64);
+        }
         readings.note(&mut findings);
-        note_usage(&mut findings, "", &usage(&started, &ended));
-        note_usage(&mut findings, "all_active_", &usage(&all_started, &ended));
+        note_usage(&mut findings, "", &self.usage(&started, &ended));
+        note_usage(&mut findings, "all_active_", &self.usage(&all_started, &ended));
         check_distinct(context, thrash, &load);
         context.lists.extend(load.lists);
         let worked = worked(load.cost.and(readings.cost()), origin, findings);
@@ -207,7 +254,6 @@ impl Crew {
         for (number, consumer) in self.consumers.iter_mut().enumerate() {
             let gone = origin.elapsed().as_secs_f64();
             let asked = Asked::Consume(Consume {
-                bytes: thrash.consumer_size,
                 writes: thrash.writes,
                 sleep: thrash.sleep,
                 start: (LEAD + number as f64 * thrash.stagger - gone).max(0.0),
@@ -238,14 +284,14 @@ impl Crew {
             context.rest(LOOK)?;
             let lap = self.probes.lap(context)?;
             let now = context.snapshot()?.row;
-            let is_back = baseline.is_back(&usage(&earlier, &now), &lap);
+            let is_back = baseline.is_back(&self.usage(&earlier, &now), &lap);
             recovery.look(is_back, end.at.elapsed().as_secs_f64());
             readings.merge(&lap);
             earlier = now;
         }
         let mut findings = Findings::default();
         readings.note(&mut findings);
-        note_usage(&mut findings, "", &usage(before, &earlier));
+        note_usage(&mut findings, "", &self.usage(before, &earlier));
         // An event that did not happen has no time.
         if let Some(seconds) = recovery.took_s() {
             findings.set(finding::RECOVERY, seconds);
@@ -284,16 +330,24 @@ impl Crew {
         Ok(())
     }
 
-    /// Waits until then; returns an error after a stop or an OOM kill.
-    fn wait_until(&mut self, context: &TrialContext<'_, '_>, until: Instant) -> Result<(), TrialError> {
+    /// Waits until then; returns an error after a stop, the end of a consumer, or if its pagers exceed their budget for long.
+    fn wait_until(&mut self, context: &mut TrialContext<'_, '_>, until: Instant) -> Result<(), TrialError> {
         loop {
             context.go_on()?;
             if context.oom_killed() > 0 {
                 return Err(context.out_of_memory());
             }
+            for consumer in &mut self.consumers {
+                consumer.check().map_err(|error| context.explain(&error))?;
+            }
             // A look that cannot be read is left out: the next one is near.
             let swap = context.cgroup().and_then(|cgroup| cgroup.swap().ok().flatten());
             self.most_swap = self.most_swap.max(swap);
+            if let Some(budget) = self.budget.as_mut().filter(|budget| budget.is_due())
+                && budget.look(&context.snapshot()?.row).is_lasting()
+            {
+                return Err(over_budget(context, budget));
+            }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return Ok(());
@@ -379,78 +433,6 @@ fn check_distinct(context: &mut TrialContext<'_, '_>, thrash: &Thrash, load: &Lo
     }
 }
 
-/// Sums over the consumers.
-#[derive(Default)]
-struct Load {
-    cost: Cost,
-    /// Values of each consumer, in the order of their starts.
-    lists: Vec<(String, Vec<f64>)>,
-    latencies: Latencies,
-    /// Seconds that counting the pages of some cycles took, which no cycle holds.
-    counting_s: f64,
-}
-
-/// Metrics that each consumer reports, with the name of the list.
-const LISTED: [(&str, &str); 10] = [
-    ("cycles", "consumer_cycles"),
-    ("cycles_in_time", "consumer_cycles_in_time"),
-    ("sleeps", "consumer_sleeps"),
-    ("active_s", "consumer_active_s"),
-    ("start_late_s", "consumer_start_late_s"),
-    ("end_late_s", "consumer_end_late_s"),
-    ("shortest_cycle_s", "consumer_shortest_cycle_s"),
-    ("longest_cycle_s", "consumer_longest_cycle_s"),
-    ("counted_cycles", "consumer_counted_cycles"),
-    ("counted_pages", "consumer_counted_pages"),
-];
-
-impl Load {
-    /// Takes in the answer of the next consumer.
-    fn take(&mut self, reply: Reply) -> Result<(), TrialError> {
-        let Worked { cost, findings, .. } = Worked::of_reply(reply)?;
-        self.cost = self.cost.and(cost);
-        self.counting_s += findings.figures.get("counting_s").copied().unwrap_or(0.0);
-        if let Some(found) = findings.latency.and_then(|text| Latencies::from_text(&text).ok()) {
-            self.latencies.merge(&found);
-        }
-        for (figure, list) in LISTED {
-            let value = findings.figures.get(figure).copied().unwrap_or(0.0);
-            match self.lists.iter_mut().find(|(name, _)| name == list) {
-                Some((_, values)) => values.push(value),
-                None => self.lists.push((list.to_owned(), vec![value])),
-            }
-        }
-        Ok(())
-    }
-
-    fn list(&self, name: &str) -> &[f64] {
-        let found = self.lists.iter().find(|(list, _)| list == name);
-        found.map_or(&[], |(_, values)| values)
-    }
-
-    fn findings(&self) -> Findings {
-        let mut findings = Findings::default();
-        let largest = |name: &str| self.list(name).iter().copied().reduce(f64::max);
-        let smallest = |name: &str| self.list(name).iter().copied().reduce(f64::min);
-        let mut set = |name: &str, value: Option<f64>| {
-            if let Some(value) = value {
-                findings.set(name, value);
-            }
-        };
-        let percentile = |percent: f64| self.latencies.percentile(percent).map(|ns| ns as f64 / 1e9);
-        set("cycle_p50_s", percentile(50.0));
-        set("cycle_p99_s", percentile(99.0));
-        set("longest_cycle_s", largest("consumer_longest_cycle_s"));
-        set("shortest_cycle_s", smallest("consumer_shortest_cycle_s"));
-        set("start_late_s", largest("consumer_start_late_s"));
-        set("end_late_s", largest("consumer_end_late_s"));
-        let cpu_s = self.cost.cpu_user_s + self.cost.cpu_system_s;
-        set("counting_s", Some(self.counting_s));
-        set("counting_percent", ratio(100.0 * self.counting_s, cpu_s));
-        findings
-    }
-}
-
 impl Baseline {
     /// Whether a look at the machine was no worse than the rest, with the scatter of a quiet machine: twice the
     /// latency and a millisecond, a hundred pages a second, five percent of time stalled.
@@ -471,6 +453,7 @@ impl Baseline {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plimsoll_pager::{BuildError, Pager};
 
     #[test]
     fn a_recovery_that_did_not_happen_has_no_seconds() {
@@ -493,6 +476,16 @@ mod tests {
         recovery.look(true, 0.3);
         recovery.look(true, 0.55);
         assert_eq!(recovery.took_s(), Some(0.0));
+    }
+
+    /// A check of the scenario promises that each consumer gets a pager.
+    #[test]
+    fn the_least_share_is_the_least_budget_of_a_pager() {
+        let refused = Pager::builder().ram(LEAST_SHARE - 1).build();
+        assert!(
+            matches!(refused, Err(BuildError::TooLittleRam { least, .. }) if least == LEAST_SHARE),
+            "{refused:?}"
+        );
     }
 
     #[test]

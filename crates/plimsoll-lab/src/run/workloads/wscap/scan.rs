@@ -211,7 +211,7 @@ impl Counted {
 mod tests {
     use super::*;
     use crate::workload::protocol::Placement;
-    use crate::workload::{FillRequest, PagerRequest};
+    use crate::workload::{FillRequest, PagerBudget, PagerRequest};
     use plimsoll_model::scenario::{FillClass, PagerOptions, ThpMode};
 
     fn memory(bytes: u64) -> Memory {
@@ -316,7 +316,8 @@ mod tests {
                 placement: Placement {
                     threads: 2,
                     pager: Some(PagerRequest {
-                        ram: 32 << 20,
+                        budget: PagerBudget::Own(32 << 20),
+                        bytes,
                         options: PagerOptions::of_text(options).unwrap().unwrap(),
                         folder: "/var/tmp".into(),
                     }),
