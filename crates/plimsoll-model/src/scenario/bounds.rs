@@ -63,7 +63,7 @@ impl TrialPlan {
             // Pages that cannot be compressed are stored as they are.
             Subject::Zram(_) | Subject::Zswap(_) => settings.swap_size,
             // A pager that can save nothing exceeds its budget.
-            Subject::Pager(_) => settings.size().saturating_sub(settings.limit),
+            Subject::Pager(_) => settings.total().saturating_sub(settings.limit),
             Subject::SwapFile | Subject::NoSwap | Subject::Allocator(_) => 0,
         };
         settings.cgroup_limit().saturating_add(stored)

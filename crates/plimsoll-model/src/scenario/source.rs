@@ -99,7 +99,7 @@ const BUILTINS: &[Builtin] = &[
     },
     Builtin {
         name: "contention",
-        title: "Two programs and too little memory: which one the kernel trims, and when",
+        title: "Two programs and too little memory: which one is trimmed, and when",
         text: include_str!("../../scenarios/contention.toml"),
     },
     Builtin {

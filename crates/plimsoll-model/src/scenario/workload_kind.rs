@@ -71,7 +71,10 @@ impl WorkloadKind {
     pub fn tests_pagers(self) -> bool {
         matches!(
             self,
-            WorkloadKind::Compression | WorkloadKind::Loadline | WorkloadKind::Wscap
+            WorkloadKind::Compression
+                | WorkloadKind::Loadline
+                | WorkloadKind::Wscap
+                | WorkloadKind::Contention
         )
     }
 

@@ -6,6 +6,7 @@ mod beside_swap;
 mod callers;
 mod command;
 mod contention;
+mod contention_pager;
 mod devices;
 mod experiments;
 mod heap;

@@ -45,7 +45,7 @@ workloads! {
     Loadline loadline loadline::Visits, "loadline";
     Wscap wscap wscap::Scanner, "capped";
     Map map map::Steps, "map";
-    Contention contention NoRequests, "contention";
+    Contention contention contention::Suspension, "contention";
     Heap heap heap::Load, "heap";
     Command command NoRequests, "command";
 }
