@@ -21,7 +21,7 @@ use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageS
 use crate::pool::{Member, Pool, Usage};
 use crate::published::Publication;
 #[cfg(not(loom))]
-use crate::share::{Share, Tenant};
+use crate::share::{Growth, Share, Tenant};
 
 /// The smallest budget: the store's tables and buffers, and some pages.
 pub(crate) const LEAST_RAM: u64 = 4 << 20;
@@ -96,8 +96,9 @@ impl<B: Backing> Tenant for Served<B> {
         self.manager.shrink()
     }
 
-    fn set_can_grow(&self, can_grow: bool) {
-        self.manager.need.set_can_be_met(can_grow);
+    fn set_growth(&self, growth: Growth) {
+        self.manager.need.set_can_be_met(growth.is_possible);
+        self.manager.need.set_is_free(growth.is_free);
     }
 }
 

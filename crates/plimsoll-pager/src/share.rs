@@ -36,6 +36,15 @@ pub struct Membership {
     pub failed_ticks: u64,
 }
 
+/// The growth of a budget that is possible as of the last tick.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Growth {
+    /// The limits of the member, and the minima of others, allow more.
+    pub(crate) is_possible: bool,
+    /// The pool has free pages, so that no other member loses any.
+    pub(crate) is_free: bool,
+}
+
 /// A pager that has its budget from a pool.
 pub(crate) trait Tenant: Send + Sync {
     /// The use of memory now.
@@ -47,8 +56,8 @@ pub(crate) trait Tenant: Send + Sync {
     /// Trims towards the budget: bounded work. Returns whether it has that budget now.
     fn approach_budget(&self) -> bool;
 
-    /// Whether the budget may grow: faults that find nothing to trim or save may wait for it.
-    fn set_can_grow(&self, can_grow: bool);
+    /// Whether the budget may grow: faults may wait for it.
+    fn set_growth(&self, growth: Growth);
 }
 
 impl<D: Driver, B: Backing> Manager<D, B> {
@@ -70,7 +79,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             wanted: needed + needed / 16,
             stall: self.refaults.stall(),
             is_suspended: self.regions.are_suspended(),
-            is_needy: self.need.is_open(),
+            // A wait ends once there are spare frames: else each tick until then would ask for more.
+            is_needy: self.need.is_open() && self.budget.spare(self.overhead_bytes()) == 0,
             ..Usage::new(self.refaults.distances())
         }
     }
@@ -104,6 +114,8 @@ impl Share {
             ticks: AtomicU64::new(0),
             failed_ticks: AtomicU64::new(0),
         });
+        // Faults may come before the thread's first tick.
+        tenant.set_growth(growth(&state.member()).unwrap_or_default());
         let ticker = state.clone();
         // The thread inherits the mask: no handler of the program runs on it.
         let blocked = SignalsBlocked::new();
@@ -174,7 +186,7 @@ impl State {
     fn tick(&self, tenant: &dyn Tenant) -> Result<(), PoolError> {
         let mut member = self.member();
         let grant = member.tick(&tenant.usage())?;
-        tenant.set_can_grow(member.can_grow());
+        tenant.set_growth(growth(&member)?);
         drop(member);
         tenant.set_budget(grant.bytes());
         while !self.is_over() && !tenant.approach_budget() {}
@@ -182,6 +194,14 @@ impl State {
         let held = tenant.usage().resident.max(grant.bytes());
         self.member().acknowledge(held.min(grant.charged_bytes()))
     }
+}
+
+/// The growth that is possible as of the last tick of `member`.
+fn growth(member: &Member) -> Result<Growth, PoolError> {
+    Ok(Growth {
+        is_possible: member.can_grow(),
+        is_free: member.pool().has_free_pages()?,
+    })
 }
 
 /// Waits until `member` has a grant of at least `least` bytes, for ten seconds at most, and not beyond its maximum. Returns

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 
 use plimsoll_os::{Advice, Errno, Mapping, Range, UsageScope, page_out, write_back};
-use plimsoll_pager::{MapError, Pager, RangeError, TrimTo};
+use plimsoll_pager::{MapError, Pager, RangeError, Region, TrimTo};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::area::{Area, PagerRequest, after_trim, in_frames};
@@ -93,7 +93,9 @@ impl Memory {
         }
         let (held, mappings) = (self.bytes(), self.mappings.len());
         let asked = held.saturating_add(bytes);
-        check_fits_machine(asked)?;
+        if self.pager.is_none() {
+            check_fits_machine(asked)?;
+        }
         if mappings as u64 >= MOST_REQUESTS {
             return Err(MemoryError::TooManyRequests {
                 bytes: asked,
@@ -164,6 +166,22 @@ impl Memory {
     /// The pager that the memory belongs to, if any.
     pub(crate) fn pager(&self) -> Option<&Pager> {
         self.pager.as_ref()
+    }
+
+    /// Suspends all regions of the pager: they are trimmed whole.
+    pub(crate) fn suspend(&self) {
+        self.mappings
+            .iter()
+            .filter_map(Area::region)
+            .for_each(Region::suspend);
+    }
+
+    /// Ends [`Memory::suspend`].
+    pub(crate) fn resume(&self) {
+        self.mappings
+            .iter()
+            .filter_map(Area::region)
+            .for_each(Region::resume);
     }
 
     /// Pages of all mappings; a last one may be used in part.
@@ -267,6 +285,12 @@ impl Memory {
         Ok(watch.stop(self.bytes()))
     }
 
+    /// Bytes in RAM, and the figures of a pager.
+    pub(crate) fn places(&self) -> Result<(u64, Findings), MemoryError> {
+        let figures = self.pager.as_ref().map(after_trim);
+        Ok((self.in_core()?, figures.unwrap_or_default()))
+    }
+
     /// Bytes in RAM, in whole pages; those of files also where they are not mapped.
     pub(crate) fn in_core(&self) -> Result<u64, MemoryError> {
         if let Some(pager) = &self.pager {
@@ -367,7 +391,7 @@ impl Memory {
     }
 }
 
-fn map_region(pager: &Pager, length: u64) -> Result<plimsoll_pager::Region, MapError> {
+fn map_region(pager: &Pager, length: u64) -> Result<Region, MapError> {
     let bytes = usize::try_from(length).map_err(|_| MapError::NoAddresses { bytes: usize::MAX })?;
     pager.map(bytes)
 }

@@ -108,8 +108,8 @@ impl Server {
                 Some(memory) => done(memory.write_back()),
                 None => nothing_filled("write back"),
             },
-            Command::InCore => match self.memory.as_ref().map(Memory::in_core) {
-                Some(Ok(bytes)) => in_core(bytes),
+            Command::InCore => match self.memory.as_ref().map(Memory::places) {
+                Some(Ok((bytes, figures))) => in_core(bytes, figures),
                 Some(Err(error)) => failed(error.code(), error),
                 None => nothing_filled("look at"),
             },
@@ -223,8 +223,7 @@ fn found(outcome: std::result::Result<(Cost, Findings), MemoryError>) -> Reply {
     }
 }
 
-fn in_core(bytes: u64) -> Reply {
-    let mut findings = Findings::default();
+fn in_core(bytes: u64, mut findings: Findings) -> Reply {
     findings.set(IN_CORE, bytes as f64);
     Reply::Found {
         cost: Cost::default(),

@@ -63,7 +63,7 @@ impl TrialPlan {
             // Pages that cannot be compressed are stored as they are.
             subject if subject.has_compressed_swap() => settings.swap_size,
             // A pager that can save nothing exceeds its budget.
-            Subject::Pager(_) => settings.size().saturating_sub(settings.limit),
+            Subject::Pager(_) => settings.total().saturating_sub(settings.limit),
             _ => 0,
         };
         settings.cgroup_limit().saturating_add(stored)

@@ -102,6 +102,9 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     /// Charges a new frame, or takes that of a standby page, after trimming if need be. If nothing can be reclaimed and the
     /// budget does not grow, it exceeds the budget: a program cannot be refused memory that it has.
     fn find_frame(&self) -> Frame<'_> {
+        if let Some(frame) = self.free_frame() {
+            return frame;
+        }
         for _ in 0..MOST_GROWTHS {
             if let Some(frame) = self.reclaim_frame() {
                 return frame;
@@ -112,6 +115,20 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         }
         self.budget.force();
         Frame::New
+    }
+
+    /// Charges a new frame, after the budget has grown by free pages of its pool if need be. None in a pager without a pool, and
+    /// of a pool without free pages.
+    fn free_frame(&self) -> Option<Frame<'_>> {
+        while self.has_free_pages() {
+            if self.budget.charge(1, self.overhead_bytes()) {
+                return Some(Frame::New);
+            }
+            if !self.wait_for_budget() {
+                break;
+            }
+        }
+        None
     }
 
     /// In a pager whose budget is a grant: has the pool asked for more, and waits. Returns whether the budget has grown.

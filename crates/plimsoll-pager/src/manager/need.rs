@@ -1,15 +1,18 @@
-//! Faults that wait for a larger budget: those of a pager whose budget is its grant of a pool.
+//! Faults that wait for a larger budget: those of a pager whose budget is its grant of a pool, while the pool has free pages,
+//! and those that find nothing to trim or to save.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// After a wait that was for nothing, faults do not wait for this time.
 const PAUSE_MS: u32 = 10_000;
 
-/// The need of more budget. A fault that finds nothing to trim or to save has it open while it waits.
+/// The need of more budget. A fault has it open while it waits.
 #[derive(Debug, Default)]
 pub(crate) struct Need {
     /// Whether the pool may grant more.
     can_be_met: AtomicBool,
+    /// Whether free pages of the pool would meet it, so that no other member loses any.
+    is_free: AtomicBool,
     /// Faults that wait.
     waiting: AtomicU32,
     /// The time at which a wait ended without more budget, plus 1; 0 for none.
@@ -31,6 +34,21 @@ impl Need {
         self.can_be_met.load(Ordering::Relaxed)
     }
 
+    /// States whether free pages of the pool would meet the need. They would not at first.
+    pub(crate) fn set_is_free(&self, is_free: bool) {
+        self.is_free.store(is_free, Ordering::Relaxed);
+    }
+
+    /// Whether free pages of the pool would meet the need at `now`, so that a wait costs less than a trim.
+    pub(crate) fn is_free(&self, now: impl FnOnce() -> u32) -> bool {
+        self.is_free.load(Ordering::Relaxed) && self.can_be_met() && !self.pauses(now())
+    }
+
+    fn pauses(&self, now: u32) -> bool {
+        let gave_up = self.gave_up.load(Ordering::Relaxed);
+        gave_up != 0 && now.wrapping_sub(gave_up) < PAUSE_MS
+    }
+
     /// Whether a fault waits.
     pub(crate) fn is_open(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) > 0
@@ -38,9 +56,7 @@ impl Need {
 
     /// Begins a wait, at `now` in milliseconds; none if it would be for nothing.
     pub(crate) fn open(&self, now: u32) -> Option<Waiting<'_>> {
-        let gave_up = self.gave_up.load(Ordering::Relaxed);
-        let pauses = gave_up != 0 && now.wrapping_sub(gave_up) < PAUSE_MS;
-        if pauses || !self.can_be_met() {
+        if self.pauses(now) || !self.can_be_met() {
             return None;
         }
         self.waiting.fetch_add(1, Ordering::Relaxed);
@@ -85,5 +101,19 @@ mod tests {
         assert!(need.open(7).is_some());
         need.set_can_be_met(false);
         assert!(need.open(7).is_none());
+    }
+
+    #[test]
+    fn free_pages_are_waited_for_while_they_come() {
+        let need = Need::default();
+        need.set_is_free(true);
+        assert!(!need.is_free(|| 5), "the limits allow no more");
+        need.set_can_be_met(true);
+        assert!(need.is_free(|| 5));
+        need.give_up(7);
+        assert!(!need.is_free(|| 7) && need.is_free(|| 7 + PAUSE_MS));
+        need.is_met();
+        need.set_is_free(false);
+        assert!(!need.is_free(|| 7));
     }
 }

@@ -10,7 +10,7 @@ use super::error::PoolError;
 use super::file::PoolFile;
 use super::identity::{Condition, Identity};
 use super::layout::{HEAD, MOST_MEMBERS, PAGE, TABLE_WORDS, buffer_bytes, buffers, row};
-use super::round::{Seen, reap};
+use super::round::{Seen, need, reap};
 use super::row::Row;
 use super::status::{MemberStatus, PoolStatus};
 use super::table::{Damage, Entry, Table};
@@ -153,6 +153,12 @@ impl Pool {
 
     pub(crate) fn total_pages(&self) -> u64 {
         self.file.header.total_pages
+    }
+
+    /// Whether free pages alone would meet the need of a member whose faults wait.
+    pub(crate) fn has_free_pages(&self) -> Result<bool, PoolError> {
+        let total = self.total_pages();
+        Ok(total.saturating_sub(self.table()?.1.charged()) >= need(total))
     }
 
     pub(crate) fn damaged(&self, damage: Damage) -> PoolError {

@@ -16,6 +16,11 @@ pub(crate) const SILENT_MS: u32 = 5000;
 const NEED: u64 = 64;
 const LEAST_NEED: u64 = 64;
 
+/// The pages above its own that a member gets whose faults wait, of a pool with `total`.
+pub(crate) fn need(total: u64) -> u64 {
+    (total / NEED).max(LEAST_NEED)
+}
+
 /// The state of a member at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seen {
@@ -106,7 +111,7 @@ fn reading(entry: &Entry, seen: &Seen, total: u64, now: u32) -> Reading {
     };
     // A need counts as a minimum, for as long as it lasts.
     let needed = match report.is_needy {
-        true => (report.resident.max(entry.given) + (total / NEED).max(LEAST_NEED)).min(entry.maximum),
+        true => (report.resident.max(entry.given) + need(total)).min(entry.maximum),
         false => 0,
     };
     Reading {

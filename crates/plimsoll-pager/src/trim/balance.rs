@@ -26,6 +26,11 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         ((pages / 64).max(16), (pages / 24).max(64))
     }
 
+    /// Whether the pool of the budget has free pages: a fault takes those, and no page is trimmed for it.
+    pub(crate) fn has_free_pages(&self) -> bool {
+        self.need.is_free(plimsoll_os::coarse_milliseconds)
+    }
+
     /// Restocks spare frames that run low on this thread if it alone faults; else, or if the store runs out of room, wakes
     /// the balance-set manager. Called by faults.
     pub(crate) fn keep_stock(&self) {
@@ -60,7 +65,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let (low, high) = self.watermarks();
         // In the per-fault mode faults keep no stock.
         let mut saved = 0;
-        if self.trim_mode() == TrimMode::BalanceSet && self.spare_frames() < low {
+        if self.trim_mode() == TrimMode::BalanceSet && self.spare_frames() < low && !self.has_free_pages() {
             let mut left = MOST_A_TICK;
             while left > 0 && self.spare_frames() < high {
                 let trimmed = match self.counters.pages_in(PageState::Modified) {

@@ -77,9 +77,10 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     /// Trims a region whole, and has its frames taken before those of others. Its pages return by faults.
     pub(crate) fn suspend(&self, pages: PageRange) {
         self.set_priority(pages, Word::SUSPENDED_PRIORITY);
-        self.regions.suspend(pages.count);
         self.trim_range(pages);
         self.save_range(pages);
+        // The pool takes the grant from now on, and with it the room of the store.
+        self.regions.suspend(pages.count);
     }
 
     /// Ends [`Manager::suspend`]: the pages have `priority` again.

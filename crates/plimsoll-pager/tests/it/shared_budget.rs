@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use plimsoll_pager::pool::{Limits, MemberStatus, Pool};
-use plimsoll_pager::{BuildError, Pager, RamError};
+use plimsoll_pager::{BuildError, Pager, RamError, Stats};
 
 use crate::children::{Child, Random, Shared, alone_as_nobody, resident_of};
 
@@ -241,7 +241,7 @@ fn members_that_fill_at_once_stay_within_one_budget() {
     with_pool(test, |pool, shared| {
         let mut group = Group::new(pool, shared);
         for at in 0..2 {
-            let fill = || fill_and_check(pool, shared, at, FILLED, PAGE / 2);
+            let fill = || fill_and_check(pool, shared, at, FILLED, PAGE / 2, forced);
             group.children.push(Some(Child::fork(fill)));
         }
         while group.is_filling() {
@@ -259,6 +259,31 @@ fn members_that_fill_at_once_stay_within_one_budget() {
     });
 }
 
+/// A grant followed the pages once a second: a member that filled 24 MiB compressed three quarters of them, while 59 MiB of
+/// the pool were free.
+#[test]
+fn a_member_trims_nothing_while_the_pool_has_free_pages() {
+    let test = "shared_budget::a_member_trims_nothing_while_the_pool_has_free_pages";
+    with_pool(test, |pool, shared| {
+        let mut group = Group::new(pool, shared);
+        for at in 0..2 {
+            let trimmed = |stats: &Stats| stats.trimmed_pages + stats.forced_frames;
+            let fill = || fill_and_check(pool, shared, at, 24 * MIB, PAGE / 2, trimmed);
+            group.children.push(Some(Child::fork(fill)));
+            while group.is_filling() {
+                group.check_sum();
+            }
+            let status = pool.status();
+            assert_eq!(
+                shared.get(WORK + at),
+                1,
+                "pages that member {at} trimmed, plus 1: {status:#?}"
+            );
+        }
+        assert!(group.given(0) + group.given(1) >= 48 * MIB);
+    });
+}
+
 /// A fault that waits for a pool which has nothing to give goes on above the budget.
 #[test]
 fn members_whose_data_fit_no_budget_exceed_it_and_go_on() {
@@ -266,7 +291,7 @@ fn members_whose_data_fit_no_budget_exceed_it_and_go_on() {
     with_pool(test, |pool, shared| {
         let mut group = Group::new(pool, shared);
         for at in 0..2 {
-            let fill = || fill_and_check(pool, shared, at, 36 * MIB, PAGE);
+            let fill = || fill_and_check(pool, shared, at, 36 * MIB, PAGE, forced);
             group.children.push(Some(Child::fork(fill)));
         }
         while group.is_filling() {
@@ -278,9 +303,21 @@ fn members_whose_data_fit_no_budget_exceed_it_and_go_on() {
     });
 }
 
-/// Fills a region with pages that begin with `random` random bytes, and checks it. Sets its work to the frames that exceeded
-/// the budget, plus 1.
-fn fill_and_check(pool: &Pool, shared: &Shared, at: usize, bytes: u64, random: u64) {
+/// Frames that exceeded the budget.
+fn forced(stats: &Stats) -> u64 {
+    stats.forced_frames
+}
+
+/// Fills a region with pages that begin with `random` random bytes, and checks it. Sets its work to a figure of its pager at
+/// the end, plus 1.
+fn fill_and_check(
+    pool: &Pool,
+    shared: &Shared,
+    at: usize,
+    bytes: u64,
+    random: u64,
+    figure: fn(&Stats) -> u64,
+) {
     let split = random as usize;
     let member = pool.join(limits()).expect("the minima fit");
     let pager = Pager::builder()
@@ -306,7 +343,7 @@ fn fill_and_check(pool: &Pool, shared: &Shared, at: usize, bytes: u64, random: u
             .all(|word| *word == random.below(u64::MAX).to_ne_bytes());
         assert!(is_whole && rest.iter().all(|byte| *byte == 0), "page {page}");
     }
-    shared.set(WORK + at, pager.stats().forced_frames + 1);
+    shared.set(WORK + at, figure(&pager.stats()) + 1);
     loop {
         std::thread::sleep(Duration::from_secs(1));
     }

@@ -4,6 +4,7 @@ mod background;
 pub(crate) mod bad_luck;
 mod beside_swap;
 mod callers;
+mod contention_pager;
 mod devices;
 mod hostile_kills;
 mod interruptions;

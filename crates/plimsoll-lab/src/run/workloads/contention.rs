@@ -1,17 +1,24 @@
 //! A program holds memory while another one asks for more and more.
+//!
+//! Memory of pagers has one budget, the pool of the trial. A process that is stopped cannot trim itself: its pager is suspended
+//! before.
+
+use std::time::Duration;
 
 use crate::run::context::{Surroundings, TrialContext};
 use crate::run::phase::Worked;
 use crate::run::trial_error::{TrialError, lacking};
-use crate::workload::Findings;
-use crate::workload::protocol::{Command, Reply};
-use crate::workload::{Residency, Worker};
+use crate::workload::protocol::{Command, IN_CORE, Reply};
+use crate::workload::{Findings, Memory, Residency, Stopwatch, UsageScope, Work, WorkError, Worker, typed};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::FailureCode;
-use plimsoll_model::scenario::Contention;
+use plimsoll_model::scenario::workloads::{compression, contention};
+use plimsoll_model::scenario::{Contention, WorkloadKind};
+use plimsoll_pager::Pager;
 use plimsoll_pager::pool::Limits;
+use serde::{Deserialize, Serialize};
 
-pub(super) use crate::workload::NoRequests as Requests;
+pub(super) use Suspension as Requests;
 
 /// The part of a trial that needs an environment.
 pub(super) const CONFINED: &str = "contention";
@@ -23,20 +30,83 @@ const TRIMMED: f64 = 0.02;
 const MORE_ASKS: usize = 4;
 /// Share of the size that must be resident before the first ask.
 const REACHED: f64 = 0.95;
-/// Of a pager in a pool: room for its tables and some pages, beside which the pool is free to divide the budget.
-const LIMITS: Limits = Limits {
-    minimum: 5 << 20,
-    maximum: u64::MAX,
-    priority: 5,
-};
+/// Pause between two looks at a pager that returns its share, and the most of them: several rounds of its pool.
+const SHARE_PAUSE: Duration = Duration::from_millis(10);
+const SHARE_LOOKS: u32 = 500;
+
+/// Requests to the worker of the first program, whose memory belongs to a pager.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Asked {
+    /// Trim all memory, and return its share to the pool.
+    Suspend,
+    Resume,
+}
+
+/// The worker's side.
+#[derive(Debug, Default)]
+pub(in crate::run) struct Suspension;
+
+impl Work for Suspension {
+    fn carry_out(
+        &mut self,
+        request: &serde_json::Value,
+        memory: Option<&mut Memory>,
+    ) -> Result<Reply, WorkError> {
+        let memory = memory.ok_or(WorkError::NothingFilled { action: "suspend" })?;
+        let watch = Stopwatch::start(UsageScope::Process);
+        match typed(request)? {
+            Asked::Suspend => {
+                memory.suspend();
+                if let Some(pager) = memory.pager() {
+                    await_return(pager);
+                }
+            }
+            Asked::Resume => memory.resume(),
+        }
+        Ok(Reply::Done {
+            cost: watch.stop(0),
+            verification: None,
+        })
+    }
+}
+
+/// Waits until a suspended pager has returned its share, as far as its copies do not need it. It may not return: data that do
+/// not compress stay resident.
+fn await_return(pager: &Pager) {
+    let ticks = || pager.membership().map_or(0, |membership| membership.ticks);
+    // The tick that finds the share returned says so to the pool.
+    let mut returned_at = None;
+    for _ in 0..SHARE_LOOKS {
+        let stats = pager.stats();
+        let needed = stats.store_bytes + stats.metadata_bytes;
+        let given = pager
+            .membership()
+            .map_or(0, |membership| membership.grant.bytes());
+        if given <= contention::LEAST_SHARE && stats.resident_bytes() <= given.max(needed) {
+            let at = *returned_at.get_or_insert_with(ticks);
+            if ticks() > at {
+                return;
+            }
+        } else {
+            returned_at = None;
+        }
+        std::thread::sleep(SHARE_PAUSE);
+    }
+}
 
 pub(super) fn run(context: &mut TrialContext<'_, '_>, contention: &Contention) -> Result<(), TrialError> {
     context.param("suspended", contention.suspended.to_string());
-    if let Surroundings::Lacking(missing) = &context.surroundings {
+    if let Surroundings::Lacking(missing) = &context.surroundings
+        && !context.needs_no_environment()
+    {
         // Without a limit around both they would take the whole machine.
         return Err(lacking("contention", missing));
     }
-    context.share_budget(LIMITS)?;
+    context.share_budget(Limits {
+        minimum: contention::LEAST_SHARE,
+        ..Limits::default()
+    })?;
     let holder = context.spawn()?;
     let asker = match context.spawn() {
         Ok(asker) => asker,
@@ -51,6 +121,7 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, contention: &Contention) -
         asker,
         asked: contention,
         at_first: Residency::default(),
+        at_stop: None,
     };
     let ended = both.contend(context);
     // A stopped process dies of SIGKILL as any other.
@@ -65,6 +136,16 @@ struct Programs<'a> {
     asked: &'a Contention,
     /// The first program before the other one asked.
     at_first: Residency,
+    /// Its pager when it was stopped: since then no thread of it runs, and nothing of it changes.
+    at_stop: Option<Held>,
+}
+
+/// The memory of a program.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    residency: Residency,
+    /// RAM of its pager's store; `None` without a pager.
+    store: Option<f64>,
 }
 
 impl Programs<'_> {
@@ -73,6 +154,9 @@ impl Programs<'_> {
         self.ask(context)?;
         if self.asked.suspended {
             self.holder.resume().map_err(|error| context.explain(&error))?;
+            if self.at_stop.take().is_some() {
+                context.find(&mut self.holder, &work(Asked::Resume))?;
+            }
         }
         let (mut verified, names) = (true, ["restore-holder", "restore-asker"]);
         for (worker, name) in [&mut self.holder, &mut self.asker].into_iter().zip(names) {
@@ -98,7 +182,8 @@ impl Programs<'_> {
         // In one mapping, as each ask is.
         let fill = context.fill(size, size);
         context.phase("hold", None, |context, _| context.find(&mut self.holder, &fill))?;
-        self.at_first = residency(context, &self.holder)?;
+        self.watch_pagers(context);
+        self.at_first = held(context, &mut self.holder)?.residency;
         if (self.at_first.resident as f64) < size as f64 * REACHED {
             context.errors.push(TrialError::failed(
                 FailureCode::SizeNotReached,
@@ -110,9 +195,27 @@ impl Programs<'_> {
             ));
         }
         if self.asked.suspended {
-            self.holder.suspend().map_err(|error| context.explain(&error))?;
+            self.suspend(context)?;
         }
         context.rest(hold)
+    }
+
+    /// Stops the first program; its pager returns its share before, in a phase of its own.
+    fn suspend(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
+        if context.is_paged() {
+            context.phase("suspend", None, |context, _| {
+                context.find(&mut self.holder, &work(Asked::Suspend))
+            })?;
+            self.at_stop = Some(held(context, &mut self.holder)?);
+        }
+        self.holder.suspend().map_err(|error| context.explain(&error))
+    }
+
+    /// Has the samples find the pagers that the programs have by now.
+    fn watch_pagers(&self, context: &mut TrialContext<'_, '_>) {
+        if context.is_paged() {
+            context.watch(&[self.holder.pid(), self.asker.pid()]);
+        }
     }
 
     /// The second one asks, until the first one has been trimmed and a few asks more, or until there is no room.
@@ -123,8 +226,7 @@ impl Programs<'_> {
             number += 1;
             let bytes = self.asked.request.min(most - asked);
             let command = match asked {
-                // The same stream as the first one's: the second holds more of the same data.
-                0 => context.fill(bytes, bytes),
+                0 => first_ask(context, bytes, most),
                 _ => Command::Grow { bytes },
             };
             asked += bytes;
@@ -134,6 +236,9 @@ impl Programs<'_> {
                 trimmed = self.look(context, asked, &mut worked)?;
                 Ok(worked)
             })?;
+            if number == 1 {
+                self.watch_pagers(context);
+            }
             after += usize::from(trimmed);
             context.rest(self.asked.filling.hold)?;
         }
@@ -142,15 +247,17 @@ impl Programs<'_> {
 
     /// Notes where the memory of both is; returns whether the first one was trimmed.
     fn look(
-        &self,
-        context: &TrialContext<'_, '_>,
+        &mut self,
+        context: &mut TrialContext<'_, '_>,
         asked: u64,
         worked: &mut Worked,
     ) -> Result<bool, TrialError> {
-        let (holder, asker) = (
-            residency(context, &self.holder)?,
-            residency(context, &self.asker)?,
-        );
+        let of_holder = match self.at_stop {
+            Some(held) => held,
+            None => held(context, &mut self.holder)?,
+        };
+        let of_asker = held(context, &mut self.asker)?;
+        let (holder, asker) = (of_holder.residency, of_asker.residency);
         let demand = 100.0 * (self.asked.filling.size + asked) as f64 / context.plan.settings.limit as f64;
         let seconds = worked.cost.seconds;
         let lost = self.at_first.resident.saturating_sub(holder.resident);
@@ -166,6 +273,9 @@ impl Programs<'_> {
         ] {
             findings.set(name, bytes as f64);
         }
+        if let Some((of_holder, of_asker)) = of_holder.store.zip(of_asker.store) {
+            findings.set(contention::finding::STORES, of_holder + of_asker);
+        }
         findings.set("ask_s", seconds);
         findings.set("demand_percent", demand);
         findings.set("trimmed", f64::from(u8::from(trimmed)));
@@ -173,8 +283,39 @@ impl Programs<'_> {
     }
 }
 
-fn residency(context: &TrialContext<'_, '_>, worker: &Worker) -> Result<Residency, TrialError> {
-    worker.residency().map_err(|error| context.explain(&error))
+fn work(asked: Asked) -> Command {
+    Command::work(WorkloadKind::Contention, &asked)
+}
+
+/// The second program's first request, of `most` bytes in all.
+fn first_ask(context: &TrialContext<'_, '_>, bytes: u64, most: u64) -> Command {
+    // The same stream as the first one's: the second holds more of the same data.
+    let mut fill = context.fill(bytes, bytes);
+    if let Command::Fill { placement, .. } = &mut fill {
+        placement.pager = context.pager(most);
+    }
+    fill
+}
+
+/// The places of a program's memory: as the kernel counts them, or as its pager does.
+fn held(context: &mut TrialContext<'_, '_>, worker: &mut Worker) -> Result<Held, TrialError> {
+    if !context.is_paged() {
+        let residency = worker.residency().map_err(|error| context.explain(&error))?;
+        return Ok(Held {
+            residency,
+            store: None,
+        });
+    }
+    let figures = context.find(worker, &Command::InCore)?.findings.figures;
+    let figure = |name: &str| figures.get(name).copied();
+    let bytes = |name: &str| figure(name).unwrap_or(0.0) as u64;
+    Ok(Held {
+        residency: Residency {
+            resident: bytes(IN_CORE),
+            swapped: bytes(compression::finding::PAGER_SAVED),
+        },
+        store: figure(compression::finding::PAGER_STORE),
+    })
 }
 
 /// Has a program read all its memory. Returns whether every byte was right.

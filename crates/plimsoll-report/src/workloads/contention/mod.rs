@@ -10,18 +10,19 @@ use super::criteria::{Criteria, Measure, TIME_ALONE};
 use crate::analysis::metric::metrics;
 use crate::analysis::{ratio, statistics};
 use plimsoll_model::recording::model::{Phase, Trial};
+use plimsoll_model::scenario::workloads::contention::finding;
 
 metrics! {
     TRIM_START "trim_start_bytes" Neither true PLACE "trimming starts at" "Total bytes requested by the second program when the first program had lost more than 2% of its memory. Absent if it never lost as much.";
     TRIM_START_PERCENT "trim_start_percent" Neither true PLACE "demand at the start" "Memory demand of both programs at that request, in percent of the limit.";
     HOLDER_LOST "holder_lost_percent" Less true PLACE "first program lost" "Share of its resident memory that the first program had lost after the last request.";
-    ASKER_LOST "asker_lost_percent" Less true PLACE "second program lost" "Share of the second program's requested memory that was in swap after the last request.";
+    ASKER_LOST "asker_lost_percent" Less true PLACE "second program lost" "Share of the second program's requested memory that was in swap after the last request; of a pager, in its store or page file alone.";
     SLOWEST_ASK "slowest_ask_s" Less true "slowest request" "Duration of the slowest request.";
     SLOWEST_RATIO "slowest_ask_ratio" Less false TIME "slowest / before" "Duration of the slowest request over the median before trimming began. Absent if trimming never began.";
-    HOLDER_SWAPPED "holder_swapped_bytes" Neither false PLACE "first program in swap" "Memory of the first program in swap after the last request.";
-    ASKER_SWAPPED "asker_swapped_bytes" Neither false PLACE "second program in swap" "Memory of the second program in swap after the last request.";
-    COMPRESSED "compressed_growth_bytes" Neither false STORE "compressed store" "Growth of the compressed store in RAM from before the first request to after the last.";
-    CACHED "swap_cache_growth_bytes" Neither false PLACE "swap cache" "Growth of the swap cache from before the first request to after the last: memory in RAM, but in no working set.";
+    HOLDER_SWAPPED "holder_swapped_bytes" Neither false PLACE "first program in swap" "Memory of the first program in swap after the last request; of a pager, in its store or page file alone.";
+    ASKER_SWAPPED "asker_swapped_bytes" Neither false PLACE "second program in swap" "Memory of the second program in swap after the last request; of a pager, in its store or page file alone.";
+    COMPRESSED "compressed_growth_bytes" Neither false STORE "compressed store" "Growth of the compressed store in RAM from before the first request to after the last; of pagers, their stores after the last.";
+    CACHED "swap_cache_growth_bytes" Neither false PLACE "swap cache" "Growth of the swap cache from before the first request to after the last: memory in RAM, but in no working set. Absent with pagers.";
     HOLDER_RESTORE "holder_restore_s" Less false "first program reads" "Time that the first program takes to read all its memory after the last request.";
     ASKER_RESTORE "asker_restore_s" Less false "second program reads" "Time that the second program takes to read all its memory after the first has read its own.";
 }
@@ -82,7 +83,14 @@ pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
         ));
         known.push((HOLDER_SWAPPED, figure(last, "holder_swapped_bytes")));
         known.push((ASKER_SWAPPED, figure(last, "asker_swapped_bytes")));
-        for (name, category) in [(COMPRESSED, "compressed"), (CACHED, "swap_cache")] {
+        // The stores of pagers are in the programs: what grows beside them is another program's.
+        let stores = figure(last, finding::STORES);
+        let of_machine: &[(&str, &str)] = match stores {
+            Some(_) => &[],
+            None => &[(COMPRESSED, "compressed"), (CACHED, "swap_cache")],
+        };
+        known.push((COMPRESSED, stores));
+        for &(name, category) in of_machine {
             let grown = first.before.get(category).zip(last.after.get(category));
             known.push((name, grown.map(|(before, after)| (after - before).max(0) as f64)));
         }
@@ -125,6 +133,28 @@ mod tests {
         };
         let phases = asks.iter().enumerate().map(ask).collect();
         metrics(&Trial::made_up("contention", phases))
+    }
+
+    /// The growth of the machine's store counted, which another program makes.
+    #[test]
+    fn pagers_have_their_stores_in_the_programs() {
+        let ask = |stores: Option<f64>| Phase {
+            name: "ask-1".to_owned(),
+            figures: stores
+                .map(|bytes| (finding::STORES.to_owned(), bytes))
+                .into_iter()
+                .collect(),
+            before: [("compressed", 5), ("swap_cache", 1)].into_iter().collect(),
+            after: [("compressed", 9), ("swap_cache", 4)].into_iter().collect(),
+            ..Phase::default()
+        };
+        let of = |stores| metrics(&Trial::made_up("contention", vec![ask(stores)]));
+        let (kernel, pager) = (of(None), of(Some(70.0)));
+        assert_eq!(
+            (kernel.get(COMPRESSED), kernel.get(CACHED)),
+            (Some(&4.0), Some(&3.0))
+        );
+        assert_eq!((pager.get(COMPRESSED), pager.get(CACHED)), (Some(&70.0), None));
     }
 
     #[test]

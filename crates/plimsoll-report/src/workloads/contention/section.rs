@@ -15,8 +15,8 @@ use plimsoll_model::recording::model::Trial;
 const HELD: [(&str, &str, usize); 4] = [
     ("holder_resident_bytes", "the first, in RAM", 0),
     ("asker_resident_bytes", "the second, in RAM", 1),
-    ("holder_swapped_bytes", "the first, in swap", 2),
-    ("asker_swapped_bytes", "the second, in swap", 3),
+    ("holder_swapped_bytes", "the first, in swap or saved", 2),
+    ("asker_swapped_bytes", "the second, in swap or saved", 3),
 ];
 
 pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
@@ -162,9 +162,9 @@ fn table(asked: &[(&Group, Asks<'_>)]) -> Table<'static> {
             ("Asked for", true),
             ("Both, of the limit", true),
             ("First in RAM", true),
-            ("First in swap", true),
+            ("First in swap or saved", true),
             ("Second in RAM", true),
-            ("Second in swap", true),
+            ("Second in swap or saved", true),
             ("Took", true),
         ]),
     }
