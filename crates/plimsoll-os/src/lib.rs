@@ -26,6 +26,7 @@ mod other_memory;
 mod page_size;
 mod pause;
 mod perf;
+mod prefetch;
 mod process;
 mod process_life;
 mod random;
@@ -58,6 +59,7 @@ pub use other_memory::{Memory, MemoryError, OtherProcess, read_other};
 pub use page_size::page_size;
 pub use pause::{sleep_briefly, yield_processor};
 pub use perf::{PerfEvent, PerfScope, open_perf_event};
+pub use prefetch::prefetch;
 pub use process::{
     Ended, PageOutError, Pidfd, Range, ResourceUsage, UsageScope, resource_usage, set_parent_death_signal,
     wait,

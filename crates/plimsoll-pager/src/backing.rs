@@ -39,6 +39,9 @@ pub(crate) trait Backing: Send + Sync {
     /// Restores the copy of `owner` at `place`, whose checksum it verifies.
     fn get(&self, owner: PageIndex, place: Place, page: &mut Page) -> Result<(), Damaged>;
 
+    /// Has the processor fetch the copy at `place`, which is to be read soon. A hint.
+    fn expect(&self, _place: Place) {}
+
     /// Restores the copies of the pages from `first` on, one of `places` each, until one fails: their number. What is read
     /// or decompressed for several of them is so once.
     fn get_run(&self, first: PageIndex, places: &[Place], pages: &mut [Page]) -> usize {

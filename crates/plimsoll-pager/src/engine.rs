@@ -15,7 +15,7 @@ use crate::error::{MapError, RangeError};
 use crate::fault::{
     FaultError, FaultThread, Faults, Registration, SignalsBlocked, ThreadFaults, TooManyPagers,
 };
-use crate::manager::{Manager, Patience, Pin, WorkingSetError};
+use crate::manager::{BLOCK, Manager, Patience, Pin, WorkingSetError};
 use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState};
 #[cfg(not(loom))]
 use crate::pool::{Member, Pool, Usage};
@@ -310,15 +310,20 @@ impl<B: Backing + 'static> Engine<B> {
         self.rest();
         let _blocked = SignalsBlocked::new();
         let manager = self.manager();
-        manager.wait_for_busy(pages);
-        let trimmed = manager.trim_range(pages);
-        if to >= TrimTo::Standby {
-            manager.wait_for_busy(pages);
-            manager.save_range(pages);
-        }
-        if to >= TrimTo::Store {
-            manager.wait_for_busy(pages);
-            manager.release_range(pages);
+        let mut trimmed = 0;
+        // Each block whole: its frames are released before the copies of the next one are made, while what the kernel keeps
+        // for each page is in the caches.
+        for block in pages.pieces(BLOCK) {
+            manager.wait_for_busy(block);
+            trimmed += manager.trim_range(block);
+            if to >= TrimTo::Standby {
+                manager.wait_for_busy(block);
+                manager.save_range(block);
+            }
+            if to >= TrimTo::Store {
+                manager.wait_for_busy(block);
+                manager.release_range(block);
+            }
         }
         trimmed
     }

@@ -115,6 +115,12 @@ impl Backing for SavedCopies {
         self.get_by(&mut self.store.run(), page, place, bytes)
     }
 
+    fn expect(&self, place: Place) {
+        if let Ok(place) = place_of(place) {
+            self.store.expect(place);
+        }
+    }
+
     fn get_run(&self, first: PageIndex, places: &[Place], pages: &mut [Page]) -> usize {
         let mut run = self.store.run();
         let copies = (0..).zip(places.iter().zip(pages));

@@ -121,6 +121,10 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     /// Restores the saved copy of a compressed or page-file page.
     fn hard_fault(&self, page: PageIndex, locked: Locked<'_>) -> Result<(), FaultError> {
         let place = locked.place();
+        // The copy comes into the caches while a frame is found.
+        if let Some(place) = place {
+            self.backing.expect(place);
+        }
         self.fill(page, place)?;
         self.counters.add(Event::HardFault, 1);
         self.end_hard(page, locked);

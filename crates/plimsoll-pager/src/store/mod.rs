@@ -268,6 +268,18 @@ impl Store {
             })
     }
 
+    /// Has the processor fetch the copy at `place` if it is in RAM, as it is to be read soon. A hint, for signal handlers.
+    pub fn expect(&self, place: Place) {
+        /// An entry of LZ4 has about as many; the processor itself goes on behind them.
+        const BYTES: usize = 1 << 10;
+        if let PlaceKind::InMemory(spot) = place.kind()
+            && spot.segment < self.space.begun()
+        {
+            let words = &self.space.words(spot.segment)[spot.unit as usize..];
+            plimsoll_os::prefetch(words.as_ptr() as usize, BYTES);
+        }
+    }
+
     /// Frees the copy of a page, in RAM. For signal handlers; it may return a segment's pages to the kernel.
     ///
     /// # Errors

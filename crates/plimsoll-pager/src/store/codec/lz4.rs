@@ -3,6 +3,8 @@
 
 use core::ffi::{c_char, c_int, c_void};
 
+use super::few_matches;
+
 /// Bytes of the compressor's state (`LZ4_sizeofState`), with what a later version may add.
 const STATE: usize = (16 << 10) + 64;
 
@@ -24,6 +26,11 @@ unsafe extern "C" {
 }
 
 impl Lz4State {
+    #[cfg(all(test, not(loom)))]
+    pub(super) fn new() -> Lz4State {
+        Lz4State([0; STATE])
+    }
+
     /// Whether the library's state fits.
     pub(crate) fn fits() -> bool {
         // SAFETY: the function reads nothing and returns a constant.
@@ -52,6 +59,10 @@ impl Lz4State {
 
 /// Decompresses `body` into all of `target`. Returns false if the body is damaged; `target` then has any bytes.
 pub(crate) fn decompress(body: &[u8], target: &mut [u8]) -> bool {
+    few_matches::decompress(body, target) || decompress_by_library(body, target)
+}
+
+pub(super) fn decompress_by_library(body: &[u8], target: &mut [u8]) -> bool {
     let (Ok(length), Ok(most)) = (c_int::try_from(body.len()), c_int::try_from(target.len())) else {
         return false;
     };

@@ -3,6 +3,7 @@
 //! Premise of all of them: a body may hold any bytes. Decompression writes only into the buffer that it is given, and
 //! reports a body that does not fill it exactly.
 
+mod few_matches;
 mod lz4;
 mod same;
 mod zstd;
