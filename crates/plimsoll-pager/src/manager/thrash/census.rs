@@ -6,8 +6,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub(crate) const MOST_THREADS: usize = 64;
 /// Entries that a thread tries: beyond them its faults are not counted.
 const PROBES: usize = 4;
-/// A thread takes part if it has at least this share of the faults, in percent.
-const LEAST_SHARE: u64 = 5;
 
 /// Counts of faults on evicted pages, by thread. Any thread counts, also in a signal handler.
 ///
@@ -101,26 +99,16 @@ impl Census {
         own.map(|(_, faults)| *faults).sum()
     }
 
-    /// Threads with a share worth mentioning.
-    pub(crate) fn threads(&self) -> u64 {
-        let all = self.all();
-        let has_share =
-            |faults: u64| faults > 0 && faults.saturating_mul(100) >= all.saturating_mul(LEAST_SHARE);
-        self.faults
-            .iter()
-            .filter(|(_, faults)| has_share(*faults))
-            .count() as u64
-    }
-
-    /// The thread with the most faults.
-    pub(crate) fn worst(&self) -> Option<(usize, u64)> {
-        let worst = self.faults.iter().max_by_key(|(_, faults)| *faults);
+    /// The thread with the most faults but `passed`.
+    pub(crate) fn worst_but(&self, passed: Option<usize>) -> Option<(usize, u64)> {
+        let others = self.faults.iter().filter(|(thread, _)| Some(*thread) != passed);
+        let worst = others.max_by_key(|(_, faults)| *faults);
         worst.copied().filter(|(_, faults)| *faults > 0)
     }
 
     /// Percent of the faults that the thread with the most of them has.
     pub(crate) fn worst_percent(&self) -> u64 {
-        match (self.worst(), self.all()) {
+        match (self.worst_but(None), self.all()) {
             (Some((_, faults)), all @ 1..) => faults.saturating_mul(100) / all,
             _ => 0,
         }
@@ -141,9 +129,10 @@ mod tests {
         let census = counts.take();
         assert_eq!((census.all(), census.of(77)), (200, 100));
         assert_eq!(census.of(0x7f00_0000_3000), 25);
-        assert_eq!((census.worst(), census.threads()), (Some((77, 100)), 5));
+        assert_eq!(census.worst_but(None), Some((77, 100)));
+        assert_eq!(census.worst_but(Some(77)).map(|(_, faults)| faults), Some(25));
         assert_eq!(census.worst_percent(), 50);
-        assert_eq!(counts.take().worst(), None);
+        assert_eq!(counts.take().worst_but(None), None);
     }
 
     #[test]

@@ -21,15 +21,18 @@
 //! | hold | those that were kept |
 //!
 //! A trial has three phases of the same length: *before*, *during* and *after* the measure is in force. The measure is kept
-//! only if less time is lost *during* than both before and after by a margin: a load that changes meanwhile keeps nothing.
-//! Measures are tried in the order of [`ThrashStep`]; one that is kept is tried again with its next level. A hold is twice as
-//! long as the one before, so that trials cost less and less.
+//! only if *during* costs less than both before and after by a margin: a load that changes meanwhile keeps nothing. Measures
+//! are tried in the order of [`ThrashStep`]; a grown standby share that is kept is tried again one level larger. A hold is
+//! twice as long as the one before, so that trials cost less and less.
 //!
-//! Time lost, of all threads together: waits for evicted pages, waits of a throttled thread, work of the balance-set manager,
-//! and soft faults at a share of the cost of the others. A measure that moves the loss from one of them to another is not kept.
+//! The cost is the time that all threads together lose: waits for evicted pages, work of the balance-set manager, and soft
+//! faults at a share of the cost of the others. A measure that moves the loss from one of them to another is not kept. A
+//! throttle has another cost, the faults of all other threads: it does not slow them, so that they can only have fewer if
+//! their pages stay. The thread with the most faults is tried, then the second one. If the throttle of either helps the
+//! others, both take turns: of two alike threads none is slowed for ever.
 //!
 //! Invariants, checked by the property tests in `tests`:
-//! 1. A measure has at most its last level; a delay is at most [`MOST_DELAY_US`].
+//! 1. The standby share has at most its last level; a delay is at most [`MOST_DELAY_US`].
 //! 2. After [`QUIET_INTERVALS`] quiet intervals it is calm, and no measure is in force.
 //! 3. The throttled thread had faults in the last interval, and so had others.
 //! 4. Without the rule [`ThrashControl::On`] no trial takes place.
@@ -56,24 +59,22 @@ pub(crate) const QUIET_INTERVALS: u32 = 8;
 /// Intervals at the start of a phase that do not count, and those that do.
 const SETTLING: u32 = 1;
 const MEASURED: u32 = 3;
-/// Percent by which less time has to be lost.
+/// Percent by which less time has to be lost, and by which the other threads must have fewer faults.
 const MARGIN_PERCENT: u64 = 4;
+const THROTTLE_MARGIN_PERCENT: u64 = 20;
 /// The first hold and the longest, in intervals.
 const FIRST_HOLD: u32 = 64;
 const LONGEST_HOLD: u32 = 2048;
 
 /// The cost of a soft fault as percent of that of a hard one: 4.9 us of 6 to 8 us where both were measured.
 const SOFT_PERCENT: u64 = 70;
-/// A thread is throttled only if it has this percentage of the faults of an average thread.
-const WORST_PERCENT: u64 = 120;
 /// Others need at least this share of the faults, in percent: without them nobody gains by a throttle.
-const OTHERS_PERCENT: u64 = 5;
+const OTHERS_PERCENT: u64 = 1;
 
 /// Standby frames of each level, in parts of all frames.
 const STANDBY_LEVELS: [u8; 3] = [1, 3, 6];
-/// Times the delay of the level before: the first delay is the time from one fault of the thread to the next.
-const DELAY_FACTOR: u32 = 3;
-const THROTTLE_LEVELS: u8 = 3;
+/// Intervals after which the throttle goes to the other of two threads.
+pub(crate) const TURN: u32 = 8;
 
 /// The counters of one interval.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -126,14 +127,13 @@ impl Interval {
         !self.is_above(QUIET_PERCENT)
     }
 
-    /// The throttle of the thread with the most faults, at its first level, if it stands out.
-    fn first_throttle(&self, least_percent: u64) -> Option<Throttle> {
-        let (thread, faults) = self.census.worst()?;
-        let share = faults.saturating_mul(100).saturating_mul(self.census.threads());
-        let stands_out = share >= self.census.all().saturating_mul(least_percent);
+    /// The throttle of the thread with the most faults but `passed`: it waits as long as from one of its faults to the next.
+    fn throttle(&self, passed: Option<usize>) -> Option<Throttle> {
+        let (thread, faults) = self.census.worst_but(passed)?;
         let delay = u32::try_from(self.us / faults).unwrap_or(u32::MAX);
         let delay_us = delay.clamp(LEAST_DELAY_US, MOST_DELAY_US);
-        (stands_out && self.allows_throttle_of(thread)).then_some(Throttle { thread, delay_us })
+        self.allows_throttle_of(thread)
+            .then_some(Throttle { thread, delay_us })
     }
 
     /// Whether a thread has faults, and others have some too.
@@ -158,24 +158,20 @@ pub(crate) struct Decision {
     pub(crate) is_at_work: bool,
 }
 
-/// Time lost in some intervals.
+/// The cost of some intervals.
 #[derive(Debug, Clone, Copy, Default)]
-struct Loss {
+struct Cost {
     us: u64,
-    lost_us: u64,
+    cost: u64,
 }
 
-impl Loss {
-    fn add(&mut self, interval: &Interval) {
-        self.us = self.us.saturating_add(interval.us);
-        self.lost_us = self.lost_us.saturating_add(interval.lost_us());
-    }
-
-    /// Whether less is lost than in `other`, by the margin.
-    fn is_below(self, other: Loss) -> bool {
-        let product =
-            |lost: u64, us: u64, percent: u64| u128::from(lost) * u128::from(us) * u128::from(percent);
-        product(self.lost_us, other.us, 100) < product(other.lost_us, self.us, 100 - MARGIN_PERCENT)
+impl Cost {
+    /// Whether it is below another one by a margin, for the same time.
+    fn is_below(self, other: Cost, margin_percent: u64) -> bool {
+        let product = |cost: u64, us: u64, percent: u64| {
+            (u128::from(cost) * u128::from(us)).saturating_mul(percent.into())
+        };
+        product(self.cost, other.us, 100) < product(other.cost, self.us, 100 - margin_percent)
     }
 }
 
@@ -186,46 +182,62 @@ enum Phase {
     After,
 }
 
-/// The trial of a measure, one step further than the one that is kept.
+/// The trial of a measure.
 #[derive(Debug, Clone, Copy)]
 struct Trial {
     /// The step that the measure belongs to.
     of: ThrashStep,
-    /// The measures in force in the phase *during*.
-    measures: Measures,
+    /// The measures in force in the phase *during*; none until the first interval is over.
+    measures: Option<Measures>,
     phase: Phase,
     /// Intervals of the phase so far.
     intervals: u32,
-    /// Of this phase so far, and of the phases before it.
-    loss: Loss,
-    before: Loss,
-    during: Loss,
+    /// The cost of this phase so far, and of the phases before it.
+    cost: Cost,
+    before: Cost,
+    during: Cost,
 }
 
 impl Trial {
     fn new(of: ThrashStep) -> Trial {
         Trial {
             of,
-            measures: Measures::default(),
+            measures: None,
             phase: Phase::Before,
             intervals: 0,
-            loss: Loss::default(),
-            before: Loss::default(),
-            during: Loss::default(),
+            cost: Cost::default(),
+            before: Cost::default(),
+            during: Cost::default(),
         }
     }
 
-    /// Counts an interval of the phase. Returns the loss of the phase when it is over.
-    fn measure(&mut self, interval: &Interval) -> Option<Loss> {
+    /// Counts an interval of the phase. Returns whether the phase is over.
+    fn measure(&mut self, interval: &Interval) -> bool {
         self.intervals += 1;
         if self.intervals > SETTLING {
-            self.loss.add(interval);
+            let throttle = self.measures.and_then(|measures| measures.throttle);
+            let cost = match throttle.filter(|_| self.of == ThrashStep::Throttle) {
+                Some(throttle) => interval.census.all() - interval.census.of(throttle.thread),
+                None => interval.lost_us(),
+            };
+            self.cost.us = self.cost.us.saturating_add(interval.us);
+            self.cost.cost = self.cost.cost.saturating_add(cost);
         }
-        (self.intervals == SETTLING + MEASURED).then_some(self.loss)
+        self.intervals == SETTLING + MEASURED
     }
 
-    fn enter(&mut self, phase: Phase) {
-        (self.phase, self.intervals, self.loss) = (phase, 0, Loss::default());
+    fn is_cheaper(&self, other: Cost) -> bool {
+        let margin = match self.of {
+            ThrashStep::Throttle => THROTTLE_MARGIN_PERCENT,
+            _ => MARGIN_PERCENT,
+        };
+        self.during.is_below(other, margin)
+    }
+
+    /// Enters a phase. Returns the cost of the one before.
+    fn enter(&mut self, phase: Phase) -> Cost {
+        (self.phase, self.intervals) = (phase, 0);
+        std::mem::take(&mut self.cost)
     }
 }
 
@@ -244,9 +256,12 @@ pub(crate) struct Controller {
     /// Whether it thrashes, and the intervals in a row that say otherwise.
     is_thrashing: bool,
     streak: u32,
-    /// The measures that trials have kept, and the level of the throttle.
+    /// The measures that trials have kept, without the throttle.
     kept: Measures,
-    throttle_level: u8,
+    /// The throttles that were tried, and whether each one was kept.
+    throttles: [Option<(Throttle, bool)>; 2],
+    /// Intervals of holds so far.
+    held: u32,
     /// The length of the next hold.
     hold: u32,
     /// Intervals since it was calm again.
@@ -263,7 +278,8 @@ impl Controller {
             is_thrashing: false,
             streak: 0,
             kept: Measures::default(),
-            throttle_level: 0,
+            throttles: [None; 2],
+            held: 0,
             hold: FIRST_HOLD,
             calm: u32::MAX,
             trials: 0,
@@ -330,26 +346,33 @@ impl Controller {
 
     /// Tries all measures, one after another.
     fn begin(&mut self) {
-        (self.kept, self.throttle_level) = (Measures::default(), 0);
+        (self.kept, self.throttles) = (Measures::default(), [None; 2]);
         self.state = State::Trials(Trial::new(ThrashStep::GrownStandby));
     }
 
     /// One interval of the rule [`ThrashControl::On`]. Returns the measures for the next one.
     fn advance(&mut self, interval: &Interval) -> Measures {
         match self.state {
-            State::Calm => return Measures::default(),
+            State::Calm => {}
             State::Hold { left: 0 } => self.begin(),
-            State::Hold { left } => self.state = State::Hold { left: left - 1 },
-            State::Trials(mut trial) => {
-                self.state = match trial.measure(interval) {
-                    None => State::Trials(trial),
-                    Some(loss) => self.end_phase(trial, loss, interval),
-                };
+            State::Hold { left } => {
+                self.held = self.held.wrapping_add(1);
+                self.state = State::Hold { left: left - 1 };
             }
+            State::Trials(trial) => self.state = self.try_on(trial, interval),
         }
         let mut measures = match self.state {
-            State::Trials(trial) if trial.phase == Phase::During => trial.measures,
-            _ => self.kept,
+            State::Calm => Measures::default(),
+            State::Trials(Trial {
+                phase: Phase::During,
+                measures: Some(measures),
+                ..
+            }) => measures,
+            State::Trials(_) => self.kept,
+            State::Hold { .. } => Measures {
+                throttle: self.kept_throttle(),
+                ..self.kept
+            },
         };
         measures.throttle = measures
             .throttle
@@ -357,29 +380,48 @@ impl Controller {
         measures
     }
 
-    /// The state after a phase of a trial, in which `loss` was lost.
-    fn end_phase(&mut self, mut trial: Trial, loss: Loss, interval: &Interval) -> State {
+    /// The throttle of a hold: of two that were kept, each has its turns.
+    fn kept_throttle(&self) -> Option<Throttle> {
+        let kept = |number: usize| {
+            self.throttles[number]
+                .filter(|(_, is_kept)| *is_kept)
+                .map(|(throttle, _)| throttle)
+        };
+        match (kept(0), kept(1)) {
+            (Some(first), Some(second)) if self.held / TURN % 2 == 1 => Some(Throttle {
+                thread: second.thread,
+                ..first
+            }),
+            (first, second) => first.or(second),
+        }
+    }
+
+    /// The state after an interval of a trial.
+    fn try_on(&mut self, mut trial: Trial, interval: &Interval) -> State {
+        if trial.measures.is_none() {
+            trial.measures = self.raised(trial.of, interval);
+            if trial.measures.is_none() {
+                return match trial.of {
+                    ThrashStep::Throttle => self.hold(),
+                    of => self.next(of, false),
+                };
+            }
+        }
+        if !trial.measure(interval) {
+            return State::Trials(trial);
+        }
         match trial.phase {
             Phase::Before => {
-                let Some(measures) = self.raised(trial.of, interval) else {
-                    return self.next(trial.of);
-                };
-                (trial.before, trial.measures) = (loss, measures);
+                trial.before = trial.enter(Phase::During);
                 self.trials += 1;
-                trial.enter(Phase::During);
             }
-            Phase::During if loss.is_below(trial.before) => {
-                trial.during = loss;
-                trial.enter(Phase::After);
+            Phase::During => {
+                trial.during = trial.enter(Phase::After);
+                if !trial.is_cheaper(trial.before) {
+                    return self.end_trial(&trial, false);
+                }
             }
-            Phase::After if trial.during.is_below(loss) => {
-                self.successes += 1;
-                self.kept = trial.measures;
-                self.throttle_level += u8::from(trial.of == ThrashStep::Throttle);
-                // The same measure again, one level further.
-                trial = Trial::new(trial.of);
-            }
-            Phase::During | Phase::After => return self.next(trial.of),
+            Phase::After => return self.end_trial(&trial, trial.is_cheaper(trial.cost)),
         }
         State::Trials(trial)
     }
@@ -392,57 +434,61 @@ impl Controller {
                 let further = STANDBY_LEVELS.into_iter().find(|level| *level > measures.standby);
                 measures.standby = further?;
             }
-            ThrashStep::NoReadAhead if !measures.no_read_ahead => measures.no_read_ahead = true,
-            ThrashStep::Throttle if self.throttle_level < THROTTLE_LEVELS => {
-                measures.throttle = match measures.throttle {
-                    None => Some(interval.first_throttle(WORST_PERCENT)?),
-                    Some(throttle) => Some(throttle.raised()?),
-                };
+            ThrashStep::NoReadAhead => measures.no_read_ahead = true,
+            _ => {
+                let tried = self.throttles[0].map(|(throttle, _)| throttle.thread);
+                measures.throttle = Some(interval.throttle(tried)?);
             }
-            _ => return None,
         }
         Some(measures)
     }
 
-    /// The state after the trials of a step.
-    fn next(&mut self, of: ThrashStep) -> State {
-        match of {
-            ThrashStep::GrownStandby => State::Trials(Trial::new(ThrashStep::NoReadAhead)),
-            ThrashStep::NoReadAhead => State::Trials(Trial::new(ThrashStep::Throttle)),
-            _ => {
-                let left = self.hold;
-                self.hold = (self.hold * 2).min(LONGEST_HOLD);
-                State::Hold { left }
-            }
+    /// The state after a trial.
+    fn end_trial(&mut self, trial: &Trial, is_kept: bool) -> State {
+        self.successes += u64::from(is_kept);
+        let measures = trial.measures.unwrap_or_default();
+        if let Some(throttle) = measures.throttle {
+            let free = usize::from(self.throttles[0].is_some());
+            self.throttles[free] = Some((throttle, is_kept));
+        } else if is_kept {
+            self.kept = measures;
         }
+        self.next(trial.of, is_kept)
     }
 
-    /// The measures up to a step, whatever is lost.
+    /// The state after a trial of a step that was kept or not.
+    fn next(&mut self, of: ThrashStep, is_kept: bool) -> State {
+        let next = match of {
+            ThrashStep::GrownStandby if is_kept => ThrashStep::GrownStandby,
+            ThrashStep::GrownStandby => ThrashStep::NoReadAhead,
+            ThrashStep::NoReadAhead => ThrashStep::Throttle,
+            // The thread with the most faults was tried, then the second one.
+            _ if self.throttles[1].is_some() => return self.hold(),
+            _ => ThrashStep::Throttle,
+        };
+        State::Trials(Trial::new(next))
+    }
+
+    fn hold(&mut self) -> State {
+        let left = self.hold;
+        self.hold = (self.hold * 2).min(LONGEST_HOLD);
+        State::Hold { left }
+    }
+
+    /// The measures up to a step, whatever they cost.
     fn fixed(&mut self, step: ThrashStep, interval: &Interval) -> Measures {
         let former = self.kept.throttle;
+        let former = former.filter(|throttle| interval.allows_throttle_of(throttle.thread));
+        let throttle = former.or_else(|| interval.throttle(None));
         self.kept = Measures {
-            standby: if step >= ThrashStep::GrownStandby {
-                STANDBY_LEVELS[1]
-            } else {
-                0
+            standby: match step >= ThrashStep::GrownStandby {
+                true => STANDBY_LEVELS[1],
+                false => 0,
             },
             no_read_ahead: step >= ThrashStep::NoReadAhead,
-            throttle: (step >= ThrashStep::Throttle)
-                .then(|| {
-                    let former = former.filter(|throttle| interval.allows_throttle_of(throttle.thread));
-                    former.or_else(|| interval.first_throttle(0))
-                })
-                .flatten(),
+            throttle: throttle.filter(|_| step >= ThrashStep::Throttle),
         };
         self.kept
-    }
-}
-
-impl Throttle {
-    /// The throttle of the next level; none if the delay is as long as it may be.
-    fn raised(self) -> Option<Throttle> {
-        let delay_us = (self.delay_us * DELAY_FACTOR).min(MOST_DELAY_US);
-        (delay_us > self.delay_us).then_some(Throttle { delay_us, ..self })
     }
 }
 
