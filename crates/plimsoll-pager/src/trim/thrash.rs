@@ -27,6 +27,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             throttled: self.thrash.throttled(),
             soft_faults: self.counters.of(Event::SoftFault),
             hard_faults: self.counters.of(Event::HardFault),
+            stream_pages: self.counters.of(Event::StreamPage),
             distances: self.refaults.distances().counts(),
         };
         let before = plan.totals.replace(totals).unwrap_or(totals);
@@ -39,6 +40,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             balancer_us: us(std::mem::take(&mut plan.worked)),
             soft_faults: totals.soft_faults.saturating_sub(before.soft_faults),
             hard_faults: totals.hard_faults.saturating_sub(before.hard_faults),
+            stream_pages: totals.stream_pages.saturating_sub(before.stream_pages),
             refaults: within(&by_distance, u64::MAX),
             near: within(&by_distance, self.budget.frames()),
             census: self.thrash.faults.take(),

@@ -89,6 +89,8 @@ pub(crate) struct Interval {
     pub(crate) balancer_us: u64,
     pub(crate) soft_faults: u64,
     pub(crate) hard_faults: u64,
+    /// Pages that streams restored ahead of their faults.
+    pub(crate) stream_pages: u64,
     /// Evicted pages that were restored.
     pub(crate) refaults: u64,
     /// Those of them that were evicted at most as many evictions ago as the pager has frames.
@@ -434,6 +436,7 @@ impl Controller {
                 let further = STANDBY_LEVELS.into_iter().find(|level| *level > measures.standby);
                 measures.standby = further?;
             }
+            ThrashStep::NoReadAhead if interval.stream_pages == 0 => return None,
             ThrashStep::NoReadAhead => measures.no_read_ahead = true,
             _ => {
                 let tried = self.throttles[0].map(|(throttle, _)| throttle.thread);

@@ -25,6 +25,7 @@ pub(crate) struct Totals {
     pub(crate) throttled: Duration,
     pub(crate) soft_faults: u64,
     pub(crate) hard_faults: u64,
+    pub(crate) stream_pages: u64,
     /// Refaults by distance.
     pub(crate) distances: Counts,
 }

@@ -31,6 +31,7 @@ fn thrashing(lost: u64, faults: [u64; 2]) -> Interval {
         hard_faults: 10_000,
         refaults: 10_000,
         near: 8000,
+        stream_pages: 100,
         census: census(&[(1, faults[0]), (2, faults[1])]),
         can_act: true,
         ..Interval::default()
@@ -69,6 +70,7 @@ fn interval() -> impl Strategy<Value = Interval> {
             balancer_us,
             soft_faults,
             hard_faults,
+            stream_pages: hard_faults % 2,
             refaults,
             near: refaults / 2,
             census: census(&threads),
@@ -258,6 +260,26 @@ fn trials_become_rare_while_nothing_helps() {
         "{on_trial} intervals with a measure in force"
     );
     assert_eq!(controller.successes, 0);
+}
+
+#[test]
+fn a_measure_that_can_change_nothing_is_not_tried() {
+    let mut controller = Controller::new(ThrashControl::On);
+    let interval = Interval {
+        stream_pages: 0,
+        ..thrashing(80, [500, 0])
+    };
+    let mut steps: Vec<ThrashStep> = (0..200).map(|_| controller.tick(&interval).step).collect();
+    steps.dedup();
+    assert_eq!(
+        steps[..3],
+        [ThrashStep::Calm, ThrashStep::Thrashing, ThrashStep::GrownStandby]
+    );
+    // No stream, and no other thread.
+    assert!(
+        steps.iter().all(|step| *step <= ThrashStep::GrownStandby),
+        "{steps:?}"
+    );
 }
 
 #[test]
