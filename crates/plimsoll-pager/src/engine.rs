@@ -91,6 +91,11 @@ impl<B: Backing> ThreadFaults for Served<B> {
         }
     }
 
+    fn is_evicted(&self, address: usize) -> bool {
+        let word = self.manager.table.word(self.page(address));
+        word.load().state().is_evicted()
+    }
+
     fn add_delay(&self, time: Duration) {
         self.manager.thrash.add_throttled(time);
     }

@@ -289,7 +289,7 @@ fn sixteen_threads_find_every_byte_in_each_step_of_thrash_control() {
                 .thrash_control(ThrashControl::Fixed(step))
                 .build()
                 .expect("userfaultfd is allowed");
-            let before = run(&pager, operations, || {
+            let before = run(&pager, operations / 3, || {
                 std::thread::sleep(Duration::from_millis(10))
             });
             assert_eq!(before.forced_frames, 0);

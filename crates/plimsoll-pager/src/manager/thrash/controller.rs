@@ -28,8 +28,8 @@
 //! The cost is the time that all threads together lose: waits for evicted pages, work of the balance-set manager, and soft
 //! faults at a share of the cost of the others. A measure that moves the loss from one of them to another is not kept. A
 //! throttle has another cost, the faults of all other threads: it does not slow them, so that they can only have fewer if
-//! their pages stay. The thread with the most faults is tried, then the second one. If the throttle of either helps the
-//! others, both take turns: of two alike threads none is slowed for ever.
+//! their pages stay. The thread with the most faults is tried, then the second one, unless the two are alike. If the throttle
+//! of either helps the others, both take turns: of two alike threads none is slowed for ever.
 //!
 //! Invariants, checked by the property tests in `tests`:
 //! 1. The standby share has at most its last level; a delay is at most [`MOST_DELAY_US`].
@@ -70,6 +70,9 @@ const LONGEST_HOLD: u32 = 2048;
 const SOFT_PERCENT: u64 = 70;
 /// Others need at least this share of the faults, in percent: without them nobody gains by a throttle.
 const OTHERS_PERCENT: u64 = 1;
+
+/// A thread with at least this percentage of another one's faults is like it.
+const ALIKE_PERCENT: u64 = 75;
 
 /// Standby frames of each level, in parts of all frames.
 const STANDBY_LEVELS: [u8; 3] = [1, 3, 6];
@@ -136,6 +139,14 @@ impl Interval {
         let delay_us = delay.clamp(LEAST_DELAY_US, MOST_DELAY_US);
         self.allows_throttle_of(thread)
             .then_some(Throttle { thread, delay_us })
+    }
+
+    /// The throttle of the other thread with the most faults if it has about as many as this one.
+    fn alike(&self, thread: usize) -> Option<Throttle> {
+        let other = self.throttle(Some(thread))?;
+        let faults = self.census.of(other.thread).saturating_mul(100);
+        let is_alike = faults >= self.census.of(thread).saturating_mul(ALIKE_PERCENT);
+        is_alike.then_some(other)
     }
 
     /// Whether a thread has faults, and others have some too.
@@ -420,10 +431,10 @@ impl Controller {
             Phase::During => {
                 trial.during = trial.enter(Phase::After);
                 if !trial.is_cheaper(trial.before) {
-                    return self.end_trial(&trial, false);
+                    return self.end_trial(&trial, false, interval);
                 }
             }
-            Phase::After => return self.end_trial(&trial, trial.is_cheaper(trial.cost)),
+            Phase::After => return self.end_trial(&trial, trial.is_cheaper(trial.cost), interval),
         }
         State::Trials(trial)
     }
@@ -446,13 +457,16 @@ impl Controller {
         Some(measures)
     }
 
-    /// The state after a trial.
-    fn end_trial(&mut self, trial: &Trial, is_kept: bool) -> State {
+    /// The state after a trial, whose last interval this was.
+    fn end_trial(&mut self, trial: &Trial, is_kept: bool, interval: &Interval) -> State {
         self.successes += u64::from(is_kept);
         let measures = trial.measures.unwrap_or_default();
         if let Some(throttle) = measures.throttle {
             let free = usize::from(self.throttles[0].is_some());
             self.throttles[free] = Some((throttle, is_kept));
+            if free == 0 && is_kept {
+                self.throttles[1] = interval.alike(throttle.thread).map(|other| (other, true));
+            }
         } else if is_kept {
             self.kept = measures;
         }

@@ -263,6 +263,33 @@ fn trials_become_rare_while_nothing_helps() {
 }
 
 #[test]
+fn alike_threads_take_turns_if_the_throttle_of_one_helps() {
+    for (faults, both) in [([5000, 4500], true), ([9000, 3000], false)] {
+        let load = |measures: &Measures| {
+            let faults = match measures.throttle.map(|throttle| throttle.thread) {
+                // The throttle of the second thread alone does not help.
+                Some(1) => [faults[0], faults[1] / 2],
+                _ => faults,
+            };
+            thrashing(80, faults)
+        };
+        let mut controller = Controller::new(ThrashControl::On);
+        let mut decision = Decision::default();
+        while !matches!(controller.state, State::Hold { .. }) {
+            decision = controller.tick(&load(&decision.measures));
+        }
+        let mut intervals = [0; 2];
+        for _ in 0..4 * TURN {
+            decision = controller.tick(&load(&decision.measures));
+            let throttle = decision.measures.throttle.expect("one is in force");
+            intervals[throttle.thread - 1] += 1;
+        }
+        let expected = if both { [2 * TURN, 2 * TURN] } else { [4 * TURN, 0] };
+        assert_eq!(intervals, expected, "{faults:?}");
+    }
+}
+
+#[test]
 fn a_measure_that_can_change_nothing_is_not_tried() {
     let mut controller = Controller::new(ThrashControl::On);
     let interval = Interval {
