@@ -162,7 +162,7 @@ fn access(bytes: &mut [u8], order: Order, count: &AtomicU64, is_over: &AtomicBoo
                 x ^= x << 13;
                 x ^= x >> 7;
                 x ^= x << 17;
-                (u128::from(x) * u128::from(pages) >> 64) as u64
+                ((u128::from(x) * u128::from(pages)) >> 64) as u64
             }
             // A prime that divides no number of pages here.
             Order::Scattered => number * 7919 % pages,
