@@ -251,7 +251,10 @@ fn copies_beyond_the_cap_of_the_store_are_in_the_page_file() {
 fn a_pager_that_cannot_be_built_is_refused_with_its_own_code() {
     let error = Memory::fill(&paged(1 << 20, 1 << 20, 1 << 20, "pager", 1)).unwrap_err();
     assert!(
-        matches!(error, MemoryError::Pager(PagerError::Build(BuildError::TooLittleRam { .. }))),
+        matches!(
+            error,
+            MemoryError::Pager(PagerError::Build(BuildError::TooLittleRam { .. }))
+        ),
         "{error}"
     );
     assert_eq!(error.code(), super::super::protocol::RefusalCode::Pager);
@@ -259,7 +262,10 @@ fn a_pager_that_cannot_be_built_is_refused_with_its_own_code() {
     asked.placement.pager.as_mut().unwrap().folder = "/proc".into();
     let error = Memory::fill(&asked).unwrap_err();
     assert!(
-        matches!(error, MemoryError::Pager(PagerError::Build(BuildError::PageFile(_)))),
+        matches!(
+            error,
+            MemoryError::Pager(PagerError::Build(BuildError::PageFile(_)))
+        ),
         "{error}"
     );
 }

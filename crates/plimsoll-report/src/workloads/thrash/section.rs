@@ -354,7 +354,7 @@ fn fairness(subjects: &[Subject<'_>]) -> Option<Drawing> {
 
 /// The probes' values in each phase.
 fn felt(every: &[Seen<'_>]) -> Table<'static> {
-    const FIGURES: [(&str, &str); 8] = [
+    const VALUES: [(&str, &str); 8] = [
         ("wakeup_p50_s", "Wake-up p50"),
         ("wakeup_p99_s", "Wake-up p99"),
         ("wakeup_max_s", "Wake-up max"),
@@ -369,12 +369,12 @@ fn felt(every: &[Seen<'_>]) -> Table<'static> {
         .flat_map(|seen| seen.trial.phases.iter().map(move |phase| (seen.trial, phase)))
         .map(|(trial, phase)| {
             let mut row = vec![Cell::text(&trial.id), Cell::text(&phase.name)];
-            row.extend(FIGURES.map(|(figure, _)| Cell::metric(figure, phase.values.get(figure).copied())));
+            row.extend(VALUES.map(|(figure, _)| Cell::metric(figure, phase.values.get(figure).copied())));
             row
         })
         .collect();
     let mut heads = vec![("Trial", false), ("Phase", false)];
-    heads.extend(FIGURES.map(|(_, title)| (title, true)));
+    heads.extend(VALUES.map(|(_, title)| (title, true)));
     Table {
         id: "thrash-felt",
         title: "Neighbours in the cgroup, or beside the consumers of pagers without one",
@@ -385,7 +385,7 @@ fn felt(every: &[Seen<'_>]) -> Table<'static> {
 
 /// The figures of the pagers; `None` without a trial with pagers.
 fn pagers(every: &[Seen<'_>]) -> Option<Table<'static>> {
-    const FIGURES: [(&str, &str); 5] = [
+    const VALUES: [(&str, &str); 5] = [
         (finding::PAGER_HARD_FAULTS, "Hard faults"),
         (finding::PAGER_SOFT_FAULTS, "Soft faults"),
         (finding::PAGER_TRIMS, "Trimmed pages"),
@@ -399,11 +399,11 @@ fn pagers(every: &[Seen<'_>]) -> Option<Table<'static>> {
             Cell::text(&seen.trial.id),
             mechanism.map_or_else(Cell::missing, |text| Cell::text(text)),
         ];
-        row.extend(FIGURES.map(|(figure, _)| Cell::metric(figure, load.figures.get(figure).copied())));
+        row.extend(VALUES.map(|(name, _)| Cell::metric(name, load.values.get(name).copied())));
         Some(row)
     };
     let mut heads = vec![("Trial", false), ("Mechanism", false)];
-    heads.extend(FIGURES.map(|(_, title)| (title, true)));
+    heads.extend(VALUES.map(|(_, title)| (title, true)));
     let paged = || every.iter().filter(|seen| seen.is_paged);
     paged().next().map(|_| Table {
         id: "thrash-pagers",
