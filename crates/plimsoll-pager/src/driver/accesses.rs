@@ -1,5 +1,5 @@
-//! Accesses to ranges of this process's memory, from `/proc/self/smaps`. It parses the file itself, as a program that links the pager
-//! shall not get `plimsoll-proc` and its dependencies for two fields.
+//! Accesses to ranges of this process's memory, from `/proc/self/smaps`. It parses the file itself, as a program that links
+//! the pager shall not get `plimsoll-proc` and its dependencies for two fields.
 
 use std::io::{self, BufRead};
 use std::ops::Range;
