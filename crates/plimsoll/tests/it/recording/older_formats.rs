@@ -272,7 +272,7 @@ fn names_of_schema_4_become_those_of_schema_5() {
     let (header, lines) = csv.split_once('\n').unwrap();
     assert!(header.ends_with(",phase,metric,value"), "{header}");
     assert!(
-        lines.lines().any(|line| line.contains(",load 1.50,net_visit_s,")),
+        lines.lines().any(|line| line.contains(",load 1.5,net_visit_s,")),
         "{csv}"
     );
 }
