@@ -288,6 +288,7 @@ pub(super) fn manifest(run: &str) -> Manifest {
             time_limit: Some(600.0),
             order: Order::Random,
             trials: Vec::new(),
+            omitted: Vec::new(),
         },
         sampler: SamplerSettings {
             hz: 10,
