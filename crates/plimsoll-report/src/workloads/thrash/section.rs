@@ -397,7 +397,7 @@ fn pagers(every: &[Seen<'_>]) -> Option<Table<'static>> {
         let mechanism = seen.trial.params.get("mechanism");
         let mut row = vec![
             Cell::text(&seen.trial.id),
-            mechanism.map_or_else(Cell::missing, |text| Cell::text(text)),
+            mechanism.map_or_else(Cell::missing, Cell::text),
         ];
         row.extend(VALUES.map(|(name, _)| Cell::metric(name, load.values.get(name).copied())));
         Some(row)

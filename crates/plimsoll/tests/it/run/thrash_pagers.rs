@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use plimsoll_sample::pagers::{records, stats};
+use plimsoll_sample::pagers::all_stats;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -183,9 +183,7 @@ fn anonymous(pid: u32) -> u64 {
 
 /// Those beside its pager.
 fn own(pid: u32) -> u64 {
-    let records = records(pid).expect("a consumer can be read");
-    let resident = records.iter().filter_map(|record| stats(pid, *record));
-    let of_pager: u64 = resident.map(|stats| stats.resident_bytes()).sum();
+    let of_pager: u64 = all_stats(pid).iter().map(|stats| stats.resident_bytes()).sum();
     anonymous(pid).saturating_sub(of_pager)
 }
 
