@@ -394,7 +394,7 @@ fn pagers(every: &[Seen<'_>]) -> Option<Table<'static>> {
         let mechanism = seen.trial.params.get("mechanism");
         let mut row = vec![
             Cell::text(&seen.trial.id),
-            mechanism.map_or_else(Cell::missing, |text| Cell::text(text)),
+            mechanism.map_or_else(Cell::missing, Cell::text),
         ];
         row.extend(FIGURES.map(|(figure, _)| Cell::metric(figure, load.figures.get(figure).copied())));
         Some(row)
