@@ -94,6 +94,8 @@ impl UffdFeatures {
     pub const WRITE_PROTECT: UffdFeatures = UffdFeatures(1 << 0);
     /// A fault on a missing page raises SIGBUS in its thread (Linux 4.14).
     pub const SIGBUS: UffdFeatures = UffdFeatures(1 << 7);
+    /// Messages name the thread of the fault (Linux 4.14).
+    pub const THREAD_ID: UffdFeatures = UffdFeatures(1 << 8);
     /// Faults report the exact address, not that of the page (Linux 5.18).
     pub const EXACT_ADDRESS: UffdFeatures = UffdFeatures(1 << 11);
     /// Pages can be marked so that an access raises SIGBUS, in children of a fork too (Linux 6.6).

@@ -10,7 +10,7 @@ use plimsoll_os::Errno;
 use crate::driver::{DriverOptions, FaultMode, OpenError};
 use crate::engine::{Engine, EngineError, Funds, LEAST_RAM};
 use crate::error::{BuildError, too_old};
-use crate::manager::WINDOW;
+use crate::manager::{ThrashControl, WINDOW};
 use crate::page::PAGE_SIZE;
 use crate::page_file::{PageFile, PageFileOptions};
 use crate::pager::Pager;
@@ -33,6 +33,7 @@ pub struct PagerBuilder {
     copies: CopiesOptions,
     driver: DriverOptions,
     ageing: Option<Duration>,
+    thrash_control: ThrashControl,
 }
 
 /// The largest page file that saved copies can be in.
@@ -70,6 +71,7 @@ impl PagerBuilder {
             copies: CopiesOptions::default(),
             driver: DriverOptions::default(),
             ageing: Some(WINDOW),
+            thrash_control: ThrashControl::default(),
         }
     }
 
@@ -149,6 +151,16 @@ impl PagerBuilder {
         self
     }
 
+    /// The rule of thrash control. By default the pager detects thrashing and reports it ([`Stats::thrash_step`]), and does
+    /// nothing about it. With [`ThrashControl::On`] it may delay the thread with the most faults, by 10 ms at each of them at
+    /// most, locks of the program that the thread holds included.
+    ///
+    /// [`Stats::thrash_step`]: crate::Stats::thrash_step
+    pub fn thrash_control(mut self, rule: ThrashControl) -> PagerBuilder {
+        self.thrash_control = rule;
+        self
+    }
+
     /// Builds the pager, and installs the process's handler of SIGBUS if no pager did, unless a thread resolves the faults. Signals for other addresses go to
     /// the handler that was installed before; a handler that is installed later must do the same.
     ///
@@ -160,6 +172,7 @@ impl PagerBuilder {
             return Err(BuildError::PageSize(page));
         }
         let (address_space, driver, ageing) = (self.address_space, self.driver, self.ageing);
+        let thrash_control = self.thrash_control;
         let copies = self.copies.clone();
         let funds = self.funds()?;
         let no_addresses = |errno| BuildError::AddressSpace {
@@ -183,6 +196,7 @@ impl PagerBuilder {
         if let Some(window) = ageing {
             engine.manager().ageing.start(window);
         }
+        engine.manager().thrash.set_rule(thrash_control);
         Ok(Pager::new(Arc::new(engine)))
     }
 

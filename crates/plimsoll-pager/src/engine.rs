@@ -15,7 +15,7 @@ use crate::error::{MapError, RangeError};
 use crate::fault::{
     FaultError, FaultThread, Faults, Registration, SignalsBlocked, ThreadFaults, TooManyPagers,
 };
-use crate::manager::{Manager, Patience, Pin, WorkingSetError};
+use crate::manager::{INTERVAL, Manager, Patience, Pin, WorkingSetError};
 use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState};
 #[cfg(not(loom))]
 use crate::pool::{Member, Pool, Usage};
@@ -56,6 +56,15 @@ impl<B: Backing> Faults for Served<B> {
         self.manager.fault(self.page(address))
     }
 
+    fn pace(&self, address: usize) {
+        let delay = self.delay(address, plimsoll_os::thread_token());
+        if !delay.is_zero() {
+            let since = Instant::now();
+            plimsoll_os::sleep_briefly(delay);
+            self.add_delay(since.elapsed());
+        }
+    }
+
     fn is_here(&self) -> bool {
         !self.manager.driver.is_forked()
     }
@@ -73,6 +82,22 @@ impl<B: Backing> Faults for Served<B> {
 impl<B: Backing> ThreadFaults for Served<B> {
     fn userfault(&self) -> &Fd {
         self.manager.driver.faults()
+    }
+
+    fn delay(&self, address: usize, thread: usize) -> Duration {
+        match self.arena.contains(&address) {
+            true => self.manager.pace(self.page(address), thread),
+            false => Duration::ZERO,
+        }
+    }
+
+    fn is_evicted(&self, address: usize) -> bool {
+        let word = self.manager.table.word(self.page(address));
+        word.load().state().is_evicted()
+    }
+
+    fn add_delay(&self, time: Duration) {
+        self.manager.thrash.add_throttled(time);
     }
 }
 
@@ -445,7 +470,9 @@ trait Work: Send + Sync {
 
 impl<B: Backing> Work for Served<B> {
     fn tick(&self) -> bool {
-        self.manager.wait_for_work(TICK);
+        let is_at_work = self.manager.thrash.is_at_work();
+        self.manager
+            .wait_for_work(if is_at_work { INTERVAL } else { TICK });
         if self.is_over.load(Ordering::Acquire) {
             return false;
         }
@@ -454,13 +481,16 @@ impl<B: Backing> Work for Served<B> {
             pool.wake_members();
         }
         let _balancing = self.balancing.lock().unwrap_or_else(PoisonError::into_inner);
+        let start = Instant::now();
         self.manager.balance();
+        let worked = start.elapsed();
         let elapsed = self.built.elapsed();
         let seconds = elapsed.as_secs();
         if self.aged.swap(seconds, Ordering::Relaxed) != seconds {
             self.manager.age();
         }
         self.manager.age_chunks(elapsed);
+        self.manager.control_thrash(elapsed, worked);
         if let Some(publication) = self.publication.get() {
             publication.refresh(self.manager.derived());
         }

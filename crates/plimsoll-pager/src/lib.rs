@@ -84,7 +84,7 @@ pub use builder::{Codec, PagerBuilder};
 pub use driver::FaultMode;
 pub use engine::TrimTo;
 pub use error::{BuildError, FaultError, MapError, RamError, RangeError};
-pub use manager::{AgeingState, TrimMode, WorkingSetError};
+pub use manager::{AgeingState, ThrashControl, ThrashStep, TrimMode, WorkingSetError};
 pub use pager::Pager;
 pub use region::{PinGuard, Region};
 #[cfg(not(loom))]

@@ -4,7 +4,7 @@ mod derived;
 
 use crate::backing::{Backing, PageFileUse};
 use crate::driver::Driver;
-use crate::manager::{AgeingState, Budget, Counters, Event, Manager};
+use crate::manager::{AgeingState, Budget, Counters, Event, Manager, ThrashStep};
 use crate::page::{PAGE_SIZE, PageState};
 
 pub(crate) use derived::Derived;
@@ -85,6 +85,18 @@ pub struct Stats {
     pub ageing_us: u64,
     /// Chunks by class of heat at the end of the last window, the coldest first.
     pub heat_chunks: [u64; 8],
+    /// The state of thrash control.
+    pub thrash_step: ThrashStep,
+    /// Microseconds in each step, by number.
+    pub thrash_us: [u64; ThrashStep::ALL.len()],
+    /// Microseconds that throttled threads waited.
+    pub throttled_us: u64,
+    /// Percent of the last quarter of a second's faults on evicted pages that the thread with the most of them had.
+    pub worst_faulter_percent: u64,
+    /// Trials of a measure against thrashing, and those of them whose measure was kept.
+    pub thrash_trials: u64,
+    /// See [`Stats::thrash_trials`].
+    pub kept_trials: u64,
     /// The page file, if the pager has one.
     pub page_file: Option<PageFileUse>,
 }
@@ -123,6 +135,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             ageing_windows: self.ageing.windows(),
             ageing_us: self.ageing.cost_us(),
             heat_chunks: self.ageing.classes(),
+            thrash: self.thrash.figures(),
             page_file: self.backing.page_file(),
         }
     }
@@ -168,6 +181,12 @@ impl Stats {
             ageing_windows: derived.ageing_windows,
             ageing_us: derived.ageing_us,
             heat_chunks: derived.heat_chunks,
+            thrash_step: derived.thrash.step,
+            thrash_us: derived.thrash.step_us,
+            throttled_us: derived.thrash.throttled_us,
+            worst_faulter_percent: derived.thrash.worst_percent,
+            thrash_trials: derived.thrash.trials,
+            kept_trials: derived.thrash.kept,
             page_file: derived.page_file,
             adopted_pages: events(Event::Adopted),
         }

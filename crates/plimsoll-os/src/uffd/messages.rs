@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use core::ptr::null_mut;
+use core::time::Duration;
 
 use crate::raw::system_call;
 use crate::{Errno, Fd};
@@ -29,6 +30,8 @@ const _: () = assert!(size_of::<RawMessage>() == 32);
 pub struct UffdFault {
     /// The address of the access, or of its page.
     pub address: usize,
+    /// The number of its thread (`gettid(2)`), if the userfaultfd has [`UffdFeatures::THREAD_ID`](crate::UffdFeatures); else 0.
+    pub thread: usize,
 }
 
 /// Reads the faults of a userfaultfd until it is ended. No call allocates or touches `errno`.
@@ -60,28 +63,40 @@ impl FaultReader {
         let _ = unsafe { system_call(libc::SYS_write, arguments) };
     }
 
-    /// Waits for faults of `uffd`, and gives them to `faults`, as many as one call reads. None once the reader is ended;
-    /// 0 if another reader had them.
+    /// Waits for faults of `uffd`, for `limit` if there is one, and gives them to `faults`, as many as one call reads. None
+    /// once the reader is ended; 0 after the limit, or if another reader had them.
     ///
     /// # Errors
     /// The kernel refuses the descriptor.
-    pub fn next(&self, uffd: &Fd, mut faults: impl FnMut(UffdFault)) -> Result<Option<usize>, Errno> {
+    pub fn next(
+        &self,
+        uffd: &Fd,
+        limit: Option<Duration>,
+        mut faults: impl FnMut(UffdFault),
+    ) -> Result<Option<usize>, Errno> {
         let poll = |descriptor: &Fd| libc::pollfd {
             fd: descriptor.raw(),
             events: libc::POLLIN,
             revents: 0,
         };
         let mut polled = [poll(&self.end), poll(uffd)];
+        let mut limit = limit.map(|limit| libc::timespec {
+            tv_sec: limit.as_secs() as libc::time_t,
+            tv_nsec: limit.subsec_nanos() as libc::c_long,
+        });
+        let limit = limit.as_mut().map_or(null_mut(), |limit| &raw mut *limit);
         let arguments = [
             polled.as_mut_ptr() as usize,
             polled.len(),
-            null_mut::<u8>() as usize,
+            limit as usize,
             0,
             0,
             0,
         ];
-        // SAFETY: the kernel writes to the two entries; without a time it waits for ever, without a mask it changes none.
+        // SAFETY: the kernel writes to the two entries, and the time that is left to the limit; without a limit it waits for
+        // ever, without a mask it changes none.
         match unsafe { system_call(libc::SYS_ppoll, arguments) } {
+            Ok(0) => return Ok(Some(0)),
             Ok(_) => {}
             Err(Errno::INTR) => return Ok(Some(0)),
             Err(errno) => return Err(errno),
@@ -114,6 +129,8 @@ impl FaultReader {
         for message in messages.iter().filter(|message| message.event == PAGE_FAULT) {
             faults(UffdFault {
                 address: message.address as usize,
+                // The number has the lower half.
+                thread: (message.thread & u64::from(u32::MAX)) as usize,
             });
         }
         Ok(Some(messages.len()))

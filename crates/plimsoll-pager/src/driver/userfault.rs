@@ -22,7 +22,7 @@ use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange};
 const ALIGNMENT: usize = CHUNK_PAGES as usize * PAGE_SIZE;
 
 /// The features that it uses where the kernel has them.
-const WELCOME: UffdFeatures = UffdFeatures::EXACT_ADDRESS;
+const WELCOME: UffdFeatures = UffdFeatures::EXACT_ADDRESS.with(UffdFeatures::THREAD_ID);
 
 /// The reason why no userfaultfd can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,6 +19,9 @@ pub(crate) trait Faults: Send + Sync {
     /// Makes the page at `address`, which is in the arena, present. Called in the signal handler.
     fn resolve(&self, address: usize) -> Result<(), FaultError>;
 
+    /// Has the calling thread wait if it is throttled, before its fault at `address`. Called in the signal handler.
+    fn pace(&self, address: usize);
+
     /// Maps a page in place of one that a file of the pager lost. Returns whether `address` is such a page. Called in the
     /// signal handler.
     fn replace_lost_page(&self, address: usize) -> bool;
@@ -147,7 +150,10 @@ fn resolve(address: usize) -> Option<Result<(), FaultError>> {
         let entry = unsafe { slot.entry.load(Ordering::SeqCst).as_ref() };
         let outcome = entry.filter(|entry| entry.pager.is_here()).and_then(|entry| {
             match entry.arena.contains(&address) {
-                true => Some(entry.pager.resolve(address)),
+                true => {
+                    entry.pager.pace(address);
+                    Some(entry.pager.resolve(address))
+                }
                 false => entry.pager.replace_lost_page(address).then_some(Ok(())),
             }
         });

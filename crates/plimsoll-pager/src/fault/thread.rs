@@ -8,16 +8,67 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use plimsoll_os::{Errno, FaultReader, Fd};
 
+use super::FaultError;
 use super::signal::{Faults, SignalsBlocked, report};
 use crate::manager::Patience;
+use crate::page::PAGE_SIZE;
 
 /// A pager whose faults a thread resolves.
 pub(crate) trait ThreadFaults: Faults {
     /// The userfaultfd.
     fn userfault(&self) -> &Fd;
+
+    /// Notes a fault of a thread at `address`. Returns the time that the thread has to wait before it is resolved.
+    fn delay(&self, address: usize, thread: usize) -> Duration;
+
+    /// Whether the page at `address` is evicted. It is not if it is in no region.
+    fn is_evicted(&self, address: usize) -> bool;
+
+    /// Adds the time that a throttled thread waited.
+    fn add_delay(&self, time: Duration);
+}
+
+/// Faults that wait at the same time: more than one if the throttle goes from one thread to another.
+const MOST_DELAYED: usize = 8;
+
+/// A fault of a throttled thread, which waits for the reply.
+#[derive(Debug, Clone, Copy)]
+struct Delayed {
+    address: usize,
+    since: Instant,
+    delay: Duration,
+}
+
+/// The faults of throttled threads. The thread of the pager resolves those of others meanwhile.
+#[derive(Debug, Default)]
+struct Queue([Option<Delayed>; MOST_DELAYED]);
+
+impl Queue {
+    /// Puts a fault off. Returns whether there was an entry for it.
+    fn push(&mut self, delayed: Delayed) -> bool {
+        let free = self.0.iter_mut().find(|entry| entry.is_none());
+        free.map(|entry| *entry = Some(delayed)).is_some()
+    }
+
+    /// The time until the next fault is due; none without any.
+    fn due(&self) -> Option<Duration> {
+        let left = self.0.iter().flatten();
+        left.map(|fault| fault.delay.saturating_sub(fault.since.elapsed()))
+            .min()
+    }
+
+    /// Takes a fault that is due.
+    fn pop(&mut self) -> Option<Delayed> {
+        let is_due = |fault: &Delayed| fault.since.elapsed() >= fault.delay;
+        self.0
+            .iter_mut()
+            .find(|entry| entry.as_ref().is_some_and(is_due))?
+            .take()
+    }
 }
 
 #[derive(Debug)]
@@ -75,27 +126,66 @@ fn serve(pager: &dyn ThreadFaults, shared: &Shared) {
     // This thread alone changes it.
     let mut turns = 2;
     shared.turns.store(turns, Ordering::Release);
+    let mut queue = Queue::default();
     loop {
-        let read = shared.reader.next(pager.userfault(), |fault| {
+        let read = shared.reader.next(pager.userfault(), queue.due(), |fault| {
             turns |= 1;
             shared.turns.store(turns, Ordering::Release);
-            if let Err(error) = pager.resolve(fault.address) {
-                // The faulting thread cannot go on, and there is no signal that its program could handle.
-                report(error);
-                std::process::abort();
+            let delayed = Delayed {
+                address: fault.address,
+                since: Instant::now(),
+                delay: pager.delay(fault.address, fault.thread),
+            };
+            if delayed.delay.is_zero() || !queue.push(delayed) {
+                resolve(pager, fault.address);
             }
         });
+        while let Some(fault) = queue.pop() {
+            turns |= 1;
+            shared.turns.store(turns, Ordering::Release);
+            resume(pager, fault);
+        }
         turns = turns.next_multiple_of(2) % (1 << 31);
         shared.turns.store(turns, Ordering::Release);
         match read {
             Ok(Some(_)) => {}
-            Ok(None) => return,
+            Ok(None) => {
+                let rest = queue.0.iter_mut().filter_map(Option::take);
+                return rest.for_each(|fault| resume(pager, fault));
+            }
             Err(_) => {
                 plimsoll_os::write_error(b"plimsoll-pager: cannot read the faults of the process\n");
                 std::process::abort();
             }
         }
     }
+}
+
+fn resolve(pager: &dyn ThreadFaults, address: usize) {
+    if let Err(error) = pager.resolve(address) {
+        give_up(error);
+    }
+}
+
+/// Resolves a fault that was put off, unless another thread did meanwhile: the throttled thread runs again then, and may have
+/// unmapped the page since.
+fn resume(pager: &dyn ThreadFaults, fault: Delayed) {
+    pager.add_delay(fault.since.elapsed());
+    if pager.is_evicted(fault.address)
+        && let Err(error) = pager.resolve(fault.address)
+        && pager.is_evicted(fault.address)
+    {
+        give_up(error);
+    }
+    // If the page was discarded, the thread waits still. It fails if the page is in no region any more.
+    let page = fault.address & !(PAGE_SIZE - 1);
+    let _ = plimsoll_os::uffd_wake(pager.userfault(), page, PAGE_SIZE);
+}
+
+/// Ends the process: the faulting thread cannot go on, and there is no signal that its program could handle.
+fn give_up(error: FaultError) -> ! {
+    report(error);
+    std::process::abort();
 }
 
 impl Drop for FaultThread {
@@ -105,5 +195,100 @@ impl Drop for FaultThread {
             // A thread that panicked has reported it.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Mutex;
+
+    use plimsoll_os::{UffdMode, open_userfaultfd};
+
+    use super::*;
+
+    /// A pager whose page changes its state while its fault waits, or is resolved.
+    struct Fake {
+        descriptor: Fd,
+        /// The answers of `is_evicted`, the last one first.
+        evicted: Mutex<Vec<bool>>,
+        resolved: Mutex<Cell<u32>>,
+    }
+
+    impl Faults for Fake {
+        fn resolve(&self, _: usize) -> Result<(), FaultError> {
+            let resolved = self.resolved.lock().expect("no panic");
+            resolved.set(resolved.get() + 1);
+            Err(FaultError::Refused(Errno::INVAL))
+        }
+
+        fn pace(&self, _: usize) {}
+
+        fn replace_lost_page(&self, _: usize) -> bool {
+            false
+        }
+
+        fn is_here(&self) -> bool {
+            true
+        }
+    }
+
+    impl ThreadFaults for Fake {
+        fn userfault(&self) -> &Fd {
+            &self.descriptor
+        }
+
+        fn delay(&self, _: usize, _: usize) -> Duration {
+            Duration::ZERO
+        }
+
+        fn is_evicted(&self, _: usize) -> bool {
+            let mut evicted = self.evicted.lock().expect("no panic");
+            evicted.pop().expect("it is asked no more")
+        }
+
+        fn add_delay(&self, _: Duration) {}
+    }
+
+    /// The stress of sixteen threads ended with "cannot restore a page: the kernel refuses it": while the fault of a throttled
+    /// thread waited, a prefetch of another thread had made its page present, and the thread had unmapped the region.
+    #[test]
+    fn a_fault_that_another_thread_resolved_meanwhile_is_not_resolved_again() {
+        for (evicted, resolved) in [(vec![false], 0), (vec![false, true], 1)] {
+            let fake = Fake {
+                // Its calls fail: it has made no handshake.
+                descriptor: open_userfaultfd(UffdMode::UserModeOnly).expect("userfaultfd is allowed"),
+                evicted: Mutex::new(evicted),
+                resolved: Mutex::default(),
+            };
+            resume(
+                &fake,
+                Delayed {
+                    address: 4096,
+                    since: Instant::now(),
+                    delay: Duration::ZERO,
+                },
+            );
+            assert_eq!(fake.resolved.lock().expect("no panic").get(), resolved);
+            assert!(fake.evicted.lock().expect("no panic").is_empty());
+        }
+    }
+
+    #[test]
+    fn faults_leave_the_queue_when_they_are_due_and_a_full_one_takes_none() {
+        let mut queue = Queue::default();
+        assert!(queue.due().is_none() && queue.pop().is_none());
+        let delayed = |address, delay| Delayed {
+            address,
+            since: Instant::now(),
+            delay,
+        };
+        let hour = Duration::from_secs(3600);
+        assert!((1..MOST_DELAYED).all(|address| queue.push(delayed(address, hour))));
+        assert!(queue.pop().is_none() && queue.due().is_some_and(|due| due > hour / 2));
+        assert!(queue.push(delayed(0, Duration::ZERO)) && !queue.push(delayed(9, Duration::ZERO)));
+        assert_eq!(queue.due(), Some(Duration::ZERO));
+        assert_eq!(queue.pop().map(|fault| fault.address), Some(0));
+        assert!(queue.pop().is_none());
     }
 }

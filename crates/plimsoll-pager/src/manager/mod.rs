@@ -14,6 +14,7 @@ mod pins;
 mod refaults;
 mod regions;
 mod streams;
+mod thrash;
 mod working_sets;
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -40,6 +41,8 @@ pub(crate) use pins::{Pin, Pins};
 pub(crate) use refaults::Refaults;
 pub(crate) use regions::Regions;
 pub(crate) use streams::{MOST_AHEAD, Streams};
+pub(crate) use thrash::{INTERVAL, Interval, Thrash, ThrashFigures, Totals};
+pub use thrash::{ThrashControl, ThrashStep};
 pub use working_sets::WorkingSetError;
 pub(crate) use working_sets::{WorkingSet, WorkingSets};
 
@@ -101,6 +104,7 @@ pub(crate) struct Manager<D, B> {
     pub(crate) ageing: Ageing,
     /// Faults that wait for a larger budget.
     pub(crate) need: Need,
+    pub(crate) thrash: Thrash,
 }
 
 impl<D: Driver, B: Backing> Manager<D, B> {
@@ -130,6 +134,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             working_sets: WorkingSets::new(),
             ageing: Ageing::default(),
             need: Need::default(),
+            thrash: Thrash::default(),
         })
     }
 

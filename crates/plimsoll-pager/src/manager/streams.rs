@@ -1,6 +1,6 @@
 //! Detection of streams: faults on adjacent pages, one after another.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::page::PageIndex;
 
@@ -23,6 +23,8 @@ pub(crate) struct Streams {
     next: [AtomicU64; MOST_STREAMS],
     /// The entry that the next unknown fault replaces.
     oldest: AtomicU64,
+    /// Whether streams are detected, but no fault is told of them.
+    is_stopped: AtomicBool,
 }
 
 /// A stream that a fault belongs to.
@@ -37,7 +39,13 @@ impl Streams {
         Streams {
             next: [const { AtomicU64::new(0) }; MOST_STREAMS],
             oldest: AtomicU64::new(0),
+            is_stopped: AtomicBool::new(false),
         }
+    }
+
+    /// Stops restoring pages ahead of faults, or ends the stop.
+    pub(crate) fn set_stopped(&self, is_stopped: bool) {
+        self.is_stopped.store(is_stopped, Ordering::Relaxed);
     }
 
     /// Notes a fault; the stream that it belongs to, if it is a sure one.
@@ -49,7 +57,8 @@ impl Streams {
                 let faults = (seen & u64::from(u32::MAX)) + 1;
                 let stream = Stream { entry, faults };
                 self.expect(stream, page.plus(1));
-                return (faults >= SURE).then_some(stream);
+                let is_told = faults >= SURE && !self.is_stopped.load(Ordering::Relaxed);
+                return is_told.then_some(stream);
             }
         }
         let entry = self.oldest.fetch_add(1, Ordering::Relaxed) as usize % MOST_STREAMS;
@@ -93,6 +102,19 @@ mod tests {
             assert_eq!(stream.ahead(), ahead, "page {next}");
             streams.expect(stream, page(next + ahead + 1));
         }
+    }
+
+    #[test]
+    fn a_stop_holds_for_streams_that_are_sure_already() {
+        let streams = Streams::new();
+        let told: Vec<bool> = (0..30)
+            .map(|number| {
+                streams.set_stopped((10..20).contains(&number));
+                streams.note(PageIndex::new(100 + number)).is_some()
+            })
+            .collect();
+        let expected = (0..30).map(|number| number >= 2 && !(10..20).contains(&number));
+        assert_eq!(told, expected.collect::<Vec<_>>());
     }
 
     #[test]

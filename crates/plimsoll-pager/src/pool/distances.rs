@@ -48,6 +48,13 @@ impl RefaultDistances {
     }
 }
 
+/// The refaults of a distance up to about `pages`: the class that it lies in is in whole.
+pub(crate) fn within(counts: &Counts, pages: u64) -> u64 {
+    let classes = counts.iter().enumerate();
+    let near = classes.take_while(|(class, _)| (1_u64 << class) / 2 < pages);
+    near.fold(0, |sum, (_, count)| sum.saturating_add(*count))
+}
+
 /// The refaults of some time.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Period {
@@ -87,6 +94,27 @@ impl Period {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refaults_within_a_distance_are_those_of_its_class_and_below() {
+        let distances = RefaultDistances::new();
+        for distance in [1, 2, 3, 4, 5, 1000, 1 << 60] {
+            distances.record(distance);
+        }
+        let counts = distances.counts();
+        for (pages, expected) in [
+            (0, 0),
+            (1, 1),
+            (2, 2),
+            (3, 4),
+            (4, 4),
+            (5, 5),
+            (900, 6),
+            (u64::MAX, 7),
+        ] {
+            assert_eq!(within(&counts, pages), expected, "{pages} pages");
+        }
+    }
 
     fn period(distances: &[(u64, u64)]) -> Period {
         let counted = RefaultDistances::new();

@@ -76,6 +76,7 @@ mod versioned;
 
 pub use balance::HIGHEST_PRIORITY;
 pub use distances::RefaultDistances;
+pub(crate) use distances::{Counts, within};
 pub use error::{Defect, PoolError};
 #[cfg(not(loom))]
 pub use handle::Pool;

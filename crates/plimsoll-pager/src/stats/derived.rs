@@ -3,7 +3,7 @@
 use plimsoll_os::Errno;
 
 use crate::backing::PageFileUse;
-use crate::manager::AgeingState;
+use crate::manager::{AgeingState, ThrashFigures, ThrashStep};
 use crate::page_file::{State, WriteFailure};
 
 /// Figures that no single atomic of the manager holds.
@@ -18,6 +18,7 @@ pub(crate) struct Derived {
     pub(crate) ageing_windows: u64,
     pub(crate) ageing_us: u64,
     pub(crate) heat_chunks: [u64; 8],
+    pub(crate) thrash: ThrashFigures,
     pub(crate) page_file: Option<PageFileUse>,
 }
 
@@ -31,7 +32,7 @@ const KEY_WORN: u64 = 5;
 
 impl Derived {
     /// The number of its words.
-    pub(crate) const COUNT: usize = 27;
+    pub(crate) const COUNT: usize = 37;
 
     /// The figures, in a fixed order.
     pub(crate) fn words(&self) -> [u64; Derived::COUNT] {
@@ -59,6 +60,8 @@ impl Derived {
             read_failures,
         ] = sizes;
         let [h0, h1, h2, h3, h4, h5, h6, h7] = self.heat_chunks;
+        let thrash = &self.thrash;
+        let [s0, s1, s2, s3, s4] = thrash.step_us;
         [
             self.store_bytes,
             self.metadata_bytes,
@@ -76,6 +79,16 @@ impl Derived {
             h5,
             h6,
             h7,
+            thrash.step as u64,
+            s0,
+            s1,
+            s2,
+            s3,
+            s4,
+            thrash.throttled_us,
+            thrash.worst_percent,
+            thrash.trials,
+            thrash.kept,
             code,
             first,
             second,
@@ -104,6 +117,8 @@ impl Derived {
             rest @ ..,
         ] = words;
         let [h0, h1, h2, h3, h4, h5, h6, h7, rest @ ..] = rest;
+        let [step, s0, s1, s2, s3, s4, rest @ ..] = rest;
+        let [throttled_us, worst_percent, trials, kept, rest @ ..] = rest;
         let [code, first, second, third, sizes @ ..] = rest;
         let [
             bytes,
@@ -134,6 +149,14 @@ impl Derived {
             ageing_windows,
             ageing_us,
             heat_chunks: [h0, h1, h2, h3, h4, h5, h6, h7],
+            thrash: ThrashFigures {
+                step: ThrashStep::of_number(step),
+                step_us: [s0, s1, s2, s3, s4],
+                throttled_us,
+                worst_percent: worst_percent.min(100),
+                trials,
+                kept,
+            },
             page_file,
         }
     }
@@ -186,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_state_of_a_page_file_returns_from_its_words() {
+    fn every_figure_returns_from_its_words_and_unknown_codes_are_harmless() {
         let errno = Errno::of_number(libc::ENOSPC);
         let states = [
             None,
@@ -215,6 +238,14 @@ mod tests {
                 ageing_windows: 13,
                 ageing_us: 14,
                 heat_chunks: [15, 16, 17, 18, 19, 20, 21, 22],
+                thrash: ThrashFigures {
+                    step: ThrashStep::NoReadAhead,
+                    step_us: [23, 24, 25, 26, 27],
+                    throttled_us: 28,
+                    worst_percent: 29,
+                    trials: 30,
+                    kept: 31,
+                },
                 page_file: state.map(|state| PageFileUse {
                     state,
                     bytes: 6,
@@ -229,7 +260,10 @@ mod tests {
             assert_eq!(Derived::of_words(derived.words()), derived);
         }
         let mut unknown = Derived::default().words();
-        unknown[16] = 99;
+        // The step, the share of the worst thread, and the state of the page file.
+        (unknown[16], unknown[23], unknown[26]) = (99, 0, 99);
         assert_eq!(Derived::of_words(unknown), Derived::default());
+        unknown[23] = u64::MAX;
+        assert_eq!(Derived::of_words(unknown).thrash.worst_percent, 100);
     }
 }

@@ -20,10 +20,12 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         self.budget.spare(self.overhead_bytes()) + self.counters.pages_in(PageState::Standby)
     }
 
-    /// The stock of spare frames below which the balance-set manager works, and up to which.
+    /// The stock of spare frames below which the balance-set manager works, and up to which. Thrash control may add a part
+    /// of all frames: not of the budget, most of which may be the store's.
     pub(crate) fn watermarks(&self) -> (u64, u64) {
         let pages = self.budget.ram() / PAGE_SIZE as u64;
-        ((pages / 64).max(16), (pages / 24).max(64))
+        let more = self.thrash.standby_frames(self.budget.frames());
+        ((pages / 64).max(16) + more, (pages / 24).max(64) + more)
     }
 
     /// Restocks spare frames that run low on this thread if it alone faults; else, or if the store runs out of room, wakes

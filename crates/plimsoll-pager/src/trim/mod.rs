@@ -13,6 +13,7 @@ mod policy;
 mod resize;
 mod save;
 mod spill;
+mod thrash;
 
 use std::ops::RangeInclusive;
 

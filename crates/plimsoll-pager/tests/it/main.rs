@@ -21,6 +21,7 @@
 //! | `shared_pages` | pages that a device has pinned or a child shares |
 //! | `signals` | other handlers of SIGBUS, and forks |
 //! | `stress` | sixteen threads that do everything at once |
+//! | `thrash` | thrash control: detection, measures, throttled threads |
 //! | `tiers` | a pager with a page file on a real disk |
 
 mod ageing;
@@ -42,4 +43,5 @@ mod shared_budget;
 mod shared_pages;
 mod signals;
 mod stress;
+mod thrash;
 mod tiers;

@@ -10,7 +10,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use plimsoll_pager::page_file::State;
-use plimsoll_pager::{Pager, Region, TrimTo};
+use plimsoll_pager::{FaultMode, Pager, Region, Stats, ThrashControl, ThrashStep, TrimTo};
 use plimsoll_testkit::{again, role, status_of_fork};
 
 use crate::children::Random;
@@ -209,7 +209,8 @@ fn alone(test: &str, work: impl FnOnce(u64)) {
 }
 
 /// Runs the threads while `beside` is called again and again, and checks the pager and its counts.
-fn run(pager: &Pager, operations: u64, mut beside: impl FnMut()) {
+/// Returns the figures at the end of the work.
+fn run(pager: &Pager, operations: u64, mut beside: impl FnMut()) -> Stats {
     let shared: Shared = [const { RwLock::new(None) }; THREADS * REGIONS];
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
@@ -225,10 +226,11 @@ fn run(pager: &Pager, operations: u64, mut beside: impl FnMut()) {
     assert_eq!(pager.validate(), []);
     let stats = pager.stats();
     let often = THREADS as u64 * operations / 10;
+    let reads_ahead = stats.thrash_us[ThrashStep::NoReadAhead as usize..] == [0, 0];
     for events in [
         stats.zero_faults,
         stats.hard_faults,
-        stats.stream_pages,
+        if reads_ahead { stats.stream_pages } else { u64::MAX },
         stats.trimmed_pages,
         stats.saved_pages,
         stats.released_frames,
@@ -240,6 +242,7 @@ fn run(pager: &Pager, operations: u64, mut beside: impl FnMut()) {
     }
     assert_eq!(stats.pinned_pages, 0);
     drop(shared);
+    let at_end = stats;
     let stats = pager.stats();
     let pages = stats.native_pages
         + stats.active_pages
@@ -248,6 +251,7 @@ fn run(pager: &Pager, operations: u64, mut beside: impl FnMut()) {
         + stats.page_file_pages;
     assert_eq!((pages, stats.standby_pages), (0, [0; 8]), "{stats:?}");
     assert_eq!(pager.validate(), []);
+    at_end
 }
 
 #[test]
@@ -263,6 +267,39 @@ fn sixteen_threads_find_every_byte_as_they_wrote_it() {
             std::thread::sleep(Duration::from_millis(10))
         });
         assert_eq!(pager.stats().forced_frames, 0);
+    });
+}
+
+/// Every step of thrash control, in force all the time, keeps every byte, in both fault modes.
+#[test]
+fn sixteen_threads_find_every_byte_in_each_step_of_thrash_control() {
+    let test = "stress::sixteen_threads_find_every_byte_in_each_step_of_thrash_control";
+    alone(test, |operations| {
+        let steps = [
+            (ThrashStep::GrownStandby, FaultMode::Signal),
+            (ThrashStep::NoReadAhead, FaultMode::Signal),
+            (ThrashStep::Throttle, FaultMode::Signal),
+            (ThrashStep::Throttle, FaultMode::Thread),
+        ];
+        for (step, mode) in steps {
+            let pager = Pager::builder()
+                .ram(12 * MIB as u64)
+                .address_space(1 << 30)
+                .fault_mode(mode)
+                .thrash_control(ThrashControl::Fixed(step))
+                .build()
+                .expect("userfaultfd is allowed");
+            let before = run(&pager, operations / 3, || {
+                std::thread::sleep(Duration::from_millis(10))
+            });
+            assert_eq!(before.forced_frames, 0);
+            assert!(before.thrash_us[step as usize] > 0, "{before:?}");
+            assert_eq!(
+                before.throttled_us > 0,
+                step == ThrashStep::Throttle,
+                "{before:?}"
+            );
+        }
     });
 }
 
