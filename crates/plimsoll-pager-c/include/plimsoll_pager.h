@@ -82,6 +82,28 @@ enum {
     PLIMSOLL_PAGER_AGEING_UNSUPPORTED = 2
 };
 
+/* Rules of thrash control. */
+enum {
+    PLIMSOLL_PAGER_THRASH_DEFAULT = 0,
+    /* Thrashing is detected and reported: the default. */
+    PLIMSOLL_PAGER_THRASH_OFF = 1,
+    /* Measures are tried while the pager thrashes, and kept if they help. A thread may wait up to 10 ms at a fault. */
+    PLIMSOLL_PAGER_THRASH_ON = 2
+};
+
+/* Steps of thrash control: members of `thrash_us`. */
+enum {
+    PLIMSOLL_PAGER_CALM = 0,
+    /* It thrashes, and no measure is in force. */
+    PLIMSOLL_PAGER_THRASHING = 1,
+    /* More frames are standby. */
+    PLIMSOLL_PAGER_GROWN_STANDBY = 2,
+    /* Streams restore nothing ahead. */
+    PLIMSOLL_PAGER_NO_READ_AHEAD = 3,
+    /* A thread with many faults waits a bounded time at each of them. */
+    PLIMSOLL_PAGER_THROTTLE = 4
+};
+
 /* Steps of a trim. */
 enum {
     /* Out of the working set: the pages keep their frames. */
@@ -132,6 +154,8 @@ typedef struct plimsoll_pager_options {
      * were accessed, and trims the others first. PLIMSOLL_PAGER_NO_AGEING turns it off.
      */
     uint32_t ageing_ms;
+    /* PLIMSOLL_PAGER_THRASH_OFF or PLIMSOLL_PAGER_THRASH_ON. */
+    uint32_t thrash_control;
 } plimsoll_pager_options_t;
 
 /* Figures of a pager: pages by state, bytes of RAM, and counts since it was created. Set `size`. */
@@ -181,6 +205,15 @@ typedef struct plimsoll_pager_stats {
     uint64_t ageing_us;
     /* Chunks by heat: the coldest first. */
     uint64_t heat_chunks[8];
+    /* Step of thrash control; microseconds in each step, and those that throttled threads waited. */
+    uint64_t thrash_step;
+    uint64_t thrash_us[5];
+    uint64_t throttled_us;
+    /* Percent of the last faults on evicted pages that the thread with the most of them had. */
+    uint64_t worst_faulter_percent;
+    /* Trials of measures against thrashing, and those of them whose measure was kept. */
+    uint64_t thrash_trials;
+    uint64_t kept_trials;
 } plimsoll_pager_stats_t;
 
 /* Creates a pager; NULL options are the defaults. */

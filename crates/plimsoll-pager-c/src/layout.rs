@@ -8,7 +8,9 @@ use std::ptr;
 use std::time::Duration;
 
 use plimsoll_pager::pool::{Limits, Pool};
-use plimsoll_pager::{AgeingState, Codec, FaultMode, Pager, PagerBuilder, Stats, page_file};
+use plimsoll_pager::{
+    AgeingState, Codec, FaultMode, Pager, PagerBuilder, Stats, ThrashControl, ThrashStep, page_file,
+};
 
 use crate::failure::Failure;
 
@@ -36,6 +38,7 @@ pub struct Options {
     pub pool_priority: u32,
     pub without_move: u32,
     pub ageing_ms: u32,
+    pub thrash_control: u32,
 }
 
 impl Default for Options {
@@ -57,6 +60,7 @@ impl Default for Options {
             pool_priority: 0,
             without_move: 0,
             ageing_ms: 0,
+            thrash_control: 0,
         }
     }
 }
@@ -110,6 +114,12 @@ impl Options {
             NO_AGEING => builder.ageing(None),
             window => builder.ageing(Some(Duration::from_millis(window.into()))),
         };
+        builder = builder.thrash_control(match self.thrash_control {
+            0 => ThrashControl::default(),
+            1 => ThrashControl::Off,
+            2 => ThrashControl::On,
+            other => return Err(cannot_create(format!("the thrash control {other} is unknown"))),
+        });
         match pool {
             Some(path) => self.join(builder, path),
             None if self.has_pool_limits() => Err(cannot_create(
@@ -204,6 +214,12 @@ pub struct Figures {
     pub ageing_windows: u64,
     pub ageing_us: u64,
     pub heat_chunks: [u64; 8],
+    pub thrash_step: u64,
+    pub thrash_us: [u64; ThrashStep::ALL.len()],
+    pub throttled_us: u64,
+    pub worst_faulter_percent: u64,
+    pub thrash_trials: u64,
+    pub kept_trials: u64,
 }
 
 impl Figures {
@@ -251,6 +267,12 @@ impl Figures {
             ageing_windows: stats.ageing_windows,
             ageing_us: stats.ageing_us,
             heat_chunks: stats.heat_chunks,
+            thrash_step: stats.thrash_step as u64,
+            thrash_us: stats.thrash_us,
+            throttled_us: stats.throttled_us,
+            worst_faulter_percent: stats.worst_faulter_percent,
+            thrash_trials: stats.thrash_trials,
+            kept_trials: stats.kept_trials,
         }
     }
 }

@@ -207,6 +207,33 @@ static void ageing(void) {
     plimsoll_pager_destroy(pager);
 }
 
+/* Time passes in steps; an unknown rule is refused. */
+static void thrash_control(void) {
+    plimsoll_pager_options_t chosen = options(8 * MIB);
+    chosen.thrash_control = PLIMSOLL_PAGER_THRASH_ON;
+    plimsoll_pager_t *pager = create(chosen);
+    uint64_t *words = map(pager, 32 * MIB);
+    time_t start = time(NULL);
+    plimsoll_pager_stats_t now;
+    uint64_t us;
+    do {
+        assert(time(NULL) - start < 60);
+        fill(words, 32 * MIB);
+        now = stats(pager);
+        us = 0;
+        for (size_t step = PLIMSOLL_PAGER_CALM; step <= PLIMSOLL_PAGER_THROTTLE; step++)
+            us += now.thrash_us[step];
+    } while (us == 0 || now.worst_faulter_percent == 0);
+    assert(now.thrash_step <= PLIMSOLL_PAGER_THROTTLE && now.kept_trials <= now.thrash_trials);
+    /* One thread alone is not throttled. */
+    assert(now.worst_faulter_percent == 100 && now.throttled_us == 0);
+    check(words, 32 * MIB);
+    plimsoll_pager_destroy(pager);
+
+    chosen.thrash_control = PLIMSOLL_PAGER_THRASH_ON + 1;
+    refused(chosen, PLIMSOLL_PAGER_INVALID);
+}
+
 static void most_ram(void) {
     plimsoll_pager_options_t chosen = options(8 * MIB);
     chosen.most_ram = 64 * MIB;
@@ -301,6 +328,7 @@ int main(int count, char **arguments) {
     codecs();
     fault_thread();
     ageing();
+    thrash_control();
     most_ram();
     policies();
     pool();

@@ -124,6 +124,8 @@ fn the_structures_are_those_of_the_header() {
         offset_of!(Figures, compressed_pages),
         offset_of!(Figures, direct_reclaims),
         offset_of!(Figures, heat_chunks),
+        offset_of!(Options, thrash_control),
+        offset_of!(Figures, kept_trials),
     ];
     let expected = expected.map(|number| number.to_string()).join(" ");
     assert_eq!(output_of("tests/c/layout.c", Library::Shared).trim(), expected);

@@ -48,6 +48,8 @@ pub struct PagerReport {
     pub address_space_bytes: u64,
     /// Standby pages by priority, 0 to 7.
     pub standby_pages_by_priority: [u64; 8],
+    /// The step of thrash control: `calm`, `thrashing`, `grown-standby`, `no-read-ahead` or `throttle`.
+    pub thrash_step: String,
     #[serde(flatten)]
     pub values: Values,
     /// Its page file, if it has one.

@@ -1,7 +1,7 @@
 //! The values of a pager: a row each, for the text, the JSON document and the book.
 
-use plimsoll_pager::Stats;
 use plimsoll_pager::published::Mapped;
+use plimsoll_pager::{Stats, ThrashStep};
 
 /// The unit of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,6 +10,7 @@ pub(super) enum Unit {
     Pages,
     Times,
     Microseconds,
+    Percent,
 }
 
 /// The heading under which the text prints a value.
@@ -19,10 +20,17 @@ pub(super) enum Group {
     States,
     Faults,
     Trims,
+    Thrashing,
 }
 
 impl Group {
-    pub(super) const ALL: [Group; 4] = [Group::Memory, Group::States, Group::Faults, Group::Trims];
+    pub(super) const ALL: [Group; 5] = [
+        Group::Memory,
+        Group::States,
+        Group::Faults,
+        Group::Trims,
+        Group::Thrashing,
+    ];
 
     pub(super) fn heading(self) -> &'static str {
         match self {
@@ -30,6 +38,7 @@ impl Group {
             Group::States => "Pages by state",
             Group::Faults => "Faults",
             Group::Trims => "Trims",
+            Group::Thrashing => "Thrashing",
         }
     }
 }
@@ -67,8 +76,13 @@ pub(super) fn standby(stats: &Stats) -> u64 {
         .fold(0, |sum, pages| sum.saturating_add(*pages))
 }
 
-use Group::{Faults, Memory, States, Trims};
-use Unit::{Bytes, Microseconds, Pages, Times};
+/// Time in a step of thrash control.
+fn time_in(stats: &Stats, step: ThrashStep) -> u64 {
+    stats.thrash_us[step as usize]
+}
+
+use Group::{Faults, Memory, States, Thrashing, Trims};
+use Unit::{Bytes, Microseconds, Pages, Percent, Times};
 
 /// Every value, in the order of the text.
 pub(super) const ROWS: &[Row] = &[
@@ -181,5 +195,52 @@ pub(super) const ROWS: &[Row] = &[
     }),
     row(Trims, Pages, "adopted_pages", "Taken over", |stats, _| {
         stats.adopted_pages
+    }),
+    row(Thrashing, Microseconds, "calm_us", "Calm", |stats, _| {
+        time_in(stats, ThrashStep::Calm)
+    }),
+    row(
+        Thrashing,
+        Microseconds,
+        "thrashing_us",
+        "Without a measure",
+        |stats, _| time_in(stats, ThrashStep::Thrashing),
+    ),
+    row(
+        Thrashing,
+        Microseconds,
+        "grown_standby_us",
+        "Grown standby",
+        |stats, _| time_in(stats, ThrashStep::GrownStandby),
+    ),
+    row(
+        Thrashing,
+        Microseconds,
+        "no_read_ahead_us",
+        "No read-ahead",
+        |stats, _| time_in(stats, ThrashStep::NoReadAhead),
+    ),
+    row(Thrashing, Microseconds, "throttle_us", "Throttle", |stats, _| {
+        time_in(stats, ThrashStep::Throttle)
+    }),
+    row(
+        Thrashing,
+        Microseconds,
+        "throttled_us",
+        "Throttled threads",
+        |stats, _| stats.throttled_us,
+    ),
+    row(
+        Thrashing,
+        Percent,
+        "worst_faulter_percent",
+        "Worst thread",
+        |stats, _| stats.worst_faulter_percent,
+    ),
+    row(Thrashing, Times, "thrash_trials", "Trials", |stats, _| {
+        stats.thrash_trials
+    }),
+    row(Thrashing, Times, "kept_trials", "Trials kept", |stats, _| {
+        stats.kept_trials
     }),
 ];

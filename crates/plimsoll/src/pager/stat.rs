@@ -61,6 +61,7 @@ fn read(pid: u32, pager: &PublishedPager<'_, Snapshot>, check: bool) -> Result<P
         arena: pager.arena(),
         address_space_bytes: pager.address_space_pages().saturating_mul(PAGE_SIZE as u64),
         standby_pages_by_priority: stats.standby_pages,
+        thrash_step: stats.thrash_step.name().to_owned(),
         values: Values { stats, mapped },
         page_file: stats.page_file.as_ref().map(PageFileReport::new),
         validation,

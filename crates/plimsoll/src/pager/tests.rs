@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use plimsoll_pager::published::Mapped;
-use plimsoll_pager::{Pager, Stats};
+use plimsoll_pager::{Pager, Stats, ThrashStep};
 
 use super::model::{PageFileReport, PagerReport, PagerSurvey, PagerValidation, Values};
 use super::rows::ROWS;
@@ -43,6 +43,10 @@ fn stats() -> Stats {
     (stats.suspended_pages, stats.refaults, stats.stall_us) = (10_157, 10_159, 10_163);
     (stats.ageing_windows, stats.ageing_us) = (10_169, 10_177);
     stats.heat_chunks = [10_181, 0, 0, 0, 10_193, 0, 0, 0];
+    stats.thrash_step = ThrashStep::NoReadAhead;
+    stats.thrash_us = [10_211, 10_223, 10_243, 10_247, 10_253];
+    (stats.throttled_us, stats.worst_faulter_percent) = (10_259, 71);
+    (stats.thrash_trials, stats.kept_trials) = (10_267, 10_271);
     stats
 }
 
@@ -56,6 +60,7 @@ fn survey() -> PagerSurvey {
         arena: 0x7000_4000_0000,
         address_space_bytes: 64 << 30,
         standby_pages_by_priority: stats().standby_pages,
+        thrash_step: stats().thrash_step.name().to_owned(),
         values: Values {
             stats: stats(),
             mapped,

@@ -36,6 +36,9 @@ fn pager_text(text: &mut String, number: usize, pager: &PagerReport) {
     );
     for group in Group::ALL {
         let _ = writeln!(text, "  {}", group.heading());
+        if group == Group::Thrashing {
+            let _ = writeln!(text, "    {:<22} {}", "Step", sanitize(&pager.thrash_step));
+        }
         for row in ROWS.iter().filter(|row| row.group == group) {
             let value = (row.value)(&pager.values.stats, &pager.values.mapped);
             let _ = writeln!(text, "    {:<22} {}", row.label, shown(row, value));
@@ -58,6 +61,7 @@ fn shown(row: &Row, value: u64) -> String {
         Unit::Pages => bytes(value as f64 * PAGE_SIZE as f64),
         Unit::Times => count(value),
         Unit::Microseconds => seconds(value as f64 / 1e6),
+        Unit::Percent => format!("{value}%"),
     }
 }
 
