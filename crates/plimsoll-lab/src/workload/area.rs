@@ -8,7 +8,7 @@ use plimsoll_model::scenario::workloads::loadline::finding as loadline;
 use plimsoll_model::scenario::{PagerCodec, PagerOptions, PagerTrim};
 use plimsoll_os::{Errno, Mapping};
 use plimsoll_pager::page::{PAGE_SIZE, PageState};
-use plimsoll_pager::{BuildError, Codec, Pager, RamError, Region, Stats, TrimMode};
+use plimsoll_pager::{BuildError, Codec, Pager, RamError, Region, Stats, ThrashControl, TrimMode};
 use serde::{Deserialize, Serialize};
 
 use super::cost::Findings;
@@ -55,6 +55,10 @@ impl PagerRequest {
         let builder = match self.options.store_cap {
             Some(cap) => builder.store_cap(cap),
             None => builder,
+        };
+        let builder = match self.options.controls_thrash {
+            true => builder.thrash_control(ThrashControl::On),
+            false => builder.thrash_control(ThrashControl::Off),
         };
         let pager = builder.build()?;
         pager.set_trim_mode(match self.options.trim {

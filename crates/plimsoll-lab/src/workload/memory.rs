@@ -614,6 +614,7 @@ mod tests {
             ("pager", 32 << 20, 1),
             ("pager:zstd", 8 << 20, 2),
             ("pager:lz4,trim=per-fault", 8 << 20, 1),
+            ("pager:lz4,thrash-control=on", 8 << 20, 2),
             ("pager:lz4", 8 << 20, 7),
             ("pager:auto", 8 << 20, 1),
             ("pager:lz4,pagefile", 8 << 20, 2),

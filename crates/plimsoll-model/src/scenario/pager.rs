@@ -22,6 +22,8 @@ pub struct PagerOptions {
     /// The most bytes of the compression store.
     pub store_cap: Option<u64>,
     pub trim: PagerTrim,
+    /// Whether the pager acts on thrashing; else it reports it.
+    pub controls_thrash: bool,
 }
 
 /// A codec of saved copies.
@@ -107,6 +109,20 @@ pub const PAGER_OPTIONS: &[PagerOption] = &[
             Some(())
         },
         text: |options| (options.trim == PagerTrim::PerFault).then(|| "per-fault".to_owned()),
+    },
+    PagerOption {
+        example: "thrash-control=on",
+        meaning: "the pager tries measures while it thrashes, and keeps those that help; else it only reports that",
+        name: "thrash-control",
+        set: |options, value| {
+            options.controls_thrash = match value {
+                "on" => true,
+                "off" => false,
+                _ => return None,
+            };
+            Some(())
+        },
+        text: |options| options.controls_thrash.then(|| "on".to_owned()),
     },
 ];
 
@@ -252,12 +268,13 @@ mod tests {
             .collect();
         let trims = vec![PagerTrim::BalanceSet, PagerTrim::PerFault];
         let caps = proptest::option::of(LEAST_STORE_CAP..=u64::MAX);
-        (select(codecs), any::<bool>(), caps, select(trims)).prop_map(
-            |(codec, page_file, store_cap, trim)| PagerOptions {
+        (select(codecs), any::<bool>(), caps, select(trims), any::<bool>()).prop_map(
+            |(codec, page_file, store_cap, trim, controls_thrash)| PagerOptions {
                 codec,
                 page_file,
                 store_cap,
                 trim,
+                controls_thrash,
             },
         )
     }
@@ -300,6 +317,7 @@ mod tests {
             ("store-cap", "25%"),
             ("store-cap", "-1M"),
             ("store-cap", "much"),
+            ("thrash-control", "yes"),
         ] {
             let given = given.to_owned();
             let text = format!("pager:lz4,{option}={given}");
@@ -325,11 +343,12 @@ mod tests {
     #[test]
     fn options_have_one_order_and_a_cap_implies_a_page_file() {
         let options = |text: &str| parse(text).unwrap().unwrap();
-        let any_order = options("pager:auto,trim=per-fault,store-cap=1024K,pagefile");
+        let any_order = options("pager:auto,thrash-control=on,trim=per-fault,store-cap=1024K,pagefile");
         assert_eq!(
             any_order.to_string(),
-            "pager:auto,pagefile,store-cap=1M,trim=per-fault"
+            "pager:auto,pagefile,store-cap=1M,trim=per-fault,thrash-control=on"
         );
+        assert_eq!(options("pager,thrash-control=off"), PagerOptions::default());
         for (text, has_file) in [
             ("pager", false),
             ("pager:zstd,trim=per-fault", false),
