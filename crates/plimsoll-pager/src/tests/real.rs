@@ -279,11 +279,10 @@ fn a_region_with_a_locked_page_ends_whole() {
             engine.trim(pages, TrimTo::Store);
             verify(memory, 0, 1);
         }
+        let page = &memory[8 * PAGE_SIZE..];
         // SAFETY: locks a page of the test in RAM.
-        assert_eq!(
-            unsafe { libc::mlock(memory.as_ptr().add(8 * PAGE_SIZE).cast(), PAGE_SIZE) },
-            0
-        );
+        let locked = unsafe { libc::mlock(page.as_ptr().cast(), PAGE_SIZE) };
+        assert_eq!(locked, 0);
         let before = engine.manager().budget.frames() + engine.manager().budget.native();
         assert!(before > 0);
         engine.unmap(pages);
