@@ -140,7 +140,7 @@ mod tests {
     fn pagers_have_their_stores_in_the_programs() {
         let ask = |stores: Option<f64>| Phase {
             name: "ask-1".to_owned(),
-            figures: stores
+            values: stores
                 .map(|bytes| (finding::STORES.to_owned(), bytes))
                 .into_iter()
                 .collect(),
