@@ -281,3 +281,17 @@ fn environment_variables_are_in_the_help_and_the_book() {
         assert!(listed, "the help does not name {name}");
     }
 }
+
+/// The states of a page, drawn in the book as in the module that has them.
+#[test]
+fn the_book_draws_the_transitions_of_the_page_table() {
+    let text = |path: &str| std::fs::read_to_string(repository().join(path)).expect("the file is there");
+    let module = text("crates/plimsoll-pager/src/page/mod.rs");
+    let lines = module.lines().skip_while(|line| *line != "//! ```text").skip(1);
+    let drawn: Vec<&str> = lines
+        .take_while(|line| *line != "//! ```")
+        .map(|line| line.strip_prefix("//! ").unwrap_or_default())
+        .collect();
+    assert!(drawn.len() > 8, "{drawn:?}");
+    assert!(text("docs/src/pager.md").contains(&drawn.join("\n")));
+}
