@@ -134,7 +134,7 @@ fn fewer_writes_page_less_a_cycle_and_longer_sleeps_make_fewer_cycles() {
         return;
     }
     // e2, e1 and e3 of the paper in small: a third of the area, a thirtieth, twenty times the sleep.
-    let ended = small(&["--set", "W=[200, 2000]"]).finish();
+    let ended = small(&["W=[200, 2000]"]).finish();
     ended.assert_went_well();
     assert_eq!(ended.trials().len(), 2);
     let of_writes = |writes: &str| {
@@ -151,7 +151,7 @@ fn fewer_writes_page_less_a_cycle_and_longer_sleeps_make_fewer_cycles() {
     };
     let (e2, e1) = (pages(of_writes("2000")), pages(of_writes("200")));
     assert!(e1 < e2, "e1 {e1}, e2 {e2} pages in a cycle");
-    let ended = small(&["--set", "ts=0.4"]).finish();
+    let ended = small(&["ts=0.4"]).finish();
     ended.assert_went_well();
     let e3 = &ended.trials()[0];
     let (cycles, active) = (list(e3, "consumer_cycles"), list(e3, "consumer_active_s"));
@@ -162,9 +162,9 @@ fn fewer_writes_page_less_a_cycle_and_longer_sleeps_make_fewer_cycles() {
 
 #[test]
 fn loads_beyond_memory_are_refused_before_the_run() {
-    let ended = small(&["--set", "swap-size=4M"]).finish();
+    let ended = small(&["swap-size=4M"]).finish();
     ended.assert_refused(1, &["`swap-size`"]);
-    let ended = small(&["--set", "subject=none"]).finish();
+    let ended = small(&["subject=none"]).finish();
     assert_eq!(ended.code, 1, "{}", ended.stderr);
 }
 
@@ -173,7 +173,7 @@ fn an_interrupted_load_ends_at_once_and_leaves_nothing() {
     if !has_laboratory() {
         return;
     }
-    let run = small(&["--set", "tc=60"]);
+    let run = small(&["tc=60"]);
     let mut started = run.start();
     started.await_event("phase-start", "load");
     let consumer = started.worker();
