@@ -12,8 +12,8 @@ pub(super) struct Piece {
     /// Means, at the time of the last frame.
     pub(super) mean: Frame,
     max: [f32; GAUGE_COUNT],
-    /// Number of frames with a known value of each gauge; saturates.
-    known: [u16; GAUGE_COUNT],
+    /// Number of frames with a known value of each gauge; saturates. A piece of a second has 100 at most.
+    known: [u8; GAUGE_COUNT],
     /// Number of frames with known layers.
     layered: u16,
     frames: u32,
@@ -128,13 +128,12 @@ impl Tally {
                 mean.set_gauge(index, self.totals[index] / f64::from(self.known[index]));
             }
         }
-        let count = |frames: u32| u16::try_from(frames).unwrap_or(u16::MAX);
         Some(Piece {
             from_ns,
             mean,
             max: self.max,
-            known: self.known.map(count),
-            layered: count(self.layered),
+            known: self.known.map(|frames| u8::try_from(frames).unwrap_or(u8::MAX)),
+            layered: u16::try_from(self.layered).unwrap_or(u16::MAX),
             frames: self.frames,
         })
     }
