@@ -57,7 +57,7 @@ const KEYS: &[Key] = &[
 ];
 
 impl Contention {
-    /// Most bytes that the second program requests: the [room](Contention::room) beside those of the first. 0 where not even one
+    /// Most bytes that the second program requests: the room beside those of the first. 0 where not even one
     /// request fits.
     pub fn most_asked(&self, settings: &Settings) -> u64 {
         let room = self.room(settings);
