@@ -6,6 +6,7 @@
 mod accesses;
 mod by_copy;
 mod pagemap;
+mod uncounted;
 mod userfault;
 
 use std::ptr::NonNull;

@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard};
 use plimsoll_os::Errno;
 
 use super::by_copy::{Steps, move_by_copy};
+use super::uncounted::with_uncounted;
 use super::{Accesses, Area, Driver, Partial};
 use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange};
 
@@ -239,6 +240,62 @@ impl Simulated {
         let state = self.state();
         (state.resident(), state.most)
     }
+
+    /// The move as the kernel makes and reports it.
+    fn kernel_move(&self, state: &mut State, from: Area, pages: PageRange, to: PageIndex) -> Partial {
+        let target = other(from);
+        let mut moved = 0;
+        let mut counted = None;
+        let mut stopped = None;
+        for (page, number) in pages.pages().zip(0..) {
+            let to = to.plus(number);
+            let injected = state.injection.draw(&[
+                ("ENOMEM of a move", Errno::NOMEM),
+                ("EBUSY of a move", Errno::BUSY),
+                ("EAGAIN of a move", Errno::AGAIN),
+                ("EINVAL of a move", Errno::INVAL),
+            ]);
+            stopped = if injected.is_some() {
+                injected
+            } else if !state.present(from)[page.index()] {
+                Some(Errno::NOENT)
+            } else if state.present(target)[to.index()] {
+                Some(Errno::EXIST)
+            } else if from == Area::Arena && (state.unmovable[page.index()] || state.shared[page.index()]) {
+                Some(Errno::BUSY)
+            } else {
+                None
+            };
+            if stopped.is_some() {
+                break;
+            }
+            let is_uncounted = state.injection.draw(&[("move that is not counted", ())]);
+            if counted.is_none() && is_uncounted.is_some() {
+                counted = Some(number);
+            }
+            let (source, target_page) = (self.page(from, page), self.page(target, to));
+            if from == Area::Arena && state.injection.draw(&[("write at a move", ())]).is_some() {
+                // The page is mapped until it moves: a write just before is in the moved page.
+                self.race(state, page);
+            }
+            // SAFETY: under the lock, and the caller holds both pages busy.
+            unsafe {
+                *target_page = *source;
+                *source = [GONE; PAGE_SIZE];
+            }
+            state.present(from)[page.index()] = false;
+            state.present(target)[to.index()] = true;
+            moved += 1;
+        }
+        if counted.is_some() {
+            stopped = Some(Errno::EXIST);
+        }
+        let done = counted.unwrap_or(moved);
+        Partial {
+            done,
+            stopped: stopped.map(|errno| if done > 0 { Errno::AGAIN } else { errno }),
+        }
+    }
 }
 
 impl Driver for Simulated {
@@ -279,50 +336,12 @@ impl Driver for Simulated {
         if self.copies {
             return move_by_copy(self, from, pages, to);
         }
-        let target = other(from);
         let mut state = self.state();
-        let mut done = 0;
-        let mut stopped = None;
-        for (page, number) in pages.pages().zip(0..) {
-            let to = to.plus(number);
-            let injected = state.injection.draw(&[
-                ("ENOMEM of a move", Errno::NOMEM),
-                ("EBUSY of a move", Errno::BUSY),
-                ("EAGAIN of a move", Errno::AGAIN),
-                ("EINVAL of a move", Errno::INVAL),
-            ]);
-            stopped = if injected.is_some() {
-                injected
-            } else if !state.present(from)[page.index()] {
-                Some(Errno::NOENT)
-            } else if state.present(target)[to.index()] {
-                Some(Errno::EXIST)
-            } else if from == Area::Arena && (state.unmovable[page.index()] || state.shared[page.index()]) {
-                Some(Errno::BUSY)
-            } else {
-                None
-            };
-            if stopped.is_some() {
-                break;
-            }
-            let (source, target_page) = (self.page(from, page), self.page(target, to));
-            if from == Area::Arena && state.injection.draw(&[("write at a move", ())]).is_some() {
-                // The page is mapped until it moves: a write just before is in the moved page.
-                self.race(&mut state, page);
-            }
-            // SAFETY: under the lock, and the caller holds both pages busy.
-            unsafe {
-                *target_page = *source;
-                *source = [GONE; PAGE_SIZE];
-            }
-            state.present(from)[page.index()] = false;
-            state.present(target)[to.index()] = true;
-            done += 1;
-        }
-        Partial {
-            done,
-            stopped: stopped.map(|errno| if done > 0 { Errno::AGAIN } else { errno }),
-        }
+        let reported = self.kernel_move(&mut state, from, pages, to);
+        with_uncounted(reported, pages.count, |page| {
+            !state.present(from)[pages.first.plus(page).index()]
+                && state.present(other(from))[to.plus(page).index()]
+        })
     }
 
     fn unblock(&self, page: PageIndex) {

@@ -18,6 +18,7 @@ use plimsoll_os::{
 
 use super::by_copy::{Steps, move_by_copy};
 use super::pagemap::Pagemap;
+use super::uncounted::with_uncounted;
 use super::{Accesses, Area, Driver, DriverOptions, FaultMode, Partial, accesses};
 use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange};
 
@@ -152,6 +153,13 @@ impl Userfault {
             }
     }
 
+    /// Whether a page is present; none if the kernel does not tell.
+    fn presence(&self, area: Area, page: PageIndex) -> Option<bool> {
+        let mut present = [false];
+        let listed = self.pagemap.present(self.at(area, page), &mut present);
+        listed.ok().map(|()| present[0])
+    }
+
     fn set_access(&self, pages: PageRange, access: address_space::Access) -> Result<(), Errno> {
         for area in [Area::Arena, Area::Shadow] {
             // SAFETY: the range is this value's; the caller opens it, or has no user of it any more.
@@ -265,13 +273,17 @@ impl Driver for Userfault {
             Area::Shadow => (Area::Shadow, Area::Arena),
         };
         // SAFETY: both ranges are this value's, and the caller holds their pages busy.
-        partial(unsafe {
+        let reported = partial(unsafe {
             uffd_move(
                 &self.uffd,
                 self.at(target, to),
                 self.at(source, pages.first),
                 pages.bytes(),
             )
+        });
+        with_uncounted(reported, pages.count, |page| {
+            self.presence(source, pages.first.plus(page)) == Some(false)
+                && self.presence(target, to.plus(page)) == Some(true)
         })
     }
 
@@ -393,10 +405,7 @@ impl Steps for Userfault {
     }
 
     fn is_present(&self, page: PageIndex) -> bool {
-        let mut present = [true];
-        self.present(Area::Arena, PageRange::new(page, 1), &mut present)
-            .is_ok()
-            && present[0]
+        self.presence(Area::Arena, page) == Some(true)
     }
 }
 

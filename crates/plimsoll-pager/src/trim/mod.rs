@@ -227,8 +227,12 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 }
             }
             Errno::EXIST => {
-                // No state of the word has a frame beside an active page.
-                let _ = self.driver.discard(Area::Shadow, one);
+                // No state of the word has a frame beside an active page. Before the frame goes, the page itself is seen: a
+                // frame without it would be the only copy.
+                let mut present = [false];
+                if self.driver.present(Area::Arena, one, &mut present).is_ok() && present[0] {
+                    let _ = self.driver.discard(Area::Shadow, one);
+                }
             }
             Errno::AGAIN => {}
             Errno::BUSY => {

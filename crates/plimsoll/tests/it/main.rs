@@ -19,6 +19,7 @@ mod hostile;
 mod machine;
 mod manual;
 mod pager_stat;
+mod pager_swapped;
 mod processes;
 pub(crate) mod recording;
 mod recordings;
