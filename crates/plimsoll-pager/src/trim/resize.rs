@@ -9,8 +9,6 @@ use crate::page::PAGE_SIZE;
 const STEP: u64 = 1 << 20;
 /// Steps of one call.
 const MOST_STEPS: u32 = 64;
-/// Bytes of copies that a full store moves together at once.
-const CLEANED_AT_ONCE: u64 = 1 << 20;
 
 impl<D: Driver, B: Backing> Manager<D, B> {
     /// Changes the budget: it grows at once; the balance-set manager shrinks it ([`Manager::shrink`]).
@@ -70,7 +68,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             }
             saves = self.save_modified(want);
         }
-        saves.pages > 0 || (saves.is_full && (self.make_room() || self.clean_store(CLEANED_AT_ONCE)))
+        saves.pages > 0 || (saves.is_full && self.make_room_or_clean())
     }
 
     /// Bytes of RAM that the pager occupies.

@@ -47,7 +47,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let mut saved = 0;
         for page in pages.pages() {
             let mut save = self.save_page(page);
-            while matches!(save, Save::Full) && self.make_room() {
+            while matches!(save, Save::Full) && self.make_room_or_clean() {
                 save = self.save_page(page);
             }
             match save {

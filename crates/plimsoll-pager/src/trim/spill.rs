@@ -11,6 +11,9 @@ const MOST_SPILLED: u64 = 16 << 20;
 /// Waits for a thread that spills, each of 50 us or longer but the first ones.
 const MOST_WAITS: u32 = 100_000;
 
+/// Bytes of copies that move together at once where no page file takes them.
+const CLEANED_AT_ONCE: u64 = 1 << 20;
+
 impl<D: Driver, B: Backing> Owners for Manager<D, B> {
     fn relocate(&self, owner: PageIndex, old: Place, new: Place) -> bool {
         Manager::relocate(self, owner, old, new)
@@ -52,6 +55,11 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             let excess = copies.used - low;
             self.backing.spill(excess.min(MOST_SPILLED), self);
         }
+    }
+
+    /// As [`Manager::make_room`]; without a page file, moves copies together.
+    pub(crate) fn make_room_or_clean(&self) -> bool {
+        self.make_room() || self.clean_store(CLEANED_AT_ONCE)
     }
 
     /// The store refuses pages: moves copies to the page file, or waits for the thread that does. Returns whether there is

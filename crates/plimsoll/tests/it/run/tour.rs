@@ -10,7 +10,8 @@ use super::{Ended, PLIMSOLL, Run, failure_codes, has_laboratory, is_trusted};
 const TINY: &[&str] = &[
     "hold=0.1",
     "compression.size=16M",
-    "wscap.size=16M",
+    // Half of it is a budget in which the fixed costs of a pager, about 2 MiB, fit beside the copies.
+    "wscap.size=32M",
     "wscap.duration=0.2",
     "map.size=8M",
     "contention.size=16M",
