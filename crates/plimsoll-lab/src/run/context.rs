@@ -158,6 +158,13 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         self.runner.watch(Some(&target));
     }
 
+    /// Has the samples find the pagers that these processes have by now: a worker makes its own when it is told to fill memory.
+    pub(super) fn watch_pagers(&mut self, pids: &[u32]) {
+        if self.is_paged() {
+            self.watch(pids);
+        }
+    }
+
     /// A command that fills `bytes` with the trial's class of data, mapped in requests of `request` bytes.
     pub(super) fn fill(&self, bytes: u64, request: u64) -> Command {
         let settings = &self.plan.settings;

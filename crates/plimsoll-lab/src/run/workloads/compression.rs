@@ -57,6 +57,7 @@ impl Eater<'_> {
         context.phase(phase::FILL, Some(1), |context, _| {
             self.call(context, &fill).map(|(cost, _)| cost)
         })?;
+        context.watch_pagers(&[self.worker.pid()]);
         check_filled(context, &mut self.worker)?;
         context.rest(self.asked.filling.hold)?;
         match cannot_trim(context) {

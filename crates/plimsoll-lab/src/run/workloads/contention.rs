@@ -182,7 +182,7 @@ impl Programs<'_> {
         // In one mapping, as each ask is.
         let fill = context.fill(size, size);
         context.phase("hold", None, |context, _| context.find(&mut self.holder, &fill))?;
-        self.watch_pagers(context);
+        context.watch_pagers(&self.pids());
         self.at_first = held(context, &mut self.holder)?.residency;
         if (self.at_first.resident as f64) < size as f64 * REACHED {
             context.errors.push(TrialError::failed(
@@ -211,11 +211,8 @@ impl Programs<'_> {
         self.holder.suspend().map_err(|error| context.explain(&error))
     }
 
-    /// Has the samples find the pagers that the programs have by now.
-    fn watch_pagers(&self, context: &mut TrialContext<'_, '_>) {
-        if context.is_paged() {
-            context.watch(&[self.holder.pid(), self.asker.pid()]);
-        }
+    fn pids(&self) -> [u32; 2] {
+        [self.holder.pid(), self.asker.pid()]
     }
 
     /// The second one asks, until the first one has been trimmed and a few asks more, or until there is no room.
@@ -237,7 +234,7 @@ impl Programs<'_> {
                 Ok(worked)
             })?;
             if number == 1 {
-                self.watch_pagers(context);
+                context.watch_pagers(&self.pids());
             }
             after += usize::from(trimmed);
             context.rest(self.asked.filling.hold)?;

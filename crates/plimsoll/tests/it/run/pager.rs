@@ -297,6 +297,48 @@ fn a_budget_is_a_cap_that_needs_no_cgroup() {
     }
 }
 
+/// A worker makes its pager when it fills its memory. The samples had looked for pagers only before that, and the timeline of
+/// these experiments had no pager.
+#[test]
+fn the_samples_show_the_states_of_the_pager() {
+    if !has_userfaultfd() {
+        return;
+    }
+    let all = ["subject=pager:lz4", "repeat=1"];
+    let compression: &[&str] = &["size=32M", "hold=0.3", "class=ratio=2.5"];
+    let wscap: &[&str] = &["size=32M", "hold=0.3", "cap-by=limit", "duration=0.3"];
+    let loadline: &[&str] = &["limit=32M", "max-load=1.5", "duration=0.3", "class=ratio=4"];
+    for (scenario, settings) in [
+        ("compression", compression),
+        ("wscap", wscap),
+        ("loadline", loadline),
+    ] {
+        let run = Run::of(scenario, &[&all, settings].concat());
+        run.finish().assert_went_well();
+        let mut export = plimsoll_testkit::command(PLIMSOLL);
+        export.arg("export").arg(run.recording().expect("a recording"));
+        let table = export
+            .args(["--format", "csv"])
+            .output()
+            .expect("plimsoll starts");
+        let table = String::from_utf8(table.stdout).expect("UTF-8");
+        let mut lines = table.lines().map(|line| line.split(',').collect::<Vec<_>>());
+        let names = lines.next().expect("a heading");
+        let column = |wanted: &str| names.iter().position(|name| *name == wanted).expect("a column");
+        let (active, compressed) = (column("target_pager_active"), column("target_pager_compressed"));
+        let holds = |cell: &str| cell.parse::<f64>().is_ok_and(|bytes| bytes > f64::from(1 << 20));
+        let (mut in_frames, mut in_store) = (0, 0);
+        for line in lines {
+            in_frames += u32::from(holds(line[active]));
+            in_store += u32::from(holds(line[compressed]));
+        }
+        assert!(
+            in_frames > 0 && in_store > 0,
+            "{scenario}: {in_frames} and {in_store} samples"
+        );
+    }
+}
+
 /// One chart with a line for each.
 #[test]
 fn load_lines_of_pager_and_zram_are_drawn_together() {

@@ -293,6 +293,7 @@ impl Sweep<'_> {
         if self.ask(context, worker, &fill)?.is_none() {
             return Ok(None);
         }
+        context.watch_pagers(&[worker.pid()]);
         let prepare = Visit::Prepare(Preparation {
             pattern: self.loadline.pattern,
             compute: self.loadline.compute,

@@ -129,6 +129,7 @@ impl Experiment {
         context.phase(phase::FILL, Some(1), |context, _| {
             context.find(&mut self.worker, &fill)
         })?;
+        context.watch_pagers(&[self.worker.pid()]);
         check_filled(context, &mut self.worker)?;
         context.rest(hold)?;
         context.phase(phase::UNCAPPED, Some(2), |context, _| {
