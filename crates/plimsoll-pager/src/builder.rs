@@ -37,9 +37,6 @@ pub struct PagerBuilder {
     thrash_control: ThrashControl,
 }
 
-/// The largest page file that saved copies can be in.
-const LARGEST_PAGE_FILE: u64 = 4 << 40;
-
 /// The codec of saved copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -268,8 +265,7 @@ impl CopiesOptions {
             copies = copies.with_recompression();
         }
         if let Some((path, bytes)) = &self.page_file {
-            let bytes = (*bytes).min(LARGEST_PAGE_FILE);
-            let (file, writer) = PageFile::create(path, bytes, self.page_file_options)?;
+            let (file, writer) = PageFile::create(path, *bytes, self.page_file_options)?;
             let tier = FileTier::new(file, writer, funds.ram).map_err(|_| no_addresses(Errno::NOMEM))?;
             copies = copies.with_file(tier);
         }

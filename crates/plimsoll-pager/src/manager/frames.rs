@@ -58,14 +58,12 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     }
 }
 
-/// Buffers at the same time, one a faulting thread.
-const SLOTS: usize = 64;
-
-/// Buffers for faulting threads to restore into before the bytes are copied to the arena: of one page, or of a run of pages.
+/// Up to 64 buffers for faulting threads to restore into before the bytes are copied to the arena: of one page, or of a run of
+/// pages.
 ///
 /// Invariant: a buffer whose bit is set in `taken` is used by the thread that set it alone.
 #[derive(Debug)]
-pub(crate) struct Scratch<const PAGES: usize> {
+pub(crate) struct Scratch<const PAGES: usize, const SLOTS: usize> {
     buffers: NonNull<[Page; PAGES]>,
     taken: AtomicU64,
     /// Buffers that were ever taken: the resident ones.
@@ -73,15 +71,15 @@ pub(crate) struct Scratch<const PAGES: usize> {
 }
 
 // SAFETY: the buffers are memory that this value owns; the bits in `taken` give each to one thread at a time.
-unsafe impl<const PAGES: usize> Send for Scratch<PAGES> {}
+unsafe impl<const PAGES: usize, const SLOTS: usize> Send for Scratch<PAGES, SLOTS> {}
 // SAFETY: as above.
-unsafe impl<const PAGES: usize> Sync for Scratch<PAGES> {}
+unsafe impl<const PAGES: usize, const SLOTS: usize> Sync for Scratch<PAGES, SLOTS> {}
 
-impl<const PAGES: usize> Scratch<PAGES> {
+impl<const PAGES: usize, const SLOTS: usize> Scratch<PAGES, SLOTS> {
     const BYTES: usize = SLOTS * PAGES * PAGE_SIZE;
 
     /// Maps the buffers; none is resident.
-    pub(crate) fn new() -> Result<Scratch<PAGES>, Errno> {
+    pub(crate) fn new() -> Result<Scratch<PAGES, SLOTS>, Errno> {
         let start = address_space::map(Self::BYTES)?;
         // A huge page would make more resident than is counted. A kernel without them refuses.
         let _ = address_space::advise(start, Self::BYTES, Advice::NoHugePage);
@@ -94,19 +92,25 @@ impl<const PAGES: usize> Scratch<PAGES> {
 
     /// Calls `work` with a buffer that no other thread uses.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut [Page; PAGES]) -> T) -> T {
-        let slot = self.take();
+        let mut patience = Patience::default();
+        let slot = loop {
+            match self.take() {
+                Some(slot) => break slot,
+                None => patience.wait(),
+            }
+        };
         self.touched.fetch_max(slot + 1, Ordering::Relaxed);
         self.lend(slot, work)
     }
 
-    /// As [`Scratch::with`], if the buffer is resident, or fits into `budget` beside `overhead` bytes.
+    /// As [`Scratch::with`], if a buffer is free, and is resident or fits into `budget` beside `overhead` bytes.
     pub(crate) fn with_room<T>(
         &self,
         budget: &Budget,
         overhead: u64,
         work: impl FnOnce(&mut [Page; PAGES]) -> T,
     ) -> Option<T> {
-        let slot = self.take();
+        let slot = self.take()?;
         if slot >= self.touched.load(Ordering::Relaxed) {
             if !budget.charge(PAGES as u64, overhead) {
                 self.return_slot(slot);
@@ -120,21 +124,19 @@ impl<const PAGES: usize> Scratch<PAGES> {
     }
 
     /// The number of a free buffer, which is this thread's from now on.
-    fn take(&self) -> u64 {
-        let mut patience = Patience::default();
+    fn take(&self) -> Option<u64> {
         loop {
             let taken = self.taken.load(Ordering::Relaxed);
             let slot = (!taken).trailing_zeros();
-            if slot < SLOTS as u32 {
-                let with = taken | 1 << slot;
-                let exchanged =
-                    self.taken
-                        .compare_exchange_weak(taken, with, Ordering::Acquire, Ordering::Relaxed);
-                if exchanged.is_ok() {
-                    return slot.into();
-                }
-            } else {
-                patience.wait();
+            if slot >= SLOTS as u32 {
+                return None;
+            }
+            let with = taken | 1 << slot;
+            let exchanged =
+                self.taken
+                    .compare_exchange_weak(taken, with, Ordering::Acquire, Ordering::Relaxed);
+            if exchanged.is_ok() {
+                return Some(slot.into());
             }
         }
     }
@@ -156,10 +158,29 @@ impl<const PAGES: usize> Scratch<PAGES> {
     }
 }
 
-impl<const PAGES: usize> Drop for Scratch<PAGES> {
+impl<const PAGES: usize, const SLOTS: usize> Drop for Scratch<PAGES, SLOTS> {
     fn drop(&mut self) {
         let start = self.buffers.as_ptr() as usize;
         // SAFETY: the mapping is this value's, and nobody uses it any more.
         let _ = unsafe { address_space::unmap(start, Self::BYTES) };
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Each of 64 threads that followed a stream at the same time once left a buffer of 128 KiB behind.
+    #[test]
+    fn threads_that_find_no_buffer_with_room_add_none() {
+        let scratch = Scratch::<32, 2>::new().expect("addresses");
+        let budget = Budget::new(16 << 20);
+        let innermost = scratch.with_room(&budget, 0, |_| {
+            scratch.with_room(&budget, 0, |_| scratch.with_room(&budget, 0, |_| ()))
+        });
+        assert_eq!(innermost, Some(Some(None)));
+        assert_eq!(scratch.bytes(), 2 * 32 * PAGE_SIZE as u64);
+        // Both are free again.
+        assert_eq!(scratch.with_room(&budget, 0, |_| ()), Some(()));
     }
 }

@@ -80,9 +80,10 @@ pub(crate) struct Manager<D, B> {
     pub(crate) streams: Streams,
     pub(crate) faulters: Faulters,
     pub(crate) counters: Counters,
-    pub(crate) scratch: Scratch<1>,
-    /// For pages that are restored ahead.
-    pub(crate) run_scratch: Scratch<{ MOST_AHEAD as usize }>,
+    pub(crate) scratch: Scratch<1, 64>,
+    /// For pages that are restored ahead: few, as each takes 128 KiB of the budget until the pager ends. A thread that finds none restores
+    /// nothing ahead.
+    pub(crate) run_scratch: Scratch<{ MOST_AHEAD as usize }, 6>,
     /// From active to modified.
     pub(crate) trim_hand: Hand,
     /// From modified to standby.

@@ -23,7 +23,7 @@ pub(crate) struct Streams {
     next: [AtomicU64; MOST_STREAMS],
     /// The entry that the next unknown fault replaces.
     oldest: AtomicU64,
-    /// Whether streams are detected, but no fault is told of them.
+    /// Whether streams are detected, while no fault acts on them.
     is_stopped: AtomicBool,
 }
 

@@ -36,8 +36,8 @@ pub enum CreateError {
     /// The file system keeps its files in RAM.
     #[error("cannot create a page file in {}: its file system is in RAM; name a folder on a disk", .0.display())]
     InMemory(PathBuf),
-    /// The size is below 1 MiB or above 16 TiB.
-    #[error("cannot make a page file of {0} bytes: the size is out of range; give 1 MiB to 16 TiB")]
+    /// The size is below 1 MiB or above 4 TiB.
+    #[error("cannot make a page file of {0} bytes: the size is out of range; give 1 MiB to 4 TiB")]
     Size(u64),
     /// The file system has no space for the first MiB.
     #[error("cannot allocate the page file in {}: {source}; free disk space, or raise the quota or RLIMIT_FSIZE", path.display())]

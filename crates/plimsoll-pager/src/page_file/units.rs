@@ -11,8 +11,8 @@ pub const SLOT_BYTES: usize = 64 << 10;
 pub const BLOCKS_PER_SLOT: usize = SLOT_BYTES / BLOCK_BYTES;
 /// The most segments of one write.
 pub const SLOTS_PER_WRITE: usize = 16;
-/// The most slots of a page file: 16 TiB.
-pub const MOST_SLOTS: u32 = 1 << 28;
+/// The most slots of a page file: 4 TiB.
+pub const MOST_SLOTS: u32 = 1 << 26;
 /// Bytes of the largest write.
 pub(super) const WRITE_BYTES: usize = SLOTS_PER_WRITE * SLOT_BYTES;
 
@@ -33,7 +33,7 @@ impl Slot {
         }
     }
 
-    /// A number below [`MOST_SLOTS`]: it fits 28 bits.
+    /// A number below [`MOST_SLOTS`]: it fits 26 bits.
     pub const fn number(self) -> u32 {
         self.0
     }

@@ -1,4 +1,4 @@
-//! Recompression: entries that nobody asked for since a number of epochs are compressed again by Zstandard, those that
+//! Recompression: entries that were idle for a number of epochs are compressed again by Zstandard, those that
 //! were idle longest four neighbours together.
 
 use super::claim::{Cleaned, End};

@@ -340,6 +340,11 @@ fn impossible_options_are_refused_and_leave_nothing() {
         matches!(tiny, Err(BuildError::PageFile(CreateError::Size(1000)))),
         "{tiny:?}"
     );
+    let huge = Pager::builder().page_file(folder.path(), (4 << 40) + 1).build();
+    assert!(
+        matches!(huge, Err(BuildError::PageFile(CreateError::Size(_)))),
+        "{huge:?}"
+    );
     let path = folder.path().join("taken");
     std::fs::write(&path, "data").expect("the folder takes it");
     let taken = Pager::builder().page_file(&path, 1 << 20).build();

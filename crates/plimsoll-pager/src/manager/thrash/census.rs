@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Threads that are told apart at the same time.
+/// Threads that are distinguished at the same time.
 pub(crate) const MOST_THREADS: usize = 64;
 /// Entries that a thread tries: beyond them its faults are not counted.
 const PROBES: usize = 4;

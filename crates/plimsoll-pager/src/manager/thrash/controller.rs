@@ -68,7 +68,7 @@ const LONGEST_HOLD: u32 = 2048;
 
 /// The cost of a soft fault as percent of that of a hard one: 4.9 us of 6 to 8 us where both were measured.
 const SOFT_PERCENT: u64 = 70;
-/// Others need at least this share of the faults, in percent: without them nobody gains by a throttle.
+/// Others need at least this share of the faults, in percent: without them no thread gains by a throttle.
 const OTHERS_PERCENT: u64 = 1;
 
 /// A thread with at least this percentage of another one's faults is like it.

@@ -1,4 +1,4 @@
-//! Thrash control: what it sees, decides and has in force.
+//! Thrash control: its observations, its decisions, and the step in force.
 
 mod census;
 mod controller;

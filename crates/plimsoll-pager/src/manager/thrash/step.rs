@@ -1,6 +1,6 @@
 //! The steps of thrash control, its rule, and the measures that a step has in force.
 
-/// What a pager does about thrashing.
+/// The action of a pager against thrashing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ThrashControl {
