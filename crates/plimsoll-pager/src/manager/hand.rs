@@ -1,5 +1,8 @@
 //! A hand of the clock over all pages: it stands at the oldest page that its transition has not passed.
 
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU32, Ordering};
+#[cfg(not(loom))]
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::page::{CHUNK_PAGES, PageIndex, PageRange};
@@ -95,5 +98,52 @@ mod tests {
     fn a_lap_over_nothing_ends() {
         assert!(Hand::default().lap(0).next(|_| true).is_none());
         assert!(Hand::default().lap(10 * CHUNK_PAGES).next(|_| false).is_none());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    /// Two threads walk over three blocks at the same time: no block goes to both before the hand has been around.
+    #[test]
+    fn a_block_goes_to_one_thread() {
+        loom::model(|| {
+            let hand = Arc::new(Hand::default());
+            let walk = |hand: &Hand| hand.lap(3 * BLOCK).next(|_| true).expect("a block");
+            let other = {
+                let hand = hand.clone();
+                thread::spawn(move || walk(&hand))
+            };
+            let mine = walk(&hand);
+            let others = other.join().unwrap();
+            assert_ne!(mine, others);
+            assert_eq!((mine.count, others.count), (BLOCK, BLOCK));
+            let last = walk(&hand);
+            assert!(last != mine && last != others);
+        });
+    }
+
+    /// A thread that stops within its block gives the rest back; the walk of another one stays within the extent.
+    #[test]
+    fn a_hand_that_is_set_back_stays_in_the_extent() {
+        loom::model(|| {
+            let hand = Arc::new(Hand::default());
+            let other = {
+                let hand = hand.clone();
+                thread::spawn(move || hand.stop_behind(PageIndex::new(2 * BLOCK - 1)))
+            };
+            let mut lap = hand.lap(2 * BLOCK);
+            let mut passed = 0;
+            while let Some(block) = lap.next(|_| true) {
+                assert!(block.end() <= 2 * BLOCK && block.count <= BLOCK);
+                passed += block.count;
+            }
+            assert!(passed >= 2 * BLOCK);
+            other.join().unwrap();
+        });
     }
 }

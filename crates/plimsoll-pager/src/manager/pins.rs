@@ -1,18 +1,21 @@
 //! Pinned ranges: hazards that the trimmer respects.
 
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
+#[cfg(not(loom))]
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::page::{PageIndex, PageRange};
 
 /// Ranges that can be pinned at the same time.
-const MOST_PINS: usize = 256;
+const MOST_PINS: usize = if cfg!(loom) { 2 } else { 256 };
 
 /// The pinned ranges, each one atomic: the first page in the upper half, the number of pages in the lower.
 ///
 /// A thread that pins publishes its range, fences, and then makes the pages present. A trimmer locks pages, fences, and
 /// then looks at the ranges. Of two that meet, at least one sees the other: either the trimmer unlocks the page as it was,
 /// or the pinning thread finds it busy or absent and restores it.
-/// Checked by `a_pinned_page_is_active_whatever_the_trimmer_does`.
+/// Checked by the models below.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Pins {
@@ -26,9 +29,9 @@ pub(crate) struct Pins {
 pub(crate) struct Pin(usize);
 
 impl Pins {
-    pub(crate) const fn new() -> Pins {
+    pub(crate) fn new() -> Pins {
         Pins {
-            ranges: [const { AtomicU64::new(0) }; MOST_PINS],
+            ranges: std::array::from_fn(|_| AtomicU64::new(0)),
             used: AtomicU64::new(0),
         }
     }
@@ -121,5 +124,79 @@ mod tests {
         let range = PageRange::new(PageIndex::new(1), 1);
         let taken = (0..).take_while(|_| pins.publish(range).is_some()).count();
         assert_eq!(taken, MOST_PINS);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+    use crate::page::{PageState, PageWord};
+
+    const PAGE: PageRange = PageRange::new(PageIndex::new(7), 1);
+
+    /// A page in the working set, and the pins.
+    fn page_and_pins() -> Arc<(PageWord, Pins)> {
+        let shared = (PageWord::virgin(), Pins::new());
+        if let Some(locked) = shared.0.try_lock_in(PageState::Virgin) {
+            locked.fill_zero();
+        }
+        Arc::new(shared)
+    }
+
+    /// The part of a trim that decides by the pins.
+    fn trim((word, pins): &(PageWord, Pins)) {
+        if let Some(locked) = word.try_lock_in(PageState::Active) {
+            pins.fence();
+            match pins.any(PAGE) {
+                true => locked.keep(),
+                false => locked.trim(5),
+            }
+        }
+    }
+
+    /// Whatever the order, a page that the pinning thread saw active is not trimmed.
+    #[test]
+    fn a_pin_is_seen_by_the_trimmer_or_sees_it() {
+        loom::model(|| {
+            let shared = page_and_pins();
+            let trimmer = {
+                let shared = shared.clone();
+                thread::spawn(move || trim(&shared))
+            };
+            assert!(shared.1.publish(PAGE).is_some());
+            let is_active = shared.0.load().state() == PageState::Active;
+            trimmer.join().unwrap();
+            if is_active {
+                assert_eq!(shared.0.load().state(), PageState::Active);
+            }
+        });
+    }
+
+    /// The end of one pin does not hide another one of the same page, whichever slots they have.
+    #[test]
+    fn a_second_pin_outlives_the_first() {
+        loom::model(|| {
+            let shared = page_and_pins();
+            let other = {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    let pin = shared.1.publish(PAGE).expect("two slots");
+                    shared.1.remove(pin);
+                    trim(&shared);
+                })
+            };
+            let pin = shared.1.publish(PAGE).expect("two slots");
+            let is_active = shared.0.load().state() == PageState::Active;
+            other.join().unwrap();
+            assert!(shared.1.holds(PAGE.first));
+            if is_active {
+                assert_eq!(shared.0.load().state(), PageState::Active);
+            }
+            shared.1.remove(pin);
+            assert_eq!(shared.1.pages(), 0);
+        });
     }
 }

@@ -5,7 +5,6 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::thread;
 
 use super::{PageState, PageWord, Place, Tier};
@@ -131,34 +130,5 @@ fn two_faults_and_a_trim_keep_the_contents() {
         other.join().unwrap();
         trimmer.join().unwrap();
         assert_eq!(model.contents(), 7);
-    });
-}
-
-/// A thread that pins publishes its range, fences and looks at the word; the trimmer locks the word, fences and looks at
-/// the ranges. Whatever the order, a page that the pinning thread saw active is not trimmed.
-#[test]
-fn a_pin_is_seen_by_the_trimmer_or_sees_it() {
-    loom::model(|| {
-        let model = Model::active();
-        let pin = Arc::new(AtomicU64::new(0));
-        let trimmer = {
-            let (model, pin) = (model.clone(), pin.clone());
-            thread::spawn(move || {
-                if let Some(locked) = model.word.try_lock_in(PageState::Active) {
-                    fence(Ordering::SeqCst);
-                    match pin.load(Ordering::SeqCst) {
-                        0 => locked.trim(5),
-                        _ => locked.keep(),
-                    }
-                }
-            })
-        };
-        pin.store(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        let is_active = model.word.load().state() == PageState::Active;
-        trimmer.join().unwrap();
-        if is_active {
-            assert_eq!(model.word.load().state(), PageState::Active);
-        }
     });
 }
