@@ -28,6 +28,7 @@ mod ageing;
 mod allocations;
 mod cap;
 mod children;
+mod fault_path;
 mod fault_thread;
 mod forks;
 mod killed;
