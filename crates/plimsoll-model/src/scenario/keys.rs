@@ -112,13 +112,9 @@ impl Key {
     }
 }
 
-/// The tables of keys in Markdown, for the reference: of each workload, and the one of all.
-pub fn keys_markdown() -> String {
-    let mut page = String::new();
-    for kind in WorkloadKind::ALL {
-        page += &format!("### Keys of {}\n\n{}\n", kind.name(), table(own(kind)));
-    }
-    page + &format!("### Keys of every workload\n\n{}", table(common()))
+/// The table in Markdown of the keys of a workload alone; of those of every workload for `None`.
+pub fn keys_markdown(kind: Option<WorkloadKind>) -> String {
+    kind.map_or_else(|| table(common()), |kind| table(own(kind)))
 }
 
 fn table(keys: impl Iterator<Item = &'static Key>) -> String {

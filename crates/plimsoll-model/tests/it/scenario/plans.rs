@@ -442,20 +442,35 @@ fn a_fallback_changes_the_subject_alone() {
 }
 
 #[test]
-fn the_reference_page_has_the_keys_and_its_example_is_valid() {
+fn a_chapter_of_each_workload_has_its_keys() {
+    let chapters = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src");
+    let chapters: Vec<String> = std::fs::read_dir(chapters)
+        .unwrap()
+        .filter_map(|entry| std::fs::read_to_string(entry.unwrap().path()).ok())
+        .collect();
+    let workloads = WorkloadKind::ALL.map(|kind| (kind.name(), Some(kind)));
+    for (name, kind) in workloads.into_iter().chain([("every workload", None)]) {
+        let mark = |edge| format!("<!-- keys of {name}: {edge} -->\n");
+        let tables: Vec<&str> = chapters
+            .iter()
+            .filter_map(|chapter| chapter.split_once(&mark("begin"))?.1.split_once(&mark("end")))
+            .map(|(table, _)| table)
+            .collect();
+        let expected = keys_markdown(kind);
+        assert_eq!(
+            tables,
+            [&expected],
+            "put this into the chapter:\n{}{expected}{}",
+            mark("begin"),
+            mark("end")
+        );
+    }
+}
+
+#[test]
+fn the_example_of_the_reference_page_is_valid() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/scenarios.md");
     let page = std::fs::read_to_string(path).unwrap();
-    let table = page
-        .split_once("<!-- keys: begin -->\n")
-        .and_then(|(_, rest)| rest.split_once("<!-- keys: end -->"))
-        .map(|(table, _)| table);
-    assert_eq!(
-        table,
-        Some(keys_markdown().as_str()),
-        "put this between the marks:\n{}",
-        keys_markdown()
-    );
-
     let example = page
         .split("```toml\n")
         .nth(1)
