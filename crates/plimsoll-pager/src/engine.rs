@@ -96,6 +96,14 @@ impl<B: Backing> ThreadFaults for Served<B> {
         word.load().state().is_evicted()
     }
 
+    fn takes_faults(&self, address: usize) -> bool {
+        if !self.arena.contains(&address) {
+            return true;
+        }
+        let chunk = self.manager.chunk(self.page(address));
+        matches!(chunk.mode(), ChunkMode::Managed | ChunkMode::Converting)
+    }
+
     fn add_delay(&self, time: Duration) {
         self.manager.thrash.add_throttled(time);
     }
@@ -312,6 +320,8 @@ impl<B: Backing + 'static> Engine<B> {
         if self.is_forked() {
             return;
         }
+        // A thread that faulted here runs again as soon as the page is present, maybe before the pager's thread is done with it.
+        self.rest();
         // Ageing looks at the chunks of open regions.
         let balancing = self.served.balancing.lock();
         let blocked = SignalsBlocked::new();

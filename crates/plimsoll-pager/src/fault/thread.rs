@@ -27,6 +27,9 @@ pub(crate) trait ThreadFaults: Faults {
     /// Whether the page at `address` is evicted. It is not if it is in no region.
     fn is_evicted(&self, address: usize) -> bool;
 
+    /// Whether faults at `address` come to the pager: not in a region that was unmapped, or that the kernel serves.
+    fn takes_faults(&self, address: usize) -> bool;
+
     /// Adds the time that a throttled thread waited.
     fn add_delay(&self, time: Duration);
 }
@@ -160,8 +163,12 @@ fn serve(pager: &dyn ThreadFaults, shared: &Shared) {
     }
 }
 
+/// Resolves a fault. If another thread has made the page present since the fault was read, the faulting thread runs again, and may
+/// have unmapped the page: then nobody waits, and the error is none.
 fn resolve(pager: &dyn ThreadFaults, address: usize) {
-    if let Err(error) = pager.resolve(address) {
+    if let Err(error) = pager.resolve(address)
+        && pager.takes_faults(address)
+    {
         give_up(error);
     }
 }
@@ -246,7 +253,23 @@ mod tests {
             evicted.pop().expect("it is asked no more")
         }
 
+        fn takes_faults(&self, _: usize) -> bool {
+            false
+        }
+
         fn add_delay(&self, _: Duration) {}
+    }
+
+    /// The same, without a throttle, between the read of a fault and its resolution.
+    #[test]
+    fn a_fault_in_a_region_that_was_unmapped_meanwhile_ends_no_process() {
+        let fake = Fake {
+            descriptor: open_userfaultfd(UffdMode::UserModeOnly).expect("userfaultfd is allowed"),
+            evicted: Mutex::default(),
+            resolved: Mutex::default(),
+        };
+        resolve(&fake, 4096);
+        assert_eq!(fake.resolved.lock().expect("no panic").get(), 1);
     }
 
     /// The stress of sixteen threads ended with "cannot restore a page: the kernel refuses it": while the fault of a throttled
