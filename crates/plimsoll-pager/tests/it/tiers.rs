@@ -179,36 +179,48 @@ fn a_limit_of_file_sizes_costs_no_byte() {
     assert_eq!(status, 0);
 }
 
+/// The test once put back the bytes that it had read before a late spill of the busy balance-set manager: those of the spill were
+/// gone, and the last check ended the process by SIGBUS.
 #[test]
 fn bytes_that_changed_on_the_disk_are_an_error_of_the_page() {
-    let folder = folder();
-    let pager = build(folder.path());
-    let region = spilled(&pager);
-    // The balance-set manager writes nothing from here on.
-    pager.set_trim_mode(TrimMode::PerFault);
-    assert_eq!(pager.validate(), []);
-    let snapshot = pager.snapshot();
-    let in_file = snapshot
-        .runs()
-        .iter()
-        .find(|run| run.state == PageState::PageFile);
-    let first = in_file.expect("most pages are there").pages.first.offset();
-    let file = reopen(folder.path());
-    let length = file.metadata().expect("it is open").len();
-    let mut saved = vec![0; length as usize];
-    file.read_exact_at(&mut saved, 0).expect("the file is read");
-    file.write_all_at(&vec![0x5a; length as usize], 0)
-        .expect("the file is written");
-    let error = region
-        .prefetch(first..first + PAGE)
-        .expect_err("its block is damaged");
-    let damaged = Damaged::File(Errno::BADMSG);
-    assert_eq!(error, RangeError::Fault(FaultError::Damaged(damaged)));
-    assert_eq!(file_of(&pager).read_failures, 1);
-    // The page is as it was: once the disk is right again, so is the page.
-    file.write_all_at(&saved, 0).expect("the file is written");
-    verify(region.bytes(), 0, 1);
-    assert_eq!(pager.validate(), []);
+    const TRIES: u32 = 20;
+    let is_checked = || {
+        let folder = folder();
+        let pager = build(folder.path());
+        let region = spilled(&pager);
+        pager.set_trim_mode(TrimMode::PerFault);
+        // Waits for the work of the balance-set manager as well.
+        assert_eq!(pager.validate(), []);
+        let written = file_of(&pager).written_bytes;
+        let snapshot = pager.snapshot();
+        let in_file = snapshot
+            .runs()
+            .iter()
+            .find(|run| run.state == PageState::PageFile);
+        let first = in_file.expect("most pages are there").pages.first.offset();
+        let file = reopen(folder.path());
+        let length = file.metadata().expect("it is open").len();
+        let mut saved = vec![0; length as usize];
+        file.read_exact_at(&mut saved, 0).expect("the file is read");
+        file.write_all_at(&vec![0x5a; length as usize], 0)
+            .expect("the file is written");
+        let outcome = region.prefetch(first..first + PAGE);
+        let failures = file_of(&pager).read_failures;
+        file.write_all_at(&saved, 0).expect("the file is written");
+        assert_eq!(pager.validate(), []);
+        if file_of(&pager).written_bytes != written {
+            return false;
+        }
+        let damaged = Damaged::File(Errno::BADMSG);
+        let error = outcome.expect_err("its block is damaged");
+        assert_eq!(error, RangeError::Fault(FaultError::Damaged(damaged)));
+        assert_eq!(failures, 1);
+        // The page is as it was: once the disk is right again, so is the page.
+        verify(region.bytes(), 0, 1);
+        assert_eq!(pager.validate(), []);
+        true
+    };
+    assert!((0..TRIES).any(|_| is_checked()), "the pager wrote in each try");
 }
 
 /// The first region of a pager, most of whose pages are in the page file.
