@@ -158,7 +158,8 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         self.runner.watch(Some(&target));
     }
 
-    /// Has the samples find the pagers that these processes have by now: a worker makes its own when it is told to fill memory.
+    /// Has the samples find the pagers that these processes have by now: the command that fills
+    /// a worker's memory makes its pager.
     pub(super) fn watch_pagers(&mut self, pids: &[u32]) {
         if self.is_paged() {
             self.watch(pids);

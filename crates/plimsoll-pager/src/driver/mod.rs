@@ -122,6 +122,13 @@ pub(crate) trait Driver: Send + Sync {
     /// Marks the presence of each of `pages`. No page needs to be busy.
     fn present(&self, area: Area, pages: PageRange, present: &mut [bool]) -> Result<(), Errno>;
 
+    /// Whether a page is present; none if the kernel does not tell. The page need not be busy.
+    fn presence(&self, area: Area, page: PageIndex) -> Option<bool> {
+        let mut present = [false];
+        let listed = self.present(area, PageRange::new(page, 1), &mut present);
+        listed.ok().map(|()| present[0])
+    }
+
     /// Makes the kernel keep the accesses to `pages` of the arena, a registered chunk, apart from those to its neighbours. No
     /// page needs to be busy.
     ///

@@ -16,11 +16,8 @@ pub(super) fn with_uncounted(
     count: u32,
     mut is_moved: impl FnMut(u32) -> bool,
 ) -> Partial {
-    let may_have_moved = match reported.stopped {
-        None => false,
-        Some(errno) => reported.done > 0 || errno == Errno::EXIST,
-    };
-    if !may_have_moved {
+    let may_have_moved = |errno| reported.done > 0 || errno == Errno::EXIST;
+    if !reported.stopped.is_some_and(may_have_moved) {
         return reported;
     }
     let uncounted = (reported.done..count).take_while(|&page| is_moved(page)).count() as u32;

@@ -153,13 +153,6 @@ impl Userfault {
             }
     }
 
-    /// Whether a page is present; none if the kernel does not tell.
-    fn presence(&self, area: Area, page: PageIndex) -> Option<bool> {
-        let mut present = [false];
-        let listed = self.pagemap.present(self.at(area, page), &mut present);
-        listed.ok().map(|()| present[0])
-    }
-
     fn set_access(&self, pages: PageRange, access: address_space::Access) -> Result<(), Errno> {
         for area in [Area::Arena, Area::Shadow] {
             // SAFETY: the range is this value's; the caller opens it, or has no user of it any more.

@@ -164,7 +164,7 @@ fn serve(pager: &dyn ThreadFaults, shared: &Shared) {
 }
 
 /// Resolves a fault. If another thread has made the page present since the fault was read, the faulting thread runs again, and may
-/// have unmapped the page: then nobody waits, and the error is none.
+/// have unmapped the page: then no thread waits, and the error does not count.
 fn resolve(pager: &dyn ThreadFaults, address: usize) {
     if let Err(error) = pager.resolve(address)
         && pager.takes_faults(address)

@@ -157,7 +157,7 @@ mod models {
         }
     }
 
-    /// Whatever the order, a page that the pinning thread saw active is not trimmed.
+    /// In every order of the steps, a page that the pinning thread saw active is not trimmed.
     #[test]
     fn a_pin_is_seen_by_the_trimmer_or_sees_it() {
         loom::model(|| {
@@ -175,7 +175,7 @@ mod models {
         });
     }
 
-    /// The end of one pin does not hide another one of the same page, whichever slots they have.
+    /// The end of one pin does not hide another one of the same page, in any of the slots.
     #[test]
     fn a_second_pin_outlives_the_first() {
         loom::model(|| {

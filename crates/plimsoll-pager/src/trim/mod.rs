@@ -217,21 +217,18 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 
     /// Unlocks an active page that the kernel did not move.
     fn not_moved(&self, page: PageIndex, locked: Locked<'_>, errno: Errno) {
-        let one = PageRange::new(page, 1);
         match errno {
             Errno::NOENT => {
                 // The program dropped the page (`MADV_DONTNEED`). Nothing else may make it virgin.
-                let mut present = [true];
-                if self.driver.present(Area::Arena, one, &mut present).is_ok() && !present[0] {
+                if self.driver.presence(Area::Arena, page) == Some(false) {
                     self.drop_contents(page, locked);
                 }
             }
             Errno::EXIST => {
-                // No state of the word has a frame beside an active page. Before the frame goes, the page itself is seen: a
-                // frame without it would be the only copy.
-                let mut present = [false];
-                if self.driver.present(Area::Arena, one, &mut present).is_ok() && present[0] {
-                    let _ = self.driver.discard(Area::Shadow, one);
+                // No state of the word has a frame beside an active page. The frame goes only if the page is seen: without it,
+                // the frame would be the only copy.
+                if self.driver.presence(Area::Arena, page) == Some(true) {
+                    let _ = self.driver.discard(Area::Shadow, PageRange::new(page, 1));
                 }
             }
             Errno::AGAIN => {}

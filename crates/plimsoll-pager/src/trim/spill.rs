@@ -11,7 +11,7 @@ const MOST_SPILLED: u64 = 16 << 20;
 /// Waits for a thread that spills, each of 50 us or longer but the first ones.
 const MOST_WAITS: u32 = 100_000;
 
-/// Bytes of copies that move together at once where no page file takes them.
+/// Bytes of copies that move together at once if no page file takes them.
 const CLEANED_AT_ONCE: u64 = 1 << 20;
 
 impl<D: Driver, B: Backing> Owners for Manager<D, B> {
@@ -57,7 +57,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         }
     }
 
-    /// As [`Manager::make_room`]; without a page file, moves copies together.
+    /// As [`Manager::make_room`]; if the page file takes none, or there is none, moves copies together.
     pub(crate) fn make_room_or_clean(&self) -> bool {
         self.make_room() || self.clean_store(CLEANED_AT_ONCE)
     }
