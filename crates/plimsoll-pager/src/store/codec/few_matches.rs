@@ -136,12 +136,14 @@ mod tests {
         page
     }
 
-    fn body(page: &[u8; PAGE]) -> Vec<u8> {
+    /// The compressed page; none if it is too long for an entry. Behind almost 2,900 random bytes, the compressor looks so seldom
+    /// for a match that it may find the run too late.
+    fn body(page: &[u8; PAGE]) -> Option<Vec<u8>> {
         let mut state = Box::new(Lz4State::new());
         let mut body = vec![0; LONGEST_BODY];
-        let length = state.compress(page, &mut body).expect("it has a run");
+        let length = state.compress(page, &mut body)?;
         body.truncate(length);
-        body
+        Some(body)
     }
 
     #[test]
@@ -151,7 +153,7 @@ mod tests {
                 let page = page(zeros, random, period, random as u64);
                 let mut target = [0xa5; PAGE];
                 assert!(
-                    decompress(&body(&page), &mut target),
+                    decompress(&body(&page).expect("it has a run"), &mut target),
                     "{random} bytes, period {period}"
                 );
                 assert!(target == page, "{random} bytes, period {period}");
@@ -171,7 +173,9 @@ mod tests {
             changes in prop::collection::vec((0usize..40, any::<u8>()), 0..4),
             cut in 0usize..4,
         ) {
-            let mut body = body(&page(zeros, random, period.min(random), seed));
+            let body = body(&page(zeros, random, period.min(random), seed));
+            prop_assume!(body.is_some());
+            let mut body = body.unwrap_or_default();
             for (at, byte) in changes {
                 let at = at.min(body.len() - 1);
                 let at = if is_at_end { body.len() - 1 - at } else { at };
