@@ -14,8 +14,8 @@ run *arguments:
     cargo run --release -- run {{arguments}}
 
 # Run every test
-test *arguments:
-    cargo test --workspace {{arguments}}
+test:
+    cargo xtask test
 
 # Stress the heap with many threads for minutes: `just heap-stress 300`
 heap-stress seconds="120":

@@ -178,7 +178,12 @@ fn check_wscap(trial: &Value) {
     if of_file && is_limited {
         let a_scan = metric(trial, "file_refaults_per_scan_count");
         let scans = figure(phase(trial, "capped"), "scans_count");
-        assert!(a_scan * scans > pages, "each page at least once: {trial:#}");
+        // On a busy machine the phase may have time for a part of a scan only, exactly each page once. The product of two
+        // rounded values may then be less by a rounding.
+        assert!(
+            a_scan * scans > 0.999 * pages,
+            "each page at least once: {trial:#}"
+        );
         // Of several threads, one whose part stays in RAM makes nearly all scans meanwhile.
         let is_divided = param(trial, "threads") != "1" && a_scan * scans > 4.0 * pages;
         assert!(a_scan > pages / 8.0 || is_divided, "{trial:#}");

@@ -77,16 +77,35 @@ fn with_swap_a_program_needs_its_hot_set_and_without_all_that_it_touches() {
         "--nocapture",
         "--test-threads=1",
     ];
-    let (_, ended) = sized(&options, &words);
-    assert_sized(&ended);
+    let needs = [("none", total), ("zram:lz4", hot), ("swapfile", hot)];
+    let over = |ended: &Ended, (name, need): (&str, u64)| {
+        bytes(engine(ended, name), "recommended_bytes") / need as f64
+    };
+    let is_found = |over: f64| (0.9..1.1).contains(&over);
+    // Other programs slow a run down until it misses its time limit at a sufficient memory limit. The run then calls the
+    // result untrustworthy, and this test repeats it, as a user would.
+    let spoiled = |ended: &Ended| {
+        let missed = needs.iter().filter(|need| !is_found(over(ended, **need)));
+        missed.fold(None, |spoiled, (name, _)| {
+            let distrusted = engine(ended, name)["untrustworthy"] == true;
+            Some(spoiled.unwrap_or(true) && distrusted)
+        })
+    };
+    let mut attempts = 0;
+    let ended = loop {
+        let (_, ended) = sized(&options, &words);
+        assert_sized(&ended);
+        attempts += 1;
+        if attempts == 3 || spoiled(&ended) != Some(true) {
+            break ended;
+        }
+    };
     let peak = bytes(&ended.results, "peak_bytes");
     assert!(peak >= total as f64 && peak < 1.1 * total as f64, "{peak}");
-    for (name, need) in [("none", total), ("zram:lz4", hot), ("swapfile", hot)] {
-        let engine = engine(&ended, name);
-        assert_consistent(engine);
-        let recommended = bytes(engine, "recommended_bytes");
-        let over = recommended / need as f64;
-        assert!((0.9..1.1).contains(&over), "{name}: {over}: {engine:#}");
+    for (name, need) in needs {
+        assert_consistent(engine(&ended, name));
+        let over = over(&ended, (name, need));
+        assert!(is_found(over), "{name}: {over}: {:#}", engine(&ended, name));
     }
     let killed = engine(&ended, "none")["points"].as_array().expect("points");
     assert!(killed.iter().any(|point| point["status"] == "oom-killed"));
