@@ -84,14 +84,14 @@ fn finish(mut job: Job) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
+    use plimsoll_testkit::command;
 
     fn job(script: &str) -> Job {
-        let mut command = Command::new("sh");
-        command.args(["-c", script]);
+        let mut shell = command("sh");
+        shell.args(["-c", script]);
         Job {
             name: script.to_owned(),
-            command,
+            command: shell,
         }
     }
 
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(failed, ExitCode::from(101));
         let missing = Job {
             name: "missing".into(),
-            command: Command::new("/missing/program"),
+            command: command("/missing/program"),
         };
         let failed = run(Jobs {
             machine: missing,
