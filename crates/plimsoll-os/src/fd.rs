@@ -3,6 +3,8 @@
 
 use core::ffi::c_int;
 
+use crate::Errno;
+
 /// A file descriptor that is closed when it is dropped.
 #[derive(Debug)]
 pub struct Fd(c_int);
@@ -18,6 +20,18 @@ impl Fd {
     pub fn raw(&self) -> i32 {
         self.0
     }
+}
+
+/// Gives the open file of descriptor `from` the number `to` as well; the file that had it is closed.
+///
+/// # Errors
+/// [`Errno::BADF`] if one of them is not open.
+///
+/// # Safety
+/// The caller owns `to`, and its users may meet another file there.
+pub unsafe fn renumber(from: i32, to: i32) -> Result<(), Errno> {
+    // SAFETY: the caller's premise.
+    Errno::check(unsafe { libc::dup3(from, to, libc::O_CLOEXEC) }).map(|_| ())
 }
 
 impl Drop for Fd {

@@ -35,6 +35,11 @@ impl Origin {
         Ok(origin)
     }
 
+    /// Makes the calling process, a child of a fork, that process.
+    pub fn renew(&self) {
+        self.word().store(this_process(), Ordering::Relaxed);
+    }
+
     fn word(&self) -> &AtomicU32 {
         // SAFETY: the page is mapped readable and writable as long as `self` lives, and holds an atomic word alone.
         unsafe { self.page.as_ref() }

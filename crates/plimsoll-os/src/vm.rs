@@ -19,6 +19,8 @@ pub enum Advice {
     NoHugePage,
     /// `MADV_DONTFORK`: a child of a fork does not have the range; an access there raises SIGSEGV.
     DontFork,
+    /// `MADV_DOFORK`: a child of a fork has a copy of the range again.
+    DoFork,
     /// `MADV_WIPEONFORK`: a child of a fork has the range filled with zeros (Linux 4.14).
     WipeOnFork,
     /// `MADV_POPULATE_WRITE` (Linux 5.14): make every page present and writable now, in one call instead of a fault each; a
@@ -35,6 +37,7 @@ impl Advice {
             Advice::HugePage => libc::MADV_HUGEPAGE,
             Advice::NoHugePage => libc::MADV_NOHUGEPAGE,
             Advice::DontFork => libc::MADV_DONTFORK,
+            Advice::DoFork => libc::MADV_DOFORK,
             Advice::WipeOnFork => libc::MADV_WIPEONFORK,
             Advice::PopulateWrite => libc::MADV_POPULATE_WRITE,
             Advice::Cold => libc::MADV_COLD,

@@ -1,8 +1,10 @@
 //! A pager of this process: its manager over the real driver, its addresses, its registration with the signal handler.
 
+mod fork;
+
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -12,6 +14,7 @@ use crate::addresses::Addresses;
 use crate::backing::Backing;
 use crate::driver::{DriverOptions, FaultMode, OpenError, Userfault};
 use crate::error::{MapError, RangeError};
+use crate::gate::{Gate, Inside};
 use crate::fault::{
     FaultError, FaultThread, Faults, Registration, SignalsBlocked, ThreadFaults, TooManyPagers,
 };
@@ -22,6 +25,8 @@ use crate::pool::{Member, Pool, Usage};
 use crate::published::Publication;
 #[cfg(not(loom))]
 use crate::share::{Growth, Share, Tenant};
+
+pub use fork::Forked;
 
 /// The smallest budget: the store's tables and buffers, and some pages.
 pub(crate) const LEAST_RAM: u64 = 4 << 20;
@@ -42,6 +47,8 @@ struct Served<B> {
     aged: AtomicU64,
     /// Held by the balance-set manager while it works. No fault takes it.
     balancing: Mutex<()>,
+    /// Every other thread is inside while it changes pages.
+    gate: Gate,
     /// The pool whose shared memory the handler replaces if its file is cut.
     #[cfg(not(loom))]
     pool: Option<Pool>,
@@ -53,6 +60,7 @@ impl<B: Backing> Faults for Served<B> {
         if !self.arena.contains(&address) {
             return Err(FaultError::Refused(Errno::FAULT));
         }
+        let _inside = self.gate.enter();
         self.manager.fault(self.page(address))
     }
 
@@ -167,16 +175,40 @@ pub(crate) struct Funds {
     pub(crate) member: Option<Member>,
 }
 
+/// The threads of a pager.
+struct Threads {
+    /// None once it is dropped, or if signals resolve the faults.
+    faults: Option<Arc<FaultThread>>,
+    /// None once it is dropped.
+    balancer: Option<Balancer>,
+}
+
+impl Threads {
+    fn start<B: Backing + 'static>(served: &Arc<Served<B>>, mode: FaultMode) -> Result<Threads, Errno> {
+        let faults = (mode == FaultMode::Thread).then(|| FaultThread::start(served.clone()));
+        Ok(Threads {
+            faults: faults.transpose()?.map(Arc::new),
+            balancer: Some(Balancer::start(served.clone())?),
+        })
+    }
+}
+
+/// The right of a thread to change pages: no signal handler runs on it, and no other thread forks meanwhile.
+///
+/// The thread must not touch an absent page of the pager, nor ask for a second right: both would go through the gate again.
+pub(crate) struct AtWork<'e> {
+    _inside: Inside<'e>,
+    _blocked: SignalsBlocked,
+}
+
 /// A pager.
 pub(crate) struct Engine<B: Backing + 'static> {
     served: Arc<Served<B>>,
     addresses: Mutex<Addresses>,
     /// None once it is dropped, or if a thread resolves the faults.
     registration: Option<Registration>,
-    /// None once it is dropped, or if signals resolve the faults.
-    fault_thread: Option<FaultThread>,
-    /// None once it is dropped, or without a balance-set manager.
-    balancer: Option<Balancer>,
+    /// A child of a fork has threads of its own.
+    threads: Mutex<Threads>,
     /// None once it is dropped, or without a pool. It is the last field: the memory is free when the member leaves.
     #[cfg(not(loom))]
     share: Option<Share>,
@@ -222,24 +254,21 @@ impl<B: Backing + 'static> Engine<B> {
             built: Instant::now(),
             aged: AtomicU64::new(0),
             balancing: Mutex::new(()),
+            gate: Gate::default(),
             #[cfg(not(loom))]
             pool: funds.member.as_ref().map(|member| member.pool().clone()),
         });
         // It has the addresses of the manager, which stays where it is from here on.
         let publication = Publication::new(&served.manager).map_err(EngineError::System)?;
         served.publication.get_or_init(|| publication);
-        let (registration, fault_thread) = match options.fault_mode {
+        let registration = match options.fault_mode {
             FaultMode::Signal => {
                 let registration = Registration::new(arena, served.clone());
-                let registration = registration.map_err(|TooManyPagers| EngineError::TooManyPagers)?;
-                (Some(registration), None)
+                Some(registration.map_err(|TooManyPagers| EngineError::TooManyPagers)?)
             }
-            FaultMode::Thread => {
-                let thread = FaultThread::start(served.clone()).map_err(EngineError::System)?;
-                (None, Some(thread))
-            }
+            FaultMode::Thread => None,
         };
-        let balancer = Balancer::start(served.clone()).map_err(EngineError::System)?;
+        let threads = Threads::start(&served, options.fault_mode).map_err(EngineError::System)?;
         #[cfg(not(loom))]
         let share = funds.member.map(|member| Share::start(member, served.clone()));
         Ok(Engine {
@@ -248,8 +277,7 @@ impl<B: Backing + 'static> Engine<B> {
             served,
             addresses: Mutex::new(Addresses::new(pages)),
             registration,
-            fault_thread,
-            balancer: Some(balancer),
+            threads: Mutex::new(threads),
         })
     }
 
@@ -266,8 +294,22 @@ impl<B: Backing + 'static> Engine<B> {
 
     /// Waits until the thread for faults does not work on those that were before this call.
     pub(crate) fn rest(&self) {
-        if let Some(thread) = &self.fault_thread {
+        let faults = self.threads().faults.clone();
+        if let Some(thread) = faults {
             thread.rest();
+        }
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Threads> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Goes to work on pages.
+    pub(crate) fn work(&self) -> AtWork<'_> {
+        let blocked = SignalsBlocked::new();
+        AtWork {
+            _inside: self.served.gate.enter(),
+            _blocked: blocked,
         }
     }
 
@@ -307,6 +349,7 @@ impl<B: Backing + 'static> Engine<B> {
         }
         let no_addresses = MapError::NoAddresses { bytes };
         let pages = u32::try_from(bytes.div_ceil(PAGE_SIZE)).map_err(|_| no_addresses)?;
+        let _work = self.work();
         let pages = self.addresses().take(pages).ok_or(no_addresses)?;
         self.manager().open(pages).map_err(|errno| {
             self.addresses().put(pages);
@@ -322,11 +365,10 @@ impl<B: Backing + 'static> Engine<B> {
         }
         // A thread that faulted here runs again as soon as the page is present, maybe before the pager's thread is done with it.
         self.rest();
+        let _work = self.work();
         // Ageing looks at the chunks of open regions.
         let balancing = self.served.balancing.lock();
-        let blocked = SignalsBlocked::new();
         let closed = self.manager().close(pages);
-        drop(blocked);
         drop(balancing);
         // Addresses that the kernel does not let go are used no more.
         if closed.is_ok() {
@@ -343,12 +385,12 @@ impl<B: Backing + 'static> Engine<B> {
     pub(crate) fn trim(&self, pages: PageRange, to: TrimTo) -> u32 {
         // The pages that this thread touched last are busy until then.
         self.rest();
-        let _blocked = SignalsBlocked::new();
         let manager = self.manager();
         let mut trimmed = 0;
         // Each block whole: its frames are released before the copies of the next one are made, while what the kernel keeps
         // for each page is in the caches.
         for block in pages.pieces(BLOCK) {
+            let _work = self.work();
             manager.wait_for_busy(block);
             trimmed += manager.trim_range(block);
             if to >= TrimTo::Standby {
@@ -364,43 +406,40 @@ impl<B: Backing + 'static> Engine<B> {
     }
 
     /// Sets the standby priority of `pages`.
-    pub(crate) fn set_priority(&self, pages: PageRange, priority: u8) {
-        let _blocked = SignalsBlocked::new();
+    pub(crate) fn set_priority(&self, _: &AtWork<'_>, pages: PageRange, priority: u8) {
         self.manager().set_priority(pages, priority);
     }
 
     /// Gives the contents of `pages` up. Returns the pages that were given up.
     pub(crate) fn reset(&self, pages: PageRange) -> u32 {
-        let _blocked = SignalsBlocked::new();
+        let _work = self.work();
         self.manager().reset(pages)
     }
 
     /// Trims a region whole.
-    pub(crate) fn suspend(&self, pages: PageRange) {
-        let _blocked = SignalsBlocked::new();
+    pub(crate) fn suspend(&self, _: &AtWork<'_>, pages: PageRange) {
         self.manager().suspend(pages);
     }
 
     /// Ends the suspension of a region, whose pages have `priority`.
-    pub(crate) fn resume(&self, pages: PageRange, priority: u8) {
-        let _blocked = SignalsBlocked::new();
+    pub(crate) fn resume(&self, _: &AtWork<'_>, pages: PageRange, priority: u8) {
         self.manager().resume(pages, priority);
     }
 
     /// Limits the working set of a region, whose limits have that `number`, 0 for none. Returns their number.
     pub(crate) fn limit_working_set(
         &self,
+        _: &AtWork<'_>,
         pages: PageRange,
         number: u8,
         minimum: u64,
         maximum: u64,
     ) -> Result<u8, WorkingSetError> {
-        let _blocked = SignalsBlocked::new();
         self.manager().limit_working_set(pages, number, minimum, maximum)
     }
 
     /// Ends the limits of a region.
-    pub(crate) fn end_working_set(&self, pages: PageRange, number: u8) {
+    pub(crate) fn end_working_set(&self, _: &AtWork<'_>, pages: PageRange, number: u8) {
         self.manager().end_working_set(pages, number);
     }
 
@@ -412,7 +451,7 @@ impl<B: Backing + 'static> Engine<B> {
                 manager.touch(piece);
                 continue;
             }
-            let _blocked = SignalsBlocked::new();
+            let _work = self.work();
             for page in piece.pages() {
                 let mut patience = Patience::default();
                 loop {
@@ -434,7 +473,9 @@ impl<B: Backing + 'static> Engine<B> {
         if pinned > manager.budget.ram() / 2 {
             return Err(RangeError::PinTooLarge { bytes: pages.bytes() });
         }
+        let work = self.work();
         let pin = manager.pins.publish(pages).ok_or(RangeError::TooManyPins)?;
+        drop(work);
         match self.prefetch(pages) {
             Ok(()) => {
                 // A page that the program dropped (`MADV_DONTNEED`) is active and absent.
@@ -460,7 +501,7 @@ impl<B: Backing + 'static> Engine<B> {
 
     /// Drops the contents of `pages`: they read as zero.
     pub(crate) fn discard(&self, pages: PageRange) -> Result<(), RangeError> {
-        let _blocked = SignalsBlocked::new();
+        let _work = self.work();
         self.manager().discard(pages).map_err(RangeError::System)
     }
 }
@@ -469,10 +510,12 @@ impl<B: Backing + 'static> Drop for Engine<B> {
     fn drop(&mut self) {
         if self.is_forked() {
             // Threads that were in the handler at the fork do not exist here: nobody counts them out. Nor do the pager's.
+            // Another thread may have had the lock at the fork.
+            let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
             std::mem::forget((
                 self.registration.take(),
-                self.fault_thread.take(),
-                self.balancer.take(),
+                threads.faults.take(),
+                threads.balancer.take(),
             ));
             #[cfg(not(loom))]
             std::mem::forget(self.share.take());

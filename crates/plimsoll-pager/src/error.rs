@@ -168,6 +168,24 @@ pub enum RangeError {
     System(Errno),
 }
 
+/// The reason why a pager did not fork.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ForkError {
+    /// This process is a child of the one that built the pager, and does not have its regions.
+    #[error("cannot fork a pager in a child that does not have its regions; build a pager of its own")]
+    Forked,
+    /// The budget comes from a pool, of which the child is no member.
+    #[error("cannot fork a pager whose budget comes from a pool; call fork(2), and join the pool in the child")]
+    InPool,
+    /// The parent would overwrite copies in its page file that the child needs.
+    #[error("cannot fork a pager that has a page file; build it without one")]
+    PageFile,
+    /// The kernel refuses.
+    #[error("cannot fork: {0}")]
+    System(Errno),
+}
+
 /// The features that are missing, with the kernel that has them.
 pub(crate) fn too_old(lacking: UffdFeatures) -> BuildError {
     let (missing, since) = if lacking.has(UffdFeatures::WRITE_PROTECT) {

@@ -52,7 +52,7 @@
 //! | [`page_file`] | the encrypted file for pages that the store cannot hold |
 //! | `saved` | store and page file as the manager sees them: spills, recompression |
 //! | [`pool`] | a RAM budget that processes share; `share` is a pager's membership in it |
-//! | `addresses`, `engine` | the regions of an arena; a pager of this process |
+//! | `addresses`, `engine`, `gate` | the regions of an arena; a pager of this process, and its forks |
 //! | `builder`, `pager`, `region`, `error` | the interface of embedders |
 #![warn(missing_docs)]
 
@@ -63,6 +63,7 @@ mod driver;
 mod engine;
 mod error;
 mod fault;
+mod gate;
 mod inspect;
 mod manager;
 pub mod page;
@@ -82,8 +83,8 @@ mod trim;
 pub use backing::{Damaged, PageFileUse};
 pub use builder::{Codec, PagerBuilder};
 pub use driver::FaultMode;
-pub use engine::TrimTo;
-pub use error::{BuildError, FaultError, MapError, RamError, RangeError};
+pub use engine::{Forked, TrimTo};
+pub use error::{BuildError, FaultError, ForkError, MapError, RamError, RangeError};
 pub use manager::{AgeingState, ThrashControl, ThrashStep, TrimMode, WorkingSetError};
 pub use pager::Pager;
 pub use region::{PinGuard, Region};

@@ -1,9 +1,10 @@
 //! The pager as an embedder sees it.
+#![allow(unsafe_code, reason = "a fork, whose child has premises")]
 
 use std::sync::Arc;
 
-use crate::engine::{Engine, LEAST_RAM};
-use crate::error::{MapError, RamError};
+use crate::engine::{Engine, Forked, LEAST_RAM};
+use crate::error::{ForkError, MapError, RamError};
 use crate::manager::TrimMode;
 use crate::page::Violation;
 #[cfg(not(loom))]
@@ -62,6 +63,23 @@ impl Pager {
     /// Whether this process is a child of a fork of the one that built the pager, without its memory.
     pub fn is_forked(&self) -> bool {
         self.engine.is_forked()
+    }
+
+    /// Forks this process, as `fork(2)` does. The child has a copy of every region, as it is at the fork: the kernel copies a
+    /// page when one of them writes to it, and the child compresses and restores its pages by itself, under a budget of its
+    /// own with the same bytes. A child of `fork(2)` does not have the regions.
+    ///
+    /// Other threads that fault, or change regions, wait meanwhile. In the mode [`FaultMode::Thread`](crate::FaultMode::Thread),
+    /// no `pthread_atfork(3)` handler may touch a region.
+    ///
+    /// # Errors
+    /// [`ForkError`], in the parent alone.
+    ///
+    /// # Safety
+    /// The child has the calling thread alone. Locks that other threads held stay locked there, as after `fork(2)`; the
+    /// allocator of glibc and this pager work.
+    pub unsafe fn fork(&self) -> Result<Forked, ForkError> {
+        self.engine.fork()
     }
 
     /// Changes the rule by which the pager trims.

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::engine::{Engine, TrimTo};
+use crate::engine::{AtWork, Engine, TrimTo};
 use crate::error::RangeError;
 use crate::manager::{self, WorkingSetError};
 use crate::page::{PAGE_SIZE, PageIndex, PageRange, Word};
@@ -192,10 +192,10 @@ impl Region {
     /// Sets the standby priority of the region's pages, 1 to 7; others count as the nearest of these. Frames of trimmed pages
     /// with a low priority are taken first, so pages with a high one return by soft faults for longer. By default 5.
     pub fn set_priority(&self, priority: u8) {
-        let Some(mut policy) = self.policy() else { return };
+        let Some((mut policy, work)) = self.policy() else { return };
         policy.priority = priority.clamp(Word::SUSPENDED_PRIORITY, Word::HIGHEST_PRIORITY);
         if !policy.is_suspended {
-            self.engine.set_priority(self.pages, policy.priority);
+            self.engine.set_priority(&work, self.pages, policy.priority);
         }
     }
 
@@ -208,19 +208,19 @@ impl Region {
     /// # Errors
     /// [`WorkingSetError`]; the former limits stay.
     pub fn set_working_set(&self, minimum: u64, maximum: u64) -> Result<(), WorkingSetError> {
-        let mut policy = self.policy().ok_or(WorkingSetError::Forked)?;
+        let (mut policy, work) = self.policy().ok_or(WorkingSetError::Forked)?;
         let number = policy.working_set;
         policy.working_set = self
             .engine
-            .limit_working_set(self.pages, number, minimum, maximum)?;
+            .limit_working_set(&work, self.pages, number, minimum, maximum)?;
         Ok(())
     }
 
     /// Ends the limits of the region's working set.
     pub fn end_working_set(&self) {
-        let Some(mut policy) = self.policy() else { return };
+        let Some((mut policy, work)) = self.policy() else { return };
         if policy.working_set != 0 {
-            self.engine.end_working_set(self.pages, policy.working_set);
+            self.engine.end_working_set(&work, self.pages, policy.working_set);
             policy.working_set = 0;
         }
     }
@@ -229,26 +229,30 @@ impl Region {
     /// usable: each page returns by a fault. A pager all of whose regions are suspended keeps the minimum of its member of a
     /// pool alone.
     pub fn suspend(&self) {
-        let Some(mut policy) = self.policy() else { return };
+        let Some((mut policy, work)) = self.policy() else { return };
         if !policy.is_suspended {
             policy.is_suspended = true;
-            self.engine.suspend(self.pages);
+            self.engine.suspend(&work, self.pages);
         }
     }
 
     /// Ends [`Region::suspend`]. Pages return when they are touched; see [`Region::prefetch`].
     pub fn resume(&self) {
-        let Some(mut policy) = self.policy() else { return };
+        let Some((mut policy, work)) = self.policy() else { return };
         if policy.is_suspended {
             policy.is_suspended = false;
-            self.engine.resume(self.pages, policy.priority);
+            self.engine.resume(&work, self.pages, policy.priority);
         }
     }
 
-    /// None in a child of a fork: another thread of the parent may have held the lock, and the region's pages are the
-    /// parent's.
-    fn policy(&self) -> Option<MutexGuard<'_, Policy>> {
-        (!self.engine.is_forked()).then(|| self.policy.lock().unwrap_or_else(PoisonError::into_inner))
+    /// None in a child of a fork without the region: another thread of the parent may have held the lock. A thread that has it is
+    /// at work, so none has it during [`Pager::fork`](crate::Pager::fork).
+    fn policy(&self) -> Option<(MutexGuard<'_, Policy>, AtWork<'_>)> {
+        if self.engine.is_forked() {
+            return None;
+        }
+        let work = self.engine.work();
+        Some((self.policy.lock().unwrap_or_else(PoisonError::into_inner), work))
     }
 
     /// Reads from `file` into the bytes of `range`, up to 1 MiB, which it pins meanwhile. Returns the bytes read, as

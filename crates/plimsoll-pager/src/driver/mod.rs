@@ -16,7 +16,7 @@ use plimsoll_os::Errno;
 use crate::page::{Page, PageIndex, PageRange};
 
 pub use pagemap::Pagemap;
-pub(crate) use userfault::{OpenError, Userfault};
+pub(crate) use userfault::{OpenError, Registered, Userfault};
 
 /// The thread that resolves a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

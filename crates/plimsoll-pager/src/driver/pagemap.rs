@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 use plimsoll_os::Errno;
@@ -26,6 +27,11 @@ impl Pagemap {
     /// The pagemap of this process.
     pub(crate) fn own() -> io::Result<Pagemap> {
         File::open("/proc/self/pagemap").map(|file| Pagemap { file })
+    }
+
+    /// The descriptor.
+    pub(super) fn as_raw_fd(&self) -> i32 {
+        self.file.as_raw_fd()
     }
 
     /// Marks the presence of each page from the one at `address` on. Does not allocate.

@@ -78,6 +78,7 @@ pub(crate) struct Userfault {
     pagemap: Pagemap,
     /// Whether the kernel moves pages; if not, they are copied.
     moves: bool,
+    options: DriverOptions,
     /// Whether faults inside system calls come to the pager too.
     serves_system_calls: bool,
     /// `/proc/self/mem`, if pages are copied while faults inside system calls wait: a read of it never waits.
@@ -113,6 +114,7 @@ impl Userfault {
             bytes,
             pagemap,
             moves,
+            options,
             serves_system_calls,
             memory,
             origin,
@@ -132,6 +134,64 @@ impl Userfault {
     /// Whether this process is a child of the one that made the driver, without its memory.
     pub(crate) fn is_forked(&self) -> bool {
         !self.origin.shares_memory()
+    }
+
+    /// Lets the next children of this process have copies of the areas, or no longer.
+    pub(crate) fn share_with_children(&self, is_shared: bool) -> Result<(), Errno> {
+        let advice = match is_shared {
+            true => Advice::DoFork,
+            false => Advice::DontFork,
+        };
+        address_space::advise(self.arena, self.bytes, advice)?;
+        address_space::advise(self.shadow, self.bytes, advice)
+    }
+
+    /// Makes the copies of the areas in this process, a child of a fork, those of a pager of its own. `pages` are the runs of
+    /// the arena that belong to regions, each with the mode of its registration.
+    ///
+    /// Until the last step succeeds, [`Userfault::is_forked`] stays true.
+    pub(crate) fn become_own(&self, runs: impl Iterator<Item = (PageRange, Registered)>) -> Result<(), Errno> {
+        let failed = |error: std::io::Error| Errno::of_number(error.raw_os_error().unwrap_or(libc::ENOENT));
+        let opened = open(&ThisKernel, self.options).map_err(|error| match error {
+            OpenError::Refused(errno) | OpenError::Failed(errno) => errno,
+            OpenError::Lacks(_) => Errno::OPNOTSUPP,
+        })?;
+        if opened.moves != self.moves || (opened.mode == UffdMode::Full) != self.serves_system_calls {
+            return Err(Errno::OPNOTSUPP);
+        }
+        let pagemap = File::open("/proc/self/pagemap").map_err(failed)?;
+        let mut own = vec![
+            (opened.uffd.raw(), self.uffd.raw()),
+            (pagemap.as_raw_fd(), self.pagemap.as_raw_fd()),
+        ];
+        let memory = self.memory.as_ref().map(|former| (former, File::open("/proc/self/mem")));
+        let memory = memory.map(|(former, own)| own.map(|own| (former, own))).transpose();
+        let memory = memory.map_err(failed)?;
+        own.extend(memory.as_ref().map(|(former, own)| (own.as_raw_fd(), former.as_raw_fd())));
+        for (own, former) in own {
+            // SAFETY: the former descriptor is this value's, and acts on the parent's memory until here.
+            unsafe { plimsoll_os::renumber(own, former) }?;
+        }
+        for (pages, registered) in runs {
+            let frames = self.at(Area::Shadow, pages.first);
+            uffd_register(&self.uffd, frames, pages.bytes(), RegisterMode::Missing)?;
+            match registered {
+                Registered::Not => {}
+                Registered::Plain => self.register(pages)?,
+                Registered::Apart => self.set_apart(pages)?,
+            }
+        }
+        self.share_with_children(false)?;
+        self.origin.renew();
+        Ok(())
+    }
+
+    /// Unmaps the areas in a child of a fork that cannot use them: it would see zeros where its parent has data.
+    pub(crate) fn forget(&self) {
+        for start in [self.arena, self.shadow] {
+            // SAFETY: the areas are this value's, and it stays forked: nothing uses them but the program, which has lost them.
+            let _ = unsafe { address_space::unmap(start, self.bytes) };
+        }
     }
 
     /// Addresses of the arena.
@@ -160,6 +220,17 @@ impl Userfault {
         }
         Ok(())
     }
+}
+
+/// The registration of a chunk of the arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Registered {
+    /// The kernel resolves its faults.
+    Not,
+    /// As [`Driver::register`] does.
+    Plain,
+    /// As [`Driver::set_apart`] does.
+    Apart,
 }
 
 /// A userfaultfd with the features of the pager.

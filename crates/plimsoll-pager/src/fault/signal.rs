@@ -98,6 +98,13 @@ impl Drop for Registration {
     }
 }
 
+/// Forgets the handlers of the parent's other threads, in a child of a fork: they do not exist here.
+pub(crate) fn forget_other_handlers() {
+    for slot in &SLOTS {
+        slot.users.store(0, Ordering::SeqCst);
+    }
+}
+
 /// Installs the handler once for the process. It is never removed: handlers installed later may call it.
 fn install() {
     let _held = INSTALL.lock().unwrap_or_else(PoisonError::into_inner);

@@ -163,6 +163,11 @@ impl Publication {
         Ok(publication)
     }
 
+    /// Publishes the pager of a child of a fork, where the kernel has wiped the record.
+    pub(crate) fn renew<B: Backing>(&self, manager: &Manager<Userfault, B>) {
+        self.write(manager);
+    }
+
     /// Writes the record.
     fn write<B: Backing>(&self, manager: &Manager<Userfault, B>) {
         let address_of = |address: usize| address as u64;

@@ -19,7 +19,7 @@ const FORKERS: usize = 4;
 const FORKS: usize = 15;
 
 /// Runs `work` in a new process of `test`, so that its children are those of no other test.
-fn alone(test: &str, work: impl FnOnce()) {
+pub(crate) fn alone(test: &str, work: impl FnOnce()) {
     if role().is_some() {
         return work();
     }
@@ -30,11 +30,11 @@ fn alone(test: &str, work: impl FnOnce()) {
 }
 
 /// A word of a page: never 0, different for each page and round.
-fn value(page: usize, word: usize, round: u64) -> u64 {
+pub(crate) fn value(page: usize, word: usize, round: u64) -> u64 {
     ((page * 512 + word / 8 + 1) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ round << 1 | 1
 }
 
-fn words(region: &Region) -> *mut u64 {
+pub(crate) fn words(region: &Region) -> *mut u64 {
     region.as_ptr().cast()
 }
 
@@ -42,7 +42,7 @@ fn words(region: &Region) -> *mut u64 {
 ///
 /// # Safety
 /// No other thread uses these pages, and the region lives meanwhile.
-unsafe fn write_and_verify(words: *mut u64, first: usize, end: usize, done: &AtomicBool) -> u64 {
+pub(crate) unsafe fn write_and_verify(words: *mut u64, first: usize, end: usize, done: &AtomicBool) -> u64 {
     let mut round = 0;
     while !done.load(Ordering::Relaxed) {
         for page in first..end {
@@ -72,7 +72,7 @@ const AS_DOCUMENTED: i32 = 0;
 const NOT_AS_DOCUMENTED: i32 = 5;
 
 /// Forks from a thread among others. The child makes system calls alone until it ends.
-fn fork_and_use(pager: &Pager, region: &Region, native: &Region, number: usize, page: usize) {
+pub(crate) fn fork_and_use(pager: &Pager, region: &Region, native: &Region, number: usize, page: usize) {
     let pid = fork(60, || {
         let refused = |outcome: bool| if outcome { AS_DOCUMENTED } else { NOT_AS_DOCUMENTED };
         let seen = |word: u64| if word == 0 { SAW_ZERO } else { SAW_DATA };

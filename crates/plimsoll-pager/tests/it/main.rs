@@ -33,6 +33,7 @@ mod fault_thread;
 mod forks;
 mod killed;
 mod modes;
+mod pager_forks;
 mod page_file;
 mod pages;
 mod policies;

@@ -1,0 +1,214 @@
+//! Children of `Pager::fork`: each has its parent's data, as it was at the fork, and a pager of its own.
+#![allow(unsafe_code)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use plimsoll_pager::{ForkError, Forked, Pager, Region, TrimTo};
+
+use crate::children::{Random, wait};
+use crate::forks::{alone, fork_and_use, value, words, write_and_verify};
+use crate::modes::builder;
+
+const PAGE: usize = 4096;
+const MIB: usize = 1 << 20;
+const WRITERS: usize = 3;
+const FORKERS: usize = 2;
+const FORKS: usize = 12;
+/// The distance of the words of a page that are written.
+const STEP: usize = 37;
+
+/// Forks `pager`. The child ends with the code of `work`, with 101 after a panic, or by SIGALRM.
+fn fork(pager: &Pager, work: impl FnOnce() -> i32) -> i32 {
+    // SAFETY: the child calls `work` and `_exit` alone, and `work` waits for no thread of its parent.
+    match unsafe { pager.fork() }.expect("the kernel forks") {
+        Forked::Parent { child } => child,
+        Forked::Child => {
+            // SAFETY: only sets a timer, which ends a hanging child.
+            unsafe { libc::alarm(120) };
+            let code = catch_unwind(AssertUnwindSafe(work)).unwrap_or(101);
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(code) };
+        }
+        // SAFETY: ends the child.
+        Forked::ChildWithoutRegions(_) => unsafe { libc::_exit(102) },
+    }
+}
+
+/// The round in which a word was written; 0 for one that never was.
+fn round_of(page: usize, word: usize, seen: u64) -> u64 {
+    match seen {
+        0 => 0,
+        seen => (seen ^ value(page, word, 0)) >> 1,
+    }
+}
+
+/// Checks that each page is as a writer had it at one moment: words of its round, then words of the round before.
+fn verify(region: &Region, pages: usize) {
+    for page in 0..pages {
+        // SAFETY: this thread alone uses the child's copy of the region.
+        let seen = |word: usize| unsafe { words(region).add(page * 512 + word).read_volatile() };
+        let newest = round_of(page, 0, seen(0));
+        let mut last = newest;
+        for word in (0..512).step_by(STEP) {
+            let round = round_of(page, word, seen(word));
+            assert!(
+                round <= last && round + 1 >= newest,
+                "page {page}, word {word}: round {round} after {last} of {newest}"
+            );
+            assert!(
+                seen(word) == 0 || seen(word) == value(page, word, round),
+                "page {page}, word {word}: {:#x}",
+                seen(word)
+            );
+            last = round;
+        }
+    }
+}
+
+/// Uses a child's copy: reads all of it, writes it, trims it, and reads it again.
+fn use_copy(pager: &Pager, region: &Region, pages: usize) {
+    verify(region, pages);
+    for page in 0..pages {
+        // SAFETY: this thread alone uses the child's copy of the region.
+        unsafe { words(region).add(page * 512).write_volatile(value(page, 0, 1000)) };
+    }
+    region.trim(.., TrimTo::Store).expect("the whole region");
+    for page in 0..pages {
+        // SAFETY: as above.
+        let seen = unsafe { words(region).add(page * 512).read_volatile() };
+        assert_eq!(seen, value(page, 0, 1000), "page {page} of the child");
+    }
+    let other = pager.map(MIB).expect("addresses are free");
+    other.set_priority(2);
+    other.suspend();
+    other.resume();
+    drop(other);
+    assert!(!pager.is_forked());
+    assert_eq!(pager.validate(), []);
+    let stats = pager.stats();
+    assert!(stats.resident_bytes() <= stats.ram + MIB as u64, "{stats:?}");
+}
+
+#[test]
+fn threads_that_fork_under_load_get_children_with_their_data() {
+    alone(
+        "pager_forks::threads_that_fork_under_load_get_children_with_their_data",
+        || {
+            let pager = builder().ram(12 << 20).build().expect("userfaultfd is allowed");
+            let region = pager.map(24 * MIB).expect("addresses are free");
+            let pages = region.len() / PAGE;
+            let native = pager.map(PAGE).expect("addresses are free");
+            let done = AtomicBool::new(false);
+            let (forkers, trimmed) = (AtomicUsize::new(FORKERS + 1), AtomicU64::new(0));
+            let at = words(&region) as usize;
+            // The last one ends the load, also after a panic.
+            struct End<'a>(&'a AtomicUsize, &'a AtomicBool);
+            impl Drop for End<'_> {
+                fn drop(&mut self) {
+                    if self.0.fetch_sub(1, Ordering::SeqCst) == 1 {
+                        self.1.store(true, Ordering::SeqCst);
+                    }
+                }
+            }
+            std::thread::scope(|scope| {
+                let (done, region, pager, forkers) = (&done, &region, &pager, &forkers);
+                let writers: Vec<_> = (0..WRITERS)
+                    .map(|writer| {
+                        let part = pages / WRITERS;
+                        let first = writer * part;
+                        // SAFETY: each thread has pages of its own.
+                        scope.spawn(move || unsafe {
+                            write_and_verify(at as *mut u64, first, first + part, done)
+                        })
+                    })
+                    .collect();
+                let trimmed = &trimmed;
+                scope.spawn(move || {
+                    let mut random = Random(77);
+                    while !done.load(Ordering::Relaxed) {
+                        let first = random.below(pages as u64 - 64) as usize * PAGE;
+                        let to = [TrimTo::Modified, TrimTo::Standby, TrimTo::Store][random.below(3) as usize];
+                        let range = region.trim(first..first + 64 * PAGE, to).expect("in the region");
+                        trimmed.fetch_add(u64::from(range), Ordering::Relaxed);
+                    }
+                });
+                for _ in 0..FORKERS {
+                    scope.spawn(move || {
+                        let _end = End(forkers, done);
+                        for _ in 0..FORKS {
+                            let child = fork(pager, || {
+                                use_copy(pager, region, pages / WRITERS * WRITERS);
+                                0
+                            });
+                            assert_eq!(wait(child), 0);
+                        }
+                    });
+                }
+                // Children of fork(2) have no copy, also while another thread makes one.
+                let native = &native;
+                scope.spawn(move || {
+                    let _end = End(forkers, done);
+                    let mut random = Random(5);
+                    for number in 0..FORKS * 4 {
+                        let page = random.below(pages as u64) as usize;
+                        fork_and_use(pager, region, native, number % 2, page);
+                    }
+                });
+                for writer in writers {
+                    assert!(writer.join().expect("every byte is as written") > 0);
+                }
+            });
+            assert!(trimmed.into_inner() > 0);
+            assert_eq!(pager.validate(), []);
+        },
+    );
+}
+
+#[test]
+fn a_child_and_its_child_have_their_own_data() {
+    alone("pager_forks::a_child_and_its_child_have_their_own_data", || {
+        let pager = builder().ram(8 << 20).build().expect("userfaultfd is allowed");
+        let mut region = pager.map(16 * MIB).expect("addresses are free");
+        region.bytes_mut().fill(1);
+        let fill = |region: &Region, byte: u8| {
+            // SAFETY: each process has one thread, and its own copy.
+            unsafe { std::slice::from_raw_parts_mut(region.as_ptr(), region.len()) }.fill(byte);
+        };
+        let is = |region: &Region, byte: u8| region.bytes().iter().all(|other| *other == byte);
+        let child = fork(&pager, || {
+            assert!(is(&region, 1));
+            fill(&region, 2);
+            let grandchild = fork(&pager, || {
+                assert!(is(&region, 2));
+                fill(&region, 3);
+                assert!(is(&region, 3));
+                i32::from(pager.validate() != [])
+            });
+            let code = wait(grandchild);
+            assert!(is(&region, 2));
+            code | i32::from(pager.validate() != [])
+        });
+        assert_eq!(wait(child), 0);
+        assert!(is(&region, 1));
+        assert_eq!(pager.validate(), []);
+    });
+}
+
+#[test]
+fn a_pager_with_a_page_file_or_of_a_lost_parent_does_not_fork() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let filed = builder()
+        .ram(8 << 20)
+        .page_file(folder.path(), 8 << 20)
+        .build()
+        .expect("userfaultfd is allowed");
+    // SAFETY: it fails in the parent.
+    assert_eq!(unsafe { filed.fork() }, Err(ForkError::PageFile));
+    let pager = builder().ram(8 << 20).build().expect("userfaultfd is allowed");
+    let status = plimsoll_testkit::status_of_fork(AssertUnwindSafe(|| {
+        // SAFETY: as above.
+        assert_eq!(unsafe { pager.fork() }, Err(ForkError::Forked));
+    }));
+    assert_eq!(status, 0);
+}
