@@ -4,8 +4,9 @@
 //! [`LOOK_READS`] reads and [`LOOK_BYTES`] bytes each, 384 reads of 256 KiB in total, and no allocation. A read can still wait
 //! as long as the kernel takes to resolve a fault of the other process: a page on a slow disk, or one that its userfaultfd or
 //! FUSE file system withholds (a user-mode-only userfaultfd, all that an unprivileged program gets by default, withholds none
-//! from the kernel). Such a process delays samples: reads that end in time need a thread and a buffer of their own, as the
-//! searches outside a tick have ([`BoundedMemory`]).
+//! from the kernel). Such a process stops the samples until it answers or ends: the search, which reads in time ([`BoundedMemory`]),
+//! does not choose a pager whose memory is withheld then, but it can be withheld later. Reads that end in time need a thread and
+//! a buffer of their own, which a tick does not have.
 
 use plimsoll_model::columns::{Row, col};
 use plimsoll_os::{Memory, OtherProcess};
