@@ -21,7 +21,7 @@ mod root;
 mod validate;
 
 pub use crate::driver::Pagemap;
-pub use reader::{Mapped, OpenError, PublishedPager};
+pub use reader::{LOOK_BYTES, LOOK_READS, Mapped, OpenError, PublishedPager};
 pub(crate) use root::Publication;
 pub use root::{LAYOUT, MAGIC, RECORD_BYTES};
 pub use validate::{MOST_VIOLATIONS, Validation};

@@ -53,6 +53,17 @@ pub struct PublishedPager<'m, M> {
     pub(super) root: Root,
 }
 
+/// Reads that [`PublishedPager::open`] and [`PublishedPager::stats`] make together, at most: the start of the record, the
+/// record twice, pins, counters, budget. No value of the process starts another one: each structure is fixed in size and
+/// refers to none. Checked by `a_look_is_bounded_for_any_contents`.
+pub const LOOK_READS: usize = 6;
+/// Bytes of these reads, at most: the sizes of those structures in this program, as `open` refuses every other size.
+pub const LOOK_BYTES: usize =
+    Root::HEAD + 2 * size_of::<Root>() + size_of::<Pins>() + size_of::<Counters>() + size_of::<Budget>();
+
+/// A sampler makes a look at each tick, with copies on its stack.
+const _: () = assert!(LOOK_BYTES <= 4096);
+
 /// Chunks that one call reads.
 const CHUNKS_AT_ONCE: usize = 512;
 

@@ -1,5 +1,6 @@
 //! Pagers of this process, read as those of another one.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +10,7 @@ use plimsoll_os::{Memory, MemoryError, OtherProcess};
 use proptest::prelude::*;
 
 use super::reader::PublishedPager;
-use super::{LAYOUT, MAGIC, MOST_VIOLATIONS, OpenError, Pagemap, RECORD_BYTES};
+use super::{LAYOUT, LOOK_BYTES, LOOK_READS, MAGIC, MOST_VIOLATIONS, OpenError, Pagemap, RECORD_BYTES};
 use crate::manager::AgeingState;
 use crate::page::{CHUNK_PAGES, PAGE_SIZE, PageState, Violation};
 use crate::stats::Stats;
@@ -412,8 +413,75 @@ impl Memory for Anything {
     }
 }
 
+/// Counts the reads of another memory, and their bytes.
+struct Counted<M> {
+    memory: M,
+    reads: Cell<usize>,
+    bytes: Cell<usize>,
+}
+
+impl<M: Memory> Memory for Counted<M> {
+    fn read(&self, address: usize, into: &mut [u8]) -> Result<(), MemoryError> {
+        self.reads.set(self.reads.get() + 1);
+        self.bytes.set(self.bytes.get() + into.len());
+        self.memory.read(address, into)
+    }
+}
+
+/// Reads and bytes of a look, and whether it found counters.
+fn look(memory: impl Memory) -> (usize, usize, bool) {
+    let memory = Counted {
+        memory,
+        reads: Cell::new(0),
+        bytes: Cell::new(0),
+    };
+    let stats = PublishedPager::open(&memory, AT).map(|pager| pager.stats().is_ok());
+    (memory.reads.get(), memory.bytes.get(), stats == Ok(true))
+}
+
+/// Tables of 2^60 entries, the most pages that a record can claim, and a record that refers to itself.
+#[test]
+fn a_look_costs_the_same_for_any_size_of_the_tables() {
+    let image = |pages, address: fn(usize) -> u64| Anything {
+        record: super::root::record_bytes(pages, address),
+        seed: 1,
+        sparse: 1,
+    };
+    let most = u64::from(u32::MAX / CHUNK_PAGES) * u64::from(CHUNK_PAGES);
+    let apart: fn(usize) -> u64 = |number| (number as u64 + 1) << 13;
+    let circular: fn(usize) -> u64 = |_| AT as u64;
+    for (pages, address) in [(u64::from(CHUNK_PAGES), apart), (most, apart), (most, circular)] {
+        assert_eq!(
+            look(image(pages, address)),
+            (LOOK_READS, LOOK_BYTES, true),
+            "{pages}"
+        );
+    }
+    for pages in [1 << 60, u64::MAX, 0] {
+        let (reads, bytes, has_stats) = look(image(pages, apart));
+        assert!(!has_stats && reads == 2 && bytes < LOOK_BYTES, "{pages}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn a_look_is_bounded_for_any_contents(
+        seed: u64,
+        changes in proptest::collection::vec((0..160_usize, any::<u8>()), 0..4),
+        pages: u64,
+        fields in proptest::collection::vec(any::<u64>(), 8),
+    ) {
+        let mut record = super::root::record_bytes(pages, |number| fields[number] >> 17 & !0xFFF | 0x1000);
+        for (at, byte) in changes {
+            if let Some(place) = record.get_mut(at) {
+                *place = byte;
+            }
+        }
+        let (reads, bytes, _) = look(Anything { record, seed, sparse: 1 });
+        prop_assert!(reads <= LOOK_READS && bytes <= LOOK_BYTES);
+    }
 
     #[test]
     fn any_bytes_of_a_record_end_in_an_error_or_in_bounded_work(

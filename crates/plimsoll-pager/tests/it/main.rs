@@ -23,6 +23,7 @@
 //! | `stress` | sixteen threads that do everything at once |
 //! | `thrash` | thrash control: detection, measures, throttled threads |
 //! | `tiers` | a pager with a page file on a real disk |
+//! | `trim_modes` | faults of a scan by the rule of trimming |
 
 mod ageing;
 mod allocations;
@@ -47,3 +48,4 @@ mod signals;
 mod stress;
 mod thrash;
 mod tiers;
+mod trim_modes;

@@ -37,7 +37,7 @@ pub enum FindError {
 }
 
 /// The addresses of the readable and writable private anonymous mappings of a process that begin with `mark`, at most
-/// [`MOST_MARKS`].
+/// [`MOST_MARKS`]. A search takes about 5 s at most.
 ///
 /// # Errors
 /// [`FindError`] if the process does not exist or its memory is unreadable.
@@ -49,7 +49,7 @@ pub fn marked(pid: u32, mark: &Mark) -> Result<Vec<usize>, FindError> {
         _ if source.raw_os_error() == Some(libc::ESRCH) => FindError::NoProcess,
         _ => FindError::Proc { path, source },
     })?;
-    let memory = BoundedMemory::new(pid);
+    let memory = BoundedMemory::for_search(pid);
     let mut found = Vec::new();
     for start in candidates(&text, mark.length) {
         let mut bytes = [0; 16];

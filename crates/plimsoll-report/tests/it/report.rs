@@ -32,6 +32,32 @@ fn an_hour_at_100_hz_makes_a_page_under_5_mb() {
     assert!(page.len() < LARGEST_PAGE, "{} bytes", page.len());
 }
 
+/// `tests/page/page.mjs` checks their legend and their areas.
+#[test]
+fn each_state_of_a_pager_is_in_the_timelines() {
+    const STATES: [&str; 7] = [
+        "pager-active",
+        "pager-modified",
+        "pager-standby",
+        "pager-standby-low",
+        "pager-compressed",
+        "pager-page-file",
+        "pager-metadata",
+    ];
+    let recording = recorded::paged(QUICK, 10);
+    let results = recording.results.clone().expect("a finished run");
+    let page = build(&recording, &results);
+    std::fs::write(synthetic::folder().join("pager.html"), html::render(&page)).expect("written");
+    for timeline in page.trials.iter().chain([&page.overview]) {
+        let keys: Vec<&str> = timeline.pager.iter().map(|series| series.key.as_str()).collect();
+        assert_eq!(keys, STATES, "{:?}", timeline.trial);
+        for series in &timeline.pager {
+            let most = series.values.iter().flatten().copied().fold(0.0, f64::max);
+            assert!(most > QUICK.size / 100.0, "{:?} {}", timeline.trial, series.key);
+        }
+    }
+}
+
 #[test]
 fn a_page_is_built_from_a_recording() {
     let recording = recorded::recording(QUICK, 10);

@@ -110,6 +110,63 @@ await check("the stack sums to MemTotal at every sample", async () => {
   assert.equal(wrong, 0);
 });
 
+const PAGER_STATES = ["pager-active", "pager-modified", "pager-standby", "pager-standby-low", "pager-compressed", "pager-page-file", "pager-metadata"];
+const isPaged = await page.evaluate(() => JSON.parse(document.getElementById("data").textContent).panels.some(panel => panel.id === "pager"));
+
+// The states in the legend of the interactive chart, and the pixels that each state's colour has in it.
+const pagerChart = states => page.evaluate(states => {
+  const rows = [...document.querySelectorAll("#readout tbody[data-group=pager] tr:not(.head)")];
+  const legend = rows.map(row => ({
+    ink: row.querySelector(".swatch").style.getPropertyValue("--c"), label: row.querySelector("th").textContent, isSeen: row.checkVisibility(),
+  }));
+  const canvas = document.querySelector("#plots .plot[data-panel=pager] canvas");
+  const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+  const counts = new Map();
+  for (let at = 0; at < pixels.length; at += 4) {
+    const colour = (pixels[at] << 16) | (pixels[at + 1] << 8) | pixels[at + 2];
+    counts.set(colour, (counts.get(colour) ?? 0) + 1);
+  }
+  const colourOf = state => parseInt(getComputedStyle(document.documentElement).getPropertyValue("--" + state).trim().slice(1), 16);
+  return { legend, areas: states.map(state => counts.get(colourOf(state)) ?? 0), pixels: canvas.width * canvas.height };
+}, states);
+
+// The states in the key of the static drawing, which print shows, and the height of each one's area.
+const pagerDrawing = states => page.evaluate(states => {
+  const drawing = document.querySelector("svg.timeline");
+  return states.map(state => {
+    const areas = [...drawing.querySelectorAll("path.area")].filter(area => area.getAttribute("fill") === `var(--${state})`);
+    const keys = [...drawing.querySelectorAll("rect")].filter(key => key.getAttribute("fill") === `var(--${state})`);
+    return { state, keys: keys.length, heights: areas.map(area => area.getBBox().height) };
+  });
+}, states);
+
+// A report named `pager` is that of a recording in which each state has pages, as the tests of the report make it.
+if (name === "pager") {
+  await check("each state of the pager has a legend entry and an area", async () => {
+    const groups = await page.locator("#groups button").count();
+    assert.ok(groups > 1, `${groups} groups`);
+    let least = Infinity;
+    for (let group = 0; group < groups; group++) {
+      await page.locator("#groups button").nth(group).click();
+      const { legend, areas, pixels } = await pagerChart(PAGER_STATES);
+      // A stack stands in the legend from the top down.
+      assert.deepEqual(legend.map(entry => entry.ink).reverse(), PAGER_STATES.map(state => `var(--${state})`));
+      for (const { ink, label, isSeen } of legend) assert.ok(isSeen && label !== "", ink);
+      assert.equal(new Set(legend.map(entry => entry.label)).size, PAGER_STATES.length);
+      // Any state has at least 1/16 of the target's memory for a while: more than a line or an edge has.
+      areas.forEach((area, at) => assert.ok(area > pixels / 1000, `${PAGER_STATES[at]}: ${area} of ${pixels} pixels in group ${group}`));
+      least = Math.min(least, ...areas.map(area => area / pixels));
+    }
+    await page.emulateMedia({ media: "print" });
+    for (const { state, keys, heights } of await pagerDrawing(PAGER_STATES)) {
+      assert.equal(keys, 1, `${state}: ${keys} keys`);
+      assert.ok(heights.length === 1 && heights[0] > 1, `${state}: areas of ${heights}`);
+    }
+    await page.emulateMedia({ media: "screen" });
+    return `${(100 * least).toFixed(1)}% of the chart at least`;
+  });
+}
+
 await check("the crosshair fills the table", async () => {
   const box = await middleOf(page, "moved");
   await page.mouse.move(box.x + box.width * 0.2, box.y + box.height / 2);
@@ -167,9 +224,10 @@ await check("every group and trial can be chosen", async () => {
 });
 
 await check("the scale of the memory panels can be chosen", async () => {
+  const ofPager = isPaged ? 1 : 0;
   for (const [view, panels] of [["whole", 6], ["moved", 6], ["both", 7]]) {
     await page.click(`#views button[value=${view}]`);
-    assert.equal(await page.locator("#plots .plot").count(), panels, view);
+    assert.equal(await page.locator("#plots .plot").count(), panels + ofPager, view);
   }
 });
 

@@ -44,6 +44,46 @@ pub(crate) struct State {
     pub(crate) beginnings: HashMap<u128, u64>,
     /// Blocks that were written with the beginning of another one, or elsewhere again.
     pub(crate) repeated_beginnings: u64,
+    /// Injected faults so far.
+    pub(crate) injected: BTreeMap<Injected, u64>,
+}
+
+/// A kind of injected fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Injected {
+    Interrupted,
+    Again,
+    InputOutput,
+    NoSpace,
+    Quota,
+    OtherError,
+    Short,
+    /// A write that returns 0.
+    Empty,
+    /// The kernel ends a write of the queue before it starts it.
+    NotStarted,
+    Canceled,
+    /// The file system has no space at an allocation.
+    NoRoom,
+    ReadError,
+    FlippedBit,
+    /// A block whose last sectors are not the written ones.
+    TornBlock,
+}
+
+impl Injected {
+    fn of(fault: Fault) -> Injected {
+        match fault {
+            Fault::Refuse(Errno::INTR) => Injected::Interrupted,
+            Fault::Refuse(Errno::AGAIN) => Injected::Again,
+            Fault::Refuse(Errno::IO) => Injected::InputOutput,
+            Fault::Refuse(Errno::NOSPC) => Injected::NoSpace,
+            Fault::Refuse(Errno::DQUOT) => Injected::Quota,
+            Fault::Refuse(_) => Injected::OtherError,
+            Fault::Short(0) => Injected::Empty,
+            Fault::Short(_) => Injected::Short,
+        }
+    }
 }
 
 /// The file. It panics where the page file breaks the rules of direct access or writes where it has no space.
@@ -64,6 +104,10 @@ impl Faulty {
 }
 
 impl State {
+    pub(crate) fn note(&mut self, injected: Injected) {
+        *self.injected.entry(injected).or_default() += 1;
+    }
+
     pub(crate) fn allocated_mebibytes(&self) -> usize {
         self.allocated.iter().filter(|has| **has).count()
     }
@@ -94,6 +138,7 @@ impl Backing for Faulty {
         let number = state.reads;
         state.reads += 1;
         if let Some(errno) = state.read_faults.remove(&number) {
+            state.note(Injected::ReadError);
             return Err(errno);
         }
         let start = (position as usize).min(state.bytes.len());
@@ -107,7 +152,13 @@ impl Backing for Faulty {
         let mut state = self.state();
         let number = state.writes;
         state.writes += 1;
-        let length = match state.write_faults.remove(&number) {
+        let fault = state.write_faults.remove(&number);
+        // A limit above the length of the write changes nothing.
+        let is_injected = |fault: &Fault| !matches!(fault, Fault::Short(most) if *most >= bytes.len());
+        if let Some(fault) = fault.filter(is_injected) {
+            state.note(Injected::of(fault));
+        }
+        let length = match fault {
             Some(Fault::Refuse(errno)) => return Err(errno),
             Some(Fault::Short(most)) => bytes.len().min(most),
             None => bytes.len(),
@@ -144,6 +195,7 @@ impl Backing for Faulty {
                 && !state.allocated[mebibyte]
                 && state.allocated_mebibytes() >= room
             {
+                state.note(Injected::NoRoom);
                 // As ext4, it keeps what it got.
                 return Err(errno);
             }

@@ -13,6 +13,39 @@ use super::synthetic::page;
 
 /// The run of this shape as it would have been recorded at `hz`, with every column that a page draws.
 pub(crate) fn recording(shape: Shape, hz: u32) -> Recording {
+    recording_of(shape, hz, |_| ())
+}
+
+/// The same run with a pager: each of its states has a part of the target's memory.
+pub(crate) fn paged(shape: Shape, hz: u32) -> Recording {
+    let mut recording = recording_of(shape, hz, |row| {
+        let level = |column| row.get(column).unwrap_or(0);
+        let (resident, stored) = (level(col::TARGET_ANON), level(col::SWAP0_USED));
+        let bytes = shape.size as i64;
+        for (column, value) in [
+            (col::TARGET_PAGER_BUDGET, bytes),
+            (col::TARGET_PAGER_ACTIVE, resident / 10 * 4),
+            (col::TARGET_PAGER_MODIFIED, resident / 10 * 2),
+            // Pages of all priorities, and those of the low ones.
+            (col::TARGET_PAGER_STANDBY, resident / 10 * 4),
+            (col::TARGET_PAGER_STANDBY_LOW, resident / 10 * 2),
+            (col::TARGET_PAGER_COMPRESSED, stored / 10 * 6),
+            (col::TARGET_PAGER_PAGE_FILE, stored / 10 * 4),
+            (col::TARGET_PAGER_STORE, stored / 10 * 2),
+            (col::TARGET_PAGER_METADATA, bytes / 16),
+        ] {
+            row.set(column, value);
+        }
+    });
+    let results = recording.results.as_mut().expect("a finished run");
+    for trial in recording.trials.iter_mut().chain(&mut results.trials) {
+        trial.subject = "pager:lz4".to_owned();
+    }
+    recording
+}
+
+/// The run of this shape, whose rows `add` completes.
+fn recording_of(shape: Shape, hz: u32, add: impl Fn(&mut Row)) -> Recording {
     let simulation = Simulation::new(shape);
     let page = page(shape);
     let seconds = shape.trial_s * simulation.order.len() as f64;
@@ -27,6 +60,7 @@ pub(crate) fn recording(shape: Shape, hz: u32) -> Recording {
             }
             row.set(col::MEM_TOTAL, MEM_TOTAL as i64);
             row.set(col::SWAP_TOTAL, 8 << 30);
+            add(&mut row);
             row
         })
         .collect();
