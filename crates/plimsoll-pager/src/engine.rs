@@ -14,10 +14,10 @@ use crate::addresses::Addresses;
 use crate::backing::Backing;
 use crate::driver::{DriverOptions, FaultMode, OpenError, Userfault};
 use crate::error::{MapError, RangeError};
-use crate::gate::{Gate, Inside};
 use crate::fault::{
     FaultError, FaultThread, Faults, Registration, SignalsBlocked, ThreadFaults, TooManyPagers,
 };
+use crate::gate::{Gate, Inside};
 use crate::manager::{BLOCK, INTERVAL, Manager, Patience, Pin, WorkingSetError};
 use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState};
 #[cfg(not(loom))]

@@ -72,6 +72,26 @@ impl Pager {
     /// Other threads that fault, or change regions, wait meanwhile. In the mode [`FaultMode::Thread`](crate::FaultMode::Thread),
     /// no `pthread_atfork(3)` handler may touch a region.
     ///
+    /// ```
+    /// use plimsoll_pager::{Forked, Pager};
+    ///
+    /// let pager = Pager::builder().ram(8 << 20).build()?;
+    /// let mut region = pager.map(16 << 20)?;
+    /// region.bytes_mut().fill(7);
+    /// // SAFETY: the child waits for no lock of another thread: it reads its copy, and ends.
+    /// match unsafe { pager.fork()? } {
+    ///     Forked::Child => std::process::exit(i32::from(region.bytes()[9 << 20] != 7)),
+    ///     Forked::ChildWithoutRegions(errno) => std::process::exit(errno.raw()),
+    ///     Forked::Parent { child } => {
+    ///         let mut status = 0;
+    ///         // SAFETY: `status` is valid for the write.
+    ///         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    ///         assert_eq!(status, 0);
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`ForkError`], in the parent alone.
     ///

@@ -25,7 +25,7 @@ use crate::saved::SavedCopies;
 ///   [`Region::read_into`] and [`Region::write_from`]. A datagram that is received into absent pages is lost.
 /// - A thread that blocks SIGBUS ends the process when it touches an absent page, unless a thread of the pager resolves faults
 ///   ([`FaultMode::Thread`](crate::FaultMode::Thread)).
-/// - A child of a fork does not have it: an access there raises SIGSEGV, a call of a function returns
+/// - A child of a fork does not have it, but for one of [`Pager::fork`](crate::Pager::fork): an access there raises SIGSEGV, a call of a function returns
 ///   [`RangeError::Forked`], and those without a result ([`Region::set_priority`], [`Region::suspend`], [`Region::resume`],
 ///   [`Region::end_working_set`]) do nothing.
 /// - A range that a device writes to (registered buffers of io_uring, direct I/O) must be pinned on a kernel without
@@ -192,7 +192,9 @@ impl Region {
     /// Sets the standby priority of the region's pages, 1 to 7; others count as the nearest of these. Frames of trimmed pages
     /// with a low priority are taken first, so pages with a high one return by soft faults for longer. By default 5.
     pub fn set_priority(&self, priority: u8) {
-        let Some((mut policy, work)) = self.policy() else { return };
+        let Some((mut policy, work)) = self.policy() else {
+            return;
+        };
         policy.priority = priority.clamp(Word::SUSPENDED_PRIORITY, Word::HIGHEST_PRIORITY);
         if !policy.is_suspended {
             self.engine.set_priority(&work, self.pages, policy.priority);
@@ -218,7 +220,9 @@ impl Region {
 
     /// Ends the limits of the region's working set.
     pub fn end_working_set(&self) {
-        let Some((mut policy, work)) = self.policy() else { return };
+        let Some((mut policy, work)) = self.policy() else {
+            return;
+        };
         if policy.working_set != 0 {
             self.engine.end_working_set(&work, self.pages, policy.working_set);
             policy.working_set = 0;
@@ -229,7 +233,9 @@ impl Region {
     /// usable: each page returns by a fault. A pager all of whose regions are suspended keeps the minimum of its member of a
     /// pool alone.
     pub fn suspend(&self) {
-        let Some((mut policy, work)) = self.policy() else { return };
+        let Some((mut policy, work)) = self.policy() else {
+            return;
+        };
         if !policy.is_suspended {
             policy.is_suspended = true;
             self.engine.suspend(&work, self.pages);
@@ -238,7 +244,9 @@ impl Region {
 
     /// Ends [`Region::suspend`]. Pages return when they are touched; see [`Region::prefetch`].
     pub fn resume(&self) {
-        let Some((mut policy, work)) = self.policy() else { return };
+        let Some((mut policy, work)) = self.policy() else {
+            return;
+        };
         if policy.is_suspended {
             policy.is_suspended = false;
             self.engine.resume(&work, self.pages, policy.priority);

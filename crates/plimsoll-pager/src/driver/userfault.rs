@@ -150,7 +150,10 @@ impl Userfault {
     /// the arena that belong to regions, each with the mode of its registration.
     ///
     /// Until the last step succeeds, [`Userfault::is_forked`] stays true.
-    pub(crate) fn become_own(&self, runs: impl Iterator<Item = (PageRange, Registered)>) -> Result<(), Errno> {
+    pub(crate) fn become_own(
+        &self,
+        runs: impl Iterator<Item = (PageRange, Registered)>,
+    ) -> Result<(), Errno> {
         let failed = |error: std::io::Error| Errno::of_number(error.raw_os_error().unwrap_or(libc::ENOENT));
         let opened = open(&ThisKernel, self.options).map_err(|error| match error {
             OpenError::Refused(errno) | OpenError::Failed(errno) => errno,
@@ -164,10 +167,19 @@ impl Userfault {
             (opened.uffd.raw(), self.uffd.raw()),
             (pagemap.as_raw_fd(), self.pagemap.as_raw_fd()),
         ];
-        let memory = self.memory.as_ref().map(|former| (former, File::open("/proc/self/mem")));
-        let memory = memory.map(|(former, own)| own.map(|own| (former, own))).transpose();
+        let memory = self
+            .memory
+            .as_ref()
+            .map(|former| (former, File::open("/proc/self/mem")));
+        let memory = memory
+            .map(|(former, own)| own.map(|own| (former, own)))
+            .transpose();
         let memory = memory.map_err(failed)?;
-        own.extend(memory.as_ref().map(|(former, own)| (own.as_raw_fd(), former.as_raw_fd())));
+        own.extend(
+            memory
+                .as_ref()
+                .map(|(former, own)| (own.as_raw_fd(), former.as_raw_fd())),
+        );
         for (own, former) in own {
             // SAFETY: the former descriptor is this value's, and acts on the parent's memory until here.
             unsafe { plimsoll_os::renumber(own, former) }?;

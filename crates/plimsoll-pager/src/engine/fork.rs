@@ -92,7 +92,9 @@ impl<B: Backing + 'static> Engine<B> {
             // SAFETY: the caller of `Pager::fork` promises what a child may do.
             match unsafe { libc::fork() } {
                 -1 => Err(Errno::of_number(
-                    std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EAGAIN),
+                    std::io::Error::last_os_error()
+                        .raw_os_error()
+                        .unwrap_or(libc::EAGAIN),
                 )),
                 child => Ok(child),
             }
@@ -166,7 +168,9 @@ impl<B: Backing + 'static> Engine<B> {
             while next < chunks {
                 let number = next;
                 next += 1;
-                let Some((mut run, registered)) = mode_of(number) else { continue };
+                let Some((mut run, registered)) = mode_of(number) else {
+                    continue;
+                };
                 // The last chunk of a region ends the run.
                 while run.count % CHUNK_PAGES == 0 && next < chunks {
                     match mode_of(next) {
