@@ -85,9 +85,10 @@ heap-builds:
     cargo build --profile malloc -p plimsoll-malloc --target {{heap_target}} --target-dir "{{target}}/embedded"
     cargo build --release -p plimsoll-heap-load
 
-# Compare the heap with the installed allocators and its targets: `just bench-heap --quick --only '22,'`
-bench-heap *arguments: heap-builds
-    benchmarks/heap/run.py --library "{{heap_library}}" {{arguments}} "{{target}}/release/heap-load"
+# Compare the heap with the installed allocators and its targets: `just bench-heap --only larson --quick`
+bench-heap *arguments:
+    cargo build --release -p plimsoll
+    benchmarks/heap/run.py "{{target}}/release/plimsoll" {{arguments}}
 
 # Compare the heap's two front ends with glibc's malloc: `just bench-front-ends FOLDER`
 bench-front-ends folder *arguments: heap-builds
@@ -107,7 +108,8 @@ pager-by-hand: pager-builds
 
 # Run the commands in the documents of the heap, and its benchmarks, each tiny
 heap-by-hand: heap-builds
-    .ci/heap-by-hand "{{heap_library}}" "{{target}}/release/heap-load"
+    cargo build --release -p plimsoll
+    .ci/heap-by-hand "{{heap_library}}" "{{target}}/release/heap-load" "{{target}}/release/plimsoll"
 
 # Test plimsoll on cgroup v2, zram zstd, zswap and MGLRU, in an emulated VM
 vm:

@@ -63,6 +63,10 @@ impl Sizes {
         self.high
     }
 
+    pub fn spread(self) -> Spread {
+        self.spread
+    }
+
     /// A size from the lower half of a random draw.
     #[inline(always)]
     pub fn pick(self, draw: u64) -> u32 {

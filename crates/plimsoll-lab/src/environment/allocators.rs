@@ -30,7 +30,7 @@ pub(super) fn set() -> AllocatorSet {
 /// The library of an installed allocator that is not ours; `None` for the C library's, which needs no other one.
 pub fn allocator_library(allocator: &Allocator) -> Option<PathBuf> {
     match allocator {
-        Allocator::Glibc | Allocator::Plimsoll(_) => None,
+        Allocator::Glibc | Allocator::Plimsoll(..) => None,
         Allocator::Known(wanted) => {
             let found = FOUND.iter().find(|(name, _)| name == wanted);
             found.map(|(_, path)| path.clone())

@@ -13,7 +13,7 @@ use plimsoll_proc::{Tree, crypto, huge_pages, sysctl};
 use rustix::fs::{Access, access};
 
 use plimsoll_model::scenario::{
-    Allocator, CapBy, FillClass, FrontEnd, KNOWN_ALLOCATORS, Mapping, Need, Settings, Subject,
+    Allocator, CapBy, FillClass, FrontEnd, HeapProfile, KNOWN_ALLOCATORS, Mapping, Need, Settings, Subject,
 };
 
 use super::allocators::allocator_library;
@@ -127,7 +127,7 @@ fn others(key: &str, names: &[&str], missing: &str) -> Vec<String> {
 
 /// The subjects of heap loads that this machine has.
 fn installed_allocators() -> Vec<String> {
-    let ours = [FrontEnd::LowFragmentation, FrontEnd::Standard].map(Allocator::Plimsoll);
+    let ours = FrontEnd::ALL.map(|front_end| Allocator::Plimsoll(front_end, HeapProfile::Default));
     let known = KNOWN_ALLOCATORS.iter().map(|known| Allocator::Known(known.name));
     let there = known.filter(|known| allocator_library(known).is_some());
     let all = [Allocator::Glibc].into_iter().chain(ours).chain(there);
@@ -135,7 +135,7 @@ fn installed_allocators() -> Vec<String> {
 }
 
 fn missing_allocator(allocator: &Allocator) -> Option<Missing> {
-    let ours_or_there = matches!(allocator, Allocator::Glibc | Allocator::Plimsoll(_))
+    let ours_or_there = matches!(allocator, Allocator::Glibc | Allocator::Plimsoll(..))
         || allocator_library(allocator).is_some();
     let how = match allocator {
         Allocator::Library(_) => "name a library that is there".to_owned(),

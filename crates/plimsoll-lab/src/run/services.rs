@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_model::recording::model::{Calibration, Results, Trial};
 use plimsoll_model::recording::{PhaseRows, Recording, RecordingFolder};
-use plimsoll_model::scenario::{FrontEnd, Settings};
+use plimsoll_model::scenario::{FrontEnd, HeapProfile, Settings};
 
 /// An error of a service, as text for the user.
 pub type ServiceError = Box<dyn Error + Send + Sync>;
@@ -33,8 +33,8 @@ pub struct Services {
 pub struct HeapService {
     /// Unpacks the library to preload, and returns its file.
     pub unpack: fn() -> Result<PathBuf, ServiceError>,
-    /// The environment variables that start a program on that library, with a front end.
-    pub variables: fn(&Path, FrontEnd) -> Vec<(&'static str, OsString)>,
+    /// The environment variables that start a program on that library, with a front end and a profile.
+    pub variables: fn(&Path, FrontEnd, HeapProfile) -> Vec<(&'static str, OsString)>,
     /// Reads the heap of a running process; `None` where the process has none.
     pub inspect: fn(u32) -> Result<Option<HeapState>, ServiceError>,
 }
@@ -44,6 +44,7 @@ pub struct HeapService {
 pub struct HeapState {
     /// Its front end; `None` for one that this version does not know.
     pub front_end: Option<FrontEnd>,
+    pub profile: HeapProfile,
     pub free_blocks: u64,
     /// Ranges of address space without memory.
     pub uncommitted_ranges: u64,

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// An allocator that a program can be made to run on. As text: `glibc`, `plimsoll:lfh`, `plimsoll:standard`, a name of
-/// [`KNOWN_ALLOCATORS`], `preload=/path/of/a/library`.
+/// An allocator that a program can be made to run on. As text: `glibc`, `plimsoll:lfh`, `plimsoll:standard`,
+/// `plimsoll:lfh,hardened`, a name of [`KNOWN_ALLOCATORS`], `preload=/path/of/a/library`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Allocator {
     /// That of the C library: nothing is preloaded.
     Glibc,
-    /// Our own, with one of its front ends.
-    Plimsoll(FrontEnd),
+    /// Our own, with one of its front ends and profiles; the hardened one always has the low-fragmentation front end.
+    Plimsoll(FrontEnd, HeapProfile),
     /// One of [`KNOWN_ALLOCATORS`], by its name.
     Known(&'static str),
     /// Any other library that replaces malloc.
@@ -39,6 +39,22 @@ impl FrontEnd {
             FrontEnd::Standard => "standard",
         }
     }
+}
+
+/// The profile of our own allocator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HeapProfile {
+    Default,
+    /// More checks and a quarantine, at a cost: no peer of the other allocators.
+    Hardened,
+}
+
+/// The text of the hardened profile in a subject.
+const HARDENED: &str = ",hardened";
+
+/// Our own allocator with the default profile, and each of its front ends.
+fn own() -> [Allocator; 2] {
+    FrontEnd::ALL.map(|front_end| Allocator::Plimsoll(front_end, HeapProfile::Default))
 }
 
 /// An allocator that is known by name, with the file names that its library has.
@@ -91,9 +107,9 @@ impl AllocatorSet {
         AllocatorSet(bits.fold(0, |set, (place, known)| set | u32::from(there(known)) << place))
     }
 
-    /// Everything that a heap scenario can compare on such a machine, ours first.
+    /// The allocators that a heap scenario compares on such a machine, ours first, without its hardened profile.
     pub fn subjects(self) -> impl Iterator<Item = Allocator> {
-        let ours = FrontEnd::ALL.map(Allocator::Plimsoll);
+        let ours = own();
         let found = KNOWN_ALLOCATORS.iter().enumerate();
         let found = found.filter(move |(place, _)| self.0 & (1 << place) != 0);
         ours.into_iter()
@@ -106,7 +122,13 @@ impl fmt::Display for Allocator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Allocator::Glibc => f.write_str("glibc"),
-            Allocator::Plimsoll(front_end) => write!(f, "plimsoll:{}", front_end.name()),
+            Allocator::Plimsoll(front_end, profile) => {
+                let hardened = match profile {
+                    HeapProfile::Default => "",
+                    HeapProfile::Hardened => HARDENED,
+                };
+                write!(f, "plimsoll:{}{hardened}", front_end.name())
+            }
             Allocator::Known(name) => f.write_str(name),
             Allocator::Library(path) => write!(f, "preload={}", path.display()),
         }
@@ -114,15 +136,24 @@ impl fmt::Display for Allocator {
 }
 
 impl Allocator {
+    /// Whether `item`, after a comma, belongs to the text `subject`: the profile of our own allocator.
+    pub(super) fn continues(subject: &str, item: &str) -> bool {
+        let text = format!("{subject},{item}");
+        let text = text.trim().trim_matches(['"', '\'']);
+        matches!(Allocator::of_text(text), Some(Allocator::Plimsoll(..)))
+    }
+
     /// The allocator of a text, where it is one.
     pub(super) fn of_text(text: &str) -> Option<Allocator> {
         if let Some(path) = text.strip_prefix("preload=") {
             let usable = path.starts_with('/') && !path.contains([' ', ':', '\0']);
             return usable.then(|| Allocator::Library(PathBuf::from(path)));
         }
-        let own = FrontEnd::ALL.map(Allocator::Plimsoll).into_iter();
+        let hardened = Allocator::Plimsoll(FrontEnd::LowFragmentation, HeapProfile::Hardened);
         let known = KNOWN_ALLOCATORS.iter().map(|known| Allocator::Known(known.name));
-        own.chain([Allocator::Glibc])
+        own()
+            .into_iter()
+            .chain([hardened, Allocator::Glibc])
             .chain(known)
             .find(|allocator| allocator.to_string() == text)
     }
@@ -141,6 +172,30 @@ mod tests {
         assert_eq!(texts(one)[3..], ["mimalloc"]);
         for text in texts(AllocatorSet::of(|_| true)) {
             assert_eq!(Allocator::of_text(&text).map(|a| a.to_string()), Some(text));
+        }
+    }
+
+    #[test]
+    fn the_hardened_profile_is_compared_only_by_name() {
+        let hardened = Allocator::Plimsoll(FrontEnd::LowFragmentation, HeapProfile::Hardened);
+        assert_eq!(
+            Allocator::of_text("plimsoll:lfh,hardened"),
+            Some(hardened.clone())
+        );
+        assert!(
+            AllocatorSet::of(|_| true)
+                .subjects()
+                .all(|other| other != hardened)
+        );
+        // A hardened heap has no other front end.
+        for text in [
+            "plimsoll:standard,hardened",
+            "plimsoll:hardened",
+            "plimsoll:lfh,",
+            "plimsoll:lfh,default",
+            "glibc,hardened",
+        ] {
+            assert_eq!(Allocator::of_text(text), None, "{text}");
         }
     }
 

@@ -59,6 +59,7 @@ pub(super) const SUBJECTS: &[&str] = &[
     INSTALLED,
     "plimsoll:lfh",
     "plimsoll:standard",
+    "plimsoll:lfh,hardened",
     "glibc",
     "jemalloc",
     "tcmalloc",

@@ -43,7 +43,7 @@ mod value;
 mod workload_kind;
 pub mod workloads;
 
-pub use allocator::{Allocator, AllocatorSet, FrontEnd, KNOWN_ALLOCATORS, KnownAllocator};
+pub use allocator::{Allocator, AllocatorSet, FrontEnd, HeapProfile, KNOWN_ALLOCATORS, KnownAllocator};
 pub use assignment::Key;
 pub use block_sizes::BlockSizes;
 pub use bounds::Bounds;
@@ -68,8 +68,8 @@ pub use speed::SpeedHints;
 pub use value::quoted;
 pub use workload_kind::WorkloadKind;
 pub use workloads::{
-    Backing, CapBy, Filling, HeapLoad, Left, Mapping, Need, PageCache, Pattern, ReleaseMethod, Settings,
-    Touch, TrimMechanism, Unfit, Workload,
+    Backing, CapBy, Filling, HeapFreeOrder, HeapLoad, Left, Mapping, Need, PageCache, Pattern, ReleaseMethod,
+    Settings, Touch, TrimMechanism, Unfit, Workload,
 };
 
 macro_rules! settings {

@@ -169,7 +169,7 @@ impl std::str::FromStr for Subject {
                 given: text.to_owned(),
                 what: "subject",
                 known: "zram, zram:ALGORITHM, zswap, zswap:COMPRESSOR, swapfile, none, pager, pager:CODEC; of the work `heap` installed, \
-                        plimsoll:lfh, plimsoll:standard, glibc, jemalloc, tcmalloc, tcmalloc-minimal, mimalloc, \
+                        plimsoll:lfh, `plimsoll:lfh,hardened`, plimsoll:standard, glibc, jemalloc, tcmalloc, tcmalloc-minimal, mimalloc, \
                         snmalloc, rpmalloc, hoard, mesh, scudo, hardened-malloc, tbbmalloc, preload=PATH",
             }),
         }

@@ -3,6 +3,7 @@
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::allocator::Allocator;
 use super::assignment::{Entry, Key};
 use super::document::{self, Document, Scope};
 use super::error::{Invalid, Place, Problem};
@@ -164,7 +165,7 @@ fn argument_value<'t>(key: &Key, text: &'t str, place: &Place) -> Result<Spanned
     }
 }
 
-/// The items of a bare list. A comma before an option of a pager is a part of its subject.
+/// The items of a bare list. A comma before an option of a pager or the profile of a heap is a part of its subject.
 fn items_of<'t>(key: &Key, items: &'t str) -> Vec<&'t str> {
     let mut found: Vec<&str> = Vec::new();
     let mut rest = Some(items);
@@ -175,7 +176,7 @@ fn items_of<'t>(key: &Key, items: &'t str) -> Vec<&'t str> {
             .map_or((text, None), |(item, after)| (item, Some(after)));
         let end = start + item.len();
         match found.last_mut() {
-            Some(last) if key.kind == Kind::Subject && PagerOptions::continues(last, item) => {
+            Some(last) if key.kind == Kind::Subject && continues(last, item) => {
                 *last = &items[start - last.len() - 1..end];
             }
             _ => found.push(item),
@@ -183,6 +184,10 @@ fn items_of<'t>(key: &Key, items: &'t str) -> Vec<&'t str> {
         (rest, start) = (after, end + 1);
     }
     found
+}
+
+fn continues(subject: &str, item: &str) -> bool {
+    PagerOptions::continues(subject, item) || Allocator::continues(subject, item)
 }
 
 /// One value: a TOML scalar or bare text.

@@ -17,7 +17,7 @@ use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::model::Results;
 use plimsoll_model::recording::{Recording, RecordingFolder};
 use plimsoll_model::sanitize::sanitize;
-use plimsoll_model::scenario::{self, Document, FrontEnd, Overrides, Plan};
+use plimsoll_model::scenario::{self, Document, FrontEnd, HeapProfile, Overrides, Plan};
 use plimsoll_report as report;
 use plimsoll_report::analysis;
 
@@ -176,14 +176,18 @@ fn write_report(
 }
 
 /// The environment of a worker on the embedded heap.
-fn heap_variables(library: &Path, front_end: FrontEnd) -> Vec<(&'static str, OsString)> {
+fn heap_variables(
+    library: &Path,
+    front_end: FrontEnd,
+    profile: HeapProfile,
+) -> Vec<(&'static str, OsString)> {
     let launch = heap::Launch {
         library: library.to_owned(),
         front_end: match front_end {
             FrontEnd::LowFragmentation => heap::HeapFrontEnd::LowFragmentation,
             FrontEnd::Standard => heap::HeapFrontEnd::Standard,
         },
-        hardened: false,
+        hardened: profile == HeapProfile::Hardened,
     };
     launch.environment(None)
 }
@@ -191,9 +195,15 @@ fn heap_variables(library: &Path, front_end: FrontEnd) -> Vec<(&'static str, OsS
 /// The heap of a worker: the first one that `heap stat` reports for its process.
 fn inspect_heap(pid: u32) -> Result<Option<HeapState>, ServiceError> {
     let stat = heap::stat(pid, false)?;
-    let process = stat.survey.processes.into_iter().next();
-    let heap = process.and_then(|process| process.heaps.into_iter().next());
-    Ok(heap.map(|heap| HeapState {
+    let Some(process) = stat.survey.processes.into_iter().next() else {
+        return Ok(None);
+    };
+    let profile = match process.hardened {
+        true => HeapProfile::Hardened,
+        false => HeapProfile::Default,
+    };
+    Ok(process.heaps.into_iter().next().map(|heap| HeapState {
+        profile,
         front_end: match heap.front_end {
             "low-fragmentation" => Some(FrontEnd::LowFragmentation),
             "standard" => Some(FrontEnd::Standard),

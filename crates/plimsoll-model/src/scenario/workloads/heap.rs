@@ -22,6 +22,18 @@ const AGGRESSIVE_BLOCK: u32 = 32;
 const HEAP_OF_THREAD: u64 = 4 * MIB;
 /// Bytes that allocators take for each live one, at most as a rule.
 const TAKEN_FOR_LIVE: u64 = 2;
+/// Threads of the loads that a single thread, the default of the others, cannot run or says nothing about.
+const CROSS_THREADS: u64 = 2;
+const IDLE_THREADS: u64 = 1000;
+const BLOCKS: u64 = 10_000;
+const LARGE_BLOCKS: u64 = 64;
+const IDLE_BLOCKS: u64 = 16;
+const CROSS_SIZES: BlockSizes = BlockSizes::uniform(8, 2048);
+const LARGE_SIZES: BlockSizes = BlockSizes::uniform(16 << 10, 1 << 20);
+/// Blocks that are in flight between two threads of the cross-thread load, at most.
+const IN_FLIGHT: u64 = 4096;
+/// Times that the load of idle threads sleeps, and seconds of each.
+const IDLE_RESTS: f64 = 2.0 * 0.2;
 /// Number of times that the fragmentation load allocates its live bytes.
 const FRAGMENTATION_TURNS: f64 = 20.0;
 
@@ -29,13 +41,16 @@ const FRAGMENTATION_TURNS: f64 = 20.0;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Heap {
     pub load: HeapLoad,
-    /// Threads at a time.
+    /// Threads at a time; of `cross-thread` an even number.
     pub threads: u32,
-    /// Blocks that each thread holds; of `scaling` all threads together.
+    /// Blocks that each thread holds; of `scaling` all threads together; of `idle-threads`, that each uses.
     pub blocks: u32,
     pub sizes: BlockSizes,
     /// Bytes that `aggressive` allocates in each thread, and `fragmentation` in all.
     pub volume: u64,
+    /// Order in which `aggressive` frees its blocks.
+    #[serde(default)]
+    pub free_order: HeapFreeOrder,
     /// Seconds that are measured, of those loads that go on until then.
     pub duration: f64,
     /// Seconds from the end of the load until the measurement of its remaining memory.
@@ -47,8 +62,11 @@ impl Heap {
     pub fn live(&self) -> u64 {
         let blocks = u64::from(self.blocks);
         let blocks = match self.load {
-            HeapLoad::Replacement | HeapLoad::Larson => blocks * u64::from(self.threads),
+            HeapLoad::Replacement | HeapLoad::Larson | HeapLoad::Large => blocks * u64::from(self.threads),
             HeapLoad::Scaling => blocks.max(self.threads.into()),
+            HeapLoad::CrossThread => IN_FLIGHT * u64::from(self.pairs_of_threads()),
+            // One after the other.
+            HeapLoad::IdleThreads => self.threads.into(),
             HeapLoad::Aggressive => return self.volume.saturating_mul(self.threads.into()),
             HeapLoad::Fragmentation => return self.volume,
         };
@@ -63,9 +81,33 @@ impl Heap {
         }
     }
 
+    /// Pairs of the cross-thread load: a thread that allocates, and one that frees.
+    pub fn pairs_of_threads(&self) -> u32 {
+        (self.threads / 2).max(1)
+    }
+
     /// Whether the load runs for its `duration`, rather than for a fixed amount of work.
     pub fn is_timed(&self) -> bool {
-        !matches!(self.load, HeapLoad::Aggressive | HeapLoad::Fragmentation)
+        match self.load {
+            HeapLoad::Replacement
+            | HeapLoad::Larson
+            | HeapLoad::Scaling
+            | HeapLoad::CrossThread
+            | HeapLoad::Large => true,
+            HeapLoad::Aggressive | HeapLoad::Fragmentation | HeapLoad::IdleThreads => false,
+        }
+    }
+
+    /// Whether the load depends on `blocks`.
+    pub fn has_blocks(&self) -> bool {
+        match self.load {
+            HeapLoad::Replacement
+            | HeapLoad::Larson
+            | HeapLoad::Scaling
+            | HeapLoad::Large
+            | HeapLoad::IdleThreads => true,
+            HeapLoad::Aggressive | HeapLoad::Fragmentation | HeapLoad::CrossThread => false,
+        }
     }
 }
 
@@ -82,6 +124,12 @@ pub enum HeapLoad {
     Fragmentation,
     /// As replacement, with the blocks divided among the threads.
     Scaling,
+    /// Half of the threads allocate blocks, and each passes them to another thread, which frees them.
+    CrossThread,
+    /// Each thread replaces large blocks at random, and then grows blocks by `realloc`.
+    Large,
+    /// Many threads allocate and free a few blocks each, then sleep.
+    IdleThreads,
 }
 
 named!(
@@ -91,6 +139,25 @@ named!(
     "aggressive" = HeapLoad::Aggressive,
     "fragmentation" = HeapLoad::Fragmentation,
     "scaling" = HeapLoad::Scaling,
+    "cross-thread" = HeapLoad::CrossThread,
+    "large" = HeapLoad::Large,
+    "idle-threads" = HeapLoad::IdleThreads,
+);
+
+/// Order in which blocks are freed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HeapFreeOrder {
+    /// The order of their allocation.
+    #[default]
+    Allocated,
+    Random,
+}
+
+named!(
+    HeapFreeOrder,
+    "allocated" = HeapFreeOrder::Allocated,
+    "random" = HeapFreeOrder::Random,
 );
 
 pub mod finding {
@@ -106,6 +173,16 @@ pub mod finding {
     pub const STEADY_CPU: &str = "steady_cpu_s";
     /// CPU seconds a free of the cold part.
     pub const FREE_CPU: &str = "free_cpu_s";
+    /// The part of [`GENERATOR_CPU`] that is spent on frees; of the aggressive load.
+    pub const GENERATOR_FREE_CPU: &str = "generator_free_cpu_s";
+    /// CPU seconds a call of `realloc`; of the load of large blocks.
+    pub const REALLOC_CPU: &str = "realloc_cpu_s";
+    /// CPU seconds a call of `realloc` that the generator takes by itself.
+    pub const GENERATOR_REALLOC_CPU: &str = "generator_realloc_cpu_s";
+    /// Resident bytes an idle thread, its stack included.
+    pub const IDLE_THREAD: &str = "idle_thread_bytes";
+    /// The part of [`IDLE_THREAD`] that a thread without allocations does not take.
+    pub const IDLE_THREAD_HEAP: &str = "idle_thread_heap_bytes";
     /// Wall seconds of all allocations and frees of the aggressive load.
     pub const AGGRESSIVE: &str = "aggressive_s";
     /// Threads that lived in Larson's load.
@@ -146,24 +223,54 @@ const KEYS: &[Key] = &[
         Preset::Text("replacement"),
         "the worker's load on its heap",
     ),
-    shared_keys::threads("threads that do so at a time"),
+    key(
+        "threads",
+        integer(1, 4096, false),
+        Preset::Of("`1`; of `cross-thread` `2`, of `idle-threads` `1000`", |values| {
+            Ok(Some(Value::Integer(match values.choice("heap-load")? {
+                HeapLoad::CrossThread => CROSS_THREADS,
+                HeapLoad::IdleThreads => IDLE_THREADS,
+                _ => 1,
+            })))
+        }),
+        "threads that do so at a time; of `cross-thread` half of them allocate and the others free",
+    ),
     key(
         "blocks",
         integer(1, 100_000_000, false),
-        Preset::Text("10000"),
-        "blocks that each thread holds; of `heap-load = \"scaling\"` all together, divided among the threads",
+        Preset::Of("`10000`; of `large` `64`, of `idle-threads` `16`", |values| {
+            Ok(Some(Value::Integer(match values.choice("heap-load")? {
+                HeapLoad::Large => LARGE_BLOCKS,
+                HeapLoad::IdleThreads => IDLE_BLOCKS,
+                _ => BLOCKS,
+            })))
+        }),
+        "blocks that each thread holds; of `heap-load = \"scaling\"` all together, divided among the threads; of \
+         `idle-threads`, that each thread allocates and frees",
     ),
     key(
         "block-size",
         Kind::BlockSizes,
-        Preset::Of("`0-1k`; of `aggressive` `32`", |values| {
-            let sizes = match values.choice("heap-load")? {
-                HeapLoad::Aggressive => BlockSizes::one(AGGRESSIVE_BLOCK),
-                _ => BlockSizes::UP_TO_1K,
-            };
-            Ok(Some(Value::BlockSizes(sizes)))
-        }),
-        "sizes of the blocks, each of a range as often as another: `22`, `0-1k`, `1-2k`",
+        Preset::Of(
+            "`0-1k`; of `aggressive` `32`, of `cross-thread` `8-2048`, of `large` `16-1024k`",
+            |values| {
+                let sizes = match values.choice("heap-load")? {
+                    HeapLoad::Aggressive => BlockSizes::one(AGGRESSIVE_BLOCK),
+                    HeapLoad::CrossThread => CROSS_SIZES,
+                    HeapLoad::Large => LARGE_SIZES,
+                    _ => BlockSizes::UP_TO_1K,
+                };
+                Ok(Some(Value::BlockSizes(sizes)))
+            },
+        ),
+        "sizes of the blocks, each of a range as often as another: `22`, `0-1k`, `1-2k`; with `log:`, each power of two \
+         as often as another: `log:8-1000`",
+    ),
+    key(
+        "free-order",
+        Kind::Choice(HeapFreeOrder::NAMES),
+        Preset::Text("allocated"),
+        "order in which `heap-load = \"aggressive\"` frees its blocks",
     ),
     key(
         "volume",
@@ -196,7 +303,9 @@ const KEYS: &[Key] = &[
         "limit of the memory cgroup that the worker runs in, also where no cgroup can be made: a worker that takes more is \
          ended",
     ),
-    shared_keys::duration("how long blocks are replaced, in seconds"),
+    shared_keys::duration(
+        "how long blocks are replaced, in seconds; of `large` also, after that, how long blocks are grown",
+    ),
     shared_keys::hold("rest from the end of the load until its remaining memory is measured"),
 ];
 
@@ -210,6 +319,9 @@ pub(super) const WORKLOAD: Descriptor = Descriptor {
         "heap-aggressive" "Speed of growing and shrinking heaps: 50 MB in blocks of 32 bytes in each thread";
         "heap-fragmentation" "RAM of heaps with 70 MB of blocks of shifting sizes, and after all frees";
         "heap-scaling" "Throughput of heaps with 1 to 512 threads, against the ideal";
+        "heap-cross-thread" "Cost of blocks that one thread allocates and another frees, on each allocator";
+        "heap-large" "Cost of large blocks and of their growth by realloc, on each allocator";
+        "heap-idle-threads" "RAM that an allocator keeps for each of a thousand idle threads";
     },
 };
 
@@ -222,6 +334,7 @@ impl Model for Heap {
             blocks: values.count("blocks")?,
             sizes: values.block_sizes("block-size")?,
             volume: values.bytes("volume")?,
+            free_order: values.choice("free-order")?,
             duration: values.number("duration")?,
             hold: values.number("hold")?,
         };
@@ -230,9 +343,18 @@ impl Model for Heap {
                 if heap.load == HeapLoad::Aggressive && heap.sizes.low != heap.sizes.high =>
             {
                 let message = format!("`aggressive` allocates blocks of one size, not of {value} bytes");
-                Err(place
+                return Err(place
                     .error(Problem::BadValue, message, "a range of sizes")
-                    .help("write for example block-size = 32"))
+                    .help("write for example block-size = 32"));
+            }
+            _ => {}
+        }
+        match values.given("threads") {
+            Some((value, place)) if heap.load == HeapLoad::CrossThread && heap.threads % 2 == 1 => {
+                let message = format!("`cross-thread` needs pairs of threads, not {value} threads");
+                Err(place
+                    .error(Problem::BadValue, message, "an odd number of threads")
+                    .help("write for example threads = 2"))
             }
             _ => Ok(heap),
         }
@@ -240,7 +362,10 @@ impl Model for Heap {
 
     fn size_keys(&self) -> &'static [&'static str] {
         match self.load {
-            HeapLoad::Replacement | HeapLoad::Larson => &["blocks", "block-size", "threads"],
+            HeapLoad::Replacement | HeapLoad::Larson | HeapLoad::Large => {
+                &["blocks", "block-size", "threads"]
+            }
+            HeapLoad::CrossThread | HeapLoad::IdleThreads => &["block-size", "threads"],
             HeapLoad::Scaling => &["blocks", "block-size"],
             HeapLoad::Aggressive => &["volume", "threads"],
             HeapLoad::Fragmentation => &["volume"],
@@ -273,7 +398,11 @@ impl Model for Heap {
             HeapLoad::Aggressive => blocks * BLOCK_S,
             // Many times as much is allocated as is live.
             HeapLoad::Fragmentation => FRAGMENTATION_TURNS * blocks * BLOCK_S,
-            HeapLoad::Replacement | HeapLoad::Larson | HeapLoad::Scaling => self.duration,
+            HeapLoad::Replacement | HeapLoad::Larson | HeapLoad::Scaling | HeapLoad::CrossThread => {
+                self.duration
+            }
+            HeapLoad::Large => 2.0 * self.duration,
+            HeapLoad::IdleThreads => IDLE_RESTS,
         };
         self.rest_seconds(settings, hints)
             + OWN_S
@@ -300,24 +429,36 @@ impl Model for Heap {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_heap_load::Spread;
+
     use super::*;
 
     #[test]
     fn block_sizes_round_trip() {
-        for (text, low, high) in [
-            ("0-1k", 1, 1024),
-            ("1-2k", 1024, 2048),
-            ("22", 22, 22),
-            ("16-64", 16, 64),
-            ("1000-2000", 1000, 2000),
+        for (text, low, high, spread) in [
+            ("0-1k", 1, 1024, Spread::Uniform),
+            ("1-2k", 1024, 2048, Spread::Uniform),
+            ("22", 22, 22, Spread::Uniform),
+            ("16-64", 16, 64, Spread::Uniform),
+            ("1000-2000", 1000, 2000, Spread::Uniform),
+            ("16-1024k", 16 << 10, 1 << 20, Spread::Uniform),
+            ("log:8-1000", 8, 1000, Spread::Inverse),
         ] {
-            let sizes = BlockSizes { low, high };
+            let sizes = BlockSizes { low, high, spread };
             assert_eq!(text.parse(), Ok(sizes), "{text}");
             assert_eq!(sizes.to_string(), text);
         }
-        for text in ["", "k", "2-1k", "log:8b-1k", "0", "-5", "1-2-3"] {
+        for text in ["", "k", "2-1k", "log:", "lin:8-1000", "0", "-5", "1-2-3"] {
             assert!(text.parse::<BlockSizes>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn mostly_small_blocks_have_a_smaller_mean() {
+        let mean = |text: &str| text.parse::<BlockSizes>().unwrap().mean();
+        assert_eq!(mean("8-1000"), 504);
+        assert!((150..250).contains(&mean("log:8-1000")));
+        assert_eq!(mean("log:22"), 22);
     }
 
     #[test]
@@ -326,8 +467,9 @@ mod tests {
             load,
             threads: 4,
             blocks: 1000,
-            sizes: BlockSizes { low: 22, high: 22 },
+            sizes: BlockSizes::one(22),
             volume: 1 << 20,
+            free_order: HeapFreeOrder::Allocated,
             duration: 1.0,
             hold: 0.0,
         };
@@ -336,5 +478,8 @@ mod tests {
         assert_eq!(heap(HeapLoad::Scaling).blocks_a_thread(), 250);
         assert_eq!(heap(HeapLoad::Aggressive).live(), 4 << 20);
         assert_eq!(heap(HeapLoad::Fragmentation).live(), 1 << 20);
+        assert_eq!(heap(HeapLoad::CrossThread).live(), 2 * 4096 * 22);
+        assert_eq!(heap(HeapLoad::Large).live(), 88_000);
+        assert_eq!(heap(HeapLoad::IdleThreads).live(), 88);
     }
 }

@@ -20,7 +20,7 @@ use crate::{for_each_workload, quantity};
 pub use command::PageCache;
 pub use compression::TrimMechanism;
 pub use filling::{Backing, Filling};
-pub use heap::HeapLoad;
+pub use heap::{HeapFreeOrder, HeapLoad};
 pub use loadline::Pattern;
 pub use map::{Left, Mapping, ReleaseMethod, Touch};
 pub use wscap::CapBy;

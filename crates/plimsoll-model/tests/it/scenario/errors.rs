@@ -122,6 +122,11 @@ shows!(
     with("workload = \"heap\"\nheap-load = \"aggressive\"\nblock-size = \"16-64\"")
 );
 shows!(
+    odd_number_of_pairs,
+    BadValue,
+    with("workload = \"heap\"\nheap-load = \"cross-thread\"\nthreads = 3")
+);
+shows!(
     not_a_block_size,
     BadValue,
     with("workload = \"heap\"\nblock-size = \"1-0k\"")

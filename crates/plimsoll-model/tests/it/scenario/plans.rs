@@ -4,9 +4,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use plimsoll_model::scenario::{
-    AllocatorSet, Amount, Compression, Document, FillClass, Level, Machine, Order, Overrides, PAGER_OPTIONS,
-    PagerCodec, Problem, ScenarioError, Settings, Source, SpeedHints, Subject, TrimMechanism, Workload,
-    WorkloadKind, builtin, find, keys_help, keys_markdown,
+    AllocatorSet, Amount, Compression, Document, FillClass, HeapLoad, Level, Machine, Order, Overrides,
+    PAGER_OPTIONS, PagerCodec, Problem, ScenarioError, Settings, Source, SpeedHints, Subject, TrimMechanism,
+    Workload, WorkloadKind, builtin, find, keys_help, keys_markdown,
 };
 
 use super::{GIB, MIB, machine, parse, plan, quick, resolve, sets};
@@ -79,12 +79,33 @@ fn compression_is_three_classes_three_times() {
     assert!(ids(&plan).contains(&"compression/zram/runs20#3"));
 }
 
+#[test]
+fn a_bare_list_of_subjects_keeps_the_profile_of_a_heap() {
+    let document = Document::parse(&find("heap-large").unwrap()).unwrap();
+    let subjects = |list: &str| {
+        let set = format!("subject={list}");
+        let plan = document.resolve(&machine(), &sets(&[&set])).unwrap();
+        let subjects = plan.trials.iter().map(|trial| trial.settings.subject.to_string());
+        subjects.collect::<BTreeSet<String>>()
+    };
+    let expected = ["glibc", "plimsoll:lfh", "plimsoll:lfh,hardened"].map(str::to_owned);
+    for list in [
+        "[glibc, plimsoll:lfh, plimsoll:lfh,hardened]",
+        "[glibc, \"plimsoll:lfh\", \"plimsoll:lfh,hardened\"]",
+    ] {
+        assert_eq!(subjects(list), BTreeSet::from(expected.clone()), "{list}");
+    }
+}
+
 /// The work of the trials of a built-in heap scenario, for every allocator, as `THREADS x BLOCKS of SIZES`.
 fn heap_loads(name: &str) -> BTreeSet<String> {
     let document = Document::parse(&find(name).unwrap()).unwrap();
     let plan = document.resolve(&machine(), &Overrides::default()).unwrap();
     let loads = plan.trials.iter().map(|trial| match &trial.settings.workload {
-        Workload::Heap(heap) if heap.is_timed() => {
+        Workload::Heap(heap) if heap.load == HeapLoad::CrossThread => {
+            format!("{} x pairs of {}", heap.threads, heap.sizes)
+        }
+        Workload::Heap(heap) if heap.has_blocks() => {
             format!("{} x {} of {}", heap.threads, heap.blocks, heap.sizes)
         }
         Workload::Heap(heap) => format!("{} x {} MiB of {}", heap.threads, heap.volume / MIB, heap.sizes),
@@ -122,6 +143,11 @@ fn the_heap_scenarios_have_the_parameters_of_their_talk() {
         heap_loads("heap-aggressive"),
         loads(&[1, 2, 4, 8], "50 MiB of 32")
     );
+    assert_eq!(heap_loads("heap-large"), loads(&[1, 4], "64 of 16-1024k"));
+    assert_eq!(heap_loads("heap-idle-threads"), loads(&[1000], "16 of 0-1k"));
+    let mut cross = loads(&[2, 4], "pairs of 8-2048");
+    cross.append(&mut loads(&[2, 8], "pairs of log:8-1000"));
+    assert_eq!(heap_loads("heap-cross-thread"), cross);
     let fragmentation = heap_loads("heap-fragmentation");
     assert!(
         fragmentation.iter().all(|load| load.starts_with("1 x 70 MiB")),

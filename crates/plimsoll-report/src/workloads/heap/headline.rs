@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use crate::analysis::Group;
-use crate::workloads::heap::{LEFT, OPERATION_CPU, Test, is_ours, margin, ram_per_live, tests};
+use crate::workloads::heap::{IDLE_THREAD, LEFT, OPERATION_CPU, Test, is_ours, margin, ram_per_live, tests};
 use crate::workloads::sentence::{Told, brief};
 use plimsoll_model::quantity::{bytes, significant};
 
@@ -60,6 +60,7 @@ pub(crate) fn subjects<'a>(groups: &[&'a Group]) -> Vec<&'a str> {
 fn allocators_named(tests: &[Test<'_>], subject: &str, others: &[&str]) -> Vec<String> {
     let mut said = time(tests, subject, others);
     said.extend(memory(tests, subject, others));
+    said.extend(idle_threads(tests, subject, others));
     said
 }
 
@@ -136,6 +137,25 @@ fn memory(tests: &[Test<'_>], subject: &str, others: &[&str]) -> Vec<String> {
     said
 }
 
+fn idle_threads(tests: &[Test<'_>], subject: &str, others: &[&str]) -> Option<String> {
+    let thread = |subject: &str| {
+        let thread = tests.iter().filter_map(|test| test.median(subject, IDLE_THREAD));
+        thread.reduce(f64::max)
+    };
+    let own = thread(subject)?;
+    let best = others
+        .iter()
+        .filter_map(|other| Some((*other, thread(other)?)))
+        .min_by(|a, b| a.1.total_cmp(&b.1));
+    let against = best.map_or(String::new(), |(other, least)| {
+        format!("; with the best other allocator, {other}, {}", bytes(least))
+    });
+    Some(format!(
+        "An idle thread took {} of RAM with {subject}{against}.",
+        bytes(own)
+    ))
+}
+
 #[cfg(test)]
 mod tests_of_sentences {
     use super::*;
@@ -192,6 +212,21 @@ mod tests_of_sentences {
         assert_eq!(
             said(&trials)[0],
             "plimsoll:lfh took 2.00 times its live bytes of RAM; the best other allocator, glibc, took 1.25."
+        );
+    }
+
+    #[test]
+    fn idle_threads_are_compared_without_operations_and_live_bytes() {
+        let idle = |subject: &str, bytes: f64| {
+            let mut trial = trial(subject, 1.0, 80.0, 0.0);
+            trial.metrics = [(IDLE_THREAD.to_owned(), bytes)].into();
+            trial
+        };
+        assert_eq!(
+            said(&[idle("glibc", 20480.0), idle("plimsoll:lfh", 10240.0)]),
+            [
+                "An idle thread took 10.0 KiB of RAM with plimsoll:lfh; with the best other allocator, glibc, 20.0 KiB."
+            ]
         );
     }
 

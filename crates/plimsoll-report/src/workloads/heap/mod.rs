@@ -28,9 +28,14 @@ metrics! {
     VIRTUAL_FRAGMENTATION "virtual_fragmentation_percent" Less false NOTHING "virtual-address fragmentation" "Fragmentation load on Plimsoll's heap: share of uncommitted memory between committed ranges.";
     COLD_CPU "cold_cpu_s" Less false "cold allocation" "CPU time of an allocation in a fresh process, first touches included.";
     STEADY_CPU "steady_cpu_s" Less false "warm allocation" "CPU time of an allocation of blocks that were allocated and freed before.";
-    FREE_CPU "free_cpu_s" Less false "free" "CPU time of a free, in the order of allocation.";
+    FREE_CPU "free_cpu_s" Less false "free" "CPU time of a free of the aggressive load, in the order of `free-order`.";
+    REALLOC_CPU "realloc_cpu_s" Less false "realloc" "CPU time of a `realloc` that grows a block by half, from 64 bytes to 4 MiB; with the new pages.";
     AGGRESSIVE "aggressive_s" Less false "aggressive load" "Wall time of all allocations and frees of the aggressive load.";
+    IDLE_THREAD "idle_thread_bytes" Less true RESIDENT "RAM of an idle thread" "Growth of resident bytes with a thread that allocated and freed some blocks, its stack included.";
+    IDLE_THREAD_HEAP "idle_thread_heap_bytes" Less false RESIDENT "the allocator's RAM of an idle thread" "Growth of resident bytes with the allocations and frees of a thread, without its stack.";
     GENERATOR_CPU "generator_cpu_s" Neither false "load alone" "CPU time of the load itself per operation, without an allocator.";
+    GENERATOR_FREE_CPU "generator_free_cpu_s" Neither false "load alone, free" "CPU time of the aggressive load itself per free, without an allocator.";
+    GENERATOR_REALLOC_CPU "generator_realloc_cpu_s" Neither false "load alone, realloc" "CPU time of the load itself per `realloc`, without an allocator.";
     THREADS_LIVED "threads_lived" Neither false TIME "threads" "Threads that Larson's load started in succession.";
 }
 
@@ -206,7 +211,7 @@ pub fn ram_per_live(tests: &[Test<'_>], subject: &str) -> Option<f64> {
 /// Whether a subject is a front end of Plimsoll's heap.
 pub fn is_ours(subject: &str) -> bool {
     use plimsoll_model::scenario::Allocator;
-    matches!(subject.parse(), Ok(Subject::Allocator(Allocator::Plimsoll(_))))
+    matches!(subject.parse(), Ok(Subject::Allocator(Allocator::Plimsoll(..))))
 }
 
 #[cfg(test)]

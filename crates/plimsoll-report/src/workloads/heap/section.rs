@@ -9,13 +9,13 @@ use crate::drawing::values;
 use crate::drawing::xy::{Axis, Chart, Line};
 use crate::workloads::heap::heap_subjects;
 use crate::workloads::heap::{
-    AGGRESSIVE, LAST_LIVE_SHARE, LEFT, LIVE, LIVE_SHARE, OPERATION_CPU, OPERATIONS, PEAK, RESIDENT, Test,
-    tests,
+    AGGRESSIVE, IDLE_THREAD, LAST_LIVE_SHARE, LEFT, LIVE, LIVE_SHARE, OPERATION_CPU, OPERATIONS, PEAK,
+    REALLOC_CPU, RESIDENT, Test, tests,
 };
 use crate::workloads::section::{Drawing, Section};
 
 /// Drawn metrics: name, title, reading hint, logarithmic axis.
-const DRAWN: [(&str, &str, &str, bool); 5] = [
+const DRAWN: [(&str, &str, &str, bool); 7] = [
     (
         OPERATION_CPU,
         "CPU time of an allocation and a free",
@@ -45,6 +45,18 @@ const DRAWN: [(&str, &str, &str, bool); 5] = [
         LEFT,
         "Resident memory left after all frees",
         "Less is better. Growth of resident memory from before the load to after the rest.",
+        false,
+    ),
+    (
+        REALLOC_CPU,
+        "CPU time of a realloc",
+        "Less is better. Blocks grow from 64 bytes to 4 MiB, by half of their size at a time.",
+        true,
+    ),
+    (
+        IDLE_THREAD,
+        "Resident memory of an idle thread",
+        "Less is better. Includes its stack.",
         false,
     ),
 ];
@@ -195,7 +207,7 @@ fn ideal(panel: &[Test<'_>], ink: usize, cpus: u32) -> Option<Line> {
 }
 
 fn table(tests: &[Test<'_>]) -> Table<'static> {
-    const FIGURES: [(&str, &str); 9] = [
+    const FIGURES: [(&str, &str); 11] = [
         ("CPU an operation", OPERATION_CPU),
         ("Operations", OPERATIONS),
         ("Live", LIVE),
@@ -204,6 +216,8 @@ fn table(tests: &[Test<'_>]) -> Table<'static> {
         ("Live of RSS", LIVE_SHARE),
         ("At the end", LAST_LIVE_SHARE),
         ("Aggressive load", AGGRESSIVE),
+        ("Realloc", REALLOC_CPU),
+        ("Idle thread", IDLE_THREAD),
         ("Left", LEFT),
     ];
     let row = |test: &Test<'_>, group: &Group| {

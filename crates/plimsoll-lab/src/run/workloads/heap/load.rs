@@ -9,9 +9,9 @@
 use std::time::Duration;
 
 use plimsoll_heap_load::{
-    Aggressive, AggressiveResult, Calls, Footprint, Fragmentation, FreeOrder, Larson, LarsonResult,
-    LoadError, Rate, Replacement, ReplacementResult, Resident, Shifted, ShiftedPhase, Sizes, SizesError,
-    Spread, Until, allocator_name,
+    Aggressive, AggressiveResult, Calls, CrossThread, CrossThreadResult, Footprint, Fragmentation, FreeOrder,
+    IdleThreads, IdleThreadsResult, Large, LargeResult, Larson, LarsonResult, LoadError, Rate, Replacement,
+    ReplacementResult, Resident, Shifted, ShiftedPhase, SizesError, Until, allocator_name,
 };
 use plimsoll_os::UsageScope;
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ use crate::workload::protocol::Reply;
 use crate::workload::{Cost, Findings};
 use crate::workload::{Memory, Work, WorkError, typed};
 use plimsoll_model::scenario::workloads::heap::finding;
-use plimsoll_model::scenario::{BlockSizes, Heap, HeapLoad};
+use plimsoll_model::scenario::{Heap, HeapFreeOrder, HeapLoad};
 
 /// Pairs that a thread of Larson's load does for each of its blocks before it ends, as in the original, and the most of
 /// them: the end of the time is seen between two threads.
@@ -103,7 +103,7 @@ fn step(loaded: &mut Load, step: &HeapStep) -> Result<Reply, HeapError> {
 }
 
 fn load(heap: &Heap, seed: u64, kept: &mut Option<Shifted>) -> Result<(Cost, Findings), HeapError> {
-    let sizes = sizes(heap.sizes)?;
+    let sizes = heap.sizes.sizes()?;
     let threads = heap.threads as usize;
     let blocks = heap.blocks_a_thread();
     let until = Until::Elapsed(Duration::from_secs_f64(heap.duration));
@@ -136,7 +136,11 @@ fn load(heap: &Heap, seed: u64, kept: &mut Option<Shifted>) -> Result<(Cost, Fin
         }
         HeapLoad::Aggressive => {
             // The scenario gives one size.
-            let (bytes, size, order) = (heap.volume, sizes.high(), FreeOrder::Allocated);
+            let (bytes, size) = (heap.volume, sizes.high());
+            let order = match heap.free_order {
+                HeapFreeOrder::Allocated => FreeOrder::Allocated,
+                HeapFreeOrder::Random => FreeOrder::Random,
+            };
             let load = Aggressive {
                 threads,
                 bytes,
@@ -158,13 +162,40 @@ fn load(heap: &Heap, seed: u64, kept: &mut Option<Shifted>) -> Result<(Cost, Fin
             shifted(&ended.phases, &mut findings);
             *kept = Some(ended);
         }
+        HeapLoad::CrossThread => {
+            let load = CrossThread {
+                couples: heap.pairs_of_threads() as usize,
+                sizes,
+                until,
+                seed,
+                ..CrossThread::default()
+            };
+            passed_on(&load.run()?, &mut findings);
+        }
+        HeapLoad::Large => {
+            let load = Large {
+                threads,
+                blocks: blocks as usize,
+                sizes,
+                until,
+                seed,
+                ..Large::default()
+            };
+            resized(&load.run()?, &mut findings);
+        }
+        HeapLoad::IdleThreads => {
+            let blocks = blocks as usize;
+            let load = IdleThreads {
+                threads,
+                blocks,
+                sizes,
+                seed,
+            };
+            idle(&load.run()?, &mut findings);
+        }
     }
     let live = findings.figures.get(finding::LIVE).copied().unwrap_or(0.0);
     Ok((watch.stop(live as u64), findings))
-}
-
-fn sizes(sizes: BlockSizes) -> Result<Sizes, SizesError> {
-    Sizes::new(sizes.low, sizes.high, Spread::Uniform)
 }
 
 fn replaced(result: &ReplacementResult, into: &mut Findings) {
@@ -192,6 +223,7 @@ fn grown(result: &AggressiveResult, into: &mut Findings) {
     into.set(finding::OPERATIONS, operations / wall);
     let own = result.own_allocate_cpu_ns + result.own_free_cpu_ns;
     into.set(finding::GENERATOR_CPU, own / 1e9);
+    into.set(finding::GENERATOR_FREE_CPU, result.own_free_cpu_ns / 1e9);
     into.set(finding::COLD_CPU, result.cold.cpu_nanoseconds() / 1e9);
     into.set(finding::STEADY_CPU, result.steady.cpu_nanoseconds() / 1e9);
     into.set(finding::FREE_CPU, result.free.cpu_nanoseconds() / 1e9);
@@ -208,6 +240,31 @@ fn shifted(phases: &[ShiftedPhase], into: &mut Findings) {
     if let Some(share) = ends().next_back().and_then(live_share) {
         into.set(finding::LAST_LIVE_SHARE, share);
     }
+}
+
+/// Memory is read while blocks are in flight: how many of them are live is not known.
+fn passed_on(result: &CrossThreadResult, into: &mut Findings) {
+    into.set(finding::OPERATION_CPU, result.blocks.cpu_nanoseconds() / 1e9);
+    into.set(finding::OPERATIONS, result.blocks.per_second());
+    into.set(finding::GENERATOR_CPU, result.own_cpu_ns / 1e9);
+    into.set(finding::PEAK, result.peak_growth as f64);
+}
+
+fn resized(result: &LargeResult, into: &mut Findings) {
+    into.set(finding::OPERATION_CPU, result.pairs.cpu_nanoseconds() / 1e9);
+    into.set(finding::OPERATIONS, result.pairs.per_second());
+    into.set(finding::GENERATOR_CPU, result.own_pair_cpu_ns / 1e9);
+    into.set(finding::REALLOC_CPU, result.grows.cpu_nanoseconds() / 1e9);
+    into.set(finding::GENERATOR_REALLOC_CPU, result.own_grow_cpu_ns / 1e9);
+    footprint(&result.footprint, into);
+}
+
+fn idle(result: &IdleThreadsResult, into: &mut Findings) {
+    const KIB: f64 = 1024.0;
+    into.set(finding::IDLE_THREAD, result.kib_per_thread() * KIB);
+    into.set(finding::IDLE_THREAD_HEAP, result.allocator_kib_per_thread() * KIB);
+    let growth = result.after.saturating_sub(result.before);
+    into.set(finding::RESIDENT, growth as f64);
 }
 
 fn footprint(found: &Footprint, into: &mut Findings) {
@@ -229,6 +286,7 @@ fn live_share(found: &Footprint) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use plimsoll_model::scenario::BlockSizes;
 
     #[test]
     fn blocks_in_pages_that_were_resident_before_have_no_share() {
@@ -252,8 +310,9 @@ mod tests {
             load,
             threads: 2,
             blocks: 500,
-            sizes: BlockSizes { low: 1, high: 256 },
+            sizes: BlockSizes::uniform(1, 256),
             volume: 1 << 20,
+            free_order: HeapFreeOrder::Random,
             duration: 0.02,
             hold: 0.0,
         }
@@ -274,16 +333,22 @@ mod tests {
             HeapLoad::Aggressive,
             HeapLoad::Fragmentation,
             HeapLoad::Scaling,
+            HeapLoad::CrossThread,
+            HeapLoad::Large,
+            HeapLoad::IdleThreads,
         ] {
             let mut loaded = Load::default();
             let heap = heap(load);
             let findings = found(&mut loaded, &HeapStep::Load { heap, seed: 1 });
             let figures = &findings.figures;
-            assert!(figures[finding::LIVE] > 0.0, "{load:?}: {figures:?}");
+            let live = figures.get(finding::LIVE).is_some_and(|bytes| *bytes > 0.0);
+            let is_live_at_the_end = !matches!(load, HeapLoad::CrossThread | HeapLoad::IdleThreads);
+            assert_eq!(live, is_live_at_the_end, "{load:?}: {figures:?}");
             let timed = figures
                 .get(finding::OPERATION_CPU)
                 .is_some_and(|seconds| *seconds > 0.0);
-            assert_eq!(timed, load != HeapLoad::Fragmentation, "{load:?}: {figures:?}");
+            let is_timed = !matches!(load, HeapLoad::Fragmentation | HeapLoad::IdleThreads);
+            assert_eq!(timed, is_timed, "{load:?}: {figures:?}");
             // One load alone keeps anything.
             assert_eq!(
                 step(&mut loaded, &HeapStep::Free).is_ok(),

@@ -26,7 +26,7 @@ use plimsoll_model::exit::Exit;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::FailureCode;
 use plimsoll_model::scenario::workloads::heap::finding;
-use plimsoll_model::scenario::{Allocator, FrontEnd, Heap, HeapLoad, WorkloadKind};
+use plimsoll_model::scenario::{Allocator, FrontEnd, Heap, HeapLoad, HeapProfile, WorkloadKind};
 
 pub(super) use load::Load as Requests;
 
@@ -79,8 +79,11 @@ fn note_params(context: &mut TrialContext<'_, '_>, heap: &Heap) {
         context.param("threads", heap.threads.to_string());
         context.param("block-size", heap.sizes.to_string());
     }
-    if heap.is_timed() {
+    if heap.has_blocks() {
         context.param("blocks", heap.blocks.to_string());
+    }
+    if heap.load == HeapLoad::Aggressive {
+        context.param("free-order", heap.free_order.name());
     }
 }
 
@@ -95,7 +98,7 @@ fn work(
         other => return Err(TrialError::unexpected(&other)),
     };
     preloaded.check(&library)?;
-    preloaded.check_front_end(worker.pid())?;
+    preloaded.check_options(worker.pid())?;
     context.param("library", library);
     let seed = context.seed();
     let load = Command::work(WorkloadKind::Heap, &HeapStep::Load { heap: *heap, seed });
@@ -132,7 +135,7 @@ impl Preloaded {
     fn of(allocator: &Allocator, service: HeapService) -> Result<Preloaded, TrialError> {
         let library = match allocator {
             Allocator::Glibc => None,
-            Allocator::Plimsoll(_) => Some(
+            Allocator::Plimsoll(..) => Some(
                 (service.unpack)()
                     .map_err(|error| TrialError::new(Exit::Missing, FailureCode::Allocator, error))?,
             ),
@@ -153,25 +156,26 @@ impl Preloaded {
 
     /// The environment of its worker: preloads nothing but the allocator.
     fn variables(&self) -> Vec<(&'static str, Option<OsString>)> {
-        match (self.front_end(), &self.library) {
-            (Some(front_end), Some(library)) => {
-                let variables = (self.service.variables)(library, front_end).into_iter();
+        match (self.options(), &self.library) {
+            (Some((front_end, profile)), Some(library)) => {
+                let variables = (self.service.variables)(library, front_end, profile).into_iter();
                 variables.map(|(name, value)| (name, Some(value))).collect()
             }
             _ => vec![(PRELOAD, self.library.clone().map(PathBuf::into_os_string))],
         }
     }
 
-    fn front_end(&self) -> Option<FrontEnd> {
+    /// The front end and the profile, if it is our own.
+    fn options(&self) -> Option<(FrontEnd, HeapProfile)> {
         match self.allocator {
-            Allocator::Plimsoll(front_end) => Some(front_end),
+            Allocator::Plimsoll(front_end, profile) => Some((front_end, profile)),
             _ => None,
         }
     }
 
     /// Notes the fragmentation of a worker's heap, if it is our own.
     fn look_inside(&self, pid: u32, into: &mut Findings) -> Result<(), TrialError> {
-        if self.front_end().is_none() {
+        if self.options().is_none() {
             return Ok(());
         }
         if let Some(heap) = self.heap_of(pid)? {
@@ -190,22 +194,24 @@ impl Preloaded {
         Ok(())
     }
 
-    /// Refuses a worker whose `plimsoll-malloc` has another front end than requested.
-    fn check_front_end(&self, pid: u32) -> Result<(), TrialError> {
-        let Some(front_end) = self.front_end() else {
+    /// Refuses a worker whose `plimsoll-malloc` has another front end or profile than requested.
+    fn check_options(&self, pid: u32) -> Result<(), TrialError> {
+        let Some((front_end, profile)) = self.options() else {
             return Ok(());
         };
-        match self.heap_of(pid)?.and_then(|heap| heap.front_end) {
-            Some(found) if found == front_end => Ok(()),
-            found => Err(TrialError::failed(
-                FailureCode::Allocator,
-                format_args!(
-                    "the worker's heap has the wrong front end: wanted {}, found {}",
-                    front_end.name(),
-                    found.map_or("none", FrontEnd::name)
-                ),
-            )),
+        let heap = self.heap_of(pid)?;
+        let found = heap.and_then(|heap| Some(Allocator::Plimsoll(heap.front_end?, heap.profile)));
+        if found == Some(Allocator::Plimsoll(front_end, profile)) {
+            return Ok(());
         }
+        let found = found.map_or_else(|| "no such heap".to_owned(), |found| found.to_string());
+        Err(TrialError::failed(
+            FailureCode::Allocator,
+            format_args!(
+                "the worker runs on the wrong heap: wanted {}, found {found}",
+                self.allocator
+            ),
+        ))
     }
 
     /// Reads the process's own heap of a worker on our allocator.
