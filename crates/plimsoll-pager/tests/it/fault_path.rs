@@ -70,7 +70,11 @@ fn a_fault_needs_a_small_stack_and_no_allocator() {
         let (wrong, allocations) = on_small_stack(&mut region);
         assert_eq!((wrong, allocations), (0, 0), "{codec:?}");
         let stats = pager.stats();
-        assert!(stats.hard_faults > 1000, "{stats:?}");
+        // A fault restores one page, or a run of a stream.
+        assert!(
+            stats.hard_faults > 0 && stats.hard_faults + stats.stream_pages > 1000,
+            "{stats:?}"
+        );
     }
 }
 
