@@ -289,12 +289,17 @@ const KEYS: &[Key] = &[
     }),
     limit(
         Preset::Of(
-            "four times its blocks + `64M` + `4M` a thread, at most half of the available memory",
+            "four times its blocks, five times those of `fragmentation`, + `64M` + `4M` a thread, at most half of the available memory",
             |values| {
                 let size = values.bytes("size")?;
                 let threads = values.integer("threads")?;
+                // The load's table of its small blocks is almost as large as they are.
+                let times = match values.choice("heap-load")? {
+                    HeapLoad::Fragmentation => 5,
+                    _ => 4,
+                };
                 let wanted = size
-                    .checked_mul(4)
+                    .checked_mul(times)
                     .and_then(|bytes| bytes.checked_add(64 * MIB + threads * HEAP_OF_THREAD));
                 let most = (values.available() / 2).max(size.saturating_add(64 * MIB));
                 Ok(wanted.map(|wanted| Value::bytes(wanted.min(most))))

@@ -379,5 +379,4 @@ fn the_page_file_equals_its_model() {
         }
     }
     assert_eq!(missing(), [], "{injected:?}");
-    println!("{injected:?}");
 }

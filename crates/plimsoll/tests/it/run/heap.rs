@@ -183,6 +183,18 @@ fn every_load_has_its_figures() {
     }
 }
 
+/// By its defaults the load of `plimsoll:lfh` once ended by the OOM killer: the limit had no room for the table of blocks.
+#[test]
+fn fragmentation_fits_into_its_default_limit() {
+    let loads = "subject = \"plimsoll:lfh\"\nheap-load = \"fragmentation\"";
+    let ended = run_of(loads).finish();
+    ended.assert_went_well();
+    for trial in ended.trials() {
+        assert_eq!(trial["verified"], true, "{trial:#}");
+        assert!(metric(trial, "peak_growth_bytes") > 100e6, "{trial:#}");
+    }
+}
+
 /// The values of the talk: free blocks, uncommitted ranges, and both kinds of fragmentation. Other allocators have none.
 #[test]
 fn our_heaps_are_looked_into_while_fragmentation_holds_its_blocks() {
