@@ -2,15 +2,21 @@
 //!
 //! A child of a fork has one thread. Whatever another thread of the parent had busy or locked would stay so in the child for
 //! ever. So the thread that forks closes the gate, waits until nobody is inside, and forks.
+#![cfg_attr(loom, allow(unsafe_code, reason = "memory of a model"))]
 
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+#[cfg(not(loom))]
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+#[cfg(not(loom))]
 use crate::manager::Patience;
 
 /// Set while the gate is closed; the other bits count the threads inside.
 const CLOSED: u32 = 1 << 31;
 
 /// Invariant: while [`CLOSED`] is set and the count was seen as 0, no thread but the closing one is inside.
+/// Checked by `the_closer_sees_all_that_was_done_inside_and_nobody_is`.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     word: AtomicU32,
@@ -38,10 +44,10 @@ impl Gate {
                     Ok(_) => return Inside(Some(self)),
                     Err(now) => word = now,
                 }
-            } else if self.closer.load(Ordering::Relaxed) == plimsoll_os::thread_token() {
+            } else if self.closer.load(Ordering::Relaxed) == this_thread() {
                 return Inside(None);
             } else {
-                plimsoll_os::futex_wait(&self.word, word, None);
+                self.sleep(word);
                 word = self.word.load(Ordering::Relaxed);
             }
         }
@@ -49,18 +55,32 @@ impl Gate {
 
     /// Closes the gate, and waits until nobody is inside. One thread of the process at a time calls it.
     pub(crate) fn close(&self) {
-        self.closer.store(plimsoll_os::thread_token(), Ordering::Relaxed);
+        self.closer.store(this_thread(), Ordering::Relaxed);
         self.word.fetch_or(CLOSED, Ordering::AcqRel);
+        #[cfg(not(loom))]
         let mut patience = Patience::default();
         while self.word.load(Ordering::Acquire) != CLOSED {
+            #[cfg(not(loom))]
             patience.wait();
+            #[cfg(loom)]
+            loom::thread::yield_now();
         }
+    }
+
+    /// Sleeps until the gate opens, unless the word is another one by now.
+    fn sleep(&self, word: u32) {
+        #[cfg(not(loom))]
+        plimsoll_os::futex_wait(&self.word, word, None);
+        #[cfg(loom)]
+        loom::thread::yield_now();
+        let _ = word;
     }
 
     /// Opens the gate.
     pub(crate) fn open(&self) {
         self.closer.store(0, Ordering::Relaxed);
         self.word.fetch_and(!CLOSED, Ordering::Release);
+        #[cfg(not(loom))]
         plimsoll_os::futex_wake(&self.word, i32::MAX as u32);
     }
 
@@ -68,6 +88,18 @@ impl Gate {
     pub(crate) fn renew(&self) {
         self.closer.store(0, Ordering::Relaxed);
         self.word.store(0, Ordering::Relaxed);
+    }
+}
+
+/// A number that no other thread has, and that is not 0.
+fn this_thread() -> usize {
+    #[cfg(not(loom))]
+    return plimsoll_os::thread_token();
+    #[cfg(loom)]
+    {
+        use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+        let hasher = BuildHasherDefault::<DefaultHasher>::default();
+        hasher.hash_one(loom::thread::current().id()) as usize | 1
     }
 }
 
@@ -117,5 +149,51 @@ mod tests {
             is_over.store(true, Ordering::Relaxed);
         });
         assert_eq!(gate.word.load(Ordering::SeqCst), 0);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    use super::*;
+
+    /// Loom fails if two threads access the pages at the same time, or one without having seen the writes of the other.
+    struct Shared {
+        gate: Gate,
+        pages: UnsafeCell<u32>,
+    }
+
+    // SAFETY: the gate and its one worker decide who has the pages, which loom checks.
+    unsafe impl Sync for Shared {}
+
+    #[test]
+    fn the_closer_sees_all_that_was_done_inside_and_nobody_is() {
+        loom::model(|| {
+            let shared = Arc::new(Shared {
+                gate: Gate::default(),
+                pages: UnsafeCell::new(0),
+            });
+            let worker = {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    let _inside = shared.gate.enter();
+                    // SAFETY: as above.
+                    shared.pages.with_mut(|pages| unsafe { *pages += 1 });
+                })
+            };
+            shared.gate.close();
+            // SAFETY: as above.
+            let seen = shared.pages.with(|pages| unsafe { *pages });
+            drop(shared.gate.enter());
+            // SAFETY: as above.
+            assert_eq!(shared.pages.with(|pages| unsafe { *pages }), seen);
+            shared.gate.open();
+            worker.join().unwrap();
+            // SAFETY: as above.
+            assert_eq!(shared.pages.with(|pages| unsafe { *pages }), 1);
+        });
     }
 }

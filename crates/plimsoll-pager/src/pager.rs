@@ -69,7 +69,7 @@ impl Pager {
     /// page when one of them writes to it, and the child compresses and restores its pages by itself, under a budget of its
     /// own with the same bytes. A child of `fork(2)` does not have the regions.
     ///
-    /// Other threads that fault, or change regions, wait meanwhile. In the mode [`FaultMode::Thread`](crate::FaultMode::Thread),
+    /// Other threads that fault, or change regions, wait meanwhile. Ranges that they have pinned stay pinned in the child. In the mode [`FaultMode::Thread`](crate::FaultMode::Thread),
     /// no `pthread_atfork(3)` handler may touch a region.
     ///
     /// ```

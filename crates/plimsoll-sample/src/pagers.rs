@@ -1,6 +1,6 @@
 //! The pagers of processes, read from outside.
 //!
-//! A watched process may be hostile. The cost of a tick is bounded for any contents of its memory: [`MOST_ON_TICKS`] looks of
+//! A watched process may be hostile. The cost of a tick is bounded for any contents of its memory: `MOST_ON_TICKS` looks of
 //! [`LOOK_READS`] reads and [`LOOK_BYTES`] bytes each, 384 reads of 256 KiB in total, and no allocation. A read can still wait
 //! as long as the kernel takes to resolve a fault of the other process: a page on a slow disk, or one that its userfaultfd or
 //! FUSE file system withholds (a user-mode-only userfaultfd, all that an unprivileged program gets by default, withholds none
