@@ -25,7 +25,7 @@ impl Fd {
 /// Gives the open file of descriptor `from` the number `to` as well; the file that had it is closed.
 ///
 /// # Errors
-/// [`Errno::BADF`] if one of them is not open.
+/// `EBADF` if one of them is not open.
 ///
 /// # Safety
 /// The caller owns `to`, and its users may meet another file there.
