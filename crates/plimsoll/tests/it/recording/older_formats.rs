@@ -354,7 +354,7 @@ fn settings_of_schema_3_are_read_as_those_of_their_workload() {
         let own = now["workload"][name].as_object().unwrap();
         assert!(!own.is_empty(), "{id}");
         // Settings that came later have the value that stands for what there was before.
-        let later = serde_json::json!({"memory": "anonymous", "threads": 1});
+        let later = serde_json::json!({"memory": "anonymous", "threads": 1, "free_order": "allocated"});
         for (key, value) in own {
             let written = was.get(key).or_else(|| was["workload"][name].get(key));
             let before = written.unwrap_or_else(|| &later[key]);
