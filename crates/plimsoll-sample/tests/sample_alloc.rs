@@ -3,7 +3,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ fn hold_a_pager() {
 /// The target, when its pager is there.
 fn started_target() -> Child {
     let program = std::env::current_exe().expect("this program");
-    let mut command = Command::new(program);
+    let mut command = plimsoll_testkit::command(program);
     command.arg(HOLD).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut target = command.spawn().expect("this program starts");
     let mut line = String::new();
