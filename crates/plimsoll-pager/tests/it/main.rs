@@ -7,8 +7,9 @@
 //! | `cap` | the budget as the kernel counts it |
 //! | `children` | forked children and shared words of a test |
 //! | `fault_thread` | the mode in which a thread resolves faults |
+//! | `forked_pagers` | children of `Pager::fork`, under load |
 //! | `forks` | children of a process with a pager, forked under load |
-//! | `modes` | the tests of `cap`, `forks` and `shared_pages` in every mode |
+//! | `modes` | the tests of `cap`, `forked_pagers`, `forks` and `shared_pages` in every mode |
 //! | `killed` | a process that is killed |
 //! | `page_file` | files, systems and kernels that refuse, fail or are full |
 //! | `pages` | contents of pages, and their check |
@@ -31,11 +32,12 @@ mod cap;
 mod children;
 mod fault_path;
 mod fault_thread;
+mod forked_pagers;
 mod forks;
 mod killed;
 mod modes;
 mod page_file;
-mod pager_forks;
+
 mod pages;
 mod policies;
 mod pool;

@@ -93,7 +93,7 @@ fn use_copy(pager: &Pager, region: &Region, pages: usize) {
 #[test]
 fn threads_that_fork_under_load_get_children_with_their_data() {
     alone(
-        "pager_forks::threads_that_fork_under_load_get_children_with_their_data",
+        "forked_pagers::threads_that_fork_under_load_get_children_with_their_data",
         || {
             let pager = builder().ram(12 << 20).build().expect("userfaultfd is allowed");
             let region = pager.map(24 * MIB).expect("addresses are free");
@@ -167,7 +167,7 @@ fn threads_that_fork_under_load_get_children_with_their_data() {
 
 #[test]
 fn a_child_and_its_child_have_their_own_data() {
-    alone("pager_forks::a_child_and_its_child_have_their_own_data", || {
+    alone("forked_pagers::a_child_and_its_child_have_their_own_data", || {
         let pager = builder().ram(8 << 20).build().expect("userfaultfd is allowed");
         let mut region = pager.map(16 * MIB).expect("addresses are free");
         region.bytes_mut().fill(1);
