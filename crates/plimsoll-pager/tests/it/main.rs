@@ -37,7 +37,6 @@ mod forks;
 mod killed;
 mod modes;
 mod page_file;
-
 mod pages;
 mod policies;
 mod pool;
