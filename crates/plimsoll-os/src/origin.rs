@@ -40,6 +40,11 @@ impl Origin {
         self.word().store(this_process(), Ordering::Relaxed);
     }
 
+    /// Makes the calling process a child again that does not have the memory, after [`Origin::renew`].
+    pub fn disown(&self) {
+        self.word().store(0, Ordering::Relaxed);
+    }
+
     fn word(&self) -> &AtomicU32 {
         // SAFETY: the page is mapped readable and writable as long as `self` lives, and holds an atomic word alone.
         unsafe { self.page.as_ref() }

@@ -1,11 +1,11 @@
 //! A pager of this process: its manager over the real driver, its addresses, its registration with the signal handler.
 
 mod fork;
+mod threads;
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use plimsoll_os::{Errno, Fd};
@@ -14,11 +14,9 @@ use crate::addresses::Addresses;
 use crate::backing::Backing;
 use crate::driver::{DriverOptions, FaultMode, OpenError, Userfault};
 use crate::error::{MapError, RangeError};
-use crate::fault::{
-    FaultError, FaultThread, Faults, Registration, SignalsBlocked, ThreadFaults, TooManyPagers,
-};
+use crate::fault::{FaultError, Faults, Registration, SignalsBlocked, ThreadFaults, TooManyPagers};
 use crate::gate::{Gate, Inside};
-use crate::manager::{BLOCK, INTERVAL, Manager, Patience, Pin, WorkingSetError};
+use crate::manager::{BLOCK, Manager, Patience, Pin, WorkingSetError};
 use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState};
 #[cfg(not(loom))]
 use crate::pool::{Member, Pool, Usage};
@@ -27,12 +25,10 @@ use crate::published::Publication;
 use crate::share::{Growth, Share, Tenant};
 
 pub use fork::Forked;
+use threads::Threads;
 
 /// The smallest budget: the store's tables and buffers, and some pages.
 pub(crate) const LEAST_RAM: u64 = 4 << 20;
-
-/// The longest time between two looks of the balance-set manager.
-const TICK: Duration = Duration::from_secs(1);
 
 /// The part of a pager that the signal handler and the threads of the pager use.
 struct Served<B> {
@@ -175,24 +171,6 @@ pub(crate) struct Funds {
     pub(crate) member: Option<Member>,
 }
 
-/// The threads of a pager.
-struct Threads {
-    /// None once it is dropped, or if signals resolve the faults.
-    faults: Option<Arc<FaultThread>>,
-    /// None once it is dropped.
-    balancer: Option<Balancer>,
-}
-
-impl Threads {
-    fn start<B: Backing + 'static>(served: &Arc<Served<B>>, mode: FaultMode) -> Result<Threads, Errno> {
-        let faults = (mode == FaultMode::Thread).then(|| FaultThread::start(served.clone()));
-        Ok(Threads {
-            faults: faults.transpose()?.map(Arc::new),
-            balancer: Some(Balancer::start(served.clone())?),
-        })
-    }
-}
-
 /// The right of a thread to change pages: no signal handler runs on it, and no other thread forks meanwhile.
 ///
 /// The thread must not touch an absent page of the pager, nor ask for a second right: both would go through the gate again.
@@ -240,6 +218,7 @@ impl<B: Backing + 'static> Engine<B> {
         options: DriverOptions,
     ) -> Result<Engine<B>, EngineError> {
         let pages = pages.next_multiple_of(CHUNK_PAGES);
+        fork::install().map_err(EngineError::System)?;
         let driver = Userfault::new(pages, options).map_err(EngineError::Driver)?;
         let arena = driver.arena();
         let manager = Manager::new(driver, backing, pages, funds.most).map_err(EngineError::System)?;
@@ -385,12 +364,14 @@ impl<B: Backing + 'static> Engine<B> {
     pub(crate) fn trim(&self, pages: PageRange, to: TrimTo) -> u32 {
         // The pages that this thread touched last are busy until then.
         self.rest();
+        let _blocked = SignalsBlocked::new();
         let manager = self.manager();
         let mut trimmed = 0;
         // Each block whole: its frames are released before the copies of the next one are made, while what the kernel keeps
         // for each page is in the caches.
         for block in pages.pieces(BLOCK) {
-            let _work = self.work();
+            // Another thread may fork between two blocks.
+            let _inside = self.served.gate.enter();
             manager.wait_for_busy(block);
             trimmed += manager.trim_range(block);
             if to >= TrimTo::Standby {
@@ -510,7 +491,6 @@ impl<B: Backing + 'static> Drop for Engine<B> {
     fn drop(&mut self) {
         if self.is_forked() {
             // Threads that were in the handler at the fork do not exist here: nobody counts them out. Nor do the pager's.
-            // Another thread may have had the lock at the fork.
             let threads = self.threads.get_mut().unwrap_or_else(PoisonError::into_inner);
             std::mem::forget((
                 self.registration.take(),
@@ -519,84 +499,6 @@ impl<B: Backing + 'static> Drop for Engine<B> {
             ));
             #[cfg(not(loom))]
             std::mem::forget(self.share.take());
-        }
-    }
-}
-
-/// The thread of the balance-set manager; it ends when this is dropped.
-struct Balancer {
-    work: Arc<dyn Work>,
-    thread: Option<JoinHandle<()>>,
-}
-
-/// The work of a [`Balancer`].
-trait Work: Send + Sync {
-    /// Waits for work, does a bounded part of it, and returns whether there will be more.
-    fn tick(&self) -> bool;
-
-    /// Has [`Work::tick`] return false from now on.
-    fn end(&self);
-}
-
-impl<B: Backing> Work for Served<B> {
-    fn tick(&self) -> bool {
-        let is_at_work = self.manager.thrash.is_at_work();
-        self.manager
-            .wait_for_work(if is_at_work { INTERVAL } else { TICK });
-        if self.is_over.load(Ordering::Acquire) {
-            return false;
-        }
-        #[cfg(not(loom))]
-        if let Some(pool) = self.pool.as_ref().filter(|_| self.manager.need.is_open()) {
-            pool.wake_members();
-        }
-        let _balancing = self.balancing.lock().unwrap_or_else(PoisonError::into_inner);
-        let start = Instant::now();
-        self.manager.balance();
-        let worked = start.elapsed();
-        let elapsed = self.built.elapsed();
-        let seconds = elapsed.as_secs();
-        if self.aged.swap(seconds, Ordering::Relaxed) != seconds {
-            self.manager.age();
-        }
-        self.manager.age_chunks(elapsed);
-        self.manager.control_thrash(elapsed, worked);
-        if let Some(publication) = self.publication.get() {
-            publication.refresh(self.manager.derived());
-        }
-        true
-    }
-
-    fn end(&self) {
-        self.is_over.store(true, Ordering::Release);
-        self.manager.wake_balancer();
-    }
-}
-
-impl Balancer {
-    fn start(work: Arc<dyn Work>) -> Result<Balancer, Errno> {
-        let ticker = work.clone();
-        // The thread inherits the mask: no handler of the program runs on it.
-        let blocked = SignalsBlocked::new();
-        let thread = thread::Builder::new()
-            .name("pager".to_owned())
-            .spawn(move || while ticker.tick() {});
-        drop(blocked);
-        let thread =
-            thread.map_err(|error| Errno::of_number(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
-        Ok(Balancer {
-            work,
-            thread: Some(thread),
-        })
-    }
-}
-
-impl Drop for Balancer {
-    fn drop(&mut self) {
-        self.work.end();
-        if let Some(thread) = self.thread.take() {
-            // A thread that panicked has reported it.
-            let _ = thread.join();
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The gate that threads pass before they change a pager, so that a fork finds it whole.
+//! A gate that threads pass before they change a pager, so that a fork copies it in a consistent state.
 //!
-//! A child of a fork has one thread. Whatever another thread of the parent had busy or locked would stay so in the child for
-//! ever. So the thread that forks closes the gate, waits until nobody is inside, and forks.
+//! A child of a fork has one thread. A page that another thread of the parent held busy, or a lock that it held, would stay so in
+//! the child for ever. So the forking thread closes the gate, waits until no other thread is inside, and forks.
 #![cfg_attr(loom, allow(unsafe_code, reason = "memory of a model"))]
 
 #[cfg(loom)]
@@ -15,8 +15,8 @@ use crate::manager::Patience;
 /// Set while the gate is closed; the other bits count the threads inside.
 const CLOSED: u32 = 1 << 31;
 
-/// Invariant: while [`CLOSED`] is set and the count was seen as 0, no thread but the closing one is inside.
-/// Checked by `the_closer_sees_all_that_was_done_inside_and_nobody_is`.
+/// Invariant: after [`Gate::close`] returns, and until the gate opens, only the closing thread is inside.
+/// Checked by `the_closing_thread_is_alone_and_sees_the_changes_of_others`.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     word: AtomicU32,
@@ -53,7 +53,7 @@ impl Gate {
         }
     }
 
-    /// Closes the gate, and waits until nobody is inside. One thread of the process at a time calls it.
+    /// Closes the gate, and waits until no other thread is inside. One thread of the process at a time calls it.
     pub(crate) fn close(&self) {
         self.closer.store(this_thread(), Ordering::Relaxed);
         self.word.fetch_or(CLOSED, Ordering::AcqRel);
@@ -84,7 +84,7 @@ impl Gate {
         plimsoll_os::futex_wake(&self.word, i32::MAX as u32);
     }
 
-    /// Opens the gate in a child of a fork, where nobody else is.
+    /// Opens the gate in a child of a fork, which has no other thread.
     pub(crate) fn renew(&self) {
         self.closer.store(0, Ordering::Relaxed);
         self.word.store(0, Ordering::Relaxed);
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_inside_while_it_is_closed_but_the_thread_that_closed_it() {
+    fn a_closed_gate_lets_only_the_closing_thread_in() {
         let gate = Gate::default();
         let (inside, is_over) = (AtomicU32::new(0), AtomicBool::new(false));
         let passed = AtomicU32::new(0);
@@ -166,11 +166,11 @@ mod models {
         pages: UnsafeCell<u32>,
     }
 
-    // SAFETY: the gate and its one worker decide who has the pages, which loom checks.
+    // SAFETY: the gate decides which thread has the pages, which loom checks.
     unsafe impl Sync for Shared {}
 
     #[test]
-    fn the_closer_sees_all_that_was_done_inside_and_nobody_is() {
+    fn the_closing_thread_is_alone_and_sees_the_changes_of_others() {
         loom::model(|| {
             let shared = Arc::new(Shared {
                 gate: Gate::default(),

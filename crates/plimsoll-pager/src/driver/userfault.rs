@@ -4,66 +4,34 @@
     reason = "the areas of an arena, mapped, moved and released by system calls"
 )]
 
+mod forked;
+mod opening;
+
 use std::fs::File;
 use std::io::BufReader;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 
 use plimsoll_os::{
-    Advice, Errno, Fd, Origin, RegisterMode, UffdFeatures, UffdMode, UffdProgress, address_space,
-    api_handshake, api_handshake_with, open_from_device, open_userfaultfd, uffd_copy, uffd_move,
+    Advice, Errno, Fd, Origin, RegisterMode, UffdMode, UffdProgress, address_space, uffd_copy, uffd_move,
     uffd_register, uffd_unregister, uffd_write_protect,
 };
+
+pub(crate) use forked::Registered;
+pub(crate) use opening::OpenError;
+use opening::{Opened, ThisKernel, open};
 
 use super::by_copy::{Steps, move_by_copy};
 use super::pagemap::Pagemap;
 use super::uncounted::with_uncounted;
-use super::{Accesses, Area, Driver, DriverOptions, FaultMode, Partial, accesses};
+use super::{Accesses, Area, Driver, DriverOptions, Partial, accesses};
 use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange};
 
 /// Both areas begin at a multiple of a chunk, so that a page table page belongs to one chunk.
 const ALIGNMENT: usize = CHUNK_PAGES as usize * PAGE_SIZE;
 
-/// The features that it uses where the kernel has them.
-const WELCOME: UffdFeatures = UffdFeatures::EXACT_ADDRESS.with(UffdFeatures::THREAD_ID);
-
-/// The reason why no userfaultfd can be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OpenError {
-    /// The call was refused.
-    Refused(Errno),
-    /// The kernel lacks features: these bits.
-    Lacks(UffdFeatures),
-    /// Another call of the set-up failed.
-    Failed(Errno),
-}
-
-/// The calls that open a userfaultfd, so that tests can refuse them.
-trait Kernel {
-    /// Opens a userfaultfd.
-    fn open(&self, mode: UffdMode) -> Result<Fd, Errno>;
-    /// The features that its kernel knows.
-    fn features(&self, uffd: &Fd) -> Result<UffdFeatures, Errno>;
-}
-
-/// The kernel that runs this process.
-struct ThisKernel;
-
-impl Kernel for ThisKernel {
-    fn open(&self, mode: UffdMode) -> Result<Fd, Errno> {
-        open_userfaultfd(mode).or_else(|refusal| {
-            // A seccomp filter of the system call does not concern the device.
-            let device = File::options().read(true).write(true).open("/dev/userfaultfd");
-            let device = device.map_err(|_| refusal)?;
-            open_from_device(device.as_raw_fd(), mode).map_err(|_| refusal)
-        })
-    }
-
-    fn features(&self, uffd: &Fd) -> Result<UffdFeatures, Errno> {
-        api_handshake(uffd).map(|api| UffdFeatures(api.features))
-    }
-}
+/// The memory of this process as a file.
+const OWN_MEMORY: &str = "/proc/self/mem";
 
 /// Two areas of equal size, and the userfaultfd that both are registered with.
 ///
@@ -98,7 +66,7 @@ impl Userfault {
         let pagemap = Pagemap::own().map_err(failed)?;
         let serves_system_calls = mode == UffdMode::Full;
         let memory = (serves_system_calls && !moves)
-            .then(|| File::open("/proc/self/mem").map_err(failed))
+            .then(|| File::open(OWN_MEMORY).map_err(failed))
             .transpose()?;
         let origin = Origin::here().map_err(OpenError::Failed)?;
         let arena = reserve(bytes).map_err(OpenError::Failed)?;
@@ -136,76 +104,6 @@ impl Userfault {
         !self.origin.shares_memory()
     }
 
-    /// Lets the next children of this process have copies of the areas, or no longer.
-    pub(crate) fn share_with_children(&self, is_shared: bool) -> Result<(), Errno> {
-        let advice = match is_shared {
-            true => Advice::DoFork,
-            false => Advice::DontFork,
-        };
-        address_space::advise(self.arena, self.bytes, advice)?;
-        address_space::advise(self.shadow, self.bytes, advice)
-    }
-
-    /// Makes the copies of the areas in this process, a child of a fork, those of a pager of its own. `pages` are the runs of
-    /// the arena that belong to regions, each with the mode of its registration.
-    ///
-    /// Until the last step succeeds, [`Userfault::is_forked`] stays true.
-    pub(crate) fn become_own(
-        &self,
-        runs: impl Iterator<Item = (PageRange, Registered)>,
-    ) -> Result<(), Errno> {
-        let failed = |error: std::io::Error| Errno::of_number(error.raw_os_error().unwrap_or(libc::ENOENT));
-        let opened = open(&ThisKernel, self.options).map_err(|error| match error {
-            OpenError::Refused(errno) | OpenError::Failed(errno) => errno,
-            OpenError::Lacks(_) => Errno::OPNOTSUPP,
-        })?;
-        if opened.moves != self.moves || (opened.mode == UffdMode::Full) != self.serves_system_calls {
-            return Err(Errno::OPNOTSUPP);
-        }
-        let pagemap = File::open("/proc/self/pagemap").map_err(failed)?;
-        let mut own = vec![
-            (opened.uffd.raw(), self.uffd.raw()),
-            (pagemap.as_raw_fd(), self.pagemap.as_raw_fd()),
-        ];
-        let memory = self
-            .memory
-            .as_ref()
-            .map(|former| (former, File::open("/proc/self/mem")));
-        let memory = memory
-            .map(|(former, own)| own.map(|own| (former, own)))
-            .transpose();
-        let memory = memory.map_err(failed)?;
-        own.extend(
-            memory
-                .as_ref()
-                .map(|(former, own)| (own.as_raw_fd(), former.as_raw_fd())),
-        );
-        for (own, former) in own {
-            // SAFETY: the former descriptor is this value's, and acts on the parent's memory until here.
-            unsafe { plimsoll_os::renumber(own, former) }?;
-        }
-        for (pages, registered) in runs {
-            let frames = self.at(Area::Shadow, pages.first);
-            uffd_register(&self.uffd, frames, pages.bytes(), RegisterMode::Missing)?;
-            match registered {
-                Registered::Not => {}
-                Registered::Plain => self.register(pages)?,
-                Registered::Apart => self.set_apart(pages)?,
-            }
-        }
-        self.share_with_children(false)?;
-        self.origin.renew();
-        Ok(())
-    }
-
-    /// Unmaps the areas in a child of a fork that cannot use them: it would see zeros where its parent has data.
-    pub(crate) fn forget(&self) {
-        for start in [self.arena, self.shadow] {
-            // SAFETY: the areas are this value's, and it stays forked: nothing uses them but the program, which has lost them.
-            let _ = unsafe { address_space::unmap(start, self.bytes) };
-        }
-    }
-
     /// Addresses of the arena.
     pub(crate) fn arena(&self) -> std::ops::Range<usize> {
         self.arena..self.arena + self.bytes
@@ -232,57 +130,6 @@ impl Userfault {
         }
         Ok(())
     }
-}
-
-/// The registration of a chunk of the arena.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Registered {
-    /// The kernel resolves its faults.
-    Not,
-    /// As [`Driver::register`] does.
-    Plain,
-    /// As [`Driver::set_apart`] does.
-    Apart,
-}
-
-/// A userfaultfd with the features of the pager.
-struct Opened {
-    uffd: Fd,
-    moves: bool,
-    mode: UffdMode,
-}
-
-/// Opens a userfaultfd. In the mode of a thread, it delivers faults inside system calls too where the user may have them.
-fn open(kernel: &impl Kernel, options: DriverOptions) -> Result<Opened, OpenError> {
-    let mut mode = UffdMode::UserModeOnly;
-    let mut probe = Err(Errno::PERM);
-    if options.fault_mode == FaultMode::Thread {
-        mode = UffdMode::Full;
-        probe = kernel.open(mode);
-    }
-    let probe = probe.or_else(|_| {
-        mode = UffdMode::UserModeOnly;
-        kernel.open(mode)
-    });
-    let probe = probe.map_err(OpenError::Refused)?;
-    let known = kernel.features(&probe).map_err(OpenError::Failed)?;
-    let moves = known.has(UffdFeatures::MOVE) && !options.without_move;
-    let mut required = match options.fault_mode {
-        FaultMode::Signal => UffdFeatures::SIGBUS,
-        FaultMode::Thread => UffdFeatures::NONE,
-    };
-    required = required.with(match moves {
-        true => UffdFeatures::MOVE,
-        false => UffdFeatures::WRITE_PROTECT,
-    });
-    let lacking = UffdFeatures(required.0 & !known.0);
-    if lacking != UffdFeatures::NONE {
-        return Err(OpenError::Lacks(lacking));
-    }
-    // A descriptor makes one handshake.
-    let uffd = kernel.open(mode).map_err(OpenError::Refused)?;
-    api_handshake_with(&uffd, required.with(WELCOME.and(known))).map_err(OpenError::Failed)?;
-    Ok(Opened { uffd, moves, mode })
 }
 
 /// Reserves addresses that begin at a multiple of [`ALIGNMENT`].
@@ -517,105 +364,5 @@ impl Drop for Userfault {
             // SAFETY: the areas are this value's, and it has no user any more.
             let _ = unsafe { address_space::unmap(start, self.bytes) };
         }
-    }
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use plimsoll_os::{Errno, Fd, UffdFeatures, UffdMode};
-
-    use super::{Kernel, OpenError, ThisKernel, open};
-    use crate::driver::{DriverOptions, FaultMode};
-
-    /// This kernel, as an older or a stricter one would answer.
-    struct Answers {
-        opened: Result<(), Errno>,
-        full: Result<(), Errno>,
-        without: UffdFeatures,
-    }
-
-    impl Answers {
-        fn without(features: UffdFeatures) -> Answers {
-            Answers {
-                opened: Ok(()),
-                full: Err(Errno::PERM),
-                without: features,
-            }
-        }
-    }
-
-    impl Kernel for Answers {
-        fn open(&self, mode: UffdMode) -> Result<Fd, Errno> {
-            match mode {
-                UffdMode::Full => self.full?,
-                UffdMode::UserModeOnly => self.opened?,
-            }
-            ThisKernel.open(UffdMode::UserModeOnly)
-        }
-
-        fn features(&self, uffd: &Fd) -> Result<UffdFeatures, Errno> {
-            let known = ThisKernel.features(uffd)?;
-            Ok(UffdFeatures(known.0 & !self.without.0))
-        }
-    }
-
-    const SIGNAL: DriverOptions = DriverOptions {
-        fault_mode: FaultMode::Signal,
-        without_move: false,
-    };
-    const THREAD: DriverOptions = DriverOptions {
-        fault_mode: FaultMode::Thread,
-        without_move: false,
-    };
-
-    #[test]
-    fn a_kernel_without_move_copies_pages_instead() {
-        let old = Answers::without(UffdFeatures::MOVE);
-        assert!(open(&old, SIGNAL).is_ok_and(|opened| !opened.moves));
-        let new = Answers::without(UffdFeatures::NONE);
-        assert!(open(&new, SIGNAL).is_ok_and(|opened| opened.moves));
-        let forced = DriverOptions {
-            without_move: true,
-            ..SIGNAL
-        };
-        assert!(open(&new, forced).is_ok_and(|opened| !opened.moves));
-    }
-
-    #[test]
-    fn a_kernel_that_cannot_do_is_refused_before_anything_is_mapped() {
-        let neither = UffdFeatures::MOVE.with(UffdFeatures::WRITE_PROTECT);
-        let refused = open(&Answers::without(neither), SIGNAL);
-        assert_eq!(refused.err(), Some(OpenError::Lacks(UffdFeatures::WRITE_PROTECT)));
-        let silent = Answers::without(UffdFeatures::SIGBUS);
-        assert_eq!(
-            open(&silent, SIGNAL).err(),
-            Some(OpenError::Lacks(UffdFeatures::SIGBUS))
-        );
-        assert!(open(&silent, THREAD).is_ok(), "a thread needs no signal");
-        let strict = Answers {
-            opened: Err(Errno::PERM),
-            ..Answers::without(UffdFeatures::NONE)
-        };
-        assert_eq!(open(&strict, SIGNAL).err(), Some(OpenError::Refused(Errno::PERM)));
-        assert_eq!(open(&strict, THREAD).err(), Some(OpenError::Refused(Errno::PERM)));
-    }
-
-    #[test]
-    fn a_thread_has_faults_of_system_calls_where_the_user_may() {
-        let mode = |full, options| {
-            let kernel = Answers {
-                full,
-                ..Answers::without(UffdFeatures::NONE)
-            };
-            open(&kernel, options).map(|opened| opened.mode)
-        };
-        assert_eq!(mode(Ok(()), THREAD), Ok(UffdMode::Full));
-        assert_eq!(mode(Err(Errno::PERM), THREAD), Ok(UffdMode::UserModeOnly));
-        assert_eq!(mode(Ok(()), SIGNAL), Ok(UffdMode::UserModeOnly));
-    }
-
-    #[test]
-    fn a_kernel_without_welcome_features_will_do() {
-        assert!(open(&Answers::without(super::WELCOME), SIGNAL).is_ok());
     }
 }

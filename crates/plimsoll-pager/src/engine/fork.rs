@@ -5,23 +5,24 @@
 //! | no thread but this one changes a page: the gate is closed, the balance-set manager rests | [`Engine::fork`] |
 //! | the areas are copied into children (`MADV_DOFORK`) | `Userfault::share_with_children` |
 //! | `fork(2)`; the kernel copies no registration, so absent pages would read as zero in the child | |
-//! | the child opens a userfaultfd, registers its copies, renews what acted on the parent, starts threads | [`Engine::begin_child`] |
+//! | the child opens a userfaultfd, registers its copies, replaces the descriptors of the parent's memory, starts threads | [`Engine::begin_child`] |
 //! | parent and child: later children have no copies; the gate opens | [`Engine::fork`] |
 //!
 //! A child that another thread forks between the second and the last step has the copies without a registration. It unmaps
 //! them before it runs: [`unmap_in_other_children`].
 #![allow(unsafe_code, reason = "fork(2), and a handler in its children")]
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, Once, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use plimsoll_os::{Errno, thread_token};
 
-use super::{Engine, Threads};
+use super::Engine;
+use super::threads::Threads;
 use crate::backing::Backing;
 use crate::driver::{FaultMode, Registered};
 use crate::error::ForkError;
 use crate::fault::{SignalsBlocked, forget_other_handlers};
+use crate::manager::Patience;
 use crate::page::{CHUNK_PAGES, ChunkMode, PageIndex, PageRange};
 
 /// A process after [`Pager::fork`](crate::Pager::fork).
@@ -38,26 +39,65 @@ pub enum Forked {
     ChildWithoutRegions(Errno),
 }
 
-/// Held by the thread that forks: the areas of one pager at a time are copied into children.
-static FORKING: Mutex<()> = Mutex::new(());
-/// Installs [`unmap_in_other_children`] for the process.
-static INSTALLED: Once = Once::new();
-/// The thread that forks; 0 without one.
+/// The thread that forks: the areas of one pager at a time are copied into children. 0 without one, and in every child.
 static FORKER: AtomicUsize = AtomicUsize::new(0);
-/// Starts of the areas that are copied into children, and the bytes of each.
+/// Starts of the areas that are copied into children, and the bytes of each, which are 0 before and after that.
 static ARENA: AtomicUsize = AtomicUsize::new(0);
 static SHADOW: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Unmaps the areas in a child that another thread than the one in [`Engine::fork`] has forked.
+/// Ends the fork that the parent began, in each of its children, and unmaps the areas in one that another thread than that in
+/// [`Engine::fork`] has forked.
 extern "C" fn unmap_in_other_children() {
+    let bytes = BYTES.swap(0, Ordering::SeqCst);
     let forker = FORKER.swap(0, Ordering::SeqCst);
-    if forker != 0 && forker != thread_token() {
-        let bytes = BYTES.load(Ordering::SeqCst);
+    if bytes > 0 && forker != thread_token() {
         for start in [&ARENA, &SHADOW] {
             // SAFETY: the copy of an area that only its pager uses, which does not work in this process.
             unsafe { libc::munmap(start.load(Ordering::SeqCst) as *mut libc::c_void, bytes) };
         }
+    }
+}
+
+/// Has the C library call [`unmap_in_other_children`] in children of this process. Called before a pager exists: a fork that
+/// began earlier would not call it. No lock of the standard library: a child that another thread forks meanwhile could never
+/// take it. Two calls for a child do no harm.
+///
+/// # Errors
+/// The C library has no memory for the handler.
+pub(super) fn install() -> Result<(), Errno> {
+    static INSTALLED: AtomicBool = AtomicBool::new(false);
+    if INSTALLED.load(Ordering::SeqCst) {
+        return Ok(());
+    }
+    // SAFETY: the handler obeys the rules for children of a fork: it calls `munmap` alone.
+    match unsafe { libc::pthread_atfork(None, None, Some(unmap_in_other_children)) } {
+        0 => {
+            INSTALLED.store(true, Ordering::SeqCst);
+            Ok(())
+        }
+        error => Err(Errno::of_number(error)),
+    }
+}
+
+/// The right of this thread to copy areas into children. No lock of the standard library either.
+struct Forking;
+
+impl Forking {
+    fn begin() -> Forking {
+        let mut patience = Patience::default();
+        let free = || FORKER.compare_exchange(0, thread_token(), Ordering::SeqCst, Ordering::Relaxed);
+        while free().is_err() {
+            patience.wait();
+        }
+        Forking
+    }
+}
+
+impl Drop for Forking {
+    fn drop(&mut self) {
+        BYTES.store(0, Ordering::SeqCst);
+        FORKER.store(0, Ordering::SeqCst);
     }
 }
 
@@ -74,22 +114,17 @@ impl<B: Backing + 'static> Engine<B> {
         if self.manager().backing.page_file().is_some() {
             return Err(ForkError::PageFile);
         }
-        let _one = FORKING.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the handler obeys the rules for children of a fork: it calls `munmap` alone.
-        INSTALLED.call_once(|| unsafe {
-            libc::pthread_atfork(None, None, Some(unmap_in_other_children));
-        });
         let driver = &self.manager().driver;
         let _blocked = SignalsBlocked::new();
+        let _forking = Forking::begin();
         self.served.gate.close();
         let mut threads = self.threads();
         let balancing = self.served.balancing.lock();
         ARENA.store(driver.arena().start, Ordering::SeqCst);
         SHADOW.store(driver.shadow(), Ordering::SeqCst);
         BYTES.store(driver.arena().len(), Ordering::SeqCst);
-        FORKER.store(thread_token(), Ordering::SeqCst);
         let forked = driver.share_with_children(true).and_then(|()| {
-            // SAFETY: the caller of `Pager::fork` promises what a child may do.
+            // SAFETY: by its premises, the caller of `Pager::fork` has the child wait for no other thread.
             match unsafe { libc::fork() } {
                 -1 => Err(Errno::of_number(
                     std::io::Error::last_os_error()
@@ -101,14 +136,17 @@ impl<B: Backing + 'static> Engine<B> {
         });
         if forked == Ok(0) {
             drop(balancing);
-            return Ok(match self.begin_child(&mut threads) {
-                Ok(()) => Forked::Child,
-                Err(errno) => Forked::ChildWithoutRegions(errno),
-            });
+            let begun = self.begin_child(&mut threads);
+            return Ok(begun.map_or_else(
+                |errno| {
+                    driver.forget();
+                    Forked::ChildWithoutRegions(errno)
+                },
+                |()| Forked::Child,
+            ));
         }
         // It fails for addresses without a mapping alone.
         let _ = driver.share_with_children(false);
-        FORKER.store(0, Ordering::SeqCst);
         drop((balancing, threads));
         self.served.gate.open();
         match forked {
@@ -119,31 +157,24 @@ impl<B: Backing + 'static> Engine<B> {
 
     /// Makes the copy in this process, a child of a fork, a pager of its own.
     fn begin_child(&self, threads: &mut Threads) -> Result<(), Errno> {
-        // The parent's threads do not exist here: nobody can be told to end, or waited for.
+        // The parent's threads do not exist here: a drop would wait for them.
         std::mem::forget((threads.faults.take(), threads.balancer.take()));
         forget_other_handlers();
         self.served.gate.renew();
-        let driver = &self.manager().driver;
-        let begun = driver.become_own(self.runs());
-        if let Err(errno) = begun {
-            driver.forget();
-            return Err(errno);
-        }
-        if let Some(publication) = self.served.publication.get() {
-            publication.renew(self.manager());
-        }
+        self.manager().driver.become_own(self.runs())?;
         let mode = match self.registration {
             Some(_) => FaultMode::Signal,
             None => FaultMode::Thread,
         };
-        // Without threads, faults at the cap trim, and nothing is aged or recompressed. A thread for faults must be there.
+        // Without the balance-set manager, faults at the cap trim, and nothing is aged or recompressed. A thread for faults must
+        // be there.
         match Threads::start(&self.served, mode) {
             Ok(started) => *threads = started,
             Err(_) if mode == FaultMode::Signal => {}
-            Err(errno) => {
-                driver.forget();
-                return Err(errno);
-            }
+            Err(errno) => return Err(errno),
+        }
+        if let Some(publication) = self.served.publication.get() {
+            publication.renew(self.manager());
         }
         Ok(())
     }

@@ -2,17 +2,15 @@
 #![allow(unsafe_code)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use plimsoll_pager::{ForkError, Forked, Pager, Region, TrimTo};
+use plimsoll_pager::{FaultMode, ForkError, Forked, Pager, RangeError, Region, TrimTo};
 
 use crate::children::{Random, wait};
-use crate::forks::{alone, fork_and_use, value, words, write_and_verify};
+use crate::forks::{WRITERS, alone, fork_and_use, under_load, value, words};
 use crate::modes::builder;
 
 const PAGE: usize = 4096;
 const MIB: usize = 1 << 20;
-const WRITERS: usize = 3;
 const FORKERS: usize = 2;
 const FORKS: usize = 12;
 /// The distance of the words of a page that are written.
@@ -99,67 +97,28 @@ fn threads_that_fork_under_load_get_children_with_their_data() {
             let region = pager.map(24 * MIB).expect("addresses are free");
             let pages = region.len() / PAGE;
             let native = pager.map(PAGE).expect("addresses are free");
-            let done = AtomicBool::new(false);
-            let (forkers, trimmed) = (AtomicUsize::new(FORKERS + 1), AtomicU64::new(0));
-            let at = words(&region) as usize;
-            // The last one ends the load, also after a panic.
-            struct End<'a>(&'a AtomicUsize, &'a AtomicBool);
-            impl Drop for End<'_> {
-                fn drop(&mut self) {
-                    if self.0.fetch_sub(1, Ordering::SeqCst) == 1 {
-                        self.1.store(true, Ordering::SeqCst);
+            let (pager, region, native) = (&pager, &region, &native);
+            let fork_copies = |_| -> Box<dyn FnOnce() + Send> {
+                Box::new(move || {
+                    for _ in 0..FORKS {
+                        let child = fork(pager, || {
+                            use_copy(pager, region, pages / WRITERS * WRITERS);
+                            0
+                        });
+                        assert_eq!(wait(child), 0);
                     }
+                })
+            };
+            let mut tasks: Vec<_> = (0..FORKERS).map(fork_copies).collect();
+            // Children of fork(2) have no copy, also while another thread makes one.
+            tasks.push(Box::new(move || {
+                let mut random = Random(5);
+                for number in 0..FORKS * 4 {
+                    let page = random.below(pages as u64) as usize;
+                    fork_and_use(pager, region, native, number % 2, page);
                 }
-            }
-            std::thread::scope(|scope| {
-                let (done, region, pager, forkers) = (&done, &region, &pager, &forkers);
-                let writers: Vec<_> = (0..WRITERS)
-                    .map(|writer| {
-                        let part = pages / WRITERS;
-                        let first = writer * part;
-                        // SAFETY: each thread has pages of its own.
-                        scope.spawn(move || unsafe {
-                            write_and_verify(at as *mut u64, first, first + part, done)
-                        })
-                    })
-                    .collect();
-                let trimmed = &trimmed;
-                scope.spawn(move || {
-                    let mut random = Random(77);
-                    while !done.load(Ordering::Relaxed) {
-                        let first = random.below(pages as u64 - 64) as usize * PAGE;
-                        let to = [TrimTo::Modified, TrimTo::Standby, TrimTo::Store][random.below(3) as usize];
-                        let range = region.trim(first..first + 64 * PAGE, to).expect("in the region");
-                        trimmed.fetch_add(u64::from(range), Ordering::Relaxed);
-                    }
-                });
-                for _ in 0..FORKERS {
-                    scope.spawn(move || {
-                        let _end = End(forkers, done);
-                        for _ in 0..FORKS {
-                            let child = fork(pager, || {
-                                use_copy(pager, region, pages / WRITERS * WRITERS);
-                                0
-                            });
-                            assert_eq!(wait(child), 0);
-                        }
-                    });
-                }
-                // Children of fork(2) have no copy, also while another thread makes one.
-                let native = &native;
-                scope.spawn(move || {
-                    let _end = End(forkers, done);
-                    let mut random = Random(5);
-                    for number in 0..FORKS * 4 {
-                        let page = random.below(pages as u64) as usize;
-                        fork_and_use(pager, region, native, number % 2, page);
-                    }
-                });
-                for writer in writers {
-                    assert!(writer.join().expect("every byte is as written") > 0);
-                }
-            });
-            assert!(trimmed.into_inner() > 0);
+            }));
+            under_load(region, tasks);
             assert_eq!(pager.validate(), []);
         },
     );
@@ -193,6 +152,100 @@ fn a_child_and_its_child_have_their_own_data() {
         assert!(is(&region, 1));
         assert_eq!(pager.validate(), []);
     });
+}
+
+/// Forks `pager` while the process can open no file, so that the child cannot manage its copy. Returns the child's wait status.
+fn fork_without_descriptors(pager: &Pager, region: &Region) -> i32 {
+    let mut former = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: both structures are valid; the limit is put back below.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut former), 0);
+        let low = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: former.rlim_max,
+        };
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const low), 0);
+    }
+    // SAFETY: the child makes system calls alone, and uses memory that it does not have.
+    let forked = unsafe { pager.fork() };
+    if let Ok(Forked::Child | Forked::ChildWithoutRegions(_)) = forked {
+        let is_refused = matches!(forked, Ok(Forked::ChildWithoutRegions(_)))
+            && pager.is_forked()
+            && region.prefetch(..) == Err(RangeError::Forked);
+        // SAFETY: ends the child: by its access, or by a code.
+        unsafe {
+            if is_refused {
+                words(region).read_volatile();
+            }
+            libc::_exit(1)
+        };
+    }
+    // SAFETY: the structure is valid.
+    let restored = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const former) };
+    assert_eq!(restored, 0);
+    let Ok(Forked::Parent { child }) = forked else {
+        panic!("{forked:?}")
+    };
+    wait(child)
+}
+
+/// Without a descriptor of a userfaultfd the child cannot register its copies: it would see zeros for absent pages.
+#[test]
+fn a_child_that_cannot_manage_its_copies_does_not_have_them() {
+    alone(
+        "forked_pagers::a_child_that_cannot_manage_its_copies_does_not_have_them",
+        || {
+            for mode in [FaultMode::Signal, FaultMode::Thread] {
+                let pager = builder().fault_mode(mode).ram(8 << 20).build();
+                let pager = pager.expect("userfaultfd is allowed");
+                let mut region = pager.map(16 * MIB).expect("addresses are free");
+                region.bytes_mut().fill(1);
+                let status = fork_without_descriptors(&pager, &region);
+                let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
+                assert_eq!(signal, Some(libc::SIGSEGV), "{mode:?}: {status:#x}");
+                assert!(region.bytes().iter().all(|byte| *byte == 1));
+                assert_eq!(pager.validate(), []);
+            }
+        },
+    );
+}
+
+/// A child that another thread forks during `Pager::fork` must not find a lock of it held: it could never fork a pager of its own.
+#[test]
+fn a_child_of_another_thread_forks_a_pager_of_its_own() {
+    alone(
+        "forked_pagers::a_child_of_another_thread_forks_a_pager_of_its_own",
+        || {
+            let pager = builder().ram(8 << 20).build().expect("userfaultfd is allowed");
+            let mut region = pager.map(16 * MIB).expect("addresses are free");
+            region.bytes_mut().fill(1);
+            let copies = || {
+                for _ in 0..40 {
+                    assert_eq!(wait(fork(&pager, || 0)), 0);
+                }
+            };
+            let plain = || {
+                for _ in 0..40 {
+                    let child = plimsoll_testkit::fork(60, || {
+                        let own = builder().ram(8 << 20).build().expect("a child is a process");
+                        let mut region = own.map(MIB).expect("addresses are free");
+                        region.bytes_mut().fill(3);
+                        wait(fork(&own, || {
+                            i32::from(region.bytes().iter().any(|byte| *byte != 3))
+                        }))
+                    });
+                    assert_eq!(wait(child), 0);
+                }
+            };
+            std::thread::scope(|scope| {
+                scope.spawn(copies);
+                scope.spawn(plain);
+            });
+        },
+    );
 }
 
 #[test]

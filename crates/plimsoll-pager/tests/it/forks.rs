@@ -3,7 +3,7 @@
 
 use std::os::fd::AsRawFd;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use plimsoll_pager::page::Violation;
 use plimsoll_pager::{MapError, Pager, RangeError, Region, TrimTo, WorkingSetError};
@@ -14,7 +14,7 @@ use crate::modes::builder;
 
 const PAGE: usize = 4096;
 const MIB: usize = 1 << 20;
-const WRITERS: usize = 3;
+pub(crate) const WRITERS: usize = 3;
 const FORKERS: usize = 4;
 const FORKS: usize = 15;
 
@@ -42,7 +42,7 @@ pub(crate) fn words(region: &Region) -> *mut u64 {
 ///
 /// # Safety
 /// No other thread uses these pages, and the region lives meanwhile.
-pub(crate) unsafe fn write_and_verify(words: *mut u64, first: usize, end: usize, done: &AtomicBool) -> u64 {
+unsafe fn write_and_verify(words: *mut u64, first: usize, end: usize, done: &AtomicBool) -> u64 {
     let mut round = 0;
     while !done.load(Ordering::Relaxed) {
         for page in first..end {
@@ -60,6 +60,53 @@ pub(crate) unsafe fn write_and_verify(words: *mut u64, first: usize, end: usize,
         round += 1;
     }
     round
+}
+
+/// Runs `tasks` beside threads that write all pages of `region` and check them, and one that trims it, until the last task has
+/// ended. Every byte has to be as it was written.
+pub(crate) fn under_load<'a>(region: &Region, tasks: Vec<Box<dyn FnOnce() + Send + 'a>>) {
+    /// Counts a task out when it ends, also by a panic; the last one ends the load.
+    struct End<'a>(&'a AtomicUsize, &'a AtomicBool);
+    impl Drop for End<'_> {
+        fn drop(&mut self) {
+            if self.0.fetch_sub(1, Ordering::SeqCst) == 1 {
+                self.1.store(true, Ordering::SeqCst);
+            }
+        }
+    }
+    let (left, done) = (AtomicUsize::new(tasks.len()), AtomicBool::new(false));
+    let (left, done) = (&left, &done);
+    let pages = region.len() / PAGE;
+    let at = words(region) as usize;
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let part = pages / WRITERS;
+                let first = writer * part;
+                // SAFETY: each thread has pages of its own.
+                scope.spawn(move || unsafe { write_and_verify(at as *mut u64, first, first + part, done) })
+            })
+            .collect();
+        let trimmer = scope.spawn(move || {
+            let (mut random, mut trimmed) = (Random(77), 0);
+            while !done.load(Ordering::Relaxed) {
+                let first = random.below(pages as u64 - 64) as usize * PAGE;
+                let to = [TrimTo::Modified, TrimTo::Standby, TrimTo::Store][random.below(3) as usize];
+                trimmed += region.trim(first..first + 64 * PAGE, to).expect("in the region");
+            }
+            trimmed
+        });
+        for task in tasks {
+            scope.spawn(move || {
+                let _end = End(left, done);
+                task();
+            });
+        }
+        for writer in writers {
+            assert!(writer.join().expect("every byte is as written") > 0);
+        }
+        assert!(trimmer.join().expect("no panic") > 0);
+    });
 }
 
 /// The ways in which a child uses its parent's memory.
@@ -117,59 +164,19 @@ fn threads_that_fork_under_load_get_children_without_zeros() {
             native.bytes_mut().fill(9);
             assert!(within.stats().native_pages > 0);
 
-            let done = AtomicBool::new(false);
-            let forkers = AtomicUsize::new(FORKERS);
-            let trimmed = AtomicU64::new(0);
-            let at = words(&region) as usize;
-            std::thread::scope(|scope| {
-                let (done, region, pager, native) = (&done, &region, &pager, &native);
-                let writers: Vec<_> = (0..WRITERS)
-                    .map(|writer| {
-                        let part = pages / WRITERS;
-                        let first = writer * part;
-                        // SAFETY: each thread has pages of its own.
-                        scope.spawn(move || unsafe {
-                            write_and_verify(at as *mut u64, first, first + part, done)
-                        })
-                    })
-                    .collect();
-                let trimmed = &trimmed;
-                scope.spawn(move || {
-                    let mut random = Random(77);
-                    while !done.load(Ordering::Relaxed) {
-                        let first = random.below(pages as u64 - 64) as usize * PAGE;
-                        let to = [TrimTo::Modified, TrimTo::Standby, TrimTo::Store][random.below(3) as usize];
-                        let range = region.trim(first..first + 64 * PAGE, to).expect("in the region");
-                        trimmed.fetch_add(u64::from(range), Ordering::Relaxed);
+            let (pager, region, native, within) = (&pager, &region, &native, &within);
+            let task = |forker: usize| -> Box<dyn FnOnce() + Send> {
+                Box::new(move || {
+                    let mut random = Random(forker as u64 + 1);
+                    for number in 0..FORKS {
+                        let page = random.below(pages as u64) as usize;
+                        fork_and_use(pager, region, native, number + forker, page);
+                        let status = command("/bin/true").status().expect("it starts");
+                        assert!(status.success());
                     }
-                });
-                for forker in 0..FORKERS {
-                    let forkers = &forkers;
-                    scope.spawn(move || {
-                        // The last one ends the load, also after a panic.
-                        struct End<'a>(&'a AtomicUsize, &'a AtomicBool);
-                        impl Drop for End<'_> {
-                            fn drop(&mut self) {
-                                if self.0.fetch_sub(1, Ordering::SeqCst) == 1 {
-                                    self.1.store(true, Ordering::SeqCst);
-                                }
-                            }
-                        }
-                        let _end = End(forkers, done);
-                        let mut random = Random(forker as u64 + 1);
-                        for number in 0..FORKS {
-                            let page = random.below(pages as u64) as usize;
-                            fork_and_use(pager, region, native, number + forker, page);
-                            let status = command("/bin/true").status().expect("it starts");
-                            assert!(status.success());
-                        }
-                    });
-                }
-                for writer in writers {
-                    assert!(writer.join().expect("every byte is as written") > 0);
-                }
-            });
-            assert!(trimmed.into_inner() > 0);
+                })
+            };
+            under_load(region, (0..FORKERS).map(task).collect());
             assert!(native.bytes().iter().all(|byte| *byte == 9));
             assert_eq!(pager.validate(), []);
             assert_eq!(within.validate(), []);

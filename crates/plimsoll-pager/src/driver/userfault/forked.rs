@@ -1,0 +1,91 @@
+//! The areas of a driver in a child of a fork.
+#![allow(
+    unsafe_code,
+    reason = "areas that are unmapped, and descriptors that get another file"
+)]
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+use plimsoll_os::{Advice, Errno, RegisterMode, UffdMode, address_space, uffd_register};
+
+use super::opening::{OpenError, ThisKernel, open};
+use super::{OWN_MEMORY, Userfault};
+use crate::driver::{Area, Driver, Pagemap};
+use crate::page::PageRange;
+
+/// The registration of a chunk of the arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Registered {
+    /// The kernel resolves its faults.
+    Not,
+    /// As [`Driver::register`] does.
+    Plain,
+    /// As [`Driver::set_apart`] does.
+    Apart,
+}
+
+/// Gives the descriptor `former`, which acts on the parent's memory, the file behind `own`.
+fn replace(former: i32, own: i32) -> Result<(), Errno> {
+    // SAFETY: the driver, the caller, owns `former`, and expects the file of its own process there.
+    unsafe { plimsoll_os::renumber(own, former) }
+}
+
+impl Userfault {
+    /// Lets the next children of this process have copies of the areas, or no longer.
+    pub(crate) fn share_with_children(&self, is_shared: bool) -> Result<(), Errno> {
+        let advice = match is_shared {
+            true => Advice::DoFork,
+            false => Advice::DontFork,
+        };
+        address_space::advise(self.arena, self.bytes, advice)?;
+        address_space::advise(self.shadow, self.bytes, advice)
+    }
+
+    /// Makes the copies of the areas in this process, a child of a fork, those of a pager of its own. `runs` are the pages
+    /// of regions, each run with its registration.
+    ///
+    /// After an error the caller has to [`Userfault::forget`] them.
+    pub(crate) fn become_own(
+        &self,
+        runs: impl Iterator<Item = (PageRange, Registered)>,
+    ) -> Result<(), Errno> {
+        let failed = |error: std::io::Error| Errno::of_number(error.raw_os_error().unwrap_or(libc::ENOENT));
+        let opened = open(&ThisKernel, self.options).map_err(|error| match error {
+            OpenError::Refused(errno) | OpenError::Failed(errno) => errno,
+            OpenError::Lacks(_) => Errno::OPNOTSUPP,
+        })?;
+        if opened.moves != self.moves || (opened.mode == UffdMode::Full) != self.serves_system_calls {
+            return Err(Errno::OPNOTSUPP);
+        }
+        replace(self.uffd.raw(), opened.uffd.raw())?;
+        let pagemap = Pagemap::own().map_err(failed)?;
+        replace(self.pagemap.as_raw_fd(), pagemap.as_raw_fd())?;
+        if let Some(former) = &self.memory {
+            let memory = File::open(OWN_MEMORY).map_err(failed)?;
+            replace(former.as_raw_fd(), memory.as_raw_fd())?;
+        }
+        for (pages, registered) in runs {
+            let frames = self.at(Area::Shadow, pages.first);
+            uffd_register(&self.uffd, frames, pages.bytes(), RegisterMode::Missing)?;
+            match registered {
+                Registered::Not => {}
+                Registered::Plain => self.register(pages)?,
+                Registered::Apart => self.set_apart(pages)?,
+            }
+        }
+        self.share_with_children(false)?;
+        self.origin.renew();
+        Ok(())
+    }
+
+    /// Unmaps the areas in a child of a fork that cannot use them: it would see zeros where its parent has data.
+    /// [`Userfault::is_forked`] is true from then on.
+    pub(crate) fn forget(&self) {
+        self.origin.disown();
+        for start in [self.arena, self.shadow] {
+            // SAFETY: the areas are this value's, which does not use them in a child that has lost them.
+            let _ = unsafe { address_space::unmap(start, self.bytes) };
+        }
+    }
+}
