@@ -4,6 +4,7 @@ import contextlib
 import os
 import pathlib
 import subprocess
+import threading
 import time
 
 ZSWAP = pathlib.Path("/sys/module/zswap/parameters")
@@ -83,11 +84,23 @@ def cgroup():
     """A memory cgroup of the run's own."""
     folder = MEMORY / f"plimsoll-bench-pager-{os.getpid()}"
     folder.mkdir()
+    ended = threading.Event()
+    thread = threading.Thread(target=keep_statistics_fresh, args=(folder, ended))
+    thread.start()
     try:
         (folder / "memory.swappiness").write_text("100")
         yield folder
     finally:
+        ended.set()
+        thread.join()
         retry(folder.rmdir)
+
+
+def keep_statistics_fresh(folder, ended):
+    """Has the kernel sum the statistics of a cgroup every 10 ms. Left alone, reclaim decides by those of up to 2 s ago, and the
+    OOM killer ends processes although swap is free."""
+    while not ended.wait(0.01):
+        (folder / "memory.stat").read_text()
 
 
 def oom_kills(folder):

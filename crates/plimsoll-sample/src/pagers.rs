@@ -14,6 +14,7 @@ use plimsoll_pager::Stats;
 use plimsoll_pager::page::PAGE_SIZE;
 use plimsoll_pager::published::{LOOK_BYTES, LOOK_READS, MAGIC, OpenError, PublishedPager, RECORD_BYTES};
 use plimsoll_proc::process_memory::{BoundedMemory, FindError, Mark, marked};
+use std::collections::BTreeMap;
 
 use super::residency::{Span, span_of};
 
@@ -64,8 +65,15 @@ const _: () = assert!(MOST_ON_TICKS * LOOK_READS <= 384 && MOST_ON_TICKS * LOOK_
 /// The first [`MOST_ON_TICKS`] of these pagers: the first one of each process, then the second ones, so that a process with
 /// many records displaces no pager of another.
 fn on_ticks(found: Vec<(u32, usize)>) -> Box<[(u32, usize)]> {
-    let rank = |at: usize| found[..at].iter().filter(|(pid, _)| *pid == found[at].0).count();
-    let mut ranked: Vec<(usize, (u32, usize))> = (0..found.len()).map(|at| (rank(at), found[at])).collect();
+    let mut counts = BTreeMap::new();
+    let mut ranked: Vec<(usize, (u32, usize))> = found
+        .into_iter()
+        .map(|(pid, record)| {
+            let count = counts.entry(pid).or_insert(0);
+            *count += 1;
+            (*count, (pid, record))
+        })
+        .collect();
     ranked.sort_by_key(|(rank, _)| *rank);
     ranked
         .into_iter()

@@ -4,6 +4,7 @@ mod drain;
 mod kill;
 mod name;
 mod patience;
+mod statistics;
 mod undo;
 mod v1;
 mod v2;
@@ -11,6 +12,7 @@ mod v2;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -25,6 +27,7 @@ use super::error::EnvironmentError;
 use super::journal::Journal;
 use name::{PREFIX, cgroups_of};
 use patience::{Patience, while_unwritten};
+use statistics::FreshStatistics;
 
 pub(super) use name::{holds_process_of, is_our_name};
 pub(super) use undo::{end_processes, is_gone, open_folder, undo};
@@ -42,7 +45,11 @@ pub(super) struct CgroupSettings {
 }
 
 #[derive(Debug, Clone)]
-pub struct Cgroup(MemoryCgroup);
+pub struct Cgroup {
+    group: MemoryCgroup,
+    /// Where its pages may go to swap.
+    _statistics: Option<Arc<FreshStatistics>>,
+}
 
 /// Result of [`Cgroup::reclaim`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -91,20 +98,36 @@ impl Cgroup {
         }
         let group = MemoryCgroup::new(path, hierarchy.version);
         configure(&group, settings)?;
-        Ok(Cgroup(group))
+        let statistics = match settings.swap {
+            true => Some(Arc::new(FreshStatistics::keep(group.clone())?)),
+            false => None,
+        };
+        Ok(Cgroup {
+            group,
+            _statistics: statistics,
+        })
+    }
+
+    /// Of files that stand for a cgroup.
+    #[cfg(test)]
+    fn of(group: MemoryCgroup) -> Cgroup {
+        Cgroup {
+            group,
+            _statistics: None,
+        }
     }
 
     pub fn version(&self) -> CgroupVersion {
-        self.0.version()
+        self.group.version()
     }
 
     pub fn path(&self) -> &Path {
-        self.0.path()
+        self.group.path()
     }
 
     /// Files that a process id is written to so that the process moves in.
     pub fn procs_paths(&self) -> Vec<PathBuf> {
-        vec![self.0.file(PROCESSES)]
+        vec![self.group.file(PROCESSES)]
     }
 
     /// Bytes of memory that it uses.
@@ -112,7 +135,7 @@ impl Cgroup {
     /// # Errors
     /// When the file cannot be read.
     pub fn usage(&self) -> Result<u64, EnvironmentError> {
-        Ok(self.0.usage()?)
+        Ok(self.group.usage()?)
     }
 
     /// Bytes of swap that it uses, or `None` where the kernel does not account them.
@@ -120,12 +143,12 @@ impl Cgroup {
     /// # Errors
     /// When the file cannot be read.
     pub fn swap(&self) -> Result<Option<u64>, EnvironmentError> {
-        Ok(self.0.swap()?)
+        Ok(self.group.swap()?)
     }
 
     /// Bytes of page cache that are not on the disk; `None` where the kernel does not count them.
     pub fn dirty(&self) -> Option<u64> {
-        let stat = self.0.stat().ok()?;
+        let stat = self.group.stat().ok()?;
         Some(
             stat.get(Field::Dirty)?
                 .saturating_add(stat.get(Field::Writeback)?),
@@ -134,7 +157,7 @@ impl Cgroup {
 
     /// Pages of files that were reclaimed and read again; `None` where the kernel does not count them.
     pub fn file_refaults(&self) -> Option<u64> {
-        self.0.stat().ok()?.get(Field::RefaultsFile)
+        self.group.stat().ok()?.get(Field::RefaultsFile)
     }
 
     /// Processes of it that the OOM killer has killed.
@@ -142,12 +165,12 @@ impl Cgroup {
     /// # Errors
     /// When the file cannot be read.
     pub fn oom_kills(&self) -> Result<u64, EnvironmentError> {
-        Ok(self.0.oom_kills()?)
+        Ok(self.group.oom_kills()?)
     }
 
     /// How often a charge met its limit; `None` where the kernel does not say.
     pub fn limit_hits(&self) -> Option<u64> {
-        self.0.limit_hits().ok().flatten()
+        self.group.limit_hits().ok().flatten()
     }
 
     /// Its limit in bytes; `None` without a limit.
@@ -155,7 +178,7 @@ impl Cgroup {
     /// # Errors
     /// When the file cannot be read.
     pub fn limit(&self) -> Result<Option<u64>, EnvironmentError> {
-        Ok(self.0.limit()?)
+        Ok(self.group.limit()?)
     }
 
     /// Sets its limit; the kernel reclaims the memory above it. The limit ends with the cgroup and needs no undoing.
@@ -172,8 +195,8 @@ impl Cgroup {
     ) -> Result<(), EnvironmentError> {
         let patience = Patience::new(timeout, interrupted);
         let set = || match self.version() {
-            CgroupVersion::V1 => v1::set_limit(&self.0, bytes, &patience),
-            CgroupVersion::V2 => v2::set_limit(&self.0, bytes, &patience),
+            CgroupVersion::V1 => v1::set_limit(&self.group, bytes, &patience),
+            CgroupVersion::V2 => v2::set_limit(&self.group, bytes, &patience),
         };
         if while_unwritten(&patience, || self.dirty().unwrap_or(0), set)? {
             return Ok(());
@@ -197,10 +220,10 @@ impl Cgroup {
     ) -> Result<(), EnvironmentError> {
         // The limit of both together is never below that of memory.
         if self.limit()?.is_some_and(|limit| limit < bytes) {
-            self.0.forbid_swap(bytes)?;
+            self.group.forbid_swap(bytes)?;
         }
         self.set_limit(bytes, timeout, interrupted)?;
-        Ok(self.0.forbid_swap(bytes)?)
+        Ok(self.group.forbid_swap(bytes)?)
     }
 
     /// Sets its soft ceiling (`memory.high`), above which the kernel throttles its processes and reclaims; `None`
@@ -217,7 +240,7 @@ impl Cgroup {
     ) -> Result<(), EnvironmentError> {
         match self.version() {
             CgroupVersion::V1 => Err(EnvironmentError::NoHigh),
-            CgroupVersion::V2 => v2::set_high(&self.0, bytes, &Patience::new(timeout, interrupted)),
+            CgroupVersion::V2 => v2::set_high(&self.group, bytes, &Patience::new(timeout, interrupted)),
         }
     }
 
@@ -233,7 +256,7 @@ impl Cgroup {
     /// [`EnvironmentError::NotDrained`] after `timeout`, [`EnvironmentError::Interrupted`], and an error of the system when
     /// a file cannot be read.
     pub fn drain(&self, timeout: Duration, interrupted: &AtomicBool) -> Result<(), EnvironmentError> {
-        drain::drain(&self.0, &Patience::new(timeout, interrupted))
+        drain::drain(&self.group, &Patience::new(timeout, interrupted))
     }
 
     /// The living processes in it and in cgroups below it.
@@ -274,12 +297,12 @@ impl Cgroup {
 
     /// Its counters and levels; none where they cannot be read.
     pub fn stat(&self) -> Option<MemoryStat> {
-        self.0.stat().ok()
+        self.group.stat().ok()
     }
 
     /// The kernel's counter of its most memory, from now on; none where the kernel has none.
     pub fn peak(&self) -> Option<PeakUsage> {
-        PeakUsage::start(&self.0)
+        PeakUsage::start(&self.group)
     }
 
     /// Has the kernel reclaim `bytes`, in steps, so that the reclaim ends soon after `timeout` or `interrupted`. The
@@ -297,8 +320,8 @@ impl Cgroup {
         let patience = Patience::new(timeout, interrupted);
         let before = self.usage()?;
         let (complete, mechanism) = match self.version() {
-            CgroupVersion::V1 => v1::reclaim(&self.0, before, bytes, &patience)?,
-            CgroupVersion::V2 => v2::reclaim(&self.0, before, bytes, &patience)?,
+            CgroupVersion::V1 => v1::reclaim(&self.group, before, bytes, &patience)?,
+            CgroupVersion::V2 => v2::reclaim(&self.group, before, bytes, &patience)?,
         };
         Ok(Reclaimed {
             asked: bytes,

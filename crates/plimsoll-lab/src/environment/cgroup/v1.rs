@@ -78,7 +78,7 @@ mod tests {
         ] {
             fs::write(folder.path().join(name), text).unwrap();
         }
-        let cgroup = Cgroup(MemoryCgroup::new(folder.path(), CgroupVersion::V1));
+        let cgroup = Cgroup::of(MemoryCgroup::new(folder.path(), CgroupVersion::V1));
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
         let go_on = AtomicBool::new(false);
         for limit in ["4000", "2000"] {

@@ -199,7 +199,7 @@ mod tests {
             fs::write(folder.path().join(name), text).unwrap();
         }
         let group = MemoryCgroup::new(folder.path(), CgroupVersion::V2);
-        (folder, Cgroup(group))
+        (folder, Cgroup::of(group))
     }
 
     #[test]
@@ -226,7 +226,7 @@ mod tests {
             swap: false,
             kill: false,
         };
-        configure(&group.0, settings).unwrap();
+        configure(&group.group, settings).unwrap();
         // A control file takes one write; a plain file keeps the tail of its previous content.
         assert!(
             control_file::read(&folder.path().join(LIMIT))
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(group.limit().unwrap(), Some(64 << 20));
         let (_folder, bare) = cgroup(&[]);
         assert!(
-            configure(&bare.0, settings).is_err(),
+            configure(&bare.group, settings).is_err(),
             "a cgroup without memory.max was accepted"
         );
     }
@@ -369,7 +369,7 @@ mod tests {
         let ended = group.set_high(Some(40_000_000), minute, &stop);
         assert!(matches!(ended, Err(EnvironmentError::Interrupted)), "{ended:?}");
         assert!(read(HIGH).starts_with("max"));
-        let v1 = Cgroup(MemoryCgroup::new(folder.path(), CgroupVersion::V1));
+        let v1 = Cgroup::of(MemoryCgroup::new(folder.path(), CgroupVersion::V1));
         let text = v1.set_high(Some(1), minute, &stop).unwrap_err().to_string();
         assert!(text.contains("cap-by=limit"), "{text}");
     }

@@ -13,23 +13,10 @@ use crate::scenario::shared_keys::{self, limit};
 use crate::scenario::speed::SpeedHints;
 use crate::scenario::value::Value;
 
-/// Bytes that the original's aggressive test allocates, and that its fragmentation test uses.
-const AGGRESSIVE_VOLUME: u64 = 50 * MIB;
-const FRAGMENTATION_VOLUME: u64 = 70 * MIB;
-/// Bytes of a block of the aggressive test.
-const AGGRESSIVE_BLOCK: u32 = 32;
 /// Bytes that an allocator may use for each thread, besides four times its blocks, before the runner ends its worker.
 const HEAP_OF_THREAD: u64 = 4 * MIB;
 /// Bytes that allocators take for each live one, at most as a rule.
 const TAKEN_FOR_LIVE: u64 = 2;
-/// Threads of the loads that a single thread, the default of the others, cannot run or says nothing about.
-const CROSS_THREADS: u64 = 2;
-const IDLE_THREADS: u64 = 1000;
-const BLOCKS: u64 = 10_000;
-const LARGE_BLOCKS: u64 = 64;
-const IDLE_BLOCKS: u64 = 16;
-const CROSS_SIZES: BlockSizes = BlockSizes::uniform(8, 2048);
-const LARGE_SIZES: BlockSizes = BlockSizes::uniform(16 << 10, 1 << 20);
 /// Blocks that are in flight between two threads of the cross-thread load, at most.
 const IN_FLIGHT: u64 = 4096;
 /// Times that the load of idle threads sleeps, and seconds of each.
@@ -209,6 +196,58 @@ pub mod finding {
     pub const LEFT: &str = "left_bytes";
 }
 
+/// The values of a load without keys of its own.
+struct Defaults {
+    threads: u64,
+    blocks: u64,
+    sizes: BlockSizes,
+    /// Bytes that the original's tests allocate.
+    volume: u64,
+    /// The limit for each byte of its blocks.
+    limit_times: u64,
+}
+
+impl Defaults {
+    const OF_MOST: Defaults = Defaults {
+        threads: 1,
+        blocks: 10_000,
+        sizes: BlockSizes::UP_TO_1K,
+        volume: 50 * MIB,
+        limit_times: 4,
+    };
+
+    fn of(values: &Assignment<'_>) -> Result<Defaults, Box<Invalid>> {
+        Ok(match values.choice("heap-load")? {
+            HeapLoad::Replacement | HeapLoad::Larson | HeapLoad::Scaling => Defaults::OF_MOST,
+            HeapLoad::Aggressive => Defaults {
+                sizes: BlockSizes::one(32),
+                ..Defaults::OF_MOST
+            },
+            // The load's table of its small blocks is almost as large as they are.
+            HeapLoad::Fragmentation => Defaults {
+                volume: 70 * MIB,
+                limit_times: 5,
+                ..Defaults::OF_MOST
+            },
+            HeapLoad::CrossThread => Defaults {
+                threads: 2,
+                sizes: BlockSizes::uniform(8, 2048),
+                ..Defaults::OF_MOST
+            },
+            HeapLoad::Large => Defaults {
+                blocks: 64,
+                sizes: BlockSizes::uniform(16 << 10, 1 << 20),
+                ..Defaults::OF_MOST
+            },
+            HeapLoad::IdleThreads => Defaults {
+                threads: 1000,
+                blocks: 16,
+                ..Defaults::OF_MOST
+            },
+        })
+    }
+}
+
 const KEYS: &[Key] = &[
     key(
         "subject",
@@ -227,11 +266,7 @@ const KEYS: &[Key] = &[
         "threads",
         integer(1, 4096, false),
         Preset::Of("`1`; of `cross-thread` `2`, of `idle-threads` `1000`", |values| {
-            Ok(Some(Value::Integer(match values.choice("heap-load")? {
-                HeapLoad::CrossThread => CROSS_THREADS,
-                HeapLoad::IdleThreads => IDLE_THREADS,
-                _ => 1,
-            })))
+            Ok(Some(Value::Integer(Defaults::of(values)?.threads)))
         }),
         "threads that do so at a time; of `cross-thread` half of them allocate and the others free",
     ),
@@ -239,11 +274,7 @@ const KEYS: &[Key] = &[
         "blocks",
         integer(1, 100_000_000, false),
         Preset::Of("`10000`; of `large` `64`, of `idle-threads` `16`", |values| {
-            Ok(Some(Value::Integer(match values.choice("heap-load")? {
-                HeapLoad::Large => LARGE_BLOCKS,
-                HeapLoad::IdleThreads => IDLE_BLOCKS,
-                _ => BLOCKS,
-            })))
+            Ok(Some(Value::Integer(Defaults::of(values)?.blocks)))
         }),
         "blocks that each thread holds; of `heap-load = \"scaling\"` all together, divided among the threads; of \
          `idle-threads`, that each thread allocates and frees",
@@ -253,15 +284,7 @@ const KEYS: &[Key] = &[
         Kind::BlockSizes,
         Preset::Of(
             "`0-1k`; of `aggressive` `32`, of `cross-thread` `8-2048`, of `large` `16-1024k`",
-            |values| {
-                let sizes = match values.choice("heap-load")? {
-                    HeapLoad::Aggressive => BlockSizes::one(AGGRESSIVE_BLOCK),
-                    HeapLoad::CrossThread => CROSS_SIZES,
-                    HeapLoad::Large => LARGE_SIZES,
-                    _ => BlockSizes::UP_TO_1K,
-                };
-                Ok(Some(Value::BlockSizes(sizes)))
-            },
+            |values| Ok(Some(Value::BlockSizes(Defaults::of(values)?.sizes))),
         ),
         "sizes of the blocks, each of a range as often as another: `22`, `0-1k`, `1-2k`; with `log:`, each power of two \
          as often as another: `log:8-1000`",
@@ -276,10 +299,7 @@ const KEYS: &[Key] = &[
         "volume",
         Kind::Size,
         Preset::Of("`50M`; of `fragmentation` `70M`", |values| {
-            let volume = match values.choice("heap-load")? {
-                HeapLoad::Fragmentation => FRAGMENTATION_VOLUME,
-                _ => AGGRESSIVE_VOLUME,
-            };
+            let volume = Defaults::of(values)?.volume;
             Ok(Some(Value::bytes(values.scale.of(volume))))
         }),
         "bytes that each thread of `heap-load = \"aggressive\"` allocates; of `fragmentation`, that are live",
@@ -293,13 +313,8 @@ const KEYS: &[Key] = &[
             |values| {
                 let size = values.bytes("size")?;
                 let threads = values.integer("threads")?;
-                // The load's table of its small blocks is almost as large as they are.
-                let times = match values.choice("heap-load")? {
-                    HeapLoad::Fragmentation => 5,
-                    _ => 4,
-                };
                 let wanted = size
-                    .checked_mul(times)
+                    .checked_mul(Defaults::of(values)?.limit_times)
                     .and_then(|bytes| bytes.checked_add(64 * MIB + threads * HEAP_OF_THREAD));
                 let most = (values.available() / 2).max(size.saturating_add(64 * MIB));
                 Ok(wanted.map(|wanted| Value::bytes(wanted.min(most))))

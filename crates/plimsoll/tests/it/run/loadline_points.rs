@@ -39,6 +39,19 @@ fn given_loads_are_measured_in_their_order_and_no_others() {
     assert_eq!(trial["metrics"]["work_at_1_ratio"], Value::Null);
 }
 
+/// Reclaim decided by statistics of up to 2 s ago, found nothing on an inactive list that they showed as long, and the OOM
+/// killer ended a worker at every fifth such point; once three in a row, at 1.031, which ended the run.
+#[test]
+fn the_oom_killer_spares_workers_just_above_the_limit() {
+    if !has_laboratory() {
+        return;
+    }
+    let loads = "loads=[1.025, 1.028, 1.031, 1.034, 1.04, 1.05]";
+    let ended = run(&["limit=32M", loads]);
+    let killed: f64 = figures_of(&ended.trials()[0], "early_kills").iter().sum();
+    assert!(killed <= 1.0, "{killed} early kills");
+}
+
 #[test]
 fn a_fixed_working_set_stays_while_the_limit_falls() {
     if !has_laboratory() {

@@ -178,10 +178,9 @@ fn check_wscap(trial: &Value) {
     if of_file && is_limited {
         let a_scan = metric(trial, "file_refaults_per_scan_count");
         let scans = figure(phase(trial, "capped"), "scans_count");
-        // On a busy machine the phase may have time for a part of a scan only, exactly each page once. The product of two
-        // rounded values may then be less by a rounding.
+        // On a busy machine the phase may have time for exactly one refault of each page: a product of two quotients.
         assert!(
-            a_scan * scans > 0.999 * pages,
+            (a_scan * scans).round() >= pages,
             "each page at least once: {trial:#}"
         );
         // Of several threads, one whose part stays in RAM makes nearly all scans meanwhile.

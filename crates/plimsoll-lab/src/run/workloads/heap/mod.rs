@@ -196,12 +196,12 @@ impl Preloaded {
 
     /// Refuses a worker whose `plimsoll-malloc` has another front end or profile than requested.
     fn check_options(&self, pid: u32) -> Result<(), TrialError> {
-        let Some((front_end, profile)) = self.options() else {
+        if self.options().is_none() {
             return Ok(());
-        };
+        }
         let heap = self.heap_of(pid)?;
         let found = heap.and_then(|heap| Some(Allocator::Plimsoll(heap.front_end?, heap.profile)));
-        if found == Some(Allocator::Plimsoll(front_end, profile)) {
+        if found.as_ref() == Some(&self.allocator) {
             return Ok(());
         }
         let found = found.map_or_else(|| "no such heap".to_owned(), |found| found.to_string());

@@ -1,8 +1,7 @@
 //! The cause of a kill by the OOM killer: the load, or something that says nothing about it.
 //!
-//! The OOM killer sometimes ends a worker although swap is free. A cgroup's reclaim goes by statistics that lag behind: the
-//! inactive list looks full and is empty, so that one reclaim after the other gets nothing. Or other programs have filled
-//! the swap device.
+//! The OOM killer sometimes ends a worker although its own swap is free: other programs have filled the swap device, or the
+//! kernel's reclaim decides by old statistics, which `environment::cgroup` has it sum often enough to make this rare.
 
 use crate::run::swap_use::SwapPeak;
 
@@ -11,7 +10,7 @@ use crate::run::swap_use::SwapPeak;
 pub(super) enum KillCause {
     /// The worker had filled its swap, or has none.
     Load,
-    /// The worker's swap and the device were free: the kernel's statistics lag.
+    /// The worker's swap and the device were free: the kernel decided by old statistics.
     Early,
     /// Others had filled the device, or a larger load was completed.
     Disturbance,

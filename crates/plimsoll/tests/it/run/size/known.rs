@@ -84,19 +84,19 @@ fn with_swap_a_program_needs_its_hot_set_and_without_all_that_it_touches() {
     let is_found = |over: f64| (0.9..1.1).contains(&over);
     // Other programs slow a run down until it misses its time limit at a sufficient memory limit. The run then calls the
     // result untrustworthy, and this test repeats it, as a user would.
-    let spoiled = |ended: &Ended| {
-        let missed = needs.iter().filter(|need| !is_found(over(ended, **need)));
-        missed.fold(None, |spoiled, (name, _)| {
-            let distrusted = engine(ended, name)["untrustworthy"] == true;
-            Some(spoiled.unwrap_or(true) && distrusted)
-        })
+    let is_spoiled = |ended: &Ended| {
+        let mut missed = needs
+            .iter()
+            .filter(|need| !is_found(over(ended, **need)))
+            .peekable();
+        missed.peek().is_some() && missed.all(|(name, _)| engine(ended, name)["untrustworthy"] == true)
     };
     let mut attempts = 0;
     let ended = loop {
         let (_, ended) = sized(&options, &words);
         assert_sized(&ended);
         attempts += 1;
-        if attempts == 3 || spoiled(&ended) != Some(true) {
+        if attempts == 3 || !is_spoiled(&ended) {
             break ended;
         }
     };

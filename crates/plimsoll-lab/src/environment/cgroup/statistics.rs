@@ -1,0 +1,56 @@
+//! The kernel's statistics of a cgroup, up to date while its pages may go to swap.
+//!
+//! Reclaim in a cgroup compares the sizes of the active and the inactive list of anonymous memory before it moves pages from
+//! the one to the other. It takes the sizes from statistics that the kernel sums every 2 s. When all pages have become active
+//! since, the statistics still show a long inactive list: reclaim scans that list, which is empty, leaves the active one alone,
+//! frees nothing in 16 attempts, and the OOM killer ends a process although swap is free. On Linux 6.18 with a limit of 32 MiB,
+//! this ended 44 workers in 240 points at 1.025 to 1.05 times the limit. A read of `memory.stat` sums the statistics; with one
+//! every 10 ms, it ended none.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use plimsoll_proc::cgroup::MemoryCgroup;
+
+use crate::environment::error::EnvironmentError;
+
+/// A few MiB become active within 50 ms. One read takes 65 us.
+const INTERVAL: Duration = Duration::from_millis(10);
+
+/// A thread that has the kernel sum the statistics of a cgroup, until this value is dropped.
+#[derive(Debug)]
+pub(super) struct FreshStatistics {
+    /// Dropped to end the thread.
+    alive: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl FreshStatistics {
+    pub(super) fn keep(group: MemoryCgroup) -> Result<FreshStatistics, EnvironmentError> {
+        let (alive, ended) = channel();
+        let refresh = move || {
+            while ended.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+                // Before its removal the cgroup always has the file; after it nothing needs the statistics.
+                let _ = group.stat();
+            }
+        };
+        let thread = thread::Builder::new()
+            .name("cgroup-stat".to_owned())
+            .spawn(refresh)
+            .map_err(|source| EnvironmentError::system("start a thread", source))?;
+        Ok(FreshStatistics {
+            alive: Some(alive),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for FreshStatistics {
+    fn drop(&mut self) {
+        self.alive = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
