@@ -84,19 +84,14 @@ beside-swap:
 size-known:
     cargo test -p plimsoll --test it run::size::known:: -- --include-ignored --nocapture --test-threads=1
 
-# Build the heap's library and heap-load for the benchmarks; the library only if no build of `plimsoll` has built it
+# Build the heap's library, if no build of `plimsoll` has built it
 heap-builds:
     cargo build --profile malloc -p plimsoll-malloc --target {{heap_target}} --target-dir "{{target}}/embedded"
-    cargo build --release -p plimsoll-heap-load
 
 # Compare the heap with the installed allocators and its targets: `just bench-heap --only larson --quick`
 bench-heap *arguments:
     cargo build --release -p plimsoll
     benchmarks/heap/run.py "{{target}}/release/plimsoll" {{arguments}}
-
-# Compare the heap's two front ends with glibc's malloc: `just bench-front-ends FOLDER`
-bench-front-ends folder *arguments: heap-builds
-    benchmarks/heap/front_ends.py {{arguments}} "{{heap_library}}" "{{target}}/release/heap-load" {{folder}}
 
 # Build the worker of the pager's benchmark
 pager-builds:
@@ -113,7 +108,7 @@ pager-by-hand: pager-builds
 # Run the commands in the documents of the heap, and its benchmarks, each tiny
 heap-by-hand: heap-builds
     cargo build --release -p plimsoll
-    .ci/heap-by-hand "{{heap_library}}" "{{target}}/release/heap-load" "{{target}}/release/plimsoll"
+    .ci/heap-by-hand "{{heap_library}}" "{{target}}/release/plimsoll"
 
 # Test plimsoll on cgroup v2, zram zstd, zswap and MGLRU, in an emulated VM
 vm:

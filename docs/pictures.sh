@@ -59,7 +59,7 @@ chapter() { # CHAPTER PURPOSE CAPTION ARGUMENTS...: runs a command as a user typ
 # The chart and the values of README.md; the same command as in docs/src/loadline.md.
 loadline() {
     run loadline loadline --quick --repeat 3 --set limit=64M --set max-load=3 --set duration=0.5 \
-        --set 'subject=["zram:lz4", "zram:lzo-rle", "swapfile"]'
+        --set 'subject=["zram:lz4", "pager:lz4", "swapfile"]'
     for theme in light dark; do
         "$plimsoll" report "$recording" --format svg --theme "$theme" --output "$pictures/loadline-$theme.svg"
     done

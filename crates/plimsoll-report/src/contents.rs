@@ -101,7 +101,8 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Downsamples to at most `points` points, each the mean of the known values, or a gap. Drops peaks.
+    /// Downsamples to at most `points` points, each the mean of the known values, or a gap. Drops peaks. A page no longer has
+    /// the samples from which `analysis::timeline` could compute fewer points.
     pub(crate) fn thinned(&self, points: usize) -> Timeline {
         let stride = self.t.len().div_ceil(points).max(1);
         let mean = |values: &[Option<f64>]| {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 /// Modules whose tests take the machine lock. They run real experiments, one after another, and leave the processor
 /// mostly idle.
-const HOLDERS: [&str; 9] = [
+const HOLDERS: [&str; 11] = [
     "run::",
     "size_service::",
     "trim::",
@@ -17,6 +17,8 @@ const HOLDERS: [&str; 9] = [
     "sample::pressure::",
     "processes::storms::",
     "watch::core::pressure::",
+    "hold::pressure::",
+    "doctor::here::",
 ];
 /// The crate whose integration tests contain [`HOLDERS`].
 const HOLDERS_CRATE: &str = "plimsoll";

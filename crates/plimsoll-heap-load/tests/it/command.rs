@@ -140,22 +140,24 @@ fn scaling_prints_a_line_a_step() {
 
 #[test]
 fn a_wrong_command_line_ends_with_1_and_a_reason() {
-    for (arguments, reason) in [
-        (&["replacement", "--sizes=16-1k"][..], "16b-1k"),
-        (&["replacement", "--seconds=soon"], "no number of seconds"),
+    for (arguments, names) in [
+        (&["replacement", "--sizes=16-1k"][..], &["16b-1k"][..]),
+        (&["replacement", "--seconds=soon"], &["--seconds", "soon"]),
         (
             &["replacement", "--seconds=1", "--count=1"],
-            "cannot be used with",
+            &["--seconds", "--count"],
         ),
-        (&["replacement", "--threads=0"], "threads must be at least 1"),
-        (&["large", "--grow-to=5g"], "at most 1 GiB"),
-        (&["juggling"], "juggling"),
-        (&[], "Usage"),
+        (&["replacement", "--threads=0"], &["threads"]),
+        (&["large", "--grow-to=5g"], &["1 GiB"]),
+        (&["juggling"], &["juggling"]),
+        (&[], &["Usage"]),
     ] {
         let output = heap_load(arguments);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
-        assert!(error.contains(reason), "{arguments:?}: {error}");
+        for name in names {
+            assert!(error.contains(name), "{arguments:?}: {error}");
+        }
         assert_eq!(stdout(&output), "");
     }
     assert_eq!(heap_load(&["--help"]).status.code(), Some(0));

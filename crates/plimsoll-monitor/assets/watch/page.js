@@ -90,8 +90,7 @@ function thin() {
   const half = rows.t.length >> 1;
   const keep = { t: [], step: [], columns: rows.columns.map(() => []) };
   for (let at = 0; at < half; at++) {
-    const isGap = index => rows.columns.every(column => column[index] === null);
-    const paired = at + 1 < half && !isGap(at) && !isGap(at + 1);
+    const paired = at + 1 < half && !gapAt(at) && !gapAt(at + 1);
     const mean = column => paired && column[at] !== null && column[at + 1] !== null ? (column[at] + column[at + 1]) / 2 : column[at] ?? (paired ? column[at + 1] : null);
     keep.t.push(paired ? (rows.t[at] + rows.t[at + 1]) / 2 : rows.t[at]);
     keep.step.push(paired ? rows.step[at] + rows.step[at + 1] : rows.step[at]);

@@ -1,7 +1,7 @@
 //! Samples thinned out for a report: an hour at 100 Hz becomes some thousand points.
 //!
-//! The monitor's history is another one: there samples arrive one by one and old ones are dropped. Here all samples are known
-//! as columns, and only the requested gauges are computed.
+//! The monitor's history (`plimsoll_monitor::watch::History`) is another one: there samples arrive one by one and old ones are
+//! dropped. Here all samples are known as columns, and only the requested gauges are computed.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,9 +12,6 @@ use plimsoll_model::categories::INPUTS;
 use plimsoll_model::categories::{CATEGORIES, categories};
 use plimsoll_model::columns::COLUMNS;
 use plimsoll_model::recording::{ColumnView, Samples};
-
-/// Points that a screen can show side by side; a timeline has at most three times as many, all gaps included.
-pub const MAX_POINTS: usize = 2000;
 
 /// Layers and lines over time. All vectors are as long as `t_ns`.
 ///
@@ -41,12 +38,12 @@ pub struct Line {
     pub gauge: usize,
     /// Mean over each point's samples.
     pub mean: Vec<Option<f64>>,
-    pub min: Vec<Option<f64>>,
     /// Greatest of each point's samples: a peak stays visible however much is thinned out.
     pub max: Vec<Option<f64>>,
 }
 
-/// Thins out the samples within `range` (nanoseconds since the start) to about `max_points` points.
+/// Thins out the samples within `range` (nanoseconds since the start) to about `max_points` points, at most three times as many
+/// with all gaps.
 ///
 /// `hz` is the nominal rate of the sampler, which defines a missed tick. The lines are those of `gauges`
 /// (indices into [`GAUGES`]); one whose columns the recording lacks has no values.
@@ -168,22 +165,19 @@ fn line(samples: &Samples, machine: Machine, buckets: &[Bucket], index: usize) -
     let mut line = Line {
         gauge: index,
         mean: Vec::with_capacity(buckets.len()),
-        min: Vec::with_capacity(buckets.len()),
         max: Vec::with_capacity(buckets.len()),
     };
     for bucket in buckets {
         let values = bucket.rows.clone().filter_map(value);
         let mut count = 0;
-        let (mut sum, mut min, mut max) = (0.0, f64::INFINITY, f64::NEG_INFINITY);
+        let (mut sum, mut max) = (0.0, f64::NEG_INFINITY);
         for value in values {
             count += 1;
             sum += value;
-            min = f64::min(min, value);
             max = f64::max(max, value);
         }
         let known = |value: f64| (count > 0).then_some(value);
         line.mean.push(known(sum / f64::from(count)));
-        line.min.push(known(min));
         line.max.push(known(max));
     }
     line

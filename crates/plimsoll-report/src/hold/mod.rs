@@ -69,7 +69,8 @@ pub fn level(recording: &Recording) -> Option<HeldLevel> {
     })
 }
 
-/// The curves of the level of a recording; `None` as in [`level`].
+/// The curves of the level of a recording; `None` as in [`level`]. Values are single samples, not means as those of
+/// `analysis::timeline`: the mean of two goals is a goal that never was.
 pub(crate) fn curves(recording: &Recording) -> Option<HoldCurves> {
     if !recording.manifest.is_hold() {
         return None;

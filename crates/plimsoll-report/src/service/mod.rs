@@ -80,7 +80,8 @@ pub fn size(recording: &Recording) -> Option<ServiceSize> {
     })
 }
 
-/// The curves of the service of a recording; `None` as in [`size`].
+/// The curves of the service of a recording; `None` as in [`size`]. Levels are single samples, not means as those of
+/// `analysis::timeline`: the mean of two caps is a cap that was never set.
 pub(crate) fn curves(recording: &Recording) -> Option<ServiceCurves> {
     if !recording.manifest.is_service() {
         return None;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Child, Output};
 
 use plimsoll_testkit::capability;
 
@@ -55,10 +55,38 @@ fn bash(desk: &Desk, lines: &[&str]) -> Vec<String> {
     replies
 }
 
+/// A child with a PID that no other PID begins with: the reply to it is its PID alone.
+fn unmistakable() -> (Sleeper, String) {
+    loop {
+        let child = Sleeper(
+            plimsoll_testkit::command("sleep")
+                .arg("600")
+                .spawn()
+                .expect("sleep starts"),
+        );
+        let pid = child.0.id().to_string();
+        // With a further digit, a later process has the PID.
+        let is_longer = |other: &str| other.len() > pid.len() && other.starts_with(&pid);
+        let mut all = fs::read_dir("/proc").expect("processes").flatten();
+        if !all.any(|entry| is_longer(&entry.file_name().to_string_lossy())) {
+            return (child, pid);
+        }
+    }
+}
+
+struct Sleeper(Child);
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn bash_completes_scenarios_recordings_keys_and_processes() {
     let desk = Desk::used();
-    let pid = std::process::id().to_string();
+    let (_child, pid) = unmistakable();
     let own = format!("plimsoll trim {pid}");
     let lines = [
         ("plimsoll rep", "1 report"),

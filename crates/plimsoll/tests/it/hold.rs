@@ -35,7 +35,7 @@ fn hold_as_nobody(arguments: &[&str]) -> Output {
     let folder = tempfile::tempdir().expect("a folder");
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("its owner may");
     let program = folder.path().join("plimsoll");
-    fs::copy(PLIMSOLL, &program).expect("a copy");
+    plimsoll_testkit::copy_program(PLIMSOLL, &program);
     plimsoll_testkit::command("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(&program)
@@ -55,6 +55,12 @@ fn start(arguments: &[&str]) -> Child {
         .stderr(Stdio::piped())
         .spawn()
         .expect("plimsoll starts")
+}
+
+/// Whether the level of a recording has been reached.
+fn is_held(recording: &Path) -> bool {
+    let events = fs::read_to_string(recording.join("events.jsonl")).unwrap_or_default();
+    events.contains("\"phase\":\"hold\"")
 }
 
 fn json(output: &Output) -> Value {

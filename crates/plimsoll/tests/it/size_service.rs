@@ -7,7 +7,7 @@ mod refusals;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use plimsoll_lab::environment::Cap;
@@ -158,22 +158,27 @@ impl Worker {
         input.write_all(line.as_bytes()).expect("it lives");
     }
 
-    /// A worker with `bytes` of memory that it does not touch again.
-    fn cold(folder: &Path, bytes: u64) -> Worker {
+    /// A worker that has filled `bytes` of memory, and its output after the reply.
+    fn filled(folder: &Path, bytes: u64) -> (Worker, BufReader<ChildStdout>) {
         let mut worker = Worker::start(folder);
         worker.fill(bytes);
-        let output = worker.process.0.stdout.take().expect("its output");
+        let mut output = BufReader::new(worker.process.0.stdout.take().expect("its output"));
         // The first line says that it is up.
-        let replies = BufReader::new(output).lines().take(2);
-        assert_eq!(replies.map_while(Result::ok).count(), 2, "it is killed");
-        worker
+        for _ in 0..2 {
+            let read = output.read_line(&mut String::new()).expect("a reply");
+            assert!(read > 0, "it is killed");
+        }
+        (worker, output)
+    }
+
+    /// A worker with `bytes` of memory that it does not touch again.
+    fn cold(folder: &Path, bytes: u64) -> Worker {
+        Worker::filled(folder, bytes).0
     }
 
     /// A worker with `bytes` of memory that it reads again and again.
     fn hot(folder: &Path, bytes: u64) -> Worker {
-        let mut worker = Worker::start(folder);
-        worker.fill(bytes);
-        let mut output = BufReader::new(worker.process.0.stdout.take().expect("its output"));
+        let (mut worker, mut output) = Worker::filled(folder, bytes);
         let mut input = worker.input.take().expect("its input");
         std::thread::spawn(move || {
             let again = serde_json::to_string(&protocol::Command::Restore).expect("a command") + "\n";

@@ -7,7 +7,7 @@ use plimsoll_model::columns::{COLUMNS, Row};
 use plimsoll_model::recording::Samples;
 use plimsoll_report::analysis::frame::Machine;
 use plimsoll_report::analysis::gauges::gauge;
-use plimsoll_report::analysis::timeline::{MAX_POINTS, timeline};
+use plimsoll_report::analysis::timeline::timeline;
 use proptest::prelude::*;
 
 /// A row whose layers are plausible, of `mem_total` bytes.
@@ -103,13 +103,9 @@ fn a_peak_of_one_sample_survives_an_hour_at_100_hz() {
     let samples = Samples::from_rows(&rows);
     drop(rows);
     let start = std::time::Instant::now();
-    let line = timeline(&samples, MACHINE, 100, 0..u64::MAX, MAX_POINTS, &lines());
+    let line = timeline(&samples, MACHINE, 100, 0..u64::MAX, 2000, &lines());
     eprintln!("timeline of {} samples: {:?}", samples.len(), start.elapsed());
-    assert!(
-        (MAX_POINTS / 2..=MAX_POINTS).contains(&line.t_ns.len()),
-        "{}",
-        line.t_ns.len()
-    );
+    assert!((1000..=2000).contains(&line.t_ns.len()), "{}", line.t_ns.len());
     assert_eq!(
         line.samples.iter().map(|&count| count as usize).sum::<usize>(),
         samples.len()
@@ -165,8 +161,8 @@ proptest! {
                 Some(found) => prop_assert!((found - mean).abs() < 1e-6),
                 None => prop_assert!(free.is_empty()),
             }
-            let least = free.iter().copied().reduce(f64::min);
-            prop_assert_eq!(line.lines[0].min[point], least);
+            let most = free.iter().copied().reduce(f64::max);
+            prop_assert_eq!(line.lines[0].max[point], most);
         }
         prop_assert_eq!(row, rows.len());
     }

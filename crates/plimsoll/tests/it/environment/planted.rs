@@ -298,7 +298,7 @@ fn a_user_without_a_home_has_no_state_in_a_shared_folder() {
     let folder = tempfile::tempdir().unwrap();
     set_mode(folder.path(), 0o755);
     let program = folder.path().join("plimsoll");
-    fs::copy(env!("CARGO_BIN_EXE_plimsoll"), &program).unwrap();
+    plimsoll_testkit::copy_program(env!("CARGO_BIN_EXE_plimsoll"), &program);
     let output = plimsoll_testkit::command("setpriv")
         .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
         .arg(&program)

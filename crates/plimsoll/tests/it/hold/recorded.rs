@@ -13,7 +13,9 @@ use plimsoll_testkit::capability;
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::{Group, MIB, PATIENCE, PLIMSOLL, end_by, hold, hold_as_nobody, json, root_with_cgroup, start};
+use super::{
+    Group, MIB, PATIENCE, PLIMSOLL, end_by, hold, hold_as_nobody, is_held, json, root_with_cgroup, start,
+};
 use crate::run::bad_luck::SmallDisk;
 
 /// A folder for recordings.
@@ -48,14 +50,7 @@ impl Folder {
     /// Waits until the level of the only recording is reached.
     fn wait_for_the_level(&self) {
         let start = Instant::now();
-        loop {
-            let events = self.recordings().pop().map(|folder| folder.join("events.jsonl"));
-            let text = events
-                .and_then(|path| fs::read_to_string(path).ok())
-                .unwrap_or_default();
-            if text.contains("\"phase\":\"hold\"") {
-                return;
-            }
+        while !self.recordings().iter().any(|recording| is_held(recording)) {
             assert!(start.elapsed() < PATIENCE);
             std::thread::sleep(Duration::from_millis(20));
         }

@@ -151,7 +151,7 @@ fn a_hostile_journal_is_named_and_does_not_act() {
 fn a_hostile_process_name_reaches_no_list() {
     let folder = tempfile::tempdir().expect("a folder");
     let program = folder.path().join("\u{1b}[2J\u{9b}3m");
-    fs::copy("/bin/sleep", &program).expect("a copy");
+    plimsoll_testkit::copy_program("/bin/sleep", &program);
     let mut child = plimsoll_testkit::command(&program)
         .args(["600"])
         .spawn()

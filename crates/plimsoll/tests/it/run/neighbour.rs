@@ -60,7 +60,7 @@ fn the_wakeup_is_outside_of_the_cgroup_and_stays_for_the_whole_run() {
     if !has_laboratory() {
         return;
     }
-    let run = twice("hold=0.4");
+    let run = twice("hold=3");
     let mut started = run.start();
     started.await_event("phase-end", "fill");
     let (wakeup, worker) = (started.children()[0], started.worker());
@@ -89,7 +89,7 @@ fn a_dead_wakeup_probe_is_a_warning_and_is_replaced() {
     if !has_laboratory() {
         return;
     }
-    let run = twice("hold=0.4");
+    let run = twice("hold=3");
     let mut started = run.start();
     started.await_event("phase-end", "fill");
     // The first trial lasts until the probe is dead.

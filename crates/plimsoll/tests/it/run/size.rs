@@ -3,6 +3,9 @@
 mod known;
 mod programs;
 
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Seek};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -55,9 +58,18 @@ fn recordings(run: &Run, start: &str) -> Vec<PathBuf> {
 fn await_event(run: &Run, start: &str, is_it: impl Fn(&Value) -> bool) -> String {
     // Long, as the run may wait for those of other tests.
     let deadline = Instant::now() + Duration::from_secs(600);
+    // Open files outlive the recording of a pilot, which is removed at its end.
+    let mut files = BTreeMap::new();
     while Instant::now() < deadline {
         for folder in recordings(run, start) {
-            let text = std::fs::read_to_string(folder.join("events.jsonl")).unwrap_or_default();
+            if let Ok(file) = File::open(folder.join("events.jsonl")) {
+                files.entry(folder).or_insert(file);
+            }
+        }
+        for (folder, file) in &mut files {
+            let mut text = String::new();
+            file.rewind().expect("a file");
+            file.read_to_string(&mut text).expect("events");
             let mut events = text
                 .lines()
                 .filter_map(|line| serde_json::from_str::<Value>(line).ok());

@@ -82,7 +82,9 @@ fn check_counts(trial: &Value) {
             .iter()
             .filter_map(Value::as_f64)
             .collect();
-        assert!((3..=20).contains(&rates.len()), "{name}: {rates:?}");
+        // One for each 0.1 s; a long piece of a scan repeats its rate.
+        let most = (phase(trial, name)["seconds"].as_f64().expect("seconds") / 0.1).ceil() as usize + 1;
+        assert!((3..=most).contains(&rates.len()), "{name}: {rates:?}");
         let (least, most) = (
             rates.iter().copied().fold(f64::MAX, f64::min),
             rates.iter().copied().fold(0.0, f64::max),
@@ -107,7 +109,8 @@ fn check_counts(trial: &Value) {
 /// Either most of the CPU time is in faults and functions are named, or the trial says why that is not known.
 fn check_profile(trial: &Value) {
     if let Some(why) = trial["params"]["fault-path"].as_str() {
-        assert!(why.starts_with("not measured: ") && why.contains("sysctl") || why.contains("CONFIG"));
+        assert!(trial["metrics"]["fault_path_percent"].is_null(), "{trial:#}");
+        assert!(why.contains("sysctl") || why.contains("CONFIG"), "{why}");
         return;
     }
     assert!(figure(trial, "capped", "profile_samples_count") > 0.0);
@@ -140,7 +143,7 @@ fn a_balance_set_manager_trims_once_a_second() {
     if !has_laboratory() {
         return;
     }
-    let run = wscap(&["--set", "cap-by=balance", "--set", "duration=2"]);
+    let run = wscap(&["--set", "cap-by=balance", "--set", "duration=4"]);
     let ended = run.finish();
     ended.assert_went_well();
     let trial = &ended.trials()[0];

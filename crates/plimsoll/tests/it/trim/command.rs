@@ -37,24 +37,38 @@ fn trim_of_all_needs_a_confirmation() {
 #[test]
 fn wrong_arguments_end_with_1_and_missing_processes_with_2() {
     let own = std::process::id().to_string();
-    for (arguments, code, words) in [
-        (&["4000000000"][..], 2, "no such process"),
+    let has_cgroups = plimsoll_proc::cgroup::Hierarchy::of_this_process().is_ok();
+    for (arguments, code, name) in [
+        (&["4000000000"][..], 2, "4000000000"),
         (&["no-number"], 1, ""),
         (&[], 1, ""),
-        (&["--cgroup", "/"], 1, "root cgroup"),
-        (&["--cgroup", "plimsoll-no-such"], 1, "memory cgroup"),
+        (&["--cgroup", "/"], 1, "--all"),
+        (&["--cgroup", "plimsoll-no-such"], 1, "plimsoll-no-such"),
         (&[&own, "--all"], 1, ""),
         (&[&own, "--size", "12 apples"], 1, "apples"),
         (&[&own, "--size", "10%"], 1, "share"),
     ] {
-        if words.contains("cgroup") && plimsoll_proc::cgroup::Hierarchy::of_this_process().is_err() {
+        if arguments.contains(&"--cgroup") && !has_cgroups {
             continue;
         }
         let output = trim(arguments);
         let said = said(&output);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-        assert!(said.contains(words), "{arguments:?}: {said}");
+        assert!(said.contains(name), "{arguments:?}: {said}");
         assert!(output.stdout.is_empty(), "{arguments:?}");
+    }
+    let never = AtomicBool::new(false);
+    let refused = |what: What| plimsoll_monitor::trim::trim(&what, None, &never).expect_err("a refusal");
+    let error = refused(What::pid(4_000_000_000));
+    assert!(
+        matches!(error, TrimError::NoSuchProcess { pid: 4_000_000_000 }),
+        "{error}"
+    );
+    if has_cgroups {
+        let error = refused(What::Cgroup("/".into()));
+        assert!(matches!(error, TrimError::RootCgroup { .. }), "{error}");
+        let error = refused(What::Cgroup("plimsoll-no-such".into()));
+        assert!(matches!(error, TrimError::NoSuchCgroup { .. }), "{error}");
     }
 }
 

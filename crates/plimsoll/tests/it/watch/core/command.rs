@@ -3,6 +3,8 @@
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
+use plimsoll_model::recording::RecordingError;
+use plimsoll_monitor::watch::{Monitor, Options, Source, TargetChoice, WatchError};
 use plimsoll_testkit::capability;
 
 use super::{Kept, headless, stderr, summary, wait_until, watch};
@@ -97,6 +99,7 @@ fn python() -> bool {
 #[test]
 fn a_signal_to_the_monitor_ends_the_program_too() {
     let mut watch = headless(&[
+        "--json",
         "--",
         "sh",
         "-c",
@@ -116,7 +119,8 @@ fn a_signal_to_the_monitor_ends_the_program_too() {
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut output, &mut rest).unwrap();
     assert_eq!(watch.wait().unwrap().code(), Some(3), "{rest}");
-    assert!(rest.contains("exit code 3"), "{rest}");
+    let summary: serde_json::Value = serde_json::from_str(&rest).unwrap();
+    assert_eq!(summary["program"]["exit_code"], 3, "{rest}");
 }
 
 #[test]
@@ -140,21 +144,36 @@ fn a_signal_or_the_time_ends_a_monitor_without_a_program_well() {
 
 #[test]
 fn missing_targets_are_usage_errors() {
-    for (arguments, words) in [
-        (&["--pid", "99999999"][..], "no such process"),
-        (&["--cgroup", "/no/such/group"], "no such cgroup"),
-        (&["--record", "/proc/no"], "cannot create"),
+    for arguments in [
+        ["--pid", "99999999"],
+        ["--cgroup", "/no/such/group"],
+        ["--record", "/proc/no"],
     ] {
-        let output = watch(&[arguments, &["--duration", "0.1"]].concat());
+        let output = watch(&[arguments, ["--duration", "0.1"]].concat());
         assert_eq!(
             output.status.code(),
             Some(1),
             "{arguments:?}: {}",
             stderr(&output)
         );
-        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+        assert!(stderr(&output).contains(arguments[1]), "{}", stderr(&output));
         assert!(output.stdout.is_empty());
     }
+    for choice in [
+        TargetChoice::Pid(99_999_999),
+        TargetChoice::Cgroup("/no/such/group".into()),
+    ] {
+        let refused = Monitor::start(&Options::of(Source::Live(choice)));
+        assert!(matches!(refused, Err(WatchError::Target { .. })));
+    }
+    let refused = Monitor::start(&Options {
+        record: Some("/proc/no".into()),
+        ..Options::of(Source::Live(TargetChoice::None))
+    });
+    assert!(matches!(
+        refused,
+        Err(WatchError::Recording(RecordingError::Io { .. }))
+    ));
     let output = plimsoll_testkit::command(env!("CARGO_BIN_EXE_plimsoll"))
         .arg("watch")
         .output()
@@ -200,9 +219,10 @@ fn an_unprivileged_user_watches_readable_values() {
         .output()
         .unwrap();
     assert_eq!(refused.status.code(), Some(1));
+    let said = stderr(&refused);
+    let denied = format!("os error {}", rustix::io::Errno::ACCESS.raw_os_error());
     assert!(
-        stderr(&refused).contains("Permission denied"),
-        "{}",
-        stderr(&refused)
+        said.contains("/plimsoll-not-there") && said.contains(&denied),
+        "{said}"
     );
 }

@@ -51,9 +51,13 @@ fn a_process_that_forks_becomes_another_and_ends_is_followed() {
 
 #[test]
 fn children_outlive_their_parent_in_the_family() {
-    let parent = Kept::start("sh", &["-c", "sleep 100 & sleep 2.5"]);
+    let mut parent = Kept::start(
+        "sh",
+        &["-c", "sleep 100 & sleep 101 & read line; kill $!; wait $!"],
+    );
     let monitor = live(TargetChoice::Pid(parent.pid()));
     wait_for(&monitor, "three processes", |state| pids(state).len() == 3);
+    parent.0.stdin.as_mut().unwrap().write_all(b"go on\n").unwrap();
     wait_for(&monitor, "the parent's end", |state| {
         marked(state, "1 of its descendants") && pids(state).len() == 1
     });

@@ -398,9 +398,13 @@ fn ctrl_z_leaves_the_terminal_to_the_shell_until_fg() {
 
 #[test]
 fn a_program_is_watched_to_its_end_and_its_exit_code_passed_on() {
-    let command = [PLIMSOLL, "watch", "--", "sh", "-c", "sleep 2; exit 7"];
+    let folder = tempfile::tempdir().expect("a folder");
+    let end = folder.path().join("end");
+    let script = format!("until [ -e {} ]; do sleep 0.1; done; exit 7", end.display());
+    let command = [PLIMSOLL, "watch", "--", "sh", "-c", &script];
     let mut terminal = Terminal::start(OWNED, &command, &[]);
     terminal.until_drawn();
+    std::fs::write(end, "").expect("written");
     assert_eq!(terminal.end(), Some(7));
     terminal.assert_given_back();
     // On the screen that stays.
