@@ -154,7 +154,7 @@ fn a_child_and_its_child_have_their_own_data() {
     });
 }
 
-/// Forks `pager` while the process can open no file, so that the child cannot manage its copy. Returns the child's wait status.
+/// Forks `pager` while the process can open no further file, so that the child cannot manage its copy. Returns the child's wait status.
 fn fork_without_descriptors(pager: &Pager, region: &Region) -> i32 {
     let mut former = libc::rlimit {
         rlim_cur: 0,
@@ -163,8 +163,9 @@ fn fork_without_descriptors(pager: &Pager, region: &Region) -> i32 {
     // SAFETY: both structures are valid; the limit is put back below.
     unsafe {
         assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut former), 0);
+        // The standard streams take these. With less, poll(2) of two descriptors fails, in the parent's thread for faults too.
         let low = libc::rlimit {
-            rlim_cur: 0,
+            rlim_cur: 3,
             rlim_max: former.rlim_max,
         };
         assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const low), 0);
