@@ -181,6 +181,19 @@ fn count(folder: &str) -> usize {
     fs::read_dir(folder).expect("/proc").count()
 }
 
+/// Waits for a state: a thread that was joined may still be listed while it leaves the process.
+fn settles<T: PartialEq + std::fmt::Debug>(state: impl Fn() -> T, expected: T) {
+    let start = std::time::Instant::now();
+    while state() != expected {
+        assert!(
+            start.elapsed().as_secs() < 60,
+            "{:?} is not {expected:?}",
+            state()
+        );
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn the_thread_and_its_descriptors_end_with_the_pager() {
     alone(
@@ -192,9 +205,9 @@ fn the_thread_and_its_descriptors_end_with_the_pager() {
                 let pager = builder().ram(16 << 20).build().expect("userfaultfd is allowed");
                 let mut region = pager.map(MIB).expect("a small region");
                 region.bytes_mut().fill(1);
-                assert_eq!(count("/proc/self/task"), before.0 + 2);
+                settles(|| count("/proc/self/task"), before.0 + 2);
             }
-            assert_eq!(state(), before);
+            settles(state, before);
         },
     );
 }
