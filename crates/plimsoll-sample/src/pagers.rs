@@ -8,13 +8,14 @@
 //! does not choose a pager whose memory is withheld then, but it can be withheld later. Reads that end in time need a thread and
 //! a buffer of their own, which a tick does not have.
 
+use std::collections::BTreeMap;
+
 use plimsoll_model::columns::{Row, col};
 use plimsoll_os::{Memory, OtherProcess};
 use plimsoll_pager::Stats;
 use plimsoll_pager::page::PAGE_SIZE;
 use plimsoll_pager::published::{LOOK_BYTES, LOOK_READS, MAGIC, OpenError, PublishedPager, RECORD_BYTES};
 use plimsoll_proc::process_memory::{BoundedMemory, FindError, Mark, marked};
-use std::collections::BTreeMap;
 
 use super::residency::{Span, span_of};
 

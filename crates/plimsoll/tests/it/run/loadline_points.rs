@@ -41,7 +41,7 @@ fn given_loads_are_measured_in_their_order_and_no_others() {
 }
 
 /// Reclaim decided by statistics of up to 2 s ago, found nothing on an inactive list that they showed as long, and the OOM
-/// killer ended a worker at every fifth such point; once three in a row, at 1.031, which ended the run.
+/// killer ended a worker at every tenth such point; once three in a row, at 1.031, which ended the run.
 #[test]
 fn the_oom_killer_spares_workers_just_above_the_limit() {
     if !has_laboratory() {
