@@ -147,8 +147,8 @@ fn a_wrong_command_line_ends_with_1_and_a_reason() {
             &["replacement", "--seconds=1", "--count=1"],
             &["--seconds", "--count"],
         ),
-        (&["replacement", "--threads=0"], &["threads"]),
-        (&["large", "--grow-to=5g"], &["1 GiB"]),
+        (&["replacement", "--threads=0"], &["threads must be at least 1"]),
+        (&["large", "--grow-to=5g"], &["at most 1 GiB"]),
         (&["juggling"], &["juggling"]),
         (&[], &["Usage"]),
     ] {

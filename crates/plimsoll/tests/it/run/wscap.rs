@@ -148,9 +148,9 @@ fn a_balance_set_manager_trims_once_a_second() {
     ended.assert_went_well();
     let trial = &ended.trials()[0];
     let looks = figure(trial, "capped", "balance_looks_count");
-    // At once, and a second after each; the last piece of a scan takes as long as the machine lets it.
+    // At once, and a second after each, of which a machine that stands still may cost one; the last piece of a scan takes as long as the machine lets it.
     let seconds = phase(trial, "capped")["seconds"].as_f64().expect("seconds");
-    assert!((2.0..=seconds.floor() + 1.0).contains(&looks), "{trial:#}");
+    assert!((3.0..=seconds.floor() + 1.0).contains(&looks), "{trial:#}");
     // What is trimmed comes back while the rest is: less may be missing after a trim than was trimmed, but it has faulted.
     // A piece is 256 pages, and each look trims at least one.
     let scans = figure(trial, "capped", "scans_count");

@@ -144,10 +144,11 @@ fn a_signal_or_the_time_ends_a_monitor_without_a_program_well() {
 
 #[test]
 fn missing_targets_are_usage_errors() {
-    for arguments in [
-        ["--pid", "99999999"],
-        ["--cgroup", "/no/such/group"],
-        ["--record", "/proc/no"],
+    for (arguments, words) in [
+        // Not those of a process or cgroup that is there and may not be read.
+        (["--pid", "99999999"], "no such process"),
+        (["--cgroup", "/no/such/group"], "no such cgroup"),
+        (["--record", "/proc/no"], "cannot create"),
     ] {
         let output = watch(&[arguments, ["--duration", "0.1"]].concat());
         assert_eq!(
@@ -156,7 +157,8 @@ fn missing_targets_are_usage_errors() {
             "{arguments:?}: {}",
             stderr(&output)
         );
-        assert!(stderr(&output).contains(arguments[1]), "{}", stderr(&output));
+        let said = stderr(&output);
+        assert!(said.contains(arguments[1]) && said.contains(words), "{said}");
         assert!(output.stdout.is_empty());
     }
     for choice in [
