@@ -12,7 +12,6 @@ mod v2;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -48,7 +47,7 @@ pub(super) struct CgroupSettings {
 pub struct Cgroup {
     group: MemoryCgroup,
     /// Where its pages may go to swap.
-    _statistics: Option<Arc<FreshStatistics>>,
+    _statistics: Option<FreshStatistics>,
 }
 
 /// Result of [`Cgroup::reclaim`].
@@ -98,10 +97,10 @@ impl Cgroup {
         }
         let group = MemoryCgroup::new(path, hierarchy.version);
         configure(&group, settings)?;
-        let statistics = match settings.swap {
-            true => Some(Arc::new(FreshStatistics::keep(group.clone())?)),
-            false => None,
-        };
+        let statistics = settings
+            .swap
+            .then(|| FreshStatistics::keep(group.clone()))
+            .transpose()?;
         Ok(Cgroup {
             group,
             _statistics: statistics,

@@ -8,7 +8,7 @@
 //! every 10 ms, it ended none.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::Duration;
 
 use plimsoll_proc::cgroup::MemoryCgroup;
@@ -18,39 +18,23 @@ use crate::environment::error::EnvironmentError;
 /// A few MiB become active within 50 ms. The reads take 1.7% of a CPU.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// A thread that has the kernel sum the statistics of a cgroup, until this value is dropped.
-#[derive(Debug)]
-pub(super) struct FreshStatistics {
-    /// Dropped to end the thread.
-    alive: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
+/// Has the kernel sum the statistics of a cgroup by a thread, which ends when the last clone of this value is dropped.
+#[derive(Debug, Clone)]
+pub(super) struct FreshStatistics(#[expect(dead_code, reason = "its end is the message")] Sender<()>);
 
 impl FreshStatistics {
     pub(super) fn keep(group: MemoryCgroup) -> Result<FreshStatistics, EnvironmentError> {
-        let (alive, ended) = channel();
+        let (kept, dropped) = channel();
         let refresh = move || {
-            while ended.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            while dropped.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 // Before its removal the cgroup always has the file; after it nothing needs the statistics.
                 let _ = group.stat();
             }
         };
-        let thread = thread::Builder::new()
+        thread::Builder::new()
             .name("cgroup-stat".to_owned())
             .spawn(refresh)
             .map_err(|source| EnvironmentError::system("start a thread", source))?;
-        Ok(FreshStatistics {
-            alive: Some(alive),
-            thread: Some(thread),
-        })
-    }
-}
-
-impl Drop for FreshStatistics {
-    fn drop(&mut self) {
-        self.alive = None;
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        Ok(FreshStatistics(kept))
     }
 }
