@@ -13,12 +13,8 @@ default:
 run *arguments:
     cargo run --release -- run {{arguments}}
 
-# Run every test
-test *arguments:
-    cargo test --workspace {{arguments}}
-
 # Run every test, those that hold the machine beside the others
-test-in-lanes:
+test:
     cargo xtask test
 
 # Stress the heap with many threads for minutes: `just heap-stress 300`

@@ -378,9 +378,12 @@ fn other_layouts_and_damaged_records_are_told_apart() {
 fn a_record_ends_with_its_pager() {
     let (pager, region, small) = mixed();
     let memory = own();
-    let at = published(&memory, &region).address();
+    let record = published(&memory, &region);
+    let (at, arena) = (record.address(), record.arena());
     drop((pager, region, small));
-    assert!(PublishedPager::open(&memory, at).is_err());
+    // Another test may have mapped the record of another pager there.
+    let left = PublishedPager::open(&memory, at);
+    assert!(left.is_err() || left.is_ok_and(|other| other.arena() != arena));
 }
 
 /// Memory with a record, and any bytes elsewhere.

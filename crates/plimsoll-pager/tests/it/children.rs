@@ -84,7 +84,7 @@ impl Child {
     /// Forks a child that does `work` and ends with code 0, or 101 after a panic.
     pub(crate) fn fork(work: impl FnOnce()) -> Child {
         // This process has no other thread that matters to the child: the C library's allocator handles forks.
-        let pid = plimsoll_testkit::fork(120, || {
+        let pid = plimsoll_testkit::fork(600, || {
             work();
             0
         });

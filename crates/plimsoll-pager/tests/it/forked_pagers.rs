@@ -23,7 +23,7 @@ fn fork(pager: &Pager, work: impl FnOnce() -> i32) -> i32 {
         Forked::Parent { child } => child,
         Forked::Child => {
             // SAFETY: only sets a timer, which ends a hanging child.
-            unsafe { libc::alarm(120) };
+            unsafe { libc::alarm(600) };
             let code = catch_unwind(AssertUnwindSafe(work)).unwrap_or(101);
             // SAFETY: ends the child.
             unsafe { libc::_exit(code) };
