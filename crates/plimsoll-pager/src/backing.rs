@@ -1,5 +1,7 @@
 //! The interface of the compressed store and the page file to the manager.
 
+use std::ops::Range;
+
 use plimsoll_os::Errno;
 
 use crate::page::{Page, PageIndex, Place, Tier};
@@ -66,6 +68,11 @@ pub(crate) trait Backing: Send + Sync {
 
     /// Bytes of RAM that store and page file occupy: segments, headers, tables and buffers.
     fn used_bytes(&self) -> u64;
+
+    /// Addresses of the copies in RAM: whole pages.
+    fn addresses(&self) -> Range<usize> {
+        0..0
+    }
 
     /// Changes the most bytes that the store may use for new copies; those above stay.
     fn set_limit(&self, bytes: u64);

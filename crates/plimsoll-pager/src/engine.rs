@@ -130,7 +130,22 @@ impl<B: Backing> Tenant for Served<B> {
     }
 
     fn approach_budget(&self) -> bool {
+        // A fork waits until it is done.
+        let _inside = self.gate.enter();
         self.manager.shrink()
+    }
+
+    fn shared_bytes(&self) -> u64 {
+        let driver = &self.manager.driver;
+        let frames = self
+            .manager
+            .chunks_with_frames()
+            .flat_map(|pages| driver.addresses(pages));
+        let copies = self.manager.backing.addresses();
+        frames
+            .chain([copies])
+            .map(|addresses| driver.shared_bytes(addresses))
+            .sum()
     }
 
     fn set_growth(&self, growth: Growth) {
@@ -187,9 +202,10 @@ pub(crate) struct Engine<B: Backing + 'static> {
     registration: Option<Registration>,
     /// A child of a fork has threads of its own.
     threads: Mutex<Threads>,
-    /// None once it is dropped, or without a pool. It is the last field: the memory is free when the member leaves.
+    /// None without a pool; a child of a fork has one of its own. It is the last field: the memory is free when the member
+    /// leaves.
     #[cfg(not(loom))]
-    share: Option<Share>,
+    share: Mutex<Option<Share>>,
 }
 
 impl<B: Backing + 'static> Engine<B> {
@@ -252,7 +268,7 @@ impl<B: Backing + 'static> Engine<B> {
         let share = funds.member.map(|member| Share::start(member, served.clone()));
         Ok(Engine {
             #[cfg(not(loom))]
-            share: share.transpose().map_err(EngineError::System)?,
+            share: Mutex::new(share.transpose().map_err(EngineError::System)?),
             served,
             addresses: Mutex::new(Addresses::new(pages)),
             registration,
@@ -265,10 +281,18 @@ impl<B: Backing + 'static> Engine<B> {
         &self.served.manager
     }
 
-    /// The share in a pool, if the budget comes from one. A child of a fork has none.
+    /// Looks at the share in a pool, if the budget comes from one. A child without the pager's memory has none.
     #[cfg(not(loom))]
-    pub(crate) fn share(&self) -> Option<&Share> {
-        self.share.as_ref().filter(|_| !self.is_forked())
+    pub(crate) fn with_share<T>(&self, look: impl FnOnce(&Share) -> T) -> Option<T> {
+        if self.is_forked() {
+            return None;
+        }
+        self.share().as_ref().map(look)
+    }
+
+    #[cfg(not(loom))]
+    fn share(&self) -> MutexGuard<'_, Option<Share>> {
+        self.share.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until the thread for faults does not work on those that were before this call.
@@ -498,7 +522,7 @@ impl<B: Backing + 'static> Drop for Engine<B> {
                 threads.balancer.take(),
             ));
             #[cfg(not(loom))]
-            std::mem::forget(self.share.take());
+            std::mem::forget(self.share().take());
         }
     }
 }

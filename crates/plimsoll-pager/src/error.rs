@@ -175,11 +175,6 @@ pub enum ForkError {
     /// This process is a child of the one that built the pager, and does not have its regions.
     #[error("cannot fork a pager in a child that does not have its regions; build a pager of its own")]
     Forked,
-    /// The budget comes from a pool, of which the child is no member.
-    #[error(
-        "cannot fork a pager whose budget comes from a pool; call fork(2), and join the pool in the child"
-    )]
-    InPool,
     /// The parent would overwrite copies in its page file that the child needs.
     #[error("cannot fork a pager that has a page file; build it without one")]
     PageFile,

@@ -67,7 +67,8 @@ impl Pager {
 
     /// Forks this process, as `fork(2)` does. The child has a copy of every region, as it is at the fork: the kernel copies a
     /// page when one of them writes to it, and the child compresses and restores its pages by itself, under a budget of its
-    /// own with the same bytes. A child of `fork(2)` does not have the regions.
+    /// own with the same bytes, or as a member of its own of the parent's pool, which pays for the pages that are not its
+    /// parent's any more. A child of `fork(2)` does not have the regions.
     ///
     /// Other threads that fault, or change regions, wait meanwhile. Ranges that they have pinned stay pinned in the child. In the mode [`FaultMode::Thread`](crate::FaultMode::Thread),
     /// no `pthread_atfork(3)` handler may touch a region.
@@ -118,7 +119,7 @@ impl Pager {
             return Err(RamError::TooLittle { given, least });
         }
         #[cfg(not(loom))]
-        if self.engine.share().is_some() {
+        if self.engine.with_share(|_| ()).is_some() {
             return Err(RamError::InPool);
         }
         self.engine.manager().set_ram(bytes);
@@ -128,7 +129,7 @@ impl Pager {
     /// The pager's share of its pool; none if its budget is fixed.
     #[cfg(not(loom))]
     pub fn membership(&self) -> Option<Membership> {
-        self.engine.share().map(Share::membership)
+        self.engine.with_share(Share::membership)
     }
 
     /// Changes the limits of the pager's member of its pool. The next round of the pool follows them.
@@ -137,8 +138,8 @@ impl Pager {
     /// As [`Pool::join`](crate::pool::Pool::join); [`PoolError::Lost`] if the budget comes from no pool.
     #[cfg(not(loom))]
     pub fn set_limits(&self, limits: Limits) -> Result<(), PoolError> {
-        let share = self.engine.share().ok_or(PoolError::Lost)?;
-        share.set_limits(limits)
+        let changed = self.engine.with_share(|share| share.set_limits(limits));
+        changed.unwrap_or(Err(PoolError::Lost))
     }
 }
 

@@ -4,6 +4,8 @@ mod clean;
 mod file_tier;
 mod slot_counts;
 
+use std::ops::Range;
+
 use crate::backing::{Backing, Damaged, Owners, PageFileUse, PutError, Room, Spillable};
 use crate::page::{Page, PageIndex, Place, Tier};
 use crate::page_file::ReadError;
@@ -164,6 +166,10 @@ impl Backing for SavedCopies {
 
     fn used_bytes(&self) -> u64 {
         self.store.used_bytes() + self.file.as_ref().map_or(0, FileTier::bytes)
+    }
+
+    fn addresses(&self) -> Range<usize> {
+        self.store.addresses()
     }
 
     fn set_limit(&self, bytes: u64) {

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_os::Errno;
 
@@ -20,6 +20,10 @@ use crate::pool::{Grant, Limits, Member, Pool, PoolError, Usage};
 
 /// The longest time between two ticks of a member.
 const TICK: Duration = Duration::from_secs(1);
+/// The shortest time between two looks of a forked child at the pages that it shares with its parent: a write makes a page its
+/// own without a fault. A look costs a part of the processor, one in so many, at most.
+const SHORTEST_LOOK: Duration = Duration::from_millis(10);
+const LOOK_PART: u32 = 20;
 /// The longest time between two tries of a member that waits for its first grant, and the number of tries.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const FIRST_TRIES: u32 = 100;
@@ -58,6 +62,9 @@ pub(crate) trait Tenant: Send + Sync {
 
     /// Whether the budget may grow: faults may wait for it.
     fn set_growth(&self, growth: Growth);
+
+    /// Bytes of its memory that another process maps too, as after a fork.
+    fn shared_bytes(&self) -> u64;
 }
 
 impl<D: Driver, B: Backing> Manager<D, B> {
@@ -99,6 +106,11 @@ pub(crate) struct Share {
 struct State {
     pool: Pool,
     member: Mutex<Member>,
+    /// Bytes that the parent of this process pays for, an upper bound as of the last tick: 0 without a parent in the pool. It
+    /// never grows, as pages that a child of this process shares are this one's.
+    inherited: AtomicU64,
+    /// The time that the last look at the shared pages took.
+    look_nanoseconds: AtomicU64,
     is_over: AtomicBool,
     ticks: AtomicU64,
     failed_ticks: AtomicU64,
@@ -107,9 +119,25 @@ struct State {
 impl Share {
     /// Has `tenant` follow the grants of `member`.
     pub(crate) fn start(member: Member, tenant: Arc<dyn Tenant>) -> Result<Share, Errno> {
+        Share::with_inherited(member, 0, tenant)
+    }
+
+    /// Has `tenant`, a copy in a child of a fork, follow the grants of a membership of its own. `parent` is the copy of its
+    /// parent's. Pages count against the grant once they are this process's own.
+    pub(crate) fn start_in_child(parent: &Member, tenant: Arc<dyn Tenant>) -> Result<Share, Errno> {
+        let inherited = tenant.usage().resident;
+        // As for a fork(2) that a limit on processes refuses.
+        let member = parent.forked(inherited).map_err(|_| Errno::AGAIN)?;
+        tenant.set_budget(budget(&member, inherited));
+        Share::with_inherited(member, inherited, tenant)
+    }
+
+    fn with_inherited(member: Member, inherited: u64, tenant: Arc<dyn Tenant>) -> Result<Share, Errno> {
         let state = Arc::new(State {
             pool: member.pool().clone(),
             member: Mutex::new(member),
+            inherited: AtomicU64::new(inherited),
+            look_nanoseconds: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             ticks: AtomicU64::new(0),
             failed_ticks: AtomicU64::new(0),
@@ -129,6 +157,11 @@ impl Share {
             state,
             thread: Some(thread),
         })
+    }
+
+    /// The membership, which the thread of the share does not change until the guard is dropped: for a fork.
+    pub(crate) fn still(&self) -> MutexGuard<'_, Member> {
+        self.state.member()
     }
 
     /// The share now.
@@ -177,7 +210,18 @@ impl State {
             self.ticks.fetch_add(1, Ordering::Relaxed);
             let version = self.member().version();
             if !self.is_over() {
-                self.pool.wait(version, TICK);
+                self.pool.wait(version, self.next_look());
+            }
+        }
+    }
+
+    /// The longest time until the next tick.
+    fn next_look(&self) -> Duration {
+        match self.inherited.load(Ordering::Relaxed) {
+            0 => TICK,
+            _ => {
+                let cost = Duration::from_nanos(self.look_nanoseconds.load(Ordering::Relaxed));
+                (cost * LOOK_PART).clamp(SHORTEST_LOOK, TICK)
             }
         }
     }
@@ -185,15 +229,46 @@ impl State {
     /// Reports, follows the grant, and acknowledges it.
     fn tick(&self, tenant: &dyn Tenant) -> Result<(), PoolError> {
         let mut member = self.member();
-        let grant = member.tick(&tenant.usage())?;
+        let usage = self.own_usage(tenant, &member);
+        let grant = member.tick(&usage)?;
         tenant.set_growth(growth(&member)?);
+        tenant.set_budget(budget(&member, usage.inherited));
         drop(member);
-        tenant.set_budget(grant.bytes());
         while !self.is_over() && !tenant.approach_budget() {}
+        let mut member = self.member();
         // What cannot be trimmed stays charged.
-        let held = tenant.usage().resident.max(grant.bytes());
-        self.member().acknowledge(held.min(grant.charged_bytes()))
+        let held = self.own_usage(tenant, &member).resident.max(grant.bytes());
+        member.acknowledge(held.min(grant.charged_bytes()))
     }
+
+    /// The use of memory without the pages that the parent pays for.
+    fn own_usage<'t>(&self, tenant: &'t dyn Tenant, member: &Member) -> Usage<'t> {
+        let before = self.inherited.load(Ordering::Relaxed);
+        let inherited = match before > 0 && member.has_parent() {
+            true => {
+                let start = Instant::now();
+                let shared = tenant.shared_bytes();
+                let nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                self.look_nanoseconds.store(nanoseconds, Ordering::Relaxed);
+                before.min(shared)
+            }
+            false => 0,
+        };
+        self.inherited.store(inherited, Ordering::Relaxed);
+        let usage = tenant.usage();
+        Usage {
+            resident: usage.resident.saturating_sub(inherited),
+            wanted: usage.wanted.saturating_sub(inherited),
+            inherited,
+            ..usage
+        }
+    }
+}
+
+/// The budget of a pager: the grant, beside the pages that the parent pays for.
+fn budget(member: &Member, inherited: u64) -> u64 {
+    let most = member.pool().total();
+    member.grant().bytes().saturating_add(inherited).min(most)
 }
 
 /// The growth that is possible as of the last tick of `member`.

@@ -9,6 +9,13 @@ use plimsoll_os::Errno;
 
 use crate::page::PAGE_SIZE;
 
+/// Entries that one call reads.
+const AT_ONCE: usize = 64;
+/// Bits of an entry: the page is present; the kernel has swapped it out; no other process maps it.
+const PRESENT: u64 = 1 << 63;
+const SWAPPED: u64 = 1 << 62;
+const EXCLUSIVE: u64 = 1 << 56;
+
 /// The pagemap of a process. Its entries for present pages need no privilege beyond that of reading the process.
 #[derive(Debug)]
 pub struct Pagemap {
@@ -36,21 +43,32 @@ impl Pagemap {
 
     /// Marks the presence of each page from the one at `address` on. Does not allocate.
     pub(crate) fn present(&self, address: usize, present: &mut [bool]) -> Result<(), Errno> {
-        /// Entries that one call reads.
-        const AT_ONCE: usize = 64;
-        /// Bits of an entry: the page is present, or the kernel has swapped it out.
-        const HAS_CONTENTS: u64 = 1 << 63 | 1 << 62;
-        let mut at = (address / PAGE_SIZE * size_of::<u64>()) as u64;
-        for piece in present.chunks_mut(AT_ONCE) {
+        self.entries(address, present.len(), |page, entry| {
+            present[page] = entry & (PRESENT | SWAPPED) != 0;
+        })
+    }
+
+    /// The present pages, of `pages` from the one at `address` on, that another process maps too. Does not allocate.
+    pub(crate) fn shared(&self, address: usize, pages: usize) -> Result<u64, Errno> {
+        let mut shared = 0;
+        self.entries(address, pages, |_, entry| {
+            shared += u64::from(entry & (PRESENT | EXCLUSIVE) == PRESENT);
+        })?;
+        Ok(shared)
+    }
+
+    /// Calls `each` with the number and the entry of each of `pages` pages from the one at `address` on.
+    fn entries(&self, address: usize, pages: usize, mut each: impl FnMut(usize, u64)) -> Result<(), Errno> {
+        for first in (0..pages).step_by(AT_ONCE) {
             let mut bytes = [0; AT_ONCE * size_of::<u64>()];
-            let bytes = &mut bytes[..piece.len() * size_of::<u64>()];
-            let read = self.file.read_exact_at(bytes, at);
+            let bytes = &mut bytes[..AT_ONCE.min(pages - first) * size_of::<u64>()];
+            let at = (address / PAGE_SIZE + first) * size_of::<u64>();
+            let read = self.file.read_exact_at(bytes, at as u64);
             read.map_err(|error| Errno::of_number(error.raw_os_error().unwrap_or(libc::EIO)))?;
             let (entries, _) = bytes.as_chunks();
-            for (present, entry) in piece.iter_mut().zip(entries) {
-                *present = u64::from_ne_bytes(*entry) & HAS_CONTENTS != 0;
+            for (page, entry) in (first..).zip(entries) {
+                each(page, u64::from_ne_bytes(*entry));
             }
-            at += bytes.len() as u64;
         }
         Ok(())
     }

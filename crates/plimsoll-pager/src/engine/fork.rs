@@ -24,6 +24,8 @@ use crate::error::ForkError;
 use crate::fault::{SignalsBlocked, forget_other_handlers};
 use crate::manager::Patience;
 use crate::page::{CHUNK_PAGES, ChunkMode, PageIndex, PageRange};
+#[cfg(not(loom))]
+use crate::share::Share;
 
 /// A process after [`Pager::fork`](crate::Pager::fork).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,10 +109,6 @@ impl<B: Backing + 'static> Engine<B> {
         if self.is_forked() {
             return Err(ForkError::Forked);
         }
-        #[cfg(not(loom))]
-        if self.share.is_some() {
-            return Err(ForkError::InPool);
-        }
         if self.manager().backing.page_file().is_some() {
             return Err(ForkError::PageFile);
         }
@@ -120,6 +118,11 @@ impl<B: Backing + 'static> Engine<B> {
         self.served.gate.close();
         let mut threads = self.threads();
         let balancing = self.served.balancing.lock();
+        #[cfg(not(loom))]
+        let mut share = self.share();
+        // The thread of the share changes the membership.
+        #[cfg(not(loom))]
+        let membership = share.as_ref().map(Share::still);
         ARENA.store(driver.arena().start, Ordering::SeqCst);
         SHADOW.store(driver.shadow(), Ordering::SeqCst);
         BYTES.store(driver.arena().len(), Ordering::SeqCst);
@@ -136,18 +139,31 @@ impl<B: Backing + 'static> Engine<B> {
         });
         if forked == Ok(0) {
             drop(balancing);
+            #[cfg(not(loom))]
+            drop(membership);
             let begun = self.begin_child(&mut threads);
-            return Ok(begun.map_or_else(
-                |errno| {
+            #[cfg(not(loom))]
+            let begun = begun.and_then(|()| self.begin_share(&mut share));
+            let begun = begun.and_then(|()| self.begin_threads(&mut threads));
+            return Ok(match begun {
+                Ok(()) => Forked::Child,
+                Err(errno) => {
                     driver.forget();
+                    // It leaves the pool.
+                    #[cfg(not(loom))]
+                    drop(share.take());
                     Forked::ChildWithoutRegions(errno)
-                },
-                |()| Forked::Child,
-            ));
+                }
+            });
         }
         // It fails for addresses without a mapping alone.
         let _ = driver.share_with_children(false);
         drop((balancing, threads));
+        #[cfg(not(loom))]
+        {
+            drop(membership);
+            drop(share);
+        }
         self.served.gate.open();
         match forked {
             Ok(child) => Ok(Forked::Parent { child }),
@@ -161,7 +177,23 @@ impl<B: Backing + 'static> Engine<B> {
         std::mem::forget((threads.faults.take(), threads.balancer.take()));
         forget_other_handlers();
         self.served.gate.renew();
-        self.manager().driver.become_own(self.runs())?;
+        self.manager().driver.become_own(self.runs())
+    }
+
+    /// Makes this process a member of its parent's pool.
+    #[cfg(not(loom))]
+    fn begin_share(&self, share: &mut Option<Share>) -> Result<(), Errno> {
+        if let Some(parent) = share.take() {
+            let own = Share::start_in_child(&parent.still(), self.served.clone());
+            // As in `begin_child`, and the parent stays a member.
+            std::mem::forget(parent);
+            *share = Some(own?);
+        }
+        Ok(())
+    }
+
+    /// Starts the threads of the pager in this process, and publishes it.
+    fn begin_threads(&self, threads: &mut Threads) -> Result<(), Errno> {
         let mode = match self.registration {
             Some(_) => FaultMode::Signal,
             None => FaultMode::Thread,

@@ -182,6 +182,23 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         self.chunks.of(PageRange::new(page, 1))
     }
 
+    /// The pages of each chunk with present pages in one of the areas.
+    pub(crate) fn chunks_with_frames(&self) -> impl Iterator<Item = PageRange> {
+        let chunks = self.extent().div_ceil(CHUNK_PAGES) as usize;
+        let has_frames = |chunk: &Chunk| match chunk.mode() {
+            ChunkMode::Unused => false,
+            ChunkMode::Native | ChunkMode::Converting => true,
+            ChunkMode::Managed => [PageState::Active, PageState::Modified, PageState::Standby]
+                .iter()
+                .any(|state| chunk.pages_in(*state) > 0),
+        };
+        (0..)
+            .zip(&self.chunks.all()[..chunks])
+            .filter_map(move |(number, chunk)| {
+                has_frames(chunk).then(|| PageRange::new(PageIndex::new(number * CHUNK_PAGES), chunk.pages()))
+            })
+    }
+
     /// Counts a page that went from one state to another, with its standby priority. Called before it is unlocked.
     pub(crate) fn count(&self, page: PageIndex, from: PageState, to: PageState, priority: u8) {
         let chunk = self.chunk(page);

@@ -112,6 +112,11 @@ pub struct Member {
     pool: Pool,
     row: usize,
     identity: Identity,
+    limits: Limits,
+    /// The member from which this process was forked.
+    parent: Option<Identity>,
+    /// Whether that one is charged for the pages that both share, as of the last tick.
+    has_parent: bool,
     grant: Grant,
     version: Version,
     /// The last answer, which the row has.
@@ -163,6 +168,9 @@ impl Member {
                 pool: pool.clone(),
                 row,
                 identity,
+                limits,
+                parent,
+                has_parent: parent.is_some() && entry.parent == parent,
                 grant: Grant::of(&entry),
                 version: Version::new(0, 0),
                 answer: Acknowledged { number: 0, held: 0 },
@@ -186,6 +194,25 @@ impl Member {
     /// As [`Pool::join`].
     pub fn join_as_child(&self, limits: Limits, inherited: u64) -> Result<Member, PoolError> {
         Member::join(&self.pool, limits, Some(self.identity), inherited)
+    }
+
+    /// As [`Member::join_as_child`] with the limits of the parent, but without a minimum if the pool cannot promise it again.
+    pub(crate) fn forked(&self, inherited: u64) -> Result<Member, PoolError> {
+        let joined = self.join_as_child(self.limits, inherited);
+        if let Err(PoolError::MinimumTooLarge { .. }) = joined {
+            let limits = Limits {
+                minimum: 0,
+                ..self.limits
+            };
+            return self.join_as_child(limits, inherited);
+        }
+        joined
+    }
+
+    /// Whether another member, from which this process was forked, is charged for the pages that both share: as of the last
+    /// tick. Not once that one has left or ended.
+    pub(crate) fn has_parent(&self) -> bool {
+        self.has_parent
     }
 
     /// The pool.
@@ -251,6 +278,7 @@ impl Member {
         let (version, table) = self.pool.table()?;
         let entry = own_entry(Some(&table), row, identity)?;
         self.grant = Grant::of(&entry);
+        self.has_parent = self.parent.is_some() && entry.parent == self.parent;
         self.most = most(&table, &entry, total);
         self.version = version;
         Ok(self.grant)
@@ -317,6 +345,7 @@ impl Member {
             Ok(Some(next))
         });
         changed?;
+        self.limits = limits;
         self.maximum = bounds.maximum;
         Ok(())
     }

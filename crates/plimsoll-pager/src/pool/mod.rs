@@ -35,7 +35,7 @@
 //! - A member that ends without leaving, by SIGKILL too, is found by its process number and start (`/proc/PID/stat`), which
 //!   also tell a new process with its number from it. Its share returns in the next round.
 //! - A forked child is no member, and calls of the membership that it has from its parent fail. It joins by
-//!   [`Member::join_as_child`]. Pages that it still shares with its parent are charged to the parent; when that ends, to the
+//!   [`Member::join_as_child`]; [`Pager::fork`](crate::Pager::fork) does so. Pages that it still shares with its parent are charged to the parent; when that ends, to the
 //!   child that shares most of them.
 //! - `execve` keeps the process, not its memory: call [`Member::leave`] before. Else the share returns when the new program
 //!   joins, or ends.

@@ -53,6 +53,7 @@ mod units;
 mod validate;
 mod writer;
 
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 
 use plimsoll_os::Errno;
@@ -329,6 +330,17 @@ impl Store {
     /// Bytes of RAM that the store uses: segments, headers, tables, buffers.
     pub fn used_bytes(&self) -> u64 {
         self.space.used()
+    }
+
+    /// Addresses of all segments that were ever used.
+    pub fn addresses(&self) -> Range<usize> {
+        match self.space.begun() {
+            0 => 0..0,
+            begun => {
+                let start = self.space.words(0).as_ptr() as usize;
+                start..start + begun as usize * SEGMENT
+            }
+        }
     }
 
     /// The bytes in use at which puts are refused: the limit less those that are left to cleaning.

@@ -17,7 +17,7 @@ const FORKS: usize = 12;
 const STEP: usize = 37;
 
 /// Forks `pager`. The child ends with the code of `work`, with 101 after a panic, or by SIGALRM.
-fn fork(pager: &Pager, work: impl FnOnce() -> i32) -> i32 {
+pub(crate) fn fork(pager: &Pager, work: impl FnOnce() -> i32) -> i32 {
     // SAFETY: the child calls `work` and `_exit` alone, and `work` waits for no thread of its parent.
     match unsafe { pager.fork() }.expect("the kernel forks") {
         Forked::Parent { child } => child,

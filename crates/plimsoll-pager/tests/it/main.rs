@@ -8,8 +8,9 @@
 //! | `children` | forked children and shared words of a test |
 //! | `fault_thread` | the mode in which a thread resolves faults |
 //! | `forked_pagers` | children of `Pager::fork`, under load |
+//! | `forked_pool` | children of `Pager::fork` under the budget of a pool, as the kernel counts it |
 //! | `forks` | children of a process with a pager, forked under load |
-//! | `modes` | the tests of `cap`, `forked_pagers`, `forks` and `shared_pages` in every mode |
+//! | `modes` | the tests of `cap`, `forked_pagers`, `forked_pool`, `forks` and `shared_pages` in every mode |
 //! | `killed` | a process that is killed |
 //! | `page_file` | files, systems and kernels that refuse, fail or are full |
 //! | `pages` | contents of pages, and their check |
@@ -33,6 +34,7 @@ mod children;
 mod fault_path;
 mod fault_thread;
 mod forked_pagers;
+mod forked_pool;
 mod forks;
 mod killed;
 mod modes;

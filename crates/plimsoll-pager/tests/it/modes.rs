@@ -30,7 +30,13 @@ pub(crate) fn builder() -> PagerBuilder {
 
 /// Runs the tests of these modules in a mode.
 fn run(mode: &str) {
-    for module in ["cap::", "forked_pagers::", "forks::", "shared_pages::"] {
+    for module in [
+        "cap::",
+        "forked_pagers::",
+        "forked_pool::",
+        "forks::",
+        "shared_pages::",
+    ] {
         let output = this_program()
             .args([module, "--test-threads=1"])
             .env(MODE, mode)

@@ -8,11 +8,11 @@ use plimsoll_pager::{BuildError, Pager, RamError, Stats};
 
 use crate::children::{Child, Random, Shared, alone_as_nobody, resident_of};
 
-const MIB: u64 = 1 << 20;
-const TOTAL: u64 = 64 * MIB;
+pub(crate) const MIB: u64 = 1 << 20;
+pub(crate) const TOTAL: u64 = 64 * MIB;
 /// Bytes of the region of each process.
 const REGION: u64 = 64 * MIB;
-const PAGE: u64 = 4096;
+pub(crate) const PAGE: u64 = 4096;
 /// The most processes of a test.
 const MOST: usize = 4;
 
@@ -22,9 +22,9 @@ const BASE: usize = MOST;
 const WORK: usize = 2 * MOST;
 
 /// Rounds of the pool in which a goal must be reached.
-const MOST_ROUNDS: u64 = 60;
+pub(crate) const MOST_ROUNDS: u64 = 60;
 
-fn limits() -> Limits {
+pub(crate) fn limits() -> Limits {
     Limits {
         minimum: 5 * MIB,
         ..Limits::default()
@@ -181,7 +181,7 @@ impl<'t> Group<'t> {
     }
 }
 
-fn with_pool(test: &str, work: impl FnOnce(&Pool, &Shared)) {
+pub(crate) fn with_pool(test: &str, work: impl FnOnce(&Pool, &Shared)) {
     alone_as_nobody(test, |folder: &Path| {
         let pool = Pool::at(&folder.join("pool"), TOTAL).expect("the folder is this user's");
         let shared = Shared::new(folder);

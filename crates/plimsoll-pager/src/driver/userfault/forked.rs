@@ -5,6 +5,7 @@
 )]
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 
 use plimsoll_os::{Advice, Errno, RegisterMode, UffdMode, address_space, uffd_register};
@@ -12,7 +13,7 @@ use plimsoll_os::{Advice, Errno, RegisterMode, UffdMode, address_space, uffd_reg
 use super::opening::{OpenError, ThisKernel, open};
 use super::{OWN_MEMORY, Userfault};
 use crate::driver::{Area, Driver, Pagemap};
-use crate::page::PageRange;
+use crate::page::{PAGE_SIZE, PageRange};
 
 /// The registration of a chunk of the arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +78,21 @@ impl Userfault {
         self.share_with_children(false)?;
         self.origin.renew();
         Ok(())
+    }
+
+    /// The present bytes of `addresses`, whole pages of this process, that another process maps too: 0 if the kernel does not
+    /// tell.
+    pub(crate) fn shared_bytes(&self, addresses: Range<usize>) -> u64 {
+        let pages = addresses.len() / PAGE_SIZE;
+        self.pagemap.shared(addresses.start, pages).unwrap_or(0) * PAGE_SIZE as u64
+    }
+
+    /// The addresses of `pages` in both areas.
+    pub(crate) fn addresses(&self, pages: PageRange) -> [Range<usize>; 2] {
+        [Area::Arena, Area::Shadow].map(|area| {
+            let start = self.at(area, pages.first);
+            start..start + pages.bytes()
+        })
     }
 
     /// Unmaps the areas in a child of a fork that cannot use them: it would see zeros where its parent has data.

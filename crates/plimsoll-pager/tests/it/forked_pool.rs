@@ -1,0 +1,275 @@
+//! Children of `Pager::fork` under the budget of a pool: each is a member of its own, as the kernel counts it.
+#![allow(unsafe_code)]
+
+use std::time::{Duration, Instant};
+
+use plimsoll_pager::pool::{MemberStatus, Pool};
+use plimsoll_pager::{Forked, Pager, Region};
+
+use crate::children::{Random, Shared, wait};
+use crate::forked_pagers::fork;
+use crate::modes::builder;
+use crate::shared_budget::{MIB, MOST_ROUNDS, PAGE, TOTAL, limits, with_pool};
+
+/// Words of the test: the state of the children.
+const WRITTEN: usize = 0;
+const MAY_END: usize = 8;
+/// Words of a page that are noise.
+const NOISE: usize = 128;
+/// Children of a parent.
+const CHILDREN: u64 = 3;
+
+/// A region of `mib`, whose pages are a quarter noise of `seed`.
+fn filled(pool: &Pool, mib: u64, seed: u64) -> (Pager, Region) {
+    let member = pool.join(limits()).expect("the minima fit");
+    let pager = builder().pool(member).build().expect("userfaultfd is allowed");
+    let region = pager.map((mib * MIB) as usize).expect("addresses are free");
+    fill(&region, seed);
+    (pager, region)
+}
+
+fn page_of(region: &Region, page: u64) -> &mut [u64] {
+    let start = (page * PAGE) as usize;
+    assert!(start < region.len());
+    // SAFETY: each process of a test has one thread that uses its copy of the region, one page at a time.
+    unsafe { std::slice::from_raw_parts_mut(region.as_ptr().add(start).cast(), 512) }
+}
+
+fn noise(seed: u64, page: u64) -> Random {
+    Random(seed << 32 | page << 1 | 1)
+}
+
+fn fill(region: &Region, seed: u64) {
+    for page in 0..region.len() as u64 / PAGE {
+        let mut random = noise(seed, page);
+        page_of(region, page)[..NOISE].fill_with(|| random.below(u64::MAX));
+    }
+}
+
+fn verify(region: &Region, seed: u64) {
+    for page in 0..region.len() as u64 / PAGE {
+        let mut random = noise(seed, page);
+        let (noise, rest) = page_of(region, page).split_at(NOISE);
+        let is_whole = noise.iter().all(|word| *word == random.below(u64::MAX));
+        assert!(
+            is_whole && rest.iter().all(|word| *word == 0),
+            "page {page} of {seed}"
+        );
+    }
+}
+
+/// The share of resident memory that the kernel counts as a process's: pages that several map are divided.
+fn proportional(pid: u32) -> u64 {
+    let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss_Anon:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    kib.map_or(0, |kib| kib.trim().parse::<u64>().expect("a number") << 10)
+}
+
+fn member(pool: &Pool, pid: u32) -> Option<MemberStatus> {
+    let members = pool.status().expect("it is whole").members;
+    members.into_iter().find(|member| member.identity.pid() == pid)
+}
+
+/// Waits until `goal` holds, for a number of rounds of the pool at most.
+fn wait_for(pool: &Pool, what: &str, mut goal: impl FnMut() -> bool) {
+    let rounds = || pool.status().expect("it is whole").rounds;
+    let first = rounds();
+    while !goal() {
+        assert!(rounds() - first < MOST_ROUNDS, "{what}: {:#?}", pool.status());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Pages of both cost the pool once; a page that the child writes is the child's, and all are when the parent ends.
+#[test]
+fn a_forked_child_is_a_member_and_pays_for_its_own_pages() {
+    const DATA: u64 = 24;
+    let test = "forked_pool::a_forked_child_is_a_member_and_pays_for_its_own_pages";
+    with_pool(test, |pool, shared| {
+        let parent = plimsoll_testkit::fork(600, || {
+            let (pager, region) = filled(pool, DATA, 1);
+            let child = fork(&pager, || {
+                verify(&region, 1);
+                let pid = std::process::id();
+                let charged = member(pool, pid).expect("it is a member").charged;
+                assert!(charged < 8 * MIB, "{charged} bytes are charged for shared pages");
+                fill(&region, 2);
+                wait_for(pool, "own pages", || {
+                    member(pool, pid).is_some_and(|own| own.given >= DATA * MIB && own.charged >= DATA * MIB)
+                });
+                verify(&region, 2);
+                let membership = pager.membership().expect("it is a member");
+                assert_eq!(membership.failed_ticks, 0);
+                shared.set(WRITTEN, u64::from(pid));
+                shared.wait_for(MAY_END, 1);
+                verify(&region, 2);
+                i32::from(!pager.validate().is_empty())
+            });
+            shared.wait_for(WRITTEN, 1);
+            // The child's pages are not this one's.
+            verify(&region, 1);
+            assert_eq!(pager.validate(), []);
+            assert_eq!(pool.status().expect("it is whole").members.len(), 2);
+            assert_eq!(wait(child), 0);
+            verify(&region, 1);
+            0
+        });
+        shared.wait_for(WRITTEN, 1);
+        shared.set(MAY_END, 1);
+        assert_eq!(wait(parent), 0);
+        let other = pool.join(limits()).expect("the minima fit");
+        assert_eq!(pool.status().expect("it is whole").members.len(), 1);
+        drop(other);
+    });
+}
+
+#[test]
+fn the_pages_of_a_parent_that_ends_are_charged_to_its_child() {
+    const DATA: u64 = 24;
+    let test = "forked_pool::the_pages_of_a_parent_that_ends_are_charged_to_its_child";
+    with_pool(test, |pool, shared| {
+        let parent = plimsoll_testkit::fork(600, || {
+            let (pager, region) = filled(pool, DATA, 1);
+            fork(&pager, || {
+                shared.set(WRITTEN, u64::from(std::process::id()));
+                shared.wait_for(MAY_END, 1);
+                verify(&region, 1);
+                i32::from(!pager.validate().is_empty())
+            });
+            shared.wait_for(MAY_END, 1);
+            0
+        });
+        shared.wait_for(WRITTEN, 1);
+        let child = shared.get(WRITTEN);
+        // SAFETY: the process is a child that was not waited for.
+        assert_eq!(unsafe { libc::kill(parent, libc::SIGKILL) }, 0);
+        wait(parent);
+        let other = builder()
+            .pool(pool.join(limits()).expect("the minima fit"))
+            .build();
+        let other = other.expect("userfaultfd is allowed");
+        let region = other.map((48 * MIB) as usize).expect("addresses are free");
+        fill(&region, 3);
+        let charged = member(pool, child as u32).expect("it is a member").charged;
+        let resident = proportional(child as u32);
+        assert!(
+            charged + 4 * MIB >= resident,
+            "{charged} bytes are charged for {resident}"
+        );
+        shared.set(MAY_END, 1);
+        assert_eq!(wait(child as i32), 0);
+        verify(&region, 3);
+    });
+}
+
+/// Three children change 20 MiB of 30 each: 120 MiB of data under 64, a quarter of it noise.
+#[test]
+fn a_parent_and_its_children_stay_within_one_budget() {
+    let test = "forked_pool::a_parent_and_its_children_stay_within_one_budget";
+    with_pool(test, |pool, shared| {
+        let base = proportional(std::process::id());
+        let (pager, region) = filled(pool, 30, 1);
+        let pids: Vec<i32> = (0..CHILDREN)
+            .map(|number| {
+                fork(&pager, || {
+                    change_and_verify(pool, shared, &pager, &region, number)
+                })
+            })
+            .collect();
+        for number in 0..CHILDREN {
+            shared.wait_for(WRITTEN + number as usize, 1);
+        }
+        let all = || pids.iter().map(|pid| *pid as u32).chain([std::process::id()]);
+        let sum = || all().map(proportional).sum::<u64>();
+        // What fork(2) itself shares is counted once, and each child has a stack and the words of its libraries.
+        let most = TOTAL / 100 * 102 + base + (CHILDREN + 1) * MIB;
+        // A write makes a page the child's own without a fault: it counts at the child's next look.
+        let mut since = Instant::now();
+        wait_for(pool, "the sum", || {
+            verify(&region, 1);
+            if sum() > most {
+                since = Instant::now();
+            }
+            since.elapsed() > Duration::from_secs(3)
+        });
+        shared.set(MAY_END, 1);
+        for pid in &pids {
+            assert_eq!(wait(*pid), 0);
+        }
+        verify(&region, 1);
+        assert_eq!(pager.validate(), []);
+    });
+}
+
+/// The work of a child: it changes two thirds of the region's pages, each child others, and checks all again and again.
+fn change_and_verify(pool: &Pool, shared: &Shared, pager: &Pager, region: &Region, number: u64) -> i32 {
+    let seed = |page: u64| match page % CHILDREN == number {
+        true => 1,
+        false => number + 2,
+    };
+    let pages = region.len() as u64 / PAGE;
+    for page in 0..pages {
+        let mut random = noise(seed(page), page);
+        if seed(page) > 1 {
+            page_of(region, page)[..NOISE].fill_with(|| random.below(u64::MAX));
+        }
+    }
+    loop {
+        for page in 0..pages {
+            let mut random = noise(seed(page), page);
+            let words = &page_of(region, page)[..NOISE];
+            assert!(
+                words.iter().all(|word| *word == random.below(u64::MAX)),
+                "page {page} of child {number}"
+            );
+        }
+        shared.set(WRITTEN + number as usize, 1);
+        if shared.get(MAY_END) > 0 {
+            pool.validate().expect("it is valid");
+            return i32::from(!pager.validate().is_empty());
+        }
+    }
+}
+
+/// A pool has a row for each member. Without one, the memory of a child would be charged to none.
+#[test]
+fn a_child_that_finds_no_room_in_the_pool_does_not_have_the_regions() {
+    let test = "forked_pool::a_child_that_finds_no_room_in_the_pool_does_not_have_the_regions";
+    with_pool(test, |pool, shared| {
+        let (pager, region) = filled(pool, 4, 1);
+        let mut children = Vec::new();
+        loop {
+            // SAFETY: the child makes system calls, waits for a word, and ends.
+            match unsafe { pager.fork() }.expect("the kernel forks") {
+                Forked::Parent { child } => children.push(child),
+                forked => {
+                    let code = match forked {
+                        Forked::Child => 0,
+                        _ => i32::from(!pager.is_forked()) + 2,
+                    };
+                    shared.set(WRITTEN + 1, code as u64 + 1);
+                    shared.wait_for(MAY_END, 1);
+                    // SAFETY: ends the child.
+                    unsafe { libc::_exit(code) };
+                }
+            }
+            shared.wait_for(WRITTEN + 1, 1);
+            if shared.get(WRITTEN + 1) > 1 {
+                break;
+            }
+            shared.set(WRITTEN + 1, 0);
+        }
+        shared.set(MAY_END, 1);
+        let codes: Vec<i32> = children
+            .iter()
+            .map(|child| libc::WEXITSTATUS(wait(*child)))
+            .collect();
+        let (last, others) = codes.split_last().expect("the first child");
+        assert_eq!(children.len(), plimsoll_pager::pool::MOST_MEMBERS);
+        assert_eq!(*last, 2, "the child has the regions");
+        assert!(others.iter().all(|code| *code == 0), "{codes:?}");
+        verify(&region, 1);
+        assert_eq!(pager.validate(), []);
+    });
+}
