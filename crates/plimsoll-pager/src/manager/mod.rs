@@ -194,9 +194,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         };
         (0..)
             .zip(&self.chunks.all()[..chunks])
-            .filter_map(move |(number, chunk)| {
-                has_frames(chunk).then(|| PageRange::new(PageIndex::new(number * CHUNK_PAGES), chunk.pages()))
-            })
+            .filter(move |(_, chunk)| has_frames(chunk))
+            .map(|(number, chunk)| PageRange::new(PageIndex::new(number * CHUNK_PAGES), chunk.pages()))
     }
 
     /// Counts a page that went from one state to another, with its standby priority. Called before it is unlocked.

@@ -28,34 +28,44 @@ fn filled(pool: &Pool, mib: u64, seed: u64) -> (Pager, Region) {
     (pager, region)
 }
 
-fn page_of(region: &Region, page: u64) -> &mut [u64] {
+/// Calls `work` with the words of a page of this process's copy.
+fn with_page<T>(region: &Region, page: u64, work: impl FnOnce(&mut [u64]) -> T) -> T {
     let start = (page * PAGE) as usize;
     assert!(start < region.len());
     // SAFETY: each process of a test has one thread that uses its copy of the region, one page at a time.
-    unsafe { std::slice::from_raw_parts_mut(region.as_ptr().add(start).cast(), 512) }
+    work(unsafe { std::slice::from_raw_parts_mut(region.as_ptr().add(start).cast(), 512) })
 }
 
 fn noise(seed: u64, page: u64) -> Random {
     Random(seed << 32 | page << 1 | 1)
 }
 
+fn fill_page(region: &Region, page: u64, seed: u64) {
+    let mut random = noise(seed, page);
+    with_page(region, page, |words| {
+        words[..NOISE].fill_with(|| random.below(u64::MAX));
+    });
+}
+
+fn verify_page(region: &Region, page: u64, seed: u64) {
+    let mut random = noise(seed, page);
+    let is_whole = with_page(region, page, |words| {
+        let (noise, rest) = words.split_at(NOISE);
+        noise.iter().all(|word| *word == random.below(u64::MAX)) && rest.iter().all(|word| *word == 0)
+    });
+    assert!(is_whole, "page {page} of {seed}");
+}
+
+fn pages(region: &Region) -> std::ops::Range<u64> {
+    0..region.len() as u64 / PAGE
+}
+
 fn fill(region: &Region, seed: u64) {
-    for page in 0..region.len() as u64 / PAGE {
-        let mut random = noise(seed, page);
-        page_of(region, page)[..NOISE].fill_with(|| random.below(u64::MAX));
-    }
+    pages(region).for_each(|page| fill_page(region, page, seed));
 }
 
 fn verify(region: &Region, seed: u64) {
-    for page in 0..region.len() as u64 / PAGE {
-        let mut random = noise(seed, page);
-        let (noise, rest) = page_of(region, page).split_at(NOISE);
-        let is_whole = noise.iter().all(|word| *word == random.below(u64::MAX));
-        assert!(
-            is_whole && rest.iter().all(|word| *word == 0),
-            "page {page} of {seed}"
-        );
-    }
+    pages(region).for_each(|page| verify_page(region, page, seed));
 }
 
 /// The share of resident memory that the kernel counts as a process's: pages that several map are divided.
@@ -208,22 +218,11 @@ fn change_and_verify(pool: &Pool, shared: &Shared, pager: &Pager, region: &Regio
         true => 1,
         false => number + 2,
     };
-    let pages = region.len() as u64 / PAGE;
-    for page in 0..pages {
-        let mut random = noise(seed(page), page);
-        if seed(page) > 1 {
-            page_of(region, page)[..NOISE].fill_with(|| random.below(u64::MAX));
-        }
+    for page in pages(region).filter(|page| seed(*page) > 1) {
+        fill_page(region, page, seed(page));
     }
     loop {
-        for page in 0..pages {
-            let mut random = noise(seed(page), page);
-            let words = &page_of(region, page)[..NOISE];
-            assert!(
-                words.iter().all(|word| *word == random.below(u64::MAX)),
-                "page {page} of child {number}"
-            );
-        }
+        pages(region).for_each(|page| verify_page(region, page, seed(page)));
         shared.set(WRITTEN + number as usize, 1);
         if shared.get(MAY_END) > 0 {
             pool.validate().expect("it is valid");
