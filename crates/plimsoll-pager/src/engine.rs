@@ -56,6 +56,11 @@ impl<B: Backing> Faults for Served<B> {
         if !self.arena.contains(&address) {
             return Err(FaultError::Refused(Errno::FAULT));
         }
+        // Before the gate: the thread that waits for this fault is inside.
+        if self.manager.driver.serves_system_calls() && self.manager.driver.fill_unshared(self.page(address))
+        {
+            return Ok(());
+        }
         let _inside = self.gate.enter();
         self.manager.fault(self.page(address))
     }
@@ -84,6 +89,10 @@ impl<B: Backing> Faults for Served<B> {
 }
 
 impl<B: Backing> ThreadFaults for Served<B> {
+    fn begin(&self) {
+        self.manager.driver.serve();
+    }
+
     fn userfault(&self) -> &Fd {
         self.manager.driver.faults()
     }

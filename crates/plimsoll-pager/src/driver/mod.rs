@@ -95,11 +95,11 @@ pub(crate) trait Driver: Send + Sync {
     /// Makes `page` of the arena, which is active, writable again if a move by copies left it write-protected.
     fn unblock(&self, page: PageIndex);
 
-    /// Makes `pages` of the arena, which are present, exclusive to this process if they are shared by a fork: then they can
-    /// be moved. Pages that a device has pinned are exclusive already.
+    /// Makes `page` of the arena, which is present, exclusive to this process if it is shared by a fork: then it can be moved. A
+    /// page that a device has pinned is exclusive already.
     ///
-    /// Errors: `EFAULT` for an absent page, `ENOMEM`, `EINVAL` on a kernel that cannot.
-    fn unshare(&self, pages: PageRange) -> Result<(), Errno>;
+    /// Errors: `EFAULT` for an absent page, `ENOMEM`, `EINVAL` on a kernel that cannot, `EBUSY` if this thread cannot now.
+    fn unshare(&self, page: PageIndex) -> Result<(), Errno>;
 
     /// Makes `page` of the arena present with these bytes.
     ///

@@ -348,14 +348,12 @@ impl Driver for Simulated {
         self.state().protected[page.index()] = false;
     }
 
-    fn unshare(&self, pages: PageRange) -> Result<(), Errno> {
+    fn unshare(&self, page: PageIndex) -> Result<(), Errno> {
         let mut state = self.state();
         if let Some(errno) = state.injection.draw(&[("EINVAL of an unsharing", Errno::INVAL)]) {
             return Err(errno);
         }
-        for page in pages.pages() {
-            state.shared[page.index()] = false;
-        }
+        state.shared[page.index()] = false;
         Ok(())
     }
 

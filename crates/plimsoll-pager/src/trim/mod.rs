@@ -210,7 +210,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     fn move_shared(&self, page: PageIndex) -> bool {
         let one = PageRange::new(page, 1);
         let is_moved =
-            self.driver.unshare(one).is_ok() && self.driver.move_pages(Area::Arena, one, page).done == 1;
+            self.driver.unshare(page).is_ok() && self.driver.move_pages(Area::Arena, one, page).done == 1;
         self.counters.add(Event::Unshared, u64::from(is_moved));
         is_moved
     }

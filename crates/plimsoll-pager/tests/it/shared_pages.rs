@@ -4,14 +4,18 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use io_uring::{IoUring, opcode, types};
 use plimsoll_pager::TrimTo;
 use plimsoll_testkit::capability;
 
-use crate::children::Child;
+use crate::children::{Child, wait};
+use crate::forked_pagers::fork;
+use crate::forks::alone;
 use crate::modes::{builder, copies};
 
+const PAGE: usize = 4096;
 const MIB: usize = 1 << 20;
 const BUFFER: usize = 64 << 10;
 
@@ -93,17 +97,63 @@ fn pages_that_a_child_shares_are_trimmed_and_stay_the_childs() {
     });
     let trimmed = region.trim(.., TrimTo::Store).expect("the whole region");
     let stats = pager.stats();
-    // With faults of system calls, a page cannot be made the parent's own without a fault that waits for its own thread.
-    if copies() || !pager.serves_system_calls() {
-        assert_eq!((trimmed as usize, stats.active_pages), (length / 4096, 0));
-        assert_eq!(stats.unshared_pages > 0, !copies());
-    } else {
-        assert_eq!(trimmed, 0);
-    }
+    assert_eq!((trimmed as usize, stats.active_pages), (length / 4096, 0));
+    assert_eq!(stats.unshared_pages > 0, !copies());
     region.bytes_mut().fill(3);
     let mut end = end;
     end.write_all(&[1]).expect("the child waits");
     assert_eq!(child.wait(), 0);
     assert!(region.bytes().iter().all(|byte| *byte == 3));
     assert_eq!(pager.validate(), []);
+}
+
+/// With faults of system calls, the kernel's copy of a shared page that was dropped meanwhile waited for the page that its own
+/// thread held: such pages were never trimmed.
+#[test]
+fn a_shared_page_that_the_program_drops_during_a_trim_is_whole_or_zero() {
+    const ROUNDS: u8 = 20;
+    alone(
+        "shared_pages::a_shared_page_that_the_program_drops_during_a_trim_is_whole_or_zero",
+        || {
+            let pager = builder().ram(16 << 20).build().expect("userfaultfd is allowed");
+            let mut region = pager.map(4 * MIB).expect("addresses are free");
+            region.trim(.., TrimTo::Store).expect("the whole region");
+            for round in 1..=ROUNDS {
+                region.bytes_mut().fill(round);
+                let (mut waits, end) = std::io::pipe().expect("descriptors are free");
+                let writer = end.as_raw_fd();
+                let shared = &region;
+                let child = fork(&pager, || {
+                    // SAFETY: the child's copy of the descriptor, which it uses no more.
+                    unsafe { libc::close(writer) };
+                    assert_eq!(waits.read(&mut [0]).expect("a pipe"), 0);
+                    i32::from(shared.bytes().iter().any(|byte| *byte != round))
+                });
+                let is_over = AtomicBool::new(false);
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        while !is_over.load(Ordering::Relaxed) {
+                            shared.trim(.., TrimTo::Modified).expect("the whole region");
+                        }
+                    });
+                    for page in (0..shared.len()).step_by(PAGE) {
+                        // SAFETY: the page is the region's, which no thread reads meanwhile.
+                        let dropped = unsafe {
+                            libc::madvise(shared.as_ptr().add(page).cast(), PAGE, libc::MADV_DONTNEED)
+                        };
+                        assert_eq!(dropped, 0);
+                    }
+                    is_over.store(true, Ordering::Relaxed);
+                });
+                for (page, bytes) in region.bytes().chunks(PAGE).enumerate() {
+                    let first = bytes[0];
+                    assert!(first == round || first == 0, "page {page}: {first}");
+                    assert!(bytes.iter().all(|byte| *byte == first), "page {page}");
+                }
+                drop(end);
+                assert_eq!(wait(child), 0);
+            }
+            assert_eq!(pager.validate(), []);
+        },
+    );
 }

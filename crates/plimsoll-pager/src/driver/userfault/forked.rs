@@ -76,6 +76,7 @@ impl Userfault {
             }
         }
         self.share_with_children(false)?;
+        self.unsharing.renew();
         self.origin.renew();
         Ok(())
     }
