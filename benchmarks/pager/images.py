@@ -26,6 +26,41 @@ print("ready", flush=True)
 sys.stdin.read()
 """
 
+# Records, strings, collections of boxed numbers, and arrays. It makes each part twice, and drops one: garbage.
+JAVA = """
+import java.util.*;
+class Fill {
+    record Row(int id, String name, List<String> tags, double score) {}
+    static final String[] WORDS = "memory page fault trim store working set compression kernel segment header".split(" ");
+    static final Random RANDOM = new Random(7);
+    static String word() { return WORDS[RANDOM.nextInt(WORDS.length)]; }
+    static List<Row> part(int first) {
+        var rows = new ArrayList<Row>();
+        for (int id = first; id < first + 20000; id++)
+            rows.add(new Row(id, word() + id, List.of(word(), word(), word()), RANDOM.nextDouble()));
+        return rows;
+    }
+    public static void main(String[] arguments) throws Exception {
+        var rows = new HashMap<Integer, Row>();
+        var index = new TreeMap<String, List<Integer>>();
+        var texts = new ArrayList<String>();
+        var numbers = new ArrayList<long[]>();
+        for (int at = 0; at < 10; at++) {
+            part(at * 20000);
+            for (Row row : part(at * 20000)) {
+                rows.put(row.id(), row);
+                index.computeIfAbsent(row.name(), name -> new ArrayList<>()).add(row.id());
+                if (row.id() % 2 == 0) texts.add(row.toString());
+            }
+            numbers.add(RANDOM.longs(30000, 0, 1000000000000L).toArray());
+        }
+        System.out.println("ready");
+        System.in.read();
+        System.out.println(rows.size() + index.size() + texts.size() + numbers.size());
+    }
+}
+"""
+
 # Instances of templates, so that the compiler holds a large program.
 CXX = """
 #include <algorithm>
@@ -43,6 +78,10 @@ template <int N> struct Each { static int of(const std::string &s) {
 template <> struct Each<0> { static int of(const std::string &) { return 0; } };
 int main(int, char **argv) { std::regex r("(a|b)*c"); return Each<400>::of(argv[0]) + std::regex_match(argv[0], r); }
 """
+
+
+class Missing(Exception):
+    """An installed program lacks a part that its image needs."""
 
 
 def dump(pid, path, most):
@@ -132,7 +171,30 @@ def of_cc1plus(folder, most):
         end(process)
 
 
-SOURCES = [("python3", "python3", of_python), ("redis", "redis-server", of_redis), ("cc1plus", "g++", of_cc1plus)]
+def of_java(folder, most):
+    """A JVM with collections of records. Some packages have the compiler but no `javac`: `java` starts it."""
+    source = folder / "Fill.java"
+    source.write_text(JAVA)
+    compiler = ["java", "-m", "jdk.compiler/com.sun.tools.javac.Main", "-d", folder, source]
+    compiled = subprocess.run(compiler, capture_output=True, text=True, check=False)
+    if "FindException" in compiled.stdout + compiled.stderr:
+        raise Missing("without a compiler")
+    if compiled.returncode != 0:
+        raise RuntimeError(f"java did not compile {source}: {compiled.stderr.strip()[-300:]}")
+    # A heap that does not depend on the RAM of the machine.
+    process = subprocess.Popen(["java", "-Xms64m", "-Xmx256m", "-cp", folder, "Fill"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        if process.stdout.readline() != b"ready\n":
+            raise RuntimeError("java ended before it filled its heap")
+        # Its threads would compile and collect further.
+        process.send_signal(signal.SIGSTOP)
+        return dump(process.pid, folder / "java.pages", most)
+    finally:
+        end(process)
+
+
+SOURCES = [("python3", "python3", of_python), ("redis", "redis-server", of_redis), ("cc1plus", "g++", of_cc1plus),
+           ("java", "java", of_java)]
 
 
 def make(folder, most, wanted):
@@ -144,5 +206,8 @@ def make(folder, most, wanted):
         if shutil.which(program) is None:
             missing.append(f"{name} (not installed)")
             continue
-        made.append((name, f"file={image_of(folder, most)}"))
+        try:
+            made.append((name, f"file={image_of(folder, most)}"))
+        except Missing as reason:
+            missing.append(f"{name} ({reason})")
     return made, missing
