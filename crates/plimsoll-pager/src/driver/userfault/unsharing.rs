@@ -5,9 +5,9 @@
 //! instead, and fills it with zeros, which a dropped page holds.
 
 #[cfg(loom)]
-use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 #[cfg(not(loom))]
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 
 use plimsoll_os::Errno;
 
@@ -45,14 +45,16 @@ impl Unsharing {
         let number = u64::from(page) + 1;
         let begin = || {
             self.page
-                .compare_exchange(0, number, Ordering::SeqCst, Ordering::Relaxed)
+                .compare_exchange(0, number, Ordering::Acquire, Ordering::Relaxed)
         };
         if is_server || begin().is_err() {
             return Err(Errno::BUSY);
         }
         let copied = copy();
-        self.page.store(0, Ordering::SeqCst);
-        while self.is_filling.load(Ordering::SeqCst) {
+        self.page.store(0, Ordering::Release);
+        // Either the thread for faults sees no page, or it is seen here.
+        fence(Ordering::SeqCst);
+        while self.is_filling.load(Ordering::Acquire) {
             #[cfg(not(loom))]
             std::hint::spin_loop();
             #[cfg(loom)]
@@ -63,12 +65,13 @@ impl Unsharing {
 
     /// Calls `fill` if the page of that number is copied at the moment, on the thread for faults. Returns whether it is.
     pub(super) fn fill(&self, page: u32, fill: impl FnOnce()) -> bool {
-        self.is_filling.store(true, Ordering::SeqCst);
-        let is_copied = self.page.load(Ordering::SeqCst) == u64::from(page) + 1;
+        self.is_filling.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let is_copied = self.page.load(Ordering::Acquire) == u64::from(page) + 1;
         if is_copied {
             fill();
         }
-        self.is_filling.store(false, Ordering::SeqCst);
+        self.is_filling.store(false, Ordering::Release);
         is_copied
     }
 
