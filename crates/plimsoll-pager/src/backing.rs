@@ -97,6 +97,17 @@ pub(crate) trait Backing: Send + Sync {
         None
     }
 
+    /// Prepares a fork with a child that has a copy of this value. No other thread uses it until [`Backing::end_fork`].
+    ///
+    /// # Errors
+    /// The process can open no further descriptor.
+    fn begin_fork(&self) -> Result<(), Errno> {
+        Ok(())
+    }
+
+    /// Ends a fork in the parent, also one that failed, or in the child.
+    fn end_fork(&self, _is_child: bool) {}
+
     /// Counters of the page file, if there is one.
     fn page_file(&self) -> Option<PageFileUse> {
         None

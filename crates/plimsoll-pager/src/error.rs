@@ -175,9 +175,6 @@ pub enum ForkError {
     /// This process is a child of the one that built the pager, and does not have its regions.
     #[error("cannot fork a pager in a child that does not have its regions; build a pager of its own")]
     Forked,
-    /// The parent would overwrite copies in its page file that the child needs.
-    #[error("cannot fork a pager that has a page file; build it without one")]
-    PageFile,
     /// The kernel refuses.
     #[error("cannot fork: {0}")]
     System(Errno),

@@ -6,6 +6,8 @@ mod slot_counts;
 
 use std::ops::Range;
 
+use plimsoll_os::Errno;
+
 use crate::backing::{Backing, Damaged, Owners, PageFileUse, PutError, Room, Spillable};
 use crate::page::{Page, PageIndex, Place, Tier};
 use crate::page_file::ReadError;
@@ -208,6 +210,16 @@ impl Backing for SavedCopies {
     fn broken_invariant(&self) -> Option<&'static str> {
         let store = self.store.validate().err().map(|broken| broken.invariant());
         store.or_else(|| Some(self.file.as_ref()?.validate().err()?.invariant()))
+    }
+
+    fn begin_fork(&self) -> Result<(), Errno> {
+        self.file.as_ref().map_or(Ok(()), |tier| tier.file.begin_fork())
+    }
+
+    fn end_fork(&self, is_child: bool) {
+        if let Some(tier) = &self.file {
+            tier.file.end_fork(is_child);
+        }
     }
 
     fn page_file(&self) -> Option<PageFileUse> {

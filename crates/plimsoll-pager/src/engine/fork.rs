@@ -109,9 +109,6 @@ impl<B: Backing + 'static> Engine<B> {
         if self.is_forked() {
             return Err(ForkError::Forked);
         }
-        if self.manager().backing.page_file().is_some() {
-            return Err(ForkError::PageFile);
-        }
         let driver = &self.manager().driver;
         let _blocked = SignalsBlocked::new();
         let _forking = Forking::begin();
@@ -126,7 +123,11 @@ impl<B: Backing + 'static> Engine<B> {
         ARENA.store(driver.arena().start, Ordering::SeqCst);
         SHADOW.store(driver.shadow(), Ordering::SeqCst);
         BYTES.store(driver.arena().len(), Ordering::SeqCst);
-        let forked = driver.share_with_children(true).and_then(|()| {
+        let backing = &self.manager().backing;
+        let prepared = backing
+            .begin_fork()
+            .and_then(|()| driver.share_with_children(true));
+        let forked = prepared.and_then(|()| {
             // SAFETY: by its premises, the caller of `Pager::fork` has the child wait for no other thread.
             match unsafe { libc::fork() } {
                 -1 => Err(Errno::of_number(
@@ -139,6 +140,7 @@ impl<B: Backing + 'static> Engine<B> {
         });
         if forked == Ok(0) {
             drop(balancing);
+            backing.end_fork(true);
             #[cfg(not(loom))]
             drop(membership);
             let begun = self.begin_child(&mut threads);
@@ -158,6 +160,7 @@ impl<B: Backing + 'static> Engine<B> {
         }
         // It fails for addresses without a mapping alone.
         let _ = driver.share_with_children(false);
+        backing.end_fork(false);
         drop((balancing, threads));
         #[cfg(not(loom))]
         {

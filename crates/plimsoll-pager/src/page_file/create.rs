@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 use plimsoll_os::{Errno, Folder, NamelessFile, Origin, fill_random};
 
 use super::backing::{Backing, OpenFile};
+use super::children::Children;
 use super::cipher::Cipher;
 use super::error::CreateError;
 use super::file::{Counters, PageFile, Shared, read_all};
@@ -103,6 +104,7 @@ impl PageFile {
             cipher: Cipher::new()?,
             seals: Seals::new(slots).map_err(memory)?,
             map: SlotMap::new(slots).map_err(memory)?,
+            children: Children::new(slots).map_err(memory)?,
             origin: Arc::clone(&origin),
             slots,
             allocated: AtomicU64::new(0),

@@ -172,6 +172,8 @@ pub enum State {
     },
     /// A write failed. Nothing is written any more, written blocks stay readable.
     Failed(WriteFailure),
+    /// The file is that of the process from which this one was forked. Blocks that were written before stay readable.
+    OfParent,
 }
 
 /// A violated invariant of a page file: a fault of this crate, or memory that was overwritten.

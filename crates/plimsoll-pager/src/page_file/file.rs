@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use plimsoll_os::{Errno, Origin, page_size};
 
 use super::backing::Backing;
+use super::children::Children;
 use super::cipher::Cipher;
 use super::error::{NotWritten, ReadError, State, WriteFailure};
 use super::seals::Seals;
@@ -21,6 +22,7 @@ pub(super) struct Shared {
     pub(super) cipher: Cipher,
     pub(super) seals: Seals,
     pub(super) map: SlotMap,
+    pub(super) children: Children,
     pub(super) origin: Arc<Origin>,
     /// Slots of the file.
     pub(super) slots: u32,
@@ -153,12 +155,49 @@ impl PageFile {
             return Err(NotWritten(slot));
         }
         self.shared.counters.used_slots.fetch_sub(1, Ordering::Relaxed);
-        self.shared.map.put(slot);
+        if !self.shared.children.hold(slot) {
+            self.shared.map.put(slot);
+        }
         Ok(())
+    }
+
+    /// Whether this process is a forked child of the one that created it. No system call.
+    fn is_of_parent(&self) -> bool {
+        !self.shared.origin.shares_memory()
+    }
+
+    /// Prepares a fork with a child that reads the blocks that are written now. Nothing may be in flight, and no other thread
+    /// may use the file until [`PageFile::end_fork`].
+    ///
+    /// # Errors
+    /// The process can open no further descriptor.
+    pub(crate) fn begin_fork(&self) -> Result<(), Errno> {
+        match self.is_of_parent() {
+            // It writes nothing that its child could miss; that one has its descriptor of the parent's pipe.
+            true => Ok(()),
+            false => self.shared.children.begin_fork(),
+        }
+    }
+
+    /// Ends a fork in the parent, or in the child.
+    pub(crate) fn end_fork(&self, is_child: bool) {
+        if is_child || !self.is_of_parent() {
+            self.shared.children.end_fork(is_child);
+        }
+    }
+
+    /// Frees slots that children of forks do not read any more. Not while a fork is under way.
+    pub(crate) fn release_held(&self) {
+        if !self.is_of_parent() {
+            self.shared.children.release(&self.shared.map);
+        }
     }
 
     /// Its ability to write.
     pub fn state(&self) -> State {
+        if self.is_of_parent() {
+            return State::OfParent;
+        }
         if let Some(failure) = self.shared.failure.get() {
             return State::Failed(*failure);
         }
@@ -176,7 +215,14 @@ impl PageFile {
         let shared = &self.shared;
         let slots = shared.map.high_water();
         let page = page_size() as u64;
-        let tables = [Seals::bytes(slots), slots / 8, slots / 8 / 16];
+        // Seals; free, held and fresh slots; chunks with space.
+        let tables = [
+            Seals::bytes(slots),
+            slots / 8,
+            slots / 8,
+            slots / 8,
+            slots / 8 / 16,
+        ];
         let tables: u64 = tables.iter().map(|bytes| bytes.next_multiple_of(page)).sum();
         let values = (size_of::<Shared>() + size_of::<PageFile>()) as u64;
         let writer = shared.counters.writer_bytes.load(Ordering::Relaxed);

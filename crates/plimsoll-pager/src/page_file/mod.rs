@@ -14,6 +14,7 @@
 //! | `cipher` | the key; encryption and authentication of a block |
 //! | `seals` | nonce and tags of each slot |
 //! | `slot_map` | free slots |
+//! | `children` | slots that children of forks may still read |
 //! | `space` | allocation of disk space in growing steps; holes |
 //! | `queue`, `ring` | writes in flight: by `pwrite(2)`, by io_uring |
 //! | `file`, `create` | the page file for readers, and its creation |
@@ -23,8 +24,9 @@
 //!
 //! ```text
 //!  no space --grow--> free --start--> in flight --complete, written--> written --free--> free
-//!     ^                 |                 |
-//!     +------rest-------+                 +----complete, failed----> free
+//!     ^                 |                 |                              |
+//!     +------rest-------+                 |                              +--free, a child may read it--> held --release--> free
+//!                                         +----complete, failed----> free
 //! ```
 //!
 //! | state | space on disk | bit in `slot_map` | nonce in `seals` |
@@ -33,6 +35,7 @@
 //! | free | yes | 1 | 0 |
 //! | in flight | yes | 0 | 0 |
 //! | written | yes | 0 | that of its first block |
+//! | held | yes | 0, but 1 in that of `children` | 0 |
 //!
 //! Invariant: every slot has one of these states. [`Writer::validate`] checks it while nothing is in flight. Checked by
 //! `the_page_file_equals_its_model`.
@@ -51,12 +54,15 @@
 //! older version of itself does not pass. The key is in pages that core dumps leave out, that are locked in RAM if
 //! RLIMIT_MEMLOCK allows it, and that are overwritten when the file is closed.
 //!
-//! A forked child shares the file but not the counter. It may read; it cannot write ([`StartError::Forked`]), and
-//! blocks that the parent wrote since the fork are `Damaged` or `NotWritten` for it. A virtual machine that is
+//! A forked child shares the file but not the counter. It may read; it cannot write ([`StartError::Forked`],
+//! [`State::OfParent`]). A child of [`Pager::fork`](crate::Pager::fork) finds every block as it was at the fork, as its parent
+//! writes to no slot that the child may read. For any other child, blocks that the parent wrote since the fork are `Damaged` or
+//! `NotWritten`. A virtual machine that is
 //! resumed twice from one snapshot encrypts different data with the same nonces: an attacker who has both disks
 //! learns the difference of such blocks, and can forge others.
 
 mod backing;
+mod children;
 mod cipher;
 mod create;
 mod error;

@@ -305,6 +305,7 @@ impl Writer {
             None => {
                 let mut slots = Slots::NONE;
                 for (slot, seal) in slots_of(&flight.runs).zip(&flight.seals) {
+                    self.shared.children.note_written(slot);
                     self.shared.seals.publish(slot, seal);
                     slots.push(slot);
                 }
@@ -351,7 +352,8 @@ impl Writer {
             let is_free = shared.map.contains(slot);
             let nonce = shared.seals.first_nonce(slot);
             let is_written = nonce != 0;
-            let states = u32::from(is_free) + u32::from(is_written);
+            let is_held = shared.children.holds(slot);
+            let states = u32::from(is_free) + u32::from(is_written) + u32::from(is_held);
             if states != u32::from(has_space) {
                 return Err(Violation::State(slot));
             }

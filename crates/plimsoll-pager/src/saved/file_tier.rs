@@ -172,7 +172,8 @@ impl FileTier {
 
     /// Whether a spill can succeed.
     pub(super) fn takes_more(&self) -> bool {
-        !self.is_full.load(Ordering::Relaxed) && !matches!(self.file.state(), State::Failed(_))
+        !self.is_full.load(Ordering::Relaxed)
+            && !matches!(self.file.state(), State::Failed(_) | State::OfParent)
     }
 
     /// The worker, if no thread has it.
@@ -338,8 +339,10 @@ impl FileTier {
     /// A second has passed: cleans the page file if it is nearly full, and returns what was not used for a while.
     pub(super) fn age(&self, owners: &dyn Owners) {
         let Some(mut worker) = self.worker() else { return };
+        self.file.release_held();
         let stats = self.file.stats();
         let slots = match self.file.state() {
+            State::OfParent => return,
             State::Limited { bytes, .. } => bytes / SLOT_BYTES as u64,
             _ => stats.slots,
         };

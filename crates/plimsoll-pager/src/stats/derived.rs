@@ -29,6 +29,7 @@ const LIMITED: u64 = 2;
 const REFUSED: u64 = 3;
 const SHORT: u64 = 4;
 const KEY_WORN: u64 = 5;
+const OF_PARENT: u64 = 6;
 
 impl Derived {
     /// The number of its words.
@@ -178,6 +179,7 @@ fn state_words(state: State) -> [u64; 4] {
             written,
         }) => [SHORT, position, length as u64, written as u64],
         State::Failed(WriteFailure::KeyWorn) => [KEY_WORN, 0, 0, 0],
+        State::OfParent => [OF_PARENT, 0, 0, 0],
     }
 }
 
@@ -200,6 +202,7 @@ fn state_of([code, first, second, third]: [u64; 4]) -> Option<State> {
             written: third as usize,
         }),
         KEY_WORN => State::Failed(WriteFailure::KeyWorn),
+        OF_PARENT => State::OfParent,
         _ => return None,
     })
 }
@@ -226,6 +229,7 @@ mod tests {
                 written: 4,
             })),
             Some(State::Failed(WriteFailure::KeyWorn)),
+            Some(State::OfParent),
         ];
         for state in states {
             let derived = Derived {

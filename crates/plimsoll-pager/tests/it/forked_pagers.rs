@@ -1,8 +1,10 @@
 //! Children of `Pager::fork`: each has its parent's data, as it was at the fork, and a pager of its own.
 #![allow(unsafe_code)]
 
+use std::io::{Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use plimsoll_pager::page_file::State;
 use plimsoll_pager::{FaultMode, ForkError, Forked, Pager, RangeError, Region, TrimTo};
 
 use crate::children::{Random, wait};
@@ -249,19 +251,80 @@ fn a_child_of_another_thread_forks_a_pager_of_its_own() {
     );
 }
 
+/// Words without a pattern, different for each page and seed.
+fn fill_noise(region: &Region, seed: u64) {
+    for page in 0..region.len() / PAGE {
+        let mut random = Random(seed << 32 | (page as u64) << 1 | 1);
+        for word in 0..512 {
+            // SAFETY: each process has one thread, and its own copy.
+            unsafe { words(region).add(page * 512 + word).write(random.below(u64::MAX)) };
+        }
+    }
+}
+
+fn is_noise(region: &Region, seed: u64) -> bool {
+    (0..region.len() / PAGE).all(|page| {
+        let mut random = Random(seed << 32 | (page as u64) << 1 | 1);
+        // SAFETY: as above.
+        (0..512).all(|word| unsafe { words(region).add(page * 512 + word).read() } == random.below(u64::MAX))
+    })
+}
+
+/// The parent would write over copies that only the file has, and that the child needs.
 #[test]
-fn a_pager_with_a_page_file_or_of_a_lost_parent_does_not_fork() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let filed = builder()
-        .ram(8 << 20)
-        .page_file(folder.path(), 8 << 20)
-        .build()
-        .expect("userfaultfd is allowed");
-    // SAFETY: it fails in the parent.
-    assert_eq!(unsafe { filed.fork() }, Err(ForkError::PageFile));
+fn a_child_and_its_child_read_the_page_file_while_the_parent_writes_on() {
+    const ROUNDS: u64 = 3;
+    alone(
+        "forked_pagers::a_child_and_its_child_read_the_page_file_while_the_parent_writes_on",
+        || {
+            let folder = tempfile::tempdir().expect("a folder");
+            let pager = builder().ram(8 << 20).page_file(folder.path(), 64 << 20).build();
+            let pager = pager.expect("userfaultfd is allowed");
+            let region = pager.map(24 * MIB).expect("addresses are free");
+            let write = |seed: u64| {
+                fill_noise(&region, seed);
+                region.trim(.., TrimTo::Store).expect("the whole region");
+            };
+            write(1);
+            let in_file = pager.stats().page_file_pages;
+            assert!(in_file > 3000, "{in_file} pages in the file");
+            for round in 1..=ROUNDS {
+                let (mut waits, mut end) = std::io::pipe().expect("descriptors are free");
+                let child = fork(&pager, || {
+                    let file = pager.stats().page_file.expect("the pager has a file");
+                    assert_eq!(file.state, State::OfParent);
+                    let grandchild = fork(&pager, || {
+                        let mut byte = [0];
+                        assert_eq!(waits.read(&mut byte).expect("a pipe"), 1);
+                        assert!(is_noise(&region, round), "round {round} of a child's child");
+                        i32::from(!pager.validate().is_empty())
+                    });
+                    let code = wait(grandchild);
+                    assert!(is_noise(&region, round), "round {round} of a child");
+                    code | i32::from(!pager.validate().is_empty())
+                });
+                write(round + 100);
+                write(round + 1);
+                assert_eq!(pager.validate(), []);
+                end.write_all(&[1]).expect("the child waits");
+                assert_eq!(wait(child), 0);
+                assert!(is_noise(&region, round + 1));
+                region.trim(.., TrimTo::Store).expect("the whole region");
+            }
+            // The copies of the children that have ended are free: else the file would be full.
+            let file = pager.stats().page_file.expect("the pager has a file");
+            assert_eq!(file.state, State::Writable);
+            assert!(pager.stats().page_file_pages > 3000, "{:?}", pager.stats());
+            assert_eq!(pager.validate(), []);
+        },
+    );
+}
+
+#[test]
+fn a_pager_of_a_lost_parent_does_not_fork() {
     let pager = builder().ram(8 << 20).build().expect("userfaultfd is allowed");
     let status = plimsoll_testkit::status_of_fork(AssertUnwindSafe(|| {
-        // SAFETY: as above.
+        // SAFETY: it fails.
         assert_eq!(unsafe { pager.fork() }, Err(ForkError::Forked));
     }));
     assert_eq!(status, 0);

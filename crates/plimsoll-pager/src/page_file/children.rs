@@ -1,0 +1,209 @@
+//! Slots that children of forks may still read.
+//!
+//! A child has the seals and the key as they were at the fork, and reads the file of its parent, which writes on. So a slot that
+//! was written before the last fork is not free when the parent needs it no more: it is *held* until every child has ended, started
+//! a program, or dropped its copy of the file. Then the write end of the pipe of its fork is closed in all processes.
+#![allow(unsafe_code, reason = "poll(2) of pipes")]
+
+use std::io::{PipeReader, PipeWriter, pipe};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use plimsoll_os::{AtomicWords, Errno};
+
+use super::slot_map::SlotMap;
+use super::units::Slot;
+
+/// Slots of a word.
+const BITS: u32 = u64::BITS;
+
+/// The children of forks, and the slots that are held for them.
+#[derive(Debug)]
+pub(super) struct Children {
+    /// A bit for each held slot.
+    held: AtomicWords,
+    count: AtomicU64,
+    /// A bit for each slot that was written since the last fork.
+    fresh: AtomicWords,
+    /// Whether a child may read the file.
+    is_shared: AtomicBool,
+    pipes: Mutex<Pipes>,
+}
+
+#[derive(Debug, Default)]
+struct Pipes {
+    /// One for each fork with a child that may read the file.
+    ends: Vec<PipeReader>,
+    /// The other end of that of the fork under way, or of this process in a child.
+    own: Option<PipeWriter>,
+}
+
+impl Children {
+    pub(super) fn new(slots: u32) -> Result<Children, Errno> {
+        let words = slots.div_ceil(BITS) as usize;
+        Ok(Children {
+            held: AtomicWords::new(words)?,
+            count: AtomicU64::new(0),
+            fresh: AtomicWords::new(words)?,
+            is_shared: AtomicBool::new(false),
+            pipes: Mutex::default(),
+        })
+    }
+
+    fn pipes(&self) -> MutexGuard<'_, Pipes> {
+        self.pipes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Prepares a fork. No other thread uses the file until [`Children::end_fork`].
+    ///
+    /// # Errors
+    /// The process can open no further descriptor.
+    pub(super) fn begin_fork(&self) -> Result<(), Errno> {
+        let (end, own) =
+            pipe().map_err(|error| Errno::of_number(error.raw_os_error().unwrap_or(libc::EMFILE)))?;
+        let mut pipes = self.pipes();
+        pipes.ends.push(end);
+        pipes.own = Some(own);
+        // A page that was never written to stays absent.
+        for word in self.fresh.iter().filter(|word| word.load(Ordering::Relaxed) != 0) {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.is_shared.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Ends a fork in the parent, or in the child. After a fork that failed, no process has the write end.
+    pub(super) fn end_fork(&self, is_child: bool) {
+        let mut pipes = self.pipes();
+        match is_child {
+            true => pipes.ends.clear(),
+            false => pipes.own = None,
+        }
+    }
+
+    /// Notes that a slot is written.
+    pub(super) fn note_written(&self, slot: Slot) {
+        let (word, bit) = place(slot);
+        self.fresh[word].fetch_or(bit, Ordering::Relaxed);
+    }
+
+    /// Holds a slot, which is needed no more, if a child may read it. Returns whether it does. Lock-free and
+    /// async-signal-safe.
+    pub(super) fn hold(&self, slot: Slot) -> bool {
+        let (word, bit) = place(slot);
+        let is_fresh = self.fresh[word].load(Ordering::Relaxed) & bit != 0;
+        if is_fresh || !self.is_shared.load(Ordering::Acquire) {
+            return false;
+        }
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.held[word].fetch_or(bit, Ordering::Release);
+        true
+    }
+
+    /// Whether a slot is held.
+    pub(super) fn holds(&self, slot: Slot) -> bool {
+        let (word, bit) = place(slot);
+        self.held[word].load(Ordering::Acquire) & bit != 0
+    }
+
+    /// Slots that are held.
+    pub(super) fn held(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Frees the held slots once no child may read them. By one thread at a time, which no fork interrupts.
+    pub(super) fn release(&self, map: &SlotMap) {
+        if self.is_shared.load(Ordering::Relaxed) {
+            let mut pipes = self.pipes();
+            pipes.ends.retain(|end| !is_closed(end));
+            if !pipes.ends.is_empty() {
+                return;
+            }
+            self.is_shared.store(false, Ordering::Release);
+        }
+        // Also the slots of a thread that saw the children a moment before.
+        if self.held() == 0 {
+            return;
+        }
+        for (word, held) in (0..).zip(self.held.iter()) {
+            let mut bits = held.swap(0, Ordering::AcqRel);
+            while bits != 0 {
+                if let Some(slot) = Slot::new(word * BITS + bits.trailing_zeros()) {
+                    map.put(slot);
+                    self.count.fetch_sub(1, Ordering::Relaxed);
+                }
+                bits &= bits - 1;
+            }
+        }
+    }
+}
+
+/// Whether no process has the write end of a pipe.
+fn is_closed(end: &PipeReader) -> bool {
+    let mut polled = libc::pollfd {
+        fd: end.as_raw_fd(),
+        events: 0,
+        revents: 0,
+    };
+    // SAFETY: the structure is valid, and the call does not wait.
+    let count = unsafe { libc::poll(&raw mut polled, 1, 0) };
+    count == 1 && polled.revents & libc::POLLHUP != 0
+}
+
+/// Word and bit of a slot.
+fn place(slot: Slot) -> (usize, u64) {
+    ((slot.number() / BITS) as usize, 1 << (slot.number() % BITS))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn slot(number: u32) -> Slot {
+        Slot::new(number).expect("it is small")
+    }
+
+    #[test]
+    fn slots_of_before_a_fork_are_held_until_its_write_end_is_closed() {
+        let (children, map) = (
+            Children::new(130).expect("addresses"),
+            SlotMap::new(130).expect("addresses"),
+        );
+        for number in [0, 1, 129] {
+            children.note_written(slot(number));
+        }
+        assert!(!children.hold(slot(0)), "no child reads it");
+        children.begin_fork().expect("descriptors are free");
+        let child = {
+            let pipes = children.pipes();
+            let own = pipes.own.as_ref().expect("a fork is under way");
+            own.try_clone().expect("descriptors are free")
+        };
+        children.end_fork(false);
+        children.note_written(slot(2));
+        assert!(children.hold(slot(1)) && children.hold(slot(129)) && !children.hold(slot(2)));
+        children.release(&map);
+        assert!(children.holds(slot(129)) && !map.contains(slot(129)));
+        assert_eq!((children.held(), map.free()), (2, 0));
+        drop(child);
+        children.release(&map);
+        assert!(!children.holds(slot(129)) && map.contains(slot(129)));
+        assert_eq!((children.held(), map.free()), (0, 2));
+        assert!(!children.hold(slot(0)));
+    }
+
+    #[test]
+    fn a_fork_that_fails_holds_no_slot() {
+        let (children, map) = (
+            Children::new(1).expect("addresses"),
+            SlotMap::new(1).expect("addresses"),
+        );
+        children.note_written(slot(0));
+        children.begin_fork().expect("descriptors are free");
+        assert!(children.hold(slot(0)));
+        children.end_fork(false);
+        children.release(&map);
+        assert!(map.contains(slot(0)));
+    }
+}
