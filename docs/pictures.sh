@@ -63,10 +63,11 @@ loadline() {
     for theme in light dark; do
         "$plimsoll" report "$recording" --format svg --theme "$theme" --output "$pictures/loadline-$theme.svg"
     done
-    # The table of that run in README.md.
+    # The table of that run in README.md, without the rules between rows.
     python3 -c 'import sys
 lines = sys.stdin.read().splitlines()
-print("\n".join(lines[: max(at for at, line in enumerate(lines) if line.startswith("\u2500")) + 1]))' \
+rules = [at for at, line in enumerate(lines) if line.startswith("\u2500")]
+print("\n".join(line for at, line in enumerate(lines[: rules[-1] + 1]) if at not in rules[:-1]))' \
         <"$folder/loadline.txt" | "$root/docs/pictures/insert.py" "$root/README.md" loadline
 }
 

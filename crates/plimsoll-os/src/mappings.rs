@@ -1,4 +1,5 @@
-//! The mappings of this process, of which the kernel allows only so many. No call touches `errno`.
+//! The mappings of this process, of which the kernel allows only so many. No call touches `errno`. The module reads the files
+//! of `/proc` itself, because the heap calls it where nothing may allocate.
 
 use crate::kernel_file::read_file;
 

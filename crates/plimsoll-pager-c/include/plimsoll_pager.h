@@ -8,7 +8,8 @@
  * The pager handles SIGBUS, unless its `fault_mode` is PLIMSOLL_PAGER_FAULT_THREAD; signals for other addresses go to the
  * handler that was installed before. A thread that blocks SIGBUS ends the process when it touches an absent page. A system
  * call that meets an absent page returns EFAULT, or fewer bytes than asked for: pin the range first. A child of a fork does
- * not have regions: functions that take an address or a pin return PLIMSOLL_PAGER_FORKED there.
+ * not have regions: functions that take an address or a pin return PLIMSOLL_PAGER_FORKED there. Pager::fork, which gives a
+ * child a copy of them, is in the Rust library alone.
  *
  * Functions that can fail return PLIMSOLL_PAGER_OK or another code of enum plimsoll_pager_code, and then leave their
  * results alone; plimsoll_pager_error() describes the last failure of the calling thread. All functions may be called by

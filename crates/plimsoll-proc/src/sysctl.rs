@@ -1,5 +1,6 @@
 //! `/proc/sys`: settings and facts of the kernel, a value a file.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{ControlError, Tree, control};
@@ -8,7 +9,7 @@ use super::{ControlError, Tree, control};
 pub const SWAPPINESS: &str = "/proc/sys/vm/swappiness";
 /// Logarithm of the pages that are read from swap at once.
 pub const PAGE_CLUSTER: &str = "/proc/sys/vm/page-cluster";
-/// Write 1 to drop clean page cache, 2 to drop reclaimable kernel objects.
+/// See [`drop_caches`].
 pub const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 /// Whether users may handle faults of the kernel's own accesses.
 pub const UNPRIVILEGED_USERFAULTFD: &str = "/proc/sys/vm/unprivileged_userfaultfd";
@@ -28,6 +29,23 @@ pub const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// The file of a setting that is named as `vm/swappiness`.
 pub fn file(name: &str) -> PathBuf {
     Path::new("/proc/sys").join(name)
+}
+
+/// The caches that the kernel drops on request, by their value in [`DROP_CACHES`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Caches {
+    /// Clean page cache.
+    Pages = 1,
+    /// Reclaimable kernel objects.
+    Slab = 2,
+}
+
+/// Drops caches through `file`, which is [`DROP_CACHES`] on a machine. Returns after the kernel has dropped them.
+///
+/// # Errors
+/// When the system refuses.
+pub fn drop_caches(file: &Path, caches: Caches) -> io::Result<()> {
+    control::write(file, &(caches as u8).to_string())
 }
 
 /// Release and version of the kernel.

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
+use crate::analysis::timeline::stride;
 use plimsoll_model::recording::hold::HoldGoal;
 use plimsoll_model::recording::model::{Headline, Manifest, Results, Trial};
 
@@ -101,10 +102,9 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Downsamples to at most `points` points, each the mean of the known values, or a gap. Drops peaks. A page no longer has
-    /// the samples from which `analysis::timeline` could compute fewer points.
+    /// Downsamples to at most `points` points, each the mean of the known values, or a gap. Drops peaks.
     pub(crate) fn thinned(&self, points: usize) -> Timeline {
-        let stride = self.t.len().div_ceil(points).max(1);
+        let stride = stride(self.t.len(), points);
         let mean = |values: &[Option<f64>]| {
             let known: Vec<f64> = values.iter().flatten().copied().collect();
             (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)

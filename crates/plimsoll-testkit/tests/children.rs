@@ -149,8 +149,42 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
 fn tests_of(path: &Path, source: &str) -> String {
     let name = path.to_string_lossy();
     let is_test = name.contains("/tests/") || name.ends_with("/tests.rs");
-    let start = source.find("#[cfg(test)]\nmod tests {");
-    source[if is_test { 0 } else { start.unwrap_or(source.len()) }..].to_owned()
+    let start = if is_test { Some(0) } else { test_module(source) };
+    source[start.unwrap_or(source.len())..].to_owned()
+}
+
+/// The start of the first module in braces that only builds of tests have, whatever its other attributes.
+fn test_module(source: &str) -> Option<usize> {
+    let is_module = |rest: &str| {
+        let item = rest.lines().find(|line| !line.starts_with(['#', ')', ' ']));
+        item.is_some_and(|item| item.starts_with("mod ") && item.ends_with('{'))
+    };
+    let starts = ["\n#[cfg(test)]", "\n#[cfg(all(test"]
+        .into_iter()
+        .flat_map(|cfg| source.match_indices(cfg));
+    let starts = starts
+        .map(|(at, _)| at + 1)
+        .filter(|at| is_module(&source[*at..]));
+    starts.min()
+}
+
+#[test]
+fn modules_of_tests_are_found_by_their_attributes() {
+    for (attributes, is_found) in [
+        ("#[cfg(test)]", true),
+        ("#[cfg(all(test, not(loom)))]", true),
+        ("#[cfg(all(test, loom))]", true),
+        ("#[cfg(test)]\n#[allow(unsafe_code)]", true),
+        (
+            "#[cfg(test)]\n#[allow(\n    unsafe_code,\n    reason = \"tests\"\n)]",
+            true,
+        ),
+        ("#[cfg(not(test))]", false),
+        ("#[cfg(test)]\nmod other;\n", false),
+    ] {
+        let source = format!("fn f() {{}}\n{attributes}\nmod tests {{\n}}\n");
+        assert_eq!(test_module(&source), is_found.then_some(10), "{attributes}");
+    }
 }
 
 /// Ways to start a process that leave it in the state of the test program, and other crates' files in a test.

@@ -10,7 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_os::{Errno, Pidfd};
-use plimsoll_proc::PidStat;
+use plimsoll_proc::cgroup::paths;
+use plimsoll_proc::{PidStat, Tree};
 
 use super::cgroup;
 use super::undo::{UndoError, Undone};
@@ -71,10 +72,7 @@ fn is_of_run(pid: u32, run: &str) -> bool {
         Some((file.dev(), file.ino()))
     };
     let same_program = || program("self").is_some_and(|ours| program(&pid.to_string()) == Some(ours));
-    let in_cgroup = || {
-        let text = fs::read(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-        cgroup::holds_process_of(run, &String::from_utf8_lossy(&text))
-    };
+    let in_cgroup = || cgroup::holds_process_of(run, &paths(&Tree::live(), pid));
     child() || same_program() || in_cgroup()
 }
 

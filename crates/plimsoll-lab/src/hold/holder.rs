@@ -71,12 +71,12 @@ impl Holder {
     ) -> Result<Holder, HoldError> {
         let gauge = Gauge::new(options.scope.clone(), Tree::live(), options.reserve)?;
         let goal = check(options.level, &gauge)?;
-        let cgroup_procs = match &options.scope {
-            Scope::Machine => Vec::new(),
-            Scope::Cgroup(cgroup) => vec![cgroup.file(plimsoll_proc::cgroup::PROCESSES)],
+        let cgroup = match &options.scope {
+            Scope::Machine => None,
+            Scope::Cgroup(cgroup) => Some(cgroup.clone()),
         };
         let mut worker = spawn(&WorkerOptions {
-            cgroup_procs,
+            cgroup,
             ..WorkerOptions::default()
         })?;
         let most = match goal {

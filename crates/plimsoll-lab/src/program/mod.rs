@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_model::scenario::workloads::command::MetricPattern;
 use plimsoll_os::{Ended, Errno};
+use plimsoll_proc::cgroup::MemoryCgroup;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
@@ -74,14 +75,14 @@ impl Finished {
 }
 
 impl Program {
-    /// Starts it in the cgroups of `cgroup_procs`; see [`start::start`].
+    /// Starts it in `cgroup`; see [`start::start`].
     pub(crate) fn start(
         command: &[String],
-        cgroup_procs: &[PathBuf],
+        cgroup: &MemoryCgroup,
         pattern: Option<&MetricPattern>,
     ) -> Result<Program, ProgramError> {
         let start = Instant::now();
-        let mut child = start::start(command, cgroup_procs)?;
+        let mut child = start::start(command, cgroup)?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let pid = Pid::from_child(&child);
         let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {

@@ -126,9 +126,9 @@ impl<'a, 'l> TrialContext<'a, 'l> {
         &mut self,
         variables: Vec<(&'static str, Option<OsString>)>,
     ) -> Result<Worker, TrialError> {
-        let cgroup_procs = self.cgroup().map(Cgroup::procs_paths).unwrap_or_default();
+        let cgroup = self.cgroup().map(|cgroup| cgroup.group().clone());
         self.runner.start_worker(&WorkerOptions {
-            cgroup_procs,
+            cgroup,
             neighbour: false,
             variables,
         })

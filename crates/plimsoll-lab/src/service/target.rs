@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_proc::PidStat;
-use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, MemoryCgroup, members};
+use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, HierarchyError, MemoryCgroup, members};
 
 use super::error::ServiceSizeError;
 
@@ -64,7 +64,15 @@ impl Target {
             ServiceChoice::Cgroup(path) => (own, path.clone(), None),
             ServiceChoice::Pid(pid) => {
                 let process = Process::of(*pid).map_err(|_| ServiceSizeError::NoProcess { pid: *pid })?;
-                let hierarchy = hierarchy_of(*pid)?;
+                let hierarchy = Hierarchy::of_process(*pid).map_err(|error| match error {
+                    HierarchyError::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                        ServiceSizeError::NoProcess { pid: *pid }
+                    }
+                    HierarchyError::Unreadable { source, .. } => {
+                        ServiceSizeError::Process { pid: *pid, source }
+                    }
+                    error => ServiceSizeError::NoHierarchy(error),
+                })?;
                 let path = hierarchy.own.clone();
                 (hierarchy, path, Some(process))
             }
@@ -99,24 +107,10 @@ impl Target {
     }
 }
 
-/// The hierarchy with the cgroup of another process.
-fn hierarchy_of(pid: u32) -> Result<Hierarchy, ServiceSizeError> {
-    let file = |path: PathBuf| {
-        let read = fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-        read.map_err(|source| match source.kind() {
-            io::ErrorKind::NotFound => ServiceSizeError::NoProcess { pid },
-            _ => ServiceSizeError::Process { pid, source },
-        })
-    };
-    let cgroups = file(PathBuf::from(format!("/proc/{pid}/cgroup")))?;
-    let mounts = file(PathBuf::from("/proc/self/mountinfo"))?;
-    Hierarchy::parse(&mounts, &cgroups).map_err(ServiceSizeError::NoHierarchy)
-}
-
 fn members_of(folder: &Path) -> Result<Vec<u32>, ServiceSizeError> {
     members(folder).map_err(|source| {
         let path = folder.to_owned();
-        ServiceSizeError::NoCgroup(plimsoll_proc::cgroup::HierarchyError::NoSuchCgroup { path, source })
+        ServiceSizeError::NoCgroup(HierarchyError::NoSuchCgroup { path, source })
     })
 }
 

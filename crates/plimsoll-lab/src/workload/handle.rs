@@ -1,7 +1,6 @@
 //! The runner's side of a worker: started, confined, commanded, watched and always reaped.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -11,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll_os::{Errno, Pidfd, Range, UsageScope};
+use plimsoll_proc::cgroup::MemoryCgroup;
 use plimsoll_proc::{Folder, PidStat, PidStatus, oom};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -29,8 +29,8 @@ const TRIM_STEP: u64 = 64 << 20;
 
 #[derive(Debug, Clone, Default)]
 pub struct WorkerOptions {
-    /// `cgroup.procs` files (v2, or one a v1 hierarchy) that the worker's pid is written to before its first command.
-    pub cgroup_procs: Vec<PathBuf>,
+    /// Cgroup that the worker moves into before its first command.
+    pub cgroup: Option<MemoryCgroup>,
     /// Whether it stands for everybody else: then it is not the first to go when the whole machine runs out.
     pub neighbour: bool,
     /// Variables of its environment that differ from this process's: set, or taken out.
@@ -187,15 +187,12 @@ impl Worker {
     }
 
     fn confine(&self, options: &WorkerOptions) -> Result<(), WorkerError> {
-        for path in &options.cgroup_procs {
-            // One write(2) with the number alone, as the kernel wants it; the file must exist.
-            fs::OpenOptions::new()
-                .write(true)
-                .open(path)
-                .and_then(|mut file| file.write_all(self.pid().to_string().as_bytes()))
-                .map_err(|source| WorkerError::Cgroup {
-                    path: path.clone(),
-                    source,
+        if let Some(cgroup) = &options.cgroup {
+            cgroup
+                .add_process(self.pid())
+                .map_err(|error| WorkerError::Cgroup {
+                    path: error.path().to_owned(),
+                    source: error.into_io(),
                 })?;
         }
         if !options.neighbour {

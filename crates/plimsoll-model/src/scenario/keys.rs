@@ -2,6 +2,7 @@
 //! reference page come. The rows of one workload are in its file, those of every workload in [`super::shared_keys`].
 
 use super::assignment::Key;
+use super::kind::Kind;
 use super::shared_keys::{FIRST, LAST};
 use super::workload_kind::WorkloadKind;
 
@@ -121,10 +122,15 @@ fn table(keys: impl Iterator<Item = &'static Key>) -> String {
     let mut table = String::from("| key | type | default | sweep | meaning |\n|---|---|---|---|---|\n");
     for key in keys {
         let names: Vec<String> = key.names().map(|name| format!("`{name}`")).collect();
+        let words = match key.kind {
+            // Not the names: a new workload does not change the chapter.
+            Kind::Workload => "a [workload](#keys)".to_owned(),
+            _ => key.type_words(),
+        };
         table += &format!(
             "| {} | {} | {} | {} | {} |\n",
             names.join(", "),
-            key.type_words(),
+            words,
             key.default(),
             if key.sweep { "yes" } else { "no" },
             key.meaning

@@ -27,7 +27,7 @@ pub struct Plan {
     pub sections: Vec<SectionPlan>,
     /// The trials, in the order in which they run.
     pub trials: Vec<TrialPlan>,
-    /// Subjects of the command line that sections left out, in words.
+    /// Subjects of the command line, and trials with a pager, that sections left out, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub omitted: Vec<String>,
 }

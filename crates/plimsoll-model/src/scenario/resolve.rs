@@ -1,13 +1,13 @@
 //! A document becomes a plan: layers merged, sweeps expanded, sizes resolved, trials named and ordered.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::assignment::{Assignment, Entry, Key};
 use super::choice::Choice;
 use super::document::{Document, MAX_TRIALS, Section};
 use super::error::{Invalid, Place, Problem, ScenarioError};
 use super::keys;
-use super::model::{Machine, Order};
+use super::model::{Machine, Order, Subject};
 use super::order::shuffle;
 use super::overrides::{Arguments, Overrides, apply, overlay};
 use super::plan::{Plan, SectionPlan, TrialPlan};
@@ -202,13 +202,14 @@ impl Layers<'_> {
             let (name, is_left_out) = (&section.section.name, section.is_left_out());
             subjects::omission(name, section.kind, &section.omitted, is_left_out)
         });
-        let omitted = omitted.collect();
+        let mut omitted: Vec<String> = omitted.collect();
         merged.retain(|section| !section.is_left_out());
         check_count(self.document, &merged)?;
         let mut sections = Vec::new();
         let mut combinations = Vec::new();
         for section in &merged {
-            let expanded = section.expand(machine, scale)?;
+            let mut expanded = section.expand(machine, scale)?;
+            omitted.append(&mut section.omit_unfit(&mut expanded));
             sections.push(section.resolved(&expanded));
             combinations.extend(expanded.into_iter().map(|combination| (section, combination)));
         }
@@ -414,6 +415,37 @@ impl Merged<'_> {
             pick[next] += 1;
             pick[next + 1..].fill(0);
         }
+    }
+
+    /// Takes out the combinations of a pager with a value that it does not take, of a sweep in which it takes another one.
+    /// Returns them as text, except those that a built-in scenario documents.
+    fn omit_unfit(&self, combinations: &mut Vec<Combination>) -> Vec<String> {
+        let fit = |combination: &&Combination| combination.settings.unfit_for_its_pager().is_none();
+        let fit: HashSet<Subject> = combinations
+            .iter()
+            .filter(fit)
+            .map(|combination| combination.settings.subject.clone())
+            .collect();
+        let mut omitted = Vec::new();
+        combinations.retain(|combination| {
+            let subject = &combination.settings.subject;
+            let unfit = combination.settings.unfit_for_its_pager();
+            let Some((key, value)) = unfit.filter(|_| fit.contains(subject)) else {
+                return true;
+            };
+            let text = subjects::unfit_omission(&self.section.name, subject, key, value);
+            if !self.is_built_in(&["subject", key]) && !omitted.contains(&text) {
+                omitted.push(text);
+            }
+            false
+        });
+        omitted
+    }
+
+    /// Whether the values of these keys are those of a built-in scenario.
+    fn is_built_in(&self, keys: &[&str]) -> bool {
+        let mut entries = self.entries.iter().filter(|entry| keys.contains(&entry.key.name));
+        entries.all(|entry| entry.place.source.is_built_in())
     }
 
     fn combination(

@@ -79,7 +79,7 @@ impl Source {
 /// Neither a name nor a file (with the nearest names), and the errors of [`Source::read`].
 pub fn find(name_or_path: &str) -> Result<Source, ScenarioError> {
     if let Some(builtin) = BUILTINS.iter().find(|b| b.name == name_or_path) {
-        return Ok(Source::new(format!("{} (built in)", builtin.name), builtin.text));
+        return Ok(Source::built_in(builtin.name, builtin.text));
     }
     match Source::read(Path::new(name_or_path)) {
         Err(ScenarioError::Unreadable { source, .. }) if source.kind() == ErrorKind::NotFound => {

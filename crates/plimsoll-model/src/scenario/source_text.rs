@@ -10,7 +10,14 @@ pub struct Source(Arc<Inner>);
 struct Inner {
     name: String,
     text: Arc<str>,
-    argument: bool,
+    origin: Origin,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Origin {
+    File,
+    BuiltIn,
+    Argument,
 }
 
 impl PartialEq for Source {
@@ -23,16 +30,21 @@ impl PartialEq for Source {
 impl Source {
     /// A text under the name that errors show (a path, or `compression (built in)`).
     pub fn new(name: impl Into<String>, text: impl Into<Arc<str>>) -> Self {
-        Self::with(name.into(), text.into(), false)
+        Self::with(name.into(), text.into(), Origin::File)
+    }
+
+    /// A scenario that the binary carries.
+    pub(super) fn built_in(name: &str, text: &str) -> Self {
+        Self::with(format!("{name} (built in)"), text.into(), Origin::BuiltIn)
     }
 
     /// An argument of the command line: the option's name and its value.
     pub(super) fn argument(option: &str, text: &str) -> Self {
-        Self::with(option.to_owned(), text.into(), true)
+        Self::with(option.to_owned(), text.into(), Origin::Argument)
     }
 
-    fn with(name: String, text: Arc<str>, argument: bool) -> Self {
-        Source(Arc::new(Inner { name, text, argument }))
+    fn with(name: String, text: Arc<str>, origin: Origin) -> Self {
+        Source(Arc::new(Inner { name, text, origin }))
     }
 
     pub fn name(&self) -> &str {
@@ -45,6 +57,11 @@ impl Source {
 
     /// True for an argument of the command line.
     pub(super) fn is_argument(&self) -> bool {
-        self.0.argument
+        self.0.origin == Origin::Argument
+    }
+
+    /// True for a scenario that the binary carries.
+    pub(super) fn is_built_in(&self) -> bool {
+        self.0.origin == Origin::BuiltIn
     }
 }

@@ -118,3 +118,10 @@ pub(super) fn omission(
         )),
     }
 }
+
+/// The trials of a pager that a section leaves out, since it does not take this value of a sweep.
+pub(super) fn unfit_omission(section: &str, subject: &Subject, key: &str, value: &str) -> String {
+    format!(
+        "the section `{section}` leaves out the trials of `{subject}` with `{key} = \"{value}\"`, which a pager does not take"
+    )
+}

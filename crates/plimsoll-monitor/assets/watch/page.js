@@ -84,8 +84,7 @@ function take(list, step) {
   if (hasPager !== panelsDrawn.some(panel => panel.id === "pager")) build();
 }
 
-// Each two rows of the older half become their mean, except beside a gap. The page thins out its own rows, as the program
-// sends each one once and does not know how long a page has been open.
+// Each two rows of the older half become their mean, except beside a gap.
 function thin() {
   const half = rows.t.length >> 1;
   const keep = { t: [], step: [], columns: rows.columns.map(() => []) };

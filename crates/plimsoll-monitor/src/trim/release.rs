@@ -6,7 +6,7 @@
 
 use std::fmt;
 use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::machine::Machine;
 use plimsoll_model::quantity::{bytes, change_of_bytes, seconds};
 
-use plimsoll_proc::sysctl::DROP_CACHES;
+use plimsoll_proc::sysctl::{Caches, DROP_CACHES, drop_caches};
 
 /// A step of a release. The variants are in the order of execution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -150,8 +150,7 @@ fn carry_out_by(file: &Path, steps: &[Step], stop: &AtomicBool) -> Result<Releas
         source,
     };
     // Checked first, so that a release executes either all steps or none.
-    let open = || OpenOptions::new().write(true).open(file);
-    open().map_err(denied)?;
+    OpenOptions::new().write(true).open(file).map_err(denied)?;
     let first = Machine::now();
     let mut report = ReleaseReport {
         steps: Vec::with_capacity(steps.len()),
@@ -167,8 +166,8 @@ fn carry_out_by(file: &Path, steps: &[Step], stop: &AtomicBool) -> Result<Releas
         let start = Instant::now();
         match step.action {
             Action::Sync => rustix::fs::sync(),
-            Action::PageCache => open().and_then(|mut file| file.write_all(b"1")).map_err(denied)?,
-            Action::Slab => open().and_then(|mut file| file.write_all(b"2")).map_err(denied)?,
+            Action::PageCache => drop_caches(file, Caches::Pages).map_err(denied)?,
+            Action::Slab => drop_caches(file, Caches::Slab).map_err(denied)?,
         }
         let after = Machine::now();
         report.steps.push(StepReport {

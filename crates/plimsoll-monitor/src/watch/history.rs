@@ -2,8 +2,7 @@
 //!
 //! Each frame also goes into a *piece*, the sum of the frames of one second. The history drops old frames and keeps
 //! their pieces. A long bucket uses whole pieces instead of their frames, so that hours are as fast to sum up as
-//! minutes. A day at 10 Hz takes about 63 MB, of which 11 MB are the gauges of pagers. The timeline of a report
-//! (`plimsoll_report::analysis::timeline`) has all samples of a recording and computes each point from its samples.
+//! minutes. A day at 10 Hz takes about 63 MB, of which 11 MB are the gauges of pagers.
 
 mod piece;
 

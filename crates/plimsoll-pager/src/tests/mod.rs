@@ -4,22 +4,26 @@
 //! |---|---|
 //! | `ageing` | the heat of chunks, and the order of trims |
 //! | `damage` | each broken invariant is found by the check from inside |
+//! | `metadata` | the metadata beside a region of four times the budget |
 //! | `modes` | the tests of `real` again: without `UFFDIO_MOVE`, and with a thread that resolves faults |
 //! | `policy` | priorities, limits of working sets, suspended regions |
 //! | `real` | the manager on real memory |
 //! | `resize` | a budget that changes, and the reported use of memory |
 //! | `restock` | a thread that faults alone keeps the stock of spare frames and cleans the store |
 //! | `simulated` | the manager over a model of memory with injected errors |
+//! | `ticks` | the work of one tick of the balance-set manager |
 //! | `tiers` | the same over the store and a page file that fails |
 //! | `unmoved` | the same on a kernel that cannot move pages; pages that a kernel does not move |
 
 mod ageing;
 mod damage;
+mod metadata;
 mod modes;
 mod policy;
 mod real;
 mod resize;
 mod restock;
 mod simulated;
+mod ticks;
 mod tiers;
 mod unmoved;

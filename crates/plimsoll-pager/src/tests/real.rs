@@ -3,6 +3,7 @@
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::backing::Backing;
 use crate::backing::model::ModelStore;
 use crate::driver::{Area, Driver};
 use crate::engine::{Engine, TrimTo};
@@ -24,7 +25,7 @@ fn engine_of(pages: u32, ram: usize) -> Engine<ModelStore> {
 /// The bytes of a mapped region. They are not the engine's: tests use each range of them on one thread at a time.
 #[allow(unsafe_code, reason = "memory of regions that the tests read and write")]
 #[allow(clippy::mut_from_ref)]
-fn bytes(engine: &Engine<ModelStore>, pages: PageRange) -> &mut [u8] {
+pub(super) fn bytes<B: Backing>(engine: &Engine<B>, pages: PageRange) -> &mut [u8] {
     // SAFETY: the region is mapped while the engine lives, and the tests use each range of it on one thread at a time.
     unsafe { std::slice::from_raw_parts_mut(engine.address(pages.first) as *mut u8, pages.bytes()) }
 }
@@ -42,7 +43,7 @@ fn pattern(page: usize, round: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-fn fill(bytes: &mut [u8], first: usize, round: u64) {
+pub(super) fn fill(bytes: &mut [u8], first: usize, round: u64) {
     for (number, page) in bytes.chunks_mut(PAGE_SIZE).enumerate() {
         for (word, value) in page.chunks_mut(8).zip(pattern(first + number, round)) {
             word.copy_from_slice(&value.to_ne_bytes());
@@ -51,7 +52,7 @@ fn fill(bytes: &mut [u8], first: usize, round: u64) {
 }
 
 #[track_caller]
-fn verify(bytes: &[u8], first: usize, round: u64) {
+pub(super) fn verify(bytes: &[u8], first: usize, round: u64) {
     for (number, page) in bytes.chunks(PAGE_SIZE).enumerate() {
         let words = page
             .chunks(8)

@@ -185,8 +185,8 @@ fn threads_that_fork_under_load_get_children_without_zeros() {
 }
 
 /// Has a child of a fork call every function of a region and of its pager.
-fn call_everything_in_a_child(pager: &Pager, region: &mut Region) {
-    let (pager, region) = (pager as *const Pager as usize, region as *mut Region as usize);
+pub(crate) fn call_everything_in_a_child(pager: &Pager, region: &Region) {
+    let (pager, region) = (pager as *const Pager as usize, region as *const Region as usize);
     let status = status_of_fork(move || {
         // SAFETY: the child's copies of the values; its parent waits.
         let (pager, region) = unsafe { (&*(pager as *const Pager), &mut *(region as *mut Region)) };
@@ -225,14 +225,14 @@ fn a_child_never_changes_the_memory_of_its_parent() {
     // Native pages.
     assert_eq!(pager.stats().native_pages, (2 * MIB / PAGE) as u64);
     let before = pager.stats();
-    call_everything_in_a_child(&pager, &mut region);
+    call_everything_in_a_child(&pager, &region);
     assert_eq!(pager.stats().native_pages, before.native_pages);
     assert_eq!(pager.validate(), []);
     // Active, modified and standby pages.
     region.trim(..MIB, TrimTo::Modified).expect("a part");
     region.trim(MIB / 2..MIB, TrimTo::Standby).expect("a part");
     let before = pager.stats();
-    call_everything_in_a_child(&pager, &mut region);
+    call_everything_in_a_child(&pager, &region);
     let after = pager.stats();
     assert_eq!(
         (after.active_pages, after.compressed_pages, after.native_pages),
@@ -242,7 +242,7 @@ fn a_child_never_changes_the_memory_of_its_parent() {
     assert!(region.bytes().iter().all(|byte| *byte == 9));
     // Saved pages.
     region.trim(.., TrimTo::Store).expect("the whole region");
-    call_everything_in_a_child(&pager, &mut region);
+    call_everything_in_a_child(&pager, &region);
 
     // The child has a mapping of its own at the address of a page: its faults are no faults of the pager.
     let address = region.as_ptr() as usize;

@@ -10,7 +10,7 @@
 //! | `forked_pagers` | children of `Pager::fork`, under load |
 //! | `forked_pool` | children of `Pager::fork` under the budget of a pool, as the kernel counts it |
 //! | `forks` | children of a process with a pager, forked under load |
-//! | `modes` | the tests of `cap`, `forked_pagers`, `forked_pool`, `forks` and `shared_pages` in every mode |
+//! | `modes` | the tests of `cap`, `forked_pagers`, `forked_pool`, `forks`, `shared_pages` and `system_calls` in every mode |
 //! | `killed` | a process that is killed |
 //! | `page_file` | files, systems and kernels that refuse, fail or are full |
 //! | `pages` | contents of pages, and their check |
@@ -23,6 +23,7 @@
 //! | `shared_pages` | pages that a device has pinned or a child shares |
 //! | `signals` | other handlers of SIGBUS, and forks |
 //! | `stress` | sixteen threads that do everything at once |
+//! | `system_calls` | system calls on pinned ranges and on absent pages |
 //! | `thrash` | thrash control: detection, measures, throttled threads |
 //! | `tiers` | a pager with a page file on a real disk |
 //! | `trim_modes` | faults of a scan by the rule of trimming |
@@ -49,6 +50,7 @@ mod shared_budget;
 mod shared_pages;
 mod signals;
 mod stress;
+mod system_calls;
 mod thrash;
 mod tiers;
 mod trim_modes;

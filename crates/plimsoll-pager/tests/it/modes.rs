@@ -36,6 +36,7 @@ fn run(mode: &str) {
         "forked_pool::",
         "forks::",
         "shared_pages::",
+        "system_calls::",
     ] {
         let output = this_program()
             .args([module, "--test-threads=1"])

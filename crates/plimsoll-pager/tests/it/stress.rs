@@ -1,19 +1,20 @@
 //! Sixteen threads that use, trim, prefetch, pin, discard, map and unmap regions, and verify every byte.
 //!
-//! `PLIMSOLL_PAGER_STRESS=60 cargo test -p plimsoll-pager --test it stress` does sixty times the work: about ten minutes.
+//! `PLIMSOLL_PAGER_STRESS=30 cargo test -p plimsoll-pager --test it stress` does thirty times the work: at least ten minutes.
 #![allow(unsafe_code)]
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::sync::{Arc, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_pager::page_file::State;
 use plimsoll_pager::{FaultMode, Pager, Region, Stats, ThrashControl, ThrashStep, TrimTo};
-use plimsoll_testkit::{again, role, status_of_fork};
+use plimsoll_testkit::{again, role};
 
 use crate::children::Random;
+use crate::forks::{call_everything_in_a_child, fork_and_use};
 use crate::page_file::folder;
 use crate::pages::{PAGE, contents};
 
@@ -25,6 +26,8 @@ const REGIONS: usize = 2;
 const MOST_PAGES: u64 = 512;
 /// Operations of a thread, in the short form.
 const OPERATIONS: u64 = 3000;
+/// The least time of the test with forks, in the short form.
+const LEAST: Duration = Duration::from_secs(20);
 
 /// Bytes of the page file: a part of the compressed pages.
 const FILE: u64 = 2 << 20;
@@ -130,14 +133,35 @@ fn bytes(pages: &Range<usize>) -> Range<usize> {
     pages.start * PAGE..pages.end * PAGE
 }
 
+/// The least work of each thread.
+#[derive(Debug, Clone, Copy)]
+struct Work {
+    operations: u64,
+    time: Duration,
+}
+
+impl Work {
+    /// So many operations, however long they take.
+    fn of(operations: u64) -> Work {
+        Work {
+            operations,
+            time: Duration::ZERO,
+        }
+    }
+}
+
 /// The work of one thread.
-fn work(pager: &Pager, shared: &Shared, number: usize, operations: u64) {
+fn work(pager: &Pager, shared: &Shared, number: usize, least: Work) {
+    let since = Instant::now();
     let mut random = Random(0x5DEE_CE66 + number as u64);
     let mut file = tempfile::tempfile().expect("there is a folder for temporary files");
     let mut mine: Vec<Mine> = (0..REGIONS)
         .map(|region| Mine::map(pager, shared, number * REGIONS + region, &mut random))
         .collect();
-    for round in 1..=operations {
+    for round in 1.. {
+        if round > least.operations && since.elapsed() >= least.time {
+            break;
+        }
         let at = random.below(REGIONS as u64) as usize;
         let region = &mut mine[at];
         match random.below(100) {
@@ -190,7 +214,7 @@ fn work(pager: &Pager, shared: &Shared, number: usize, operations: u64) {
 }
 
 /// The work of the test, as a number of times that of the short form.
-fn factor() -> u64 {
+fn factor() -> u32 {
     let factor = std::env::var("PLIMSOLL_PAGER_STRESS").ok();
     factor.map_or(1, |factor| {
         factor.parse().expect("PLIMSOLL_PAGER_STRESS is a number")
@@ -200,7 +224,7 @@ fn factor() -> u64 {
 /// Runs `work` in a process of its own: other tests do not change its signals or children.
 fn alone(test: &str, work: impl FnOnce(u64)) {
     if role().is_some() {
-        return work(OPERATIONS * factor());
+        return work(OPERATIONS * u64::from(factor()));
     }
     let mut program = again(test, "alone");
     program.env("PLIMSOLL_PAGER_STRESS", factor().to_string());
@@ -210,22 +234,22 @@ fn alone(test: &str, work: impl FnOnce(u64)) {
 
 /// Runs the threads while `beside` is called again and again, and checks the pager and its counts.
 /// Returns the figures at the end of the work.
-fn run(pager: &Pager, operations: u64, mut beside: impl FnMut()) -> Stats {
+fn run(pager: &Pager, least: Work, mut beside: impl FnMut(&Shared)) -> Stats {
     let shared: Shared = [const { RwLock::new(None) }; THREADS * REGIONS];
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
             .map(|number| {
                 let shared = &shared;
-                scope.spawn(move || work(pager, shared, number, operations))
+                scope.spawn(move || work(pager, shared, number, least))
             })
             .collect();
         while threads.iter().any(|thread| !thread.is_finished()) {
-            beside();
+            beside(&shared);
         }
     });
     assert_eq!(pager.validate(), []);
     let stats = pager.stats();
-    let often = THREADS as u64 * operations / 10;
+    let often = THREADS as u64 * least.operations / 10;
     let reads_ahead = stats.thrash_us[ThrashStep::NoReadAhead as usize..] == [0, 0];
     for events in [
         stats.zero_faults,
@@ -263,7 +287,7 @@ fn sixteen_threads_find_every_byte_as_they_wrote_it() {
             .address_space(1 << 30)
             .build()
             .expect("userfaultfd is allowed");
-        run(&pager, operations, || {
+        run(&pager, Work::of(operations), |_| {
             std::thread::sleep(Duration::from_millis(10))
         });
         assert_eq!(pager.stats().forced_frames, 0);
@@ -289,7 +313,7 @@ fn sixteen_threads_find_every_byte_in_each_step_of_thrash_control() {
                 .thrash_control(ThrashControl::Fixed(step))
                 .build()
                 .expect("userfaultfd is allowed");
-            let before = run(&pager, operations / 3, || {
+            let before = run(&pager, Work::of(operations / 3), |_| {
                 std::thread::sleep(Duration::from_millis(10))
             });
             assert_eq!(before.forced_frames, 0);
@@ -317,10 +341,21 @@ fn sixteen_threads_with_forks_and_a_full_page_file_find_every_byte() {
             .build()
             .expect("userfaultfd is allowed");
         let (mut forks, mut most_used) = (0, 0);
-        run(&pager, operations, || {
-            // A child without the regions, whose mappings the kernel copies beside moves of pages.
-            assert_eq!(status_of_fork(|| {}), 0);
-            forks += 1;
+        let least = Work {
+            operations,
+            time: LEAST * factor(),
+        };
+        run(&pager, least, |shared| {
+            // Children whose mappings the kernel copies beside moves of pages. None has the region of a thread at work.
+            let region = shared[forks % shared.len()].read().expect("no panic").clone();
+            if let Some(region) = region {
+                let page = forks * 7 % (region.len() / PAGE);
+                fork_and_use(&pager, &region, &region, forks, page);
+                if forks.is_multiple_of(4) {
+                    call_everything_in_a_child(&pager, &region);
+                }
+                forks += 1;
+            }
             let file = pager.stats().page_file.expect("it has one");
             most_used = most_used.max(file.used_bytes);
             std::thread::sleep(Duration::from_millis(2));

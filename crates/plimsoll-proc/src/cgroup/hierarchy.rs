@@ -42,6 +42,15 @@ impl Hierarchy {
         Self::from_proc(Path::new("/proc/self"))
     }
 
+    /// The hierarchy with the cgroup of another process, as this process sees both.
+    ///
+    /// # Errors
+    /// As [`Hierarchy::of_this_process`]; [`HierarchyError::Unreadable`] also when there is no such process.
+    pub fn of_process(pid: u32) -> Result<Hierarchy, HierarchyError> {
+        let cgroups = PathBuf::from(format!("/proc/{pid}/cgroup"));
+        Self::from_files(PathBuf::from("/proc/self/mountinfo"), cgroups)
+    }
+
     /// The hierarchy of this process on the machine whose files are `tree`. Its paths are those of that machine, not
     /// below the tree's root.
     ///
@@ -57,14 +66,15 @@ impl Hierarchy {
     /// # Errors
     /// As [`Hierarchy::of_this_process`].
     pub fn from_proc(process: &Path) -> Result<Hierarchy, HierarchyError> {
-        let file = |name: &str| {
-            let path = process.join(name);
-            match fs::read(&path) {
-                Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-                Err(source) => Err(HierarchyError::Unreadable { path, source }),
-            }
+        Self::from_files(process.join("mountinfo"), process.join("cgroup"))
+    }
+
+    fn from_files(mountinfo: PathBuf, cgroups: PathBuf) -> Result<Hierarchy, HierarchyError> {
+        let text = |path: PathBuf| match fs::read(&path) {
+            Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            Err(source) => Err(HierarchyError::Unreadable { path, source }),
         };
-        Self::parse(&file("mountinfo")?, &file("cgroup")?)
+        Self::parse(&text(mountinfo)?, &text(cgroups)?)
     }
 
     /// The hierarchy that the text of a `mountinfo` and of a `cgroup` file tell of. For another process, take its
@@ -181,12 +191,7 @@ fn entries(cgroups: &str) -> impl Iterator<Item = (&str, &str)> {
 /// The paths of a process in all hierarchies, from the root that this process sees; none if the process cannot be read.
 pub fn paths(tree: &Tree, pid: u32) -> Vec<String> {
     let cgroups = tree.read(&format!("proc/{pid}/cgroup")).unwrap_or_default();
-    paths_in(&cgroups).map(str::to_owned).collect()
-}
-
-/// The same in the text of `/proc/PID/cgroup`.
-pub fn paths_in(cgroups: &str) -> impl Iterator<Item = &str> {
-    entries(cgroups).map(|(_, path)| path)
+    entries(&cgroups).map(|(_, path)| path.to_owned()).collect()
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use crate::fields::{number, value_of, words};
 use crate::psi;
 
 pub use folder::CgroupFolder;
-pub use hierarchy::{Hierarchy, HierarchyError, paths, paths_in};
+pub use hierarchy::{Hierarchy, HierarchyError, paths};
 pub use memory_stat::{Field, MemoryStat};
 pub use peak::PeakUsage;
 pub use walk::{Bounds, Found, Walk, walk};

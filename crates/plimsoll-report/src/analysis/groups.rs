@@ -343,8 +343,11 @@ fn label(trial: &Trial, headline: &BTreeSet<&str>) -> String {
         label.extend([" ", class]);
     }
     for (name, value) in &trial.params {
-        // The subject may be a swept parameter too; the mechanism and the library follow from what was asked.
-        let apart = matches!(name.as_str(), "class" | "subject" | "mechanism" | "library");
+        // The subject may be a swept parameter too; the others follow from what was asked.
+        let apart = matches!(
+            name.as_str(),
+            "class" | "subject" | "mechanism" | "library" | "fault-path"
+        );
         if headline.contains(name.as_str()) && !apart {
             label.extend([" ", name, "=", value]);
         }

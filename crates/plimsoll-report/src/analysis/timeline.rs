@@ -1,7 +1,16 @@
 //! Samples thinned out for a report: an hour at 100 Hz becomes some thousand points.
 //!
-//! The monitor's history (`plimsoll_monitor::watch::History`) is another one: there samples arrive one by one and old ones are
-//! dropped. Here all samples are known as columns, and only the requested gauges are computed.
+//! Other places thin out other data, or must keep another property:
+//!
+//! | place | data | a point of the result |
+//! |---|---|---|
+//! | [`timeline`] | all samples of a recording | mean and greatest of equally many samples; the layers sum to MemTotal, gaps stay |
+//! | `hold::curves`, `service::curves` | all samples of a recording | a single sample, as the mean of two goals or caps was never set |
+//! | `contents::Timeline::thinned` | the points of a page, which has no samples | mean of equally many points, without peaks; the layers sum to MemTotal |
+//! | `drawing::xy::thinned` | the points of a line | lowest and highest point of a pixel |
+//! | `compare::multiples` | the points of several runs | the nearest point at a time that the runs share |
+//! | `plimsoll_monitor::watch::History` | frames that arrive one by one; old ones are dropped | mean and greatest of the frames of an interval, the sum of whole seconds |
+//! | `thin` of `watch/page.js` | rows that the monitor sent once | mean of two rows of the older half |
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -76,8 +85,16 @@ struct Bucket {
     rows: Range<usize>,
 }
 
+/// Most points of a curve of single samples.
+pub(crate) const CURVE_POINTS: usize = 1500;
+
+/// Values that make one point, so that `count` values make at most `points`.
+pub(crate) fn stride(count: usize, points: usize) -> usize {
+    count.div_ceil(points).max(1)
+}
+
 fn buckets(t_ns: &[u64], rows: Range<usize>, hz: u32, max_points: usize) -> Vec<Bucket> {
-    let per_bucket = rows.len().div_ceil(max_points).max(1);
+    let per_bucket = stride(rows.len(), max_points);
     let period = 1_000_000_000 / u64::from(hz.max(1));
     let span = match rows.is_empty() {
         true => 0,

@@ -164,8 +164,7 @@ impl<'a> Sheet<'a> {
     }
 
     /// A layer at [`COLUMNS`] times of the sheet: the bucket that is nearest and not further than one column. Where
-    /// there is none, nothing: nothing is interpolated. `Timeline::thinned` keeps the times of its own run, and strands are
-    /// compared at common ones.
+    /// there is none, nothing: nothing is interpolated.
     fn on_grid(&self, strand: usize, key: &str) -> Option<Vec<Option<f64>>> {
         let timeline = self.strands[strand].timeline;
         let layer = timeline.layers.iter().find(|layer| layer.key == key)?;

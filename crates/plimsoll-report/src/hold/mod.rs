@@ -7,6 +7,7 @@ mod words;
 use std::ops::Range;
 
 use crate::analysis::ratio;
+use crate::analysis::timeline::{CURVE_POINTS, stride};
 use crate::contents::HoldCurves;
 use plimsoll_model::recording::hold::{
     APPROACH, HOLD, HOLD_SCHEMA, HeldLevel, HoldEnd, HoldGoal, HoldSettings, Spread,
@@ -17,8 +18,6 @@ use plimsoll_model::sanitize::sanitize;
 
 pub use words::facts;
 
-/// Points of a curve at most.
-const POINTS: usize = 1500;
 /// Millionths in a percent.
 const PPM: f64 = 1e4;
 
@@ -69,8 +68,7 @@ pub fn level(recording: &Recording) -> Option<HeldLevel> {
     })
 }
 
-/// The curves of the level of a recording; `None` as in [`level`]. Values are single samples, not means as those of
-/// `analysis::timeline`: the mean of two goals is a goal that never was.
+/// The curves of the level of a recording; `None` as in [`level`].
 pub(crate) fn curves(recording: &Recording) -> Option<HoldCurves> {
     if !recording.manifest.is_hold() {
         return None;
@@ -81,8 +79,7 @@ pub(crate) fn curves(recording: &Recording) -> Option<HoldCurves> {
     let t_ns = recording.samples.t_ns();
     // While the kernel frees the memory, samples have the last look.
     let count = rows(t_ns, 0, marks.end_ns).len();
-    let stride = count.div_ceil(POINTS).max(1);
-    let rows: Vec<usize> = (0..count).step_by(stride).collect();
+    let rows: Vec<usize> = (0..count).step_by(stride(count, CURVE_POINTS)).collect();
     let bytes = |column: Option<ColumnView<'_>>| -> Vec<Option<f64>> {
         let value = |row: &usize| level_at(column, *row).map(|bytes| bytes as f64);
         rows.iter().map(value).collect()

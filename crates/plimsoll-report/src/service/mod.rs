@@ -7,6 +7,7 @@ pub(crate) mod section;
 
 use std::ops::Range;
 
+use crate::analysis::timeline::{CURVE_POINTS, stride};
 use crate::contents::ServiceCurves;
 use plimsoll_model::recording::model::{Event, EventKind};
 use plimsoll_model::recording::service::{
@@ -17,8 +18,6 @@ use plimsoll_model::sanitize::sanitize;
 
 pub use advice::advice;
 
-/// Points of a curve at most.
-const POINTS: usize = 1500;
 /// Time over which a rate is taken.
 const RATE_NS: u64 = 1_000_000_000;
 
@@ -80,15 +79,14 @@ pub fn size(recording: &Recording) -> Option<ServiceSize> {
     })
 }
 
-/// The curves of the service of a recording; `None` as in [`size`]. Levels are single samples, not means as those of
-/// `analysis::timeline`: the mean of two caps is a cap that was never set.
+/// The curves of the service of a recording; `None` as in [`size`].
 pub(crate) fn curves(recording: &Recording) -> Option<ServiceCurves> {
     if !recording.manifest.is_service() {
         return None;
     }
     let columns = Columns::of(recording);
     let t_ns = recording.samples.t_ns();
-    let stride = t_ns.len().div_ceil(POINTS).max(1);
+    let stride = stride(t_ns.len(), CURVE_POINTS);
     let rows: Vec<usize> = (0..t_ns.len()).step_by(stride).collect();
     let level_of = |column: Option<ColumnView<'_>>| -> Vec<Option<f64>> {
         rows.iter()

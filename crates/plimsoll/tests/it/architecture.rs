@@ -95,20 +95,37 @@ fn crates_depend_as_written() {
             Some(name.as_str()),
             "folder name = crate name"
         );
-        for kind in ["dependencies", "build-dependencies"] {
-            let dependencies = manifest
-                .get(kind)
-                .and_then(|table| table.as_table())
-                .into_iter()
-                .flatten();
-            for (dependency, _) in dependencies.filter(|(dependency, _)| crates.contains(*dependency)) {
-                assert!(
-                    name == "plimsoll" || allowed[name].contains(dependency),
-                    "{name} depends on {dependency}, which ARCHITECTURE.md does not allow"
-                );
-            }
+        for dependency in dependencies(&manifest).filter(|dependency| crates.contains(*dependency)) {
+            assert!(
+                name == "plimsoll" || allowed[name].contains(dependency),
+                "{name} depends on {dependency}, which ARCHITECTURE.md does not allow"
+            );
         }
     }
+}
+
+/// The names of a manifest's dependencies, those of some targets included, those of tests apart.
+fn dependencies(manifest: &toml::Table) -> impl Iterator<Item = &String> {
+    let targets = manifest.get("target").and_then(|targets| targets.as_table());
+    let targets = targets
+        .into_iter()
+        .flatten()
+        .filter_map(|(_, target)| target.as_table());
+    let tables = targets.chain([manifest]).flat_map(|table| {
+        ["dependencies", "build-dependencies"].map(|kind| table.get(kind).and_then(|table| table.as_table()))
+    });
+    tables.flatten().flat_map(|table| table.keys())
+}
+
+#[test]
+fn dependencies_of_a_target_are_seen() {
+    let manifest =
+        "[dependencies]\na = 1\n[target.'cfg(loom)'.build-dependencies]\nb = 1\n[dev-dependencies]\nc = 1\n";
+    let manifest = manifest.parse().expect("TOML");
+    assert_eq!(
+        dependencies(&manifest).collect::<BTreeSet<_>>(),
+        BTreeSet::from([&"a".into(), &"b".into()])
+    );
 }
 
 #[test]

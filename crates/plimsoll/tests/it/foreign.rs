@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use plimsoll_lab::workload::protocol::{Command, Placement};
 use plimsoll_lab::workload::{Worker, WorkerOptions};
 use plimsoll_model::scenario::{FillClass, ThpMode};
-use plimsoll_proc::cgroup::{Hierarchy, MemoryCgroup, PROCESSES};
+use plimsoll_proc::cgroup::{Hierarchy, MemoryCgroup};
 use plimsoll_proc::swap_header::SwapHeader;
 use plimsoll_proc::zram::{self, Zram};
 
@@ -99,7 +99,7 @@ impl Program {
     /// Fills the memory and reads it again and again, until the program is told to stop or the kernel ends it.
     fn fill_and_read(&self) {
         let options = WorkerOptions {
-            cgroup_procs: vec![self.cgroup.file(PROCESSES)],
+            cgroup: Some(self.cgroup.clone()),
             ..WorkerOptions::default()
         };
         let Ok(mut worker) = Worker::spawn(Path::new(EXE), &options) else {

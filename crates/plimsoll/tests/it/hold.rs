@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use plimsoll_lab::workload::protocol::{Command, Placement};
 use plimsoll_lab::workload::{Worker, WorkerOptions};
 use plimsoll_model::scenario::{FillClass, ThpMode};
-use plimsoll_proc::cgroup::{Hierarchy, MemoryCgroup, PROCESSES};
+use plimsoll_proc::cgroup::{Hierarchy, MemoryCgroup};
 use plimsoll_testkit::capability;
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -159,7 +159,7 @@ fn a_level_of_a_cgroup_is_kept_while_another_program_comes_and_goes() {
         let mut neighbour = Worker::spawn(
             Path::new(PLIMSOLL),
             &WorkerOptions {
-                cgroup_procs: vec![group.0.file(PROCESSES)],
+                cgroup: Some(group.0.clone()),
                 ..WorkerOptions::default()
             },
         )

@@ -11,7 +11,7 @@ use std::process::{Child, Stdio};
 use plimsoll_testkit::capability;
 
 use plimsoll_lab::environment::{Environment, Session};
-use plimsoll_proc::cgroup::Hierarchy;
+use plimsoll_proc::cgroup::{Hierarchy, PROCESSES};
 use plimsoll_proc::swaps;
 
 const MIB: u64 = 1 << 20;
@@ -56,11 +56,11 @@ struct Holder {
 
 impl Holder {
     fn start(environment: &Environment, locked: u64) -> Holder {
-        let procs = environment.cgroup().expect("a cgroup").procs_paths();
+        let procs = environment.cgroup().expect("a cgroup").group().file(PROCESSES);
         let mut child = plimsoll_testkit::command(std::env::current_exe().expect("this program"))
             .args(["trim::holder", "--exact", "--nocapture"])
             .env(HOLDER, "1")
-            .env(HOLDER_GROUP, &procs[0])
+            .env(HOLDER_GROUP, procs)
             .env(HOLDER_LOCKS, locked.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -1,4 +1,4 @@
-//! The monitor and its faces.
+//! The monitor and its user interfaces.
 
 mod core;
 mod serve;

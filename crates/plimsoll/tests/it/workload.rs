@@ -12,6 +12,7 @@ use plimsoll_lab::workload::Cost;
 use plimsoll_lab::workload::protocol::{Command, Placement, RefusalCode, Reply, Verification};
 use plimsoll_lab::workload::{Worker, WorkerError, WorkerOptions};
 use plimsoll_model::scenario::{FillClass, ThpMode};
+use plimsoll_proc::cgroup::{CgroupVersion, MemoryCgroup};
 
 const EXE: &str = env!("CARGO_BIN_EXE_plimsoll");
 const MINUTE: Duration = Duration::from_secs(60);
@@ -352,7 +353,7 @@ fn a_program_that_is_no_worker_is_an_error() {
     let talks = Worker::spawn(Path::new("/bin/echo"), &options).unwrap_err();
     assert!(matches!(talks, WorkerError::Protocol(_)), "{talks}");
     let nowhere = WorkerOptions {
-        cgroup_procs: vec!["/no/such/cgroup/cgroup.procs".into()],
+        cgroup: Some(MemoryCgroup::new("/no/such/cgroup", CgroupVersion::V2)),
         ..WorkerOptions::default()
     };
     let homeless = Worker::spawn(Path::new(EXE), &nowhere).unwrap_err();
@@ -408,16 +409,13 @@ fn a_worker_is_in_its_cgroup_before_it_is_ready() {
         return;
     }
     let cgroup = cgroup.unwrap();
-    let procs = cgroup.0.join("cgroup.procs");
     let options = WorkerOptions {
-        cgroup_procs: vec![procs.clone()],
+        cgroup: Some(MemoryCgroup::new(&cgroup.0, CgroupVersion::V2)),
         ..WorkerOptions::default()
     };
     let worker = Worker::spawn(Path::new(EXE), &options).unwrap();
-    assert_eq!(
-        fs::read_to_string(procs).unwrap().trim(),
-        worker.pid().to_string()
-    );
+    let procs = fs::read_to_string(cgroup.0.join("cgroup.procs")).unwrap();
+    assert_eq!(procs.trim(), worker.pid().to_string());
     worker.kill().unwrap();
 }
 

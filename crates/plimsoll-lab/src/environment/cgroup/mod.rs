@@ -11,14 +11,12 @@ mod v2;
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use plimsoll_proc::PidStat;
-use plimsoll_proc::cgroup::{
-    CgroupVersion, Field, Hierarchy, MemoryCgroup, MemoryStat, PROCESSES, PeakUsage,
-};
+use plimsoll_proc::cgroup::{CgroupVersion, Field, Hierarchy, MemoryCgroup, MemoryStat, PeakUsage, paths};
+use plimsoll_proc::{PidStat, Tree};
 use serde::Serialize;
 
 use super::change::Change;
@@ -124,9 +122,9 @@ impl Cgroup {
         self.group.path()
     }
 
-    /// Files that a process id is written to so that the process moves in.
-    pub fn procs_paths(&self) -> Vec<PathBuf> {
-        vec![self.group.file(PROCESSES)]
+    /// Its kernel files.
+    pub fn group(&self) -> &MemoryCgroup {
+        &self.group
     }
 
     /// Bytes of memory that it uses.
@@ -268,13 +266,11 @@ impl Cgroup {
 
     /// Whether a living process is in it, or in a cgroup below it. True of a process that has ended: it has not moved.
     pub fn holds(&self, pid: u32) -> bool {
-        let Ok(text) = fs::read(format!("/proc/{pid}/cgroup")) else {
-            return true;
-        };
+        let paths = paths(&Tree::live(), pid);
         let name = self.path().file_name().and_then(OsStr::to_str);
         let is_own = |part: &str| Some(part) == name;
         // A zombie's file is empty, and a process that frees its memory at its end is shown in the root.
-        text.is_empty() || cgroups_of(&String::from_utf8_lossy(&text)).any(is_own) || has_ended(pid)
+        paths.is_empty() || cgroups_of(&paths).any(is_own) || has_ended(pid)
     }
 
     /// Kills all processes in it, and in the cgroups below it, which it removes.

@@ -3,8 +3,6 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use plimsoll_proc::cgroup::paths_in;
-
 /// A cgroup is named `plimsoll-<run>-<number>`.
 pub(super) const PREFIX: &str = "plimsoll-";
 
@@ -15,19 +13,19 @@ pub(in super::super) fn is_our_name(path: &Path) -> bool {
         .is_some_and(|name| name.starts_with(PREFIX))
 }
 
-/// Whether the text of `/proc/<pid>/cgroup` shows the process in a cgroup of the run.
-pub(in super::super) fn holds_process_of(run: &str, text: &str) -> bool {
+/// Whether a process with these paths in the hierarchies is in a cgroup of the run.
+pub(in super::super) fn holds_process_of(run: &str, paths: &[String]) -> bool {
     let of_run = |name: &str| {
         let number = name.strip_prefix(PREFIX).and_then(|name| name.strip_prefix(run));
         let number = number.and_then(|rest| rest.strip_prefix('-'));
         number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
     };
-    cgroups_of(text).any(of_run)
+    cgroups_of(paths).any(of_run)
 }
 
-/// The names of all cgroups on the way to a process, from the text of `/proc/<pid>/cgroup`.
-pub(super) fn cgroups_of(text: &str) -> impl Iterator<Item = &str> {
-    paths_in(text).flat_map(|path| path.split('/'))
+/// The names of all cgroups on the way to a process with these paths.
+pub(super) fn cgroups_of(paths: &[String]) -> impl Iterator<Item = &str> {
+    paths.iter().flat_map(|path| path.split('/'))
 }
 
 #[cfg(test)]
@@ -36,14 +34,10 @@ mod tests {
 
     #[test]
     fn only_a_cgroup_of_the_run_proves_a_process_to_be_its_own() {
-        let inside = "5:memory:/user/plimsoll-killed-12/inner\n0::/\n";
-        assert!(holds_process_of("killed", inside));
-        assert!(!holds_process_of("kill", inside) && !holds_process_of("killed-1", inside));
-        assert!(!holds_process_of("", inside) && !holds_process_of("killed", "0::/plimsoll-killed-\n"));
-        assert!(!holds_process_of(
-            "killed",
-            "0::/plimsoll-killed-1x\n9:name=plimsoll-killed-1:/\n"
-        ));
-        assert!(holds_process_of("killed", "0::/a:b/plimsoll-killed-1\n"));
+        let holds = |run: &str, path: &str| holds_process_of(run, &[path.to_owned(), "/".to_owned()]);
+        let inside = "/user/plimsoll-killed-12/inner";
+        assert!(holds("killed", inside) && holds("killed", "/a:b/plimsoll-killed-1"));
+        assert!(!holds("kill", inside) && !holds("killed-1", inside) && !holds("", inside));
+        assert!(!holds("killed", "/plimsoll-killed-") && !holds("killed", "/plimsoll-killed-1x"));
     }
 }

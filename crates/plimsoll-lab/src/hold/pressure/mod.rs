@@ -154,7 +154,7 @@ fn hold_in(
         _ => HoldError::Environment(error),
     })?;
     let mut worker = spawn(&WorkerOptions {
-        cgroup_procs: cgroup.procs_paths(),
+        cgroup: Some(cgroup.group().clone()),
         ..WorkerOptions::default()
     })?;
     let pid = worker.pid();

@@ -1,4 +1,4 @@
-//! The cost of mapping memory, handing it back, and getting it again (Gerstmann).
+//! The cost of mapping memory, releasing it to the kernel, and using it again (Gerstmann).
 
 use serde::{Deserialize, Serialize};
 

@@ -269,6 +269,13 @@ impl Settings {
         }
     }
 
+    /// The key of this workload, and its value, that a pager under test does not take.
+    pub(super) fn unfit_for_its_pager(&self) -> Option<(&'static str, &'static str)> {
+        self.subject.pager()?;
+        let setting = self.workload.model().unfit_for_pager()?;
+        Some((setting.key, setting.has))
+    }
+
     /// The same settings on another subject: for a runner that must do without the planned one.
     #[must_use]
     pub fn with_subject(&self, subject: Subject) -> Settings {

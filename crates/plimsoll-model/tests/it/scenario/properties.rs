@@ -301,7 +301,11 @@ proptest! {
     fn a_sweep_has_a_trial_for_every_combination(file in file()) {
         match resolve(&file.text(), &Overrides::default()) {
             Ok(plan) => {
-                prop_assert_eq!(plan.trials.len(), file.trials());
+                // A pager does not take every value of a key.
+                match plan.omitted.is_empty() {
+                    true => prop_assert_eq!(plan.trials.len(), file.trials()),
+                    false => prop_assert!(plan.trials.len() < file.trials()),
+                }
                 let ids: HashSet<&str> = plan.trials.iter().map(|trial| trial.id.as_str()).collect();
                 prop_assert_eq!(ids.len(), plan.trials.len());
                 let again = resolve(&file.text(), &Overrides::default()).unwrap();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use plimsoll_model::scenario::{
     Backing, Document, Overrides, Problem, ScenarioError, Settings, Source, Subject, Workload, WorkloadKind,
-    keys,
+    find, keys,
 };
 
 use super::plans::ids;
@@ -230,6 +230,54 @@ fn settings_that_mean_nothing_to_a_pager_are_refused_by_name() {
     let text = "[scenario]\nname = \"x\"\n[a]\nworkload = \"loadline\"\nsubject = \"pager\"\nrepeat = 1\n";
     let check = |set: &str| resolve(text, &sets(&[set])).unwrap().trials[0].settings.check();
     assert!(check("file-percent=50").is_err() && check("file-percent=0").is_ok());
+}
+
+/// A scenario that compares caps on the kernel's devices with a pager could not be one section.
+#[test]
+fn a_sweep_leaves_out_the_values_that_its_pager_does_not_take() {
+    let planned = |text: &str, set: &[&str]| {
+        let plan = resolve(text, &sets(set)).unwrap();
+        let trials = plan.trials.iter().map(|trial| {
+            let Workload::Wscap(wscap) = &trial.settings.workload else {
+                panic!("{}", trial.id)
+            };
+            (trial.settings.subject.to_string(), wscap.cap_by.name())
+        });
+        (trials.collect::<Vec<_>>(), plan.omitted)
+    };
+    let text = "[scenario]\nname = \"x\"\n[global]\norder = \"fixed\"\nrepeat = 1\n[a]\nworkload = \"wscap\"\n\
+                subject = [\"zram\", \"pager:lz4\"]\ncap-by = [\"limit\", \"balance\"]\n";
+    let (trials, omitted) = planned(text, &[]);
+    let expected = [("zram", "limit"), ("zram", "balance"), ("pager:lz4", "limit")];
+    let expected = expected.map(|(subject, cap)| (subject.to_owned(), cap));
+    assert_eq!(trials, expected);
+    assert_eq!(omitted.len(), 1, "{omitted:?}");
+    for part in ["`a`", "`pager:lz4`", "`cap-by = \"balance\"`"] {
+        assert!(omitted[0].contains(part), "{part}: {omitted:?}");
+    }
+    // With no value that it takes, the check of its settings names the key.
+    let (trials, omitted) = planned(text, &["cap-by=[balance, high]"]);
+    assert_eq!((trials.len(), omitted), (4, vec![]));
+    let refused = resolve(text, &sets(&["cap-by=balance", "subject=pager"])).unwrap();
+    let refused = refused.trials[0].settings.check().unwrap_err().to_string();
+    assert!(refused.contains("`cap-by`"), "{refused}");
+}
+
+/// The built-in scenario says so itself: only a change of it makes a warning.
+#[test]
+fn the_built_in_wscap_has_a_pager_with_the_cap_that_it_takes() {
+    let document = Document::parse(&find("wscap").unwrap()).unwrap();
+    let planned = |set: &[&str]| document.resolve(&machine(), &sets(set)).unwrap();
+    let plan = planned(&["repeat=1"]);
+    let of_pager = plan
+        .trials
+        .iter()
+        .filter(|trial| trial.settings.subject.pager().is_some());
+    let ids: Vec<&str> = of_pager.map(|trial| trial.id.as_str()).collect();
+    assert_eq!(ids, ["wscap/pager:lz4/ratio=2.5/cap-by=limit#1"]);
+    assert_eq!((plan.trials.len(), &plan.omitted[..]), (9, &[][..]));
+    let changed = planned(&["repeat=1", "subject=[zram, pager]"]);
+    assert_eq!((changed.trials.len(), changed.omitted.len()), (3, 1));
 }
 
 #[test]

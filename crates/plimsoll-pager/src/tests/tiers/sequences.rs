@@ -1,5 +1,6 @@
 //! Sequences of steps with injected errors, and threads that race.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use plimsoll_os::Errno;
@@ -9,7 +10,7 @@ use super::super::simulated::{cases, contents};
 use super::{CAP, PAGES, Rig, manager, noise, store, try_access};
 use crate::fault::FaultError;
 use crate::page::{PAGE_SIZE, PageIndex, PageRange};
-use crate::page_file::tests::faulty::Fault;
+use crate::page_file::tests::faulty::{Fault, Injected};
 use crate::saved::SavedCopies;
 
 #[derive(Debug, Clone)]
@@ -30,7 +31,7 @@ enum Step {
     /// A write is short, by so many KiB: its rest is written again, unless that fails.
     Torn(u16),
     /// The next write fails.
-    FailWrite,
+    FailWrite(Errno),
     /// No more disk space.
     FullDisk,
     /// A byte of the file changes.
@@ -65,11 +66,44 @@ fn range(first: u32, count: u32) -> PageRange {
     PageRange::new(PageIndex::new(first), count.min(PAGES - first))
 }
 
-/// Runs the steps. The model has the value of each page, or none for a page that was reported as damaged.
-fn run(rig: &Rig, steps: &[Step]) -> u64 {
+/// Faults that the manager met, by kind.
+#[derive(Debug, Default)]
+struct Met {
+    driver: BTreeMap<&'static str, u64>,
+    file: BTreeMap<Injected, u64>,
+}
+
+impl Met {
+    fn count(&self) -> u64 {
+        self.driver.values().chain(self.file.values()).sum()
+    }
+
+    /// Whether each kind was met often enough.
+    fn has_enough(&self) -> bool {
+        let of_driver = LEAST_OF_DRIVER
+            .iter()
+            .all(|(kind, least)| self.driver.get(kind) >= Some(least));
+        of_driver
+            && LEAST_OF_FILE
+                .iter()
+                .all(|(kind, least)| self.file.get(kind) >= Some(least))
+    }
+
+    fn add(&mut self, other: Met) {
+        for (kind, count) in other.driver {
+            *self.driver.entry(kind).or_default() += count;
+        }
+        for (kind, count) in other.file {
+            *self.file.entry(kind).or_default() += count;
+        }
+    }
+}
+
+/// Runs the steps. The model has the value of each page, or none for a page that was reported as damaged. Returns the faults
+/// that were met: an ordered one that no read or write came to is none.
+fn run(rig: &Rig, steps: &[Step]) -> Met {
     let manager = &rig.manager;
     let mut model = vec![Some(0_u8); PAGES as usize];
-    let mut injected = 0;
     for step in steps {
         match *step {
             Step::Write(first, count, value) => {
@@ -113,38 +147,33 @@ fn run(rig: &Rig, steps: &[Step]) -> u64 {
                 let next = file.reads;
                 let faults = (next..next + count).map(|read| (read, Errno::IO));
                 file.read_faults.extend(faults);
-                injected += count;
             }
             Step::Torn(bytes) => {
                 let mut file = rig.file.state();
                 let next = file.writes;
                 let length = usize::from(bytes) * 16 / 4096 * 4096;
                 file.write_faults.insert(next, Fault::Short(length));
-                injected += 1;
             }
-            Step::FailWrite => {
+            Step::FailWrite(errno) => {
                 let mut file = rig.file.state();
                 let next = file.writes;
-                file.write_faults.insert(next, Fault::Refuse(Errno::IO));
-                injected += 1;
+                file.write_faults.insert(next, Fault::Refuse(errno));
             }
             Step::FullDisk => {
                 let mut file = rig.file.state();
                 let now = file.allocated_mebibytes();
                 file.room = Some((now, Errno::NOSPC));
-                injected += 1;
             }
             Step::Corrupt(at) => {
                 rig.is_spoilt.set(true);
                 let mut file = rig.file.state();
                 let at = at as usize % file.bytes.len();
                 file.bytes[at] ^= 1 << (at % 8);
-                injected += 1;
             }
             Step::Inject(per_mille) => drop(manager.driver.inject(per_mille)),
         }
     }
-    injected += manager.driver.inject(0).into_values().sum::<u64>();
+    let driver = manager.driver.inject(0);
     rig.file.state().read_faults.clear();
     let mut lost = 0;
     for page in range(0, PAGES).pages() {
@@ -157,7 +186,15 @@ fn run(rig: &Rig, steps: &[Step]) -> u64 {
     }
     assert!(lost == 0 || rig.is_spoilt.get());
     rig.validate();
-    injected
+    let mut file = std::mem::take(&mut rig.file.state().injected);
+    // Every other read that failed met changed bytes.
+    let refused = file.get(&Injected::ReadError).copied().unwrap_or(0);
+    let failures = manager.stats().page_file.expect("it has one").read_failures;
+    let changed = failures
+        .checked_sub(refused)
+        .expect("each refused read is reported");
+    file.insert(Injected::FlippedBit, changed);
+    Met { driver, file }
 }
 
 fn check(rig: &Rig, model: &[Option<u8>], page: PageIndex) -> bool {
@@ -183,7 +220,11 @@ proptest! {
     #[test]
     fn contents_hold_after_the_end_of_writes(
         before in prop::collection::vec(step(), 1..30),
-        end in prop_oneof![Just(Step::FailWrite), Just(Step::FullDisk)],
+        end in prop_oneof![
+            Just(Step::FailWrite(Errno::IO)),
+            Just(Step::FailWrite(Errno::NOSPC)),
+            Just(Step::FullDisk),
+        ],
         after in prop::collection::vec(step(), 1..30),
         seed in 1_u64..,
     ) {
@@ -192,11 +233,32 @@ proptest! {
     }
 }
 
+/// Faults of which a test has to meet so many at least.
+const LEAST_OF_DRIVER: [(&str, u64); 7] = [
+    ("ENOMEM of a move", 50),
+    ("EBUSY of a move", 50),
+    ("EAGAIN of a move", 50),
+    ("EINVAL of a move", 50),
+    ("move that is not counted", 50),
+    ("ENOMEM of a copy", 50),
+    ("EAGAIN of a copy", 50),
+];
+const LEAST_OF_FILE: [(Injected, u64); 7] = [
+    (Injected::InputOutput, 5),
+    (Injected::NoSpace, 5),
+    (Injected::NoRoom, 5),
+    (Injected::Short, 20),
+    (Injected::Empty, 2),
+    (Injected::ReadError, 50),
+    (Injected::FlippedBit, 50),
+];
+
 #[test]
 fn ten_thousand_errors_in_both_tiers_cost_no_byte() {
-    let mut injected = 0;
+    let mut met = Met::default();
     let mut seed = 1_u64;
-    while injected < 10_000 {
+    while met.count() < 10_000 || !met.has_enough() {
+        assert!(met.count() < 40_000, "{met:?}");
         seed += 1;
         let mut x = seed;
         let mut random = |below: u64| {
@@ -205,25 +267,34 @@ fn ten_thousand_errors_in_both_tiers_cost_no_byte() {
                 .wrapping_add(1_442_695_040_888_963_407);
             (x >> 33) % below
         };
-        let mut steps = vec![Step::Inject(200)];
+        let mut steps = vec![Step::Inject(20)];
         for number in 0..80 {
-            let (page, count) = (random(u64::from(PAGES)) as u32, random(300) as u32 + 1);
-            steps.push(match random(16) {
+            let (page, count) = (random(u64::from(PAGES)) as u32, random(600) as u32 + 1);
+            steps.push(match random(20) {
                 0..=4 => Step::Write(page, count, random(256) as u8),
                 5..=7 => Step::Read(page, count),
                 8 => Step::Trim(page, count),
-                9 => Step::Save(page, count),
-                10 => Step::Release(page, count),
-                11 => Step::Age,
-                12 => Step::Balance,
-                13 => Step::FailReads(2),
-                14 => Step::Torn(random(1 << 16) as u16),
+                9..=10 => Step::Save(page, count),
+                11 => Step::Release(page, count),
+                12 => Step::Age,
+                13 => Step::Balance,
+                14..=15 => Step::Spill,
+                16 => Step::FailReads(2),
+                17 => Step::Torn(random(1 << 12) as u16),
                 _ if number < 60 => Step::Corrupt(random(1 << 32) as u32),
-                _ if seed.is_multiple_of(2) => Step::FailWrite,
-                _ => Step::FullDisk,
+                _ => match seed % 3 {
+                    0 => Step::FailWrite(Errno::IO),
+                    1 => Step::FailWrite(Errno::NOSPC),
+                    _ => Step::FullDisk,
+                },
             });
         }
-        injected += run(&Rig::new(6, seed.is_multiple_of(3), seed), &steps);
+        let rig = match seed % 4 {
+            // A file grows by more than this disk has.
+            0 => Rig::on_small_disk(20, 3),
+            _ => Rig::new(6, seed.is_multiple_of(2), seed),
+        };
+        met.add(run(&rig, &steps));
     }
 }
 

@@ -346,8 +346,7 @@ impl Frame<'_> {
     }
 }
 
-/// Of points that share a pixel, the lowest and the highest, in their order; gaps stay. `Timeline::thinned` takes means of
-/// equally many points instead: its layers have to sum to MemTotal, and extremes do not.
+/// Of points that share a pixel, the lowest and the highest, in their order; gaps stay.
 fn thinned(points: &[Option<(f64, f64)>]) -> Path {
     let pixel = |point: &Option<(f64, f64)>| point.map(|(x, _)| x.round() as i64);
     let mut kept = Path::new();

@@ -8,12 +8,13 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use plimsoll_lab::environment::{Cgroup, Environment, EnvironmentError, missing};
+use plimsoll_proc::cgroup::PROCESSES;
 
 use super::{MIB, NEVER, again, has_cgroup, is_role, read, session, settings};
 
 /// Starts a shell that moves into the cgroup and becomes `command`.
 fn spawn_inside(cgroup: &Cgroup, command: &str) -> Child {
-    let procs = &cgroup.procs_paths()[0];
+    let procs = cgroup.group().file(PROCESSES);
     plimsoll_testkit::command("sh")
         .args(["-c", &format!("echo $$ > {} && exec {command}", procs.display())])
         .stdout(Stdio::null())
@@ -73,7 +74,7 @@ fn workers_are_killed_and_strangers_moved_out() {
     let mut stranger = spawn_inside(&cgroup, "sleep 61");
     session.process_started(worker.id()).unwrap();
     wait_until("both to move in", || {
-        read(&cgroup.procs_paths()[0]).lines().count() == 2
+        read(cgroup.group().file(PROCESSES)).lines().count() == 2
     });
     let _ = environment.tear_down(&mut session).unwrap();
     assert!(!cgroup.path().exists());
@@ -126,7 +127,7 @@ fn unreclaimable_memory_is_an_error_and_keeps_the_limit() {
     let held = 12 * MIB;
     let script = format!(
         "echo $$ > {} && a=$(head -c {held} /dev/zero | tr '\\0' x) && echo ${{#a}} && read end",
-        cgroup.procs_paths()[0].display()
+        cgroup.group().file(PROCESSES).display()
     );
     let mut holder = plimsoll_testkit::command("sh")
         .args(["-c", &script])

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use plimsoll_lab::environment::{Environment, RunState, Session, cleanup_in};
+use plimsoll_proc::cgroup::PROCESSES;
 
 use super::{NEVER, Traces, again, has_zram, has_zswap, is_role, session, settings};
 
@@ -26,7 +27,7 @@ fn hanging_role() {
     let cgroup = environment.cgroup().unwrap();
     let script = format!(
         "echo $$ > {} && echo inside && exec sleep 600 > /dev/null",
-        cgroup.procs_paths()[0].display()
+        cgroup.group().file(PROCESSES).display()
     );
     let mut worker = plimsoll_testkit::command("sh")
         .args(["-c", &script])

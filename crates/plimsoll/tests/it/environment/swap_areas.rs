@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use plimsoll_lab::environment::{Environment, EnvironmentError, MissingKind, Session, SwapKind};
+use plimsoll_proc::cgroup::PROCESSES;
 
 use super::{
     MIB, NEVER, Traces, again, disk, has_swap_file, has_zram, has_zswap, is_role, read, session, settings,
@@ -47,7 +48,7 @@ fn zram_takes_what_is_reclaimed_and_is_gone_afterwards() {
     assert!(environment.description().to_string().contains(&name));
 
     let cgroup = environment.cgroup().unwrap();
-    let procs = cgroup.procs_paths()[0].display().to_string();
+    let procs = cgroup.group().file(PROCESSES).display().to_string();
     let script =
         format!("echo $$ > {procs}; a=$(head -c 16000000 /dev/zero | tr '\\0' x); echo held; read line");
     let mut holder = plimsoll_testkit::command("sh")

@@ -13,7 +13,7 @@ use plimsoll_model::recording::{
     ConfigurationFile, FailureCode, Recommendation, RecommendationCode, Recording, TrialFailure, Warning,
     WarningCode, Withheld, WithheldCode, Worth, format_table_markdown,
 };
-use plimsoll_model::scenario::FillClass;
+use plimsoll_model::scenario::{FillClass, WorkloadKind};
 use plimsoll_testkit::sized::SizedRun;
 use serde_json::Value;
 
@@ -47,6 +47,27 @@ fn the_document_lists_the_columns_of_the_table() {
         table,
         format_table_markdown(),
         "the columns changed: write the table anew with PLIMSOLL_BLESS=1"
+    );
+}
+
+#[test]
+fn the_document_lists_the_workloads() {
+    const FIELD: &str = "| `workload` | the workload: ";
+    let (path, text) = format_document();
+    let (head, rest) = text
+        .split_once(FIELD)
+        .expect("the document has a row of the workloads");
+    let (listed, tail) = rest.split_once('.').expect("a sentence ends");
+    let names = WorkloadKind::ALL
+        .map(|kind| format!("`{}`", kind.name()))
+        .join(", ");
+    if bless() {
+        std::fs::write(path, format!("{head}{FIELD}{names}.{tail}")).unwrap();
+        return;
+    }
+    assert_eq!(
+        listed, names,
+        "the workloads changed: write the row anew with PLIMSOLL_BLESS=1"
     );
 }
 

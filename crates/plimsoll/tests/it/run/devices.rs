@@ -37,7 +37,8 @@ fn every_device_and_the_pager_are_measured_in_one_run() {
     if !has_laboratory() {
         return;
     }
-    let ended = Run::of("compression-devices", &SMALL).finish();
+    let run = Run::of("compression-devices", &SMALL);
+    let ended = run.finish();
     ended.assert_went_well();
     assert_eq!(ended.trials().len(), 2 * (OF_KERNEL.len() + OF_PAGER.len()));
     for subject in OF_KERNEL.iter().chain(&OF_PAGER) {
@@ -46,6 +47,11 @@ fn every_device_and_the_pager_are_measured_in_one_run() {
         for trial in trials {
             assert!(is_complete(trial), "{trial:#}");
         }
+    }
+    let page = run.recording().expect("a recording").join("report.html");
+    let page = std::fs::read_to_string(page).expect("a page");
+    for subject in OF_KERNEL.iter().chain(&OF_PAGER) {
+        assert!(page.contains(&format!("<td>{subject} ")), "no {subject}");
     }
 }
 

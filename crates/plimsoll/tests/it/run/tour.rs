@@ -89,7 +89,7 @@ fn the_tour_takes_every_experiment_and_answers_on_one_page() {
 }
 
 /// The sections of a tour whose work runs on a pager in any case.
-const PAGED: [&str; 4] = ["compression", "loadline", "thrash", "wscap"];
+const PAGED: [&str; 5] = ["compression", "contention", "loadline", "thrash", "wscap"];
 
 fn trials_of<'e>(ended: &'e Ended, section: &str) -> Vec<&'e serde_json::Value> {
     let is_it = |trial: &&serde_json::Value| {

@@ -147,7 +147,7 @@ fn start_and_watch(
     levels: &mut Levels,
 ) -> Result<(Finished, bool, usize), TrialError> {
     let mut program =
-        Program::start(&run.command, &cgroup.procs_paths(), pattern).map_err(|error| of_program(&error))?;
+        Program::start(&run.command, cgroup.group(), pattern).map_err(|error| of_program(&error))?;
     let pid = program.pid();
     context.runner.note_start(pid)?;
     context.watch(&[pid]);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use plimsoll_testkit::capability;
 
 use plimsoll_lab::environment::Environment;
-use plimsoll_proc::cgroup::Hierarchy;
+use plimsoll_proc::cgroup::{Hierarchy, PROCESSES};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -464,11 +464,11 @@ fn the_target_is_trimmed_after_a_yes_and_only_then() {
     let mut session = alone();
     let asked = settings("zram", 128 * MIB, 256 * MIB, 256 * MIB);
     let environment = Environment::prepare(&mut session, &asked).expect("an environment");
-    let procs = environment.cgroup().expect("a cgroup").procs_paths();
+    let procs = environment.cgroup().expect("a cgroup").group().file(PROCESSES);
     let mut holder = plimsoll_testkit::command(std::env::current_exe().expect("this program"))
         .args(["trim::holder", "--exact", "--nocapture"])
         .env("PLIMSOLL_TEST_HOLDER", "1")
-        .env("PLIMSOLL_TEST_HOLDER_GROUP", &procs[0])
+        .env("PLIMSOLL_TEST_HOLDER_GROUP", procs)
         .env("PLIMSOLL_TEST_HOLDER_LOCKS", "0")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
