@@ -5,6 +5,7 @@ use core::ffi::c_int;
 use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 
+use crate::Errno;
 use crate::raw::system_call;
 
 /// The threads that may wait for a word and wake its waiters.
@@ -33,6 +34,30 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, limit: Option<Duration>) {
 /// Wakes up to `count` of the threads that sleep on `word`.
 pub fn futex_wake(word: &AtomicU32, count: u32) {
     wake_at(word.as_ptr(), count, Scope::Process);
+}
+
+/// Makes the present page at `address`, a multiple of 4, a page of this process alone if it is shared by a fork, as a write does.
+/// Its contents stay. It never waits for a fault that a userfaultfd delivers.
+///
+/// The kernel ORs 0 to the word by one atomic operation: the second one of `FUTEX_WAKE_OP`, which wakes no thread but, by
+/// chance, one that sleeps on that word.
+///
+/// # Errors
+/// [`Errno::FAULT`] for an absent page that is registered with a userfaultfd, or an address without a writable mapping.
+pub fn own_page(address: usize) -> Result<(), Errno> {
+    let first = AtomicU32::new(0);
+    // OR 0; the second wake if the word is less than -2048.
+    const OPERATION: usize = 2 << 28 | 2 << 24 | 0x800;
+    let arguments = [
+        first.as_ptr() as usize,
+        (libc::FUTEX_WAKE_OP | Scope::Process.flag()) as usize,
+        0,
+        0,
+        address,
+        OPERATION,
+    ];
+    // SAFETY: the kernel checks the address, and leaves the word as it is.
+    unsafe { system_call(libc::SYS_futex, arguments) }.map(drop)
 }
 
 /// As [`futex_wait`], for a word by its address. The kernel checks the address.

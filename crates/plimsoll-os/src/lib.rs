@@ -47,7 +47,7 @@ pub use clock::coarse_milliseconds;
 pub use environment::with_environment;
 pub use errno::{Errno, thread_token};
 pub use fd::{Fd, renumber};
-pub use futex::{futex_wait, futex_wake};
+pub use futex::{futex_wait, futex_wake, own_page};
 pub use helper_thread::{Helper, HelperState, Privileges, compare_privileges, start_helper_thread};
 pub use identity::{has_threads, this_process, this_thread};
 pub use last_words::{abort, write_error};

@@ -108,6 +108,9 @@ pub(crate) trait Backing: Send + Sync {
     /// Ends a fork in the parent, also one that failed, or in the child.
     fn end_fork(&self, _is_child: bool) {}
 
+    /// Ends the use of the copies of the parent, in a child.
+    fn leave(&self) {}
+
     /// Counters of the page file, if there is one.
     fn page_file(&self) -> Option<PageFileUse> {
         None

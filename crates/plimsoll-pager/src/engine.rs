@@ -56,11 +56,6 @@ impl<B: Backing> Faults for Served<B> {
         if !self.arena.contains(&address) {
             return Err(FaultError::Refused(Errno::FAULT));
         }
-        // Before the gate: the thread that waits for this fault is inside.
-        if self.manager.driver.serves_system_calls() && self.manager.driver.fill_unshared(self.page(address))
-        {
-            return Ok(());
-        }
         let _inside = self.gate.enter();
         self.manager.fault(self.page(address))
     }
@@ -89,10 +84,6 @@ impl<B: Backing> Faults for Served<B> {
 }
 
 impl<B: Backing> ThreadFaults for Served<B> {
-    fn begin(&self) {
-        self.manager.driver.serve();
-    }
-
     fn userfault(&self) -> &Fd {
         self.manager.driver.faults()
     }
@@ -139,9 +130,9 @@ impl<B: Backing> Tenant for Served<B> {
     }
 
     fn approach_budget(&self) -> bool {
-        // A fork waits until it is done.
-        let _inside = self.gate.enter();
-        self.manager.shrink()
+        // A fork waits until it is done. One that waits for a fault, which may wait for a larger budget, lets the ticks go on.
+        let inside = self.gate.try_enter();
+        inside.is_none_or(|_inside| self.manager.shrink())
     }
 
     fn shared_bytes(&self) -> u64 {
@@ -531,7 +522,14 @@ impl<B: Backing + 'static> Drop for Engine<B> {
                 threads.balancer.take(),
             ));
             #[cfg(not(loom))]
-            std::mem::forget(self.share().take());
+            std::mem::forget(
+                self.share
+                    .get_mut()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .take(),
+            );
+        } else {
+            self.manager().backing.leave();
         }
     }
 }

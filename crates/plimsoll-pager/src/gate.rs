@@ -34,23 +34,34 @@ impl Gate {
     /// A thread that is inside must not fault on a page of the pager: the fault would go inside a second time, and might
     /// find the gate closed by a thread that waits for this one.
     pub(crate) fn enter(&self) -> Inside<'_> {
-        let mut word = self.word.load(Ordering::Relaxed);
         loop {
+            if let Some(inside) = self.try_enter() {
+                return inside;
+            }
+            let word = self.word.load(Ordering::Relaxed);
             if word & CLOSED == 0 {
-                let counted =
-                    self.word
-                        .compare_exchange_weak(word, word + 1, Ordering::Acquire, Ordering::Relaxed);
-                match counted {
-                    Ok(_) => return Inside(Some(self)),
-                    Err(now) => word = now,
-                }
-            } else if self.closer.load(Ordering::Relaxed) == this_thread() {
+                continue;
+            }
+            if self.closer.load(Ordering::Relaxed) == this_thread() {
                 return Inside(None);
-            } else {
-                self.sleep(word);
-                word = self.word.load(Ordering::Relaxed);
+            }
+            self.sleep(word);
+        }
+    }
+
+    /// Goes inside, unless the gate is closed.
+    pub(crate) fn try_enter(&self) -> Option<Inside<'_>> {
+        let mut word = self.word.load(Ordering::Relaxed);
+        while word & CLOSED == 0 {
+            let counted =
+                self.word
+                    .compare_exchange_weak(word, word + 1, Ordering::Acquire, Ordering::Relaxed);
+            match counted {
+                Ok(_) => return Some(Inside(Some(self))),
+                Err(now) => word = now,
             }
         }
+        None
     }
 
     /// Closes the gate, and waits until no other thread is inside. One thread of the process at a time calls it.
@@ -138,6 +149,7 @@ mod tests {
                 let before = passed.load(Ordering::Relaxed);
                 gate.close();
                 assert_eq!(inside.load(Ordering::SeqCst), 0);
+                assert!(gate.try_enter().is_none());
                 drop(gate.enter());
                 thread::yield_now();
                 assert_eq!(inside.load(Ordering::SeqCst), 0);
@@ -148,6 +160,7 @@ mod tests {
             }
             is_over.store(true, Ordering::Relaxed);
         });
+        assert!(gate.try_enter().is_some());
         assert_eq!(gate.word.load(Ordering::SeqCst), 0);
     }
 }

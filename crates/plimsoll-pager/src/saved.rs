@@ -222,6 +222,12 @@ impl Backing for SavedCopies {
         }
     }
 
+    fn leave(&self) {
+        if let Some(tier) = &self.file {
+            tier.file.leave();
+        }
+    }
+
     fn page_file(&self) -> Option<PageFileUse> {
         self.file.as_ref().map(FileTier::stats)
     }

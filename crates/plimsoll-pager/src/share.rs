@@ -13,6 +13,7 @@ use plimsoll_os::Errno;
 
 use crate::backing::Backing;
 use crate::driver::Driver;
+use crate::engine::LEAST_RAM;
 use crate::fault::SignalsBlocked;
 use crate::manager::Manager;
 use crate::page::{PAGE_SIZE, PageState};
@@ -21,7 +22,7 @@ use crate::pool::{Grant, Limits, Member, Pool, PoolError, Usage};
 /// The longest time between two ticks of a member.
 const TICK: Duration = Duration::from_secs(1);
 /// The shortest time between two looks of a forked child at the pages that it shares with its parent: a write makes a page its
-/// own without a fault. A look costs a part of the processor, one in so many, at most.
+/// own without a fault. The time between two looks is so many times that of a look, up to [`TICK`].
 const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 const LOOK_PART: u32 = 20;
 /// The longest time between two tries of a member that waits for its first grant, and the number of tries.
@@ -127,7 +128,7 @@ impl Share {
     pub(crate) fn start_in_child(parent: &Member, tenant: Arc<dyn Tenant>) -> Result<Share, Errno> {
         let inherited = tenant.usage().resident;
         // As for a fork(2) that a limit on processes refuses.
-        let member = parent.forked(inherited).map_err(|_| Errno::AGAIN)?;
+        let member = parent.forked(inherited, LEAST_RAM).map_err(|_| Errno::AGAIN)?;
         tenant.set_budget(budget(&member, inherited));
         Share::with_inherited(member, inherited, tenant)
     }
@@ -232,13 +233,23 @@ impl State {
         let usage = self.own_usage(tenant, &member);
         let grant = member.tick(&usage)?;
         tenant.set_growth(growth(&member)?);
-        tenant.set_budget(budget(&member, usage.inherited));
         drop(member);
-        while !self.is_over() && !tenant.approach_budget() {}
-        let mut member = self.member();
+        let held = loop {
+            // The parent may have ended in this round, whose grant then has its pages.
+            let member = self.member();
+            let before = self.own_usage(tenant, &member).inherited;
+            tenant.set_budget(budget(&member, before));
+            drop(member);
+            while !self.is_over() && !tenant.approach_budget() {}
+            let usage = self.own_usage(tenant, &self.member());
+            // Pages that were trimmed are shared no more.
+            if self.is_over() || usage.inherited == before {
+                break usage.resident;
+            }
+        };
         // What cannot be trimmed stays charged.
-        let held = self.own_usage(tenant, &member).resident.max(grant.bytes());
-        member.acknowledge(held.min(grant.charged_bytes()))
+        let held = held.max(grant.bytes());
+        self.member().acknowledge(held.min(grant.charged_bytes()))
     }
 
     /// The use of memory without the pages that the parent pays for.

@@ -98,7 +98,7 @@ pub(crate) trait Driver: Send + Sync {
     /// Makes `page` of the arena, which is present, exclusive to this process if it is shared by a fork: then it can be moved. A
     /// page that a device has pinned is exclusive already.
     ///
-    /// Errors: `EFAULT` for an absent page, `ENOMEM`, `EINVAL` on a kernel that cannot, `EBUSY` if this thread cannot now.
+    /// Errors: `EFAULT` for an absent page, `ENOMEM`.
     fn unshare(&self, page: PageIndex) -> Result<(), Errno>;
 
     /// Makes `page` of the arena present with these bytes.

@@ -6,7 +6,6 @@
 
 mod forked;
 mod opening;
-mod unsharing;
 
 use std::fs::File;
 use std::io::BufReader;
@@ -14,20 +13,19 @@ use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 
 use plimsoll_os::{
-    Advice, Errno, Fd, Origin, RegisterMode, UffdMode, UffdProgress, address_space, thread_token, uffd_copy,
+    Advice, Errno, Fd, Origin, RegisterMode, UffdMode, UffdProgress, address_space, own_page, uffd_copy,
     uffd_move, uffd_register, uffd_unregister, uffd_write_protect,
 };
 
 pub(crate) use forked::Registered;
 pub(crate) use opening::OpenError;
 use opening::{Opened, ThisKernel, open};
-use unsharing::Unsharing;
 
 use super::by_copy::{Steps, move_by_copy};
 use super::pagemap::Pagemap;
 use super::uncounted::with_uncounted;
 use super::{Accesses, Area, Driver, DriverOptions, Partial, accesses};
-use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange, ZERO_PAGE};
+use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange};
 
 /// Both areas begin at a multiple of a chunk, so that a page table page belongs to one chunk.
 const ALIGNMENT: usize = CHUNK_PAGES as usize * PAGE_SIZE;
@@ -53,7 +51,6 @@ pub(crate) struct Userfault {
     serves_system_calls: bool,
     /// `/proc/self/mem`, if pages are copied while faults inside system calls wait: a read of it never waits.
     memory: Option<File>,
-    unsharing: Unsharing,
     /// The process that made it: in a child of a fork the areas are not mapped, and `uffd` acts on the parent's.
     origin: Origin,
 }
@@ -88,7 +85,6 @@ impl Userfault {
             options,
             serves_system_calls,
             memory,
-            unsharing: Unsharing::default(),
             origin,
         })
     }
@@ -101,22 +97,6 @@ impl Userfault {
     /// Whether faults inside system calls come to the pager too.
     pub(crate) fn serves_system_calls(&self) -> bool {
         self.serves_system_calls
-    }
-
-    /// Notes that this thread resolves the faults.
-    pub(crate) fn serve(&self) {
-        self.unsharing.set_server(thread_token());
-    }
-
-    /// Fills `page` with zeros if a thread has the kernel copy it at the moment: a fault on it means that the program has
-    /// dropped it. On the thread for faults. Returns whether a thread does.
-    pub(crate) fn fill_unshared(&self, page: PageIndex) -> bool {
-        self.unsharing.fill(page.number(), || {
-            // It is refused for a page that is present. The thread that waits can do nothing without it.
-            while let Err(Errno::AGAIN | Errno::NOMEM) = self.copy(page, &ZERO_PAGE) {
-                std::thread::yield_now();
-            }
-        })
     }
 
     /// Whether this process is a child of the one that made the driver, without its memory.
@@ -238,11 +218,7 @@ impl Driver for Userfault {
     }
 
     fn unshare(&self, page: PageIndex) -> Result<(), Errno> {
-        let copy = || address_space::advise(self.at(Area::Arena, page), PAGE_SIZE, Advice::PopulateWrite);
-        match self.serves_system_calls {
-            true => self.unsharing.during(thread_token(), page.number(), copy),
-            false => copy(),
-        }
+        own_page(self.at(Area::Arena, page))
     }
 
     fn copy_run(&self, first: PageIndex, pages: &[Page]) -> Partial {

@@ -143,17 +143,21 @@ impl<B: Backing + 'static> Engine<B> {
             backing.end_fork(true);
             #[cfg(not(loom))]
             drop(membership);
+            // The parent's thread does not exist here, and the parent stays a member: neither is to end.
+            #[cfg(not(loom))]
+            let parent = std::mem::ManuallyDrop::new(share.take());
             let begun = self.begin_child(&mut threads);
             #[cfg(not(loom))]
-            let begun = begun.and_then(|()| self.begin_share(&mut share));
+            let begun = begun.and_then(|()| self.begin_share(parent.as_ref(), &mut share));
             let begun = begun.and_then(|()| self.begin_threads(&mut threads));
             return Ok(match begun {
                 Ok(()) => Forked::Child,
                 Err(errno) => {
-                    driver.forget();
-                    // It leaves the pool.
+                    // Its thread ends before the memory does.
                     #[cfg(not(loom))]
                     drop(share.take());
+                    driver.forget();
+                    backing.leave();
                     Forked::ChildWithoutRegions(errno)
                 }
             });
@@ -185,12 +189,9 @@ impl<B: Backing + 'static> Engine<B> {
 
     /// Makes this process a member of its parent's pool.
     #[cfg(not(loom))]
-    fn begin_share(&self, share: &mut Option<Share>) -> Result<(), Errno> {
-        if let Some(parent) = share.take() {
-            let own = Share::start_in_child(&parent.still(), self.served.clone());
-            // As in `begin_child`, and the parent stays a member.
-            std::mem::forget(parent);
-            *share = Some(own?);
+    fn begin_share(&self, parent: Option<&Share>, share: &mut Option<Share>) -> Result<(), Errno> {
+        if let Some(parent) = parent {
+            *share = Some(Share::start_in_child(&parent.still(), self.served.clone())?);
         }
         Ok(())
     }

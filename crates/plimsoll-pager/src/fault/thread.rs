@@ -19,9 +19,6 @@ use crate::page::PAGE_SIZE;
 
 /// A pager whose faults a thread resolves.
 pub(crate) trait ThreadFaults: Faults {
-    /// Notes that this thread resolves the faults.
-    fn begin(&self);
-
     fn userfault(&self) -> &Fd;
 
     /// Notes a fault of a thread at `address`. Returns the time that the thread has to wait before it is resolved.
@@ -128,7 +125,6 @@ impl FaultThread {
 }
 
 fn serve(pager: &dyn ThreadFaults, shared: &Shared) {
-    pager.begin();
     // This thread alone changes it.
     let mut turns = 2;
     shared.turns.store(turns, Ordering::Release);
@@ -244,8 +240,6 @@ mod tests {
     }
 
     impl ThreadFaults for Fake {
-        fn begin(&self) {}
-
         fn userfault(&self) -> &Fd {
             &self.descriptor
         }

@@ -1,8 +1,10 @@
 //! Slots that children of forks may still read.
 //!
 //! A child has the seals and the key as they were at the fork, and reads the file of its parent, which writes on. So a slot that
-//! was written before the last fork is not free when the parent needs it no more: it is *held* until every child has ended, started
-//! a program, or dropped its copy of the file. Then the write end of the pipe of its fork is closed in all processes.
+//! was written before the last fork is not free when the parent needs it no more: it is *held* until every child that then lived
+//! has ended, started a program, or dropped its copy of the pager. Then the write end of the pipe of its fork is closed in all
+//! processes. Two generations of slots, each with its pipes, are held at a time, so that forks which overlap for ever hold no slot
+//! for ever.
 #![allow(unsafe_code, reason = "poll(2) of pipes")]
 
 use std::io::{PipeReader, PipeWriter, pipe};
@@ -21,8 +23,9 @@ const BITS: u32 = u64::BITS;
 /// The children of forks, and the slots that are held for them.
 #[derive(Debug)]
 pub(super) struct Children {
-    /// A bit for each held slot.
+    /// A bit for each held slot: of the newer generation, and of the older one.
     held: AtomicWords,
+    old: AtomicWords,
     count: AtomicU64,
     /// A bit for each slot that was written since the last fork.
     fresh: AtomicWords,
@@ -33,9 +36,10 @@ pub(super) struct Children {
 
 #[derive(Debug, Default)]
 struct Pipes {
-    /// One for each fork with a child that may read the file.
+    /// One for each fork with a child that may read slots of the newer generation, and of both.
     ends: Vec<PipeReader>,
-    /// The other end of that of the fork under way, or of this process in a child.
+    old: Vec<PipeReader>,
+    /// The write end: during a fork, of its pipe; in a child, of the pipe of the fork that made it.
     own: Option<PipeWriter>,
 }
 
@@ -44,6 +48,7 @@ impl Children {
         let words = slots.div_ceil(BITS) as usize;
         Ok(Children {
             held: AtomicWords::new(words)?,
+            old: AtomicWords::new(words)?,
             count: AtomicU64::new(0),
             fresh: AtomicWords::new(words)?,
             is_shared: AtomicBool::new(false),
@@ -63,6 +68,7 @@ impl Children {
         let (end, own) =
             pipe().map_err(|error| Errno::of_number(error.raw_os_error().unwrap_or(libc::EMFILE)))?;
         let mut pipes = self.pipes();
+        pipes.prune();
         pipes.ends.push(end);
         pipes.own = Some(own);
         // A page that was never written to stays absent.
@@ -77,7 +83,10 @@ impl Children {
     pub(super) fn end_fork(&self, is_child: bool) {
         let mut pipes = self.pipes();
         match is_child {
-            true => pipes.ends.clear(),
+            true => {
+                pipes.ends.clear();
+                pipes.old.clear();
+            }
             false => pipes.own = None,
         }
     }
@@ -104,7 +113,13 @@ impl Children {
     /// Whether a slot is held.
     pub(super) fn holds(&self, slot: Slot) -> bool {
         let (word, bit) = place(slot);
-        self.held[word].load(Ordering::Acquire) & bit != 0
+        let held = [&self.held, &self.old].map(|slots| slots[word].load(Ordering::Acquire));
+        (held[0] | held[1]) & bit != 0
+    }
+
+    /// Whether a child may read the file.
+    pub(super) fn is_shared(&self) -> bool {
+        self.is_shared.load(Ordering::Relaxed)
     }
 
     /// Slots that are held.
@@ -112,22 +127,30 @@ impl Children {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Frees the held slots once no child may read them. By one thread at a time, which no fork interrupts.
+    /// Frees held slots that no child may read any more. By one thread at a time, which no fork interrupts.
     pub(super) fn release(&self, map: &SlotMap) {
-        if self.is_shared.load(Ordering::Relaxed) {
-            let mut pipes = self.pipes();
-            pipes.ends.retain(|end| !is_closed(end));
-            if !pipes.ends.is_empty() {
-                return;
-            }
-            self.is_shared.store(false, Ordering::Release);
-        }
-        // Also the slots of a thread that saw the children a moment before.
-        if self.held() == 0 {
+        if !self.is_shared() && self.held() == 0 {
             return;
         }
-        for (word, held) in (0..).zip(self.held.iter()) {
-            let mut bits = held.swap(0, Ordering::AcqRel);
+        let mut pipes = self.pipes();
+        pipes.prune();
+        // A generation that no pipe is left of is free, and so may be the next one.
+        for _ in 0..2 {
+            if !pipes.old.is_empty() {
+                return;
+            }
+            self.free_old(map);
+            self.grow_old();
+            pipes.old = std::mem::take(&mut pipes.ends);
+        }
+        if pipes.old.is_empty() {
+            self.is_shared.store(false, Ordering::Release);
+        }
+    }
+
+    fn free_old(&self, map: &SlotMap) {
+        for (word, bits) in taken(&self.old) {
+            let mut bits = bits;
             while bits != 0 {
                 if let Some(slot) = Slot::new(word * BITS + bits.trailing_zeros()) {
                     map.put(slot);
@@ -137,6 +160,29 @@ impl Children {
             }
         }
     }
+
+    /// Makes the newer generation the older one, which is empty.
+    fn grow_old(&self) {
+        for (word, bits) in taken(&self.held) {
+            self.old[word as usize].fetch_or(bits, Ordering::Release);
+        }
+    }
+}
+
+impl Pipes {
+    /// Closes those whose children read no more.
+    fn prune(&mut self) {
+        self.ends.retain(|end| !is_closed(end));
+        self.old.retain(|end| !is_closed(end));
+    }
+}
+
+/// Takes the bits of each word that has some, with its number. A page that was never written to stays absent.
+fn taken(words: &AtomicWords) -> impl Iterator<Item = (u32, u64)> {
+    let used = (0..)
+        .zip(words.iter())
+        .filter(|(_, word)| word.load(Ordering::Relaxed) != 0);
+    used.map(|(number, word)| (number, word.swap(0, Ordering::AcqRel)))
 }
 
 /// Whether no process has the write end of a pipe.
@@ -191,6 +237,32 @@ mod tests {
         assert!(!children.holds(slot(129)) && map.contains(slot(129)));
         assert_eq!((children.held(), map.free()), (0, 2));
         assert!(!children.hold(slot(0)));
+    }
+
+    /// With one generation, slots were held until no child lived at all.
+    #[test]
+    fn forks_that_overlap_hold_no_slot_for_ever() {
+        let (children, map) = (
+            Children::new(64).expect("addresses"),
+            SlotMap::new(64).expect("addresses"),
+        );
+        let mut last = None;
+        for number in 0..8 {
+            children.note_written(slot(number));
+            children.begin_fork().expect("descriptors are free");
+            let own = children.pipes().own.take();
+            children.end_fork(false);
+            assert!(children.hold(slot(number)));
+            // The child of the fork before ends once this one lives.
+            last = own;
+            children.release(&map);
+        }
+        assert!(children.held() <= 2, "{} slots are held", children.held());
+        assert!(children.holds(slot(7)));
+        drop(last);
+        children.release(&map);
+        assert_eq!((children.held(), map.free()), (0, 8));
+        assert!(!children.is_shared());
     }
 
     #[test]

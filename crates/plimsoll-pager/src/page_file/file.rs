@@ -173,7 +173,7 @@ impl PageFile {
     /// The process can open no further descriptor.
     pub(crate) fn begin_fork(&self) -> Result<(), Errno> {
         match self.is_of_parent() {
-            // It writes nothing that its child could miss; that one has its descriptor of the parent's pipe.
+            // This process writes nothing. Its child inherits the write end of the pipe.
             true => Ok(()),
             false => self.shared.children.begin_fork(),
         }
@@ -184,6 +184,23 @@ impl PageFile {
         if is_child || !self.is_of_parent() {
             self.shared.children.end_fork(is_child);
         }
+    }
+
+    /// Ends the reads of this process, a child that has the file of its parent.
+    pub(crate) fn leave(&self) {
+        if self.is_of_parent() {
+            self.shared.children.end_fork(false);
+        }
+    }
+
+    /// Slots that a write may take, of the space that the file has.
+    pub(crate) fn free_slots(&self) -> u64 {
+        self.shared.map.free()
+    }
+
+    /// Whether children of forks may read slots that are needed no more.
+    pub(crate) fn has_readers(&self) -> bool {
+        self.shared.children.is_shared()
     }
 
     /// Frees slots that children of forks do not read any more. Not while a fork is under way.
@@ -215,9 +232,10 @@ impl PageFile {
         let shared = &self.shared;
         let slots = shared.map.high_water();
         let page = page_size() as u64;
-        // Seals; free, held and fresh slots; chunks with space.
+        // Seals; free, held (of two generations) and fresh slots; chunks with space.
         let tables = [
             Seals::bytes(slots),
+            slots / 8,
             slots / 8,
             slots / 8,
             slots / 8,

@@ -196,17 +196,20 @@ impl Member {
         Member::join(&self.pool, limits, Some(self.identity), inherited)
     }
 
-    /// As [`Member::join_as_child`] with the limits of the parent, but without a minimum if the pool cannot promise it again.
-    pub(crate) fn forked(&self, inherited: u64) -> Result<Member, PoolError> {
-        let joined = self.join_as_child(self.limits, inherited);
-        if let Err(PoolError::MinimumTooLarge { .. }) = joined {
+    /// As [`Member::join_as_child`] with the limits of the parent and a minimum of `least` bytes at least. The minimum is `least` if
+    /// the pool cannot promise that of the parent again.
+    pub(crate) fn forked(&self, inherited: u64, least: u64) -> Result<Member, PoolError> {
+        let with_minimum = |minimum| {
             let limits = Limits {
-                minimum: 0,
+                minimum,
                 ..self.limits
             };
-            return self.join_as_child(limits, inherited);
+            self.join_as_child(limits, inherited)
+        };
+        match with_minimum(self.limits.minimum.max(least)) {
+            Err(PoolError::MinimumTooLarge { .. }) => with_minimum(least),
+            joined => joined,
         }
-        joined
     }
 
     /// Whether another member, from which this process was forked, is charged for the pages that both share: as of the last

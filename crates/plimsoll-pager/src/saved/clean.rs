@@ -16,13 +16,13 @@ impl FileTier {
     /// Writes up to `most` segments of entries from slots with less than `live` of 256 of their pages in use. Returns the slots
     /// that became free, less those that were written.
     pub(super) fn clean(&self, worker: &mut Worker, owners: &dyn Owners, live: u64, most: u32) -> u64 {
-        let before = self.file.stats().used_slots;
+        let before = self.file.free_slots();
         for _ in 0..most {
             if !self.clean_once(worker, owners, live) {
                 break;
             }
         }
-        before.saturating_sub(self.file.stats().used_slots)
+        self.file.free_slots().saturating_sub(before)
     }
 
     /// Writes one segment. Returns whether it did.

@@ -346,7 +346,8 @@ impl FileTier {
             State::Limited { bytes, .. } => bytes / SLOT_BYTES as u64,
             _ => stats.slots,
         };
-        if stats.used_slots > slots - slots / 8 {
+        // What cleaning frees beside a child of a fork, the child may still read.
+        if stats.used_slots > slots - slots / 8 && !self.file.has_readers() {
             self.clean(&mut worker, owners, MOST_LIVE_AHEAD, SLOTS_PER_WRITE as u32);
         }
         self.is_full.store(false, Ordering::Relaxed);

@@ -157,7 +157,7 @@ fn a_child_and_its_child_have_their_own_data() {
 }
 
 /// Forks `pager` while the process can open no further file, so that the child cannot manage its copy. Returns the child's wait status.
-fn fork_without_descriptors(pager: &Pager, region: &Region) -> i32 {
+pub(crate) fn fork_without_descriptors(pager: &Pager, region: &Region) -> i32 {
     let mut former = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,

@@ -7,7 +7,7 @@ use plimsoll_pager::pool::{MemberStatus, Pool};
 use plimsoll_pager::{Forked, Pager, Region};
 
 use crate::children::{Random, Shared, wait};
-use crate::forked_pagers::fork;
+use crate::forked_pagers::{fork, fork_without_descriptors};
 use crate::modes::builder;
 use crate::shared_budget::{MIB, MOST_ROUNDS, PAGE, TOTAL, limits, with_pool};
 
@@ -231,7 +231,22 @@ fn change_and_verify(pool: &Pool, shared: &Shared, pager: &Pager, region: &Regio
     }
 }
 
-/// A pool has a row for each member. Without one, the memory of a child would be charged to none.
+/// The copy of the parent's membership waited for a thread that the child does not have, for ever.
+#[test]
+fn a_child_that_cannot_manage_its_copies_leaves_the_membership_of_its_parent_alone() {
+    let test = "forked_pool::a_child_that_cannot_manage_its_copies_leaves_the_membership_of_its_parent_alone";
+    with_pool(test, |pool, _| {
+        let (pager, region) = filled(pool, 16, 1);
+        let status = fork_without_descriptors(&pager, &region);
+        let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
+        assert_eq!(signal, Some(libc::SIGSEGV), "{status:#x}");
+        assert_eq!(pool.status().expect("it is whole").members.len(), 1);
+        verify(&region, 1);
+        assert_eq!(pager.validate(), []);
+    });
+}
+
+/// A pool promises a minimum to each child. Without a share, the memory of a child would be charged to none.
 #[test]
 fn a_child_that_finds_no_room_in_the_pool_does_not_have_the_regions() {
     let test = "forked_pool::a_child_that_finds_no_room_in_the_pool_does_not_have_the_regions";
@@ -265,7 +280,8 @@ fn a_child_that_finds_no_room_in_the_pool_does_not_have_the_regions() {
             .map(|child| libc::WEXITSTATUS(wait(*child)))
             .collect();
         let (last, others) = codes.split_last().expect("the first child");
-        assert_eq!(children.len(), plimsoll_pager::pool::MOST_MEMBERS);
+        // 12 minima of 5 MiB and one of 4 MiB, the least of a pager, fill the pool.
+        assert_eq!(children.len(), 13);
         assert_eq!(*last, 2, "the child has the regions");
         assert!(others.iter().all(|code| *code == 0), "{codes:?}");
         verify(&region, 1);

@@ -76,7 +76,6 @@ impl Userfault {
             }
         }
         self.share_with_children(false)?;
-        self.unsharing.renew();
         self.origin.renew();
         Ok(())
     }
