@@ -1,8 +1,8 @@
 //! The raw calls against the running kernel.
 
 use plimsoll_os::{
-    Advice, Errno, Mapping, PageOutError, Pidfd, Range, UffdMode, api_handshake, open_userfaultfd, page_size,
-    swap_off, swap_on,
+    Advice, Errno, Mapping, PageOutError, Pidfd, Range, UffdMode, api_handshake, open_userfaultfd, own_page,
+    page_size, swap_off, swap_on,
 };
 
 use plimsoll_testkit::rseq;
@@ -38,6 +38,36 @@ fn a_mapping_is_zero_writable_and_gone_after() {
     assert!(is_mapped(address));
     mapping.unmap().unwrap();
     assert!(!is_mapped(address));
+}
+
+#[test]
+fn a_shared_page_becomes_this_process_s_own_with_the_same_contents() {
+    let mut mapping = Mapping::anonymous(2 * page_size()).unwrap();
+    mapping.bytes_mut().fill(7);
+    let address = mapping.address();
+    let is_own = |page: usize| {
+        let mut entry = [0; 8];
+        let pagemap = std::fs::File::open("/proc/self/pagemap").unwrap();
+        let at = (address / page_size() + page) * entry.len();
+        std::os::unix::fs::FileExt::read_exact_at(&pagemap, &mut entry, at as u64).unwrap();
+        u64::from_ne_bytes(entry) >> 56 & 1 == 1
+    };
+    let (mut waits, end) = std::io::pipe().unwrap();
+    let child = std::thread::spawn(move || {
+        plimsoll_testkit::status_of_fork(std::panic::AssertUnwindSafe(move || {
+            assert_eq!(std::io::Read::read(&mut waits, &mut [0]).unwrap(), 1);
+        }))
+    });
+    while is_own(0) {
+        std::thread::yield_now();
+    }
+    own_page(address + 8).unwrap();
+    assert_eq!([is_own(0), is_own(1)], [true, false]);
+    std::io::Write::write_all(&mut { end }, &[0]).unwrap();
+    assert_eq!(child.join().unwrap(), 0);
+    assert!(mapping.bytes().iter().all(|byte| *byte == 7));
+    mapping.unmap().unwrap();
+    assert_eq!(own_page(address), Err(Errno::FAULT));
 }
 
 #[test]
