@@ -8,6 +8,7 @@ import threading
 import time
 
 ZSWAP = pathlib.Path("/sys/module/zswap/parameters")
+PAGE_CLUSTER = pathlib.Path("/proc/sys/vm/page-cluster")
 CONTROL = pathlib.Path("/sys/class/zram-control")
 # cgroup v1: v2 counts no swap of a process against the same limit.
 MEMORY = pathlib.Path("/sys/fs/cgroup/memory")
@@ -57,6 +58,18 @@ def zswap_algorithm():
     """The first of the algorithms for zswap that the kernel has; unlike zram, it takes those of the crypto API alone."""
     names = [line.split()[-1] for line in pathlib.Path("/proc/crypto").read_text().splitlines() if line.startswith("name ")]
     return next((name for name in ("lz4", "lzo-rle", "lzo", "zstd") if name in names), None)
+
+
+@contextlib.contextmanager
+def no_readahead():
+    """Swap-ins of one page each. With more, the OOM killer ends workers whose accesses are random, on zswap alone: zram is
+    never read ahead."""
+    before = PAGE_CLUSTER.read_text()
+    PAGE_CLUSTER.write_text("0")
+    try:
+        yield
+    finally:
+        PAGE_CLUSTER.write_text(before)
 
 
 @contextlib.contextmanager

@@ -98,14 +98,15 @@ def measure(command, cgroup=None):
 
 
 @contextlib.contextmanager
-def swap_of(subject, size, folder):
+def swap_of(subject, case, size, folder):
     """The kernel's side of a subject: the options of the worker, and its cgroup."""
     if subject not in (ZRAM, ZSWAP):
         yield [], None
         return
     make, algorithm = subject.split(":")
     device = kernel.zram(size, algorithm) if make == "zram" else kernel.zswap(size, algorithm, folder)
-    with device as used, kernel.cgroup() as cgroup:
+    is_random = subject == ZSWAP and case == "uniform"
+    with device as used, kernel.no_readahead() if is_random else contextlib.nullcontext(), kernel.cgroup() as cgroup:
         yield [*used, "--cgroup", str(cgroup)], cgroup
 
 
@@ -116,7 +117,7 @@ def run(bench, case, subject, data, options, folder):
     command = [bench, arguments[0], name, *arguments[1:], "--mib", str(options.mib), "--accesses", str(accesses),
                "--data", data]
     try:
-        with swap_of(subject, 4 * options.mib * MIB, folder) as (more, cgroup):
+        with swap_of(subject, case, 4 * options.mib * MIB, folder) as (more, cgroup):
             return measure([*command, *more], cgroup)
     except (OSError, subprocess.CalledProcessError) as error:
         return {"error": f"cannot set up {subject}: {error}"}
@@ -246,7 +247,8 @@ def report(session, sets, subjects, described, options, missing):
         "## Values",
         "",
         "Medians. GB/s and accesses are of CPU time, of the process and all its threads; faults are of wall-clock time. Under",
-        "overcommit the pages and the compressed copies of every subject share the same RAM.",
+        "overcommit the pages and the compressed copies of every subject share the same RAM. Random accesses on zswap read no",
+        "pages ahead (`vm.page-cluster=0`), as on zram.",
         "",
         *value_table(session, sets, subjects),
         "",
