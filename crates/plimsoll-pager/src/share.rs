@@ -13,7 +13,6 @@ use plimsoll_os::Errno;
 
 use crate::backing::Backing;
 use crate::driver::Driver;
-use crate::engine::LEAST_RAM;
 use crate::fault::SignalsBlocked;
 use crate::manager::Manager;
 use crate::page::{PAGE_SIZE, PageState};
@@ -124,11 +123,15 @@ impl Share {
     }
 
     /// Has `tenant`, a copy in a child of a fork, follow the grants of a membership of its own. `parent` is the copy of its
-    /// parent's. Pages count against the grant once they are this process's own.
-    pub(crate) fn start_in_child(parent: &Member, tenant: Arc<dyn Tenant>) -> Result<Share, Errno> {
+    /// parent's. Pages count against the grant once they are this process's own. The minimum is `least` bytes at least.
+    pub(crate) fn start_in_child(
+        parent: &Member,
+        least: u64,
+        tenant: Arc<dyn Tenant>,
+    ) -> Result<Share, Errno> {
         let inherited = tenant.usage().resident;
         // As for a fork(2) that a limit on processes refuses.
-        let member = parent.forked(inherited, LEAST_RAM).map_err(|_| Errno::AGAIN)?;
+        let member = parent.forked(inherited, least).map_err(|_| Errno::AGAIN)?;
         tenant.set_budget(budget(&member, inherited));
         Share::with_inherited(member, inherited, tenant)
     }

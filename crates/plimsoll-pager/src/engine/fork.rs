@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use plimsoll_os::{Errno, thread_token};
 
-use super::Engine;
 use super::threads::Threads;
+use super::{Engine, LEAST_RAM};
 use crate::backing::Backing;
 use crate::driver::{FaultMode, Registered};
 use crate::error::ForkError;
@@ -191,7 +191,11 @@ impl<B: Backing + 'static> Engine<B> {
     #[cfg(not(loom))]
     fn begin_share(&self, parent: Option<&Share>, share: &mut Option<Share>) -> Result<(), Errno> {
         if let Some(parent) = parent {
-            *share = Some(Share::start_in_child(&parent.still(), self.served.clone())?);
+            *share = Some(Share::start_in_child(
+                &parent.still(),
+                LEAST_RAM,
+                self.served.clone(),
+            )?);
         }
         Ok(())
     }
