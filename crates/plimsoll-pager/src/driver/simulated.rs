@@ -350,7 +350,7 @@ impl Driver for Simulated {
 
     fn unshare(&self, page: PageIndex) -> Result<(), Errno> {
         let mut state = self.state();
-        if let Some(errno) = state.injection.draw(&[("EINVAL of an unsharing", Errno::INVAL)]) {
+        if let Some(errno) = state.injection.draw(&[("ENOMEM of an unsharing", Errno::NOMEM)]) {
             return Err(errno);
         }
         state.shared[page.index()] = false;

@@ -1,10 +1,12 @@
 //! Slots that children of forks may still read.
 //!
-//! A child has the seals and the key as they were at the fork, and reads the file of its parent, which writes on. So a slot that
-//! was written before the last fork is not free when the parent needs it no more: it is *held* until every child that then lived
-//! has ended, started a program, or dropped its copy of the pager. Then the write end of the pipe of its fork is closed in all
-//! processes. Two generations of slots, each with its pipes, are held at a time, so that forks which overlap for ever hold no slot
-//! for ever.
+//! A child of `Pager::fork` copies seals and key, and reads the file, while the parent continues to write. The parent does not
+//! reuse a freed slot that it wrote before its last fork: it *holds* the slot until every child that lived at the free has ended,
+//! executed a program, or dropped its pager. Each fork has a pipe. When no process has its write end open, the child reads the
+//! file no longer.
+//!
+//! Held slots have two generations, each with its pipes: the parent frees the older generation when its pipes are closed, and the
+//! newer one takes its place. So overlapping forks delay the reuse of a slot, and do not prevent it.
 #![allow(unsafe_code, reason = "poll(2) of pipes")]
 
 use std::io::{PipeReader, PipeWriter, pipe};
@@ -20,7 +22,7 @@ use super::units::Slot;
 /// Slots of a word.
 const BITS: u32 = u64::BITS;
 
-/// The children of forks, and the slots that are held for them.
+/// The children of forks, and the held slots.
 #[derive(Debug)]
 pub(super) struct Children {
     /// A bit for each held slot: of the newer generation, and of the older one.
@@ -97,8 +99,7 @@ impl Children {
         self.fresh[word].fetch_or(bit, Ordering::Relaxed);
     }
 
-    /// Holds a slot, which is needed no more, if a child may read it. Returns whether it does. Lock-free and
-    /// async-signal-safe.
+    /// Holds a freed slot if a child may read it. Returns whether it does. Lock-free and async-signal-safe.
     pub(super) fn hold(&self, slot: Slot) -> bool {
         let (word, bit) = place(slot);
         let is_fresh = self.fresh[word].load(Ordering::Relaxed) & bit != 0;
@@ -127,7 +128,7 @@ impl Children {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Frees held slots that no child may read any more. By one thread at a time, which no fork interrupts.
+    /// Frees the held slots that no child reads. By one thread at a time, not during a fork.
     pub(super) fn release(&self, map: &SlotMap) {
         if !self.is_shared() && self.held() == 0 {
             return;
@@ -170,7 +171,7 @@ impl Children {
 }
 
 impl Pipes {
-    /// Closes those whose children read no more.
+    /// Closes the pipes without a reading child.
     fn prune(&mut self) {
         self.ends.retain(|end| !is_closed(end));
         self.old.retain(|end| !is_closed(end));

@@ -246,7 +246,7 @@ impl Writer {
         self.flights[buffer] = Some(flight);
     }
 
-    /// Completes the write of a run: what the kernel left of it is written here.
+    /// Completes the write of a run: writes the bytes that the kernel left.
     fn finish_write(
         &mut self,
         buffer: usize,
@@ -390,7 +390,7 @@ impl Writer {
     }
 }
 
-/// Whether the kernel may do at a second try, by another call, what it refused.
+/// Whether a second try, by another call, may succeed after this error.
 fn is_temporary(errno: Errno) -> bool {
     let temporary = [Errno::INTR, Errno::AGAIN, Errno::CANCELED];
     // The operation that a kernel's io_uring does not have.

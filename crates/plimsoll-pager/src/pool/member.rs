@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use super::balance::{HIGHEST_PRIORITY, History};
-use super::distances::{Counts, Period, RefaultDistances};
+use super::distances::RefaultDistances;
 use super::error::PoolError;
 use super::handle::{Pool, program, seen_in, this_process};
 use super::identity::{Condition, Identity};
 use super::layout::PAGE;
+use super::meter::Meter;
 use super::round::{Seen, meet_needs, next_table, reap};
 use super::row::{Acknowledged, Report};
 use super::settle::free;
@@ -16,8 +17,6 @@ use super::versioned::Version;
 
 /// Time between two rounds of balancing.
 const ROUND_MS: u32 = 1000;
-/// The shortest time over which refaults are counted to a rate.
-const SHORTEST_PERIOD_MS: u32 = 200;
 /// Priority of a member that states none.
 const DEFAULT_PRIORITY: u8 = 5;
 
@@ -291,7 +290,8 @@ impl Member {
         let entry = own_entry(Some(table), self.row, self.identity)?;
         let total = self.pool.total_pages();
         let more = most(table, &entry, total).saturating_sub(entry.given);
-        self.meter.measure(usage, now, (total / 256).max(1), more);
+        self.meter
+            .measure(usage.distances, usage.stall, now, (total / 256).max(1), more);
         self.pool.row(self.row).publish(&Report {
             resident: pages_up(usage.resident),
             wanted: pages_up(usage.wanted),
@@ -521,79 +521,9 @@ impl Bounds {
     }
 }
 
-/// The gain of a member over time.
-#[derive(Debug)]
-struct Meter {
-    counts: Counts,
-    stall_us: u64,
-    /// Time of the last measurement; none before the first.
-    measured_at: Option<u32>,
-    gain: u64,
-    /// The gain by the last measurement alone.
-    gain_now: u64,
-}
-
-impl Meter {
-    fn new() -> Meter {
-        Meter {
-            counts: RefaultDistances::new().counts(),
-            stall_us: 0,
-            measured_at: None,
-            gain: 0,
-            gain_now: 0,
-        }
-    }
-
-    /// Updates the gain by the refaults since the last measurement, if that is long enough ago: half of it is the present
-    /// one, half the one before.
-    fn measure(&mut self, usage: &Usage<'_>, now: u32, least: u64, most: u64) {
-        let elapsed = self.measured_at.map(|then| now.wrapping_sub(then));
-        if elapsed.is_some_and(|elapsed| elapsed < SHORTEST_PERIOD_MS) {
-            return;
-        }
-        let counts = usage.distances.counts();
-        let stall_us = u64::try_from(usage.stall.as_micros()).unwrap_or(u64::MAX);
-        if let Some(milliseconds) = elapsed {
-            let period = Period {
-                counts: std::array::from_fn(|class| counts[class].saturating_sub(self.counts[class])),
-                stall_us: stall_us.saturating_sub(self.stall_us),
-                milliseconds: u64::from(milliseconds),
-            };
-            self.gain_now = period.gain(least, most);
-            self.gain = self.gain / 2 + self.gain_now / 2;
-        }
-        (self.counts, self.stall_us, self.measured_at) = (counts, stall_us, Some(now));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn usage(distances: &RefaultDistances, stall_us: u64) -> Usage<'_> {
-        Usage {
-            stall: Duration::from_micros(stall_us),
-            ..Usage::new(distances)
-        }
-    }
-
-    #[test]
-    fn the_gain_follows_the_refaults_of_each_period() {
-        let distances = RefaultDistances::new();
-        (0..500).for_each(|_| distances.record(1024));
-        let mut meter = Meter::new();
-        // Refaults before the member joined are of no known time.
-        meter.measure(&usage(&distances, 5000), u32::MAX - 99, 1, 1 << 20);
-        assert_eq!(meter.gain, 0);
-        (0..100).for_each(|_| distances.record(1024));
-        meter.measure(&usage(&distances, 6000), u32::MAX, 1, 1 << 20);
-        assert_eq!(meter.gain, 0, "100 ms are too short");
-        // 1000 us of stall in a second, whose clock wraps: 256,000 us for each GiB, of which half counts at first.
-        meter.measure(&usage(&distances, 6000), 900, 1, 1 << 20);
-        assert_eq!((meter.gain, meter.gain_now), (128_000, 256_000));
-        meter.measure(&usage(&distances, 6000), 1900, 1, 1 << 20);
-        assert_eq!((meter.gain, meter.gain_now), (64_000, 0), "no more refaults");
-    }
 
     #[test]
     fn limits_are_whole_pages_of_the_pool() {

@@ -53,7 +53,7 @@
 //! # Layers
 //!
 //! `identity`, `layout`, `versioned`, `balance` (nouns and the pure split); `table`, `row`, `distances`, `error`; `settle`
-//! (grants and charges), `round` (the next table); `file`; `handle` ([`Pool`]), `member` ([`Member`]), `status`.
+//! (grants and charges), `round` (the next table); `file`; `handle` ([`Pool`]), `meter` (gains), `member` ([`Member`]), `status`.
 
 mod balance;
 mod distances;
@@ -66,6 +66,8 @@ mod identity;
 mod layout;
 #[cfg(not(loom))]
 mod member;
+#[cfg(not(loom))]
+mod meter;
 mod round;
 mod row;
 mod settle;
