@@ -314,7 +314,7 @@ fn a_budget_is_a_cap_that_needs_no_cgroup() {
 const BARE: [&[&str]; 5] = [
     &["compression", "size=16M", "hold=0"],
     &["loadline", "limit=16M", "max-load=1.5", "duration=0.1"],
-    &["wscap", "size=16M", "duration=0.1", "hold=0"],
+    &["wscap", "size=32M", "duration=0.1", "hold=0"],
     &[
         "thrash",
         "N=3",
@@ -362,7 +362,7 @@ fn wscap_on_zram_and_on_the_pager_is_one_report() {
     }
     let small = [
         "subject=[zram:lz4, pager:lz4]",
-        "size=16M",
+        "size=32M",
         "duration=0.3",
         "hold=0",
     ];

@@ -157,7 +157,7 @@ impl Experiment {
         context.phase(phase::VERIFY, Some(5), |context, _| self.verify(context))
     }
 
-    /// Scans under a budget of the pager that is the cap; the next scan has the limit again.
+    /// Scans under a budget of the pager that is the cap, which is gone afterwards.
     fn capped_pager(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
         let cap = self.wscap.cap();
         context.param("mechanism", PAGER);
@@ -170,7 +170,7 @@ impl Experiment {
             context.errors.push(TrialError::failed(
                 FailureCode::Limit,
                 format_args!(
-                    "the pager took {} more than its cap of {}: the data compress too little; lower `load`",
+                    "the pager took {} more than its cap of {}: the compressed data and the pager's own tables leave no room for pages; lower `load` or raise `size`",
                     quantity::bytes(over),
                     quantity::bytes(cap as f64),
                 ),
@@ -265,7 +265,7 @@ impl Experiment {
             &Scan {
                 seconds: self.wscap.duration,
                 balance: held.balance(),
-                ram: held.budget(context),
+                ram: held.budget(),
             },
         );
         let mut profiler = self.profiler(context);
@@ -375,13 +375,12 @@ impl Held {
         }
     }
 
-    /// The budget of the worker's pager, if it has one.
-    fn budget(self, context: &TrialContext<'_, '_>) -> Option<u64> {
-        let budget = match self {
-            Held::InBudget(cap) => cap,
-            Held::Freely | Held::Balanced(_) => context.plan.settings.limit,
-        };
-        context.is_paged().then_some(budget)
+    /// The budget of the worker's pager, if that is the cap.
+    fn budget(self) -> Option<u64> {
+        match self {
+            Held::InBudget(cap) => Some(cap),
+            Held::Freely | Held::Balanced(_) => None,
+        }
     }
 }
 

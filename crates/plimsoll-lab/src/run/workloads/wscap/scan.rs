@@ -29,7 +29,7 @@ pub(super) struct Scan {
     pub seconds: f64,
     /// Cap in bytes if the worker trims itself once a second; `None` if the cgroup caps it.
     pub balance: Option<u64>,
-    /// Bytes of the budget of the worker's pager; of such memory alone.
+    /// Bytes of the budget of the worker's pager during the scan, which is that of before afterwards; of such memory alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ram: Option<u64>,
 }
@@ -73,6 +73,7 @@ pub(super) fn scan(memory: &mut Memory, asked: &Scan) -> Result<(Cost, Findings)
         .map(|cap| Balancer::new(memory.ranges(), working_set, cap));
     let all = memory.pages();
     let pager = memory.pager().cloned();
+    let lifted = pager.as_ref().map(|pager| pager.stats().ram);
     if let (Some(pager), Some(ram)) = (&pager, asked.ram) {
         set_budget(pager, ram)?;
     }
@@ -94,6 +95,9 @@ pub(super) fn scan(memory: &mut Memory, asked: &Scan) -> Result<(Cost, Findings)
     let mut findings = counted.findings(all, cost);
     if let Some((pager, before)) = pager.zip(before) {
         pager_since(&before, &pager, &mut findings);
+        if let (Some(lifted), Some(_)) = (lifted, asked.ram) {
+            set_budget(&pager, lifted)?;
+        }
         // The kernel counts none of them.
         let faults = findings.figures.get(PAGER_FAULTS).copied().unwrap_or(0.0);
         findings.set(finding::FAULTS, faults / scans);
@@ -212,6 +216,7 @@ mod tests {
     use super::*;
     use crate::workload::protocol::Placement;
     use crate::workload::{FillRequest, PagerBudget, PagerRequest};
+    use plimsoll_model::scenario::workloads::loadline::finding::OVER_BUDGET;
     use plimsoll_model::scenario::{FillClass, PagerOptions, ThpMode};
 
     fn memory(bytes: u64) -> Memory {
@@ -231,6 +236,28 @@ mod tests {
             },
         };
         Memory::fill(&asked).unwrap().0
+    }
+
+    /// Memory of a pager with a budget of 32 MiB, in two parts.
+    fn paged(bytes: u64, class: FillClass, options: &str) -> Memory {
+        let request = FillRequest {
+            bytes,
+            request: bytes / 2,
+            class,
+            seed: 7,
+            thp: ThpMode::System,
+            placement: Placement {
+                threads: 2,
+                pager: Some(PagerRequest {
+                    budget: PagerBudget::Own(32 << 20),
+                    bytes,
+                    options: PagerOptions::of_text(options).unwrap().unwrap(),
+                    folder: "/var/tmp".into(),
+                }),
+                ..Placement::default()
+            },
+        };
+        Memory::fill(&request).unwrap().0
     }
 
     fn asked(seconds: f64, balance: Option<u64>) -> Scan {
@@ -306,31 +333,15 @@ mod tests {
     #[test]
     fn a_budget_caps_the_scans_of_a_pager() {
         for options in ["pager:lz4", "pager:lz4,trim=per-fault"] {
-            let bytes = 16 << 20;
-            let request = FillRequest {
-                bytes,
-                request: bytes / 2,
-                class: FillClass::Ratio(4.0),
-                seed: 7,
-                thp: ThpMode::System,
-                placement: Placement {
-                    threads: 2,
-                    pager: Some(PagerRequest {
-                        budget: PagerBudget::Own(32 << 20),
-                        bytes,
-                        options: PagerOptions::of_text(options).unwrap().unwrap(),
-                        folder: "/var/tmp".into(),
-                    }),
-                    ..Placement::default()
-                },
-            };
-            let mut memory = Memory::fill(&request).unwrap().0;
+            let mut memory = paged(16 << 20, FillClass::Ratio(4.0), options);
             let mut scanned = |ram: u64| {
+                let pager = memory.pager().cloned().unwrap();
                 let asked = Scan {
                     ram: Some(ram),
                     ..asked(0.3, None)
                 };
                 let (_, found) = scan(&mut memory, &asked).unwrap();
+                assert_eq!(pager.stats().ram, 32 << 20, "{options}: the cap is gone");
                 assert!(memory.in_core().unwrap() <= ram, "{options}");
                 (found.figures[finding::FAULTS], found.figures[finding::SCANS])
             };
@@ -349,6 +360,22 @@ mod tests {
             );
             assert!(matches!(small, Err(ScanError::Budget(BudgetError::Refused(_)))));
         }
+    }
+
+    /// Emptying had taken place under the cap still: with compressed data as large as the cap, 5% of the pages stayed.
+    #[test]
+    fn memory_is_emptied_without_the_cap_of_the_scan_before() {
+        let bytes = 16 << 20;
+        let mut memory = paged(bytes, FillClass::Ratio(2.0), "pager:lz4");
+        let capped = Scan {
+            ram: Some(bytes / 2),
+            ..asked(0.1, None)
+        };
+        let (_, found) = scan(&mut memory, &capped).unwrap();
+        assert!(found.figures[OVER_BUDGET] > 0.0, "the store alone fills the cap");
+        memory.trim().unwrap();
+        assert_eq!(memory.in_core().unwrap(), 0);
+        assert!(memory.restore().unwrap().1.holds());
     }
 
     #[test]
