@@ -1,9 +1,12 @@
-//! Builds the library that `plimsoll heap run` preloads. The program embeds it, so that an installation is one file.
+//! Builds the libraries that `plimsoll heap run` and `plimsoll exec` preload. The program embeds them, so that an
+//! installation is one file.
 //!
-//! The library is a crate of this workspace with the profile `malloc`: it aborts on panic, so it cannot be a dependency.
-//! This script calls cargo with another target folder, as the outer cargo locks its own, and without the settings of the
-//! outer build: flags for sanitizers or model checkers, the wrapper of clippy. All profiles of the outer build share that
-//! folder, so that tests, clippy and the release embed the same library.
+//! Each library is a crate of this workspace with a profile of its own: it aborts on panic, so it cannot be a dependency.
+//! Each has a call of cargo of its own too: one call for both would unify the features of their dependencies, and the
+//! library of the heap must not get the standard library. This script calls cargo with another target folder, as the
+//! outer cargo locks its own, and without the settings of the outer build: flags for sanitizers or model checkers, the
+//! wrapper of clippy. All profiles of the outer build share that folder, so that tests, clippy and the release embed the
+//! same libraries.
 
 use std::env;
 use std::error::Error;
@@ -11,22 +14,48 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const LIBRARY: &str = "libplimsoll_malloc.so";
+/// A library to embed.
+struct Library {
+    package: &'static str,
+    /// Its profile in the manifest of the workspace.
+    profile: &'static str,
+    file: &'static str,
+}
 
-/// Inputs of the library, relative to the root of the workspace.
-const SOURCES: [&str; 9] = [
+const LIBRARIES: [Library; 2] = [
+    Library {
+        package: "plimsoll-malloc",
+        profile: "malloc",
+        file: "libplimsoll_malloc.so",
+    },
+    Library {
+        package: "plimsoll-exec",
+        profile: "exec",
+        file: "libplimsoll_exec.so",
+    },
+];
+
+/// Inputs of the libraries, relative to the root of the workspace.
+const SOURCES: [&str; 16] = [
+    "crates/plimsoll-exec/src",
+    "crates/plimsoll-exec/Cargo.toml",
+    "crates/plimsoll-exec/build.rs",
+    "crates/plimsoll-c-malloc/src",
+    "crates/plimsoll-c-malloc/Cargo.toml",
     "crates/plimsoll-malloc/src",
     "crates/plimsoll-malloc/Cargo.toml",
     "crates/plimsoll-malloc/build.rs",
     "crates/plimsoll-lfh/src",
     "crates/plimsoll-lfh/Cargo.toml",
+    "crates/plimsoll-pager/src",
+    "crates/plimsoll-pager/Cargo.toml",
     "crates/plimsoll-os/src",
     "crates/plimsoll-os/Cargo.toml",
     "Cargo.toml",
     "Cargo.lock",
 ];
 
-/// Variables of the outer build that the library's build must not inherit.
+/// Variables of the outer build that the libraries' builds must not inherit.
 const OUTER: [&str; 9] = [
     "RUSTFLAGS",
     "CARGO_BUILD_RUSTFLAGS",
@@ -47,21 +76,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let target = env::var("TARGET")?;
     let folder = target_folder(&out).join("embedded");
-    // The outer build has usually fetched the dependencies: use the network only if the offline build fails.
-    let mut built = build(&workspace, &folder, &target, true)?;
-    if !built.status.success() {
-        built = build(&workspace, &folder, &target, false)?;
+    for library in &LIBRARIES {
+        embed(library, &workspace, &folder, &target, &out)?;
     }
-    if !built.status.success() {
-        return Err(format!(
-            "cannot build the library to embed:\n{}",
-            String::from_utf8_lossy(&built.stderr)
-        )
-        .into());
-    }
-    let library = folder.join(&target).join("malloc").join(LIBRARY);
-    let bytes = fs::read(&library).map_err(|error| format!("cannot read {}: {error}", library.display()))?;
-    fs::write(out.join(LIBRARY), bytes)?;
     Ok(())
 }
 
@@ -73,18 +90,45 @@ fn target_folder(out: &Path) -> &Path {
     tagged.unwrap_or(out)
 }
 
-fn build(workspace: &Path, folder: &Path, target: &str, offline: bool) -> Result<Output, Box<dyn Error>> {
+/// Builds a library in `folder` and copies it to `out`.
+fn embed(
+    library: &Library,
+    workspace: &Path,
+    folder: &Path,
+    target: &str,
+    out: &Path,
+) -> Result<(), Box<dyn Error>> {
+    // The outer build has usually fetched the dependencies: use the network only if the offline build fails.
+    let mut built = build(library, workspace, folder, target, true)?;
+    if !built.status.success() {
+        built = build(library, workspace, folder, target, false)?;
+    }
+    if !built.status.success() {
+        return Err(format!(
+            "cannot build the library {} to embed:\n{}",
+            library.file,
+            String::from_utf8_lossy(&built.stderr)
+        )
+        .into());
+    }
+    let file = folder.join(target).join(library.profile).join(library.file);
+    let bytes = fs::read(&file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    fs::write(out.join(library.file), bytes)?;
+    Ok(())
+}
+
+fn build(
+    library: &Library,
+    workspace: &Path,
+    folder: &Path,
+    target: &str,
+    offline: bool,
+) -> Result<Output, Box<dyn Error>> {
     let mut command = Command::new(env::var_os("CARGO").ok_or("cargo sets CARGO for build scripts")?);
     command
         .current_dir(workspace)
-        .args([
-            "build",
-            "--quiet",
-            "--package",
-            "plimsoll-malloc",
-            "--profile",
-            "malloc",
-        ])
+        .args(["build", "--quiet", "--package", library.package])
+        .args(["--profile", library.profile])
         .args(["--target", target])
         .arg("--target-dir")
         .arg(folder);

@@ -1,6 +1,7 @@
 //! Everything that changes a machine: the environment of a trial, the workloads in it, the runner, a level of memory
-//! that is held, and the sizing of running services.
+//! that is held, the sizing of running services, and programs of the user in cgroups of their own.
 
+pub mod confined;
 pub mod environment;
 pub mod hold;
 mod program;

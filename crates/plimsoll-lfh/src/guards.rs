@@ -12,7 +12,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use plimsoll_os::address_space::{self, Access};
+use crate::memory::{self, Access};
 
 /// Bytes of a guard page.
 pub(crate) const GUARD: usize = 4096;
@@ -54,7 +54,7 @@ pub(crate) unsafe fn place(page: usize) -> bool {
         return false;
     }
     // SAFETY: the caller's premise.
-    let placed = unsafe { address_space::set_access(page, GUARD, Access::None) }.is_ok();
+    let placed = unsafe { memory::set_access(page, GUARD, Access::None) }.is_ok();
     if !placed {
         forget();
     }
@@ -74,7 +74,7 @@ fn take(most: u32) -> bool {
 /// [`place`] made it a guard, and the caller owns it.
 pub(crate) unsafe fn remove(page: usize) -> bool {
     // SAFETY: the caller's premise.
-    let removed = unsafe { address_space::set_access(page, GUARD, Access::Write) }.is_ok();
+    let removed = unsafe { memory::set_access(page, GUARD, Access::Write) }.is_ok();
     if removed {
         forget();
     }

@@ -22,8 +22,6 @@
 use core::ptr;
 use core::sync::atomic::Ordering;
 
-use plimsoll_os::address_space;
-
 use crate::affinity::QUARANTINED;
 use crate::arena::{self, block_byte as state};
 use crate::block_table::{FREE, HIDDEN, NEVER, RESTING, note_slack, slack};
@@ -31,6 +29,7 @@ use crate::bucket::{Bucket, SMALLEST_BLOCK};
 use crate::guards::{self, GUARD};
 use crate::integrity::{self, Damage};
 use crate::large;
+use crate::memory;
 use crate::pages;
 use crate::record::Record;
 use crate::subsegment;
@@ -240,7 +239,7 @@ unsafe fn free_large(record: &Record, block: *mut u8) -> bool {
                 false => record.backend().free(first),
             }
         } else {
-            let _ = address_space::discard(address, length);
+            let _ = memory::discard(address, length);
         }
     }
     true

@@ -351,6 +351,15 @@ impl Heap {
         }
     }
 
+    /// Ends the purge's period, of about 300 ms, of all heaps if it is over: memory that was free for a whole period returns
+    /// to the kernel. For a thread of a program that sets a [`Memory`](crate::Memory), under which heaps start no helper of
+    /// their own; calls of other threads do the same in steps, now and then.
+    pub fn end_purge_period() {
+        if arena::is_ready() {
+            purge::end_period();
+        }
+    }
+
     fn record(&self) -> Option<&'static Record> {
         record::of(self.number)
     }

@@ -10,12 +10,13 @@
 use core::ptr;
 use core::sync::atomic::Ordering;
 
-use plimsoll_os::{Advice, Errno, address_space, read_other, this_process};
+use plimsoll_os::{Errno, read_other, this_process};
 
 use crate::arena::{self, SEGMENT, UNITS};
 use crate::backend::{Backend, Run};
 use crate::front_end::{Idle, LowFragmentation};
 use crate::integrity;
+use crate::memory;
 use crate::moves::MOVES;
 use crate::pages;
 use crate::purge;
@@ -189,7 +190,12 @@ pub(crate) unsafe fn reallocate(runs: Runs<'_>, first: UnitIndex, size: usize) -
     }
     let old = length as usize * UNIT;
     // SAFETY: the caller's premise.
-    let moved = unsafe { move_by_pages(runs, first, old, size) };
+    let moved = unsafe {
+        match memory::is_managed() {
+            true => move_in_pieces(runs, first, old, size),
+            false => move_by_pages(runs, first, old, size),
+        }
+    };
     if !moved.is_null() {
         return moved;
     }
@@ -217,13 +223,13 @@ unsafe fn move_by_pages(runs: Runs<'_>, first: UnitIndex, old: usize, size: usiz
     // SAFETY: both runs are whole units in the window, the caller's and the one just taken.
     let error = unsafe {
         new.cast::<u64>().write(mark);
-        match address_space::move_pages(arena::address_of(first), new as usize, old) {
+        match memory::move_pages(arena::address_of(first), new as usize, old) {
             Ok(()) => {
                 MOVES.note(true);
                 let length = arena::unit(first).length.load(Ordering::Relaxed);
                 if arena::has_huge_pages(first, length) {
                     // The advice for huge pages moved along.
-                    let _ = address_space::advise(new as usize, old, Advice::NoHugePage);
+                    memory::use_base_pages(new as usize, old);
                 }
                 runs.backend.free_untouched(first);
                 return new;
@@ -244,6 +250,35 @@ unsafe fn move_by_pages(runs: Runs<'_>, first: UnitIndex, old: usize, size: usiz
     ptr::null_mut()
 }
 
+/// Moves the block to a new run of `size` bytes, a piece at a time that is discarded right after: the block takes no more
+/// memory than before. Null if that cannot be: the block stays as it was.
+///
+/// # Safety
+/// As for [`reallocate`].
+unsafe fn move_in_pieces(runs: Runs<'_>, first: UnitIndex, old: usize, size: usize) -> *mut u8 {
+    if old < MOVED_BY_PAGES || pages::page_units() > 1 {
+        return ptr::null_mut();
+    }
+    let Some((new, _)) = take(runs, size, UNIT) else {
+        return ptr::null_mut();
+    };
+    let start = arena::address_of(first);
+    let mut untouched = true;
+    for at in (0..old).step_by(SEGMENT) {
+        let length = SEGMENT.min(old - at);
+        // SAFETY: both runs are whole units in the window, the caller's and the one just taken, which is longer.
+        unsafe {
+            ptr::copy_nonoverlapping((start + at) as *const u8, new.add(at), length);
+            untouched &= memory::discard(start + at, length).is_ok();
+        }
+    }
+    match untouched {
+        true => runs.backend.free_untouched(first),
+        false => runs.free(first),
+    }
+    new
+}
+
 /// Whether a range is the heap's whose first word was `mark` before the kernel could not move others there: it may have
 /// unmapped the range before it found that. Then another thread may have mapped something there since, which is as
 /// readable and as long as it likes; otherwise the range is mapped again.
@@ -257,6 +292,8 @@ fn is_ours(start: usize, length: usize, mark: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use std::string::String;
+
+    use plimsoll_os::address_space;
 
     use super::*;
     use crate::arena::{SEGMENT_UNITS, Segment, injection};

@@ -9,8 +9,8 @@
 //!
 //! A module uses only modules that stand before it in this list. Checked by `modules_use_lower_layers_alone`.
 //!
-//! 1. Nouns: `lock`, `set_once`, `settings`, `bucket`, `remote_free`, `options`, `fork`, `unit`, `integrity`, `pages`
-//! 2. Address space: `guards`, `moves`, `arena`, `block_table`, `purge`
+//! 1. Nouns: `lock`, `set_once`, `memory`, `settings`, `bucket`, `remote_free`, `options`, `fork`, `unit`, `integrity`
+//! 2. Address space: `pages`, `guards`, `moves`, `arena`, `block_table`, `purge`
 //! 3. Back end: `backend`
 //! 4. Front ends: `standard`; `affinity`, `subsegment`, `front_end`
 //! 5. Large blocks: `run_cache`, `large`
@@ -39,6 +39,7 @@ pub mod inspect;
 mod integrity;
 mod large;
 mod lock;
+mod memory;
 mod moves;
 mod options;
 mod pages;
@@ -63,10 +64,12 @@ mod numbers;
 mod seen_lock;
 
 pub use arena::{
-    Directory, FIRST_UNIT, HEAPS, LAYOUT, MAGIC, RECORD, SEGMENT, SEGMENT_UNITS, Segment, UNITS, WINDOW,
+    Directory, FIRST_UNIT, HEAPS, LAYOUT, LEAST_WINDOW, MAGIC, RECORD, SEGMENT, SEGMENT_UNITS, Segment,
+    UNITS, WINDOW,
 };
 pub use bucket::{BUCKETS, Bucket, LARGEST_BLOCK, SMALLEST_BLOCK};
 pub use heap::{Heap, Lfh};
+pub use memory::{Access, Memory, set_memory};
 pub use options::{FrontEnd, FrontEndError, HeapError, HeapOptions};
 pub use remote_free::{FreeBlocks, RemoteFree, SubsegmentState};
 pub use unit::{UNIT, Unit, UnitIndex, UnitKind};

@@ -8,8 +8,9 @@ use core::ops::Range;
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use plimsoll_os::{address_space, page_size};
+use plimsoll_os::page_size;
 
+use crate::memory;
 use crate::unit::UNIT;
 
 /// Bytes of a page; 0 until the first call.
@@ -47,7 +48,7 @@ fn whole_pages(start: usize, length: usize, page: usize) -> Range<usize> {
 pub(crate) unsafe fn make_zero(start: usize, length: usize) -> bool {
     let pages = whole_pages(start, length, page());
     // SAFETY: the caller's premise.
-    if !pages.is_empty() && unsafe { address_space::discard(pages.start, pages.len()) }.is_err() {
+    if !pages.is_empty() && unsafe { memory::discard(pages.start, pages.len()) }.is_err() {
         return false;
     }
     let (before, after) = match pages.is_empty() {
@@ -90,6 +91,8 @@ pub(crate) fn pretend(page: usize) {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_os::address_space;
+
     use super::*;
 
     #[test]

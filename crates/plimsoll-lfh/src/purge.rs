@@ -102,6 +102,8 @@ pub(crate) struct PurgeSteps {
     pub(crate) begin_again: fn(),
     /// Takes the next step, unless another thread holds the list of heaps.
     pub(crate) step_if_unlocked: fn(),
+    /// Takes the next step, unless another thread took the last one meanwhile.
+    pub(crate) step_if_ending: fn(),
 }
 
 /// Set by [`set_steps`]; null before.
@@ -293,6 +295,22 @@ fn return_all() {
 pub(crate) fn dismiss_helper() {
     if HELPER.dismiss() {
         DISMISSED.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Ends the period if it is over, with the threads that take steps meanwhile; the helper does so if there is one. This
+/// thread holds no lock.
+pub(crate) fn end_period() {
+    if settings::purge_mode() == PurgeMode::Never || HELPER.state.is_present() {
+        return;
+    }
+    if is_over(&LAST, coarse_milliseconds()) {
+        ENDING.store(true, Ordering::Relaxed);
+    }
+    let Some(steps) = steps() else { return };
+    while is_period_ending() {
+        (steps.step_if_ending)();
+        Forking::make_way();
     }
 }
 

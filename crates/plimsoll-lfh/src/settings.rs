@@ -5,6 +5,8 @@ use core::sync::atomic::{AtomicU8, Ordering};
 
 use plimsoll_os::{with_environment, write_error};
 
+use crate::memory;
+
 /// The threads that return free memory to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -71,6 +73,10 @@ pub(crate) fn read() {
     });
     if !read {
         write_error(UNREADABLE);
+    }
+    // The helper has no part of the C library, which a handler of faults may use.
+    if memory::is_managed() && purge_mode() == PurgeMode::Thread {
+        set_purge_mode(PurgeMode::Inline);
     }
 }
 

@@ -5,11 +5,10 @@ use core::ffi::{c_int, c_uint};
 use core::fmt::Write;
 use core::ptr;
 
+use plimsoll_c_malloc::StandardError;
+use plimsoll_c_malloc::errno::{EAGAIN, EBUSY, EINVAL, ENOMEM, ENOTSUP, or_no_memory, set};
+use plimsoll_c_malloc::information::Holdings;
 use plimsoll_lfh::{FrontEnd, FrontEndError, Heap, HeapError, HeapOptions};
-
-use crate::errno::{EAGAIN, EBUSY, EINVAL, ENOMEM, ENOTSUP, or_no_memory, set};
-use crate::information::Holdings;
-use crate::standard_error::StandardError;
 
 /// `PLIMSOLL_HEAP_NO_SERIALIZE`
 const NO_SERIALIZE: c_uint = 1;

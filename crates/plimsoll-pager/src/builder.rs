@@ -12,7 +12,7 @@ use crate::driver::{DriverOptions, FaultMode, OpenError};
 use crate::engine::{Engine, EngineError, Funds, LEAST_RAM};
 use crate::error::{BuildError, too_old};
 use crate::manager::{ThrashControl, WINDOW};
-use crate::page::PAGE_SIZE;
+use crate::page::{CHUNK_PAGES, PAGE_SIZE};
 use crate::page_file::{PageFile, PageFileOptions};
 use crate::pager::Pager;
 #[cfg(not(loom))]
@@ -21,6 +21,9 @@ use crate::saved::{FileTier, SavedCopies};
 #[cfg(not(loom))]
 use crate::share;
 use crate::store;
+
+/// The arena begins at a multiple of this number of bytes.
+const ARENA_ALIGNMENT: usize = CHUNK_PAGES as usize * PAGE_SIZE;
 
 /// Options of a [`Pager`]; [`Pager::builder`] makes them.
 #[derive(Debug)]
@@ -100,6 +103,22 @@ impl PagerBuilder {
         self
     }
 
+    /// Places regions from `address` on, a multiple of 2 MiB, where nothing may be mapped: for a library that manages the
+    /// address space of the program that loads it. The first region begins there. By default the kernel picks an address.
+    ///
+    /// ```
+    /// use plimsoll_pager::Pager;
+    ///
+    /// let pager = Pager::builder().ram(8 << 20).arena_at(0x1000_0000_0000).build()?;
+    /// let region = pager.map(1 << 20)?;
+    /// assert_eq!(region.as_ptr() as usize, 0x1000_0000_0000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn arena_at(mut self, address: usize) -> PagerBuilder {
+        self.driver.arena = Some(address);
+        self
+    }
+
     /// The codec of saved copies. By default LZ4.
     pub fn codec(mut self, codec: Codec) -> PagerBuilder {
         self.copies.codec = codec;
@@ -170,6 +189,11 @@ impl PagerBuilder {
             return Err(BuildError::PageSize(page));
         }
         let (address_space, driver, ageing) = (self.address_space, self.driver, self.ageing);
+        if let Some(address) = driver.arena
+            && (address == 0 || !address.is_multiple_of(ARENA_ALIGNMENT))
+        {
+            return Err(BuildError::ArenaAddress { address });
+        }
         let thrash_control = self.thrash_control;
         let copies = self.copies.clone();
         let funds = self.funds()?;
@@ -179,13 +203,17 @@ impl PagerBuilder {
         };
         let pages = u32::try_from(address_space.div_ceil(PAGE_SIZE as u64))
             .ok()
-            .filter(|pages| *pages > 0 && *pages < u32::MAX - 2 * crate::page::CHUNK_PAGES)
+            .filter(|pages| *pages > 0 && *pages < u32::MAX - 2 * CHUNK_PAGES)
             .ok_or(no_addresses(Errno::INVAL))?;
         let backing = copies.make(&funds, &no_addresses)?;
         let engine = Engine::funded(pages, funds, backing, driver).map_err(|error| match error {
             EngineError::Driver(OpenError::Refused(errno)) => refusal(errno, has_seccomp_filter()),
             EngineError::Driver(OpenError::Lacks(features)) => too_old(features),
             EngineError::Driver(OpenError::Failed(Errno::NOMEM)) => no_addresses(Errno::NOMEM),
+            EngineError::Driver(OpenError::Taken) => BuildError::ArenaTaken {
+                address: driver.arena.unwrap_or_default(),
+                bytes: address_space,
+            },
             EngineError::TooManyPagers => BuildError::TooManyPagers,
             EngineError::Driver(OpenError::Failed(errno)) | EngineError::System(errno) => {
                 BuildError::System(errno)
@@ -321,5 +349,9 @@ mod tests {
         assert!(matches!(small, Err(BuildError::TooLittleRam { given: 1000, .. })));
         let wide = PagerBuilder::new().address_space(1 << 60).build();
         assert!(matches!(wide, Err(BuildError::AddressSpace { .. })));
+        for address in [0, 4096, (2 << 20) + 4096] {
+            let odd = PagerBuilder::new().arena_at(address).build();
+            assert_eq!(odd.err(), Some(BuildError::ArenaAddress { address }));
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::driver::{DriverOptions, FaultMode, OpenError, Userfault};
 use crate::error::{MapError, RangeError};
 use crate::fault::{FaultError, Faults, Registration, SignalsBlocked, ThreadFaults, TooManyPagers};
 use crate::gate::{Gate, Inside};
-use crate::manager::{BLOCK, Manager, Patience, Pin, WorkingSetError};
+use crate::manager::{BLOCK, Manager, Patience, Pin, TakeBackError, WorkingSetError};
 use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState};
 #[cfg(not(loom))]
 use crate::pool::{Member, Pool, Usage};
@@ -58,6 +58,10 @@ impl<B: Backing> Faults for Served<B> {
         }
         let _inside = self.gate.enter();
         self.manager.fault(self.page(address))
+    }
+
+    fn is_surrendered(&self, address: usize) -> bool {
+        self.arena.contains(&address) && self.manager.is_surrendered(self.page(address))
     }
 
     fn pace(&self, address: usize) {
@@ -104,8 +108,9 @@ impl<B: Backing> ThreadFaults for Served<B> {
         if !self.arena.contains(&address) {
             return true;
         }
-        let chunk = self.manager.chunk(self.page(address));
-        matches!(chunk.mode(), ChunkMode::Managed | ChunkMode::Converting)
+        let page = self.page(address);
+        let mode = self.manager.chunks.mode(page.number() / CHUNK_PAGES);
+        matches!(mode, ChunkMode::Managed | ChunkMode::Converting) && !self.manager.is_surrendered(page)
     }
 
     fn add_delay(&self, time: Duration) {
@@ -164,6 +169,14 @@ pub enum TrimTo {
     Standby,
     /// Saved, and the frames released to the kernel.
     Store,
+}
+
+/// The first pages of a range, which were made active.
+struct MadeActive {
+    /// Their number.
+    done: u32,
+    /// The reason why the page behind them was not.
+    error: Option<FaultError>,
 }
 
 /// The reason why an engine was not built.
@@ -369,8 +382,13 @@ impl<B: Backing + 'static> Engine<B> {
         // A thread that faulted here runs again as soon as the page is present, maybe before the pager's thread is done with it.
         self.rest();
         let _work = self.work();
+        if self.manager().has_surrendered(pages) {
+            // The mappings of the program stay, and so do the addresses of the region. It fails for locked pages alone.
+            let _ = self.manager().discard(pages);
+            return;
+        }
         // Ageing looks at the chunks of open regions.
-        let balancing = self.served.balancing.lock();
+        let balancing = self.balancing();
         let closed = self.manager().close(pages);
         drop(balancing);
         // Addresses that the kernel does not let go are used no more.
@@ -393,7 +411,8 @@ impl<B: Backing + 'static> Engine<B> {
         let mut trimmed = 0;
         // Each block whole: its frames are released before the copies of the next one are made, while what the kernel keeps
         // for each page is in the caches.
-        for block in pages.pieces(BLOCK) {
+        let pieces = manager.chunks.pieces(pages);
+        for block in pieces.flat_map(|piece| piece.pieces(BLOCK)) {
             // Another thread may fork between two blocks.
             let _inside = self.served.gate.enter();
             manager.wait_for_busy(block);
@@ -452,23 +471,29 @@ impl<B: Backing + 'static> Engine<B> {
     pub(crate) fn prefetch(&self, pages: PageRange) -> Result<(), FaultError> {
         let manager = self.manager();
         for piece in pages.pieces(CHUNK_PAGES) {
-            if manager.chunks.of(piece).mode() != ChunkMode::Managed {
+            if manager.chunks.mode(piece.first.number() / CHUNK_PAGES) != ChunkMode::Managed {
                 manager.touch(piece);
                 continue;
             }
             let _work = self.work();
             for page in piece.pages() {
-                let mut patience = Patience::default();
-                loop {
-                    match manager.table.word(page).load().state() {
-                        PageState::Active => break,
-                        PageState::Busy => patience.wait(),
-                        _ => manager.fault(page)?,
-                    }
-                }
+                self.make_active(page)?;
             }
         }
         Ok(())
+    }
+
+    /// Makes a page of a managed chunk active, unless it is surrendered.
+    fn make_active(&self, page: PageIndex) -> Result<(), FaultError> {
+        let manager = self.manager();
+        let mut patience = Patience::default();
+        loop {
+            match manager.table.word(page).load().state() {
+                PageState::Active | PageState::Surrendered => return Ok(()),
+                PageState::Busy => patience.wait(),
+                _ => manager.fault(page)?,
+            }
+        }
     }
 
     /// Makes `pages` present and keeps them so until [`Engine::unpin`].
@@ -483,8 +508,13 @@ impl<B: Backing + 'static> Engine<B> {
         drop(work);
         match self.prefetch(pages) {
             Ok(()) => {
-                // A page that the program dropped (`MADV_DONTNEED`) is active and absent.
-                manager.touch(pages);
+                for run in pages
+                    .pieces(CHUNK_PAGES)
+                    .flat_map(|piece| manager.own_runs(piece))
+                {
+                    // A page that the program dropped (`MADV_DONTNEED`) is active and absent.
+                    manager.touch(run);
+                }
                 Ok(pin)
             }
             Err(error) => {
@@ -492,6 +522,50 @@ impl<B: Backing + 'static> Engine<B> {
                 Err(error.into())
             }
         }
+    }
+
+    /// Pins as many of `pages`, from the first one on, as half of the frames of the budget allow, and makes them present without
+    /// touching them. Returns their number, at least 1. May be called in a signal handler.
+    pub(crate) fn pin_first(&self, pages: PageRange) -> Result<(Pin, u32), RangeError> {
+        let manager = self.manager();
+        let _work = self.work();
+        // The store may have most of the budget: a fault that finds no frame takes long.
+        let most = manager.budget.limit(manager.overhead_bytes()) / 2;
+        let left = most.saturating_sub(manager.pins.pages());
+        let wanted = PageRange::new(pages.first, left.min(pages.count.into()) as u32);
+        if wanted.count == 0 {
+            return Err(RangeError::PinTooLarge { bytes: pages.bytes() });
+        }
+        let pin = manager.pins.publish(wanted).ok_or(RangeError::TooManyPins)?;
+        let mut done = 0;
+        for piece in wanted.pieces(CHUNK_PAGES) {
+            let made = self.make_first_active(piece);
+            done += made.done;
+            let Some(error) = made.error else { continue };
+            if done == 0 {
+                manager.pins.remove(pin);
+                return Err(error.into());
+            }
+            manager.pins.shorten(pin, PageRange::new(wanted.first, done));
+            break;
+        }
+        Ok((pin, done))
+    }
+
+    /// Makes the first pages of `piece`, which lies in one chunk, active.
+    fn make_first_active(&self, piece: PageRange) -> MadeActive {
+        // Pages of a native chunk can be touched alone, and the program may not have the right to.
+        if !self.manager().is_managed_now(piece.first) {
+            let error = Some(FaultError::NoMemory);
+            return MadeActive { done: 0, error };
+        }
+        let mut done = 0;
+        let error = piece.pages().find_map(|page| {
+            let error = self.make_active(page).err();
+            done += u32::from(error.is_none());
+            error
+        });
+        MadeActive { done, error }
     }
 
     /// Whether a page of `pages` is pinned.
@@ -507,7 +581,40 @@ impl<B: Backing + 'static> Engine<B> {
     /// Drops the contents of `pages`: they read as zero.
     pub(crate) fn discard(&self, pages: PageRange) -> Result<(), RangeError> {
         let _work = self.work();
+        self.refuse_pinned(pages)?;
         self.manager().discard(pages).map_err(RangeError::System)
+    }
+
+    /// Gives `pages` to the program.
+    pub(crate) fn surrender(&self, pages: PageRange) -> Result<(), RangeError> {
+        let _work = self.work();
+        self.refuse_pinned(pages)?;
+        // Ageing changes mappings.
+        let _balancing = self.balancing();
+        self.manager().surrender(pages).map_err(RangeError::System)
+    }
+
+    /// Takes surrendered pages back.
+    pub(crate) fn reclaim(&self, pages: PageRange) -> Result<(), RangeError> {
+        let _work = self.work();
+        let _balancing = self.balancing();
+        self.manager().take_back(pages).map_err(|error| match error {
+            TakeBackError::Owned => RangeError::NotSurrendered { bytes: pages.bytes() },
+            TakeBackError::System(errno) => RangeError::System(errno),
+        })
+    }
+
+    fn refuse_pinned(&self, pages: PageRange) -> Result<(), RangeError> {
+        match self.manager().pins.any(pages) {
+            true => Err(RangeError::Pinned { bytes: pages.bytes() }),
+            false => Ok(()),
+        }
+    }
+
+    /// Waits until the balance-set manager rests.
+    fn balancing(&self) -> MutexGuard<'_, ()> {
+        let balancing = &self.served.balancing;
+        balancing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

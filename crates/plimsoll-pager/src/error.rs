@@ -44,6 +44,23 @@ pub enum BuildError {
         /// The kernel's answer.
         errno: Errno,
     },
+    /// The address of the arena is not one at which a chunk can begin.
+    #[error("cannot place regions from {address:#x} on: the address must be a multiple of 2 MiB, and not 0")]
+    ArenaAddress {
+        /// The address.
+        address: usize,
+    },
+    /// Something is mapped where the arena is to be.
+    #[error(
+        "cannot place regions from {address:#x} on: something is mapped in the {bytes} bytes from there; choose another \
+         address, or lower the pager's `address_space`"
+    )]
+    ArenaTaken {
+        /// The address.
+        address: usize,
+        /// Bytes of the arena.
+        bytes: u64,
+    },
     /// The pages of this kernel have another size.
     #[error("cannot build a pager: the kernel's pages have {0} bytes; use a kernel with pages of 4096 bytes")]
     PageSize(usize),
@@ -154,6 +171,18 @@ pub enum RangeError {
         "cannot pin {bytes} bytes: half of the budget at most can be pinned; pin less, or raise the budget"
     )]
     PinTooLarge {
+        /// Bytes of the range.
+        bytes: usize,
+    },
+    /// A part of the range is pinned.
+    #[error("cannot drop {bytes} bytes: a part of them is pinned; end the pin first")]
+    Pinned {
+        /// Bytes of the range.
+        bytes: usize,
+    },
+    /// A part of the range was not surrendered.
+    #[error("cannot reclaim {bytes} bytes: a part of them was not surrendered; surrender it first")]
+    NotSurrendered {
         /// Bytes of the range.
         bytes: usize,
     },

@@ -18,6 +18,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let mut native = 0;
         for piece in PageRange::new(PageIndex::new(0), self.extent()).pieces(CHUNK_PAGES) {
             let chunk = self.chunks.of(piece);
+            let number = piece.first.number() / CHUNK_PAGES;
+            found.extend(self.validate_record(number, piece.first));
             let pages = PageRange::new(piece.first, piece.count.min(chunk.pages()));
             match chunk.mode() {
                 ChunkMode::Native => native += u64::from(pages.count),
@@ -61,6 +63,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             PageState::Standby,
             PageState::Compressed,
             PageState::PageFile,
+            PageState::Surrendered,
         ] {
             compare(
                 "pages in a state",
@@ -80,7 +83,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             let in_regions = pinned.end() <= self.extent()
                 && pinned
                     .pieces(CHUNK_PAGES)
-                    .all(|piece| self.chunks.of(piece).mode() != ChunkMode::Unused);
+                    .all(|piece| self.chunks.mode(piece.first.number() / CHUNK_PAGES) != ChunkMode::Unused);
             if !in_regions {
                 let (page, count) = (pinned.first, pinned.count);
                 found.push(Violation::Pin { page, count });
@@ -89,6 +92,24 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let broken = self.backing.broken_invariant();
         found.extend(broken.map(|invariant| Violation::Saved { invariant }));
         found
+    }
+
+    /// Checks the record of a chunk against the sets of chunks. One without a record has none of its pages in a state.
+    fn validate_record(&self, number: u32, page: PageIndex) -> Option<Violation> {
+        let chunk = &self.chunks.all()[number as usize];
+        let mode = chunk.mode();
+        let counted = [PageState::Active, PageState::Modified, PageState::Standby];
+        let is_fine = match self.chunks.has_record(number) {
+            true => mode != ChunkMode::Unused,
+            false => {
+                mode == ChunkMode::Unused
+                    && !chunk.has_surrendered()
+                    && counted.iter().all(|state| chunk.pages_in(*state) == 0)
+            }
+        };
+        let is_native = matches!(mode, ChunkMode::Native | ChunkMode::Converting);
+        let is_fine = is_fine && !(is_native && (self.chunks.is_sparse(number) || chunk.has_surrendered()));
+        (!is_fine).then_some(Violation::Chunk { page, mode })
     }
 
     /// Checks the words of a chunk, of which the first `owned` pages may have a state.
@@ -122,6 +143,12 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         for ((page, in_arena), has_frame) in block.pages().zip(arena).zip(shadow) {
             let word = self.table.word(page).load();
             states[word.state() as usize] += 1;
+            if word.state() == PageState::Surrendered && !self.chunk(page).has_surrendered() {
+                found.push(Violation::Unowned {
+                    page,
+                    state: word.state(),
+                });
+            }
             if word.state() == PageState::Standby {
                 standby[usize::from(word.priority())] += 1;
             }

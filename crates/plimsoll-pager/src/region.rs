@@ -28,8 +28,10 @@ use crate::saved::SavedCopies;
 /// - A child of a fork does not have it, but for one of [`Pager::fork`](crate::Pager::fork): an access there raises SIGSEGV, a call of a function returns
 ///   [`RangeError::Forked`], and those without a result ([`Region::set_priority`], [`Region::suspend`], [`Region::resume`],
 ///   [`Region::end_working_set`]) do nothing.
+/// - A program may change the rights to parts of it (`mprotect(2)`). Pages without the right to write, or with that to
+///   execute, are trimmed and restored by copies, which costs more than moves.
 /// - A range that a device writes to (registered buffers of io_uring, direct I/O) must be pinned on a kernel without
-///   `UFFDIO_MOVE`; a newer one keeps such pages in place by itself.
+///   `UFFDIO_MOVE`, or if its rights are not those to read and write; else the kernel keeps such pages in place by itself.
 ///
 /// Invariant: `pages` are open in the pager's arena and belong to this value alone.
 pub struct Region {
@@ -123,6 +125,38 @@ impl Region {
         Ok(PinGuard { region: self, pin })
     }
 
+    /// As [`Region::pin`], for a handler of signals, as many pages from the start of `range` on as the budget allows: all pins
+    /// together may have half of the memory that the compressed store and metadata leave now. Returns the bytes of `range`,
+    /// from its start on, that are pinned.
+    ///
+    /// It allocates nothing, takes no lock that the interrupted code may hold, leaves `errno` alone, and reads no byte of the
+    /// range: the program may have no right to it (`mprotect(2)`). A page that the program dropped without the pager
+    /// (`MADV_DONTNEED`) counts as present. Surrendered pages are passed: the pin does nothing for them.
+    ///
+    /// # Errors
+    /// The range is not in the region, 256 ranges are pinned, as much as the budget allows is pinned already, or the first page
+    /// cannot be restored.
+    pub fn pin_in_signal_handler(
+        &self,
+        range: impl RangeBounds<usize>,
+    ) -> Result<(PinGuard<'_>, usize), RangeError> {
+        let (start, end) = self.bounds(&range)?;
+        if start == end {
+            let (region, pin) = (self, None);
+            return Ok((PinGuard { region, pin }, 0));
+        }
+        let pages = self.pages_between(start / PAGE_SIZE, end.div_ceil(PAGE_SIZE));
+        // SAFETY: `errno` is this thread's.
+        let errno = unsafe { *libc::__errno_location() };
+        let pinned = self.engine.pin_first(pages);
+        // SAFETY: as above.
+        unsafe { *libc::__errno_location() = errno };
+        let (pin, count) = pinned?;
+        let last = start / PAGE_SIZE * PAGE_SIZE + count as usize * PAGE_SIZE;
+        let (region, pin) = (self, Some(pin));
+        Ok((PinGuard { region, pin }, last.min(end) - start))
+    }
+
     /// Whether a page that `range` touches is pinned.
     ///
     /// # Errors
@@ -131,10 +165,11 @@ impl Region {
         Ok(self.engine.is_pinned(self.covering(&range)?))
     }
 
-    /// Drops the contents of the whole pages in `range`: they read as zero, and occupy nothing.
+    /// Drops the contents of the whole pages in `range`: they read as zero, and occupy nothing. Parts of 2 MiB that were never
+    /// touched cost nothing; surrendered pages stay as they are.
     ///
     /// # Errors
-    /// The range is not in the region, or the program has locked pages of it in RAM.
+    /// The range is not in the region, a part of it is pinned, or the program has locked pages of it in RAM.
     pub fn discard(&mut self, range: impl RangeBounds<usize>) -> Result<(), RangeError> {
         // SAFETY: the borrow is exclusive.
         unsafe { self.discard_unborrowed(range) }
@@ -150,6 +185,39 @@ impl Region {
     pub unsafe fn discard_unborrowed(&self, range: impl RangeBounds<usize>) -> Result<(), RangeError> {
         let pages = self.whole_pages(&range)?;
         self.engine.discard(pages)
+    }
+
+    /// Surrenders the whole pages in `range` to the program: their contents are gone, and the pager leaves them alone until
+    /// [`Region::reclaim`]. The program may map anything there (`mmap(2)` with `MAP_FIXED`). For a library that manages the
+    /// address space of the program that loads it.
+    ///
+    /// A fault there goes to the handler of SIGBUS before the pager's. A child of [`Pager::fork`](crate::Pager::fork) has the
+    /// program's mapping as the kernel gives it. A region that is dropped while pages are surrendered stays mapped until its
+    /// pager ends, which then unmaps its addresses whole.
+    ///
+    /// # Errors
+    /// The range is not in the region, a part of it is pinned, or the kernel refuses: then the first pages may be surrendered.
+    ///
+    /// # Safety
+    /// No reference to bytes of `range` exists, nor is used before [`Region::reclaim`]: not by [`Region::bytes`] either.
+    pub unsafe fn surrender(&self, range: impl RangeBounds<usize>) -> Result<(), RangeError> {
+        let pages = self.whole_pages(&range)?;
+        self.engine.surrender(pages)
+    }
+
+    /// Ends [`Region::surrender`] of the whole pages in `range`, where the program has mapped fresh memory: they are the
+    /// pager's again, and zero.
+    ///
+    /// # Errors
+    /// The range is not in the region; a page of it was not surrendered: then nothing was changed; or the kernel refuses: it is
+    /// another kind of memory, or the process has too many mappings.
+    ///
+    /// # Safety
+    /// Private anonymous memory is mapped over all of `range` (`MAP_NORESERVE`, so that the overcommit policy does not count
+    /// it), and no thread has accessed it since.
+    pub unsafe fn reclaim(&self, range: impl RangeBounds<usize>) -> Result<(), RangeError> {
+        let pages = self.whole_pages(&range)?;
+        self.engine.reclaim(pages)
     }
 
     /// The pages all of whose bytes are in `range`.

@@ -35,13 +35,14 @@ impl Snapshot {
         runs.map(|run| u64::from(run.pages.count)).sum()
     }
 
-    fn push(&mut self, page: PageIndex, state: PageState, priority: u8) {
+    fn push(&mut self, pages: PageRange, state: PageState, priority: u8) {
+        let first = pages.first.number();
         match self.runs.last_mut() {
-            Some(run) if (run.state, run.priority, run.pages.end()) == (state, priority, page.number()) => {
-                run.pages.count += 1;
+            Some(run) if (run.state, run.priority, run.pages.end()) == (state, priority, first) => {
+                run.pages.count += pages.count;
             }
             _ => self.runs.push(StateRun {
-                pages: PageRange::new(page, 1),
+                pages,
                 state,
                 priority,
             }),
@@ -55,8 +56,13 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let mut snapshot = Snapshot::default();
         for piece in PageRange::new(PageIndex::new(0), self.extent()).pieces(CHUNK_PAGES) {
             let chunk = self.chunks.of(piece);
-            let mode = chunk.mode();
+            let number = piece.first.number() / CHUNK_PAGES;
+            let mode = self.chunks.mode(number);
             if mode == ChunkMode::Unused {
+                continue;
+            }
+            if !self.chunks.has_record(number) {
+                snapshot.push(piece, PageState::Virgin, 0);
                 continue;
             }
             let pages = PageRange::new(piece.first, piece.count.min(chunk.pages()));
@@ -72,7 +78,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                         PageState::Virgin if is_present => PageState::Active,
                         state => state,
                     };
-                    snapshot.push(page, state, word.priority());
+                    snapshot.push(PageRange::new(page, 1), state, word.priority());
                 }
             }
         }

@@ -20,7 +20,7 @@ const SET: [(&str, &str); 4] = [
 ];
 
 /// Variables to remove for children: they change the output or the work of a program under test.
-const REMOVED: [&str; 16] = [
+const REMOVED: [&str; 17] = [
     "CLICOLOR",
     "CLICOLOR_FORCE",
     "COLORTERM",
@@ -30,6 +30,7 @@ const REMOVED: [&str; 16] = [
     "LD_PRELOAD",
     "LINES",
     "NO_COLOR",
+    "PLIMSOLL_EXEC",
     "PLIMSOLL_HEAP_DEBUG",
     "PLIMSOLL_HEAP_FRONT_END",
     "PLIMSOLL_HEAP_PROFILE",

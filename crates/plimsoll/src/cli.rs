@@ -2,6 +2,7 @@
 //!
 //! The doc comments of fields and variants are the text of `--help`.
 
+mod exec;
 mod hold;
 mod size;
 mod values;
@@ -17,8 +18,11 @@ use plimsoll_report::analysis::statistics::THRESHOLD_PERCENT;
 
 use values::{address, seconds};
 
+use exec::EXEC;
+pub use exec::{Exec, ExecCodec, ExecEngine};
 pub use hold::Hold;
 pub use size::{Size, SizeCache, SizeService};
+pub use values::SwapKind;
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
@@ -37,9 +41,10 @@ fn exit_codes() -> String {
 const ENVIRONMENT: &str = "Environment:\n  \
     PLIMSOLL_STATE_DIR  folder of the journals and the lock; only you may be able to write to it\n  \
     XDG_STATE_HOME      parent of the state folder of users other than root [default: ~/.local/state]\n  \
-    XDG_CACHE_HOME      parent of the folder of the heap's library [default: ~/.cache]\n  \
+    XDG_CACHE_HOME      parent of the folder of preloaded libraries [default: ~/.cache]\n  \
     TMPDIR              parent of that folder if the cache is not usable [default: /tmp]\n  \
     NO_COLOR            if not empty: no colours\n  \
+    PLIMSOLL_EXEC       settings of programs under `plimsoll exec`, which sets it; see the book\n  \
     PLIMSOLL_HEAP_*     settings of programs on the heap; see the book";
 
 const HEAP_RUN: &str = "The command unpacks its library into $XDG_CACHE_HOME/plimsoll or ~/.cache/plimsoll (root's into \
@@ -108,6 +113,9 @@ pub enum Command {
     Trim(Trim),
     /// Hold memory at a level while other programs come and go
     Hold(Hold),
+    /// Run a program in less RAM than it needs
+    #[command(after_help = EXEC)]
+    Exec(Exec),
     /// Run programs on the low-fragmentation heap and inspect their heaps
     Heap(HeapGroup),
     /// Inspect the pagers of running processes

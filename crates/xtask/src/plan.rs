@@ -7,11 +7,12 @@ use std::process::{Command, Stdio};
 
 /// Modules whose tests take the machine lock. They run real experiments, one after another, and leave the processor
 /// mostly idle.
-const HOLDERS: [&str; 11] = [
+const HOLDERS: [&str; 12] = [
     "run::",
     "size_service::",
     "trim::",
     "environment::",
+    "exec::kernel::",
     "workload::",
     "pager_swapped::",
     "sample::pressure::",

@@ -14,6 +14,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use plimsoll_proc::{Distrust, TrustedFolder};
 use rustix::fs::{FlockOperation, OFlags, flock};
@@ -34,6 +35,22 @@ pub(super) struct Header {
     pub(super) boot_id: String,
     /// When the run began, in nanoseconds since the epoch: later runs are undone first.
     pub(super) started_ns: u64,
+}
+
+impl Header {
+    /// The header of a run of this process that begins now.
+    pub(super) fn new(run: &str, command: &[String]) -> Result<Header, EnvironmentError> {
+        Ok(Header {
+            journal: JOURNAL_VERSION,
+            run: run.to_owned(),
+            command: command.to_vec(),
+            pid: std::process::id(),
+            boot_id: plimsoll_proc::sysctl::boot_id()?,
+            started_ns: SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |d| d.as_nanos() as u64),
+        })
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -2,7 +2,8 @@
 //!
 //! A [`Session`] is a run's right to change this machine: the machine lock, and a journal of every change. An
 //! [`Environment`] belongs to one trial. All undoing, whether at the end of a trial, after an error or by [`cleanup`]
-//! after a `kill -9`, goes through the journal's entries, newest first.
+//! after a `kill -9`, goes through the journal's entries, newest first. An [`Enclosure`] is the cgroup of a program of the
+//! user: a journal without the machine lock, so that it neither waits for a run nor lets one wait.
 //!
 //! Invariant: no change of the system without a journal entry that was on the disk before it.
 //! Checked by `zram_of_a_killed_run_is_undone`, `zswap_and_swap_file_of_a_killed_run_are_undone` and
@@ -15,7 +16,7 @@
 //! `a_planted_change_of_any_kind_is_not_obeyed`.
 //!
 //! Layers, from the bottom: `change`, `undo` (nouns) and `error`; `state` and `journal`; one module for each kind of change, which
-//! records it and undoes it; `confine`; `cleanup`, which calls the module of a change; `session`; `prepare`.
+//! records it and undoes it; `confine`; `cleanup`, which calls the module of a change; `session`, `enclosure`; `prepare`.
 
 mod allocators;
 mod cap;
@@ -23,6 +24,7 @@ mod cgroup;
 mod change;
 mod cleanup;
 mod confine;
+mod enclosure;
 mod error;
 mod holder;
 mod journal;
@@ -48,6 +50,7 @@ pub use allocators::{allocator_library, found_below as allocators_below};
 pub use cap::{Cap, CapError};
 pub use cgroup::{Cgroup, Reclaimed};
 pub use cleanup::{CleanupReport, RunCleanup, RunState, cleanup, cleanup_in};
+pub use enclosure::{Enclosure, OwnSwap};
 pub use error::{EnvironmentError, Missing, MissingKind};
 pub use holder::Holder;
 pub use machine::{disk_available, disk_free, file_system, machine};

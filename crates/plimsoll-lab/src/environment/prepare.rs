@@ -169,6 +169,7 @@ fn set_up(journal: &mut Journal, settings: &Settings, first: u32) -> Result<Envi
         swap: settings.subject.has_swap(),
         // A program of the user starts others, which no journal names.
         kill: matches!(settings.workload, Workload::Command(_)),
+        as_one: true,
     };
     let cgroup = Cgroup::create(journal, &hierarchy, allowed)?;
     let values = set_sysctls(journal, settings)?;

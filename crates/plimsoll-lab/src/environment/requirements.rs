@@ -55,30 +55,11 @@ pub fn missing_beside(settings: &Settings, zram_algorithms: Option<&[String]>) -
         });
     }
     missing.extend(missing_data(settings));
-    if settings.subject.has_swap() && !*MAY_ADMINISTER {
-        missing.push(Missing {
-            kind: MissingKind::Privilege,
-            what: "the capability CAP_SYS_ADMIN".to_owned(),
-            why: "swap cannot be turned on without it".to_owned(),
-            how: format!("{AS_ROOT}; in a container add `--cap-add SYS_ADMIN` or `--privileged`"),
-            available: Vec::new(),
-        });
-    }
-    match &settings.subject {
-        Subject::Zram(algorithm) => {
-            missing.extend(missing_zram(
-                &settings.subject,
-                algorithm.as_deref(),
-                zram_algorithms,
-            ));
-        }
-        Subject::Zswap(compressor) => {
-            missing.extend(missing_zswap(compressor.as_deref()));
-            missing.extend(missing_folder(&settings.swap_dir));
-        }
-        Subject::SwapFile => missing.extend(missing_folder(&settings.swap_dir)),
-        Subject::NoSwap | Subject::Pager(_) | Subject::Allocator(_) => {}
-    }
+    missing.extend(missing_swap(
+        &settings.subject,
+        &settings.swap_dir,
+        zram_algorithms,
+    ));
     if settings.fills_file() || settings.page_file_bytes().is_some() {
         missing.extend(missing_disk(&settings.swap_dir));
     }
@@ -99,6 +80,36 @@ pub fn missing_beside(settings: &Settings, zram_algorithms: Option<&[String]>) -
                 available: Vec::new(),
             });
         }
+    }
+    missing
+}
+
+/// The requirements of the subject's swap that are missing here.
+pub(super) fn missing_swap(
+    subject: &Subject,
+    swap_dir: &Path,
+    zram_algorithms: Option<&[String]>,
+) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    if subject.has_swap() && !*MAY_ADMINISTER {
+        missing.push(Missing {
+            kind: MissingKind::Privilege,
+            what: "the capability CAP_SYS_ADMIN".to_owned(),
+            why: "swap cannot be turned on without it".to_owned(),
+            how: format!("{AS_ROOT}; in a container add `--cap-add SYS_ADMIN` or `--privileged`"),
+            available: Vec::new(),
+        });
+    }
+    match subject {
+        Subject::Zram(algorithm) => {
+            missing.extend(missing_zram(subject, algorithm.as_deref(), zram_algorithms));
+        }
+        Subject::Zswap(compressor) => {
+            missing.extend(missing_zswap(compressor.as_deref()));
+            missing.extend(missing_folder(swap_dir));
+        }
+        Subject::SwapFile => missing.extend(missing_folder(swap_dir)),
+        Subject::NoSwap | Subject::Pager(_) | Subject::Allocator(_) => {}
     }
     missing
 }

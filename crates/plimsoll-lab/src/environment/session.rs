@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, MemoryCgroup};
 
@@ -11,7 +11,7 @@ use super::cgroup::{Cgroup, CgroupSettings};
 use super::change::Change;
 use super::cleanup::{dead_run_with_cap, dead_runs, undo_changes};
 use super::error::EnvironmentError;
-use super::journal::{Header, JOURNAL_VERSION, Journal};
+use super::journal::{Header, Journal};
 use super::lock::MachineLock;
 use super::process;
 use super::state::{self, StateFolder};
@@ -62,16 +62,7 @@ impl Session {
         let run = file_name_of(run);
         let folder = StateFolder::make(state)?;
         let lock = MachineLock::acquire(&folder, &run, wait, interrupted)?;
-        let header = Header {
-            journal: JOURNAL_VERSION,
-            run: run.clone(),
-            command: command.to_vec(),
-            pid: std::process::id(),
-            boot_id: plimsoll_proc::sysctl::boot_id()?,
-            started_ns: SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .map_or(0, |d| d.as_nanos() as u64),
-        };
+        let header = Header::new(&run, command)?;
         let journal = Journal::create(folder.make_runs()?, header).map_err(|source| {
             EnvironmentError::system(format!("make the run's journal in {}", state.display()), source)
         })?;
@@ -190,6 +181,7 @@ impl Session {
             swappiness: None,
             swap: false,
             kill: false,
+            as_one: true,
         };
         Cgroup::create(self.journal_mut(), &hierarchy, settings)
     }

@@ -10,12 +10,12 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use plimsoll_os::address_space::{self, Access};
-use plimsoll_os::{Advice, MOST_PROCESSORS};
+use plimsoll_os::MOST_PROCESSORS;
 
 use super::SlotSet;
 use super::layout::SLOT;
 use super::shared::SHARED;
+use crate::memory::{self, Access};
 
 /// Kernels count processors in words of so many.
 #[cfg_attr(
@@ -64,11 +64,9 @@ impl Counts {
 pub(super) fn map_for_sections(processors: usize) -> Option<(usize, Counts)> {
     let writable = SHARED + processors;
     let most = SHARED + processors.max(MOST_PROCESSORS);
-    let reserved = match address_space::limit() {
-        None => address_space::reserve(most * SLOT)
-            .ok()
-            .map(|start| (start, most)),
-        Some(_) => None,
+    let reserved = match memory::is_limited() {
+        false => memory::reserve(most * SLOT).map(|start| (start, most)),
+        true => None,
     };
     let Some((start, mapped)) = reserved else {
         let counts = Counts {
@@ -77,16 +75,16 @@ pub(super) fn map_for_sections(processors: usize) -> Option<(usize, Counts)> {
         };
         return map(writable).map(|start| (start, counts));
     };
-    let _ = address_space::advise(start, mapped * SLOT, Advice::NoHugePage);
+    memory::use_base_pages(start, mapped * SLOT);
     let (end, rest) = (start + writable * SLOT, (mapped - writable) * SLOT);
     // SAFETY: the range was reserved a moment ago, and no other thread knows it.
     let opened = unsafe {
-        address_space::set_access(start, writable * SLOT, Access::Write)
-            .and_then(|()| address_space::set_access(end, rest, Access::Read))
+        memory::set_access(start, writable * SLOT, Access::Write)
+            .and_then(|()| memory::set_access(end, rest, Access::Read))
     };
     if opened.is_err() {
         // SAFETY: as above.
-        let _ = unsafe { address_space::unmap(start, mapped * SLOT) };
+        unsafe { memory::release(start, mapped * SLOT) };
         return None;
     }
     Some((start, Counts { writable, mapped }))
@@ -95,8 +93,8 @@ pub(super) fn map_for_sections(processors: usize) -> Option<(usize, Counts)> {
 /// Maps so many slots, whose pages come with their use: a system that always uses huge pages would fill each page with
 /// unused slots.
 pub(super) fn map(count: usize) -> Option<usize> {
-    let slots = address_space::map(count * SLOT).ok()?;
-    let _ = address_space::advise(slots, count * SLOT, Advice::NoHugePage);
+    let slots = memory::map(count * SLOT)?;
+    memory::use_base_pages(slots, count * SLOT);
     Some(slots)
 }
 
@@ -136,7 +134,7 @@ impl SlotSet {
             let (start, length) = (counts.writable * SLOT, (writable - counts.writable) * SLOT);
             // SAFETY: `map_for_sections` mapped the range, of which this changes nothing but the access. `unmap_rest` does
             // not unmap slots of this machine's processors.
-            if unsafe { address_space::set_access(slots + start, length, Access::Write) }.is_err() {
+            if unsafe { memory::set_access(slots + start, length, Access::Write) }.is_err() {
                 return false;
             }
             if counts.replace(Counts { writable, ..counts }, &self.counts) {
@@ -157,7 +155,7 @@ impl SlotSet {
         if slots != 0 && mapped < counts.mapped && counts.replace(Counts { mapped, ..counts }, &self.counts) {
             let (start, end) = (mapped * SLOT, counts.mapped * SLOT);
             // SAFETY: no thread has an id of these slots.
-            let _ = unsafe { address_space::unmap(slots + start, end - start) };
+            unsafe { memory::release(slots + start, end - start) };
         }
     }
 }

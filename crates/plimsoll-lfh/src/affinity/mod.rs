@@ -24,8 +24,6 @@ mod shared;
 use core::ptr;
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use plimsoll_os::address_space;
-
 pub(crate) use self::header::Header;
 pub(crate) use self::layout::{
     LOCK, MOST_POINTERS, QUARANTINE, QUARANTINE_HEADER, QUARANTINED, RUN_POINTERS, RUN_ROWS, SHORTEST_RUN,
@@ -35,6 +33,7 @@ use self::mapping::Counts;
 pub(crate) use self::shared::SHARED;
 use crate::bucket::Bucket;
 use crate::lock::Lock;
+use crate::memory;
 use crate::set_once::SET_ONCE;
 use crate::settings;
 
@@ -128,7 +127,7 @@ impl SlotSet {
         let slots = self.slots.swap(0, Ordering::Relaxed);
         if slots != 0 {
             // SAFETY: `start` mapped exactly that, and the caller's premise.
-            let _ = unsafe { address_space::unmap(slots, mapped * SLOT) };
+            unsafe { memory::release(slots, mapped * SLOT) };
         }
     }
 

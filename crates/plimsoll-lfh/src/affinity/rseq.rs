@@ -11,6 +11,17 @@
 //! thread made past the C library that still calls it (`clone(2)` with `CLONE_VM` and no `CLONE_SETTLS`, as `vfork(2)`
 //! does) has no registered area: it may use a heap while its parent waits and no other thread runs.
 //!
+//! A page fault may interrupt a section, too, where a pager manages the memory of slots ([`crate::memory`]): a signal is
+//! delivered, or the thread sleeps until another one has served it. Either way the kernel restarts the section after the
+//! fault. That ends, as it does for one instruction that accesses several pages: a section accesses at most the header's
+//! page and, of an array and of the caller's batch, two pages each, and the pager keeps the page of a fault at least until
+//! the thread has run again. Neither the descriptors nor the thread's registered area may be in such memory: the kernel
+//! accesses them itself, and ends the process if they are absent. They are in the program or the library and, with the C
+//! library's thread-local storage, at the thread's stack.
+//!
+//! Invariant: a section that faults has its effect once. Checked by `sections_restart_after_faults` and
+//! `threads_work_while_pages_are_taken_away`.
+//!
 //! The order of loads matters when another thread resumes a stopped header: that thread stores `current` first and the
 //! limits last, and sections read the limits first. So a section that sees valid limits sees the `current` that belongs
 //! to them, and a section that sees the old limits finds no pointer and no room. An unused header, whose zero limits

@@ -6,7 +6,7 @@ use core::time::Duration;
 use std::sync::Mutex;
 use std::vec::Vec;
 
-use plimsoll_os::Advice;
+use plimsoll_os::{Advice, address_space};
 
 use super::*;
 use crate::bucket::BUCKETS;

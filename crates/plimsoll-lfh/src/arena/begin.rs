@@ -3,17 +3,18 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use plimsoll_os::address_space::{self, Access};
-use plimsoll_os::{Advice, Errno, futex_wait, futex_wake, page_size, random_word};
+use plimsoll_os::{Errno, futex_wait, futex_wake, page_size, random_word};
 
 use super::directory::{Directory, LAYOUT, MAGIC};
+use super::growth::end_at;
 use super::{
-    BUCKET_TABLE, FIRST_UNIT, HELPER_END, HELPER_STACK, RECORDS, SEGMENT, SEGMENTS, TABLE_STEP, UNIT_TABLE,
-    UNITS, WINDOW, window,
+    BUCKET_TABLE, FIRST_UNIT, HELPER_END, HELPER_STACK, LEAST_WINDOW, RECORDS, SEGMENT, SEGMENTS, TABLE_STEP,
+    UNIT_TABLE, UNITS, WINDOW, window,
 };
+use crate::memory::{self, Access};
 use crate::set_once::{NO_WINDOW, SET_ONCE};
 use crate::settings;
-use crate::unit::UNIT;
+use crate::unit::{UNIT, UnitIndex};
 
 /// How far the first call is: the state machine is absent -> being made (by one thread) -> ready, or absent again
 /// where there was no memory.
@@ -56,18 +57,23 @@ fn make() -> bool {
     if window() != NO_WINDOW {
         return true;
     }
-    let limited = address_space::limit().is_some();
-    let Some(place) = (if limited { None } else { reserve() }).or_else(find_addresses) else {
+    let Some(place) = find_place() else {
         return false;
     };
     if !open_head(&place) {
         return false;
     }
-    let Place { start, reserved } = place;
+    let Place {
+        start,
+        bytes,
+        reserved,
+    } = place;
     let addresses_only = reserved.is_none();
     if !addresses_only {
-        leave_huge_pages_to_others(start, WINDOW);
+        memory::use_base_pages(start, bytes);
     }
+    memory::keep(start, page_size());
+    end_at((bytes / UNIT) as UnitIndex);
     // SAFETY: the directory's page is accessible, and no other thread knows it.
     let directory = unsafe { &*(start as *const Directory) };
     let word = |at: usize| u64::from_ne_bytes(*MAGIC[at * 8..].first_chunk().expect("16 bytes"));
@@ -97,9 +103,20 @@ fn make() -> bool {
     true
 }
 
+/// Where the window can be; none if there is no room.
+fn find_place() -> Option<Place> {
+    if memory::is_managed() {
+        return reserve();
+    }
+    let limited = memory::is_limited();
+    (if limited { None } else { reserve() }).or_else(find_addresses)
+}
+
 /// Where the window is to be.
 struct Place {
     start: usize,
+    /// Its length.
+    bytes: usize,
     /// The reservation around the window: start and bytes. None if the window is only addresses.
     reserved: Option<(usize, usize)>,
 }
@@ -128,7 +145,7 @@ fn open_head(place: &Place) -> bool {
     }
     let unmap = |start: usize, length: usize| {
         // SAFETY: as above; no other thread knows the window.
-        let _ = unsafe { address_space::unmap(start, length) };
+        unsafe { memory::release(start, length) };
     };
     match place.reserved {
         Some((start, length)) => unmap(start, length),
@@ -142,24 +159,30 @@ fn open_head(place: &Place) -> bool {
 /// Reserves the window, with at least a page in front of it that stays inaccessible: the directory must be at the
 /// start of its mapping.
 fn reserve() -> Option<Place> {
-    const LENGTH: usize = WINDOW + 2 * SEGMENT;
-    let start = address_space::reserve(LENGTH).ok()?;
+    let bytes = memory::window_bytes(WINDOW) & !(SEGMENT - 1);
+    if bytes < LEAST_WINDOW {
+        return None;
+    }
+    let length = bytes + 2 * SEGMENT;
+    let start = memory::reserve(length)?;
     Some(Place {
         start: (start + 1).next_multiple_of(SEGMENT),
-        reserved: Some((start, LENGTH)),
+        bytes,
+        reserved: Some((start, length)),
     })
 }
 
 /// Finds a stretch of addresses far below those that the kernel assigns, and maps the directory there.
 fn find_addresses() -> Option<Place> {
-    let near = address_space::map(page_size()).ok()?;
+    let near = memory::map(page_size())?;
     // SAFETY: the page was mapped a moment ago, only to see where the kernel maps.
-    let _ = unsafe { address_space::unmap(near, page_size()) };
+    unsafe { memory::release(near, page_size()) };
     (1..32usize).find_map(|distance| {
         let start = near.checked_sub(distance * 2 * WINDOW)? & !(SEGMENT - 1);
         map_piece(start, TABLE_STEP).ok()?;
         Some(Place {
             start,
+            bytes: WINDOW,
             reserved: None,
         })
     })
@@ -186,7 +209,7 @@ unsafe fn open_for(start: usize, length: usize, addresses_only: bool, access: Ac
         return map_for(start, length, access);
     }
     // SAFETY: the caller's premise; the window is mapped.
-    unsafe { address_space::set_access(start, length, access) }
+    unsafe { memory::set_access(start, length, access) }
 }
 
 /// Maps an unused range of the window like the window: with base pages.
@@ -198,12 +221,7 @@ pub(crate) fn map_piece(start: usize, length: usize) -> Result<(), Errno> {
 }
 
 fn map_for(start: usize, length: usize, access: Access) -> Result<(), Errno> {
-    address_space::map_unused(start, length, access)?;
-    leave_huge_pages_to_others(start, length);
+    memory::map_unused(start, length, access)?;
+    memory::use_base_pages(start, length);
     Ok(())
-}
-
-/// A system that uses huge pages always would back each block with one.
-fn leave_huge_pages_to_others(start: usize, length: usize) {
-    let _ = address_space::advise(start, length, Advice::NoHugePage);
 }

@@ -23,7 +23,7 @@ pub struct Directory {
     pub unit: AtomicU32,
     /// Address of the window: of this directory.
     pub window: AtomicU64,
-    /// Reserved addresses, used or not.
+    /// [`WINDOW`](super::WINDOW): addresses in which units are counted, used or not.
     pub window_bytes: AtomicU64,
     /// Address of the unit table, [`Unit`](crate::Unit)s by index.
     pub units: AtomicU64,

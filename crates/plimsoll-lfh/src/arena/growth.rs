@@ -5,8 +5,7 @@ use core::ops::Range;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use plimsoll_os::address_space::{self, Access};
-use plimsoll_os::{Advice, Errno};
+use plimsoll_os::Errno;
 
 use super::begin::open;
 use super::directory::Segment;
@@ -18,6 +17,7 @@ use super::{
 use crate::bucket::SMALLEST_BLOCK;
 use crate::guards;
 use crate::lock::Lock;
+use crate::memory::{self, Access};
 use crate::pages;
 use crate::unit::{UNIT, Unit, UnitIndex};
 
@@ -27,6 +27,7 @@ static GROWTH: Lock<Growth> = Lock::new(Growth {
     bucket_table_end: BUCKET_TABLE + FIRST_UNIT as usize / TABLE_STEP * TABLE_STEP,
     has_block_table: false,
     block_table_end: BLOCK_TABLE + FIRST_UNIT as usize * BLOCK_BYTES,
+    most: UNITS as UnitIndex,
 });
 
 #[derive(Debug)]
@@ -39,6 +40,13 @@ struct Growth {
     has_block_table: bool,
     /// Bytes of the table of blocks that are accessible, counted from the window's start.
     block_table_end: usize,
+    /// The first unit that no heap may have, as the window is not reserved there.
+    most: UnitIndex,
+}
+
+/// Lets the window end in front of a unit.
+pub(super) fn end_at(unit: UnitIndex) {
+    GROWTH.lock().most = unit;
 }
 
 /// Set by [`set_on_limit`]; null before.
@@ -85,6 +93,7 @@ pub(crate) fn open_record(number: u32) -> bool {
     // SAFETY: the record is of the control area, and no heap of that number ever was.
     let opened = unsafe { open(record_address(number), RECORD, only) }.is_ok();
     if opened {
+        memory::keep(record_address(number), RECORD);
         directory.heaps.store(number, Ordering::Release);
     }
     drop(growth);
@@ -158,14 +167,14 @@ unsafe fn disown_range(first: UnitIndex, last: UnitIndex, hardened: bool) {
     forget(first, last, 0);
     let (start, length) = (address_of(first), (last - first) as usize * UNIT);
     // SAFETY: the caller's premise; the range was accessible before.
-    let accessible = !hardened || unsafe { address_space::set_access(start, length, Access::Write) }.is_ok();
+    let accessible = !hardened || unsafe { memory::set_access(start, length, Access::Write) }.is_ok();
     if accessible {
         // Reuse of segments relies on zeroes.
         // SAFETY: the caller's premise; the range is accessible.
         unsafe { pages::clear(start, length) };
     } else {
         // SAFETY: the caller's premise.
-        let _ = unsafe { address_space::discard(start, length) };
+        let _ = unsafe { memory::discard(start, length) };
     }
     for at in segments(first, last) {
         if !accessible {
@@ -230,7 +239,7 @@ pub(crate) fn grow(heap: u32, units: u32, align: u32, wanted: u32) -> Option<Gro
 /// Requests huge pages under new segments of a heap.
 pub(crate) fn use_huge_pages(grown: Grown) {
     let (start, length) = (address_of(grown.first), grown.units as usize * UNIT);
-    if address_space::advise(start, length, Advice::HugePage).is_ok() {
+    if memory::use_huge_pages(start, length) {
         for at in segments(grown.first, grown.first + grown.units) {
             segment_of(at).huge.store(1, Ordering::Relaxed);
         }
@@ -268,7 +277,7 @@ fn is_within(segment: UnitIndex, units: &Range<UnitIndex>) -> bool {
 
 fn leave_huge_page(segment: UnitIndex) {
     if segment_of(segment).huge.swap(0, Ordering::Relaxed) != 0 {
-        let _ = address_space::advise(address_of(segment), SEGMENT, Advice::NoHugePage);
+        memory::use_base_pages(address_of(segment), SEGMENT);
     }
 }
 
@@ -324,7 +333,7 @@ impl Growth {
         let align = align.max(SEGMENT_UNITS);
         let mut first = align_up(end, align)?;
         loop {
-            let last = first.checked_add(units).filter(|last| *last as usize <= UNITS)?;
+            let last = first.checked_add(units).filter(|last| *last <= self.most)?;
             let (start, length) = (address_of(first), units as usize * UNIT);
             // SAFETY: the range is past every unit that a heap ever had.
             match unsafe { open(start, length, only) } {
@@ -339,7 +348,7 @@ impl Growth {
             if !self.describe(last, only) {
                 if only {
                     // SAFETY: the units were mapped a moment ago, and no other thread knows them.
-                    let _ = unsafe { address_space::unmap(start, length) };
+                    unsafe { memory::release(start, length) };
                 }
                 return None;
             }
@@ -357,7 +366,7 @@ impl Growth {
     /// call there counts as no limit.
     fn may_grow(&mut self) -> bool {
         let directory = directory();
-        if directory.addresses_only.load(Ordering::Relaxed) != 0 || address_space::limit().is_none() {
+        if directory.addresses_only.load(Ordering::Relaxed) != 0 || !memory::is_limited() {
             return true;
         }
         let end = directory.end.load(Ordering::Relaxed) as usize * UNIT;
@@ -378,7 +387,7 @@ impl Growth {
             ),
         ] {
             // SAFETY: no page of the range was ever accessible, so no thread uses it.
-            let _ = unsafe { address_space::unmap(window() + from, to - from) };
+            unsafe { memory::release(window() + from, to - from) };
         }
         true
     }

@@ -33,7 +33,8 @@ use crate::bucket::SMALLEST_BLOCK;
 use crate::set_once::{NO_WINDOW, SET_ONCE};
 use crate::unit::{UNIT, Unit, UnitIndex, UnitKind};
 
-/// Bytes of the window.
+/// Bytes of the window, in which units are counted. Over a [`Memory`](crate::Memory) fewer may be reserved: no heap has the
+/// units past them.
 pub const WINDOW: usize = 256 << 30;
 /// Units of the window.
 pub const UNITS: usize = WINDOW / UNIT;
@@ -66,6 +67,8 @@ pub(crate) const BLOCK_TABLE: usize = UNIT_TABLE + UNITS * size_of::<Unit>();
 const BUCKET_TABLE: usize = UNIT_TABLE;
 /// The first unit that a heap may have.
 pub const FIRST_UNIT: UnitIndex = ((BLOCK_TABLE + WINDOW / SMALLEST_BLOCK) / UNIT) as UnitIndex;
+/// The smallest window: its tables, and a segment.
+pub const LEAST_WINDOW: usize = FIRST_UNIT as usize * UNIT + SEGMENT;
 /// The tables become accessible in steps of this many bytes.
 const TABLE_STEP: usize = 64 << 10;
 

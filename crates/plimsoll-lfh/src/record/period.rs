@@ -60,6 +60,13 @@ impl Progress {
         let Progress { left, .. } = core::mem::replace(self, Progress::NONE);
         Ahead::Nothing { left }
     }
+
+    /// Takes a step, unless another thread took the last one of this period meanwhile.
+    fn step_if_ending(&mut self) {
+        if purge::is_period_ending() {
+            purge::note(self.step(Idle::Unchanged));
+        }
+    }
 }
 
 impl Record {
@@ -140,6 +147,7 @@ pub(super) fn prepare() {
         step,
         begin_again,
         step_if_unlocked,
+        step_if_ending,
     });
 }
 
@@ -159,11 +167,14 @@ fn begin_again() {
 
 /// As [`step`], unless another thread holds the list of heaps, or took the last step of this period meanwhile.
 fn step_if_unlocked() {
-    if let Some(mut progress) = HEAPS.try_lock()
-        && purge::is_period_ending()
-    {
-        purge::note(progress.step(Idle::Unchanged));
+    if let Some(mut progress) = HEAPS.try_lock() {
+        progress.step_if_ending();
     }
+}
+
+/// As [`step_if_unlocked`], and waits for the list of heaps.
+fn step_if_ending() {
+    HEAPS.lock().step_if_ending();
 }
 
 /// Returns a share of free memory to the kernel before a fork in a program of one thread, whose helper does not go on

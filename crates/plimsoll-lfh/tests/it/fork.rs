@@ -158,6 +158,9 @@ fn no_thread_is_started_before_the_child_has_forgotten_its_parents() {
 /// The helper is not in the child, which starts one of its own.
 #[test]
 fn a_child_gives_memory_back() {
+    if !crate::HAS_HELPER {
+        return;
+    }
     in_child("fork::a_child_gives_memory_back", &[], || {
         let take_and_give = || {
             let heap = Heap::process();
@@ -207,6 +210,9 @@ fn returned_while_a_fork_waits(total: usize) -> Option<usize> {
 /// A fork waited until all old free memory had returned: a second and more where gigabytes were free.
 #[test]
 fn a_fork_waits_for_one_step_of_the_purge_not_for_a_period() {
+    if !crate::HAS_HELPER {
+        return;
+    }
     in_child(
         "fork::a_fork_waits_for_one_step_of_the_purge_not_for_a_period",
         &[],
@@ -226,6 +232,9 @@ fn a_fork_waits_for_one_step_of_the_purge_not_for_a_period() {
 /// The helper ends before a fork, and the program may do nothing more after it.
 #[test]
 fn an_idle_process_with_threads_returns_memory_after_a_fork() {
+    if !crate::HAS_HELPER {
+        return;
+    }
     in_child(
         "fork::an_idle_process_with_threads_returns_memory_after_a_fork",
         &[],

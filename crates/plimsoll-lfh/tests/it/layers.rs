@@ -107,6 +107,32 @@ fn modules_use_lower_layers_alone() {
     );
 }
 
+/// Over a `Memory`, a system call past it would find pages that are no longer the kernel's.
+#[test]
+fn one_module_changes_pages() {
+    let folder =
+        Path::new(&std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it for tests")).join("src");
+    let own = folder.join("memory.rs");
+    let calls = [
+        "address_space",
+        "Advice",
+        "Mapping",
+        "page_out",
+        "own_page",
+        "libc",
+    ];
+    let changes = |path: &PathBuf| {
+        let code = code(&fs::read_to_string(path).expect("a source file is text"));
+        calls.iter().any(|call| code.contains(call))
+    };
+    assert!(changes(&own));
+    let others: Vec<PathBuf> = files(&folder)
+        .into_iter()
+        .filter(|path| *path != own && changes(path))
+        .collect();
+    assert!(others.is_empty(), "{others:?}");
+}
+
 #[test]
 fn used_modules_are_read_from_code() {
     let code = "use crate::{arena, record::{self, Record}};\nlet x = crate::subsegment::units(y);";

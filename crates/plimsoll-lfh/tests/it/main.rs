@@ -44,3 +44,6 @@ mod signals;
 mod this_process;
 mod threads;
 mod ulimit;
+
+/// Whether the purge of the heaps under test has a helper thread.
+pub(crate) const HAS_HELPER: bool = true;

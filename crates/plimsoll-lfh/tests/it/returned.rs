@@ -48,6 +48,9 @@ fn a_locked_page_does_not_keep_others() {
         free_with_a_locked_page(heap, aged);
         let start = Instant::now();
         while !returned(before) {
+            if !crate::HAS_HELPER {
+                Heap::end_purge_period();
+            }
             assert!(
                 start.elapsed() < Duration::from_secs(20),
                 "{} of {before} are left",

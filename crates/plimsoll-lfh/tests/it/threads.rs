@@ -129,7 +129,7 @@ pub(crate) fn duration() -> Duration {
 }
 
 /// Lets threads allocate, resize, free and pass on blocks of `heap`.
-fn work(heap: &Heap, threads: u64) {
+pub(crate) fn work(heap: &Heap, threads: u64) {
     let passed: Vec<Mutex<Vec<Block>>> = (0..threads).map(|_| Mutex::new(Vec::new())).collect();
     let end = Instant::now() + duration();
     std::thread::scope(|scope| {

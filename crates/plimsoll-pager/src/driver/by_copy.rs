@@ -1,4 +1,5 @@
-//! Moves of pages on kernels that cannot move them (Linux 5.11 to 6.7): by copies.
+//! Moves of pages by copies: on kernels that cannot move them (Linux 5.11 to 6.7), and of pages that no kernel moves, as the
+//! program may not write to them.
 //!
 //! A page on its way out of the arena is write-protected first: a thread that writes to it faults, and waits until the page
 //! is not busy any more. Then its copy is complete, and the page is dropped. Reads go on until then.

@@ -40,6 +40,8 @@ pub(crate) struct DriverOptions {
     pub(crate) fault_mode: FaultMode,
     /// Whether pages are moved by copies though the kernel can move them.
     pub(crate) without_move: bool,
+    /// The address of the arena, a multiple of a chunk; none if the kernel picks one.
+    pub(crate) arena: Option<usize>,
 }
 
 /// One of the two ranges of addresses that a driver manages.
@@ -85,12 +87,20 @@ pub(crate) trait Driver: Send + Sync {
     /// Makes faults on `pages` of the arena come to the pager. No page needs to be busy.
     fn register(&self, pages: PageRange) -> Result<(), Errno>;
 
+    /// Takes `pages` of the arena, fresh memory that the program mapped there, in one chunk, as those of an open region: their
+    /// faults come to the pager. `is_apart` repeats [`Driver::set_apart`]. No page needs to be busy.
+    fn renew(&self, pages: PageRange, is_apart: bool) -> Result<(), Errno>;
+
     /// Moves the pages of `pages` from one area to the other, to the index `to` and the ones after it. Page tables change,
     /// bytes are not copied.
     ///
     /// Errors: `EBUSY` for a page that is shared by a fork or pinned by a device, `EAGAIN` for a partial call or a race,
     /// `ENOENT` for an absent source, `EEXIST` for a present destination, `EINVAL` for different mappings, `ENOMEM`.
     fn move_pages(&self, from: Area, pages: PageRange, to: PageIndex) -> Partial;
+
+    /// Moves `page` of the arena to its frame slot by a copy: a page that the kernel does not move as the program may not write
+    /// to it, or may execute it (`mprotect(2)`). Errors as those of [`Driver::move_pages`].
+    fn copy_out(&self, page: PageIndex) -> Partial;
 
     /// Makes `page` of the arena, which is active, writable again if a move by copies left it write-protected.
     fn unblock(&self, page: PageIndex);

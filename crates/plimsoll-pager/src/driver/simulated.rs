@@ -40,6 +40,8 @@ struct State {
     arena: Vec<bool>,
     shadow: Vec<bool>,
     registered: Vec<bool>,
+    /// Pages of the arena that are a mapping of the program: no call may touch them.
+    foreign: Vec<bool>,
     /// Pages of the arena that a device has pinned: every move of them fails.
     unmovable: Vec<bool>,
     /// Pages of the arena that a child of a fork shares: a move of them fails until they are unshared.
@@ -116,6 +118,15 @@ impl State {
         present.filter(|present| **present).count() as u64
     }
 
+    /// Fails the test if the driver touches a mapping of the program.
+    #[track_caller]
+    fn touch(&self, area: Area, mut pages: PageRange) {
+        pages.count = pages.count.min(self.foreign.len() as u32 - pages.first.number());
+        let is_foreign = |page: PageIndex| area == Area::Arena && self.foreign[page.index()];
+        let touched = pages.pages().find(|page| is_foreign(*page));
+        assert_eq!(touched, None, "a mapping of the program is touched");
+    }
+
     fn present(&mut self, area: Area) -> &mut Vec<bool> {
         match area {
             Area::Arena => &mut self.arena,
@@ -142,6 +153,7 @@ impl Simulated {
                 arena: bits(),
                 shadow: bits(),
                 registered: bits(),
+                foreign: bits(),
                 unmovable: bits(),
                 shared: bits(),
                 protected: bits(),
@@ -207,10 +219,28 @@ impl Simulated {
         self.state().is_lock_kept = is_kept;
     }
 
+    /// The program maps something over surrendered pages, or fresh memory over that.
+    pub(crate) fn set_foreign(&self, pages: PageRange, is_foreign: bool) {
+        let mut state = self.state();
+        for page in pages.pages() {
+            let at = page.index();
+            state.foreign[at] = is_foreign;
+            // Nor is it registered.
+            (state.arena[at], state.registered[at], state.protected[at]) = (false, false, false);
+            (state.shared[at], state.unmovable[at]) = (false, false);
+            state.raced.remove(&page);
+        }
+    }
+
     /// The program drops a page by itself (`MADV_DONTNEED`).
     pub(crate) fn drop_page(&self, page: PageIndex) {
         let mut state = self.state();
         (state.arena[page.index()], state.protected[page.index()]) = (false, false);
+    }
+
+    /// Whether calls fail.
+    pub(crate) fn injects(&self) -> bool {
+        self.state().injection.per_mille > 0
     }
 
     /// Changes the share of calls that fail, and returns the errors so far.
@@ -320,6 +350,7 @@ impl Driver for Simulated {
 
     fn register(&self, pages: PageRange) -> Result<(), Errno> {
         let mut state = self.state();
+        state.touch(Area::Arena, pages);
         if let Some(errno) = state
             .injection
             .draw(&[("ENOMEM of a registration", Errno::NOMEM)])
@@ -332,7 +363,15 @@ impl Driver for Simulated {
         Ok(())
     }
 
+    fn renew(&self, pages: PageRange, _: bool) -> Result<(), Errno> {
+        self.register(pages)
+    }
+
     fn move_pages(&self, from: Area, pages: PageRange, to: PageIndex) -> Partial {
+        match from {
+            Area::Arena => self.state().touch(from, pages),
+            Area::Shadow => self.state().touch(Area::Arena, PageRange::new(to, pages.count)),
+        }
         if self.copies {
             return move_by_copy(self, from, pages, to);
         }
@@ -342,6 +381,17 @@ impl Driver for Simulated {
             !state.present(from)[pages.first.plus(page).index()]
                 && state.present(other(from))[to.plus(page).index()]
         })
+    }
+
+    fn copy_out(&self, page: PageIndex) -> Partial {
+        let is_unmovable = self.state().unmovable[page.index()];
+        if self.copies || is_unmovable {
+            return Partial {
+                done: 0,
+                stopped: Some(Errno::INVAL),
+            };
+        }
+        move_by_copy(self, Area::Arena, PageRange::new(page, 1), page)
     }
 
     fn unblock(&self, page: PageIndex) {
@@ -359,6 +409,7 @@ impl Driver for Simulated {
 
     fn copy_run(&self, first: PageIndex, pages: &[Page]) -> Partial {
         let mut state = self.state();
+        state.touch(Area::Arena, PageRange::new(first, pages.len() as u32));
         for (done, bytes) in (0..).zip(pages) {
             let page = first.plus(done);
             let refused = state.injection.draw(&[
@@ -389,6 +440,7 @@ impl Driver for Simulated {
 
     fn discard(&self, area: Area, pages: PageRange) -> Result<(), Errno> {
         let mut state = self.state();
+        state.touch(area, pages);
         if area == Area::Arena && state.locked.is_some_and(|page| pages.contains(page)) {
             return Err(Errno::INVAL);
         }
@@ -410,7 +462,8 @@ impl Driver for Simulated {
         Ok(())
     }
 
-    fn set_apart(&self, _: PageRange) -> Result<(), Errno> {
+    fn set_apart(&self, pages: PageRange) -> Result<(), Errno> {
+        self.state().touch(Area::Arena, pages);
         if self.copies {
             return Err(Errno::OPNOTSUPP);
         }
@@ -420,6 +473,7 @@ impl Driver for Simulated {
 
     fn forget_accesses(&self, pages: PageRange) -> Result<(), Errno> {
         let mut state = self.state();
+        state.touch(Area::Arena, pages);
         let injected = state.injection.draw(&[("EINVAL of MADV_COLD", Errno::INVAL)]);
         for page in pages.pages() {
             state.accessed[page.index()] = false;

@@ -36,7 +36,8 @@ const OWN_MEMORY: &str = "/proc/self/mem";
 /// Two areas of equal size, and the userfaultfd that both are registered with.
 ///
 /// Invariant: `arena..arena + bytes` and `shadow..shadow + bytes` are mapped, belong to this value alone, and are not in
-/// children of a fork. The contents of the arena are the program's, and change by its accesses alone as it sees them.
+/// children of a fork, but for surrendered pages of the arena. The contents of the arena are the program's, and change by
+/// its accesses alone as it sees them. The program may have changed the rights to parts of the arena (`mprotect(2)`).
 #[derive(Debug)]
 pub(crate) struct Userfault {
     uffd: Fd,
@@ -49,8 +50,8 @@ pub(crate) struct Userfault {
     options: DriverOptions,
     /// Whether faults inside system calls come to the pager too.
     serves_system_calls: bool,
-    /// `/proc/self/mem`, if pages are copied while faults inside system calls wait: a read of it never waits.
-    memory: Option<File>,
+    /// `/proc/self/mem`: a read of it never waits for a fault, and heeds no right of the program.
+    memory: File,
     /// The process that made it: in a child of a fork the areas are not mapped, and `uffd` acts on the parent's.
     origin: Origin,
 }
@@ -65,11 +66,16 @@ impl Userfault {
         };
         let pagemap = Pagemap::own().map_err(failed)?;
         let serves_system_calls = mode == UffdMode::Full;
-        let memory = (serves_system_calls && !moves)
-            .then(|| File::open(OWN_MEMORY).map_err(failed))
-            .transpose()?;
+        let memory = File::open(OWN_MEMORY).map_err(failed)?;
         let origin = Origin::here().map_err(OpenError::Failed)?;
-        let arena = reserve(bytes).map_err(OpenError::Failed)?;
+        let arena = match options.arena {
+            Some(address) => reserve_at(address, bytes),
+            None => reserve(bytes),
+        };
+        let arena = arena.map_err(|errno| match (errno, options.arena) {
+            (Errno::EXIST, Some(_)) => OpenError::Taken,
+            _ => OpenError::Failed(errno),
+        })?;
         let shadow = reserve(bytes).map_err(|errno| {
             // SAFETY: reserved a moment ago, and no other code knows it.
             let _ = unsafe { address_space::unmap(arena, bytes) };
@@ -146,10 +152,27 @@ fn reserve(bytes: usize) -> Result<usize, Errno> {
             unsafe { address_space::unmap(edge, bytes) }?;
         }
     }
-    // Refused by a kernel without huge pages.
-    let _ = address_space::advise(aligned, bytes, Advice::NoHugePage);
-    address_space::advise(aligned, bytes, Advice::DontFork)?;
+    advise(aligned, bytes)?;
     Ok(aligned)
+}
+
+/// Reserves the addresses from `start` on, a multiple of [`ALIGNMENT`].
+fn reserve_at(start: usize, bytes: usize) -> Result<usize, Errno> {
+    // No kernel has room for a range that overflows.
+    start.checked_add(bytes).ok_or(Errno::NOMEM)?;
+    address_space::map_unused(start, bytes, address_space::Access::None)?;
+    advise(start, bytes).inspect_err(|_| {
+        // SAFETY: mapped a moment ago, and no other code knows it.
+        let _ = unsafe { address_space::unmap(start, bytes) };
+    })?;
+    Ok(start)
+}
+
+/// Has the kernel use base pages in a range, and leave it out of children of a fork.
+fn advise(start: usize, bytes: usize) -> Result<(), Errno> {
+    // Refused by a kernel without huge pages.
+    let _ = address_space::advise(start, bytes, Advice::NoHugePage);
+    address_space::advise(start, bytes, Advice::DontFork)
 }
 
 fn partial(progress: UffdProgress) -> Partial {
@@ -187,6 +210,14 @@ impl Driver for Userfault {
         uffd_register(&self.uffd, start, pages.bytes(), mode)
     }
 
+    fn renew(&self, pages: PageRange, is_apart: bool) -> Result<(), Errno> {
+        advise(self.at(Area::Arena, pages.first), pages.bytes())?;
+        match is_apart {
+            true => self.set_apart(pages),
+            false => self.register(pages),
+        }
+    }
+
     fn move_pages(&self, from: Area, pages: PageRange, to: PageIndex) -> Partial {
         if !self.moves {
             return move_by_copy(self, from, pages, to);
@@ -210,11 +241,27 @@ impl Driver for Userfault {
         })
     }
 
-    fn unblock(&self, page: PageIndex) {
-        if !self.moves {
-            // It does not fail for a range that is registered.
-            let _ = self.write_protect(PageRange::new(page, 1), false);
+    fn copy_out(&self, page: PageIndex) -> Partial {
+        let one = PageRange::new(page, 1);
+        let start = self.at(Area::Arena, page);
+        let mode = RegisterMode::MissingAndWriteProtect;
+        // The copy needs it. Without moves, all chunks are registered so.
+        let registered = match self.moves {
+            true => uffd_register(&self.uffd, start, one.bytes(), mode),
+            false => Err(Errno::INVAL),
+        };
+        match registered {
+            Ok(()) => move_by_copy(self, Area::Arena, one, page),
+            Err(errno) => Partial {
+                done: 0,
+                stopped: Some(errno),
+            },
         }
+    }
+
+    fn unblock(&self, page: PageIndex) {
+        // It fails for a range that is not registered for it, which no copy write-protects.
+        let _ = self.write_protect(PageRange::new(page, 1), false);
     }
 
     fn unshare(&self, page: PageIndex) -> Result<(), Errno> {
@@ -245,7 +292,7 @@ impl Driver for Userfault {
         self.pagemap.present(self.at(area, pages.first), present)
     }
 
-    /// Neighbours with equal modes of registration would be one mapping. Nothing write-protects pages in this mode.
+    /// Neighbours with equal modes of registration would be one mapping.
     fn set_apart(&self, pages: PageRange) -> Result<(), Errno> {
         if !self.moves {
             return Err(Errno::OPNOTSUPP);
@@ -300,11 +347,19 @@ impl Steps for Userfault {
             Area::Arena => (self.at(from, pages.first), self.at(Area::Shadow, to)),
             Area::Shadow => (self.at(from, pages.first), self.at(Area::Arena, to)),
         };
-        let copied = match (&self.memory, from) {
-            (Some(memory), Area::Arena) => self.copy_through(memory, source, target, pages.count),
-            // SAFETY: both ranges are this value's, and the caller holds their pages busy.
-            _ => partial(unsafe { uffd_copy(&self.uffd, target, source as *const u8, pages.bytes()) }),
+        let mut copied = Partial {
+            done: 0,
+            stopped: Some(Errno::FAULT),
         };
+        // Where the kernel moves pages, the program may have no right to read those that are copied out.
+        let is_read_by_address = from == Area::Shadow || !(self.serves_system_calls || self.moves);
+        if is_read_by_address {
+            // SAFETY: both ranges are this value's, and the caller holds their pages busy.
+            copied = partial(unsafe { uffd_copy(&self.uffd, target, source as *const u8, pages.bytes()) });
+        }
+        if from == Area::Arena && copied.done == 0 && copied.stopped == Some(Errno::FAULT) {
+            copied = self.copy_through(source, target, pages.count);
+        }
         Partial {
             stopped: copied.stopped.map(|errno| match errno {
                 // The program dropped the page.
@@ -325,13 +380,13 @@ impl Steps for Userfault {
 }
 
 impl Userfault {
-    /// Copies pages of the arena by reads of `memory`, which fail for a page that the program dropped. A copy by its address
-    /// would wait for this very thread, as faults inside system calls come to the pager.
-    fn copy_through(&self, memory: &File, source: usize, target: usize, count: u32) -> Partial {
+    /// Copies pages of the arena by reads of the process's memory, which fail for a page that the program dropped. A copy by
+    /// its address would wait for this very thread if faults inside system calls come to the pager.
+    fn copy_through(&self, source: usize, target: usize, count: u32) -> Partial {
         let mut page = [0; PAGE_SIZE];
         for done in 0..count {
             let offset = done as usize * PAGE_SIZE;
-            let stopped = match memory.read_exact_at(&mut page, (source + offset) as u64) {
+            let stopped = match self.memory.read_exact_at(&mut page, (source + offset) as u64) {
                 // SAFETY: the page is this value's, and the caller holds it busy.
                 Ok(()) => unsafe { uffd_copy(&self.uffd, target + offset, page.as_ptr(), PAGE_SIZE) }.error,
                 Err(_) => Some(Errno::NOENT),

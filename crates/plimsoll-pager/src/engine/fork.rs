@@ -126,7 +126,7 @@ impl<B: Backing + 'static> Engine<B> {
         let backing = &self.manager().backing;
         let prepared = backing
             .begin_fork()
-            .and_then(|()| driver.share_with_children(true));
+            .and_then(|()| driver.share_with_children(true, self.own_parts()));
         let forked = prepared.and_then(|()| {
             // SAFETY: by its premises, the caller of `Pager::fork` has the child wait for no other thread.
             match unsafe { libc::fork() } {
@@ -163,7 +163,7 @@ impl<B: Backing + 'static> Engine<B> {
             });
         }
         // It fails for addresses without a mapping alone.
-        let _ = driver.share_with_children(false);
+        let _ = driver.share_with_children(false, self.own_parts());
         backing.end_fork(false);
         drop((balancing, threads));
         #[cfg(not(loom))]
@@ -184,7 +184,8 @@ impl<B: Backing + 'static> Engine<B> {
         std::mem::forget((threads.faults.take(), threads.balancer.take()));
         forget_other_handlers();
         self.served.gate.renew();
-        self.manager().driver.become_own(self.runs())
+        let driver = &self.manager().driver;
+        driver.become_own(self.runs(), self.own_parts())
     }
 
     /// Makes this process a member of its parent's pool.
@@ -219,42 +220,47 @@ impl<B: Backing + 'static> Engine<B> {
         Ok(())
     }
 
+    /// The parts of the arena without surrendered pages.
+    fn own_parts(&self) -> impl Iterator<Item = PageRange> {
+        let manager = self.manager();
+        manager.own_parts(manager.table.count())
+    }
+
     /// The pages of regions, in runs with one mode of registration.
     fn runs(&self) -> impl Iterator<Item = (PageRange, Registered)> {
-        let manager = self.manager();
-        let chunks = manager.extent().div_ceil(CHUNK_PAGES);
-        let mut next = 0;
-        let mode_of = |number: u32| {
-            let first = PageIndex::new(number * CHUNK_PAGES);
-            let chunk = manager.chunk(first);
-            let registered = match chunk.mode() {
-                ChunkMode::Unused => return None,
-                ChunkMode::Native | ChunkMode::Converting => Registered::Not,
-                ChunkMode::Managed if chunk.is_apart() => Registered::Apart,
-                ChunkMode::Managed => Registered::Plain,
-            };
-            Some((PageRange::new(first, chunk.pages()), registered))
-        };
+        let chunks = self.manager().extent().div_ceil(CHUNK_PAGES);
+        let mut parts = (0..chunks).flat_map(|number| self.parts_of(number)).peekable();
         std::iter::from_fn(move || {
-            while next < chunks {
-                let number = next;
-                next += 1;
-                let Some((mut run, registered)) = mode_of(number) else {
-                    continue;
-                };
-                // The last chunk of a region ends the run.
-                while run.count % CHUNK_PAGES == 0 && next < chunks {
-                    match mode_of(next) {
-                        Some((more, mode)) if mode == registered => {
-                            run = PageRange::new(run.first, run.count + more.count);
-                            next += 1;
-                        }
-                        _ => break,
-                    }
-                }
-                return Some((run, registered));
+            let (mut run, registered) = parts.next()?;
+            let is_next = |(part, mode): &(PageRange, Registered), end| {
+                *mode == registered && part.first.number() == end
+            };
+            let mut end = run.end();
+            while let Some((part, _)) = parts.next_if(|part| is_next(part, end)) {
+                end = part.end();
             }
-            None
+            run.count = end - run.first.number();
+            Some((run, registered))
+        })
+    }
+
+    /// The pages of a region in a chunk, in runs with one mode of registration.
+    fn parts_of(&self, number: u32) -> impl Iterator<Item = (PageRange, Registered)> {
+        let manager = self.manager();
+        let chunk = &manager.chunks.all()[number as usize];
+        let registered = match manager.chunks.mode(number) {
+            ChunkMode::Unused => None,
+            ChunkMode::Native | ChunkMode::Converting => Some(Registered::Not),
+            ChunkMode::Managed if chunk.is_apart() => Some(Registered::Apart),
+            ChunkMode::Managed => Some(Registered::Plain),
+        };
+        let pages = PageRange::new(PageIndex::new(number * CHUNK_PAGES), chunk.pages());
+        registered.into_iter().flat_map(move |registered| {
+            let runs = manager.runs_of(pages);
+            runs.map(move |(run, is_surrendered)| match is_surrendered {
+                true => (run, Registered::Not),
+                false => (run, registered),
+            })
         })
     }
 }

@@ -4,7 +4,7 @@
 //! - Nothing allocates or takes a lock of the C library; `errno` is as before; all other signals are masked.
 //! - The stack that a fault needs is bounded (64 KiB is enough). It is the faulting thread's own, not the alternate one.
 //! - A fault waits for a busy page only while it holds no page busy itself; while it does, it only tries locks.
-//! - A SIGBUS at an address of no pager goes to the handler that was installed before.
+//! - A SIGBUS at an address of no pager, or of a surrendered page, goes to the handler that was installed before.
 
 mod frame;
 mod signal;
@@ -48,6 +48,9 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let mut patience = Patience::default();
         loop {
             let seen = word.load();
+            if seen.state() == PageState::Surrendered {
+                return Err(FaultError::Refused(Errno::FAULT));
+            }
             let Some(locked) = word.try_lock(seen) else {
                 patience.wait();
                 continue;
@@ -57,8 +60,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 PageState::Virgin => self.zero_fault(page, locked),
                 PageState::Active => self.spurious_fault(page, locked),
                 PageState::Modified | PageState::Standby => self.soft_fault(page, locked),
-                // A busy page cannot be locked.
-                PageState::Compressed | PageState::PageFile | PageState::Busy => {
+                // A busy page cannot be locked, and a surrendered one is none of the pager's.
+                PageState::Compressed | PageState::PageFile | PageState::Busy | PageState::Surrendered => {
                     self.hard_fault(page, locked)
                 }
             }?;

@@ -19,6 +19,9 @@ pub(crate) trait Faults: Send + Sync {
     /// Makes the page at `address`, which is in the arena, present. Called in the signal handler.
     fn resolve(&self, address: usize) -> Result<(), FaultError>;
 
+    /// Whether the page at `address`, which is in the arena, is a mapping of the program. Called in the signal handler.
+    fn is_surrendered(&self, address: usize) -> bool;
+
     /// Has the calling thread wait if it is throttled, before its fault at `address`. Called in the signal handler.
     fn pace(&self, address: usize);
 
@@ -160,7 +163,8 @@ fn resolve(address: usize) -> Option<Result<(), FaultError>> {
         // SAFETY: by the invariant of the slot the entry lives while `users` counts this thread.
         let entry = unsafe { slot.entry.load(Ordering::SeqCst).as_ref() };
         let outcome = entry.filter(|entry| entry.pager.is_here()).and_then(|entry| {
-            match entry.arena.contains(&address) {
+            let is_in_arena = entry.arena.contains(&address);
+            match is_in_arena && !entry.pager.is_surrendered(address) {
                 true => {
                     entry.pager.pace(address);
                     Some(entry.pager.resolve(address))

@@ -24,7 +24,7 @@ impl Way {
             PageState::Virgin => Some(Way::Zero),
             PageState::Modified | PageState::Standby => Some(Way::Soft),
             PageState::Compressed | PageState::PageFile => Some(Way::Hard),
-            PageState::Active | PageState::Busy => None,
+            PageState::Active | PageState::Busy | PageState::Surrendered => None,
         }
     }
 }
@@ -177,28 +177,35 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             self.backing.get_run(run.first, places.known(), pages) as u32
         });
         let spoilt = (filled as usize + 1).min(places.known().len());
-        let moved = match filled {
-            0 => 0,
-            _ => {
-                let pages = PageRange::new(taken.first, filled);
-                self.driver
-                    .move_pages(Area::Shadow, pages, run.first)
-                    .done
-                    .min(filled)
-            }
+        let (moved, copied) = match filled {
+            0 => (0, 0),
+            _ => self.place_run(PageRange::new(taken.first, filled), run.first, frames),
         };
         for (number, from) in taken.pages().take(spoilt).enumerate() {
             let Some(frame) = frames[number].take() else { break };
             if number >= moved as usize {
                 // It fails for pages that are locked in RAM alone, and those of the shadow are not.
                 let _ = self.driver.discard(Area::Shadow, PageRange::new(from, 1));
-                self.budget.uncharge(1);
+                self.budget.uncharge(u64::from(number >= copied as usize));
             }
             self.frame_is_gone(from, frame);
         }
-        self.end_hard_run(PageRange::new(run.first, moved), batch);
-        self.counters.add(Event::FrameTaken, u64::from(moved));
-        moved
+        let restored = moved.max(copied);
+        self.end_hard_run(PageRange::new(run.first, restored), batch);
+        self.counters.add(Event::FrameTaken, u64::from(restored));
+        restored
+    }
+
+    /// Moves the frames of `pages` to the pages from `to` on. If those have other rights than frames (`mprotect(2)`), it copies
+    /// the frames. Returns the pages moved, and copied.
+    fn place_run(&self, pages: PageRange, to: PageIndex, frames: &[Option<Locked<'_>>]) -> (u32, u32) {
+        let moved = self.driver.move_pages(Area::Shadow, pages, to);
+        if moved.done > 0 || moved.stopped != Some(Errno::INVAL) {
+            return (moved.done.min(pages.count), 0);
+        }
+        let copied = self.with_frames_mut(pages, frames, |pages| self.driver.copy_run(to, pages).done);
+        self.counters.add(Event::CopiedFrame, u64::from(copied));
+        (0, copied)
     }
 
     /// Ends the faults on `pages`, which are present now.

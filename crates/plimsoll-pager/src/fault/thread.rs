@@ -27,7 +27,8 @@ pub(crate) trait ThreadFaults: Faults {
     /// Whether the page at `address` is evicted. It is not if it is in no region.
     fn is_evicted(&self, address: usize) -> bool;
 
-    /// Whether faults at `address` come to the pager: not in a region that was unmapped, or that the kernel serves.
+    /// Whether faults at `address` come to the pager: not in a region that was unmapped, or that the kernel serves, nor on a
+    /// surrendered page.
     fn takes_faults(&self, address: usize) -> bool;
 
     /// Adds the time that a throttled thread waited.
@@ -166,11 +167,14 @@ fn serve(pager: &dyn ThreadFaults, shared: &Shared) {
 /// Resolves a fault. If another thread has made the page present since the fault was read, the faulting thread runs again, and may
 /// have unmapped the page: then no thread waits, and the error does not count.
 fn resolve(pager: &dyn ThreadFaults, address: usize) {
-    if let Err(error) = pager.resolve(address)
-        && pager.takes_faults(address)
-    {
+    let Err(error) = pager.resolve(address) else {
+        return;
+    };
+    if pager.takes_faults(address) {
         give_up(error);
     }
+    // A thread that touched a page which another one surrendered waits still.
+    let _ = plimsoll_os::uffd_wake(pager.userfault(), address & !(PAGE_SIZE - 1), PAGE_SIZE);
 }
 
 /// Resolves a fault that was put off, unless another thread did meanwhile: the throttled thread runs again then, and may have
@@ -226,6 +230,10 @@ mod tests {
             let resolved = self.resolved.lock().expect("no panic");
             resolved.set(resolved.get() + 1);
             Err(FaultError::Refused(Errno::INVAL))
+        }
+
+        fn is_surrendered(&self, _: usize) -> bool {
+            false
         }
 
         fn pace(&self, _: usize) {}

@@ -83,7 +83,7 @@ impl Budget {
     }
 
     /// Frames, native ones included, that fit beside `overhead` bytes.
-    fn limit(&self, overhead: u64) -> u64 {
+    pub(crate) fn limit(&self, overhead: u64) -> u64 {
         self.ram().saturating_sub(overhead + self.reserve()) / PAGE_SIZE as u64
     }
 

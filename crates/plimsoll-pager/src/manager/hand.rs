@@ -44,15 +44,20 @@ impl Hand {
 }
 
 impl Lap<'_> {
-    /// The next block, without the chunks, by number, in which `wanted` sees nothing. A block lies in one chunk.
-    pub(crate) fn next(&mut self, wanted: impl Fn(u32) -> bool) -> Option<PageRange> {
+    /// The next block of a chunk that is wanted: `find` returns the number of the first one from that of its argument on, or
+    /// any number behind the extent. A block lies in one chunk.
+    pub(crate) fn next(&mut self, find: impl Fn(u32) -> u32) -> Option<PageRange> {
         while self.passed < self.extent {
             let at = self.hand.position.load(Ordering::Relaxed);
             let first = if at < self.extent { at } else { 0 };
             let chunk = first / CHUNK_PAGES;
-            let is_wanted = wanted(chunk);
-            let edge = if is_wanted { BLOCK } else { CHUNK_PAGES };
-            let count = (edge - first % edge).min(self.extent - first);
+            let wanted = find(chunk);
+            let is_wanted = wanted == chunk;
+            let end = match is_wanted {
+                true => (first / BLOCK).saturating_add(1).saturating_mul(BLOCK),
+                false => wanted.saturating_mul(CHUNK_PAGES),
+            };
+            let count = end.min(self.extent) - first;
             let next = self.hand.position.compare_exchange_weak(
                 at,
                 first + count,
@@ -62,7 +67,7 @@ impl Lap<'_> {
             if next.is_err() {
                 continue;
             }
-            self.passed += count;
+            self.passed = self.passed.saturating_add(count);
             if is_wanted {
                 return Some(PageRange::new(PageIndex::new(first), count));
             }
@@ -83,7 +88,7 @@ mod tests {
         hand.stop_behind(PageIndex::new(CHUNK_PAGES + 69));
         let mut lap = hand.lap(extent);
         let mut pages = 0;
-        while let Some(block) = lap.next(|chunk| chunk != 2) {
+        while let Some(block) = lap.next(|chunk| if chunk == 2 { 3 } else { chunk }) {
             assert!(block.count <= BLOCK && block.first.number() / CHUNK_PAGES != 2);
             pages += block.count;
         }
@@ -96,8 +101,9 @@ mod tests {
 
     #[test]
     fn a_lap_over_nothing_ends() {
-        assert!(Hand::default().lap(0).next(|_| true).is_none());
-        assert!(Hand::default().lap(10 * CHUNK_PAGES).next(|_| false).is_none());
+        assert!(Hand::default().lap(0).next(|chunk| chunk).is_none());
+        assert!(Hand::default().lap(10 * CHUNK_PAGES).next(|_| 10).is_none());
+        assert!(Hand::default().lap(u32::MAX - 5000).next(|_| u32::MAX).is_none());
     }
 }
 
@@ -113,7 +119,7 @@ mod models {
     fn a_block_goes_to_one_thread() {
         loom::model(|| {
             let hand = Arc::new(Hand::default());
-            let walk = |hand: &Hand| hand.lap(3 * BLOCK).next(|_| true).expect("a block");
+            let walk = |hand: &Hand| hand.lap(3 * BLOCK).next(|chunk| chunk).expect("a block");
             let other = {
                 let hand = hand.clone();
                 thread::spawn(move || walk(&hand))
@@ -138,7 +144,7 @@ mod models {
             };
             let mut lap = hand.lap(2 * BLOCK);
             let mut passed = 0;
-            while let Some(block) = lap.next(|_| true) {
+            while let Some(block) = lap.next(|chunk| chunk) {
                 assert!(block.end() <= 2 * BLOCK && block.count <= BLOCK);
                 passed += block.count;
             }

@@ -5,6 +5,7 @@
 
 mod ageing;
 mod budget;
+mod contents;
 mod counters;
 mod faulters;
 mod frames;
@@ -23,15 +24,16 @@ use std::time::Duration;
 use plimsoll_os::Errno;
 
 use crate::backing::Backing;
-use crate::driver::{Area, Driver};
+use crate::driver::Driver;
 use crate::page::{
-    CHUNK_PAGES, Chunk, ChunkMode, ChunkTable, Locked, PAGE_SIZE, PageIndex, PageRange, PageState, PageTable,
-    PageWord, Place, Word, saved_state,
+    CHUNK_PAGES, Chunk, ChunkMode, ChunkTable, Locked, PageIndex, PageRange, PageState, PageTable, PageWord,
+    Place, saved_state,
 };
 
 pub use ageing::AgeingState;
 pub(crate) use ageing::{Ageing, CLASSES, WINDOW};
 pub(crate) use budget::Budget;
+pub(crate) use contents::TakeBackError;
 pub(crate) use counters::{Counters, Event};
 pub(crate) use faulters::Faulters;
 pub(crate) use frames::Scratch;
@@ -68,6 +70,8 @@ pub enum TrimMode {
 ///    compressed or page-file.
 /// 2. The budget's frames are the pages of managed chunks that are active, modified or standby.
 /// 3. The counters of states, of chunks and of the pager, equal the words.
+/// 4. A surrendered page has no frame, no saved copy and no charge, and its chunk is managed; the driver touches the page in
+///    the arena by no call.
 ///
 /// Checked by `counters_agree_with_the_words_after_any_sequence`.
 pub(crate) struct Manager<D, B> {
@@ -184,7 +188,6 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 
     /// The pages of each chunk with present pages in one of the areas.
     pub(crate) fn chunks_with_frames(&self) -> impl Iterator<Item = PageRange> {
-        let chunks = self.extent().div_ceil(CHUNK_PAGES) as usize;
         let has_frames = |chunk: &Chunk| match chunk.mode() {
             ChunkMode::Unused => false,
             ChunkMode::Native | ChunkMode::Converting => true,
@@ -192,15 +195,18 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 .iter()
                 .any(|state| chunk.pages_in(*state) > 0),
         };
-        (0..)
-            .zip(&self.chunks.all()[..chunks])
+        let chunks = self.chunks.with_records();
+        chunks
             .filter(move |(_, chunk)| has_frames(chunk))
             .map(|(number, chunk)| PageRange::new(PageIndex::new(number * CHUNK_PAGES), chunk.pages()))
     }
 
     /// Counts a page that went from one state to another, with its standby priority. Called before it is unlocked.
     pub(crate) fn count(&self, page: PageIndex, from: PageState, to: PageState, priority: u8) {
-        let chunk = self.chunk(page);
+        let chunk = match from {
+            PageState::Virgin => self.chunks.with_record(page.number() / CHUNK_PAGES),
+            _ => self.chunk(page),
+        };
         if from == PageState::Virgin && chunk.touch() {
             self.touched_chunks.fetch_add(1, Ordering::Relaxed);
         }
@@ -213,12 +219,11 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         self.backing.used_bytes() + self.metadata_bytes()
     }
 
-    /// Bytes of RAM of the words of touched chunks, of the chunks of regions, and of scratch pages.
+    /// Bytes of RAM of the words of touched chunks, of the records of chunks, and of scratch pages.
     pub(crate) fn metadata_bytes(&self) -> u64 {
         let words = CHUNK_PAGES as usize * size_of::<PageWord>();
         let words = u64::from(self.touched_chunks.load(Ordering::Relaxed)) * words as u64;
-        let chunks = self.extent().div_ceil(CHUNK_PAGES) as usize * size_of::<Chunk>();
-        words + chunks.next_multiple_of(PAGE_SIZE) as u64 + self.scratch.bytes() + self.run_scratch.bytes()
+        words + self.chunks.bytes(self.extent()) + self.scratch.bytes() + self.run_scratch.bytes()
     }
 
     /// Whether the store may grow: a part of the budget, a 16th, stays with frames, as no program works without any.
@@ -228,7 +233,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     }
 
     /// Opens a region on `pages`, which begin at a chunk and belong to no region. It stays native while all native pages
-    /// fit into the budget; else faults come to the pager from the start.
+    /// fit into the budget; else it is sparse, and faults come to the pager from the start.
     ///
     /// # Errors
     /// The kernel refuses the mappings; nothing is left behind.
@@ -242,98 +247,12 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             let _ = self.driver.close(pages);
             return Err(errno);
         }
-        let mode = if native {
-            ChunkMode::Native
-        } else {
-            ChunkMode::Managed
-        };
-        for piece in pages.pieces(CHUNK_PAGES) {
-            self.chunks.of(piece).open(mode, piece.count);
+        match native {
+            true => self.chunks.open(pages, ChunkMode::Native),
+            false => self.chunks.open_sparse(pages),
         }
         self.regions.open(pages.count);
         Ok(())
-    }
-
-    /// Closes the region on `pages`, which no thread uses any more: contents and saved copies are gone.
-    ///
-    /// # Errors
-    /// The kernel refuses: the addresses stay in use.
-    pub(crate) fn close(&self, pages: PageRange) -> Result<(), Errno> {
-        self.regions.close(pages.count);
-        for piece in pages.pieces(CHUNK_PAGES) {
-            let chunk = self.chunks.of(piece);
-            let mut patience = Patience::default();
-            while chunk.mode() == ChunkMode::Converting {
-                patience.wait();
-            }
-            let is_native = chunk.change_mode(ChunkMode::Native, ChunkMode::Unused);
-            // The program may have locked some in RAM (`mlock(2)`).
-            self.driver.unlock(piece);
-            // Before the budget is: other threads charge it at once. A page that a trimmer moves meanwhile is in the shadow
-            // then, or absent; the loop below finds it.
-            if let Err(errno) = self.driver.discard(Area::Arena, piece) {
-                // Its pages stay, and so does their charge.
-                if is_native {
-                    chunk.change_mode(ChunkMode::Unused, ChunkMode::Native);
-                }
-                return Err(errno);
-            }
-            if is_native {
-                self.budget.release_native(u64::from(chunk.pages()));
-                continue;
-            }
-            for page in piece.pages() {
-                if self.table.word(page).load() != Word::VIRGIN {
-                    self.drop_contents(page, self.lock(page));
-                }
-            }
-            chunk.change_mode(ChunkMode::Managed, ChunkMode::Unused);
-        }
-        self.driver.close(pages)
-    }
-
-    /// Drops the contents of `pages`: they read as zero.
-    ///
-    /// # Errors
-    /// The kernel refuses for pages that are locked in RAM (`mlock(2)`); pages before them are dropped.
-    pub(crate) fn discard(&self, pages: PageRange) -> Result<(), Errno> {
-        for piece in pages.pieces(CHUNK_PAGES) {
-            if self.chunks.of(piece).mode() != ChunkMode::Managed {
-                // Pages that are adopted meanwhile are absent and active: a fault or the trimmer finds that out.
-                self.driver.discard(Area::Arena, piece)?;
-            }
-            for page in piece.pages() {
-                if self.table.word(page).load() == Word::VIRGIN {
-                    continue;
-                }
-                let locked = self.lock(page);
-                if locked.before().state() == PageState::Active {
-                    self.driver.discard(Area::Arena, PageRange::new(page, 1))?;
-                }
-                self.drop_contents(page, locked);
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes a page virgin: frees its saved copy and its frame. Its page in the arena, if it was active, is the caller's
-    /// to drop.
-    pub(crate) fn drop_contents(&self, page: PageIndex, locked: Locked<'_>) {
-        let before = locked.before();
-        if let Some(place) = before.place() {
-            self.backing.free(page, place);
-        }
-        if before.state().has_frame() {
-            // It fails for locked pages alone, and those of the shadow are not.
-            let _ = self.driver.discard(Area::Shadow, PageRange::new(page, 1));
-        }
-        if before.state().has_frame() || before.state() == PageState::Active {
-            self.budget.uncharge(1);
-        }
-        if before.state() != PageState::Virgin {
-            self.count(page, before.state(), PageState::Virgin, before.priority());
-        }
-        locked.discard();
     }
 
     /// Touches `pages`, native ones, so that the kernel or the handler makes them present.

@@ -46,7 +46,7 @@ impl Pins {
 
     /// Publishes a range; none if all slots are in use. From here on no trimmer takes an active page of it.
     pub(crate) fn publish(&self, pages: PageRange) -> Option<Pin> {
-        let value = u64::from(pages.first.number()) << 32 | u64::from(pages.count);
+        let value = value_of(pages);
         let free = self.ranges.iter().position(|range| {
             range
                 .compare_exchange(0, value, Ordering::SeqCst, Ordering::Relaxed)
@@ -55,6 +55,11 @@ impl Pins {
         self.used.fetch_max(free as u64 + 1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         Some(Pin(free))
+    }
+
+    /// Ends the pin of the last pages of a range: `pages` are the first ones.
+    pub(crate) fn shorten(&self, pin: Pin, pages: PageRange) {
+        self.ranges[pin.0].store(value_of(pages), Ordering::Release);
     }
 
     /// Ends a pin.
@@ -97,6 +102,11 @@ impl Pins {
             .map(|range| u64::from(range.load(Ordering::Relaxed) as u32))
             .sum()
     }
+}
+
+/// The value of a slot.
+fn value_of(pages: PageRange) -> u64 {
+    u64::from(pages.first.number()) << 32 | u64::from(pages.count)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -35,6 +35,11 @@ impl Regions {
         self.suspended.load(Ordering::Relaxed)
     }
 
+    /// The word with the pages of all regions, which other processes read.
+    pub(crate) fn mapped_word(&self) -> &AtomicU64 {
+        &self.mapped
+    }
+
     /// Whether there are regions, and all of them are suspended.
     pub(crate) fn are_suspended(&self) -> bool {
         let mapped = self.mapped.load(Ordering::Relaxed);

@@ -18,8 +18,11 @@
 //!      | discard                 |                                                       | take_frame
 //!      | (from every state)      |                hard_fault                             v
 //!      |                         '---------------------------------------- compressed, page-file
-//!                                                                            relocate (between the two,
-//!                                                                            and from place to place)
+//!      |                                                                    relocate (between the two,
+//!      | reclaim                                                            and from place to place)
+//!  surrendered
+//!      ^
+//!      | surrender (from every state)
 //! ```
 //!
 //! | state | page in the arena | frame in the shadow | saved copy |
@@ -31,12 +34,14 @@
 //! | standby of priority 0, after `reset` | absent | present, with contents that may be lost | zeros |
 //! | compressed | absent | absent | in the store |
 //! | page-file | absent | absent | in the page file |
+//! | surrendered | the program's: another mapping, maybe | absent | - |
 //! | busy | the lock: only its holder knows | | |
 //!
 //! Every transition locks the word first ([`PageWord::try_lock`]: any state to busy) and ends by a function of [`Locked`]
 //! with the name in the diagram; [`Locked::keep`] restores the state of before. A thread that holds a busy page never waits
 //! for another one, so that busy pages cannot deadlock. A fault on a busy page waits for its holder.
 
+mod bits;
 mod chunk;
 mod index;
 mod table;

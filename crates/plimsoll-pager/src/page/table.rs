@@ -4,7 +4,7 @@
 use std::ptr::NonNull;
 use std::slice;
 
-use plimsoll_os::{Errno, address_space};
+use plimsoll_os::{Advice, Errno, address_space};
 
 use super::{PageIndex, PageWord};
 
@@ -31,6 +31,8 @@ impl PageTable {
     pub fn new(count: u32) -> Result<PageTable, Errno> {
         let bytes = count as usize * size_of::<PageWord>();
         let start = address_space::map(bytes)?;
+        // A huge page would make more resident than is counted. A kernel without them refuses.
+        let _ = address_space::advise(start, bytes, Advice::NoHugePage);
         let words = NonNull::new(start as *mut PageWord).ok_or(Errno::NOMEM)?;
         Ok(PageTable {
             words,

@@ -1,6 +1,6 @@
 //! The executable twin of the table in [`page`](crate::page): the facts that hold for a page in each state.
 
-use super::{PageIndex, PageState};
+use super::{ChunkMode, PageIndex, PageState};
 
 /// A page that is not as its state says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -32,6 +32,9 @@ pub enum Violation {
     /// No transition writes such a word.
     #[error("the word of page {page:?} is {word:#018x}, which no transition writes")]
     Word { page: PageIndex, word: u64 },
+    /// The record of a chunk differs from the sets of chunks.
+    #[error("the chunk of page {page:?} is {mode:?} by its record, and not by the sets of chunks")]
+    Chunk { page: PageIndex, mode: ChunkMode },
     /// A page of no region, or of a native chunk, has a state.
     #[error("page {page:?} is {state:?}, and its chunk has no managed page there")]
     Unowned { page: PageIndex, state: PageState },
@@ -74,7 +77,8 @@ pub(crate) fn check_page(
     in_arena: bool,
     has_frame: bool,
 ) -> impl Iterator<Item = Violation> {
-    let arena = (in_arena != (state == PageState::Active)).then_some(Violation::Arena {
+    let differs = in_arena != (state == PageState::Active);
+    let arena = (differs && state != PageState::Surrendered).then_some(Violation::Arena {
         page,
         state,
         present: in_arena,
@@ -104,6 +108,7 @@ mod tests {
             let expected = match state {
                 PageState::Active => vec![(true, false)],
                 PageState::Modified | PageState::Standby => vec![(false, true)],
+                PageState::Surrendered => vec![(false, false), (true, false)],
                 PageState::Busy => vec![],
                 _ => vec![(false, false)],
             };

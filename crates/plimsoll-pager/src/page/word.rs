@@ -23,11 +23,13 @@ pub enum PageState {
     PageFile = 5,
     /// Locked by a thread that changes its state.
     Busy = 6,
+    /// The program's: its memory is a mapping that the pager leaves alone.
+    Surrendered = 7,
 }
 
 impl PageState {
     /// All states, by their number in the word.
-    pub const ALL: [PageState; 7] = [
+    pub const ALL: [PageState; 8] = [
         PageState::Virgin,
         PageState::Active,
         PageState::Modified,
@@ -35,6 +37,17 @@ impl PageState {
         PageState::Compressed,
         PageState::PageFile,
         PageState::Busy,
+        PageState::Surrendered,
+    ];
+
+    /// The states of pages that are the pager's, but for busy.
+    const OWNED: [PageState; 6] = [
+        PageState::Virgin,
+        PageState::Active,
+        PageState::Modified,
+        PageState::Standby,
+        PageState::Compressed,
+        PageState::PageFile,
     ];
 
     /// Whether the shadow area holds a frame of the page.
@@ -146,6 +159,8 @@ impl Field {
 impl Word {
     /// The word of a page that was never touched.
     pub const VIRGIN: Word = Word(0);
+    /// The word of a page that is the program's.
+    pub const SURRENDERED: Word = Word(PageState::Surrendered as u64);
     /// The standby priority of pages of a region that has no other.
     pub const NORMAL_PRIORITY: u8 = 5;
     /// The standby priority of pages whose contents may be lost: their frames are taken first.
@@ -166,20 +181,16 @@ impl Word {
 
     /// Whether the functions of [`Locked`] can have written the word.
     pub(crate) const fn is_valid(self) -> bool {
-        let state = STATE.of(self.0);
         let has_place = PLACE.of(self.0) != 0;
-        state <= PageState::Busy as u64
-            && self.0 & 1 << 51 == 0
-            && (!has_place || self.state().has_place() || state == PageState::Busy as u64)
+        let is_surrendered = matches!(self.state(), PageState::Surrendered);
+        self.0 & 1 << 51 == 0
+            && (!has_place || self.state().has_place() || matches!(self.state(), PageState::Busy))
+            && (!is_surrendered || self.0 == Word::SURRENDERED.0)
     }
 
     /// The state.
     pub const fn state(self) -> PageState {
-        PageState::ALL[match STATE.of(self.0) {
-            number @ 0..=6 => number as usize,
-            // No function writes 7.
-            _ => PageState::Busy as usize,
-        }]
+        PageState::ALL[STATE.of(self.0) as usize]
     }
 
     /// The place of the saved copy, if the state has one.
@@ -377,9 +388,19 @@ impl Locked<'_> {
         });
     }
 
-    /// Any state to virgin: the contents are gone.
+    /// Any state to virgin: the contents are gone. A surrendered page is not the pager's.
     pub fn discard(self) {
-        self.end(&PageState::ALL, |_| Word::VIRGIN);
+        self.end(&PageState::OWNED, |_| Word::VIRGIN);
+    }
+
+    /// Any state to surrendered: the contents are gone, and the pager leaves the page alone.
+    pub fn surrender(self) {
+        self.end(&PageState::OWNED, |_| Word::SURRENDERED);
+    }
+
+    /// Surrendered to virgin: the memory of the page is the pager's again.
+    pub fn reclaim(self) {
+        self.end(&[PageState::Surrendered], |_| Word::VIRGIN);
     }
 
     /// Unlocks the page as it was.
@@ -389,12 +410,12 @@ impl Locked<'_> {
 
     /// Unlocks the page as it was, with another standby priority.
     pub fn keep_with_priority(self, priority: u8) {
-        self.end(&PageState::ALL, |word| word.with_priority(priority));
+        self.end(&PageState::OWNED, |word| word.with_priority(priority));
     }
 
     /// Unlocks the page as it was, with that backoff.
     pub fn keep_with_backoff(self, backoff: u8) {
-        self.end(&PageState::ALL, |word| {
+        self.end(&PageState::OWNED, |word| {
             word.with_backoff(backoff.min(Word::MOST_BACKOFF))
         });
     }
@@ -509,6 +530,19 @@ mod tests {
         winner.fill_zero();
         assert!(word.try_lock(seen).is_none());
         assert_eq!(word.load().state(), PageState::Active);
+    }
+
+    #[test]
+    fn a_surrendered_page_keeps_nothing() {
+        let word = PageWord::virgin();
+        lock(&word).fill_zero();
+        lock(&word).trim(3);
+        lock(&word).save(Place::new(99).expect("41 bits"));
+        lock(&word).surrender();
+        assert_eq!(word.load(), Word::SURRENDERED);
+        assert!(word.load().is_valid() && !Word(word.load().0 | 1 << 44).is_valid());
+        lock(&word).reclaim();
+        assert_eq!(word.load(), Word::VIRGIN);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use plimsoll_os::{Memory, MemoryError};
 
 use super::root::{LAYOUT, Root, RootBytes, Sizes};
 use crate::manager::{Budget, Counters, Pins};
-use crate::page::{CHUNK_PAGES, Chunk, ChunkMode, PAGE_SIZE, PageIndex, PageState, PageWord};
+use crate::page::{CHUNK_PAGES, Chunk, PAGE_SIZE, PageIndex, PageState, PageWord};
 use crate::stats::Stats;
 
 /// The reason why a record cannot be followed.
@@ -124,16 +124,15 @@ impl<'m, M: Memory> PublishedPager<'m, M> {
     /// # Errors
     /// As [`PublishedPager::stats`].
     pub fn mapped(&self) -> Result<Mapped, MemoryError> {
-        let mut mapped = Mapped::default();
-        self.each_chunk(|_, chunk| {
-            let pages = u64::from(chunk.pages());
-            match chunk.mode() {
-                ChunkMode::Unused => return,
-                ChunkMode::Native => mapped.native_pages += pages,
-                ChunkMode::Converting | ChunkMode::Managed => {}
-            }
-            mapped.pages += pages;
-        })?;
+        let mut bytes = [0; size_of::<u64>()];
+        self.memory.read(self.root.mapped as usize, &mut bytes)?;
+        let pages = u64::from_ne_bytes(bytes).min(self.root.pages);
+        let native_pages = self.budget()?.native().min(pages);
+        let mut mapped = Mapped {
+            pages,
+            native_pages,
+            virgin_pages: 0,
+        };
         let counters = self.counters()?;
         let used = PageState::ALL
             .into_iter()
@@ -143,16 +142,31 @@ impl<'m, M: Memory> PublishedPager<'m, M> {
         Ok(mapped)
     }
 
-    /// Calls `visit` with every chunk below the extent, by number.
+    /// Calls `visit` with every chunk below the extent that has a record, by number.
     pub(super) fn each_chunk(&self, mut visit: impl FnMut(u32, &Chunk)) -> Result<(), MemoryError> {
         let chunks = self.extent()?.div_ceil(CHUNK_PAGES);
+        if chunks == 0 {
+            return Ok(());
+        }
+        let mut used = vec![0; chunks.div_ceil(u64::BITS) as usize * size_of::<u64>()];
+        self.memory.read(self.root.used as usize, &mut used)?;
+        let (used, _) = used.as_chunks::<8>();
+        let has_record = |number: u32| {
+            let word = u64::from_ne_bytes(used[(number / u64::BITS) as usize]);
+            word >> (number % u64::BITS) & 1 == 1
+        };
         let mut bytes = vec![0; CHUNKS_AT_ONCE * size_of::<Chunk>()];
         for first in (0..chunks).step_by(CHUNKS_AT_ONCE) {
             let count = CHUNKS_AT_ONCE.min((chunks - first) as usize);
+            // Reading records that were never written would give them memory.
+            if !(first..first + count as u32).any(has_record) {
+                continue;
+            }
             let bytes = &mut bytes[..count * size_of::<Chunk>()];
             self.memory.read(self.chunk_address(first), bytes)?;
             let (chunks, _) = bytes.as_chunks();
-            for (number, chunk) in (first..).zip(chunks) {
+            let chunks = (first..).zip(chunks);
+            for (number, chunk) in chunks.filter(|(number, _)| has_record(*number)) {
                 visit(number, &Chunk::of_bytes(chunk));
             }
         }
@@ -220,5 +234,7 @@ fn check(root: &Root) -> Result<(), OpenError> {
     inside("extent", root.extent, size_of::<u32>() as u64, 4)?;
     inside("counters", root.counters, size_of::<Counters>() as u64, 8)?;
     inside("budget", root.budget, size_of::<Budget>() as u64, 8)?;
-    inside("pins", root.pins, size_of::<Pins>() as u64, 8)
+    inside("pins", root.pins, size_of::<Pins>() as u64, 8)?;
+    inside("used", root.used, chunks.div_ceil(64) * 8, 8)?;
+    inside("mapped", root.mapped, size_of::<u64>() as u64, 8)
 }

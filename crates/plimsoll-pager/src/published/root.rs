@@ -21,7 +21,7 @@ use crate::stats::Derived;
 pub const MAGIC: [u8; 16] = *b"PLIMSOLL-PAGER\0\x01";
 /// The version of a record and of all that it refers to. It changes when the meaning of a field does; a change of size
 /// shows by itself.
-pub const LAYOUT: u32 = 1;
+pub const LAYOUT: u32 = 2;
 /// Bytes of the mapping of a record.
 pub const RECORD_BYTES: usize = PAGE_SIZE;
 
@@ -45,6 +45,10 @@ pub(super) struct Root {
     pub(super) counters: u64,
     pub(super) budget: u64,
     pub(super) pins: u64,
+    /// The words of the set of chunks with records.
+    pub(super) used: u64,
+    /// The word with the pages of all regions.
+    pub(super) mapped: u64,
     pub(super) derived: [AtomicU64; Derived::COUNT],
 }
 
@@ -111,6 +115,8 @@ impl Root {
             counters: u64_at(offset_of!(Root, counters)),
             budget: u64_at(offset_of!(Root, budget)),
             pins: u64_at(offset_of!(Root, pins)),
+            used: u64_at(offset_of!(Root, used)),
+            mapped: u64_at(offset_of!(Root, mapped)),
             derived: std::array::from_fn(|number| {
                 AtomicU64::new(u64_at(
                     offset_of!(Root, derived) + number * size_of::<AtomicU64>(),
@@ -184,6 +190,8 @@ impl Publication {
             counters: address_of((&raw const manager.counters).addr()),
             budget: address_of((&raw const manager.budget).addr()),
             pins: address_of((&raw const manager.pins).addr()),
+            used: address_of(manager.chunks.used_address()),
+            mapped: address_of((&raw const *manager.regions.mapped_word()).addr()),
             derived: manager.derived().words().map(AtomicU64::new),
         };
         // SAFETY: by the invariant the page is this value's; no other code of this process reads it yet.
@@ -236,6 +244,8 @@ pub(super) fn record_bytes(pages: u64, address: impl Fn(usize) -> u64) -> Vec<u8
         address(5),
         address(6),
         address(7),
+        address(8),
+        address(9),
     ];
     for word in fields.into_iter().chain([0; Derived::COUNT]) {
         bytes.extend(word.to_ne_bytes());

@@ -297,10 +297,15 @@ fn each_damage_is_found_and_nothing_besides() {
     // A counter of the pager, the budget, a pin beyond the regions.
     let mut counters = Vec::new();
     type Address = fn(&PublishedPager<'_, OtherProcess>) -> usize;
-    let words: [(Address, u64, &str); 4] = [
+    let words: [(Address, u64, &str); 5] = [
         (|outside| outside.root.counters as usize + 8, 100, "active pages"),
         (
             |outside| outside.root.counters as usize + 7 * 8,
+            100,
+            "surrendered pages",
+        ),
+        (
+            |outside| outside.root.counters as usize + 8 * 8,
             100,
             "standby pages by priority",
         ),
@@ -474,7 +479,7 @@ proptest! {
         seed: u64,
         changes in proptest::collection::vec((0..160_usize, any::<u8>()), 0..4),
         pages: u64,
-        fields in proptest::collection::vec(any::<u64>(), 8),
+        fields in proptest::collection::vec(any::<u64>(), 10),
     ) {
         let mut record = super::root::record_bytes(pages, |number| fields[number] >> 17 & !0xFFF | 0x1000);
         for (at, byte) in changes {
@@ -492,7 +497,7 @@ proptest! {
         sparse in prop_oneof![1..4_u64, 500..5000_u64],
         changes in proptest::collection::vec((0..160_usize, any::<u8>()), 0..4),
         chunks in 1..3_u64,
-        fields in proptest::collection::vec(any::<u64>(), 8),
+        fields in proptest::collection::vec(any::<u64>(), 10),
     ) {
         let mut record = super::root::record_bytes(chunks * u64::from(CHUNK_PAGES), |number| {
             // Aligned addresses in the lower half, so that most records are followed.

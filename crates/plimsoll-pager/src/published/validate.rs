@@ -40,7 +40,7 @@ const LAG: u64 = 16 * BLOCK as u64;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Validation {
-    /// Chunks (2 MiB) of regions.
+    /// Chunks (2 MiB) of regions. Those of a region larger than the budget are counted if one of their pages was touched.
     pub all_chunks: u64,
     /// Those with a verdict.
     pub chunks: u64,
@@ -426,6 +426,7 @@ impl Round {
             ("standby pages", PageState::Standby),
             ("compressed pages", PageState::Compressed),
             ("page-file pages", PageState::PageFile),
+            ("surrendered pages", PageState::Surrendered),
         ];
         for (what, state) in names {
             compare(

@@ -21,6 +21,7 @@ pub(super) fn of_this_process() -> DriverOptions {
             FaultMode::Signal
         },
         without_move: has("copies"),
+        arena: None,
     }
 }
 

@@ -349,8 +349,7 @@ fn a_thousand_regions_are_in_one_arena() {
 fn addresses_cost_nothing_untouched() {
     let engine = engine_of(1 << 26, 16 * MIB);
     let pages = map(&engine, 64 << 30);
-    let chunk = engine.manager().chunk(pages.first);
-    assert_eq!(chunk.mode(), ChunkMode::Managed);
+    assert_eq!(engine.manager().chunks.mode(0), ChunkMode::Managed);
     let memory = bytes(&engine, pages);
     memory[5] = 1;
     memory[pages.bytes() - 1] = 2;
@@ -364,4 +363,60 @@ fn addresses_cost_nothing_untouched() {
     let metadata = engine.manager().metadata_bytes();
     assert!(metadata < MIB as u64, "{metadata} bytes for two pages");
     engine.unmap(pages);
+}
+
+/// The scans of faults, ticks and windows over an arena of 256 GiB with chunks in use at both ends. The bounds are for a busy
+/// machine without optimisation; the figures are for a person.
+#[test]
+fn scans_of_a_sparse_arena_are_short() {
+    let engine = engine_of(1 << 26, 16 * MIB);
+    let pages = map(&engine, 256 << 30);
+    let memory = bytes(&engine, pages);
+    fill(&mut memory[..MIB], 0, 1);
+    let last = pages.bytes() - MIB;
+    fill(&mut memory[last..], 9, 1);
+    let took = engine.at_rest(|manager| {
+        let time = |name: &str, work: &dyn Fn()| {
+            let start = std::time::Instant::now();
+            (0..10).for_each(|_| work());
+            let took = start.elapsed() / 10;
+            println!("{name}: {took:?}");
+            took
+        };
+        manager.trim_range(pages);
+        manager.save_range(pages);
+        manager.ageing.start(std::time::Duration::ZERO);
+        [
+            time("8 laps without active pages", &|| {
+                assert_eq!(manager.trim_active(1), 0)
+            }),
+            time("a lap without modified pages", &|| {
+                assert_eq!(manager.save_modified(1).pages, 0)
+            }),
+            time("a lap from end to end", &|| drop(manager.take_standby())),
+            time("tick", &|| manager.balance()),
+            time("window", &|| {
+                manager.age_chunks(super::simulated::an_hour_later())
+            }),
+            time("stats", &|| assert!(manager.stats().ram > 0)),
+            time("chunks with frames", &|| {
+                assert!(manager.chunks_with_frames().count() > 0)
+            }),
+            time("trim of everything", &|| assert_eq!(manager.trim_range(pages), 0)),
+            time("snapshot", &|| drop(manager.snapshot())),
+            time("validate", &|| assert_eq!(manager.validate(), [])),
+        ]
+    });
+    let most = std::time::Duration::from_millis(500);
+    assert!(
+        took.expect("this process built it")
+            .iter()
+            .all(|took| *took < most)
+    );
+    verify(&memory[..MIB], 0, 1);
+    verify(&memory[last..], 9, 1);
+    let start = std::time::Instant::now();
+    engine.discard(pages).expect("nothing is locked");
+    println!("discard of 256 GiB with two chunks: {:?}", start.elapsed());
+    validate(&engine);
 }

@@ -12,8 +12,8 @@ use crate::backing::Backing;
 use crate::backing::model::ModelStore;
 use crate::driver::simulated::{Injection, Simulated};
 use crate::fault::FaultError;
-use crate::manager::{Manager, TrimMode};
-use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange, PageState};
+use crate::manager::{Manager, TakeBackError, TrimMode};
+use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange, PageState, Violation};
 use crate::stats::Stats;
 
 pub(super) type Sim = Manager<Simulated, ModelStore>;
@@ -109,6 +109,8 @@ pub(super) enum Step {
     Relocate(u32),
     Clean(u32),
     Balance,
+    Surrender(u32, u32),
+    TakeBack(u32, u32),
 }
 
 pub(super) fn step() -> impl Strategy<Value = Step> {
@@ -123,7 +125,9 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         3 => count.clone().prop_map(Step::Save),
         2 => count.clone().prop_map(Step::Release),
         1 => Just(Step::Reclaim),
-        1 => (page.clone(), count).prop_map(|(page, count)| Step::Discard(page, count)),
+        1 => (page.clone(), count.clone()).prop_map(|(page, count)| Step::Discard(page, count)),
+        1 => (page.clone(), count.clone()).prop_map(|(page, count)| Step::Surrender(page, count)),
+        1 => (page.clone(), count).prop_map(|(page, count)| Step::TakeBack(page, count)),
         1 => page.clone().prop_map(Step::Drop),
         1 => (page, any::<bool>()).prop_map(|(page, unmovable)| Step::Unmovable(page, unmovable)),
         1 => (0..PAGES).prop_map(Step::Relocate),
@@ -140,8 +144,11 @@ fn range(first: u32, count: u32) -> PageRange {
 /// Runs `steps` beside a model of the contents, and verifies both. Returns the injected errors, by kind.
 pub(super) fn run(manager: &Sim, steps: &[Step]) -> BTreeMap<&'static str, u64> {
     let mut model = vec![0_u8; PAGES as usize];
+    let is_foreign = |page: u32| manager.is_surrendered(PageIndex::new(page));
     for step in steps {
         match *step {
+            // The program uses its own mappings without the pager.
+            Step::Write(page, _) | Step::Read(page) | Step::Unmovable(page, _) if is_foreign(page) => {}
             Step::Write(page, value) => {
                 access(manager, PageIndex::new(page), |bytes| *bytes = contents(value));
                 model[page as usize] = value;
@@ -150,6 +157,7 @@ pub(super) fn run(manager: &Sim, steps: &[Step]) -> BTreeMap<&'static str, u64> 
             Step::Read(page) => check(manager, page, &model),
             Step::Scan(first, count) => range(first, count)
                 .pages()
+                .filter(|page| !is_foreign(page.number()))
                 .for_each(|page| check(manager, page.number(), &model)),
             Step::Trim(count) => drop(manager.trim_active(count)),
             Step::TrimRange(first, count) => drop(manager.trim_range(range(first, count))),
@@ -180,9 +188,13 @@ pub(super) fn run(manager: &Sim, steps: &[Step]) -> BTreeMap<&'static str, u64> 
                 manager.balance();
                 manager.age_chunks(an_hour_later());
             }
+            Step::Surrender(first, count) => surrender(manager, range(first, count), &mut model),
+            Step::TakeBack(first, count) => reclaim(manager, range(first, count)),
         }
     }
     let injected = end_injection(manager);
+    assert_eq!(violations_beside_dropped_pages(manager), []);
+    reclaim(manager, range(0, PAGES));
     for page in 0..PAGES {
         check(manager, page, &model);
     }
@@ -200,6 +212,60 @@ fn check(manager: &Sim, page: u32, model: &[u8]) {
         expected[PAGE_SIZE - 8..].copy_from_slice(&word.to_ne_bytes());
     }
     assert!(bytes == expected, "{page:?}: {:?}...", &bytes[..8]);
+}
+
+/// The invariants, but for pages that the program dropped: those are active and absent.
+fn violations_beside_dropped_pages(manager: &Sim) -> Vec<Violation> {
+    let mut found = manager.validate();
+    found.retain(|one| {
+        !matches!(
+            one,
+            Violation::Arena {
+                state: PageState::Active,
+                present: false,
+                ..
+            }
+        )
+    });
+    found
+}
+
+/// The program maps something over pages.
+fn surrender(manager: &Sim, pages: PageRange, model: &mut [u8]) {
+    let before: Vec<bool> = pages.pages().map(|page| manager.is_surrendered(page)).collect();
+    // A chunk that cannot be registered ends it early.
+    let surrendered = manager.surrender(pages);
+    let mut count = 0;
+    for (page, was_surrendered) in pages.pages().zip(before) {
+        if !manager.is_surrendered(page) {
+            continue;
+        }
+        count += 1;
+        if !was_surrendered {
+            manager.driver.set_foreign(PageRange::new(page, 1), true);
+            model[page.index()] = 0;
+        }
+    }
+    assert!(surrendered.is_err() || count == pages.count);
+}
+
+/// The program maps fresh memory over the surrendered ones of `pages`, in runs.
+fn reclaim(manager: &Sim, pages: PageRange) {
+    for chunk in pages.pieces(CHUNK_PAGES) {
+        let runs: Vec<PageRange> = manager
+            .runs_of(chunk)
+            .filter_map(|(run, is_surrendered)| is_surrendered.then_some(run))
+            .collect();
+        for run in runs {
+            manager.driver.set_foreign(run, false);
+            if manager.take_back(run).is_err() {
+                // The kernel did not register it: the program's mapping stays.
+                manager.driver.set_foreign(run, true);
+            }
+        }
+    }
+    let all = range(pages.first.number(), pages.count);
+    assert!(manager.driver.injects() || !manager.has_surrendered(all));
 }
 
 /// The store moves the copy of a page, as its cleaning does.
@@ -246,7 +312,7 @@ proptest! {
 }
 
 /// Kinds of errors on a kernel that moves pages.
-const KINDS: usize = 17;
+const KINDS: usize = 22;
 
 /// Runs random steps on managers, by pages of the budget and seed, until `wanted` errors were injected, each of that many
 /// kinds often, and no byte was wrong.
@@ -255,7 +321,14 @@ pub(super) fn inject(wanted: u64, kinds: usize, sim: impl Fn(u64, u64) -> Sim) {
     // A chunk is registered, and looked at, a few times in the life of a manager; all else happens often.
     // Ageing ends with an error.
     let rare = ["registration", "unsharing", "separation", "MADV_COLD", "accesses"];
-    let least = |kind: &str| match rare.iter().any(|rare| kind.contains(rare)) {
+    // A kernel that moves pages copies those alone that it refuses to move.
+    let rare_copies = ["protection", "by copy", "drop"];
+    let has_moves = kinds == KINDS;
+    let is_rare = |kind: &str| {
+        rare.iter().any(|rare| kind.contains(rare))
+            || (has_moves && rare_copies.iter().any(|rare| kind.contains(rare)))
+    };
+    let least = |kind: &str| match is_rare(kind) {
         true => 5,
         false => wanted / 500,
     };
@@ -288,6 +361,8 @@ pub(super) fn inject(wanted: u64, kinds: usize, sim: impl Fn(u64, u64) -> Sim) {
                     27 => Step::Discard(page, 5),
                     28 => Step::Relocate(page),
                     29 => Step::Clean(page * 8),
+                    30 if x & 3 == 0 => Step::Surrender(page, 20),
+                    30 if x & 3 == 1 => Step::TakeBack(page, 60),
                     30 => Step::Balance,
                     _ => Step::Unmovable(page, x & 1 == 1),
                 }
@@ -496,6 +571,77 @@ fn a_region_whose_page_stays_locked_stays_charged() {
     manager.driver.keep_lock(false);
     manager.close(region).expect("the lock ends with the region");
     assert_eq!((manager.budget.native(), manager.driver.resident()), (0, 0));
+}
+
+#[test]
+fn surrendered_pages_are_left_alone_until_they_are_reclaimed() {
+    for ram in [300, 4000] {
+        let manager = sim(ram, 0, 1);
+        for page in 0..PAGES {
+            access(&manager, PageIndex::new(page), |bytes| *bytes = contents(3));
+        }
+        let part = range(CHUNK_PAGES - 50, 100);
+        let mut model = vec![3; PAGES as usize];
+        surrender(&manager, part, &mut model);
+        assert_eq!(manager.counters.pages_in(PageState::Surrendered), 100);
+        assert!(manager.fault(part.first).is_err());
+        let whole = range(0, PAGES);
+        manager.trim_range(whole);
+        manager.save_range(whole);
+        manager.release_range(whole);
+        manager.discard(whole).expect("no page is locked");
+        assert_eq!(manager.reset(whole), 0);
+        manager.balance();
+        let parts: Vec<PageRange> = manager.own_parts(3 * CHUNK_PAGES).collect();
+        let behind = PageIndex::new(part.end());
+        assert_eq!(
+            parts,
+            [
+                PageRange::new(PageIndex::new(0), part.first.number()),
+                PageRange::new(behind, 3 * CHUNK_PAGES - part.end())
+            ]
+        );
+        assert_eq!(manager.validate(), []);
+        assert_eq!(
+            manager.take_back(range(CHUNK_PAGES - 51, 100)),
+            Err(TakeBackError::Owned)
+        );
+        let snapshot = manager.snapshot();
+        assert_eq!(snapshot.pages_in(PageState::Surrendered), 100);
+
+        let half = range(CHUNK_PAGES, 50);
+        reclaim(&manager, half);
+        for page in half.pages() {
+            access(&manager, page, |bytes| {
+                assert!(*bytes == contents(0));
+                *bytes = contents(4);
+            });
+        }
+        assert_eq!(manager.validate(), []);
+        reclaim(&manager, part);
+        assert_eq!(manager.counters.pages_in(PageState::Surrendered), 0);
+        manager.close(whole).expect("no page is locked");
+        assert_eq!((manager.driver.resident(), manager.validate()), (0, vec![]));
+    }
+}
+
+/// A region of 256 GiB of which two chunks are in use.
+#[test]
+fn the_work_of_a_sparse_region_is_for_the_chunks_in_use() {
+    const CHUNKS: u32 = 1 << 17;
+    let driver = Simulated::new(CHUNK_PAGES, Injection::default());
+    let ram = 300 * PAGE_SIZE as u64;
+    let pages = CHUNKS * CHUNK_PAGES;
+    let manager = Manager::new(driver, ModelStore::default(), pages, ram).expect("addresses");
+    let before = manager.metadata_bytes();
+    manager
+        .chunks
+        .open_sparse(PageRange::new(PageIndex::new(0), pages));
+    let page = PageIndex::new(7);
+    access(&manager, page, |bytes| *bytes = contents(3));
+    assert_eq!(manager.fault(page), Ok(()));
+    assert_eq!(manager.chunks.with_records().count(), 1);
+    assert!(manager.metadata_bytes() - before <= 3 * PAGE_SIZE as u64);
 }
 
 #[test]

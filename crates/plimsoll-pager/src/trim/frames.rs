@@ -11,7 +11,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     pub(crate) fn take_standby(&self) -> Option<(PageIndex, Locked<'_>)> {
         let lowest = self.counters.lowest_standby()?;
         let mut lap = self.take_hand.lap(self.extent());
-        while let Some(block) = lap.next(|chunk| self.has_standby(chunk)) {
+        while let Some(block) = lap.next(|chunk| self.find_standby(chunk)) {
             for page in block.pages() {
                 let word = self.table.word(page);
                 let seen = word.load();
@@ -59,8 +59,10 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         Some(run)
     }
 
-    fn has_standby(&self, chunk: u32) -> bool {
-        self.chunks.all()[chunk as usize].pages_in(PageState::Standby) > 0
+    /// The first chunk with standby pages from `chunk` on.
+    fn find_standby(&self, chunk: u32) -> u32 {
+        self.chunks
+            .find(chunk, |chunk| chunk.pages_in(PageState::Standby) > 0)
     }
 
     /// Ends the standby state of a page whose frame is gone: moved elsewhere, or released.
@@ -84,7 +86,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             let mut lap = self.take_hand.lap(self.extent());
             let before = released;
             while released < want {
-                let Some(block) = lap.next(|chunk| self.has_standby(chunk)) else {
+                let Some(block) = lap.next(|chunk| self.find_standby(chunk)) else {
                     break;
                 };
                 released += self.release_block(block, lowest);
@@ -98,7 +100,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 
     /// Returns the frames of the standby pages of `pages` to the kernel, whatever their priority.
     pub(crate) fn release_range(&self, pages: PageRange) -> u32 {
-        let blocks = pages.pieces(BLOCK);
+        let blocks = self.chunks.pieces(pages).flat_map(|piece| piece.pieces(BLOCK));
         blocks.map(|block| self.release_block(block, 7)).sum()
     }
 

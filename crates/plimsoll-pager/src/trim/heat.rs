@@ -71,9 +71,11 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                     apart += 1;
                 }
             }
-            match self.driver.forget_accesses(pages_of(number, chunk)) {
-                Ok(()) => is_known = true,
-                Err(_) => is_refused = true,
+            for run in self.own_runs(pages_of(number, chunk)) {
+                match self.driver.forget_accesses(run) {
+                    Ok(()) => is_known = true,
+                    Err(_) => is_refused = true,
+                }
             }
         }
         if is_refused && !is_known {
@@ -83,13 +85,15 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 
     /// Sets a managed chunk apart from its neighbours, unless it is. Returns whether it did.
     fn set_apart(&self, number: u32) -> bool {
-        let Some(chunk) = self.chunks.all().get(number as usize) else {
-            return false;
-        };
-        if chunk.mode() != ChunkMode::Managed || chunk.is_apart() {
+        if number as usize >= self.chunks.all().len() || self.chunks.mode(number) != ChunkMode::Managed {
             return false;
         }
-        match self.driver.set_apart(pages_of(number, chunk)) {
+        let chunk = self.chunks.with_record(number);
+        if chunk.is_apart() {
+            return false;
+        }
+        let mut runs = self.own_runs(pages_of(number, chunk));
+        match runs.try_for_each(|run| self.driver.set_apart(run)) {
             Ok(()) => {
                 chunk.set_apart();
                 true
@@ -108,14 +112,15 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 
     /// Reads the accesses since the window began, and makes chunks hotter and colder by them.
     fn end_window(&self) {
-        let mut seen = vec![Accesses::default(); self.extent().div_ceil(CHUNK_PAGES) as usize];
+        let aged: Vec<u32> = self.aged_chunks().map(|(number, _)| number).collect();
+        let mut seen = vec![Accesses::default(); aged.len()];
         let read = self.driver.accesses(&mut |pages, accesses| {
             // Chunks that are one mapping have the accesses of all of it.
-            for piece in pages.pieces(CHUNK_PAGES) {
-                if let Some(sum) = seen.get_mut((piece.first.number() / CHUNK_PAGES) as usize) {
-                    sum.present = sum.present.saturating_add(accesses.present);
-                    sum.accessed = sum.accessed.saturating_add(accesses.accessed);
-                }
+            let first = aged.partition_point(|number| *number < pages.first.number() / CHUNK_PAGES);
+            let end = aged.partition_point(|number| *number < pages.end().div_ceil(CHUNK_PAGES));
+            for sum in &mut seen[first..end] {
+                sum.present = sum.present.saturating_add(accesses.present);
+                sum.accessed = sum.accessed.saturating_add(accesses.accessed);
             }
         });
         if read.is_err() {
@@ -123,8 +128,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             return;
         }
         let mut classes = [0; CLASSES];
-        for (number, chunk) in self.aged_chunks() {
-            let Accesses { present, accessed } = seen.get(number as usize).copied().unwrap_or_default();
+        for (number, Accesses { present, accessed }) in aged.into_iter().zip(seen) {
+            let chunk = &self.chunks.all()[number as usize];
             let is_seen = accessed > 0 && accessed.saturating_mul(FEW) >= present && self.is_in_use(number);
             let faults = u64::from(chunk.take_faults());
             chunk.end_window(is_seen || (faults > 0 && faults * FEW >= u64::from(chunk.pages())));
@@ -134,16 +139,10 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         self.ageing.restart();
     }
 
-    /// Managed chunks, with their numbers.
+    /// Managed chunks with records, with their numbers.
     fn aged_chunks(&self) -> impl Iterator<Item = (u32, &Chunk)> {
-        let chunks = self
-            .chunks
-            .all()
-            .iter()
-            .take(self.extent().div_ceil(CHUNK_PAGES) as usize);
-        (0..)
-            .zip(chunks)
-            .filter(|(_, chunk)| chunk.mode() == ChunkMode::Managed)
+        let chunks = self.chunks.with_records();
+        chunks.filter(|(_, chunk)| chunk.mode() == ChunkMode::Managed)
     }
 
     /// Whether a chunk has active pages.

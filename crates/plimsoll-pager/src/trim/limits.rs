@@ -37,7 +37,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             let limit = |bytes: u64| u32::try_from(bytes).unwrap_or(u32::MAX);
             set.set_limits(limit(minimum.div_ceil(page)), limit(maximum / page));
             for piece in pages.pieces(CHUNK_PAGES) {
-                self.chunks.of(piece).set_working_set(number);
+                let chunk = piece.first.number() / CHUNK_PAGES;
+                self.chunks.with_record(chunk).set_working_set(number);
             }
             // Its pages are above the maximum for the first time.
             let mut left = pages.count / BELOW_MAXIMUM as u32 + 1;
@@ -50,7 +51,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 
     /// Ends the limits of the region on `pages`.
     pub(crate) fn end_working_set(&self, pages: PageRange, number: u8) {
-        for piece in pages.pieces(CHUNK_PAGES) {
+        for piece in self.chunks.pieces(pages) {
             self.chunks.of(piece).set_working_set(0);
         }
         self.working_sets.put(number);
@@ -83,7 +84,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 
     /// Pages of the working set of a region; those of native chunks all count.
     pub(crate) fn active_pages_of(&self, set: &WorkingSet) -> u64 {
-        let chunks = set.pages().pieces(CHUNK_PAGES).map(|piece| self.chunks.of(piece));
+        let chunks = self.chunks.pieces(set.pages()).map(|piece| self.chunks.of(piece));
         let active = chunks.map(|chunk| match chunk.mode() {
             ChunkMode::Native | ChunkMode::Converting => chunk.pages(),
             ChunkMode::Managed | ChunkMode::Unused => chunk.pages_in(PageState::Active),

@@ -26,12 +26,11 @@ pub(crate) use save::Reclaim;
 use crate::backing::Backing;
 use crate::driver::{Area, Driver};
 use crate::manager::{BLOCK, Event, Manager};
-use crate::page::{ChunkMode, Locked, PageIndex, PageRange, PageState};
+use crate::page::{Chunk, ChunkMode, Locked, PageIndex, PageRange, PageState};
 
 /// Backoff of a page that is shared by a fork or pinned by a device: three laps pass it.
 const BUSY_BACKOFF: u8 = 4;
-/// Backoff of a page that a device has pinned for longer, or whose mapping does not let it move: an `mlock(2)` or
-/// `mprotect(2)` of the program.
+/// Backoff of a page that a device has pinned for longer, or whose mapping does not let it move: an `mlock(2)` of the program.
 const UNFIT_BACKOFF: u8 = 15;
 /// The backoff with which a page is tried again.
 const LAST_BACKOFF: u8 = 1;
@@ -84,13 +83,13 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let mut lap = self.trim_hand.lap(self.extent());
         let mut moved = 0;
         while moved < want {
-            let block = lap.next(|chunk| {
-                let chunk = &self.chunks.all()[chunk as usize];
+            let is_wanted = |chunk: &Chunk| {
                 let is_kept = kept >> chunk.working_set() & 1 == 1;
                 !is_kept
                     && classes.contains(&chunk.heat())
                     && (chunk.mode() == ChunkMode::Native || chunk.pages_in(PageState::Active) > 0)
-            });
+            };
+            let block = lap.next(|chunk| self.chunks.find(chunk, is_wanted));
             let Some(block) = block else { break };
             moved += self.trim_block(block, Urgency::Normal, want - moved);
         }
@@ -99,7 +98,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 
     /// Moves the active pages of `pages` to the modified list; native ones are registered first. Returns the number moved.
     pub(crate) fn trim_range(&self, pages: PageRange) -> u32 {
-        let blocks = pages.pieces(BLOCK);
+        let blocks = self.chunks.pieces(pages).flat_map(|piece| piece.pieces(BLOCK));
         blocks
             .map(|block| self.trim_block(block, Urgency::Named, BLOCK))
             .sum()
@@ -150,8 +149,10 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let mut moved = 0;
         let mut at = 0;
         let mut races = 0;
+        let mut most = batch.len();
         while at < batch.len() {
-            let run = batch[at..].iter().take_while(|slot| slot.is_some()).count();
+            let held = batch[at..].iter().take_while(|slot| slot.is_some());
+            let run = held.count().min(most);
             if run == 0 {
                 at += 1;
                 continue;
@@ -166,12 +167,18 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             }
             moved += done as u32;
             at += done;
-            if done < run {
+            if done == run {
+                most = (2 * most).min(batch.len());
+            } else {
                 let errno = partial.stopped.unwrap_or(Errno::AGAIN);
                 self.counters.add(Event::PartialMove, 1);
                 // After progress, the next call reports the cause.
                 if done > 0 {
                     races = 0;
+                } else if errno == Errno::INVAL && run > 1 {
+                    // The program has changed the rights to some of these pages (`mprotect(2)`): the kernel moves no page of
+                    // a run that has several mappings.
+                    most = run / 2;
                 } else if errno == Errno::AGAIN && races < MOST_RACES {
                     races += 1;
                 } else if errno == Errno::NOMEM {
@@ -183,7 +190,12 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                         let page = first.plus(at as u32);
                         let is_tried_again =
                             urgency == Urgency::Named || locked.before().backoff() == LAST_BACKOFF;
-                        if errno == Errno::BUSY && is_tried_again && self.move_shared(page) {
+                        let is_moved = match errno {
+                            Errno::BUSY => is_tried_again && self.move_shared(page),
+                            Errno::INVAL => self.driver.copy_out(page).done == 1,
+                            _ => false,
+                        };
+                        if is_moved {
                             self.end_trim(page, locked);
                             moved += 1;
                         } else {
@@ -220,8 +232,14 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         match errno {
             Errno::NOENT => {
                 // The program dropped the page (`MADV_DONTNEED`). Nothing else may make it virgin.
-                if self.driver.presence(Area::Arena, page) == Some(false) {
-                    self.drop_contents(page, locked);
+                match self.driver.presence(Area::Arena, page) {
+                    Some(false) => self.drop_contents(page, locked),
+                    // No copy can be made of it.
+                    Some(true) => {
+                        self.counters.add(Event::Unmovable, 1);
+                        locked.keep_with_backoff(UNFIT_BACKOFF);
+                    }
+                    None => {}
                 }
             }
             Errno::EXIST => {

@@ -10,8 +10,10 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     /// be lost keep theirs, the lowest.
     pub(crate) fn set_priority(&self, pages: PageRange, priority: u8) {
         for piece in pages.pieces(CHUNK_PAGES) {
-            self.chunks.of(piece).set_priority(priority);
-            for page in piece.pages() {
+            let chunk = self.chunks.with_record(piece.first.number() / CHUNK_PAGES);
+            chunk.set_priority(priority);
+            let touched = if chunk.is_touched() { piece.count } else { 0 };
+            for page in PageRange::new(piece.first, touched).pages() {
                 let seen = self.table.word(page).load();
                 // A page that is busy now, or trimmed later, gets the priority of its chunk.
                 if seen.state().has_frame()
@@ -37,7 +39,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     /// the pages that were given up.
     pub(crate) fn reset(&self, pages: PageRange) -> u32 {
         self.trim_range(pages);
-        pages.pages().filter(|page| self.reset_page(*page)).count() as u32
+        let pages = self.chunks.pieces(pages).flat_map(PageRange::pages);
+        pages.filter(|page| self.reset_page(*page)).count() as u32
     }
 
     /// A trimmed page becomes standby, with zeros for a saved copy: its frame is free to take, the first of all. A page

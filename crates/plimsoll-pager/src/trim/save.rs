@@ -3,7 +3,7 @@
 use crate::backing::{Backing, PutError};
 use crate::driver::Driver;
 use crate::manager::{BLOCK, Event, Manager};
-use crate::page::{PageIndex, PageRange, PageState};
+use crate::page::{Chunk, PageIndex, PageRange, PageState};
 
 /// The result of an attempt to save one page.
 enum Save {
@@ -22,7 +22,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let mut lap = self.save_hand.lap(self.extent());
         let mut saves = Saves::default();
         while saves.pages < want {
-            let block = lap.next(|chunk| self.chunks.all()[chunk as usize].pages_in(PageState::Modified) > 0);
+            let has_modified = |chunk: &Chunk| chunk.pages_in(PageState::Modified) > 0;
+            let block = lap.next(|chunk| self.chunks.find(chunk, has_modified));
             let Some(block) = block else { break };
             for page in block.pages() {
                 match self.save_page(page) {
@@ -45,7 +46,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     /// Saves the modified pages of `pages`. Returns the number saved.
     pub(crate) fn save_range(&self, pages: PageRange) -> u32 {
         let mut saved = 0;
-        for page in pages.pages() {
+        for page in self.chunks.pieces(pages).flat_map(PageRange::pages) {
             let mut save = self.save_page(page);
             while matches!(save, Save::Full) && self.make_room_or_clean() {
                 save = self.save_page(page);

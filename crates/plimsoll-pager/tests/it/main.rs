@@ -2,6 +2,7 @@
 //!
 //! | module | topic |
 //! |---|---|
+//! | `address_space` | a library that manages its program's address space: rights, other mappings, pins in handlers |
 //! | `ageing` | the accesses that the kernel tells, and pages in use beside a scan |
 //! | `allocations` | the heap is never entered where a page is read |
 //! | `cap` | the budget as the kernel counts it |
@@ -10,7 +11,7 @@
 //! | `forked_pagers` | children of `Pager::fork`, under load |
 //! | `forked_pool` | children of `Pager::fork` under the budget of a pool, as the kernel counts it |
 //! | `forks` | children of a process with a pager, forked under load |
-//! | `modes` | the tests of `cap`, `forked_pagers`, `forked_pool`, `forks`, `shared_pages` and `system_calls` in every mode |
+//! | `modes` | the tests of `address_space`, `cap`, `forked_pagers`, `forked_pool`, `forks`, `shared_pages` and `system_calls` in every mode |
 //! | `killed` | a process that is killed |
 //! | `page_file` | files, systems and kernels that refuse, fail or are full |
 //! | `pages` | contents of pages, and their check |
@@ -28,6 +29,7 @@
 //! | `tiers` | a pager with a page file on a real disk |
 //! | `trim_modes` | faults of a scan by the rule of trimming |
 
+mod address_space;
 mod ageing;
 mod allocations;
 mod cap;

@@ -31,6 +31,7 @@ pub(crate) fn builder() -> PagerBuilder {
 /// Runs the tests of these modules in a mode.
 fn run(mode: &str) {
     for module in [
+        "address_space::",
         "cap::",
         "forked_pagers::",
         "forked_pool::",

@@ -1,6 +1,10 @@
 //! The parsers of values of options. Clap adds the option and the value to their errors.
 
-use plimsoll_model::scenario::{SizeError, SizeExpr};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use plimsoll_model::scenario::{SizeError, SizeExpr, Subject};
 
 /// Longest duration in seconds: ten years.
 const LONGEST: f64 = 3.2e8;
@@ -22,6 +26,12 @@ pub(super) enum ValueError {
     NoTime,
     #[error("not a share; give a percentage above 0 and below 100, for instance 0.1%")]
     Percent,
+    #[error(
+        "no kind of swap; give zram, zram:ALGORITHM, swapfile or swapfile:FOLDER, each with ,SIZE or without"
+    )]
+    Swap,
+    #[error("no path; give a folder on a disk, or PATH,SIZE")]
+    NoPath,
     #[error("not an address and a port; give for instance 127.0.0.1:8080; port 0 selects a free port")]
     Address,
 }
@@ -57,6 +67,66 @@ pub(super) fn bytes(text: &str) -> Result<u64, ValueError> {
     }
 }
 
+/// The place of a page file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageFileArgument {
+    pub path: PathBuf,
+    pub bytes: Option<u64>,
+}
+
+/// Parses `PATH` or `PATH,SIZE`. What follows the last comma belongs to the path if it is not a size.
+pub(super) fn page_file(text: OsString) -> Result<PageFileArgument, ValueError> {
+    let whole = text.as_bytes();
+    let sized = whole.iter().rposition(|byte| *byte == b',').and_then(|at| {
+        let size = std::str::from_utf8(&whole[at + 1..]).ok()?;
+        Some((&whole[..at], bytes(size).ok()?))
+    });
+    let (path, bytes) = match sized {
+        Some((path, bytes)) => (path, Some(bytes)),
+        None => (whole, None),
+    };
+    if path.is_empty() {
+        return Err(ValueError::NoPath);
+    }
+    Ok(PageFileArgument {
+        path: PathBuf::from(OsStr::from_bytes(path)),
+        bytes,
+    })
+}
+
+/// Swap to turn on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SwapArgument {
+    pub kind: SwapKind,
+    pub bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SwapKind {
+    /// With this algorithm, or the kernel's default.
+    Zram(Option<String>),
+    /// In this folder, or the usual one.
+    File(Option<PathBuf>),
+}
+
+/// Parses `zram`, `zram:ALGORITHM`, `swapfile` or `swapfile:FOLDER`, each with `,SIZE` or without.
+pub(super) fn swap(text: &str) -> Result<SwapArgument, ValueError> {
+    let (kind, bytes) = match text.rsplit_once(',') {
+        Some((kind, size)) => (kind, Some(bytes(size)?)),
+        None => (text, None),
+    };
+    if let Some(folder) = kind.strip_prefix("swapfile:").filter(|folder| !folder.is_empty()) {
+        let kind = SwapKind::File(Some(PathBuf::from(folder)));
+        return Ok(SwapArgument { kind, bytes });
+    }
+    let kind = match kind.parse() {
+        Ok(Subject::Zram(algorithm)) => SwapKind::Zram(algorithm),
+        Ok(Subject::SwapFile) => SwapKind::File(None),
+        _ => return Err(ValueError::Swap),
+    };
+    Ok(SwapArgument { kind, bytes })
+}
+
 /// Parses bytes a second.
 pub(super) fn rate(text: &str) -> Result<u64, ValueError> {
     match text.strip_suffix("/s").ok_or(ValueError::Rate)?.parse()? {
@@ -85,4 +155,38 @@ pub(super) fn address(text: &str) -> Result<std::net::SocketAddr, ValueError> {
         .map(|port| format!("127.0.0.1:{port}"));
     let address = named.as_deref().unwrap_or(text).parse();
     address.map_err(|_| ValueError::Address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_file_is_a_path_and_may_have_a_size() {
+        let parsed = |text: &str| page_file(text.into()).map(|found| (found.path, found.bytes)).ok();
+        let path = |path: &str, bytes| Some((PathBuf::from(path), bytes));
+        assert_eq!(parsed("/var/tmp"), path("/var/tmp", None));
+        assert_eq!(parsed("/var/tmp,2G"), path("/var/tmp", Some(2 << 30)));
+        assert_eq!(parsed("/a,b,512M"), path("/a,b", Some(512 << 20)));
+        assert_eq!(parsed("/a,b"), path("/a,b", None));
+        assert_eq!(parsed("/a,50%"), path("/a,50%", None));
+        assert_eq!((parsed(""), parsed(",1G")), (None, None));
+    }
+
+    #[test]
+    fn swap_is_a_kind_and_may_have_a_size() {
+        let parsed = |text: &str| swap(text).map(|found| (found.kind, found.bytes)).ok();
+        let zram = |name: Option<&str>| SwapKind::Zram(name.map(str::to_owned));
+        assert_eq!(parsed("zram"), Some((zram(None), None)));
+        assert_eq!(parsed("zram:zstd,1G"), Some((zram(Some("zstd")), Some(1 << 30))));
+        assert_eq!(
+            parsed("swapfile,64M"),
+            Some((SwapKind::File(None), Some(64 << 20)))
+        );
+        let named = SwapKind::File(Some("/a,b".into()));
+        assert_eq!(parsed("swapfile:/a,b,64M"), Some((named, Some(64 << 20))));
+        for text in ["", "zswap", "none", "pager", "zram,", "zram,x", "swapfile:"] {
+            assert_eq!(parsed(text), None, "{text}");
+        }
+    }
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use crate::cli::{HeapCommand, HeapFrontEnd, HeapRun};
 use crate::heap::{self, Launch, Program, ProgramError};
+use crate::libraries;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::sanitize::sanitize;
 
@@ -30,7 +31,7 @@ fn run(options: &HeapRun) -> Result<ExitCode, Failure> {
         Err(ProgramError::NotStarted { name, source }) => return Ok(super::not_started(&name, &source)),
     };
     let launch = Launch {
-        library: heap::unpack().or_exit(Exit::Missing)?,
+        library: libraries::MALLOC.unpack().or_exit(Exit::Missing)?,
         front_end: match options.front_end {
             HeapFrontEnd::Standard => heap::HeapFrontEnd::Standard,
             HeapFrontEnd::Lfh => heap::HeapFrontEnd::LowFragmentation,

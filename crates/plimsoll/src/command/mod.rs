@@ -6,6 +6,7 @@ mod bench;
 mod cleanup;
 mod compare;
 mod doctor;
+mod exec;
 mod export;
 mod heap;
 mod hold;
@@ -50,6 +51,7 @@ pub fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Report(options) => report::report(options, verbosity),
         Command::Compare(options) => compare::compare(options, verbosity),
         Command::Export(options) => export::export(options),
+        Command::Exec(options) => return exec::exec(options, verbosity),
         Command::Heap(options) => return heap::heap(&options.command),
         Command::Pager(options) => pager::pager(&options.command),
         Command::Watch(options) => return watch::watch(options, verbosity),

@@ -10,6 +10,7 @@ use super::open_page;
 use super::recordings::locate_in;
 use crate::cli::{self, Verbosity};
 use crate::heap;
+use crate::libraries;
 use crate::progress::TerminalProgress;
 use plimsoll_lab::environment;
 use plimsoll_lab::run::{self, HeapService, HeapState, Outcome, ServiceError, Services};
@@ -27,7 +28,7 @@ pub(super) const SERVICES: Services = Services {
     results: plimsoll_report::results,
     report: write_report,
     heap: HeapService {
-        unpack: || heap::unpack().map_err(ServiceError::from),
+        unpack: || libraries::MALLOC.unpack().map_err(ServiceError::from),
         variables: heap_variables,
         inspect: inspect_heap,
     },

@@ -43,8 +43,8 @@ impl Source {
             "ENGINES" => Source::Engines,
             "PID" => Source::Pids,
             "FILE" | "DIR" | "PATH" | "COMMAND" => Source::Files,
-            "N" | "F" | "SECONDS" | "TIME" | "BYTES" | "SIZE" | "SIZE/s" | "PERCENT" | "KIND=SHARE"
-            | "CLASS" | "METRIC>LIMIT" | "ADDRESS:PORT" | "REGEX" => Source::Free,
+            "N" | "F" | "SECONDS" | "TIME" | "BYTES" | "SIZE" | "SIZE/s" | "PERCENT" | "SWAP"
+            | "KIND=SHARE" | "CLASS" | "METRIC>LIMIT" | "ADDRESS:PORT" | "REGEX" => Source::Free,
             _ => return None,
         })
     }

@@ -12,7 +12,6 @@ mod error;
 mod find;
 mod html;
 mod launch;
-mod library;
 mod model;
 mod picture;
 mod program;
@@ -26,7 +25,6 @@ mod tests;
 pub use error::HeapStatError;
 pub use html::html;
 pub use launch::{HeapFrontEnd, Launch};
-pub use library::{LibraryError, unpack};
 pub use model::{
     BucketReport, Cell, CellKind, DamageReport, FrontReport, HEAP_SCHEMA, HeapReport, HeapSurvey,
     ProcessHeaps, RangeReport, ValidationReport,

@@ -82,7 +82,7 @@ const PROGRAM: Page = Page {
             "Compare the newest run with the one before:",
         ),
     ],
-    exit: "watch and heap run exit with the code of the program that they run.",
+    exit: "watch, exec and heap run exit with the code of the program that they run.",
     files: &[RECORDINGS, JOURNALS, SWAP_FILES],
     environment: &[NO_COLOR, TERM, BROWSER, STATE],
     see_also: &[

@@ -8,6 +8,7 @@ mod completion;
 mod docs;
 mod doctor;
 mod environment;
+mod exec;
 mod export;
 mod foreign;
 mod heap;

@@ -39,6 +39,8 @@ pub(super) struct CgroupSettings {
     pub(super) swap: bool,
     /// Whether all processes in it are the run's: they are killed with it.
     pub(super) kill: bool,
+    /// Whether the OOM killer kills all of its processes or none (v2).
+    pub(super) as_one: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -337,7 +339,7 @@ fn has_ended(pid: u32) -> bool {
 fn configure(cgroup: &MemoryCgroup, settings: CgroupSettings) -> Result<(), EnvironmentError> {
     cgroup.set_limit(settings.limit)?;
     // All workers of a trial are one thing: when one is killed, the trial has failed.
-    if cgroup.version() == CgroupVersion::V2 {
+    if settings.as_one && cgroup.version() == CgroupVersion::V2 {
         cgroup.kill_as_one()?;
     }
     if !settings.swap {

@@ -225,6 +225,7 @@ mod tests {
             swappiness: Some(60),
             swap: false,
             kill: false,
+            as_one: true,
         };
         configure(&group.group, settings).unwrap();
         // A control file takes one write; a plain file keeps the tail of its previous content.

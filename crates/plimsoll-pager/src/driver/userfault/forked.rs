@@ -15,10 +15,10 @@ use super::{OWN_MEMORY, Userfault};
 use crate::driver::{Area, Driver, Pagemap};
 use crate::page::{PAGE_SIZE, PageRange};
 
-/// The registration of a chunk of the arena.
+/// The registration of pages of the arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Registered {
-    /// The kernel resolves its faults.
+    /// The kernel resolves its faults: a native chunk, or surrendered pages.
     Not,
     /// As [`Driver::register`] does.
     Plain,
@@ -33,28 +33,38 @@ fn replace(former: i32, own: i32) -> Result<(), Errno> {
 }
 
 impl Userfault {
-    /// Lets the next children of this process have copies of the areas, or no longer.
-    pub(crate) fn share_with_children(&self, is_shared: bool) -> Result<(), Errno> {
+    /// Lets the next children of this process have copies of the areas, or no longer: of `parts` of the arena, which are those
+    /// without surrendered pages, and of the shadow.
+    pub(crate) fn share_with_children(
+        &self,
+        is_shared: bool,
+        mut parts: impl Iterator<Item = PageRange>,
+    ) -> Result<(), Errno> {
         let advice = match is_shared {
             true => Advice::DoFork,
             false => Advice::DontFork,
         };
-        address_space::advise(self.arena, self.bytes, advice)?;
+        parts.try_for_each(|part| {
+            let start = self.at(Area::Arena, part.first);
+            address_space::advise(start, part.bytes(), advice)
+        })?;
         address_space::advise(self.shadow, self.bytes, advice)
     }
 
     /// Makes the copies of the areas in this process, a child of a fork, those of a pager of its own. `runs` are the pages
-    /// of regions, each run with its registration.
+    /// of regions, each run with its registration, and `parts` those of [`Userfault::share_with_children`].
     ///
     /// After an error the caller has to [`Userfault::forget`] them.
     pub(crate) fn become_own(
         &self,
         runs: impl Iterator<Item = (PageRange, Registered)>,
+        parts: impl Iterator<Item = PageRange>,
     ) -> Result<(), Errno> {
         let failed = |error: std::io::Error| Errno::of_number(error.raw_os_error().unwrap_or(libc::ENOENT));
         let opened = open(&ThisKernel, self.options).map_err(|error| match error {
             OpenError::Refused(errno) | OpenError::Failed(errno) => errno,
             OpenError::Lacks(_) => Errno::OPNOTSUPP,
+            OpenError::Taken => Errno::EXIST,
         })?;
         if opened.moves != self.moves || (opened.mode == UffdMode::Full) != self.serves_system_calls {
             return Err(Errno::OPNOTSUPP);
@@ -62,10 +72,8 @@ impl Userfault {
         replace(self.uffd.raw(), opened.uffd.raw())?;
         let pagemap = Pagemap::own().map_err(failed)?;
         replace(self.pagemap.as_raw_fd(), pagemap.as_raw_fd())?;
-        if let Some(former) = &self.memory {
-            let memory = File::open(OWN_MEMORY).map_err(failed)?;
-            replace(former.as_raw_fd(), memory.as_raw_fd())?;
-        }
+        let memory = File::open(OWN_MEMORY).map_err(failed)?;
+        replace(self.memory.as_raw_fd(), memory.as_raw_fd())?;
         for (pages, registered) in runs {
             let frames = self.at(Area::Shadow, pages.first);
             uffd_register(&self.uffd, frames, pages.bytes(), RegisterMode::Missing)?;
@@ -75,7 +83,7 @@ impl Userfault {
                 Registered::Apart => self.set_apart(pages)?,
             }
         }
-        self.share_with_children(false)?;
+        self.share_with_children(false, parts)?;
         self.origin.renew();
         Ok(())
     }

@@ -19,6 +19,8 @@ pub(crate) enum OpenError {
     Refused(Errno),
     /// The kernel lacks features: these bits.
     Lacks(UffdFeatures),
+    /// Something is mapped at the address of the arena.
+    Taken,
     /// Another call of the set-up failed.
     Failed(Errno),
 }
@@ -131,10 +133,12 @@ mod tests {
     const SIGNAL: DriverOptions = DriverOptions {
         fault_mode: FaultMode::Signal,
         without_move: false,
+        arena: None,
     };
     const THREAD: DriverOptions = DriverOptions {
         fault_mode: FaultMode::Thread,
         without_move: false,
+        arena: None,
     };
 
     #[test]

@@ -1,8 +1,55 @@
-//! Pages of the heap and of the pager.
+//! Pages of `exec`, of the heap and of the pager.
 
-use super::{COLOURS, Page, example};
+use super::{COLOURS, JOURNALS, Page, STATE, example};
 
 pub(super) const PAGES: &[(&str, Page)] = &[
+    (
+        "plimsoll-exec",
+        Page {
+            examples: &[
+                example(
+                    "plimsoll exec --ram 512M -- python3 program.py",
+                    "Run a program in 512 MiB of RAM:",
+                ),
+                example(
+                    "plimsoll exec --ram 40% --page-file /var/tmp,8G -- make -j4",
+                    "Give it two fifths of the RAM of this container, and a page file:",
+                ),
+                example(
+                    "plimsoll exec --ram 1G --engine kernel --stats -- ./server",
+                    "Use a memory cgroup and the swap of the machine:",
+                ),
+            ],
+            exit: "These codes are of plimsoll itself. A program that starts ends with its own code, or by its own signal; 127 \
+                   if it was not found; 126 if it could not be executed; 125 if the library cannot start in it; 4 if the \
+                   pager cannot manage it.",
+            files: &[
+                (
+                    "~/.cache/plimsoll",
+                    "The unpacked library, checked by hash before each use.",
+                ),
+                JOURNALS,
+            ],
+            environment: &[
+                ("XDG_CACHE_HOME", "Folder of caches, in place of ~/.cache."),
+                (
+                    "TMPDIR",
+                    "Folder for a private copy of the library if there is no cache.",
+                ),
+                ("LD_PRELOAD", "Set for the program; libraries in it remain."),
+                ("PLIMSOLL_EXEC", "Set for the program by the options."),
+                STATE,
+            ],
+            see_also: &[
+                ("plimsoll", 1),
+                ("plimsoll-pager-stat", 1),
+                ("plimsoll-cleanup", 1),
+                ("ld.so", 8),
+                ("userfaultfd", 2),
+                ("cgroups", 7),
+            ],
+        },
+    ),
     (
         "plimsoll-heap",
         Page {

@@ -1,0 +1,178 @@
+//! The arena: the addresses of the program's anonymous memory, at a fixed place, and the pager behind them.
+#![allow(
+    unsafe_code,
+    reason = "the contents of ranges that the program has given up, and its rights to others"
+)]
+
+use std::ffi::c_int;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use plimsoll_os::Errno;
+use plimsoll_pager::{Pager, PinGuard, RangeError, Region};
+
+use crate::addresses::{Addresses, Pages};
+use crate::calls::raw_call;
+use crate::calls::trampoline::check;
+use crate::lock::{HeldValue, Locked};
+use crate::signals_blocked::SignalsBlocked;
+
+/// The address of the arena: no kernel maps there by itself, and a filter of system calls tells its addresses by their upper
+/// half.
+pub(crate) const ARENA: usize = 0x1000_0000_0000;
+/// Bytes of the arena.
+pub(crate) const ARENA_BYTES: usize = 256 << 30;
+/// Bytes of a page.
+pub(crate) const PAGE: usize = 4096;
+/// Pages of the arena.
+pub(crate) const ARENA_PAGES: u32 = (ARENA_BYTES / PAGE) as u32;
+
+/// Whether an address is the arena's.
+#[inline(always)]
+pub(crate) const fn contains(address: usize) -> bool {
+    address.wrapping_sub(ARENA) < ARENA_BYTES
+}
+
+/// Whether a part of `start..end` is the arena's.
+pub(crate) const fn overlaps(start: usize, end: usize) -> bool {
+    start < ARENA + ARENA_BYTES && end > ARENA && start < end
+}
+
+/// The address of a page.
+pub(crate) const fn address_of(page: u32) -> usize {
+    ARENA + page as usize * PAGE
+}
+
+static OPEN: OnceLock<Arena> = OnceLock::new();
+
+/// The arena, once the library has started; none in a process without a pager.
+#[inline]
+pub(crate) fn arena() -> Option<&'static Arena> {
+    OPEN.get()
+}
+
+/// The arena of this process.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    pub(crate) pager: Pager,
+    /// All of the arena.
+    pub(crate) region: Region,
+    table: Locked<Addresses>,
+}
+
+/// The uses of addresses, to be read and changed by this thread alone. It handles no signal meanwhile: a handler of the
+/// program may map memory.
+#[derive(Debug)]
+pub(crate) struct Table<'a> {
+    pub(crate) addresses: HeldValue<'a, Addresses>,
+    _blocked: SignalsBlocked,
+}
+
+impl Arena {
+    /// Opens the arena, whose addresses are all free and inaccessible.
+    pub(crate) fn open(pager: Pager, region: Region) -> &'static Arena {
+        OPEN.get_or_init(|| Arena {
+            pager,
+            region,
+            table: Locked::new(Addresses::new(ARENA_PAGES)),
+        })
+    }
+
+    /// Makes all addresses inaccessible: none is in use yet.
+    pub(crate) fn close_addresses(&self) -> Result<(), Errno> {
+        self.protect(&(0..ARENA_PAGES), libc::PROT_NONE)
+    }
+
+    /// Sets the program's rights to pages.
+    pub(crate) fn protect(&self, pages: &Pages, protection: c_int) -> Result<(), Errno> {
+        let range = offsets(pages);
+        let arguments = [ARENA + range.start, range.len(), protection as usize, 0, 0, 0];
+        // SAFETY: the pages are mapped, and the program asked for it.
+        check(unsafe { raw_call(libc::SYS_mprotect, arguments) }).map(drop)
+    }
+
+    /// Takes the table of addresses.
+    pub(crate) fn table(&self) -> Table<'_> {
+        let blocked = SignalsBlocked::new();
+        Table {
+            addresses: self.table.hold(),
+            _blocked: blocked,
+        }
+    }
+
+    /// Takes the lock of the table, so that a child of a fork finds it whole, until [`Arena::release_after_fork`].
+    pub(crate) fn hold_for_fork(&self) {
+        self.table.lock().acquire();
+    }
+
+    /// Releases the lock of the table after a fork, in the parent and in the child.
+    pub(crate) fn release_after_fork(&self) {
+        self.table.lock().release();
+    }
+
+    /// Drops the contents of pages: they read as zero.
+    pub(crate) fn clear(&self, pages: &Pages) -> Result<(), Errno> {
+        self.region_clear(offsets(pages))
+            .map_err(|error| errno_of(&error))
+    }
+
+    fn region_clear(&self, range: Range<usize>) -> Result<(), RangeError> {
+        // SAFETY: the library makes no reference to the program's memory.
+        unsafe { self.region.discard_unborrowed(range) }
+    }
+
+    /// Makes the pages that `first..end` touches, in bytes of the arena, present, and keeps them so until the pin is dropped.
+    /// None if the budget or the number of pins does not allow it. May be called in a signal handler.
+    pub(crate) fn pin(&'static self, first: usize, end: usize) -> Option<Pin> {
+        let (pin, pinned) = self.pin_most(first, end)?;
+        (pinned == end.min(ARENA + ARENA_BYTES)).then_some(pin)
+    }
+
+    /// As [`Arena::pin`], of as many bytes from `first` on as possible. Returns the end of those that are pinned.
+    pub(crate) fn pin_most(&'static self, first: usize, end: usize) -> Option<(Pin, usize)> {
+        let end = end.min(ARENA + ARENA_BYTES);
+        if !contains(first) || first >= end {
+            return None;
+        }
+        let pinned = self.region.pin_in_signal_handler(first - ARENA..end - ARENA);
+        let (guard, bytes) = pinned.ok()?;
+        Some((Pin { _guard: guard }, first + bytes))
+    }
+}
+
+/// Keeps pages present.
+#[derive(Debug)]
+#[must_use = "dropping it ends the pin"]
+pub(crate) struct Pin {
+    _guard: PinGuard<'static>,
+}
+
+/// The bytes of the arena that pages are.
+pub(crate) fn offsets(pages: &Pages) -> Range<usize> {
+    pages.start as usize * PAGE..pages.end as usize * PAGE
+}
+
+/// The error of a system call that stands for an error of the pager.
+pub(crate) fn errno_of(error: &RangeError) -> Errno {
+    match error {
+        RangeError::System(errno) => *errno,
+        // As pages that are locked in RAM: `madvise(2)` does not drop them.
+        RangeError::Pinned { .. } => Errno::INVAL,
+        _ => Errno::NOMEM,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ends_of_the_arena() {
+        assert!(contains(ARENA) && contains(ARENA + ARENA_BYTES - 1));
+        assert!(!contains(ARENA - 1) && !contains(ARENA + ARENA_BYTES) && !contains(0));
+        assert!(overlaps(ARENA - 1, ARENA + 1) && !overlaps(ARENA - 1, ARENA));
+        assert!(!overlaps(ARENA + ARENA_BYTES, usize::MAX) && !overlaps(ARENA + 2, ARENA + 1));
+        assert!(overlaps(0, usize::MAX));
+        assert_eq!(address_of(ARENA_PAGES), ARENA + ARENA_BYTES);
+    }
+}

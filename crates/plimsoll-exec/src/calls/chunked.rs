@@ -1,0 +1,333 @@
+//! Transfers of bytes: `read`, `write`, and their like.
+//!
+//! A large buffer cannot be pinned whole: half of the budget is the limit. So a transfer that may end early is made in pieces. A
+//! datagram, a message, and the record of a device are one transfer: pinned or copied whole.
+#![allow(unsafe_code, reason = "system calls")]
+
+use std::mem::MaybeUninit;
+
+use plimsoll_os::Errno;
+
+use super::Call;
+use super::loan::{Loan, Manner, Way};
+use super::memory;
+use super::plain;
+use super::table::{Length, Pointer, Transfer};
+
+/// Bytes of a piece.
+const PIECE: usize = 1 << 20;
+/// The alignment of direct I/O.
+const SECTOR: usize = 512;
+
+/// The way in which a transfer may be made in pieces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pieces {
+    /// Not at all.
+    None,
+    /// The first piece alone: the next one might wait, though the program has bytes to go on with.
+    First,
+    /// One after the other.
+    All,
+}
+
+/// The arguments of a transfer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Shape {
+    buffer: usize,
+    length: usize,
+    /// The argument that is the place in the file.
+    offset: Option<usize>,
+    /// Other pointers.
+    others: &'static [Pointer],
+}
+
+/// The arguments of the call of that number.
+fn shape(number: i64) -> Shape {
+    const SENT_TO: &[Pointer] = &[Pointer {
+        argument: 4,
+        way: Way::In,
+        length: Length::Argument(5),
+    }];
+    const RECEIVED_FROM: &[Pointer] = &[
+        Pointer {
+            argument: 4,
+            way: Way::Both,
+            length: Length::At(5),
+        },
+        Pointer {
+            argument: 5,
+            way: Way::Both,
+            length: Length::Bytes(4),
+        },
+    ];
+    let common = Shape {
+        buffer: 1,
+        length: 2,
+        offset: None,
+        others: &[],
+    };
+    match number {
+        libc::SYS_pread64 | libc::SYS_pwrite64 => Shape {
+            offset: Some(3),
+            ..common
+        },
+        libc::SYS_sendto => Shape {
+            others: SENT_TO,
+            ..common
+        },
+        libc::SYS_recvfrom => Shape {
+            others: RECEIVED_FROM,
+            ..common
+        },
+        libc::SYS_getrandom => Shape {
+            buffer: 0,
+            length: 1,
+            ..common
+        },
+        _ => common,
+    }
+}
+
+/// Serves a transfer.
+///
+/// # Safety
+/// The program asked for the effects of the call.
+pub(super) unsafe fn transfer(call: &Call, way: Transfer) -> Result<isize, Errno> {
+    let shape = shape(call.number);
+    let bytes = call.arguments[shape.length];
+    let is_large = bytes > PIECE && memory::is_managed(call.arguments[shape.buffer]);
+    // SAFETY: the caller's premise.
+    unsafe {
+        match if is_large { pieces(call, way) } else { Pieces::None } {
+            Pieces::None => one(call, &shape, way, call.arguments),
+            Pieces::First => one(call, &shape, way, piece(&shape, call.arguments, 0)),
+            Pieces::All => all(call, &shape, way),
+        }
+    }
+}
+
+/// The arguments of the piece that begins after `done` bytes.
+fn piece(shape: &Shape, arguments: [usize; 6], done: usize) -> [usize; 6] {
+    let mut arguments = arguments;
+    arguments[shape.buffer] = arguments[shape.buffer].wrapping_add(done);
+    arguments[shape.length] = arguments[shape.length].saturating_sub(done).min(PIECE);
+    if let Some(offset) = shape.offset {
+        arguments[offset] = arguments[offset].wrapping_add(done);
+    }
+    arguments
+}
+
+/// Makes a transfer in pieces, up to an error or a short one.
+unsafe fn all(call: &Call, shape: &Shape, way: Transfer) -> Result<isize, Errno> {
+    // No more than the kernel transfers at once.
+    const MOST: usize = 0x7fff_f000;
+    let mut arguments = call.arguments;
+    arguments[shape.length] = arguments[shape.length].min(MOST);
+    let mut done = 0;
+    while done < arguments[shape.length] {
+        let piece = piece(shape, arguments, done);
+        // SAFETY: the caller's premise.
+        let result = unsafe { one(call, shape, way, piece) };
+        match result {
+            Ok(moved @ 1..) => done += moved as usize,
+            // The next call of the program meets the error.
+            _ if done > 0 => break,
+            other => return other,
+        }
+        if !done.is_multiple_of(PIECE) {
+            break;
+        }
+    }
+    Ok(done as isize)
+}
+
+/// Makes a transfer with its buffer pinned or copied.
+unsafe fn one(call: &Call, shape: &Shape, way: Transfer, arguments: [usize; 6]) -> Result<isize, Errno> {
+    let mut loan = Loan::new();
+    let mut lent = plain::lend(&mut loan, arguments, shape.others)?;
+    let (user, bytes) = (arguments[shape.buffer], arguments[shape.length]);
+    lent[shape.buffer] = loan.lend(user, bytes, direction(way), manner(call, user, bytes))?;
+    // SAFETY: the caller's premise.
+    Ok(loan.settle(unsafe { call.make(lent) }))
+}
+
+fn direction(way: Transfer) -> Way {
+    match way {
+        Transfer::Out => Way::In,
+        Transfer::In => Way::Returned(1),
+    }
+}
+
+fn manner(call: &Call, user: usize, bytes: usize) -> Manner {
+    let keeps_pages = call.number == libc::SYS_sendto && call.arguments[3] & libc::MSG_ZEROCOPY as usize != 0;
+    match keeps_pages {
+        true => Manner::Themselves,
+        false if (user | bytes).is_multiple_of(SECTOR) => Manner::InPlace,
+        false => Manner::Any,
+    }
+}
+
+/// The way in which the transfer of a large buffer may be made in pieces.
+fn pieces(call: &Call, way: Transfer) -> Pieces {
+    if call.number == libc::SYS_getrandom {
+        return Pieces::All;
+    }
+    let file = call.arguments[0];
+    let flags = match call.number {
+        libc::SYS_recvfrom | libc::SYS_sendto => call.arguments[3] as i32,
+        _ => 0,
+    };
+    match kind_of(file) {
+        Some(libc::S_IFREG | libc::S_IFBLK) => Pieces::All,
+        Some(libc::S_IFIFO) => of_stream(way, flags),
+        Some(libc::S_IFSOCK) if is_stream(file) => of_stream(way, flags),
+        _ => Pieces::None,
+    }
+}
+
+fn of_stream(way: Transfer, flags: i32) -> Pieces {
+    match way {
+        Transfer::Out => Pieces::All,
+        Transfer::In if flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0 => Pieces::All,
+        Transfer::In => Pieces::First,
+    }
+}
+
+/// The kind of a file, as the bits of its mode.
+fn kind_of(file: usize) -> Option<u32> {
+    let mut status = MaybeUninit::<libc::stat>::zeroed();
+    let call = Call {
+        number: libc::SYS_fstat,
+        arguments: [file, status.as_mut_ptr() as usize, 0, 0, 0, 0],
+    };
+    // SAFETY: the kernel writes the status, which is valid as zeroes too.
+    let mode = unsafe { (call.make(call.arguments) == 0).then(|| status.assume_init().st_mode) };
+    mode.map(|mode| mode & libc::S_IFMT)
+}
+
+/// Whether a socket has no messages.
+fn is_stream(socket: usize) -> bool {
+    let mut kind: libc::c_int = 0;
+    let mut bytes = size_of_val(&kind) as libc::socklen_t;
+    let arguments = [
+        socket,
+        libc::SOL_SOCKET as usize,
+        libc::SO_TYPE as usize,
+        (&raw mut kind) as usize,
+        (&raw mut bytes) as usize,
+        0,
+    ];
+    let call = Call {
+        number: libc::SYS_getsockopt,
+        arguments,
+    };
+    // SAFETY: the kernel writes both numbers.
+    unsafe { call.make(arguments) == 0 && kind == libc::SOCK_STREAM }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Seek, SeekFrom, Write};
+    use std::os::fd::AsRawFd;
+
+    use super::super::testing::Pages;
+    use super::*;
+
+    #[test]
+    fn pieces_cover_a_transfer_once() {
+        let shape = shape(libc::SYS_pread64);
+        let total = 2 * PIECE + 5;
+        let arguments = [3, 1 << 44, total, 1000, 0, 0];
+        let mut done = 0;
+        let mut seen = Vec::new();
+        while done < total {
+            let [file, buffer, length, offset, ..] = piece(&shape, arguments, done);
+            assert_eq!((file, buffer, offset), (3, (1 << 44) + done, 1000 + done));
+            seen.push(length);
+            done += length;
+        }
+        assert_eq!(seen, [PIECE, PIECE, 5]);
+        assert_eq!(
+            piece(&shape, [0, usize::MAX, usize::MAX, usize::MAX, 0, 0], 2)[1..4],
+            [1, PIECE, 1]
+        );
+        assert_eq!(piece(&shape, arguments, usize::MAX)[2], 0);
+    }
+
+    #[test]
+    fn kinds_of_files_decide_on_pieces() {
+        super::super::trampoline::map().expect("free addresses");
+        let of = |file: i32, number, way| {
+            let call = Call {
+                number,
+                arguments: [file as usize, 0, 0, 0, 0, 0],
+            };
+            pieces(&call, way)
+        };
+        let file = tempfile();
+        assert_eq!(of(file.as_raw_fd(), libc::SYS_read, Transfer::In), Pieces::All);
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        assert_eq!(
+            of(reader.as_raw_fd(), libc::SYS_read, Transfer::In),
+            Pieces::First
+        );
+        assert_eq!(
+            of(writer.as_raw_fd(), libc::SYS_write, Transfer::Out),
+            Pieces::All
+        );
+        let (datagrams, _other) = std::os::unix::net::UnixDatagram::pair().expect("sockets");
+        assert_eq!(
+            of(datagrams.as_raw_fd(), libc::SYS_recvfrom, Transfer::In),
+            Pieces::None
+        );
+        let (stream, _other) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        assert_eq!(
+            of(stream.as_raw_fd(), libc::SYS_recvfrom, Transfer::In),
+            Pieces::First
+        );
+        let null = std::fs::File::open("/dev/null").expect("a device");
+        assert_eq!(of(null.as_raw_fd(), libc::SYS_read, Transfer::In), Pieces::None);
+        assert_eq!(of(-1, libc::SYS_read, Transfer::In), Pieces::None);
+    }
+
+    fn tempfile() -> std::fs::File {
+        let name = c"test";
+        // SAFETY: a new descriptor, which the file owns.
+        unsafe {
+            let file = libc::memfd_create(name.as_ptr(), 0);
+            std::os::fd::FromRawFd::from_raw_fd(file)
+        }
+    }
+
+    #[test]
+    fn large_transfers_are_as_one_call_would_make_them() {
+        super::super::trampoline::map().expect("free addresses");
+        let pages = Pages::of_arena(1024);
+        let bytes: Vec<u8> = (0..3 * PIECE + 77).map(|number| (number % 251) as u8).collect();
+        pages.fill(3, &bytes);
+        let mut file = tempfile();
+        let call = |number, length, offset| Call {
+            number,
+            arguments: [file.as_raw_fd() as usize, pages.start() + 3, length, offset, 0, 0],
+        };
+        let total = bytes.len();
+        // SAFETY: the kernel reads and writes the test's pages.
+        unsafe {
+            assert_eq!(
+                super::super::serve(call(libc::SYS_write, total, 0)),
+                total as isize
+            );
+            pages.fill(3, &vec![0; total]);
+            assert_eq!(
+                super::super::serve(call(libc::SYS_pread64, total + 500, 10)),
+                total as isize - 10
+            );
+        }
+        assert_eq!(pages.bytes(3, total - 10), bytes[10..]);
+        let mut written = Vec::new();
+        file.seek(SeekFrom::Start(0)).expect("a file");
+        file.read_to_end(&mut written).expect("a file");
+        assert!(written == bytes);
+        file.flush().expect("a file");
+    }
+}

@@ -1,0 +1,241 @@
+//! `sendmsg`, `recvmsg`, and their like for several messages.
+#![allow(unsafe_code, reason = "headers of messages, and system calls")]
+
+use std::mem::offset_of;
+
+use libc::msghdr;
+use plimsoll_os::Errno;
+
+use super::Call;
+use super::loan::{Loan, Manner, Way};
+use super::memory;
+use super::table::Transfer;
+use super::vector::{Buffers, Wholeness};
+
+/// The largest address of a socket.
+const MOST_NAME: usize = 128;
+/// The largest ancillary data of a message that are received. The kernel sends no more than 20 KiB.
+const MOST_CONTROL: usize = 1 << 16;
+/// Messages of a call: `UIO_MAXIOV` of the kernel.
+const MOST_MESSAGES: usize = 1024;
+/// Bytes of a `mmsghdr`, and the offset of its length.
+const ENTRY: usize = size_of::<libc::mmsghdr>();
+const ENTRY_LENGTH: usize = offset_of!(libc::mmsghdr, msg_len);
+
+/// `sendmsg` and `recvmsg`.
+///
+/// # Safety
+/// The program asked for the effects of the call.
+pub(super) unsafe fn message(call: &Call, way: Transfer) -> Result<isize, Errno> {
+    let [socket, header, flags, ..] = call.arguments;
+    // SAFETY: the caller's premise.
+    unsafe { one(socket, header, flags, way) }
+}
+
+/// Transfers the message with the header at `user`.
+unsafe fn one(socket: usize, user: usize, flags: usize, way: Transfer) -> Result<isize, Errno> {
+    let header: msghdr = memory::read(user)?;
+    let mut loan = Loan::new();
+    let mut lent = header;
+    lend_name(&mut loan, &header, &mut lent, way)?;
+    lend_control(&mut loan, &header, &mut lent, way)?;
+    let wholeness = match flags & libc::MSG_ZEROCOPY as usize {
+        0 => Wholeness::Whole,
+        _ if way == Transfer::Out => Wholeness::Themselves,
+        _ => Wholeness::Whole,
+    };
+    let buffers = Buffers::lend(
+        &mut loan,
+        header.msg_iov as usize,
+        header.msg_iovlen,
+        way,
+        wholeness,
+    )?;
+    lent.msg_iov = buffers.address() as *mut libc::iovec;
+    let number = match way {
+        Transfer::Out => libc::SYS_sendmsg,
+        Transfer::In => libc::SYS_recvmsg,
+    };
+    let call = Call {
+        number,
+        arguments: [socket, (&raw mut lent) as usize, flags, 0, 0, 0],
+    };
+    // SAFETY: the caller's premise.
+    let result = unsafe { call.make(call.arguments) };
+    if way == Transfer::In && result >= 0 {
+        // SAFETY: the kernel would write these fields.
+        unsafe { write_back(user, &lent) }?;
+    }
+    Ok(loan.settle(buffers.settle(result)))
+}
+
+fn lend_name(loan: &mut Loan, header: &msghdr, lent: &mut msghdr, way: Transfer) -> Result<(), Errno> {
+    let bytes = (header.msg_namelen as usize).min(MOST_NAME);
+    let way = match way {
+        Transfer::Out => Way::In,
+        Transfer::In => Way::Both,
+    };
+    lent.msg_name = loan.lend(header.msg_name as usize, bytes, way, Manner::Any)? as *mut libc::c_void;
+    Ok(())
+}
+
+fn lend_control(loan: &mut Loan, header: &msghdr, lent: &mut msghdr, way: Transfer) -> Result<(), Errno> {
+    let user = header.msg_control as usize;
+    let way = match way {
+        // The kernel refuses longer ones.
+        Transfer::Out if header.msg_controllen > i32::MAX as usize => return Ok(()),
+        Transfer::Out => Way::In,
+        Transfer::In if memory::is_managed(user) => {
+            lent.msg_controllen = header.msg_controllen.min(MOST_CONTROL);
+            Way::Both
+        }
+        Transfer::In => return Ok(()),
+    };
+    lent.msg_control = loan.lend(user, lent.msg_controllen, way, Manner::Any)? as *mut libc::c_void;
+    Ok(())
+}
+
+/// Writes the fields of a header that a received message changes.
+unsafe fn write_back(user: usize, lent: &msghdr) -> Result<(), Errno> {
+    // SAFETY: the caller's premise.
+    unsafe {
+        memory::write(user + offset_of!(msghdr, msg_namelen), &lent.msg_namelen)?;
+        memory::write(user + offset_of!(msghdr, msg_controllen), &lent.msg_controllen)?;
+        memory::write(user + offset_of!(msghdr, msg_flags), &(lent.msg_flags as u32))
+    }
+}
+
+/// `sendmmsg` and `recvmmsg`: one message after the other.
+///
+/// # Safety
+/// The program asked for the effects of the call.
+pub(super) unsafe fn messages(call: &Call, way: Transfer) -> Result<isize, Errno> {
+    let [socket, entries, count, flags, timeout, _] = call.arguments;
+    let limit = match (way, timeout) {
+        (Transfer::In, 1..) => Some(Limit::new(timeout)?),
+        _ => None,
+    };
+    let mut flags = flags & !(libc::MSG_WAITFORONE as usize);
+    let count = (count as u32 as usize).min(MOST_MESSAGES);
+    for done in 0..count {
+        let entry = entries.checked_add(done * ENTRY).ok_or(Errno::FAULT)?;
+        // SAFETY: the caller's premise.
+        let result = unsafe { one(socket, entry, flags, way) };
+        match result {
+            Ok(bytes @ 0..) => {
+                // SAFETY: the kernel would write the length.
+                unsafe { memory::write(entry + ENTRY_LENGTH, &(bytes as u32)) }?;
+            }
+            // An error of a later message is that of the next call.
+            _ if done > 0 => return Ok(done as isize),
+            other => return other,
+        }
+        if call.arguments[3] & libc::MSG_WAITFORONE as usize != 0 {
+            flags |= libc::MSG_DONTWAIT as usize;
+        }
+        if limit.as_ref().is_some_and(Limit::is_over) {
+            return Ok(done as isize + 1);
+        }
+    }
+    Ok(count as isize)
+}
+
+/// The time for the messages of a call. As in the kernel, it is looked at after each message alone.
+struct Limit(u128);
+
+impl Limit {
+    fn new(timeout: usize) -> Result<Limit, Errno> {
+        let time: libc::timespec = memory::read(timeout)?;
+        match (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec)) {
+            (Ok(seconds), Ok(nanos @ 0..1_000_000_000)) => Ok(Limit(
+                now() + u128::from(seconds) * 1_000_000_000 + u128::from(nanos),
+            )),
+            _ => Err(Errno::INVAL),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        now() >= self.0
+    }
+}
+
+/// Nanoseconds of the monotonic clock.
+fn now() -> u128 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes the time to the variable.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec.max(0) as u128 * 1_000_000_000 + time.tv_nsec.max(0) as u128
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixDatagram;
+
+    use super::super::testing::Pages;
+    use super::*;
+
+    /// Writes a header at `offset` of `pages`, with one buffer.
+    fn header(pages: &Pages, offset: usize, buffer: usize, bytes: usize) {
+        let vector = offset + 256;
+        pages.fill(vector, &(pages.start() + buffer).to_ne_bytes());
+        pages.fill(vector + 8, &bytes.to_ne_bytes());
+        pages.fill(
+            offset + offset_of!(msghdr, msg_iov),
+            &(pages.start() + vector).to_ne_bytes(),
+        );
+        pages.fill(offset + offset_of!(msghdr, msg_iovlen), &1usize.to_ne_bytes());
+    }
+
+    #[test]
+    fn messages_arrive_whole_and_headers_state_it() {
+        super::super::trampoline::map().expect("free addresses");
+        let (sender, receiver) = UnixDatagram::pair().expect("sockets");
+        let pages = Pages::of_arena(4);
+        pages.fill(4096, b"a message");
+        header(&pages, 0, 4096, 9);
+        let call = |number, socket: i32, flags| Call {
+            number,
+            arguments: [socket as usize, pages.start(), 1, flags, 0, 0],
+        };
+        // SAFETY: the kernel reads and writes the test's pages.
+        unsafe {
+            let sent = call(libc::SYS_sendmmsg, sender.as_raw_fd(), 0);
+            assert_eq!(super::super::serve(sent), 1);
+            header(&pages, 0, 8192, 4);
+            let received = call(
+                libc::SYS_recvmmsg,
+                receiver.as_raw_fd(),
+                libc::MSG_DONTWAIT as usize,
+            );
+            assert_eq!(super::super::serve(received), 1);
+        }
+        assert_eq!(pages.bytes(8192, 5), b"a me\0");
+        assert_eq!(pages.bytes(ENTRY_LENGTH, 4), 4u32.to_ne_bytes());
+        let flags = pages.bytes(offset_of!(msghdr, msg_flags), 4);
+        assert_eq!(flags, libc::MSG_TRUNC.to_ne_bytes());
+    }
+
+    #[test]
+    fn hostile_headers_are_refused() {
+        let pages = Pages::of_arena(1);
+        let start = pages.start();
+        // SAFETY: no socket has this number, and the buffers are the test's.
+        let send = |user| unsafe { one(usize::MAX, user, 0, Transfer::Out) };
+        assert_eq!(send(8), Err(Errno::FAULT));
+        header(&pages, 0, 512, usize::MAX);
+        assert_eq!(send(start), Err(Errno::INVAL));
+        header(&pages, 0, 512, 10);
+        pages.fill(offset_of!(msghdr, msg_iovlen), &usize::MAX.to_ne_bytes());
+        assert_eq!(send(start), Err(Errno::INVAL));
+        pages.fill(offset_of!(msghdr, msg_iovlen), &1usize.to_ne_bytes());
+        pages.fill(offset_of!(msghdr, msg_name), &(start + 600).to_ne_bytes());
+        pages.fill(offset_of!(msghdr, msg_namelen), &u32::MAX.to_ne_bytes());
+        pages.fill(offset_of!(msghdr, msg_control), &(start + 800).to_ne_bytes());
+        pages.fill(offset_of!(msghdr, msg_controllen), &usize::MAX.to_ne_bytes());
+        assert_eq!(send(start), Ok(-(libc::EBADF as isize)));
+    }
+}

@@ -1,0 +1,183 @@
+//! System calls of the program that use memory of the arena, served without privilege.
+//!
+//! In this mode the kernel does not wait for the pager: a call that meets an absent page fails with `EFAULT`. So a filter of
+//! system calls (seccomp) sends SIGSYS for each call with an argument in the arena, and the handler makes the call for the
+//! program: with its pages pinned, or with copies of what is small. Other calls run as ever (0.05-0.09 us for the filter).
+//!
+//! | step | by |
+//! |---|---|
+//! | the filter finds an argument in the arena | [`filter`] |
+//! | the handler of SIGSYS reads the registers | [`trap`] |
+//! | the row of the call states its pointers | [`table`] |
+//! | copies and pins | [`loan`], [`memory`] |
+//! | the call itself, from an instruction that the filter exempts | [`trampoline`] |
+//! | the result goes to the register of the interrupted code | [`trap`] |
+//!
+//! Calls whose own arguments are elsewhere but whose memory points into the arena (`writev` with its vector on the stack) do not
+//! meet the filter. The exported symbols of the C library's functions serve them ([`crate::symbols`]).
+//!
+//! # Limits
+//! - io_uring and the kernel's AIO use memory after the call, and are refused (`ENOSYS`): programs fall back to other calls.
+//! - A forked child that the C library did not make (`clone` by the program's own instruction) does not have the arena.
+//! - A program that sets the handlers of SIGBUS or SIGSYS by its own instruction (Go) takes them from the pager.
+//! - The C library's own helper threads block all signals: `aio_read` and its like end the process if the buffer is in the
+//!   arena.
+//! - Thread cancellation (`pthread_cancel`) does not interrupt a call that the handler makes.
+//! - A program's signal handler that leaves a call by `siglongjmp` keeps the pins of the call for ever.
+//! - The kernel's list of robust mutexes in the arena ends at an absent page.
+//! - A thread whose stack is in the arena runs on while the pages below its stack pointer are present.
+
+#![allow(unsafe_code, reason = "system calls")]
+
+mod chunked;
+mod filter;
+mod futex;
+mod loan;
+mod memory;
+mod message;
+mod nested;
+mod options;
+mod plain;
+mod space;
+mod table;
+#[cfg(test)]
+mod testing;
+pub(crate) mod trampoline;
+mod trap;
+mod vector;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use plimsoll_os::Errno;
+
+#[cfg(not(test))]
+pub(crate) use memory::is_managed;
+#[cfg(not(test))]
+pub(crate) use nested::Strings;
+pub(crate) use nested::stripped;
+pub(crate) use trampoline::call as raw_call;
+#[cfg(not(test))]
+pub(crate) use trap::keep_stack;
+
+use table::Kind;
+use trap::Frame;
+
+use crate::handlers;
+
+/// A system call of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Call {
+    pub(crate) number: i64,
+    pub(crate) arguments: [usize; 6],
+}
+
+impl Call {
+    /// Makes the call with these arguments instead.
+    ///
+    /// # Safety
+    /// The program asked for the effects of the call.
+    unsafe fn make(&self, arguments: [usize; 6]) -> isize {
+        // SAFETY: the caller's premise.
+        unsafe { trampoline::call(self.number, arguments) }
+    }
+}
+
+/// Whether calls are served: in the mode without privilege.
+static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
+
+/// Whether the library serves system calls in this process. The exported symbols ask: in the other mode the kernel waits for the
+/// pager, and they pass on to the C library.
+pub(crate) fn is_active() -> bool {
+    IS_ACTIVE.load(Ordering::Relaxed)
+}
+
+/// The reason why system calls cannot be served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StartError {
+    /// The page of the exempt instruction cannot be mapped.
+    Trampoline(Errno),
+    /// The handlers of SIGBUS and SIGSYS cannot be installed.
+    Handler(Errno),
+    /// The kernel refuses the filter.
+    Filter(Errno),
+}
+
+/// Whether this process has inherited the filter, or another one.
+pub(crate) fn may_be_filtered() -> bool {
+    // SAFETY: the call takes no memory.
+    unsafe { raw_call(libc::SYS_prctl, [libc::PR_GET_SECCOMP as usize, 0, 0, 0, 0, 0]) == 2 }
+}
+
+/// Prepares to serve system calls: called before the pager is built, since its own calls are trapped if the process has inherited the
+/// filter.
+///
+/// # Errors
+/// [`StartError`]: the program must not run.
+pub(crate) fn prepare() -> Result<(), StartError> {
+    trampoline::map().map_err(StartError::Trampoline)?;
+    handlers::start().map_err(StartError::Handler)?;
+    trap::install().map_err(StartError::Handler)
+}
+
+/// Serves the system calls of this process from here on. `has_filter` states whether the process needs the filter; one that has
+/// inherited it has to serve its calls too.
+///
+/// # Errors
+/// [`StartError`]: the program must not run.
+pub(crate) fn start(has_filter: bool) -> Result<(), StartError> {
+    let is_filtered = trap::is_filtered();
+    if has_filter || is_filtered {
+        handlers::record();
+        IS_ACTIVE.store(true, Ordering::Release);
+    }
+    if has_filter && !is_filtered {
+        filter::install().map_err(StartError::Filter)?;
+    }
+    Ok(())
+}
+
+/// Serves a call of the program: makes it so that the kernel finds its memory. Returns the result of the kernel.
+///
+/// # Safety
+/// The program asked for the effects of the call.
+pub(crate) unsafe fn serve(call: Call) -> isize {
+    // SAFETY: the caller's premise.
+    unsafe { serve_in(call, None) }
+}
+
+/// As [`serve`], for a call that a handler of SIGSYS interrupted at `frame`.
+///
+/// # Safety
+/// As [`serve`].
+unsafe fn serve_in(call: Call, frame: Option<&mut Frame>) -> isize {
+    let kind = table::kind(call.number);
+    // SAFETY: the caller's premise.
+    let result = unsafe {
+        match kind {
+            Kind::Plain(pointers) => plain::serve(&call, pointers),
+            Kind::Unknown => plain::serve_unknown(&call),
+            Kind::Registered(pointers) => plain::serve_registered(&call, pointers),
+            Kind::Transfer(way) => chunked::transfer(&call, way),
+            Kind::Vector(way) => nested::vector(&call, way),
+            Kind::Splice => nested::splice(&call),
+            Kind::OtherMemory(way) => nested::other_memory(&call, way),
+            Kind::Message(way) => nested::message(&call, way),
+            Kind::Messages(way) => nested::messages(&call, way),
+            Kind::Memory => Ok(space::serve(&call)),
+            Kind::Execute(path) => nested::execute(&call, path),
+            Kind::Fork => trap::fork(&call, frame),
+            Kind::Futex => futex::serve(&call),
+            Kind::FutexVector => futex::serve_vector(&call),
+            Kind::Frame => trap::serve_frame(&call, frame),
+            Kind::Masked(mask, pointers) => nested::masked(&call, mask, pointers),
+            Kind::Select => nested::select(&call),
+            Kind::Ioctl => options::ioctl(&call),
+            Kind::Fcntl => options::fcntl(&call),
+            Kind::Prctl => options::prctl(&call),
+            Kind::ArchPrctl => options::arch_prctl(&call),
+            Kind::SetSocketOption => options::set_socket_option(&call),
+            Kind::Seccomp => options::seccomp(&call),
+        }
+    };
+    result.unwrap_or_else(|error| -(error.raw() as isize))
+}

@@ -1,0 +1,304 @@
+//! The handler of SIGSYS, which makes the trapped calls.
+//!
+//! It runs on the thread's own stack, as the pager's handler does: alternate stacks of programs are as small as 8 KiB. No signal is
+//! masked meanwhile: a call that waits is interrupted as ever. The handler of another signal then runs above this one, and a call of
+//! its own may be trapped too.
+//!
+//! The return from the handler restores the registers, the signal mask and the alternate stack of the interrupted code. Calls that
+//! change these change the saved ones instead ([`serve_frame`]). A call that returns twice cannot be made here: the interrupted code
+//! continues at a copy of its instruction that the filter exempts ([`fork`]).
+#![allow(unsafe_code, reason = "a signal handler")]
+
+use std::ffi::{c_int, c_void};
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use plimsoll_os::Errno;
+
+use super::Call;
+use super::filter::MARK;
+use super::loan::{Loan, Manner, Way};
+use super::memory;
+use super::nested::stripped;
+use super::trampoline;
+use crate::handlers;
+
+/// The first fields of `siginfo_t` for SIGSYS.
+#[repr(C)]
+struct Trapped {
+    signal: c_int,
+    mark: c_int,
+    code: c_int,
+    _padding: c_int,
+    instruction: usize,
+    number: c_int,
+    architecture: u32,
+}
+
+/// `SYS_SECCOMP`: a filter raised the signal.
+const BY_FILTER: c_int = 1;
+
+/// The interrupted code, as its return from the handler restores it.
+pub(super) struct Frame(*mut libc::ucontext_t);
+
+impl Frame {
+    fn context(&mut self) -> &mut libc::ucontext_t {
+        // SAFETY: the kernel made it for the handler, which this value does not outlive.
+        unsafe { &mut *self.0 }
+    }
+
+    fn register(&mut self, number: c_int) -> &mut i64 {
+        &mut self.context().uc_mcontext.gregs[number as usize]
+    }
+
+    fn call(&mut self, number: c_int) -> Call {
+        let registers = [
+            libc::REG_RDI,
+            libc::REG_RSI,
+            libc::REG_RDX,
+            libc::REG_R10,
+            libc::REG_R8,
+            libc::REG_R9,
+        ];
+        Call {
+            number: i64::from(number),
+            arguments: registers.map(|register| *self.register(register) as usize),
+        }
+    }
+}
+
+/// The code of this library: calls that it makes by itself are for the kernel as they are.
+static OWN_CODE: OnceLock<Range<usize>> = OnceLock::new();
+
+/// Trapped calls.
+static TRAPPED: AtomicUsize = AtomicUsize::new(0);
+
+/// Trapped calls of this process so far.
+fn count() -> usize {
+    TRAPPED.load(Ordering::Relaxed)
+}
+
+/// Installs the handler.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn install() -> Result<(), Errno> {
+    OWN_CODE.get_or_init(own_code);
+    handlers::install_for_calls(on_sigsys)
+}
+
+/// Whether this process has the filter already, as a child of `execve` does. The handler must be installed.
+pub(super) fn is_filtered() -> bool {
+    let before = count();
+    // SAFETY: the call has no arguments; one in the arena is trapped by the filter alone.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") libc::SYS_getppid => _,
+            in("rdi") crate::arena::ARENA,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    count() != before
+}
+
+/// The addresses of the object that this function is in.
+fn own_code() -> Range<usize> {
+    struct Search {
+        address: usize,
+        found: Range<usize>,
+    }
+    unsafe extern "C" fn look(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
+        // SAFETY: the C library gives a valid description, and the search of `own_code`.
+        let (info, search) = unsafe { (&*info, &mut *data.cast::<Search>()) };
+        // SAFETY: the description states the number of its headers.
+        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+        for header in headers.iter().filter(|header| header.p_type == libc::PT_LOAD) {
+            let start = info.dlpi_addr as usize + header.p_vaddr as usize;
+            let range = start..start + header.p_memsz as usize;
+            if range.contains(&search.address) {
+                search.found = range;
+                return 1;
+            }
+        }
+        0
+    }
+    let mut search = Search {
+        address: own_code as *const () as usize,
+        found: 0..0,
+    };
+    // SAFETY: the function takes the search, which outlives the call.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
+    search.found
+}
+
+extern "C" fn on_sigsys(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel gives a valid description, and `errno` is this thread's.
+    let (trapped, errno) = unsafe { (&*info.cast::<Trapped>(), *libc::__errno_location()) };
+    if trapped.code != BY_FILTER || trapped.mark != c_int::from(MARK) {
+        handlers::pass_on(signal, info, context);
+        return;
+    }
+    TRAPPED.fetch_add(1, Ordering::Relaxed);
+    let mut frame = Frame(context.cast());
+    let call = frame.call(trapped.number);
+    let is_own = OWN_CODE
+        .get()
+        .is_some_and(|code| code.contains(&trapped.instruction));
+    // SAFETY: the interrupted code asked for the effects of the call.
+    let result = unsafe {
+        match is_own {
+            true => Some(trampoline::call(call.number, call.arguments)),
+            false => serve(call, &mut frame),
+        }
+    };
+    if let Some(result) = result {
+        *frame.register(libc::REG_RAX) = result as i64;
+    }
+    // SAFETY: `errno` is this thread's.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// Serves a call of the interrupted code; none if that makes the call itself when it continues.
+///
+/// # Safety
+/// The interrupted code asked for the effects of the call.
+unsafe fn serve(call: Call, frame: &mut Frame) -> Option<isize> {
+    let before = *frame.register(libc::REG_RIP);
+    // SAFETY: the caller's premise.
+    let result = unsafe { super::serve_in(call, Some(frame)) };
+    (*frame.register(libc::REG_RIP) == before).then_some(result)
+}
+
+/// `rt_sigprocmask` and `sigaltstack`: the result stays when the handler returns.
+///
+/// # Safety
+/// The program asked for the effects of the call.
+pub(super) unsafe fn serve_frame(call: &Call, frame: Option<&mut Frame>) -> Result<isize, Errno> {
+    // SAFETY: the caller's premise.
+    unsafe {
+        match call.number {
+            libc::SYS_rt_sigprocmask => change_mask(call, frame),
+            _ => change_stack(call, frame),
+        }
+    }
+}
+
+unsafe fn change_mask(call: &Call, frame: Option<&mut Frame>) -> Result<isize, Errno> {
+    const BYTES: usize = size_of::<u64>();
+    let [how, new, old, bytes, ..] = call.arguments;
+    if bytes != BYTES {
+        return Err(Errno::INVAL);
+    }
+    let new = match new {
+        0 => None,
+        new => Some(memory::read::<u64>(new)?),
+    };
+    let new = new.map(|mask| {
+        if how as c_int == libc::SIG_UNBLOCK {
+            mask
+        } else {
+            stripped(mask)
+        }
+    });
+    let (mut former, mut current) = (0u64, 0u64);
+    let set = new.as_ref().map_or(0, |mask| std::ptr::from_ref(mask) as usize);
+    // SAFETY: the kernel reads and writes the variables.
+    let result = unsafe {
+        let result = call.make([how, set, (&raw mut former) as usize, BYTES, 0, 0]);
+        call.make([0, 0, (&raw mut current) as usize, BYTES, 0, 0]);
+        result
+    };
+    if result < 0 {
+        return Ok(result);
+    }
+    if let (Some(frame), true) = (frame, new.is_some()) {
+        // SAFETY: the kernel's mask is the first word of the set.
+        unsafe { (&raw mut frame.context().uc_sigmask).cast::<u64>().write(current) };
+    }
+    if old != 0 {
+        // SAFETY: the program asked the kernel to write there.
+        unsafe { memory::write(old, &former) }?;
+    }
+    Ok(result)
+}
+
+unsafe fn change_stack(call: &Call, frame: Option<&mut Frame>) -> Result<isize, Errno> {
+    let [new, old, ..] = call.arguments;
+    let mut loan = Loan::new();
+    let bytes = size_of::<libc::stack_t>();
+    let new = match new {
+        0 => None,
+        new => Some(memory::read::<libc::stack_t>(new)?),
+    };
+    if let Some(stack) = &new {
+        keep_stack(stack)?;
+    }
+    let set = new.as_ref().map_or(0, |stack| std::ptr::from_ref(stack) as usize);
+    let old = loan.lend(old, bytes, Way::Both, Manner::Any)?;
+    // SAFETY: the kernel reads and writes the lent memory.
+    let result = unsafe { call.make([set, old, 0, 0, 0, 0]) };
+    if let (Some(frame), Some(stack), 0) = (frame, new, result) {
+        frame.context().uc_stack = stack;
+    }
+    Ok(loan.settle(result))
+}
+
+/// Alternate stacks that stay present.
+const MOST_STACKS: usize = 64;
+
+/// Starts of the stacks that are pinned for ever.
+static STACKS: [AtomicUsize; MOST_STACKS] = [const { AtomicUsize::new(0) }; MOST_STACKS];
+
+/// Keeps an alternate stack present: the kernel writes a signal's frame there, and kills the process if it cannot. The pin stays
+/// when the stack is given up: others may have got its address from the heap by then.
+///
+/// # Errors
+/// [`Errno::NOMEM`] if it cannot be pinned.
+pub(crate) fn keep_stack(stack: &libc::stack_t) -> Result<(), Errno> {
+    let start = stack.ss_sp as usize;
+    if stack.ss_flags & libc::SS_DISABLE != 0 || !memory::is_managed(start) {
+        return Ok(());
+    }
+    let is_kept = |slot: &AtomicUsize| slot.load(Ordering::Relaxed) == start;
+    if STACKS.iter().any(is_kept) {
+        return Ok(());
+    }
+    let held = memory::pin(start, stack.ss_size).ok_or(Errno::NOMEM)?;
+    std::mem::forget(held);
+    for slot in &STACKS {
+        if slot
+            .compare_exchange(0, start, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+        {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// `clone` and its like. The child begins where the interrupted code continues, maybe on another stack: so the interrupted code makes
+/// the call itself, from an instruction that the filter exempts.
+///
+/// # Safety
+/// The program asked for the effects of the call.
+pub(super) unsafe fn fork(call: &Call, frame: Option<&mut Frame>) -> Result<isize, Errno> {
+    for argument in call.arguments {
+        if memory::is_managed(argument) {
+            memory::bring(argument, 1);
+        }
+    }
+    let site = frame.and_then(|frame| {
+        let site = *frame.register(libc::REG_RIP) as usize;
+        let stub = trampoline::stub(site)?;
+        Some((frame, stub))
+    });
+    let Some((frame, stub)) = site else {
+        return Err(Errno::NOSYS);
+    };
+    *frame.register(libc::REG_RIP) = stub as i64;
+    *frame.register(libc::REG_RAX) = call.number;
+    Ok(0)
+}

@@ -1,0 +1,306 @@
+//! Vectors of buffers: `readv`, `writev` and their like, and those of messages.
+#![allow(unsafe_code, reason = "vectors of the program, and system calls")]
+
+use std::slice;
+
+use libc::iovec;
+use plimsoll_os::Errno;
+
+use super::Call;
+use super::loan::Loan;
+use super::memory::{self, PAGE};
+use super::table::Transfer;
+
+/// Buffers of a vector: `UIO_MAXIOV` of the kernel.
+const MOST_BUFFERS: usize = 1024;
+/// Buffers up to here are copied, all of a vector into one piece of memory; larger ones are pinned.
+const SMALL: usize = 4 * PAGE;
+/// Bytes of a large buffer that are copied if it cannot be pinned and the call may transfer fewer.
+const PIECE: usize = 1 << 20;
+
+/// The demands on the transfer of a vector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wholeness {
+    /// Fewer bytes may be transferred.
+    Partial,
+    /// All of them, as for a datagram.
+    Whole,
+    /// All of them, and the kernel keeps the pages themselves.
+    Themselves,
+}
+
+/// A vector for the kernel in place of the program's.
+pub(super) struct Buffers<'l> {
+    program: &'l [iovec],
+    kernel: &'l mut [iovec],
+    /// Buffers that the call has; others are behind one that was cut.
+    pub(super) count: usize,
+    way: Transfer,
+}
+
+impl<'l> Buffers<'l> {
+    /// Lends the buffers of the vector at `vector`.
+    ///
+    /// # Errors
+    /// Those of the kernel: [`Errno::INVAL`] for too many buffers or too many bytes, [`Errno::FAULT`]; [`Errno::NOMEM`] if neither
+    /// pins nor copies are possible.
+    pub(super) fn lend(
+        loan: &mut Loan,
+        vector: usize,
+        count: usize,
+        way: Transfer,
+        wholeness: Wholeness,
+    ) -> Result<Buffers<'l>, Errno> {
+        if count > MOST_BUFFERS {
+            return Err(Errno::INVAL);
+        }
+        let bytes = count * size_of::<iovec>();
+        let memory = loan.take(2 * bytes)?;
+        // SAFETY: the memory is the loan's, and holds two vectors of that length. Any bytes are values of them: they are set
+        // before they are read.
+        let (program, kernel) = unsafe {
+            memory::copy_in(vector, memory as *mut u8, bytes)?;
+            memory::copy_in(memory, (memory + bytes) as *mut u8, bytes)?;
+            let program = slice::from_raw_parts(memory as *const iovec, count);
+            (
+                program,
+                slice::from_raw_parts_mut((memory + bytes) as *mut iovec, count),
+            )
+        };
+        let mut buffers = Buffers {
+            program,
+            kernel,
+            count,
+            way,
+        };
+        buffers.lend_all(loan, wholeness)?;
+        Ok(buffers)
+    }
+
+    fn lend_all(&mut self, loan: &mut Loan, wholeness: Wholeness) -> Result<(), Errno> {
+        let small = small_bytes(self.program)?;
+        let mut copies = match wholeness {
+            Wholeness::Themselves => 0,
+            _ if small == 0 => 0,
+            _ => loan.take(small)?,
+        };
+        for index in 0..self.count {
+            let buffer = self.program[index];
+            if !is_absent(&buffer) {
+                continue;
+            }
+            let user = buffer.iov_base as usize;
+            if wholeness == Wholeness::Themselves {
+                if !loan.pin(user, buffer.iov_len) {
+                    memory::bring(user, buffer.iov_len.min(PIECE));
+                }
+                continue;
+            }
+            if buffer.iov_len <= SMALL {
+                self.copy(index, copies, buffer.iov_len)?;
+                copies += buffer.iov_len;
+            } else if !loan.pin(user, buffer.iov_len) {
+                let bytes = match wholeness {
+                    Wholeness::Partial => buffer.iov_len.min(PIECE),
+                    _ => buffer.iov_len,
+                };
+                let copy = loan.take(bytes)?;
+                self.copy(index, copy, bytes)?;
+                if bytes < buffer.iov_len {
+                    self.count = index + 1;
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the kernel use `bytes` at `copy` for a buffer.
+    fn copy(&mut self, index: usize, copy: usize, bytes: usize) -> Result<(), Errno> {
+        let user = self.program[index].iov_base as usize;
+        match self.way {
+            // SAFETY: the copy is memory of the loan.
+            Transfer::Out => unsafe { memory::copy_in(user, copy as *mut u8, bytes) }?,
+            Transfer::In if !memory::is_readable(user, 1) => return Err(Errno::FAULT),
+            Transfer::In => {}
+        }
+        self.kernel[index] = iovec {
+            iov_base: copy as *mut libc::c_void,
+            iov_len: bytes,
+        };
+        Ok(())
+    }
+
+    /// The vector for the kernel.
+    pub(super) fn address(&self) -> usize {
+        self.kernel.as_ptr() as usize
+    }
+
+    /// Copies to the program the bytes that a call with this result wrote into copies. Returns the result, or its error.
+    pub(super) fn settle(&self, result: isize) -> isize {
+        if self.way == Transfer::Out {
+            return result;
+        }
+        let mut rest = usize::try_from(result).unwrap_or(0);
+        for (program, kernel) in self.program.iter().zip(self.kernel.iter()).take(self.count) {
+            let bytes = rest.min(kernel.iov_len);
+            rest -= bytes;
+            if bytes == 0 || program.iov_base == kernel.iov_base {
+                continue;
+            }
+            // SAFETY: the copy is memory of the loan, and the program asked the kernel to write to its buffer.
+            let copied =
+                unsafe { memory::copy_out(kernel.iov_base.cast(), program.iov_base as usize, bytes) };
+            if let Err(error) = copied {
+                return -(error.raw() as isize);
+            }
+        }
+        result
+    }
+}
+
+/// Whether a buffer has bytes in the arena.
+fn is_absent(buffer: &iovec) -> bool {
+    buffer.iov_len > 0 && memory::is_managed(buffer.iov_base as usize)
+}
+
+/// Bytes of the small buffers in the arena.
+fn small_bytes(buffers: &[iovec]) -> Result<usize, Errno> {
+    let mut small = 0;
+    for buffer in buffers {
+        if isize::try_from(buffer.iov_len).is_err() {
+            return Err(Errno::INVAL);
+        }
+        if is_absent(buffer) && buffer.iov_len <= SMALL {
+            // At most 1024 times 16 KiB.
+            small += buffer.iov_len;
+        }
+    }
+    Ok(small)
+}
+
+/// `readv`, `writev`, and their like.
+///
+/// # Safety
+/// The program asked for the effects of the call.
+pub(super) unsafe fn vector(call: &Call, way: Transfer) -> Result<isize, Errno> {
+    let mut loan = Loan::new();
+    let [file, vector, count, third, fourth, fifth] = call.arguments;
+    let buffers = Buffers::lend(&mut loan, vector, count, way, Wholeness::Partial)?;
+    // SAFETY: the caller's premise.
+    let result = unsafe { call.make([file, buffers.address(), buffers.count, third, fourth, fifth]) };
+    Ok(buffers.settle(result))
+}
+
+/// `vmsplice`: the kernel keeps the pages.
+///
+/// # Safety
+/// The program asked for the effects of the call.
+pub(super) unsafe fn splice(call: &Call) -> Result<isize, Errno> {
+    let mut loan = Loan::new();
+    let [file, vector, count, flags, ..] = call.arguments;
+    let buffers = Buffers::lend(&mut loan, vector, count, Transfer::Out, Wholeness::Themselves)?;
+    // SAFETY: the caller's premise.
+    Ok(unsafe { call.make([file, buffers.address(), buffers.count, flags, 0, 0]) })
+}
+
+/// `process_vm_readv` and `process_vm_writev`: buffers of this process, and addresses of another one.
+///
+/// # Safety
+/// The program asked for the effects of the call.
+pub(super) unsafe fn other_memory(call: &Call, way: Transfer) -> Result<isize, Errno> {
+    let mut loan = Loan::new();
+    let [process, own, own_count, other, other_count, flags] = call.arguments;
+    if other_count > MOST_BUFFERS {
+        return Err(Errno::INVAL);
+    }
+    let buffers = Buffers::lend(&mut loan, own, own_count, way, Wholeness::Partial)?;
+    let bytes = other_count * size_of::<iovec>();
+    let copy = loan.take(bytes)?;
+    // SAFETY: the copy is memory of the loan; the rest is the caller's premise.
+    let result = unsafe {
+        memory::copy_in(other, copy as *mut u8, bytes)?;
+        // The other process may be this one.
+        super::plain::bring_targets(copy, bytes);
+        call.make([
+            process,
+            buffers.address(),
+            buffers.count,
+            copy,
+            other_count,
+            flags,
+        ])
+    };
+    Ok(buffers.settle(result))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::super::testing::Pages;
+    use super::*;
+
+    fn buffer(base: usize, len: usize) -> iovec {
+        iovec {
+            iov_base: base as *mut libc::c_void,
+            iov_len: len,
+        }
+    }
+
+    #[test]
+    fn hostile_vectors_are_refused_as_the_kernel_does() {
+        let mut loan = Loan::new();
+        let lend = |loan: &mut Loan, vector: &[iovec], count| {
+            Buffers::lend(
+                loan,
+                vector.as_ptr() as usize,
+                count,
+                Transfer::Out,
+                Wholeness::Partial,
+            )
+            .err()
+        };
+        assert_eq!(lend(&mut loan, &[], usize::MAX), Some(Errno::INVAL));
+        assert_eq!(lend(&mut loan, &[], 1025), Some(Errno::INVAL));
+        let long = [buffer(8, usize::MAX)];
+        assert_eq!(lend(&mut loan, &long, 1), Some(Errno::INVAL));
+        let wrong = Buffers::lend(&mut loan, 8, 1, Transfer::Out, Wholeness::Partial).err();
+        assert_eq!(wrong, Some(Errno::FAULT));
+        let pages = Pages::of_arena(1);
+        pages.forbid(0);
+        let forbidden = [buffer(pages.start(), 10)];
+        assert_eq!(lend(&mut loan, &forbidden, 1), Some(Errno::FAULT));
+    }
+
+    #[test]
+    fn a_vector_is_gathered_and_scattered_in_order() {
+        super::super::trampoline::map().expect("free addresses");
+        let pages = Pages::of_arena(12);
+        let own = *b"-own-";
+        pages.fill(0, b"first");
+        pages.fill(4096, &[b'x'; 5 * 4096]);
+        let parts = [
+            buffer(pages.start(), 5),
+            buffer(own.as_ptr() as usize, 5),
+            buffer(pages.start() + 4096, 5 * 4096),
+        ];
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        let call = |number, file: i32, vector: &[iovec]| Call {
+            number,
+            arguments: [file as usize, vector.as_ptr() as usize, vector.len(), 0, 0, 0],
+        };
+        // SAFETY: the kernel reads the test's memory.
+        let written = unsafe { super::super::serve(call(libc::SYS_writev, writer.as_raw_fd(), &parts)) };
+        assert_eq!(written, 10 + 5 * 4096);
+        let back = [
+            buffer(pages.start() + 6 * 4096, 8),
+            buffer(pages.start() + 7 * 4096, 5 * 4096),
+        ];
+        // SAFETY: the kernel writes to the test's pages.
+        let read = unsafe { super::super::serve(call(libc::SYS_readv, reader.as_raw_fd(), &back)) };
+        assert_eq!(read, 8 + 5 * 4096);
+        assert_eq!(pages.bytes(6 * 4096, 9), b"first-ow\0");
+        assert_eq!(pages.bytes(7 * 4096, 4), b"n-xx");
+    }
+}

@@ -1,0 +1,123 @@
+//! The start of the library, before the program's own code: settings, pager, arena, heap.
+//!
+//! The dynamic linker and the C library call malloc before, and constructors of other libraries may: their blocks are
+//! unmanaged, and stay so.
+#![allow(
+    unsafe_code,
+    reason = "the heap's memory is set once, and the constructor is placed in a section"
+)]
+
+use std::fmt::Display;
+use std::os::unix::ffi::OsStrExt;
+
+use plimsoll_lfh::Heap;
+use plimsoll_os::{UffdMode, open_from_device, open_userfaultfd, write_error};
+use plimsoll_pager::{BuildError, FaultMode, Pager};
+
+use crate::arena::{ARENA, ARENA_BYTES, Arena};
+use crate::configuration::Configuration;
+use crate::program_heap::ArenaMemory;
+use crate::{blocks, callers, calls, statistics};
+
+/// The variable with the settings.
+const VARIABLE: &str = "PLIMSOLL_EXEC";
+/// The exit code of a program that cannot run as requested.
+const CANNOT_RUN: i32 = 125;
+
+/// Run by the dynamic linker when the library has been loaded.
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static START: extern "C" fn() = start;
+
+/// Starts the library. Without settings, it is a heap and nothing else.
+#[cfg_attr(test, allow(dead_code, reason = "a test has its own malloc"))]
+extern "C" fn start() {
+    callers::find();
+    #[cfg(not(test))]
+    crate::symbols::prepare();
+    if let Some(text) = std::env::var_os(VARIABLE) {
+        match Configuration::parse(text.as_bytes()) {
+            Ok(configuration) => {
+                #[cfg(not(test))]
+                let low = crate::symbols::LowNumbers::occupy();
+                open(&configuration);
+                #[cfg(not(test))]
+                low.free();
+            }
+            Err(mistake) => fail(format_args!("cannot read {VARIABLE}: {mistake}")),
+        }
+    }
+    blocks::open();
+    Heap::prepare_for_forks();
+}
+
+/// Ends the process, whose program must not run without what was asked for.
+fn fail(reason: impl Display) -> ! {
+    write_error(format!("plimsoll exec: {reason}\n").as_bytes());
+    // SAFETY: the call ends the process.
+    unsafe { libc::_exit(CANNOT_RUN) }
+}
+
+/// Opens the arena, and has the heap use it.
+fn open(configuration: &Configuration) {
+    let mode = configuration.faults.unwrap_or_else(best_mode);
+    let by_signal = mode == FaultMode::Signal;
+    let serves_calls = by_signal || calls::may_be_filtered();
+    if serves_calls && let Err(error) = calls::prepare() {
+        fail(format_args!("cannot serve system calls: {error:?}"));
+    }
+    let pager = build(configuration, mode).unwrap_or_else(|error| fail(error));
+    if mode == FaultMode::Thread && !pager.serves_system_calls() {
+        fail(
+            "cannot serve system calls by a thread: the system allows it to root, with vm.unprivileged_userfaultfd=1, or \
+             with access to /dev/userfaultfd; take faults=signal",
+        );
+    }
+    let region = match pager.map(ARENA_BYTES) {
+        Ok(region) if region.as_ptr() as usize == ARENA => region,
+        Ok(_) => fail("cannot map the arena: the pager has another address; please report it"),
+        Err(error) => fail(error),
+    };
+    let arena = Arena::open(pager, region);
+    if let Err(errno) = arena.close_addresses() {
+        fail(format_args!("cannot map the arena: {errno}"));
+    }
+    // SAFETY: no thread has used the heap, whose blocks are not open; the memory uses no heap.
+    unsafe { plimsoll_lfh::set_memory(&ArenaMemory) };
+    if serves_calls && let Err(error) = calls::start(by_signal) {
+        fail(format_args!("cannot serve system calls: {error:?}"));
+    }
+    if let Some(file) = configuration.stats {
+        statistics::start(file);
+        // SAFETY: the function is of a library that is never unloaded. If it cannot be registered, there is no report.
+        unsafe { libc::atexit(statistics::report) };
+    }
+}
+
+fn build(configuration: &Configuration, mode: FaultMode) -> Result<Pager, BuildError> {
+    let mut builder = Pager::builder()
+        .ram(configuration.ram)
+        .address_space(ARENA_BYTES as u64)
+        .arena_at(ARENA)
+        .codec(configuration.codec)
+        .fault_mode(mode);
+    if let Some((path, bytes)) = &configuration.page_file {
+        builder = builder.page_file(path, *bytes);
+    }
+    builder.build()
+}
+
+/// A thread for faults, if the system allows that it serves those of system calls.
+fn best_mode() -> FaultMode {
+    let by_call = || open_userfaultfd(UffdMode::Full).is_ok();
+    let by_device = || {
+        use std::os::fd::AsRawFd;
+        let device = std::fs::File::open("/dev/userfaultfd");
+        device.is_ok_and(|device| open_from_device(device.as_raw_fd(), UffdMode::Full).is_ok())
+    };
+    match by_call() || by_device() {
+        true => FaultMode::Thread,
+        false => FaultMode::Signal,
+    }
+}

@@ -1,0 +1,135 @@
+//! Counters of the process, written at its end to a file that `plimsoll exec` has opened: one line of JSON.
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+use plimsoll_pager::Stats;
+
+use crate::arena;
+use crate::calls::raw_call;
+use crate::unmanaged;
+
+/// The number of the open file; -1 for none.
+static FILE: AtomicI32 = AtomicI32::new(-1);
+/// The process that started: a child of a fork does not report.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// The most bytes of contents at the looks so far.
+static PEAK: AtomicU64 = AtomicU64::new(0);
+
+/// Reports at the end of this process to `file`.
+pub(crate) fn start(file: i32) {
+    FILE.store(file, Ordering::Relaxed);
+    PROCESS.store(plimsoll_os::this_process(), Ordering::Relaxed);
+}
+
+/// Bytes of the program's contents: in RAM, compressed, and in the page file.
+fn wanted(stats: &Stats) -> u64 {
+    let in_frames = stats.native_pages + stats.active_pages + stats.modified_pages;
+    let trimmed = stats.standby_pages.iter().sum::<u64>();
+    (in_frames + trimmed + stats.compressed_pages + stats.page_file_pages) * arena::PAGE as u64
+}
+
+/// Pages that are freed between two looks.
+const LOOK_INTERVAL: u64 = 512;
+/// Pages that were freed since the last look.
+static FREED: AtomicU64 = AtomicU64::new(0);
+
+/// Looks at the contents before so many pages are freed, if many were since the last look: their peak is in front of that.
+pub(crate) fn look_before_release(pages: usize) {
+    if FILE.load(Ordering::Relaxed) < 0 {
+        return;
+    }
+    let freed = FREED.fetch_add(pages as u64, Ordering::Relaxed) + pages as u64;
+    if freed >= LOOK_INTERVAL {
+        FREED.store(0, Ordering::Relaxed);
+        look();
+    }
+}
+
+/// Looks at the contents, for their peak.
+fn look() {
+    if let Some(arena) = arena::arena() {
+        PEAK.fetch_max(wanted(&arena.pager.stats()), Ordering::Relaxed);
+    }
+}
+
+/// The line of counters.
+fn line(stats: &Stats, peak: u64, unmanaged: u64) -> String {
+    let mut line = String::with_capacity(1024);
+    let faults = stats.zero_faults + stats.soft_faults + stats.hard_faults;
+    let figures = [
+        ("ram_bytes", stats.ram),
+        ("resident_bytes", stats.resident_bytes()),
+        ("wanted_bytes", wanted(stats)),
+        ("peak_wanted_bytes", peak),
+        ("unmanaged_bytes", unmanaged),
+        ("store_bytes", stats.store_bytes),
+        ("metadata_bytes", stats.metadata_bytes),
+        ("native_pages", stats.native_pages),
+        ("compressed_pages", stats.compressed_pages),
+        ("page_file_pages", stats.page_file_pages),
+        ("faults", faults),
+        ("zero_faults", stats.zero_faults),
+        ("soft_faults", stats.soft_faults),
+        ("hard_faults", stats.hard_faults),
+        ("stream_pages", stats.stream_pages),
+        ("refaults", stats.refaults),
+        ("stall_us", stats.stall_us),
+        ("trimmed_pages", stats.trimmed_pages),
+        ("saved_pages", stats.saved_pages),
+        ("refused_saves", stats.refused_saves),
+        ("unmovable_pages", stats.unmovable_pages),
+        ("forced_frames", stats.forced_frames),
+        ("direct_reclaims", stats.direct_reclaims),
+    ];
+    line.push_str("{\"version\":1");
+    for (name, value) in figures {
+        // A string takes every text.
+        let _ = write!(line, ",\"{name}\":{value}");
+    }
+    line.push_str("}\n");
+    line
+}
+
+/// Writes the line, in the process that started.
+pub(crate) extern "C" fn report() {
+    let file = FILE.load(Ordering::Relaxed);
+    let Some(arena) = arena::arena().filter(|_| file >= 0) else {
+        return;
+    };
+    if plimsoll_os::this_process() != PROCESS.load(Ordering::Relaxed) {
+        return;
+    }
+    look();
+    let stats = arena.pager.stats();
+    let text = line(&stats, PEAK.load(Ordering::Relaxed), unmanaged::bytes_in_use());
+    write(file, text.as_bytes());
+}
+
+#[allow(unsafe_code, reason = "a write to a file by its number")]
+fn write(file: i32, bytes: &[u8]) {
+    // The program may have closed the file: then nobody waits for the line.
+    // SAFETY: the kernel reads the bytes.
+    unsafe {
+        raw_call(
+            libc::SYS_write,
+            [file as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0],
+        )
+    };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_is_one_object() {
+        let mut stats = Stats::default();
+        stats.compressed_pages = 2;
+        stats.standby_pages[5] = 1;
+        let line = line(&stats, 5, 6);
+        assert!(line.starts_with("{\"version\":1,") && line.ends_with("}\n"));
+        assert!(line.contains("\"wanted_bytes\":12288,") && line.contains("\"peak_wanted_bytes\":5,"));
+        assert_eq!(line.lines().count(), 1);
+    }
+}

@@ -1,0 +1,19 @@
+//! The exported symbols of C. The dynamic linker finds them before those of the C library.
+#![allow(unreachable_pub, reason = "the symbols are reached by their names")]
+
+mod descriptors;
+mod errors;
+mod fork;
+mod malloc;
+mod mapping;
+mod signals;
+mod spawn;
+mod vectors;
+
+pub(crate) use descriptors::LowNumbers;
+
+/// Finds the C library's functions that are called when it may not search. Called at the start.
+pub(crate) fn prepare() {
+    signals::prepare();
+    fork::prepare();
+}

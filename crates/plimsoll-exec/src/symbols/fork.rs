@@ -1,0 +1,388 @@
+//! The symbols of forks. A child has the arena by [`plimsoll_pager::Pager::fork`] alone.
+//!
+//! That calls the C library's `fork` while no other thread may change a page. Handlers of `pthread_atfork` must not run in there: one that
+//! takes the lock of a heap would wait for a thread that holds it and waits for a page. Nor may they run in the child before its pager works.
+//! So the library keeps the handlers, and the C library has one of each kind, which does nothing in such a fork:
+//!
+//! | step | by |
+//! |---|---|
+//! | the program's handlers before a fork, the last one first; then the heap's | [`fork`] |
+//! | no other thread changes a page | `Pager::fork` |
+//! | the library's own locks are taken | [`fork_now`] |
+//! | the C library forks | [`fork_now`] |
+//! | the locks are released; the child's pager starts | [`fork_now`], `Pager::fork` |
+//! | the heap's handlers after a fork; then the program's, the first one first | [`fork`] |
+//!
+//! A fork that the C library makes by itself runs the handlers in their usual place. Its child does not have the arena: `daemon` and
+//! `forkpty` are written anew for that reason. A child of `vfork` shares the memory, and needs nothing.
+#![allow(unsafe_code, reason = "exported symbols")]
+
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use libc::{pid_t, termios, winsize};
+use plimsoll_os::{thread_token, write_error, yield_processor};
+use plimsoll_pager::{ForkError, Forked};
+
+use super::errors::{error, failed};
+use crate::lock::Locked;
+use crate::next_symbol::Next;
+use crate::{arena, unmanaged};
+
+type Step = Option<unsafe extern "C" fn()>;
+type Fork = unsafe extern "C" fn() -> pid_t;
+type Register = unsafe extern "C" fn(Step, Step, Step, *mut c_void) -> c_int;
+
+// SAFETY: the types of the functions.
+static NEXT_FORK: Next<Fork> = unsafe { Next::new(c"fork") };
+// SAFETY: as above.
+static NEXT_REGISTER: Next<Register> = unsafe { Next::new(c"__register_atfork") };
+// SAFETY: as above.
+static NEXT_FINALIZE: Next<unsafe extern "C" fn(*mut c_void)> = unsafe { Next::new(c"__cxa_finalize") };
+
+unsafe extern "C" {
+    /// The mark of this object.
+    static __dso_handle: *mut c_void;
+}
+
+/// Handlers of a call of `pthread_atfork`.
+#[derive(Clone, Copy)]
+struct Handlers {
+    prepare: Step,
+    parent: Step,
+    child: Step,
+    /// The object that they belong to: they end with it.
+    object: usize,
+}
+
+/// Handlers of a process.
+const MOST: usize = 128;
+
+#[derive(Clone, Copy)]
+struct List {
+    handlers: [Handlers; MOST],
+    count: usize,
+}
+
+static LIST: Locked<List> = Locked::new(List {
+    handlers: [Handlers {
+        prepare: None,
+        parent: None,
+        child: None,
+        object: 0,
+    }; MOST],
+    count: 0,
+});
+
+/// The thread in [`fork`]; 0 without one.
+static FORKER: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether this thread is in [`fork`].
+pub(super) fn is_forker() -> bool {
+    FORKER.load(Ordering::SeqCst) == thread_token()
+}
+
+/// Calls a handler of the program.
+fn take(step: Step) {
+    if let Some(step) = step {
+        // SAFETY: the object registered it for this purpose, and is still loaded.
+        unsafe { step() };
+    }
+}
+
+impl List {
+    /// The handlers of other objects, and those of this one, in the order of their registration.
+    fn halves(&self) -> [impl DoubleEndedIterator<Item = &Handlers>; 2] {
+        let own = (&raw const __dso_handle) as usize;
+        let of = move |is_own: bool| {
+            let handlers = self.handlers[..self.count].iter();
+            handlers.filter(move |handlers| (handlers.object == own) == is_own)
+        };
+        [of(false), of(true)]
+    }
+
+    fn before(&self) {
+        let [others, own] = self.halves();
+        others
+            .rev()
+            .chain(own.rev())
+            .for_each(|handlers| take(handlers.prepare));
+    }
+
+    fn in_parent(&self) {
+        let [others, own] = self.halves();
+        own.chain(others).for_each(|handlers| take(handlers.parent));
+    }
+
+    fn in_child(&self) {
+        let [others, own] = self.halves();
+        own.chain(others).for_each(|handlers| take(handlers.child));
+    }
+
+    /// A copy: handlers run without the lock.
+    fn copy() -> List {
+        *LIST.hold()
+    }
+}
+
+unsafe extern "C" fn before_foreign() {
+    if !is_forker() {
+        List::copy().before();
+    }
+}
+
+unsafe extern "C" fn in_parent_of_foreign() {
+    if !is_forker() {
+        List::copy().in_parent();
+    }
+}
+
+unsafe extern "C" fn in_child_of_foreign() {
+    if !is_forker() {
+        // Another thread of the parent may have been in `fork`.
+        FORKER.store(0, Ordering::SeqCst);
+        List::copy().in_child();
+    }
+}
+
+/// Has the C library call the three functions above. Called before the first handler is registered.
+fn register_own(register: Register) {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if !DONE.swap(true, Ordering::SeqCst) {
+        let steps: [Step; 3] = [
+            Some(before_foreign),
+            Some(in_parent_of_foreign),
+            Some(in_child_of_foreign),
+        ];
+        // SAFETY: this object is never unloaded.
+        unsafe {
+            register(
+                steps[0],
+                steps[1],
+                steps[2],
+                (&raw const __dso_handle) as *mut c_void,
+            )
+        };
+    }
+}
+
+/// Registers handlers of forks: `pthread_atfork(3)` of each object calls it.
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __register_atfork(
+    prepare: Step,
+    parent: Step,
+    child: Step,
+    object: *mut c_void,
+) -> c_int {
+    let Some(register) = NEXT_REGISTER.find() else {
+        return libc::ENOSYS;
+    };
+    register_own(register);
+    let mut list = LIST.hold();
+    let count = list.count;
+    if count == MOST {
+        drop(list);
+        // SAFETY: the caller's premise.
+        return unsafe { register(prepare, parent, child, object) };
+    }
+    list.handlers[count] = Handlers {
+        prepare,
+        parent,
+        child,
+        object: object as usize,
+    };
+    list.count += 1;
+    0
+}
+
+/// Ends an object: its handlers of forks end with it. Each object calls it when it is unloaded.
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __cxa_finalize(object: *mut c_void) {
+    if !object.is_null() {
+        forget(object as usize);
+    }
+    if let Some(next) = NEXT_FINALIZE.find() {
+        // SAFETY: the caller's premise.
+        unsafe { next(object) };
+    }
+}
+
+fn forget(object: usize) {
+    let mut list = LIST.hold();
+    let mut kept = 0;
+    for index in 0..list.count {
+        let handlers = list.handlers[index];
+        if handlers.object != object {
+            list.handlers[kept] = handlers;
+            kept += 1;
+        }
+    }
+    list.count = kept;
+}
+
+/// `fork(2)`.
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fork() -> pid_t {
+    let Some(next) = NEXT_FORK.find() else {
+        return failed(libc::ENOSYS);
+    };
+    if is_forker() {
+        // SAFETY: the pager calls it.
+        return unsafe { fork_now(next) };
+    }
+    let Some(arena) = arena::arena() else {
+        // SAFETY: the caller's premise.
+        return unsafe { next() };
+    };
+    let list = List::copy();
+    list.before();
+    let free = || FORKER.compare_exchange(0, thread_token(), Ordering::SeqCst, Ordering::Relaxed);
+    while free().is_err() {
+        yield_processor();
+    }
+    // SAFETY: the child has the locks of the library and of the heap; the rest is the caller's premise.
+    let forked = unsafe { arena.pager.fork() };
+    FORKER.store(0, Ordering::SeqCst);
+    match forked {
+        Ok(Forked::Parent { child }) => {
+            list.in_parent();
+            child
+        }
+        Ok(Forked::Child) => {
+            list.in_child();
+            0
+        }
+        Ok(Forked::ChildWithoutRegions(_)) => {
+            write_error(
+                b"plimsoll exec: cannot manage the memory of a forked child: the kernel refuses it\n",
+            );
+            plimsoll_os::abort()
+        }
+        Err(error) => {
+            list.in_parent();
+            failed(match error {
+                ForkError::System(errno) => errno.raw(),
+                _ => libc::ENOMEM,
+            })
+        }
+    }
+}
+
+/// Forks while the library's own locks are held: no other thread has them, and the child finds what they protect whole.
+unsafe fn fork_now(next: Fork) -> pid_t {
+    let arena = arena::arena();
+    LIST.lock().acquire();
+    if let Some(arena) = arena {
+        arena.hold_for_fork();
+    }
+    unmanaged::hold_for_fork();
+    // SAFETY: the caller's premise.
+    let child = unsafe { next() };
+    let errno = error();
+    unmanaged::release_after_fork();
+    if let Some(arena) = arena {
+        arena.release_after_fork();
+    }
+    LIST.lock().release();
+    if child < 0 {
+        failed(errno);
+    }
+    child
+}
+
+/// [`fork`] by its other name.
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn __fork() -> pid_t {
+    // SAFETY: the caller's premise.
+    unsafe { fork() }
+}
+
+/// `daemon(3)`.
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn daemon(keeps_folder: c_int, keeps_files: c_int) -> c_int {
+    // SAFETY: the child is the process from here on, and the parent ends.
+    unsafe {
+        match fork() {
+            -1 => return -1,
+            0 => {}
+            _ => libc::_exit(0),
+        }
+        if libc::setsid() == -1 || (keeps_folder == 0 && libc::chdir(c"/".as_ptr()) == -1) {
+            return -1;
+        }
+        if keeps_files == 0 {
+            let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
+            if null == -1 {
+                return -1;
+            }
+            for file in 0..3 {
+                libc::dup2(null, file);
+            }
+            if null > 2 {
+                libc::close(null);
+            }
+        }
+    }
+    0
+}
+
+/// `forkpty(3)`.
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn forkpty(
+    terminal: *mut c_int,
+    name: *mut c_char,
+    settings: *const termios,
+    size: *const winsize,
+) -> pid_t {
+    let (mut outer, mut inner) = (-1, -1);
+    // SAFETY: the caller's premise.
+    unsafe {
+        if libc::openpty(&raw mut outer, &raw mut inner, name, settings, size) == -1 {
+            return -1;
+        }
+        let child = fork();
+        match child {
+            -1 => {
+                let errno = error();
+                libc::close(outer);
+                libc::close(inner);
+                failed(errno);
+            }
+            0 => {
+                libc::close(outer);
+                if libc::login_tty(inner) != 0 {
+                    libc::_exit(1);
+                }
+            }
+            _ => {
+                terminal.write(outer);
+                libc::close(inner);
+            }
+        }
+        child
+    }
+}
+
+/// Finds the C library's functions that are called when it may not search.
+pub(crate) fn prepare() {
+    NEXT_FORK.find();
+    NEXT_FINALIZE.find();
+}

@@ -1,0 +1,75 @@
+//! The options of `plimsoll exec`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::{Args, ValueEnum};
+use plimsoll_model::scenario::Amount;
+
+use super::values::{PageFileArgument, SwapArgument, page_file, swap};
+
+pub(super) const EXEC: &str = "The engine pager unpacks its library as `plimsoll heap run` does, sets LD_PRELOAD and PLIMSOLL_EXEC, and becomes the \
+    program. The engine kernel runs the program as a child in a memory cgroup, passes signals on to it, and ends as it ended.\n\n\
+    Exit codes: that of the program; 127 program not found; 126 program cannot be executed; 125 the library cannot start in the program; \
+    4 the pager cannot manage the program (static, set-user-ID, another architecture, not on glibc); 3 a capability or resource is missing.";
+
+#[derive(Debug, Clone, Args)]
+pub struct Exec {
+    /// Give the program this much RAM: 512M, or a share of the RAM that this container has: 40%
+    #[arg(long, value_name = "SIZE")]
+    pub ram: Amount,
+    /// Choose what manages the memory
+    #[arg(long, value_enum, default_value_t = ExecEngine::Auto)]
+    pub engine: ExecEngine,
+    /// Let the pager write pages to an encrypted file in this folder on a disk: PATH[,SIZE] [default: no file; SIZE: 4 times --ram]
+    #[arg(long, value_name = "PATH", value_parser = OsStringValueParser::new().try_map(page_file))]
+    pub page_file: Option<PageFileArgument>,
+    /// Choose the codec of the pager [default: auto]
+    #[arg(long, value_enum)]
+    pub codec: Option<ExecCodec>,
+    /// Turn swap on for the kernel engine, as root: zram, zram:ALGORITHM, swapfile or swapfile:FOLDER; with ,SIZE [default: swap that is on; SIZE: 4 times --ram]
+    #[arg(long, value_name = "SWAP", value_parser = swap, conflicts_with_all = ["page_file", "codec"])]
+    pub swap: Option<SwapArgument>,
+    /// Print memory, faults and times on standard error at the end
+    #[arg(long)]
+    pub stats: bool,
+    /// Run a program that cannot be managed without any limit
+    #[arg(long)]
+    pub allow_unmanaged: bool,
+    /// Run this program with these arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    pub program: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExecEngine {
+    /// The kernel where it is allowed and swap is on, otherwise the pager.
+    Auto,
+    /// A pager in the program's own process, without root and without swap.
+    Pager,
+    /// A memory cgroup, and the swap of the machine.
+    Kernel,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExecCodec {
+    /// Fast.
+    Lz4,
+    /// Dense.
+    Zstd,
+    /// LZ4 at first, Zstandard for idle pages.
+    Auto,
+}
+
+impl Exec {
+    /// The page file's path, and its bytes for a budget of `ram` bytes.
+    pub fn page_file(&self, ram: u64) -> Option<(PathBuf, u64)> {
+        /// Smallest and largest page file of a pager.
+        const LEAST: u64 = 1 << 20;
+        const MOST: u64 = 4 << 40;
+        let PageFileArgument { path, bytes } = self.page_file.clone()?;
+        let bytes = bytes.unwrap_or_else(|| ram.saturating_mul(4).clamp(LEAST, MOST));
+        Some((path, bytes))
+    }
+}

@@ -1,0 +1,96 @@
+//! The choice of the engine.
+
+use std::path::PathBuf;
+
+use super::Engine;
+use crate::cli::{Exec, ExecEngine, SwapKind};
+use plimsoll_lab::confined::{self, Supply, Unavailable};
+use plimsoll_lab::environment::{OwnSwap, disk_free, machine};
+use plimsoll_model::exit::{Exit, Failure, OrExit};
+use plimsoll_model::quantity::bytes;
+
+/// Folder of swap files.
+const SWAP_FOLDER: &str = "/var/tmp";
+
+/// Swap by default, as a multiple of the RAM.
+const MULTIPLE: u64 = 4;
+
+/// The engine that the options and the machine allow, for a budget of `ram` bytes.
+pub(super) fn choose(options: &Exec, ram: u64) -> Result<Engine, Failure> {
+    let of_pager = options.page_file.is_some() || options.codec.is_some();
+    let swap = own_swap(options, ram)?;
+    match options.engine {
+        ExecEngine::Pager if swap.is_some() => Err(usage("--swap with --engine pager: it uses no swap")),
+        ExecEngine::Pager => Ok(Engine::Pager { why: None }),
+        ExecEngine::Kernel if of_pager => Err(usage(
+            "--page-file or --codec with --engine kernel: they are options of the pager",
+        )),
+        ExecEngine::Kernel => kernel(swap, None),
+        ExecEngine::Auto if of_pager => Ok(Engine::Pager {
+            why: Some("--page-file and --codec are options of the pager".to_owned()),
+        }),
+        ExecEngine::Auto if swap.is_some() => {
+            kernel(swap, Some("--swap is an option of this engine".to_owned()))
+        }
+        ExecEngine::Auto => Ok(automatic(confined::supply(None))),
+    }
+}
+
+fn usage(what: &str) -> Failure {
+    Failure::message(Exit::Usage, format_args!("cannot use {what}; omit one of them"))
+}
+
+fn kernel(swap: Option<OwnSwap>, why: Option<String>) -> Result<Engine, Failure> {
+    match confined::supply(swap.as_ref()) {
+        Ok(supply) => Ok(Engine::Kernel { supply, swap, why }),
+        Err(unavailable) => Err(Failure::message(
+            Exit::Missing,
+            format_args!(
+                "cannot use --engine kernel: {unavailable}; {}, or use --engine pager",
+                unavailable.remedy()
+            ),
+        )),
+    }
+}
+
+fn automatic(supply: Result<Supply, Unavailable>) -> Engine {
+    match supply {
+        Ok(supply) => Engine::Kernel {
+            supply,
+            swap: None,
+            why: Some(format!(
+                "this user may make a memory cgroup, and {} of swap are free",
+                bytes(supply.swap as f64)
+            )),
+        },
+        Err(unavailable) => Engine::Pager {
+            why: Some(unavailable.to_string()),
+        },
+    }
+}
+
+/// The swap to turn on. By default it is a multiple of the RAM, at most half of the available RAM (zram) or of the free
+/// space (a file).
+fn own_swap(options: &Exec, ram: u64) -> Result<Option<OwnSwap>, Failure> {
+    let Some(asked) = &options.swap else {
+        return Ok(None);
+    };
+    let usual = ram.saturating_mul(MULTIPLE);
+    Ok(Some(match &asked.kind {
+        SwapKind::Zram(algorithm) => OwnSwap::Zram {
+            algorithm: algorithm.clone(),
+            bytes: match asked.bytes {
+                Some(bytes) => bytes,
+                None => usual.min(machine().or_exit(Exit::Missing)?.available / 2),
+            },
+        },
+        SwapKind::File(folder) => {
+            let folder = folder.clone().unwrap_or_else(|| PathBuf::from(SWAP_FOLDER));
+            let bytes = match asked.bytes {
+                Some(bytes) => bytes,
+                None => usual.min(disk_free(&folder).or_exit(Exit::Missing)? / 2),
+            };
+            OwnSwap::File { folder, bytes }
+        }
+    }))
+}

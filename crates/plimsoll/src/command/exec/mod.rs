@@ -1,0 +1,171 @@
+//! `plimsoll exec`: chooses the engine, says what cannot be managed, and runs the program.
+
+mod engine;
+mod kernel;
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::cli::{Exec, ExecCodec, Verbosity};
+use crate::exec::{self, Codec, Launch, PageFile, Settings};
+use crate::libraries::EXEC;
+use crate::program::{self, Image};
+use plimsoll_lab::confined::{Request, Supply};
+use plimsoll_lab::environment::OwnSwap;
+use plimsoll_model::exit::{Exit, Failure, OrExit};
+use plimsoll_model::quantity::bytes;
+use plimsoll_model::sanitize::sanitize;
+
+/// The program and its arguments.
+struct Program<'a> {
+    name: &'a OsStr,
+    path: PathBuf,
+    arguments: &'a [OsString],
+}
+
+/// The engine, and why it was chosen if the user did not.
+enum Engine {
+    Pager {
+        why: Option<String>,
+    },
+    Kernel {
+        supply: Supply,
+        swap: Option<OwnSwap>,
+        why: Option<String>,
+    },
+}
+
+/// Runs the program, or becomes it.
+pub(super) fn exec(options: &Exec, verbosity: &Verbosity) -> Result<ExitCode, Failure> {
+    let Some((name, arguments)) = options.program.split_first() else {
+        return Err(Failure::message(Exit::Usage, "cannot run: no program; name one"));
+    };
+    let ram = options.ram.of(exec::available_ram().or_exit(Exit::Missing)?);
+    let engine = engine::choose(options, ram)?;
+    let path = match program::locate(name, env::var_os("PATH").as_deref()) {
+        Ok(path) => path,
+        Err(error) => return Ok(super::not_started(&spoken(name), &error)),
+    };
+    let program = Program {
+        name,
+        path,
+        arguments,
+    };
+    match engine {
+        Engine::Kernel { supply, swap, why } => {
+            announce("kernel", ram, why.as_deref(), verbosity);
+            let request = Request {
+                path: &program.path,
+                name,
+                arguments,
+                limit: ram,
+                swap: swap.as_ref(),
+            };
+            kernel::run(&request, &supply, options.stats)
+        }
+        Engine::Pager { why } => pager(&program, ram, why.as_deref(), options, verbosity),
+    }
+}
+
+/// Prints the chosen engine, if the user did not choose it.
+fn announce(engine: &str, ram: u64, why: Option<&str>, verbosity: &Verbosity) {
+    if let Some(why) = why.filter(|_| !verbosity.quiet) {
+        super::print_error(&format!("engine {engine}, {}: {why}", bytes(ram as f64)));
+    }
+}
+
+/// Becomes the program on the pager; returns only on failure.
+fn pager(
+    program: &Program<'_>,
+    ram: u64,
+    why: Option<&str>,
+    options: &Exec,
+    verbosity: &Verbosity,
+) -> Result<ExitCode, Failure> {
+    let settings = settings(options, ram)?;
+    if let Some(refusal) = refusal(program, &settings) {
+        if !options.allow_unmanaged || refusal.exit == Exit::Usage {
+            return Err(refused(program.name, &refusal, why));
+        }
+        if !verbosity.quiet {
+            super::print_error(&format!(
+                "`{}` runs without a limit: {}",
+                spoken(program.name),
+                refusal.error
+            ));
+        }
+        return Ok(become_program(program, Vec::new()));
+    }
+    let launch = Launch {
+        library: EXEC.unpack().or_exit(Exit::Missing)?,
+        settings,
+    };
+    announce("pager", ram, why, verbosity);
+    let preloaded = env::var_os("LD_PRELOAD");
+    Ok(become_program(program, launch.environment(preloaded.as_deref())))
+}
+
+fn settings(options: &Exec, ram: u64) -> Result<Settings, Failure> {
+    let page_file = match options.page_file(ram) {
+        Some((path, bytes)) => Some(PageFile {
+            path: std::path::absolute(&path).or_exit(Exit::Usage)?,
+            bytes,
+        }),
+        None => None,
+    };
+    Ok(Settings {
+        ram,
+        codec: match options.codec {
+            Some(ExecCodec::Lz4) => Codec::Lz4,
+            Some(ExecCodec::Zstd) => Codec::Zstd,
+            Some(ExecCodec::Auto) | None => Codec::Auto,
+        },
+        page_file,
+        stats: options.stats,
+    })
+}
+
+/// Why the pager cannot manage the program, if it cannot.
+fn refusal(program: &Program<'_>, settings: &Settings) -> Option<Failure> {
+    if let Some(obstacle) = obstacle(&program.path) {
+        return Some(Failure::new(Exit::Unsupported, obstacle));
+    }
+    let lack = exec::check(settings).err()?;
+    Some(Failure::new(lack.exit(), lack))
+}
+
+fn obstacle(path: &Path) -> Option<exec::Obstacle> {
+    Image::of(path).and_then(exec::obstacle)
+}
+
+/// The failure with the program's name, the fate of the other engine, and the remedy.
+fn refused(name: &OsStr, refusal: &Failure, why: Option<&str>) -> Failure {
+    let other = why.map_or(String::new(), |why| {
+        format!("; not the engine kernel either: {why}")
+    });
+    let unmanaged = match refusal.exit {
+        Exit::Usage => "",
+        _ => "; --allow-unmanaged runs it without a limit",
+    };
+    Failure::message(
+        refusal.exit,
+        format_args!(
+            "cannot manage the memory of `{}`: {}{other}{unmanaged}",
+            spoken(name),
+            refusal.error
+        ),
+    )
+}
+
+/// Becomes the program; returns only on failure.
+fn become_program(program: &Program<'_>, variables: Vec<(&'static str, OsString)>) -> ExitCode {
+    let Err(error) = exec::execute(&program.path, program.name, program.arguments, variables);
+    super::not_started(&spoken(program.name), &error)
+}
+
+/// The name of a program as text.
+fn spoken(name: &OsStr) -> String {
+    sanitize(&name.to_string_lossy()).into_owned()
+}

@@ -1,0 +1,14 @@
+//! Runs unmodified programs in less RAM than they need, on the pager: facts of the machine and of the program, the
+//! settings of the preloaded library, and the start. The engine of the kernel is `plimsoll_lab::confined`.
+
+mod budget;
+mod launch;
+mod obstacle;
+mod requirements;
+mod settings;
+
+pub use budget::available_ram;
+pub use launch::{Launch, execute};
+pub use obstacle::{Obstacle, obstacle};
+pub use requirements::{Lack, check};
+pub use settings::{Codec, PageFile, Settings};

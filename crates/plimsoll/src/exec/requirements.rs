@@ -1,0 +1,71 @@
+//! What the pager needs on this machine, checked before the program starts.
+
+use plimsoll_model::exit::Exit;
+use plimsoll_model::quantity;
+use plimsoll_pager::{BuildError, Pager};
+use plimsoll_proc::Tree;
+use plimsoll_proc::resource_limits::Limits;
+
+use super::settings::{self, Settings};
+
+/// Bytes of addresses that the library reserves in the program.
+const ARENA: u64 = 256 << 30;
+
+/// Bytes of addresses of the pager that is built to see whether one can be.
+const SMALL: u64 = 8 << 20;
+
+/// A reason that no program can be managed here.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Lack {
+    #[error(
+        "this plimsoll has no library for programs of glibc on x86-64; use a build for x86_64-unknown-linux-gnu"
+    )]
+    Target,
+    #[error(
+        "cannot reserve {} of addresses: RLIMIT_AS is {}; raise it (`ulimit -v unlimited`)",
+        quantity::bytes(ARENA as f64), quantity::bytes(*.0 as f64)
+    )]
+    AddressSpace(u64),
+    #[error(transparent)]
+    Pager(#[from] BuildError),
+}
+
+impl Lack {
+    pub fn exit(&self) -> Exit {
+        match self {
+            Lack::Target => Exit::Unsupported,
+            Lack::Pager(BuildError::TooLittleRam { .. }) => Exit::Usage,
+            _ => Exit::Missing,
+        }
+    }
+}
+
+/// Checks that a pager with these settings can be built here.
+///
+/// # Errors
+/// [`Lack`].
+pub fn check(settings: &Settings) -> Result<(), Lack> {
+    if !cfg!(all(target_arch = "x86_64", target_env = "gnu")) {
+        return Err(Lack::Target);
+    }
+    let limits = Limits::parse(&Tree::live().bytes("proc/self/limits").unwrap_or_default());
+    let addresses = limits.address_space.and_then(|limit| limit.bytes());
+    if let Some(limit) = addresses.filter(|limit| *limit <= ARENA) {
+        return Err(Lack::AddressSpace(limit));
+    }
+    let codec = match settings.codec {
+        settings::Codec::Lz4 => plimsoll_pager::Codec::Lz4,
+        settings::Codec::Zstd => plimsoll_pager::Codec::Zstd,
+        settings::Codec::Auto => plimsoll_pager::Codec::Auto,
+    };
+    let mut pager = Pager::builder()
+        .ram(settings.ram)
+        .address_space(SMALL)
+        .codec(codec);
+    if let Some(file) = &settings.page_file {
+        pager = pager.page_file(&file.path, file.bytes);
+    }
+    pager.build()?;
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! The settings of the preloaded library, in the variable `PLIMSOLL_EXEC`.
+//!
+//! ```text
+//! 1;ram=67108864;codec=auto;page-file=/var/tmp,268435456;stats=2
+//! ```
+//!
+//! The version comes first. The library refuses a version or a key that it does not know. A path is percent-encoded.
+
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Version of the format.
+const VERSION: u32 = 1;
+
+/// Descriptor of standard error.
+const STDERR: u32 = 2;
+
+/// The codec of pages that leave the working set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Codec {
+    Lz4,
+    Zstd,
+    /// LZ4 at first, Zstandard for idle pages.
+    #[default]
+    Auto,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageFile {
+    /// An absolute path: the program may change its folder.
+    pub path: PathBuf,
+    pub bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Budget in bytes.
+    pub ram: u64,
+    pub codec: Codec,
+    pub page_file: Option<PageFile>,
+    /// Whether the library prints statistics at the end of the program.
+    pub stats: bool,
+}
+
+impl Settings {
+    /// Name of the variable.
+    pub const VARIABLE: &'static str = "PLIMSOLL_EXEC";
+
+    /// The value of the variable.
+    pub fn value(&self) -> OsString {
+        let codec = match self.codec {
+            Codec::Lz4 => "lz4",
+            Codec::Zstd => "zstd",
+            Codec::Auto => "auto",
+        };
+        let mut text = format!("{VERSION};ram={};codec={codec}", self.ram);
+        // Writing to a string cannot fail.
+        if let Some(PageFile { path, bytes }) = &self.page_file {
+            let _ = write!(text, ";page-file={},{bytes}", encoded(path));
+        }
+        if self.stats {
+            let _ = write!(text, ";stats={STDERR}");
+        }
+        text.into()
+    }
+}
+
+/// The path with every byte in percent-encoding that is not a letter, a digit or one of `/-_.~`.
+fn encoded(path: &Path) -> String {
+    let mut text = String::new();
+    for &byte in path.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "%{byte:02X}");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::*;
+
+    #[test]
+    fn a_path_cannot_add_a_key() {
+        let path = OsStr::from_bytes(b"/a;b=c,%\xff d");
+        let settings = Settings {
+            ram: 1 << 26,
+            codec: Codec::Zstd,
+            page_file: Some(PageFile {
+                path: path.into(),
+                bytes: 5,
+            }),
+            stats: true,
+        };
+        assert_eq!(
+            settings.value(),
+            "1;ram=67108864;codec=zstd;page-file=/a%3Bb%3Dc%2C%25%FF%20d,5;stats=2"
+        );
+        let plain = Settings {
+            codec: Codec::default(),
+            page_file: None,
+            stats: false,
+            ..settings
+        };
+        assert_eq!(plain.value(), "1;ram=67108864;codec=auto");
+    }
+}

@@ -1,0 +1,24 @@
+//! The shared libraries to preload that this program contains. `build.rs` builds them.
+
+mod unpack;
+
+pub use unpack::{LibraryError, Refusal};
+
+/// A library that this program contains.
+#[derive(Debug)]
+pub struct Library {
+    name: &'static str,
+    bytes: &'static [u8],
+}
+
+/// The heap of `heap run`.
+pub static MALLOC: Library = Library {
+    name: "libplimsoll_malloc.so",
+    bytes: include_bytes!(concat!(env!("OUT_DIR"), "/libplimsoll_malloc.so")),
+};
+
+/// The pager and the heap of `exec`.
+pub static EXEC: Library = Library {
+    name: "libplimsoll_exec.so",
+    bytes: include_bytes!(concat!(env!("OUT_DIR"), "/libplimsoll_exec.so")),
+};

@@ -1,0 +1,76 @@
+//! `--ram` as a share: of the smallest of RAM and the limits of the cgroups on the way to the root.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use plimsoll::exec::available_ram;
+use plimsoll_proc::cgroup::{Hierarchy, MemoryCgroup, PROCESSES};
+use plimsoll_testkit::capability;
+use procfs::Current;
+
+use super::{PLIMSOLL, ran, text};
+
+/// A cgroup below that of this process, removed when dropped.
+struct Group(MemoryCgroup);
+
+impl Group {
+    fn make(name: &str, limit: u64) -> Option<Group> {
+        let hierarchy = Hierarchy::of_this_process().ok()?;
+        let path = hierarchy.own.join(format!("{name}-{}", std::process::id()));
+        fs::create_dir(&path).ok()?;
+        let group = Group(MemoryCgroup::new(path, hierarchy.version));
+        group.0.set_limit(limit).ok()?;
+        Some(group)
+    }
+
+    fn entrance(&self) -> PathBuf {
+        self.0.file(PROCESSES)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(self.0.path());
+    }
+}
+
+#[test]
+fn the_ram_is_that_of_the_machine_or_of_a_cgroup() {
+    let machine = procfs::Meminfo::current()
+        .expect("procfs reads meminfo")
+        .mem_total;
+    let ram = available_ram().expect("RAM");
+    assert!(ram > 0 && ram <= machine);
+}
+
+#[test]
+fn a_share_is_of_the_limit_of_a_cgroup() {
+    let group = Group::make("share", 1 << 30);
+    let root = rustix::process::geteuid().is_root();
+    if !capability(
+        "cgroup",
+        root && group.is_some(),
+        "needs root and a memory cgroup hierarchy",
+    ) {
+        return;
+    }
+    let group = group.expect("a cgroup");
+    // An option of the pager chooses the engine, and the command says so.
+    let script = format!(
+        "echo $$ > {} && exec {PLIMSOLL} exec --ram 25% --codec lz4 -- /bin/true",
+        group.entrance().display()
+    );
+    let shell = |script: &str| {
+        let mut command: Command = plimsoll_testkit::command("sh");
+        command
+            .args(["-c", script])
+            .env("XDG_CACHE_HOME", crate::heap::cache());
+        ran(&mut command)
+    };
+    let said = text(&shell(&script).stderr);
+    assert!(said.contains("engine pager, 256 MiB"), "{said}");
+    let quiet = script.replace("exec --ram", "--quiet exec --ram");
+    let said = text(&shell(&quiet).stderr);
+    assert!(!said.contains("engine"), "{said}");
+}

@@ -1,0 +1,114 @@
+//! The engine of the pager: the library in the program, and the program's own output.
+
+use std::fs;
+
+use super::{exec, ran, text};
+use crate::heap::has;
+
+fn on_pager() -> std::process::Command {
+    let mut command = exec();
+    command.args(["--engine", "pager", "--ram", "64M"]);
+    command
+}
+
+#[test]
+fn the_library_comes_first_and_the_variable_has_the_settings() {
+    let show = "grep -c libplimsoll_exec.so /proc/self/maps; echo \"$LD_PRELOAD\"; echo \"$PLIMSOLL_EXEC\"";
+    let mut command = on_pager();
+    command
+        .args([
+            "--codec",
+            "zstd",
+            "--page-file",
+            "/var/tmp,256M",
+            "--",
+            "sh",
+            "-c",
+            show,
+        ])
+        .env("LD_PRELOAD", "libm.so.6");
+    let output = ran(&mut command);
+    let shown = text(&output.stdout);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines.len(), 3, "{shown}{}", text(&output.stderr));
+    assert!(lines[0].parse::<u32>().expect("a number") > 0, "{shown}");
+    let (library, others) = lines[1].split_once(':').expect("two libraries");
+    assert!(library.ends_with("/libplimsoll_exec.so"), "{shown}");
+    assert_eq!(others, "libm.so.6");
+    assert_eq!(lines[2], "1;ram=67108864;codec=zstd;page-file=/var/tmp,268435456");
+}
+
+#[test]
+fn a_library_that_was_tampered_with_is_not_loaded() {
+    // Where nobody but its user can write, as the target folder may not be.
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let show = || {
+        let mut command = on_pager();
+        command
+            .args(["--", "sh", "-c", "printf %s \"$LD_PRELOAD\""])
+            .env("XDG_CACHE_HOME", place.path());
+        text(&ran(&mut command).stdout)
+    };
+    let path = show();
+    let good = fs::read(&path).expect("it is there");
+    fs::remove_file(&path).expect("removed");
+    fs::write(&path, "not a library").expect("written");
+    assert_eq!(show(), path);
+    assert_eq!(fs::read(&path).expect("it is there"), good);
+}
+
+#[test]
+fn it_becomes_the_program_with_its_name_arguments_and_end() {
+    let output = ran(on_pager().args(["sh", "-c", "echo \"$0 $1 $2\"; exit 41", "-x", "a b", "--quiet"]));
+    assert_eq!(
+        (text(&output.stdout).as_str(), output.status.code()),
+        ("-x a b --quiet\n", Some(41)),
+        "{}",
+        text(&output.stderr)
+    );
+    let output = ran(on_pager().args(["--", "sh", "-c", "kill -TERM $$"]));
+    let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
+    assert_eq!(signal, Some(15), "there is no process in between");
+}
+
+#[test]
+fn small_programs_run_as_without_it() {
+    let output = ran(on_pager().args(["--", "/bin/true"]));
+    assert_eq!(
+        (output.status.code(), output.stderr.len()),
+        (Some(0), 0),
+        "{output:?}"
+    );
+    if !has("python3") {
+        return;
+    }
+    let output = ran(on_pager().args(["--", "python3", "-c", "print('x' * 3, len(bytearray(1 << 20)))"]));
+    assert_eq!(
+        (
+            text(&output.stdout).as_str(),
+            text(&output.stderr).as_str(),
+            output.status.code()
+        ),
+        ("xxx 1048576\n", "", Some(0))
+    );
+}
+
+/// Twice its RAM, of data that compress well.
+#[test]
+fn a_program_that_needs_more_than_its_ram_completes() {
+    if !has("python3") {
+        return;
+    }
+    let script = "rows = [bytes([number % 251]) * 4096 for number in range(32768)]\n\
+                  print(sum(row[4095] for row in rows))\n";
+    let plain = plimsoll_testkit::command("python3").args(["-c", script]).output();
+    let plain = plain.expect("python3 starts");
+    assert!(plain.status.success());
+    let output = ran(on_pager().args(["--", "python3", "-c", script]));
+    assert_eq!(
+        (text(&output.stdout), output.status.code()),
+        (text(&plain.stdout), Some(0)),
+        "{}",
+        text(&output.stderr)
+    );
+}

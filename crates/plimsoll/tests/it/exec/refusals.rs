@@ -1,0 +1,189 @@
+//! Programs and machines that the pager cannot serve: each is named before the program starts.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use plimsoll_testkit::{capability, copy_program, refuse_userfaultfd, status_of_fork, write_script};
+
+use super::{PLIMSOLL, built, exec, ran, scratch, text};
+use crate::heap::{NOBODY, has};
+
+/// `plimsoll exec` on the pager.
+fn on_pager() -> Command {
+    let mut command = exec();
+    command.args(["--engine", "pager", "--ram", "64M"]);
+    command
+}
+
+/// Checks that the program is refused with 4 and this reason.
+fn assert_refused(program: &Path, reason: &str) {
+    let output = ran(on_pager().arg("--").arg(program));
+    let said = text(&output.stderr);
+    assert_eq!(
+        (output.status.code(), text(&output.stdout).as_str()),
+        (Some(4), ""),
+        "{said}"
+    );
+    assert!(
+        said.contains(reason) && said.contains("--allow-unmanaged"),
+        "{said}"
+    );
+}
+
+/// Checks that the program runs if the user allows it to run without a limit.
+fn assert_allowed(program: &Path) {
+    let output = ran(on_pager().arg("--allow-unmanaged").arg("--").arg(program));
+    let said = text(&output.stderr);
+    assert_eq!(
+        (output.status.code(), text(&output.stdout).as_str()),
+        (Some(0), "ran\n"),
+        "{said}"
+    );
+    assert!(said.contains("runs without a limit"), "{said}");
+}
+
+#[test]
+fn static_programs_are_refused_with_their_scripts() {
+    if !has("gcc") {
+        return;
+    }
+    for flag in ["-static", "-static-pie"] {
+        let Some(program) = built(&[flag]) else { continue };
+        assert_refused(&program, "statically linked");
+        assert_allowed(&program);
+        let script = scratch(&format!("script{flag}")).join("script");
+        write_script(&script, &format!("#! {} -x\n", program.display()));
+        assert_refused(&script, "statically linked");
+        assert_allowed(&script);
+    }
+}
+
+/// Runs the command line of plimsoll with a limit on addresses, in which no pager fits.
+fn with_few_addresses(line: &str) -> std::process::Output {
+    let script = format!("ulimit -v 20000000; exec {PLIMSOLL} {line}");
+    ran(plimsoll_testkit::command("sh").args(["-c", &script]))
+}
+
+#[test]
+fn an_unmanaged_program_gets_no_variable_of_the_pager() {
+    let output = with_few_addresses("-q exec --engine pager --ram 64M --allow-unmanaged -- env");
+    let shown = text(&output.stdout);
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{said}");
+    assert!(
+        !shown.contains("PLIMSOLL_EXEC") && !shown.contains("LD_PRELOAD"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn a_limit_on_addresses_is_a_missing_resource() {
+    let output = with_few_addresses("exec --engine pager --ram 64M -- true");
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("ulimit -v"), "{said}");
+}
+
+#[test]
+fn programs_of_another_c_library_are_refused() {
+    if !has("gcc") {
+        return;
+    }
+    let linker = "/lib/ld-musl-x86_64.so.1";
+    let program = built(&[&format!("-Wl,--dynamic-linker={linker}")]).expect("the linker takes any name");
+    assert_refused(&program, linker);
+}
+
+/// A copy of this program with other bytes.
+fn patched(name: &str, patches: &[(usize, u8)]) -> PathBuf {
+    let mut bytes = fs::read("/proc/self/exe").expect("this program can be read");
+    for (at, byte) in patches {
+        bytes[*at] = *byte;
+    }
+    bytes.truncate(1 << 16);
+    let folder = scratch(name);
+    fs::write(folder.join("bytes"), bytes).expect("written");
+    copy_program(folder.join("bytes"), folder.join("program"));
+    folder.join("program")
+}
+
+#[test]
+fn programs_of_another_machine_are_refused() {
+    const CLASS: usize = 4;
+    const MACHINE: usize = 18;
+    assert_refused(
+        &patched("mips", &[(MACHINE, 8)]),
+        "another processor or word size",
+    );
+    assert_refused(
+        &patched("elf32", &[(CLASS, 1), (MACHINE, 3)]),
+        "another processor or word size",
+    );
+}
+
+#[test]
+fn set_user_id_programs_are_refused() {
+    let root = rustix::process::geteuid().is_root();
+    if !capability("root", root, "only root makes a program of another user") {
+        return;
+    }
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let open =
+        |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("opened");
+    open(place.path(), 0o755);
+    let cache = place.path().join("cache");
+    fs::create_dir(&cache).expect("made");
+    std::os::unix::fs::chown(&cache, Some(NOBODY), Some(NOBODY)).expect("given");
+    // User nobody may lack access to the folder of the program.
+    let plimsoll = place.path().join("plimsoll");
+    copy_program(PLIMSOLL, &plimsoll);
+    let borrowed = place.path().join("borrowed");
+    copy_program("/bin/true", &borrowed);
+    for mode in [0o4755, 0o2755] {
+        open(&borrowed, mode);
+        let mut command = plimsoll_testkit::command(&plimsoll);
+        command
+            .args(["exec", "--engine", "pager", "--ram", "64M", "--"])
+            .arg(&borrowed)
+            .env("XDG_CACHE_HOME", &cache)
+            .current_dir("/")
+            .uid(NOBODY)
+            .gid(NOBODY);
+        let output = ran(&mut command);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(4), "{said}");
+        assert!(said.contains("set-user-ID"), "{said}");
+    }
+    // For its owner it is a program like any other.
+    let output = ran(on_pager().args(["--allow-unmanaged", "--"]).arg(&borrowed));
+    assert!(!text(&output.stderr).contains("set-user-ID"));
+}
+
+#[test]
+fn a_kernel_that_refuses_userfaultfd_is_named_with_the_remedy() {
+    let status = status_of_fork(|| {
+        refuse_userfaultfd(libc::EPERM, true);
+        let refused = |options: &[&str]| ran(on_pager().args(options).args(["--", "echo", "ran"]));
+        let output = refused(&[]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(output.stdout.is_empty() && said.contains("seccomp"), "{said}");
+        let output = refused(&["--allow-unmanaged"]);
+        assert_eq!(
+            (output.status.code(), text(&output.stdout).as_str()),
+            (Some(0), "ran\n")
+        );
+    });
+    assert_eq!(status, 0);
+}
+
+#[test]
+fn a_page_file_that_cannot_be_made_is_named() {
+    let output = ran(on_pager().args(["--page-file", "/proc,64M", "--", "true"]));
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("/proc"), "{said}");
+}
