@@ -8,6 +8,10 @@
 //! An exception must not pass through a frame of Rust. So the throwing operators are naked functions: they jump to the
 //! throwing function with the stack as the caller left it, and the loop that calls handlers describes its frame to the
 //! unwinder.
+#![allow(
+    unsafe_code,
+    reason = "exported symbols, in the module in which the macro is expanded"
+)]
 
 use crate::standard_error::fatal;
 

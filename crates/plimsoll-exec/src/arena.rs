@@ -7,15 +7,16 @@
 use std::ffi::c_int;
 use std::ops::Range;
 use std::sync::OnceLock;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use plimsoll_os::Errno;
 use plimsoll_pager::{Pager, PinGuard, RangeError, Region};
 
 use crate::addresses::{Addresses, Pages};
-use crate::calls::raw_call;
-use crate::calls::trampoline::check;
 use crate::lock::{HeldValue, Locked};
 use crate::signals_blocked::SignalsBlocked;
+use crate::trampoline::{self, check};
 
 /// The address of the arena: no kernel maps there by itself, and a filter of system calls tells its addresses by their upper
 /// half.
@@ -42,6 +43,9 @@ pub(crate) const fn overlaps(start: usize, end: usize) -> bool {
 pub(crate) const fn address_of(page: u32) -> usize {
     ARENA + page as usize * PAGE
 }
+
+/// The longest wait for pins of pages that another mapping replaces: system calls that use pages of files end sooner.
+const MOST_WAIT: Duration = Duration::from_secs(1);
 
 static OPEN: OnceLock<Arena> = OnceLock::new();
 
@@ -88,7 +92,7 @@ impl Arena {
         let range = offsets(pages);
         let arguments = [ARENA + range.start, range.len(), protection as usize, 0, 0, 0];
         // SAFETY: the pages are mapped, and the program asked for it.
-        check(unsafe { raw_call(libc::SYS_mprotect, arguments) }).map(drop)
+        check(unsafe { trampoline::call(libc::SYS_mprotect, arguments) }).map(drop)
     }
 
     /// Takes the table of addresses.
@@ -110,10 +114,44 @@ impl Arena {
         self.table.lock().release();
     }
 
-    /// Drops the contents of pages: they read as zero.
-    pub(crate) fn clear(&self, pages: &Pages) -> Result<(), Errno> {
-        self.region_clear(offsets(pages))
-            .map_err(|error| errno_of(&error))
+    /// Drops the contents of pages, which have this protection from then on: they read as zero.
+    ///
+    /// The kernel drops pages that a system call of another thread uses, and the call goes on with what the program has there
+    /// next, or fails with `EFAULT`. The pager keeps pinned pages, so zeros overwrite them: for the other call it is the same.
+    pub(crate) fn clear(&self, pages: &Pages, protection: c_int) -> Result<(), Errno> {
+        match self.region_clear(offsets(pages)) {
+            Err(RangeError::Pinned { .. }) if pages.len() > 1 => {
+                let middle = pages.start + pages.len() as u32 / 2;
+                self.clear(&(pages.start..middle), protection)?;
+                self.clear(&(middle..pages.end), protection)
+            }
+            Err(RangeError::Pinned { .. }) => self.overwrite(pages, protection),
+            cleared => cleared.map_err(|error| errno_of(&error)),
+        }
+    }
+
+    /// Overwrites pages by zeros. They have this protection afterwards.
+    fn overwrite(&self, pages: &Pages, protection: c_int) -> Result<(), Errno> {
+        self.protect(pages, libc::PROT_READ | libc::PROT_WRITE)?;
+        let range = offsets(pages);
+        // SAFETY: the pages are mapped and writable, and the program gave their contents up. If the pin has ended and a page is
+        // absent, the write waits for the pager.
+        unsafe { ((ARENA + range.start) as *mut u8).write_bytes(0, range.len()) };
+        self.protect(pages, protection)
+    }
+
+    /// Has the pager give pages up: the program puts another mapping there. Waits for the end of pins, up to [`MOST_WAIT`].
+    pub(crate) fn surrender(&self, pages: &Pages) -> Result<(), Errno> {
+        let start = Instant::now();
+        loop {
+            // SAFETY: the library makes no reference to the program's memory, and the program replaces the contents.
+            match unsafe { self.region.surrender(offsets(pages)) } {
+                Err(RangeError::Pinned { .. }) if start.elapsed() < MOST_WAIT => {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                surrendered => return surrendered.map_err(|error| errno_of(&error)),
+            }
+        }
     }
 
     fn region_clear(&self, range: Range<usize>) -> Result<(), RangeError> {
@@ -156,8 +194,6 @@ pub(crate) fn offsets(pages: &Pages) -> Range<usize> {
 pub(crate) fn errno_of(error: &RangeError) -> Errno {
     match error {
         RangeError::System(errno) => *errno,
-        // As pages that are locked in RAM: `madvise(2)` does not drop them.
-        RangeError::Pinned { .. } => Errno::INVAL,
         _ => Errno::NOMEM,
     }
 }

@@ -18,10 +18,12 @@ struct Code {
 }
 
 impl Code {
-    const NONE: Code = Code {
-        start: AtomicUsize::new(0),
-        length: AtomicUsize::new(0),
-    };
+    const fn none() -> Code {
+        Code {
+            start: AtomicUsize::new(0),
+            length: AtomicUsize::new(0),
+        }
+    }
 
     #[inline(always)]
     fn contains(&self, address: usize) -> bool {
@@ -52,10 +54,10 @@ impl Code {
 /// Libraries whose blocks are unmanaged: the C library, the dynamic linker, the thread library of old glibc, and this one.
 const LIBRARIES: usize = 4;
 
-static CODE: [Code; LIBRARIES] = [const { Code::NONE }; LIBRARIES];
+static CODE: [Code; LIBRARIES] = [const { Code::none() }; LIBRARIES];
 
 /// The addresses from the first of these libraries to the last: the program's own code is elsewhere.
-static ALL: Code = Code::NONE;
+static ALL: Code = Code::none();
 
 /// Whether `caller` is code of these libraries.
 #[inline(always)]

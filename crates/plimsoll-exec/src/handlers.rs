@@ -19,10 +19,10 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use plimsoll_os::Errno;
 
-use crate::calls::{raw_call, stripped};
 use crate::lock::Locked;
 use crate::next_symbol::Next;
 use crate::signals_blocked::SignalsBlocked;
+use crate::trampoline;
 
 /// A handler with the description of its signal.
 pub(crate) type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
@@ -34,6 +34,14 @@ pub(crate) type Sigaction =
 /// The C library's `sigaction`.
 // SAFETY: its type.
 pub(crate) static NEXT_SIGACTION: Next<Sigaction> = unsafe { Next::new(c"sigaction") };
+
+/// The signals that no mask of the program blocks: the pager's, and that of the filter.
+const OURS: u64 = 1 << (libc::SIGBUS - 1) | 1 << (libc::SIGSYS - 1);
+
+/// A signal mask of the kernel without the signals that the library needs.
+pub(crate) const fn stripped(mask: u64) -> u64 {
+    mask & !OURS
+}
 
 /// The library has no handlers.
 const OFF: u8 = 0;
@@ -173,7 +181,7 @@ fn unblock() {
         0,
     ];
     // SAFETY: the kernel reads the set.
-    unsafe { raw_call(libc::SYS_rt_sigprocmask, arguments) };
+    unsafe { trampoline::call(libc::SYS_rt_sigprocmask, arguments) };
 }
 
 /// A SIGBUS that is not the pager's: the pager's handler calls it.
@@ -211,9 +219,9 @@ fn end_by(signal: c_int, is_sent: bool) {
     if is_sent || signal == libc::SIGSYS {
         // SAFETY: these calls take no memory.
         unsafe {
-            let process = raw_call(libc::SYS_getpid, [0; 6]) as usize;
-            let thread = raw_call(libc::SYS_gettid, [0; 6]) as usize;
-            raw_call(libc::SYS_tgkill, [process, thread, signal as usize, 0, 0, 0]);
+            let process = trampoline::call(libc::SYS_getpid, [0; 6]) as usize;
+            let thread = trampoline::call(libc::SYS_gettid, [0; 6]) as usize;
+            trampoline::call(libc::SYS_tgkill, [process, thread, signal as usize, 0, 0, 0]);
         }
     }
 }
@@ -238,7 +246,7 @@ fn run(disposition: Disposition, signal: c_int, info: *mut libc::siginfo_t, cont
     // SAFETY: the kernel reads the set. The handler has the type that its flags state. The mask of the interrupted code is
     // restored when the library's handler returns.
     unsafe {
-        raw_call(libc::SYS_rt_sigprocmask, arguments);
+        trampoline::call(libc::SYS_rt_sigprocmask, arguments);
         if disposition.flags & libc::SA_SIGINFO != 0 {
             let handler: Handler = std::mem::transmute(disposition.handler);
             handler(signal, info, context);

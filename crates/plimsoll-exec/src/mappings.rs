@@ -22,8 +22,7 @@ use plimsoll_os::Errno;
 
 use crate::addresses::{Pages, Use};
 use crate::arena::{self, ARENA, ARENA_BYTES, Arena, PAGE, address_of, offsets};
-use crate::calls::raw_call;
-use crate::statistics;
+use crate::{statistics, trampoline};
 
 pub(crate) use advice::{advise, is_resident, lock, unlock};
 pub(crate) use program_break::{move_break, set_break};
@@ -40,7 +39,7 @@ const CHUNK: u32 = 512;
 /// As for the call.
 unsafe fn kernel(number: libc::c_long, arguments: [usize; 6]) -> isize {
     // SAFETY: the caller's premise.
-    unsafe { raw_call(number, arguments) }
+    unsafe { trampoline::call(number, arguments) }
 }
 
 /// The negative of an error's number, as a system call returns it.
@@ -192,7 +191,7 @@ fn map_fixed(arena: &Arena, request: &Request, pages: Pages, is_new: bool) -> is
         foreign
     };
     let mapped = foreign::reclaim(arena, &foreign)
-        .and_then(|()| arena.clear(&pages))
+        .and_then(|()| arena.clear(&pages, request.protection))
         .and_then(|()| arena.protect(&pages, request.protection));
     match mapped {
         Ok(()) => finish(arena, request, &pages),
@@ -231,7 +230,7 @@ fn release(arena: &Arena, pages: &Pages) -> Result<(), Errno> {
     foreign::reclaim(arena, &foreign)?;
     // Inaccessible first: nothing gets a page in between.
     arena.protect(pages, libc::PROT_NONE)?;
-    arena.clear(pages)?;
+    arena.clear(pages, libc::PROT_NONE)?;
     arena.table().addresses.set(pages.clone(), Use::Free);
     Ok(())
 }

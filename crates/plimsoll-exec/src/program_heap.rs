@@ -51,7 +51,7 @@ impl Memory for ArenaMemory {
 
     unsafe fn discard(&self, start: usize, length: usize) -> Result<(), Errno> {
         let pages = mappings::pages_of(start, length).ok_or(Errno::INVAL)?;
-        opened()?.clear(&pages)
+        opened()?.clear(&pages, protection(Access::Write))
     }
 
     fn keep(&self, start: usize, length: usize) {

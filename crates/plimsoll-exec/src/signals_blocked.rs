@@ -3,7 +3,7 @@
 
 use std::marker::PhantomData;
 
-use crate::calls::raw_call;
+use crate::trampoline;
 
 /// All signals of this thread are blocked while the value lives. A fault ends the process meanwhile: the thread touches no
 /// memory of the arena.
@@ -28,7 +28,7 @@ impl SignalsBlocked {
             0,
         ];
         // SAFETY: the kernel reads one set and writes the other.
-        unsafe { raw_call(libc::SYS_rt_sigprocmask, arguments) };
+        unsafe { trampoline::call(libc::SYS_rt_sigprocmask, arguments) };
         SignalsBlocked {
             former,
             _not_send: PhantomData,
@@ -41,6 +41,6 @@ impl Drop for SignalsBlocked {
         let former = (&raw const self.former) as usize;
         let arguments = [libc::SIG_SETMASK as usize, former, 0, size_of::<u64>(), 0, 0];
         // SAFETY: the kernel reads the set.
-        unsafe { raw_call(libc::SYS_rt_sigprocmask, arguments) };
+        unsafe { trampoline::call(libc::SYS_rt_sigprocmask, arguments) };
     }
 }

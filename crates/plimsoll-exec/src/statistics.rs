@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use plimsoll_pager::Stats;
 
 use crate::arena;
-use crate::calls::raw_call;
+use crate::trampoline;
 use crate::unmanaged;
 
 /// The number of the open file; -1 for none.
@@ -111,7 +111,7 @@ fn write(file: i32, bytes: &[u8]) {
     // The program may have closed the file: then nobody waits for the line.
     // SAFETY: the kernel reads the bytes.
     unsafe {
-        raw_call(
+        trampoline::call(
             libc::SYS_write,
             [file as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0],
         )

@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn kinds_of_files_decide_on_pieces() {
-        super::super::trampoline::map().expect("free addresses");
+        crate::trampoline::map().expect("free addresses");
         let of = |file: i32, number, way| {
             let call = Call {
                 number,
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn large_transfers_are_as_one_call_would_make_them() {
-        super::super::trampoline::map().expect("free addresses");
+        crate::trampoline::map().expect("free addresses");
         let pages = Pages::of_arena(1024);
         let bytes: Vec<u8> = (0..3 * PIECE + 77).map(|number| (number % 251) as u8).collect();
         pages.fill(3, &bytes);

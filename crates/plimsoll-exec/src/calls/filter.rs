@@ -4,7 +4,7 @@
 //! (a static one): it traps addresses of the arena alone, which such a program does not have. It has no effect in 32-bit calls, which
 //! cannot have such addresses.
 //!
-//! Exempt are calls from the page of [`trampoline`](super::trampoline), and the return from a signal handler, which has no
+//! Exempt are calls from the page of [`trampoline`](crate::trampoline), and the return from a signal handler, which has no
 //! arguments: its registers are the interrupted code's.
 #![allow(unsafe_code, reason = "the filter of the process")]
 
@@ -12,9 +12,8 @@ use std::mem::offset_of;
 
 use plimsoll_os::Errno;
 
-use super::memory::PAGE;
-use super::trampoline::{TRAMPOLINE, call, check};
-use crate::arena::{ARENA, ARENA_BYTES};
+use crate::arena::{ARENA, ARENA_BYTES, PAGE};
+use crate::trampoline::{TRAMPOLINE, call, check};
 
 /// The number that the filter sends along: a SIGSYS with another one is of a filter of the program.
 pub(super) const MARK: u16 = 0x504c;

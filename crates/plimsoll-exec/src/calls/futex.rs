@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_wait_for_another_value_returns_at_once_and_a_bad_word_is_refused() {
-        super::super::trampoline::map().expect("free addresses");
+        crate::trampoline::map().expect("free addresses");
         let pages = Pages::of_arena(2);
         pages.forbid(1);
         let wait = |word, timeout| Call {

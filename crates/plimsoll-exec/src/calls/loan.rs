@@ -14,8 +14,9 @@ use std::mem::MaybeUninit;
 
 use plimsoll_os::Errno;
 
-use super::memory::{self, Held, PAGE};
-use super::trampoline::{call, check};
+use super::memory::{self, Held};
+use crate::arena::PAGE;
+use crate::trampoline::{call, check};
 
 /// Bytes of copies on the stack.
 const INLINE: usize = 4096 + 256;

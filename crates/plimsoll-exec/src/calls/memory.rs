@@ -10,11 +10,8 @@ use std::ptr;
 
 use plimsoll_os::Errno;
 
-use super::trampoline::call;
-use crate::arena::{self, Pin};
-
-/// Bytes of a page.
-pub(crate) const PAGE: usize = 4096;
+use crate::arena::{self, PAGE, Pin};
+use crate::trampoline::call;
 
 /// Tries to make a page present before its address counts as a bad one: the pager may evict it again before the look.
 const MOST_TRIES: usize = 16;

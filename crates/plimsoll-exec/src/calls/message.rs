@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn messages_arrive_whole_and_headers_state_it() {
-        super::super::trampoline::map().expect("free addresses");
+        crate::trampoline::map().expect("free addresses");
         let (sender, receiver) = UnixDatagram::pair().expect("sockets");
         let pages = Pages::of_arena(4);
         pages.fill(4096, b"a message");

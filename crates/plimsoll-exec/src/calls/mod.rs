@@ -10,7 +10,7 @@
 //! | the handler of SIGSYS reads the registers | [`trap`] |
 //! | the row of the call states its pointers | [`table`] |
 //! | copies and pins | [`loan`], [`memory`] |
-//! | the call itself, from an instruction that the filter exempts | [`trampoline`] |
+//! | the call itself, from an instruction that the filter exempts | [`trampoline`](crate::trampoline) |
 //! | the result goes to the register of the interrupted code | [`trap`] |
 //!
 //! Calls whose own arguments are elsewhere but whose memory points into the arena (`writev` with its vector on the stack) do not
@@ -42,7 +42,6 @@ mod space;
 mod table;
 #[cfg(test)]
 mod testing;
-pub(crate) mod trampoline;
 mod trap;
 mod vector;
 
@@ -54,15 +53,13 @@ use plimsoll_os::Errno;
 pub(crate) use memory::is_managed;
 #[cfg(not(test))]
 pub(crate) use nested::Strings;
-pub(crate) use nested::stripped;
-pub(crate) use trampoline::call as raw_call;
 #[cfg(not(test))]
 pub(crate) use trap::keep_stack;
 
 use table::Kind;
 use trap::Frame;
 
-use crate::handlers;
+use crate::{handlers, trampoline};
 
 /// A system call of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +102,7 @@ pub(crate) enum StartError {
 /// Whether this process has inherited the filter, or another one.
 pub(crate) fn may_be_filtered() -> bool {
     // SAFETY: the call takes no memory.
-    unsafe { raw_call(libc::SYS_prctl, [libc::PR_GET_SECCOMP as usize, 0, 0, 0, 0, 0]) == 2 }
+    unsafe { trampoline::call(libc::SYS_prctl, [libc::PR_GET_SECCOMP as usize, 0, 0, 0, 0, 0]) == 2 }
 }
 
 /// Prepares to serve system calls: called before the pager is built, since its own calls are trapped if the process has inherited the

@@ -11,6 +11,7 @@ use super::loan::{Loan, Manner, Way};
 use super::memory;
 use super::plain;
 use super::table::{Length, Pointer};
+use crate::handlers::stripped;
 
 /// The most bytes of a text that `execve` takes (`MAX_ARG_STRLEN`), and of a path.
 const MOST_TEXT: usize = 1 << 17;
@@ -88,14 +89,6 @@ fn bring_texts(path: usize, lists: [usize; 2]) -> Result<(), Errno> {
         while texts.next()?.is_some() {}
     }
     Ok(())
-}
-
-/// The signals that no mask of the program blocks: the pager's, and that of the filter.
-const OURS: u64 = 1 << (libc::SIGBUS - 1) | 1 << (libc::SIGSYS - 1);
-
-/// A signal mask of the kernel without the signals that the library needs.
-pub(crate) const fn stripped(mask: u64) -> u64 {
-    mask & !OURS
 }
 
 /// A copy of the signal mask at `user` without the library's signals.

@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn names_of_threads_go_both_ways() {
-        super::super::trampoline::map().expect("free addresses");
+        crate::trampoline::map().expect("free addresses");
         let pages = Pages::of_arena(1);
         // At the end of the page: not a byte more is read.
         pages.fill(4096 - 5, b"name\0");

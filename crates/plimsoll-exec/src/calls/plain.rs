@@ -5,8 +5,9 @@ use plimsoll_os::Errno;
 
 use super::Call;
 use super::loan::{Loan, Manner};
-use super::memory::{self, PAGE};
+use super::memory;
 use super::table::{Length, Pointer};
+use crate::arena::PAGE;
 
 /// Tries of a call without a row.
 const MOST_TRIES: usize = 6;
@@ -205,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_call_reads_and_writes_copies_of_the_program_s_memory() {
-        super::super::trampoline::map().expect("free addresses");
+        crate::trampoline::map().expect("free addresses");
         let pages = Pages::of_arena(1);
         pages.fill(0, b"/proc/self/../self/comm\0");
         let call = Call {

@@ -5,8 +5,9 @@ use std::ffi::c_int;
 
 use super::Call;
 use super::loan::{Loan, Manner, Way};
-use super::memory::{self, PAGE};
+use super::memory;
 use super::plain::set_bytes;
+use crate::arena::PAGE;
 use crate::mappings::{self, Request};
 
 /// Serves a call on the address space.

@@ -3,8 +3,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::memory::PAGE;
-use crate::arena::ARENA;
+use crate::arena::{ARENA, PAGE};
 
 /// Pages of a test, unmapped when dropped.
 pub(crate) struct Pages {

@@ -20,9 +20,8 @@ use super::Call;
 use super::filter::MARK;
 use super::loan::{Loan, Manner, Way};
 use super::memory;
-use super::nested::stripped;
-use super::trampoline;
-use crate::handlers;
+use crate::handlers::{self, stripped};
+use crate::trampoline;
 
 /// The first fields of `siginfo_t` for SIGSYS.
 #[repr(C)]

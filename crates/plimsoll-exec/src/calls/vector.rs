@@ -8,8 +8,9 @@ use plimsoll_os::Errno;
 
 use super::Call;
 use super::loan::Loan;
-use super::memory::{self, PAGE};
+use super::memory;
 use super::table::Transfer;
+use crate::arena::PAGE;
 
 /// Buffers of a vector: `UIO_MAXIOV` of the kernel.
 const MOST_BUFFERS: usize = 1024;
@@ -275,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_vector_is_gathered_and_scattered_in_order() {
-        super::super::trampoline::map().expect("free addresses");
+        crate::trampoline::map().expect("free addresses");
         let pages = Pages::of_arena(12);
         let own = *b"-own-";
         pages.fill(0, b"first");

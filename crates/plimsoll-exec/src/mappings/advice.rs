@@ -80,7 +80,7 @@ pub(crate) fn advise(address: usize, length: usize, advice: c_int) -> isize {
 /// Follows advice on anonymous pages.
 fn follow(arena: &Arena, meaning: Meaning, pages: &Pages, protection: c_int) -> Result<(), Errno> {
     match meaning {
-        Meaning::Drop => arena.clear(pages),
+        Meaning::Drop => arena.clear(pages, protection),
         Meaning::Populate if protection & libc::PROT_READ != 0 => {
             populate(arena, pages);
             Ok(())

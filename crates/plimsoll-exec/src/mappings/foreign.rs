@@ -6,7 +6,7 @@ use plimsoll_os::Errno;
 use super::{Request, failure, kernel};
 use crate::addresses::{Addresses, Pages, Use};
 use crate::arena::{ARENA, Arena, address_of, errno_of, offsets};
-use crate::calls::trampoline::check;
+use crate::trampoline::check;
 
 /// The foreign parts of a range.
 pub(super) fn parts(addresses: &Addresses, pages: Pages) -> Vec<Pages> {
@@ -52,10 +52,7 @@ pub(super) fn map(arena: &Arena, request: &Request, pages: Pages, is_new: bool) 
         foreign
     };
     // All of the range is the pager's for a moment, and then none.
-    let surrendered = reclaim(arena, &foreign).and_then(|()| {
-        // SAFETY: the program replaces the contents.
-        unsafe { arena.region.surrender(offsets(&pages)) }.map_err(|error| errno_of(&error))
-    });
+    let surrendered = reclaim(arena, &foreign).and_then(|()| arena.surrender(&pages));
     if let Err(errno) = surrendered {
         return failure(errno);
     }

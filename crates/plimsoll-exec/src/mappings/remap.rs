@@ -189,8 +189,7 @@ impl Move {
 /// Makes pages foreign, before the kernel moves a mapping there.
 fn give_up(arena: &Arena, pages: &Pages) -> Result<(), Errno> {
     release(arena, pages)?;
-    // SAFETY: the pages are free.
-    unsafe { arena.region.surrender(offsets(pages)) }.map_err(|error| arena::errno_of(&error))?;
+    arena.surrender(pages)?;
     arena.table().addresses.set(pages.clone(), Use::Foreign);
     Ok(())
 }

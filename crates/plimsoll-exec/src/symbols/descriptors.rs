@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::errors::{failed, returned};
-use crate::calls::raw_call;
+use crate::trampoline;
 use crate::next_symbol::Next;
 
 /// The library's descriptors are below it: it is the usual limit of a process.
@@ -30,7 +30,7 @@ pub(crate) struct LowNumbers {
 /// Makes a system call with three numbers.
 fn system_call(number: i64, first: usize, second: usize, third: usize) -> isize {
     // SAFETY: the calls of this module take no memory.
-    unsafe { raw_call(number, [first, second, third, 0, 0, 0]) }
+    unsafe { trampoline::call(number, [first, second, third, 0, 0, 0]) }
 }
 
 /// The first number for the library's descriptors.
@@ -142,7 +142,7 @@ pub unsafe extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     }
     // SAFETY: the call takes no memory.
     returned(unsafe {
-        raw_call(
+        trampoline::call(
             libc::SYS_dup3,
             [old as usize, new as usize, flags as usize, 0, 0, 0],
         )
@@ -158,7 +158,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     let close = |first: c_uint, last: c_uint| {
         // SAFETY: the call takes no memory.
         returned(unsafe {
-            raw_call(
+            trampoline::call(
                 libc::SYS_close_range,
                 [first as usize, last as usize, flags as usize, 0, 0, 0],
             )

@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_uchar, c_uint, c_void};
 
 use crate::arena;
-use crate::calls::raw_call;
+use crate::trampoline;
 use crate::mappings::{self, Request};
 
 /// The result of a system call as C has it: `errno`, and -1.
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
     let result = match arena::arena() {
         Some(_) => -(libc::ENOMEM as isize),
         // SAFETY: the caller's premise.
-        None => unsafe { raw_call(libc::SYS_mlockall, [flags as usize, 0, 0, 0, 0, 0]) },
+        None => unsafe { trampoline::call(libc::SYS_mlockall, [flags as usize, 0, 0, 0, 0, 0]) },
     };
     returned(result) as c_int
 }
@@ -224,5 +224,5 @@ pub unsafe extern "C" fn sbrk(by: isize) -> *mut c_void {
 /// As for the system call.
 unsafe fn kernel_break(address: usize) -> usize {
     // SAFETY: the caller's premise.
-    unsafe { raw_call(libc::SYS_brk, [address, 0, 0, 0, 0, 0]) as usize }
+    unsafe { trampoline::call(libc::SYS_brk, [address, 0, 0, 0, 0, 0]) as usize }
 }

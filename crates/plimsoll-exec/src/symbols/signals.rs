@@ -10,10 +10,10 @@ use std::ptr;
 use libc::{epoll_event, fd_set, nfds_t, pollfd, sighandler_t, sigset_t, stack_t, timespec};
 
 use super::errors::failed;
-use crate::calls::{self, stripped};
+use crate::calls;
 use crate::handlers::{
     Disposition, NEXT_SIGACTION, disposition_of, exchange, is_recorded, kernel_mask, library_mask,
-    strips_masks,
+    stripped, strips_masks,
 };
 use crate::next_symbol::Next;
 

@@ -15,6 +15,7 @@ use libc::{pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 use super::errors::{error, failed, returned};
 use crate::calls::{self, Call, Strings, is_managed};
 use crate::next_symbol::Next;
+use crate::trampoline;
 
 type Texts = *const *const c_char;
 
@@ -289,7 +290,7 @@ pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environme
     unsafe {
         match calls::is_active() {
             true => returned(calls::serve(call)) as c_int,
-            false => returned(calls::raw_call(call.number, call.arguments)) as c_int,
+            false => returned(trampoline::call(call.number, call.arguments)) as c_int,
         }
     }
 }
@@ -321,7 +322,7 @@ pub unsafe extern "C" fn execveat(
     unsafe {
         match calls::is_active() {
             true => returned(calls::serve(call)) as c_int,
-            false => returned(calls::raw_call(call.number, call.arguments)) as c_int,
+            false => returned(trampoline::call(call.number, call.arguments)) as c_int,
         }
     }
 }

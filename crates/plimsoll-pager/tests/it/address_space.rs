@@ -494,7 +494,7 @@ fn a_pin_in_a_handler_takes_as_much_as_the_budget_allows() {
     assert_eq!(count, 0);
     // The store has most of the budget, as the pages compress to a fifth.
     assert!(
-        (256 * KIB..4 * MIB).contains(&bytes) && (start + bytes) % PAGE == 0,
+        (256 * KIB..4 * MIB).contains(&bytes) && (start + bytes).is_multiple_of(PAGE),
         "{bytes}"
     );
     let stats = pager.stats();

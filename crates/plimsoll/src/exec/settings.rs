@@ -40,7 +40,7 @@ pub struct Settings {
     pub ram: u64,
     pub codec: Codec,
     pub page_file: Option<PageFile>,
-    /// Whether the library prints statistics at the end of the program.
+    /// Whether the library prints a line of statistics on standard error at the end of the program.
     pub stats: bool,
 }
 

@@ -93,6 +93,16 @@ fn small_programs_run_as_without_it() {
     );
 }
 
+#[test]
+fn statistics_are_one_line_on_standard_error() {
+    let output = ran(on_pager().args(["--stats", "--", "/bin/true"]));
+    let said = text(&output.stderr);
+    let line: serde_json::Value =
+        serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
+    assert_eq!(line["ram_bytes"], 64 << 20);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 0));
+}
+
 /// Twice its RAM, of data that compress well.
 #[test]
 fn a_program_that_needs_more_than_its_ram_completes() {

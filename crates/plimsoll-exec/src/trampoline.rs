@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plimsoll_os::Errno;
 
-use super::memory::PAGE;
-
+/// Bytes of a page.
+const PAGE: usize = 4096;
 /// The address of the page of the instruction.
 pub(crate) const TRAMPOLINE: usize = 0x0fff_0000_0000;
 
@@ -101,7 +101,7 @@ pub(crate) fn map() -> Result<(), Errno> {
 
 /// The address of code that makes a system call, of which the registers are set, and continues at `site`. None if there are as many
 /// sites as stubs.
-pub(super) fn stub(site: usize) -> Option<usize> {
+pub(crate) fn stub(site: usize) -> Option<usize> {
     if ENTRY.load(Ordering::Acquire) == 0 {
         return None;
     }

@@ -1,0 +1,115 @@
+//! Programs under the library, in both modes, against the same programs without it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// The library, which cargo builds beside these tests.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().expect("the path of this program");
+    let library = test.with_file_name("libplimsoll_exec.so");
+    assert!(library.is_file(), "{} is missing", library.display());
+    library
+}
+
+/// Compiles a program of these tests.
+fn compiled(name: &str, folder: &Path) -> PathBuf {
+    let program = folder.join(name);
+    let source = format!("{}/tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    let output = plimsoll_testkit::command("gcc")
+        .args(["-O1", "-w", "-pthread", &source, "-o"])
+        .arg(&program)
+        .output()
+        .expect("the compiler starts");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    program
+}
+
+fn has_compiler() -> bool {
+    let works = plimsoll_testkit::command("gcc").arg("--version").output().is_ok();
+    plimsoll_testkit::capability("gcc", works, "there is no such program")
+}
+
+/// The modes that this system allows.
+fn modes() -> Vec<&'static str> {
+    let is_privileged = plimsoll_os::open_userfaultfd(plimsoll_os::UffdMode::Full).is_ok();
+    match plimsoll_testkit::capability("uffd-kernel", is_privileged, "no userfaultfd for system calls") {
+        true => vec!["thread", "signal"],
+        false => vec!["signal"],
+    }
+}
+
+/// The program under the library with a budget of 16 MiB.
+fn under(mode: &str, program: &Path) -> Command {
+    let mut command = plimsoll_testkit::command(program);
+    command
+        .env("LD_PRELOAD", library())
+        .env("PLIMSOLL_EXEC", format!("1;ram={};faults={mode}", 16 << 20));
+    command
+}
+
+fn text(output: &Output) -> String {
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}: {error}", output.status);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn calls_on_the_address_space_do_as_the_kernel_does() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = TempDir::new().expect("a folder");
+    let program = compiled("mappings", folder.path());
+    let native = text(&plimsoll_testkit::command(&program).output().expect("it starts"));
+    for mode in modes() {
+        let output = under(mode, &program).output().expect("it starts");
+        assert_eq!(text(&output), native, "{mode}");
+        // The first mapping is the arena's.
+        let place = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(place.starts_with("0x10"), "{place}");
+    }
+}
+
+#[test]
+fn threads_keep_their_memory_in_a_budget_of_a_third() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = TempDir::new().expect("a folder");
+    let program = compiled("stress", folder.path());
+    for mode in modes() {
+        let output = under(mode, &program).arg("3000").output().expect("it starts");
+        assert_eq!(text(&output), "0 mistakes\n", "{mode}");
+    }
+}
+
+#[test]
+fn settings_that_are_wrong_end_the_program_before_its_start() {
+    for (settings, word) in [
+        ("1;ram=1", "ram"),
+        ("1;ram=16777216;speed=1", "speed"),
+        ("7", "version 7"),
+    ] {
+        let output = plimsoll_testkit::command("/bin/echo")
+            .arg("ran")
+            .env("LD_PRELOAD", library())
+            .env("PLIMSOLL_EXEC", settings)
+            .output()
+            .expect("it starts");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(
+            (output.status.code(), output.stdout.as_slice()),
+            (Some(125), b"".as_slice())
+        );
+        assert!(
+            error.to_lowercase().contains(word) && error.lines().count() == 1,
+            "{error}"
+        );
+    }
+}
