@@ -101,15 +101,15 @@ pub(super) fn push_code(text: &mut String, head: &str, lines: &[String]) {
 
 fn push_headline(text: &mut String, headline: &Headline) {
     // Writing to a String cannot fail.
-    let _ = write!(text, "{}\n\n", inline(&headline.finding));
+    let _ = write!(text, "{}\n\n", inline(&headline.finding.text));
     for bullet in &headline.bullets {
-        let _ = writeln!(text, "- {}", inline(bullet));
+        let _ = writeln!(text, "- {}", inline(&bullet.text));
     }
     if !headline.bullets.is_empty() {
         text.push('\n');
     }
     if !headline.trust.is_empty() {
-        let _ = write!(text, "{}\n\n", inline(&headline.trust));
+        let _ = write!(text, "{}\n\n", inline(&headline.trust_text()));
     }
 }
 

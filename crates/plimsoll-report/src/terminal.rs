@@ -124,12 +124,12 @@ pub fn notes(results: &Results, width: u16) -> String {
 
 /// The headline and the notes.
 fn remarks(headline: &Headline, results: &Results, width: u16) -> String {
-    let mut out = wrap(&headline.finding, width, "");
+    let mut out = wrap(&headline.finding.text, width, "");
     for bullet in &headline.bullets {
         out.push_str(&wrap(&format!("\u{2022} {bullet}"), width, "  "));
     }
     if !headline.trust.is_empty() {
-        out.push_str(&wrap(&headline.trust, width, ""));
+        out.push_str(&wrap(&headline.trust_text(), width, ""));
     }
     for confounder in results
         .confounders

@@ -1,16 +1,20 @@
 //! Two lanes of jobs that run beside each other.
 //!
 //! The first lane starts with the tests that hold the machine, the second with the longest others. A free lane takes the
-//! next job. The output of a job is printed whole when it ends.
+//! next job. The output of a job is printed whole when it ends, followed by the longest waits for a line of it: in the lane
+//! whose tests run one after another, these are the slowest tests.
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::process::{ExitCode, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::plan::{Job, Jobs};
+
+/// A wait for a line of output that is worth a note.
+const LONG_WAIT: Duration = Duration::from_secs(5);
 
 /// Runs the jobs. All of them run, even after a failure.
 pub(crate) fn run(jobs: Jobs) -> ExitCode {
@@ -58,7 +62,7 @@ fn push(failed: &Mutex<Vec<String>>, name: String) {
 fn finish(mut job: Job) -> io::Result<bool> {
     println!("     Started {}", job.name);
     let start = Instant::now();
-    let (mut output, writer) = io::pipe()?;
+    let (output, writer) = io::pipe()?;
     job.command
         .stdin(Stdio::null())
         .stdout(writer.try_clone()?)
@@ -66,8 +70,7 @@ fn finish(mut job: Job) -> io::Result<bool> {
     let mut child = job.command.spawn()?;
     // The command owns the last writers of this process: without them, the output ends with the child.
     drop(job.command);
-    let mut text = Vec::new();
-    output.read_to_end(&mut text)?;
+    let (text, mut waits) = read(BufReader::new(output), LONG_WAIT)?;
     let status = child.wait()?;
     let mut terminal = io::stdout().lock();
     writeln!(
@@ -77,8 +80,28 @@ fn finish(mut job: Job) -> io::Result<bool> {
         start.elapsed().as_secs()
     )?;
     terminal.write_all(&text)?;
+    waits.sort_by_key(|(wait, _)| std::cmp::Reverse(*wait));
+    for (wait, line) in waits {
+        writeln!(terminal, "{:6.1} s before: {line}", wait.as_secs_f64())?;
+    }
     terminal.flush()?;
     Ok(status.success())
+}
+
+/// Reads to the end. Returns the text, and the lines that came after a wait of at least `long`.
+fn read(mut output: impl BufRead, long: Duration) -> io::Result<(Vec<u8>, Vec<(Duration, String)>)> {
+    let (mut text, mut waits) = (Vec::new(), Vec::new());
+    loop {
+        let (since, start) = (Instant::now(), text.len());
+        if output.read_until(b'\n', &mut text)? == 0 {
+            return Ok((text, waits));
+        }
+        let wait = since.elapsed();
+        if wait >= long {
+            let line = String::from_utf8_lossy(&text[start..]);
+            waits.push((wait, line.trim_end().to_owned()));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -100,6 +123,23 @@ mod tests {
         assert!(finish(job("echo out; echo error >&2")).expect("sh starts"));
         assert!(!finish(job("exit 3")).expect("sh starts"));
         assert!(!finish(job("kill -9 $$")).expect("sh starts"));
+    }
+
+    #[test]
+    fn only_lines_that_come_late_are_noted() {
+        let (text, waits) = read(&b"one\ntwo"[..], Duration::from_secs(3600)).expect("memory is read");
+        assert_eq!((text.as_slice(), waits.len()), (&b"one\ntwo"[..], 0));
+        let long = Duration::from_millis(200);
+        let (output, mut writer) = io::pipe().expect("a pipe");
+        let (_, waits) = thread::scope(|scope| {
+            scope.spawn(move || {
+                thread::sleep(long);
+                writer.write_all(b"late\n").expect("written");
+            });
+            read(BufReader::new(output), long / 2).expect("a pipe is read")
+        });
+        assert_eq!(waits.len(), 1, "{waits:?}");
+        assert_eq!(waits[0].1, "late");
     }
 
     #[test]

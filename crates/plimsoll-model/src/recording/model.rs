@@ -11,6 +11,7 @@ use super::recommendation::{Recommendation, Withheld};
 use super::renamed;
 use super::service::{SERVICE, ServiceSize};
 use super::size::ProgramSize;
+use super::statement::{Statement, statements_or_text};
 use super::warning::{Warning, WarningCode};
 use crate::scenario::Plan;
 
@@ -20,8 +21,9 @@ use crate::scenario::Plan;
 pub const RECORDING_SCHEMA: u32 = 5;
 /// Version of `results.json`. 2 has the values, lists and latencies of the workloads other than compression, 3 the
 /// names `neighbour_*` and `wakeup_*`, 4 warnings with a code, the headline, the findings, the recommendations, and the
-/// untrustworthy metrics of each trial, 5 `values` of phases, which were `figures`.
-pub const RESULTS_SCHEMA: u32 = 5;
+/// untrustworthy metrics of each trial, 5 `values` of phases, which were `figures`, 6 codes, values and names of the
+/// statements of the headline and of the findings, which were texts.
+pub const RESULTS_SCHEMA: u32 = 6;
 
 /// File names inside a recording folder.
 pub mod file {
@@ -464,38 +466,44 @@ impl Results {
 }
 
 /// The head of a report, in the order of reading. Each fact stands in one place of it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Headline {
-    /// One sentence: the main result.
-    pub finding: String,
+    /// The main result, in one sentence. Its text is empty in results without a headline.
+    pub finding: Statement,
     /// The other results: details of the main one or, with several workloads, the main result of each other one.
-    pub bullets: Vec<String>,
+    pub bullets: Vec<Statement>,
     /// Whether the metrics can be trusted, and the reason if not. Empty if nothing is known against them.
-    pub trust: String,
+    #[serde(deserialize_with = "statements_or_text")]
+    pub trust: Vec<Statement>,
 }
 
 impl Headline {
-    /// Its parts that have text, in the order of reading.
-    pub fn lines(&self) -> impl Iterator<Item = &str> {
-        let bullets = self.bullets.iter();
-        std::iter::once(&self.finding)
-            .chain(bullets)
-            .chain(std::iter::once(&self.trust))
-            .map(String::as_str)
-            .filter(|line| !line.is_empty())
+    /// Its statements that have a text, in the order of reading.
+    pub fn statements(&self) -> impl Iterator<Item = &Statement> {
+        let all = std::iter::once(&self.finding)
+            .chain(&self.bullets)
+            .chain(&self.trust);
+        all.filter(|statement| !statement.text.is_empty())
+    }
+
+    /// The statements on trust as one text; empty without any.
+    pub fn trust_text(&self) -> String {
+        let texts: Vec<&str> = self.trust.iter().map(|statement| &*statement.text).collect();
+        texts.join(" ")
     }
 }
 
-/// A main result of a run in words, of trustworthy metrics only.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A main result of a run, of trustworthy metrics only.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// The workload by its name, or `neighbour` for the effect on other processes.
     pub workload: String,
     /// One sentence.
-    pub text: String,
+    #[serde(flatten)]
+    pub statement: Statement,
     /// Its details.
     #[serde(default)]
-    pub bullets: Vec<String>,
+    pub bullets: Vec<Statement>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

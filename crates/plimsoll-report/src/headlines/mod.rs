@@ -46,20 +46,20 @@ pub fn of_run(results: &Results, groups: &[Group]) -> Headline {
     let mut found = found.into_iter();
     let Some(first) = found.next() else {
         return Headline {
-            finding: trust::no_result(results).to_owned(),
+            finding: trust::no_result(results),
             bullets: Vec::new(),
-            trust: trust::sentence(results),
+            trust: trust::statements(results),
         };
     };
     let alone = kinds(groups).len() == 1;
     let details = if alone { first.bullets } else { Vec::new() };
     Headline {
-        finding: first.text,
+        finding: first.statement,
         bullets: details
             .into_iter()
-            .chain(found.map(|finding| finding.text))
+            .chain(found.map(|finding| finding.statement))
             .collect(),
-        trust: trust::sentence(results),
+        trust: trust::statements(results),
     }
 }
 
@@ -71,7 +71,7 @@ pub(super) fn findings(groups: &[Group], trials: &[Trial]) -> Vec<Finding> {
     let of_neighbours = neighbour::told(trials).map(|told| (NEIGHBOUR, told));
     let all = of_workloads.chain(of_neighbours).map(|(workload, told)| Finding {
         workload: workload.to_owned(),
-        text: told.finding,
+        statement: told.finding,
         bullets: told.bullets,
     });
     all.collect()
@@ -91,11 +91,14 @@ fn told(kind: WorkloadKind, groups: &[Group]) -> Option<Told> {
     (workloads::of(kind).headline)(&groups)
 }
 
-/// The details of a workload's finding for its section: those that the headline of a run of several leaves out.
+/// The texts of the details of a workload's finding for its section: those that the headline of a run of several leaves out.
 pub(super) fn details(kind: WorkloadKind, groups: &[Group]) -> Vec<String> {
     match kinds(groups).len() {
         0 | 1 => Vec::new(),
-        _ => told(kind, groups).map_or(Vec::new(), |told| told.bullets),
+        _ => {
+            let bullets = told(kind, groups).map_or(Vec::new(), |told| told.bullets);
+            bullets.into_iter().map(|bullet| bullet.text).collect()
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use crate::analysis::neighbour::{HARMLESS_P99_S, P99};
 use crate::workloads::sentence::Told;
 use plimsoll_model::quantity::seconds;
 use plimsoll_model::recording::model::{Trial, TrialStatus};
+use plimsoll_model::recording::{Statement, StatementCode};
 
 /// The worst p99 wake-up latency outside of a trial's cgroup; `None` without a probe.
 pub(super) fn told(trials: &[Trial]) -> Option<Told> {
@@ -13,13 +14,19 @@ pub(super) fn told(trials: &[Trial]) -> Option<Told> {
         .filter(|trial| trial.status_of(P99) != TrialStatus::Untrustworthy);
     let figures = trusted.filter_map(|trial| trial.metrics.get(P99));
     let worst = figures.copied().reduce(f64::max)?;
-    let effect = if worst > HARMLESS_P99_S {
-        "The run disturbed other processes"
-    } else {
-        "The run did not disturb other processes"
+    let (code, effect) = match worst > HARMLESS_P99_S {
+        true => (
+            StatementCode::NeighbourDisturbed,
+            "The run disturbed other processes",
+        ),
+        false => (
+            StatementCode::NeighbourUndisturbed,
+            "The run did not disturb other processes",
+        ),
     };
-    Some(Told::of(format!(
+    let text = format!(
         "{effect}: p99 wake-up latency outside of the run's cgroup {}.",
         seconds(worst)
-    )))
+    );
+    Some(Told::of(Statement::new(code, text).with(P99, worst)))
 }

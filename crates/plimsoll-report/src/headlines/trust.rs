@@ -4,108 +4,170 @@ use std::collections::BTreeSet;
 
 use plimsoll_model::quantity::counted;
 use plimsoll_model::recording::model::{Results, RunStatus, Trial, TrialStatus};
+use plimsoll_model::recording::{Statement, StatementCode};
 use plimsoll_model::scenario::WorkloadKind;
 
 /// The finding of a run without a trustworthy metric.
-pub(super) fn no_result(results: &Results) -> &'static str {
+pub(super) fn no_result(results: &Results) -> Statement {
     match results.trials.is_empty() {
-        true => "No trial ended: the run has no result.",
-        false => "The run has no trustworthy result.",
+        true => Statement::new(
+            StatementCode::RunWithoutTrials,
+            "No trial ended: the run has no result.",
+        ),
+        false => Statement::new(
+            StatementCode::RunWithoutResult,
+            "The run has no trustworthy result.",
+        ),
     }
 }
 
 /// The trials that failed, are untrustworthy or could not be verified, with the first reason.
-pub(super) fn sentence(results: &Results) -> String {
+pub(super) fn statements(results: &Results) -> Vec<Statement> {
     let all = results.trials.len();
-    let with = |status| results.trials.iter().filter(move |trial| trial.status == status);
-    let failed = with(TrialStatus::Failed).count();
-    let doubtful = with(TrialStatus::Untrustworthy).count();
     if all == 0 {
+        let text = "The run was interrupted before a trial ended.";
         return match results.status {
-            RunStatus::Interrupted => "The run was interrupted before a trial ended.".to_owned(),
-            _ => String::new(),
+            RunStatus::Interrupted => vec![Statement::new(StatementCode::TrustNoTrial, text)],
+            _ => Vec::new(),
         };
     }
-    let prefix = match results.status {
-        RunStatus::Interrupted => format!("The run was interrupted after {}. ", trials(all)),
-        RunStatus::Incomplete => "The run is incomplete: a capability was missing. ".to_owned(),
-        _ => String::new(),
+    let with = |status: TrialStatus| -> Vec<&Trial> {
+        let trials = results.trials.iter();
+        trials.filter(|trial| trial.status == status).collect()
     };
-    let body = if failed > 0 {
-        let first = with(TrialStatus::Failed).next().map(reason).unwrap_or_default();
-        format!("{failed} of {} failed ({first}).", trials(all))
-    } else if doubtful > 0 {
-        let outcome = match (doubtful, all) {
-            (1, 1) => "The trial ended, but is untrustworthy".to_owned(),
-            (_, _) if doubtful == all => format!("All {} ended, but are untrustworthy", trials(all)),
-            (1, _) => format!("None of {} failed, but 1 is untrustworthy", trials(all)),
-            _ => format!("None of {} failed, but {doubtful} are untrustworthy", trials(all)),
-        };
-        format!("{outcome} ({}).", causes(results))
-    } else if results.trials.iter().all(|trial| trial.verified) {
-        let whole = if all == 1 {
-            "The trial".to_owned()
-        } else {
-            format!("All {}", trials(all))
-        };
-        let all_are = |kind: WorkloadKind| results.trials.iter().all(|trial| trial.workload == kind.name());
-        let checked = match () {
-            () if all_are(WorkloadKind::Compression) => "every byte was verified",
-            // Only the program knows its data.
-            () if all_are(WorkloadKind::Command) => "exit codes were verified",
-            () => "data and counts were verified",
-        };
-        format!("{whole} completed, and {checked}.{}", spoiled_metrics(results))
+    let (failed, doubtful) = (with(TrialStatus::Failed), with(TrialStatus::Untrustworthy));
+    let mut statements: Vec<Statement> = early_end(results).into_iter().collect();
+    if let Some(first) = failed.first() {
+        statements.push(failures(failed.len(), all, first));
+    } else if !doubtful.is_empty() {
+        statements.push(untrustworthy(&doubtful, results));
     } else {
-        let unverified = results.trials.iter().filter(|trial| !trial.verified).count();
-        format!(
-            "{} completed without failure; {unverified} could not be verified.{}",
-            trials(all),
-            spoiled_metrics(results)
-        )
-    };
-    prefix + &body
+        statements.push(verification(results));
+        statements.extend(spoiled_metrics(results));
+    }
+    statements
 }
 
-/// A sentence about the untrustworthy metrics of trials that are ok; empty without any. The notes list the metrics.
-fn spoiled_metrics(results: &Results) -> String {
+/// The end of a run before its last trial.
+fn early_end(results: &Results) -> Option<Statement> {
+    let all = results.trials.len();
+    match results.status {
+        RunStatus::Interrupted => Some(counting(
+            StatementCode::TrustInterrupted,
+            format!("The run was interrupted after {}.", trials(all)),
+            &[("trials", all)],
+        )),
+        RunStatus::Incomplete => Some(Statement::new(
+            StatementCode::TrustIncomplete,
+            "The run is incomplete: a capability was missing.",
+        )),
+        _ => None,
+    }
+}
+
+fn failures(failed: usize, all: usize, first: &Trial) -> Statement {
+    let text = format!("{failed} of {} failed ({}).", trials(all), reason(first));
+    let numbers = [("failed_trials", failed), ("trials", all)];
+    counting(StatementCode::TrustFailed, text, &numbers).naming("trial", &first.id)
+}
+
+fn untrustworthy(doubtful: &[&Trial], results: &Results) -> Statement {
+    let (number, all) = (doubtful.len(), results.trials.len());
+    let outcome = match (number, all) {
+        (1, 1) => "The trial ended, but is untrustworthy".to_owned(),
+        (_, _) if number == all => format!("All {} ended, but are untrustworthy", trials(all)),
+        (1, _) => format!("None of {} failed, but 1 is untrustworthy", trials(all)),
+        _ => format!("None of {} failed, but {number} are untrustworthy", trials(all)),
+    };
+    let confounders = spoiling(doubtful, results);
+    // The notes have the evidence of the confounders.
+    let causes = match confounders.is_empty() {
+        true => doubtful.first().map(|trial| reason(trial)).unwrap_or_default(),
+        false => confounders.clone(),
+    };
+    let statement = counting(
+        StatementCode::TrustUntrustworthy,
+        format!("{outcome} ({causes})."),
+        &[("untrustworthy_trials", number), ("trials", all)],
+    );
+    match confounders.is_empty() {
+        true => statement,
+        false => statement.naming("confounders", confounders),
+    }
+}
+
+/// The verification of a run whose trials are all ok.
+fn verification(results: &Results) -> Statement {
+    let all = results.trials.len();
+    let unverified = results.trials.iter().filter(|trial| !trial.verified).count();
+    if unverified > 0 {
+        let text = format!(
+            "{} completed without failure; {unverified} could not be verified.",
+            trials(all)
+        );
+        let numbers = [("unverified_trials", unverified), ("trials", all)];
+        return counting(StatementCode::TrustUnverified, text, &numbers);
+    }
+    let whole = if all == 1 {
+        "The trial".to_owned()
+    } else {
+        format!("All {}", trials(all))
+    };
+    let all_are = |kind: WorkloadKind| results.trials.iter().all(|trial| trial.workload == kind.name());
+    let (code, checked) = match () {
+        () if all_are(WorkloadKind::Compression) => {
+            (StatementCode::TrustBytesVerified, "every byte was verified")
+        }
+        // Only the program knows its data.
+        () if all_are(WorkloadKind::Command) => {
+            (StatementCode::TrustExitCodesVerified, "exit codes were verified")
+        }
+        () => (StatementCode::TrustDataVerified, "data and counts were verified"),
+    };
+    counting(
+        code,
+        format!("{whole} completed, and {checked}."),
+        &[("trials", all)],
+    )
+}
+
+/// The untrustworthy metrics of trials that are ok; `None` without any. The notes list the metrics.
+fn spoiled_metrics(results: &Results) -> Option<Statement> {
     let spoiled = results
         .trials
         .iter()
         .filter(|trial| !trial.untrustworthy.is_empty());
     let number = spoiled.clone().count();
+    if number == 0 {
+        return None;
+    }
     let by: BTreeSet<&str> = spoiled
-        .clone()
         .flat_map(|trial| trial.untrustworthy.values().flatten())
         .map(String::as_str)
         .collect();
-    match number {
-        0 => String::new(),
-        _ => format!(
-            " Some metrics of {} are not trustworthy ({}).",
-            trials(number),
-            by.into_iter().collect::<Vec<_>>().join(", ")
-        ),
-    }
+    let by = by.into_iter().collect::<Vec<_>>().join(", ");
+    let text = format!("Some metrics of {} are not trustworthy ({by}).", trials(number));
+    let statement = counting(StatementCode::TrustMetricsSpoiled, text, &[("trials", number)]);
+    Some(statement.naming("confounders", by))
 }
 
-/// The confounders that made trials untrustworthy; the notes have the evidence. Without any, the first reason.
-fn causes(results: &Results) -> String {
-    let doubtful = || {
-        let trials = results.trials.iter();
-        trials.filter(|trial| trial.status == TrialStatus::Untrustworthy)
+/// The confounders that made trials untrustworthy, separated by commas.
+fn spoiling(doubtful: &[&Trial], results: &Results) -> String {
+    let spoils = |name: &&str| {
+        let mut reasons = doubtful.iter().flat_map(|trial| &trial.reasons);
+        reasons.any(|reason| reason.starts_with(*name))
     };
-    let spoils =
-        |name: &&str| doubtful().any(|trial| trial.reasons.iter().any(|reason| reason.starts_with(*name)));
     let names = results
         .confounders
         .iter()
         .map(|confounder| confounder.name.as_str());
-    let names: Vec<&str> = names.filter(spoils).collect();
-    match names.is_empty() {
-        true => doubtful().next().map(reason).unwrap_or_default(),
-        false => names.join(", "),
-    }
+    names.filter(spoils).collect::<Vec<_>>().join(", ")
+}
+
+/// A statement with numbers of trials.
+fn counting(code: StatementCode, text: String, numbers: &[(&str, usize)]) -> Statement {
+    let with = |statement: Statement, (name, number): &(&str, usize)| statement.with(*name, *number as f64);
+    numbers.iter().fold(Statement::new(code, text), with)
 }
 
 fn reason(trial: &Trial) -> String {

@@ -1,54 +1,91 @@
 //! The headline of a recording of `plimsoll watch`, which has no trials.
 
-use crate::workloads::sentence::brief;
+use crate::workloads::sentence::brief_text;
 use plimsoll_model::quantity::{bytes, count, seconds};
-use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Headline, Manifest, Results, RunStatus};
+use plimsoll_model::recording::{Recording, Statement, StatementCode};
 use plimsoll_model::sanitize::sanitize;
 
 /// The target, the duration and the peaks between the first and the last sample.
 pub(super) fn headline(recording: &Recording, results: &Results) -> Headline {
-    let (t_ns, hz) = (recording.samples.t_ns(), results.sampler.hz);
-    let cut = match results.status {
-        RunStatus::Interrupted => "The recording was interrupted.",
-        _ => "",
+    let interrupted = results.status == RunStatus::Interrupted;
+    let trust = interrupted
+        .then(|| Statement::new(StatementCode::WatchInterrupted, "The recording was interrupted."));
+    let t_ns = recording.samples.t_ns();
+    let (finding, bullets) = match t_ns.first().zip(t_ns.last()) {
+        Some((first, last)) => (
+            finding(recording, results, (last - first) as f64 / 1e9),
+            seen(recording),
+        ),
+        None => (without_samples(&recording.manifest), Vec::new()),
     };
-    let title = title(&recording.manifest);
-    let (Some(first), Some(last)) = (t_ns.first(), t_ns.last()) else {
-        return Headline {
-            finding: brief(&[format!("Watched {title}: no samples.")]),
-            bullets: Vec::new(),
-            trust: cut.to_owned(),
-        };
-    };
-    let time = duration((last - first) as f64 / 1e9);
-    let mut seen = vec![match peak(recording, "target_resident") {
-        Some(resident) => format!("peak resident memory of the target {}", bytes(resident)),
-        None => memory(recording),
-    }];
-    let level = |column: &str| peak(recording, column).filter(|value| *value > 0.0);
-    seen.extend(level("target_swap").map(|swap| format!("peak swap of the target {}", bytes(swap))));
-    seen.extend(level("cgroup_usage").map(|usage| format!("peak charge of its cgroup {}", bytes(usage))));
-    let waited = growth(recording, "psi_memory_some_us").map(|us| us / 1e6);
-    seen.extend(waited.map(|waited| match waited > 0.0 {
-        true => format!("tasks stalled on memory for {}", seconds(waited)),
-        false => "no task stalled on memory".to_owned(),
-    }));
-    let samples = count(results.sampler.samples);
     Headline {
-        finding: brief(&[format!(
-            "Watched {title} for {time} at {hz} Hz ({samples} samples)."
-        )]),
-        bullets: seen.into_iter().map(|text| capitalised(&text)).collect(),
-        trust: cut.to_owned(),
+        finding,
+        bullets,
+        trust: trust.into_iter().collect(),
     }
 }
 
-/// The text as a sentence.
-fn capitalised(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters.next().into_iter().flat_map(char::to_uppercase);
-    first.chain(letters).chain(['.']).collect()
+fn without_samples(manifest: &Manifest) -> Statement {
+    let title = title(manifest);
+    let text = format!("Watched {title}: no samples.");
+    brief_text(StatementCode::WatchWithoutSamples, [text]).naming("target", title)
+}
+
+fn finding(recording: &Recording, results: &Results, time: f64) -> Statement {
+    let (title, hz) = (title(&recording.manifest), results.sampler.hz);
+    let text = format!(
+        "Watched {title} for {} at {hz} Hz ({} samples).",
+        duration(time),
+        count(results.sampler.samples)
+    );
+    brief_text(StatementCode::WatchTarget, [text])
+        .naming("target", title)
+        .with("duration_s", time)
+        .with("samples", results.sampler.samples as f64)
+        .with("samples_per_s", f64::from(hz))
+}
+
+/// The peaks of the target, and the pressure.
+fn seen(recording: &Recording) -> Vec<Statement> {
+    let highest = |code: StatementCode, label: &str, column: &str| {
+        let value = peak(recording, column)?;
+        let statement = Statement::new(code, format!("{label} {}.", bytes(value)));
+        Some((value, statement.with(format!("{column}_bytes"), value)))
+    };
+    // Zero says nothing.
+    let level = |code, label, column| highest(code, label, column).filter(|(value, _)| *value > 0.0);
+    let resident = highest(
+        StatementCode::WatchResident,
+        "Peak resident memory of the target",
+        "target_resident",
+    );
+    let swap = level(StatementCode::WatchSwap, "Peak swap of the target", "target_swap");
+    let usage = level(
+        StatementCode::WatchCharge,
+        "Peak charge of its cgroup",
+        "cgroup_usage",
+    );
+    let mut seen = vec![resident.map_or_else(|| memory(recording), |(_, statement)| statement)];
+    seen.extend(
+        [swap, usage]
+            .into_iter()
+            .flatten()
+            .map(|(_, statement)| statement),
+    );
+    seen.extend(growth(recording, "psi_memory_some_us").map(|us| stalled(us / 1e6)));
+    seen
+}
+
+fn stalled(waited: f64) -> Statement {
+    match waited > 0.0 {
+        true => Statement::new(
+            StatementCode::WatchStalled,
+            format!("Tasks stalled on memory for {}.", seconds(waited)),
+        )
+        .with("stalled_s", waited),
+        false => Statement::new(StatementCode::WatchNotStalled, "No task stalled on memory."),
+    }
 }
 
 fn title(manifest: &Manifest) -> String {
@@ -66,17 +103,17 @@ fn duration(all: f64) -> String {
 }
 
 /// The minimum of available memory.
-fn memory(recording: &Recording) -> String {
+fn memory(recording: &Recording) -> Statement {
     let available = recording.samples.column("mem_available");
     let least = available.and_then(|column| column.iter().flatten().min());
-    match least {
-        Some(least) => format!(
-            "at least {} of {} available",
-            bytes(least as f64),
-            bytes(recording.manifest.host.mem_total as f64)
-        ),
-        None => "available memory unknown".to_owned(),
-    }
+    let Some(least) = least else {
+        return Statement::new(StatementCode::WatchAvailableUnknown, "Available memory unknown.");
+    };
+    let (least, total) = (least as f64, recording.manifest.host.mem_total as f64);
+    let text = format!("At least {} of {} available.", bytes(least), bytes(total));
+    Statement::new(StatementCode::WatchAvailable, text)
+        .with("mem_available_bytes", least)
+        .with("mem_total_bytes", total)
 }
 
 /// The maximum of a column.

@@ -14,6 +14,7 @@ mod standalone;
 pub(crate) mod synthetic;
 mod watched;
 
+use plimsoll_model::recording::StatementCode;
 use plimsoll_report::page::build;
 use plimsoll_report::{Series, html, markdown, terminal};
 
@@ -217,9 +218,12 @@ fn an_empty_run_still_makes_a_page_and_a_summary() {
     page.overview = plimsoll_report::Timeline::default();
     let html = html::render(&page);
     assert!(!html.contains("NaN"));
+    let headline = plimsoll_report::headlines::of_run(&page.results, &page.groups);
+    assert_eq!(headline.finding.code, StatementCode::RunWithoutTrials);
+    assert_eq!(headline.statements().count(), 1, "{headline:?}");
     assert_eq!(
         terminal::summary(&page.results, &page.groups, 80, false),
-        "No trial ended: the run has no result.\n"
+        format!("{}\n", headline.finding)
     );
 }
 
@@ -242,5 +246,5 @@ fn colour_is_the_callers_choice() {
     let coloured = terminal::summary(&page.results, &page.groups, 110, true);
     assert!(!plain.contains('\u{1b}'));
     assert!(coloured.contains('\u{1b}'));
-    assert!(plain.contains(&page.headline.finding));
+    assert!(plain.contains(&page.headline.finding.text));
 }

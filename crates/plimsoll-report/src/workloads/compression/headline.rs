@@ -3,8 +3,9 @@
 use crate::analysis::Group;
 use crate::workloads::compression::{COMPRESSION, RESTORE_SPEED, STORED, TRIM_SPEED, WRITEBACK_SPEED};
 use crate::workloads::memory_of;
-use crate::workloads::sentence::{Told, brief, bullets_of_groups, range};
+use crate::workloads::sentence::{Told, brief, bullets_of_groups, is_brief, range, with_medians};
 use plimsoll_model::quantity::{bytes, counted, significant};
+use plimsoll_model::recording::{Statement, StatementCode};
 
 /// Groups listed one by one; of more, the finding names the extremes.
 const NAMED_GROUPS: usize = 3;
@@ -14,18 +15,20 @@ pub(super) fn told(groups: &[&Group]) -> Option<Told> {
         .iter()
         .copied()
         .partition(|group| memory_of(&group.params).goes_to_swap());
-    let speed = |verb: &str, metric: &str| {
-        range(&medians(&swapped, metric)).map(|range| format!("{verb} speed: {range} GB/s."))
+    let speed = |code: StatementCode, verb: &str, metric: &str| {
+        let speeds = medians(&swapped, metric);
+        let text = format!("{verb} speed: {} GB/s.", range(&speeds)?);
+        Some(Statement::new(code, text).with_range(metric, &speeds))
     };
-    let mut said: Vec<String> = shrinkage(&swapped);
-    said.extend(speed("Trim", TRIM_SPEED));
-    said.extend(speed("Restore", RESTORE_SPEED));
+    let mut said: Vec<Statement> = shrinkage(&swapped);
+    said.extend(speed(StatementCode::CompressionTrimSpeed, "Trim", TRIM_SPEED));
+    said.extend(speed(
+        StatementCode::CompressionRestoreSpeed,
+        "Restore",
+        RESTORE_SPEED,
+    ));
     said.extend(speeds_of_files(&of_files));
-    let mut said = said.into_iter();
-    Some(Told {
-        finding: said.next()?,
-        bullets: said.collect(),
-    })
+    Told::of_statements(said)
 }
 
 fn medians(groups: &[&Group], metric: &str) -> Vec<f64> {
@@ -33,19 +36,30 @@ fn medians(groups: &[&Group], metric: &str) -> Vec<f64> {
 }
 
 /// `File pages: written at 0.9, trimmed clean at 3.0, read back at 0.5 to 0.6 GB/s.`
-fn speeds_of_files(groups: &[&Group]) -> Option<String> {
+fn speeds_of_files(groups: &[&Group]) -> Option<Statement> {
     let parts = [
         ("written at", WRITEBACK_SPEED),
         ("trimmed clean at", TRIM_SPEED),
         ("read back at", RESTORE_SPEED),
-    ];
-    let speed = |(verb, metric): (&str, &str)| Some(format!("{verb} {}", range(&medians(groups, metric))?));
-    let speeds: Vec<String> = parts.into_iter().filter_map(speed).collect();
-    (!speeds.is_empty()).then(|| format!("File pages: {} GB/s.", speeds.join(", ")))
+    ]
+    .map(|(verb, metric)| (verb, metric, medians(groups, metric)));
+    let words = parts
+        .iter()
+        .filter_map(|(verb, _, speeds)| Some(format!("{verb} {}", range(speeds)?)));
+    let words: Vec<String> = words.collect();
+    if words.is_empty() {
+        return None;
+    }
+    let text = format!("File pages: {} GB/s.", words.join(", "));
+    let statement = Statement::new(StatementCode::CompressionFileSpeeds, text);
+    let with = |statement: Statement, (_, metric, speeds): &(&str, &str, Vec<f64>)| {
+        statement.with_range(metric, speeds)
+    };
+    Some(parts.iter().fold(statement, with))
 }
 
 /// How far each kind of data shrank: the finding and, where that is a range, the groups.
-fn shrinkage(groups: &[&Group]) -> Vec<String> {
+fn shrinkage(groups: &[&Group]) -> Vec<Statement> {
     let stored: Vec<(&Group, String)> = groups
         .iter()
         .filter_map(|group| Some((*group, size_of_stored(group)?)))
@@ -74,8 +88,9 @@ fn shrinkage(groups: &[&Group]) -> Vec<String> {
     } else {
         "Stored: ".to_owned()
     };
-    let full = format!("{subject}{}.", named.join(", "));
-    if stored.len() <= NAMED_GROUPS && brief(std::slice::from_ref(&full)) == full {
+    let text = format!("{subject}{}.", named.join(", "));
+    let full = one_by_one(text, &stored, one_subject);
+    if stored.len() <= NAMED_GROUPS && is_brief(&full.text) {
         return vec![full];
     }
     let of_subject = format!("{}: ", first.subject);
@@ -84,25 +99,52 @@ fn shrinkage(groups: &[&Group]) -> Vec<String> {
     finding.extend(summed(groups, subject.trim_end()));
     finding.extend(summed(groups, "Stored:"));
     finding.push(full);
-    std::iter::once(brief(&finding))
-        .chain(named_bullets(named))
-        .collect()
+    let bullets = stored.iter().zip(named).map(|((group, _), text)| {
+        let bullet = Statement::new(StatementCode::CompressionGroup, text + ".");
+        with_medians(bullet, group, &[size_metric(group)]).naming("group", &group.label)
+    });
+    let bullets = bullets_of_groups(bullets.collect());
+    std::iter::once(brief(finding)).chain(bullets).collect()
+}
+
+/// The statement that lists the groups.
+fn one_by_one(text: String, stored: &[(&Group, String)], one_subject: bool) -> Statement {
+    let values = |metric: &str| {
+        let of_metric = stored.iter().filter(|(group, _)| size_metric(group) == metric);
+        let values: Vec<f64> = of_metric.filter_map(|(group, _)| group.median(metric)).collect();
+        values
+    };
+    let statement = Statement::new(StatementCode::CompressionStored, text)
+        .with("groups", stored.len() as f64)
+        .with_range(COMPRESSION, &values(COMPRESSION))
+        .with_range(STORED, &values(STORED));
+    match stored.first().filter(|_| one_subject) {
+        Some((first, _)) => statement.naming("subject", &first.subject),
+        None => statement,
+    }
 }
 
 /// `Stored: 2.50:1 in 4 groups.`, a range where they differ.
-fn summed(groups: &[&Group], stored: &str) -> Option<String> {
+fn summed(groups: &[&Group], stored: &str) -> Option<Statement> {
     let ratios = medians(groups, COMPRESSION);
-    let range = range(&ratios)?;
-    Some(format!(
+    let text = format!(
         "{stored} {}:1 in {}.",
-        range.replace(" to ", ":1 to "),
+        range(&ratios)?.replace(" to ", ":1 to "),
         counted(ratios.len(), "group")
-    ))
+    );
+    Some(of_ratios(StatementCode::CompressionRange, text, &ratios))
+}
+
+/// A statement about the ratios of all groups.
+fn of_ratios(code: StatementCode, text: String, ratios: &[f64]) -> Statement {
+    Statement::new(code, text)
+        .with("groups", ratios.len() as f64)
+        .with_range(COMPRESSION, ratios)
 }
 
 /// The groups whose data shrank most and least, by name, the longest sentence first; none where all look the same. With
 /// `of_subject`, the subject of all as the beginning of a sentence, the names are those of the data.
-fn extremes(groups: &[&Group], of_subject: Option<&str>) -> Vec<String> {
+fn extremes(groups: &[&Group], of_subject: Option<&str>) -> Vec<Statement> {
     let shrunk: Vec<(&Group, String)> = groups
         .iter()
         .filter_map(|group| Some((*group, significant(group.median(COMPRESSION)?))))
@@ -129,8 +171,14 @@ fn extremes(groups: &[&Group], of_subject: Option<&str>) -> Vec<String> {
         Some(of_subject) => vec![(of_subject, &data), ("", &data)],
         None => vec![("", &names), ("", &data)],
     };
+    let ratios = medians(groups, COMPRESSION);
     let sentence = |of_subject: &str, [most_of, least_of]: &[String; 2], of_groups: &str| {
-        format!("{of_subject}{most_of} shrank most, {most}:1, and {least_of} least, {least}:1{of_groups}.")
+        let text = format!(
+            "{of_subject}{most_of} shrank most, {most}:1, and {least_of} least, {least}:1{of_groups}."
+        );
+        of_ratios(StatementCode::CompressionExtremes, text, &ratios)
+            .naming("most", most_of)
+            .naming("least", least_of)
     };
     let differ = named
         .into_iter()
@@ -167,16 +215,20 @@ fn data_of(alike: &[&Group]) -> String {
     classes.join(" and ")
 }
 
-fn named_bullets(named: Vec<String>) -> Vec<String> {
-    bullets_of_groups(named.into_iter().map(|one| one + ".").collect())
-}
-
 /// The ratio or, where nothing was left to compress, the bytes.
 fn size_of_stored(group: &Group) -> Option<String> {
-    let ratio = group
-        .median(COMPRESSION)
-        .map(|ratio| format!("{}:1", significant(ratio)));
-    ratio.or_else(|| Some(format!("in {}", bytes(group.median(STORED)?))))
+    let value = group.median(size_metric(group))?;
+    Some(match size_metric(group) {
+        COMPRESSION => format!("{}:1", significant(value)),
+        _ => format!("in {}", bytes(value)),
+    })
+}
+
+fn size_metric(group: &Group) -> &'static str {
+    match group.median(COMPRESSION) {
+        Some(_) => COMPRESSION,
+        None => STORED,
+    }
 }
 
 #[cfg(test)]
@@ -185,7 +237,6 @@ mod tests {
 
     use super::*;
     use crate::analysis::groups;
-    use crate::workloads::sentence::MOST_WORDS;
     use plimsoll_model::recording::model::Trial;
 
     fn trial(memory: &str, subject: &str, metrics: &[(&str, f64)]) -> Trial {
@@ -202,65 +253,97 @@ mod tests {
         trial
     }
 
+    fn told(trials: &[Trial]) -> Told {
+        let groups = groups(trials);
+        super::told(&groups.iter().collect::<Vec<_>>()).unwrap()
+    }
+
     /// A speed without a disk and one with it, in one range, would say nothing of either.
     #[test]
-    fn file_pages_have_a_sentence_of_their_own() {
+    fn file_pages_have_a_statement_of_their_own() {
+        use StatementCode::{CompressionFileSpeeds, CompressionRestoreSpeed, CompressionTrimSpeed};
         let file = trial(
             "file",
             "none",
             &[(WRITEBACK_SPEED, 0.5), (TRIM_SPEED, 4.0), (RESTORE_SPEED, 0.25)],
         );
-        let words = "File pages: written at 0.50, trimmed clean at 4.00, read back at 0.25 GB/s.";
-        let said = |trials: &[Trial]| {
-            let groups = groups(trials);
-            let told = told(&groups.iter().collect::<Vec<_>>()).unwrap();
-            std::iter::once(told.finding)
-                .chain(told.bullets)
-                .collect::<Vec<String>>()
+        let speeds = |statement: &Statement| {
+            let value = |metric: &str| statement.values.get(&format!("high_{metric}")).copied();
+            [WRITEBACK_SPEED, TRIM_SPEED, RESTORE_SPEED].map(value)
         };
-        assert_eq!(said(std::slice::from_ref(&file)), [words]);
+        let alone = told(std::slice::from_ref(&file));
+        assert!(alone.bullets.is_empty(), "{alone:?}");
+        assert_eq!(alone.finding.code, CompressionFileSpeeds);
+        assert_eq!(speeds(&alone.finding), [Some(0.5), Some(4.0), Some(0.25)]);
         let anonymous = trial(
             "anonymous",
             "zram",
             &[(COMPRESSION, 2.0), (TRIM_SPEED, 1.0), (RESTORE_SPEED, 1.0)],
         );
-        let both = said(&[anonymous, file]);
-        assert!(both[0].contains("2.00:1"), "{both:?}");
+        let both = told(&[anonymous, file]);
+        assert_eq!(both.finding.code, StatementCode::CompressionStored);
+        assert_eq!(both.finding.values["high_compression_ratio"], 2.0);
+        let bullets: Vec<_> = both
+            .bullets
+            .iter()
+            .map(|bullet| (bullet.code, speeds(bullet)))
+            .collect();
         assert_eq!(
-            both[1..],
-            ["Trim speed: 1.00 GB/s.", "Restore speed: 1.00 GB/s.", words]
+            bullets,
+            [
+                (CompressionTrimSpeed, [None, Some(1.0), None]),
+                (CompressionRestoreSpeed, [None, None, Some(1.0)]),
+                (CompressionFileSpeeds, [Some(0.5), Some(4.0), Some(0.25)]),
+            ]
         );
+    }
+
+    fn stored(subject: &str, class: &str, ratio: f64) -> Trial {
+        let mut trial = trial("anonymous", subject, &[(COMPRESSION, ratio)]);
+        trial.id = format!("c/{subject}/{class}#1");
+        trial.params = BTreeMap::from([("class".to_owned(), class.to_owned())]);
+        trial
+    }
+
+    const SUBJECTS: [&str; 5] = ["zram:lz4", "zram:lzo-rle", "zswap", "zram:zstd", "zram"];
+
+    /// Random data and data that shrink, the most on zram.
+    fn on_each_subject() -> Vec<Trial> {
+        let of_subject = |(place, subject): (usize, &&str)| {
+            [
+                stored(subject, "random", 1.0),
+                stored(subject, "runs20", 3.0 + place as f64),
+            ]
+        };
+        SUBJECTS.iter().enumerate().flat_map(of_subject).collect()
+    }
+
+    /// The only test of the whole text.
+    #[test]
+    fn text_of_many_groups() {
+        let told = told(&on_each_subject());
+        insta::assert_snapshot!(told.finding, @"zram runs20 shrank most, 7.00:1, and random least, 1.00:1, of 10 groups.");
     }
 
     /// "Stored: 1.00:1 to 64.0:1 in 10 groups." named none of them.
     #[test]
     fn of_many_groups_the_finding_names_the_best_and_the_worst() {
-        let stored = |subject: &str, class: &str, ratio: f64| {
-            let mut trial = trial("anonymous", subject, &[(COMPRESSION, ratio)]);
-            trial.id = format!("c/{subject}/{class}#1");
-            trial.params = BTreeMap::from([("class".to_owned(), class.to_owned())]);
-            trial
-        };
         let finding = |trials: &[Trial]| {
-            let groups = groups(trials);
-            let finding = told(&groups.iter().collect::<Vec<_>>()).unwrap().finding;
-            assert!(finding.split_whitespace().count() <= MOST_WORDS, "{finding}");
-            finding
+            let finding = told(trials).finding;
+            assert!(is_brief(&finding.text), "{finding}");
+            let [low, high, groups] = ["low_compression_ratio", "high_compression_ratio", "groups"]
+                .map(|name| finding.values[name]);
+            let names = ["most", "least"].map(|role| finding.names.get(role).cloned());
+            (finding.code, names, (low, high, groups))
         };
-        let subjects = ["zram:lz4", "zram:lzo-rle", "zswap", "zram:zstd", "zram"];
-        let all: Vec<Trial> = subjects
-            .iter()
-            .enumerate()
-            .flat_map(|(place, subject)| {
-                [
-                    stored(subject, "random", 1.0),
-                    stored(subject, "runs20", 3.0 + place as f64),
-                ]
-            })
-            .collect();
+        let names = |most: &str, least: &str| [Some(most.to_owned()), Some(least.to_owned())];
         assert_eq!(
-            finding(&all),
-            "zram runs20 shrank most, 7.00:1, and random least, 1.00:1, of 10 groups."
+            finding(&on_each_subject()),
+            (
+                StatementCode::CompressionExtremes,
+                names("zram runs20", "random"),
+                (1.0, 7.0, 10.0)
+            )
         );
         let of_one = ["random", "runs20", "constant", "ratio=2.5"];
         let of_one: Vec<Trial> = (1..)
@@ -269,15 +352,25 @@ mod tests {
             .collect();
         assert_eq!(
             finding(&of_one),
-            "zram: ratio=2.5 shrank most, 4.00:1, and random least, 1.00:1, of 4 groups."
+            (
+                StatementCode::CompressionExtremes,
+                names("ratio=2.5", "random"),
+                (1.0, 4.0, 4.0)
+            )
         );
-        let alike: Vec<Trial> = subjects.map(|subject| stored(subject, "ratio=2.5", 2.5)).into();
-        assert_eq!(finding(&alike), "Stored: 2.50:1 in 5 groups.");
+        let alike: Vec<Trial> = SUBJECTS.map(|subject| stored(subject, "ratio=2.5", 2.5)).into();
+        assert_eq!(
+            finding(&alike),
+            (StatementCode::CompressionRange, [None, None], (2.5, 2.5, 5.0))
+        );
         let long = "file=/a folder/with a name/of very many words/that no sentence of twenty words/can hold twice/at all";
         let of_long: Vec<Trial> = (1..)
-            .zip(subjects)
+            .zip(SUBJECTS)
             .map(|(ratio, subject)| stored(subject, long, f64::from(ratio)))
             .collect();
-        assert_eq!(finding(&of_long), "Stored: 1.00:1 to 5.00:1 in 5 groups.");
+        assert_eq!(
+            finding(&of_long),
+            (StatementCode::CompressionRange, [None, None], (1.0, 5.0, 5.0))
+        );
     }
 }

@@ -3,6 +3,7 @@
 use super::{KNEE, KNEE_HIGH, KNEE_LOW, NEEDED, TARGET_HIGH, TARGET_LOAD, TARGET_NEEDED};
 use crate::analysis::Group;
 use plimsoll_model::quantity::{self, significant};
+use plimsoll_model::recording::{Statement, StatementCode};
 use plimsoll_model::scenario::workloads::loadline::{CARRIED, SERVED};
 use plimsoll_model::scenario::{FillClass, SizeExpr};
 
@@ -66,6 +67,14 @@ impl Basis {
             (Basis::P99 | Basis::Work, _) => format!("useful work falls below {}", share.words()),
         }
     }
+
+    /// A statement with the target that ends the line.
+    pub(super) fn with_target(self, statement: Statement, group: &Group) -> Statement {
+        match (self, target(group)) {
+            (Basis::P99, Some(target)) => statement.with("target_p99_s", target),
+            (Basis::P99 | Basis::Work, _) => share_of(group).stated(statement),
+        }
+    }
 }
 
 /// The share of useful work down to which a load is carried.
@@ -87,6 +96,15 @@ impl Share {
                 format!("{percent}%")
             }
         }
+    }
+
+    /// The statement with this share.
+    pub(super) fn stated(self, statement: Statement) -> Statement {
+        let name = match self.of_rate {
+            true => "target_visits_ratio",
+            false => "target_work_ratio",
+        };
+        statement.with(name, self.share)
     }
 }
 
@@ -116,45 +134,54 @@ fn number(group: &Group, name: &str) -> Option<f64> {
 }
 
 /// The data and the pattern of the visits, as far as `name`, which stands in the finding, does not state them.
-pub(super) fn circumstances(group: &Group, name: &str) -> Option<String> {
+pub(super) fn circumstances(group: &Group, name: &str) -> Option<Statement> {
     if name == group.label {
         return None;
     }
-    let data = match group.params.get("class").map(|class| class.parse()) {
+    let class = group.params.get("class");
+    let data = match class.map(|class| class.parse()) {
         Some(Ok(FillClass::Ratio(ratio))) => Some(format!("compress {ratio}:1")),
         Some(Ok(FillClass::Random)) => Some("do not compress".to_owned()),
         Some(Ok(class)) => Some(format!("are of the class {class}")),
         Some(Err(_)) | None => None,
     };
     let pattern = group.params.get("pattern").filter(|pattern| *pattern != name);
-    match (data, pattern) {
-        (Some(data), Some(pattern)) => Some(format!("The data {data}; visits follow the pattern {pattern}")),
-        (Some(data), None) => Some(format!("The data {data}")),
-        (None, Some(pattern)) => Some(format!("Visits follow the pattern {pattern}")),
-        (None, None) => None,
-    }
+    let text = match (&data, pattern) {
+        (Some(data), Some(pattern)) => format!("The data {data}; visits follow the pattern {pattern}."),
+        (Some(data), None) => format!("The data {data}."),
+        (None, Some(pattern)) => format!("Visits follow the pattern {pattern}."),
+        (None, None) => return None,
+    };
+    let names = [("class", class.filter(|_| data.is_some())), ("pattern", pattern)];
+    let names = names.into_iter().filter_map(|(role, name)| Some((role, name?)));
+    let statement = Statement::new(StatementCode::LoadlineData, text);
+    Some(names.fold(statement, |statement, (role, name)| statement.naming(role, name)))
 }
 
 /// The share and the place of file pages, of visits that have any.
-pub(super) fn visited_file(group: &Group) -> Option<String> {
+pub(super) fn visited_file(group: &Group) -> Option<Statement> {
     let percent = group
         .params
         .get("file-percent")
         .filter(|percent| *percent != "0")?;
     let place = group.params.get("file-system");
-    let place = place.map_or(String::new(), |place| format!(" ({place})"));
+    let at = place.map_or(String::new(), |place| format!(" ({place})"));
     let others = if percent == "100" {
         ""
     } else {
         ", the others anonymous"
     };
-    Some(format!(
-        "Of the visited pages, {percent}% are those of a file{place}{others}"
-    ))
+    let text = format!("Of the visited pages, {percent}% are those of a file{at}{others}.");
+    let statement = Statement::new(StatementCode::LoadlineFilePages, text)
+        .with("file_percent", percent.parse::<f64>().ok());
+    Some(match place {
+        Some(place) => statement.naming("file_system", place),
+        None => statement,
+    })
 }
 
 /// The load that useful work is relative to, where a scenario gives one that is not light.
-pub(super) fn relative_to(group: &Group) -> Option<String> {
+pub(super) fn relative_to(group: &Group) -> Option<Statement> {
     let first = |name: &str| group.params.get(name)?.split(',').next();
     let lowest = match (first("loads"), first("limits").map(str::parse)) {
         (Some(load), _) => load.parse().ok()?,
@@ -162,10 +189,9 @@ pub(super) fn relative_to(group: &Group) -> Option<String> {
         (None, _) => return None,
     };
     let told = lowest > BASE_TOLD && !group.params.contains_key("rate");
-    told.then(|| {
-        format!(
-            "Useful work is relative to that at load {}, the lowest one",
-            significant(lowest)
-        )
-    })
+    let text = format!(
+        "Useful work is relative to that at load {}, the lowest one.",
+        significant(lowest)
+    );
+    told.then(|| Statement::new(StatementCode::LoadlineRelative, text).with("load", lowest))
 }

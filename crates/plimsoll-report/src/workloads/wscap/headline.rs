@@ -5,6 +5,7 @@ use crate::analysis::statistics::{IntervalKind, Summary};
 use crate::workloads::sentence::{Told, brief, bullets_of_groups, range};
 use crate::workloads::wscap::{CACHE_HITS, FAULT_PATH, SLOWDOWN, load, place};
 use plimsoll_model::quantity::significant;
+use plimsoll_model::recording::{Statement, StatementCode};
 use plimsoll_model::scenario::Subject;
 
 /// Groups listed one by one; of more, the finding gives a range.
@@ -24,46 +25,68 @@ pub(super) fn told(groups: &[&Group]) -> Option<Told> {
         .min_by(|a, b| distance(a).total_cmp(&distance(b)))?
         .load;
     let there: Vec<&Point<'_>> = points.iter().filter(|point| point.load == load).collect();
-    let head = format!("At {} its cap a scan takes", times(load));
-    let all: Vec<f64> = there.iter().map(|point| point.slowdown.median).collect();
-    let named = (there.len() <= NAMED_GROUPS).then(|| format!("{head} {}.", as_long_by_group(&there)));
-    let ranges = [
-        format!("{head} {}.", as_long_by_mechanism(&there)),
-        format!("{head} {}\u{d7} as long.", range(&all)?),
-    ];
-    let finding = brief(&named.iter().cloned().chain(ranges).collect::<Vec<_>>());
-    let mut bullets = match named.as_ref() == Some(&finding) {
-        true => spreads(&there),
-        false => bullets_of_groups(
-            there
-                .iter()
-                .map(|point| format!("{}: {}.", point.group.label, factor(&point.slowdown)))
-                .collect(),
-        ),
+    let finding = finding(&there, load)?;
+    let mut bullets = match finding.code {
+        StatementCode::WscapByGroup => spreads(&there),
+        _ => bullets_of_groups(there.iter().map(|point| point.stated()).collect()),
     };
-    let in_faults: Vec<f64> = there
-        .iter()
-        .filter_map(|point| point.group.median(FAULT_PATH))
-        .collect();
-    if let Some(percent) = range(&in_faults) {
-        bullets.push(format!("{percent}% of its CPU time goes into page faults."));
-    }
-    let hits: Vec<f64> = there
-        .iter()
-        .filter_map(|point| point.group.median(CACHE_HITS))
-        .collect();
-    if let Some(percent) = range(&hits) {
-        bullets.push(format!(
-            "{percent}% of the faults in files found their page in the page cache."
-        ));
-    }
-    if let Some(largest) = largest_free(&points) {
-        bullets.push(format!(
-            "Up to {} its cap it takes as long as without one.",
-            times(largest)
-        ));
-    }
+    bullets.extend(faults(&there));
+    bullets.extend(cache_hits(&there));
+    bullets.extend(largest_free(&points).map(free));
     Some(Told { finding, bullets })
+}
+
+/// The slowdown at a load.
+fn finding(points: &[&Point<'_>], load: f64) -> Option<Statement> {
+    let head = format!("At {} its cap a scan takes", times(load));
+    let slowdowns: Vec<f64> = points.iter().map(|point| point.slowdown.median).collect();
+    let statement = |code: StatementCode, text: String| {
+        Statement::new(code, text)
+            .with("groups", slowdowns.len() as f64)
+            .with("load", load)
+            .with_range(SLOWDOWN, &slowdowns)
+    };
+    let mut candidates = Vec::new();
+    if points.len() <= NAMED_GROUPS {
+        let text = format!("{head} {}.", as_long_by_group(points));
+        candidates.push(statement(StatementCode::WscapByGroup, text));
+    }
+    let mechanisms = mechanisms(points);
+    let text = format!("{head} {}.", as_long_by_mechanism(points, &mechanisms));
+    candidates
+        .push(statement(StatementCode::WscapByMechanism, text).naming("mechanisms", mechanisms.join(", ")));
+    let text = format!("{head} {}\u{d7} as long.", range(&slowdowns)?);
+    candidates.push(statement(StatementCode::WscapRange, text));
+    Some(brief(candidates))
+}
+
+/// The share of the CPU time in page faults.
+fn faults(points: &[&Point<'_>]) -> Option<Statement> {
+    let percents = medians(points, FAULT_PATH);
+    let text = format!("{}% of its CPU time goes into page faults.", range(&percents)?);
+    Some(Statement::new(StatementCode::WscapFaultTime, text).with_range(FAULT_PATH, &percents))
+}
+
+fn cache_hits(points: &[&Point<'_>]) -> Option<Statement> {
+    let percents = medians(points, CACHE_HITS);
+    let text = format!(
+        "{}% of the faults in files found their page in the page cache.",
+        range(&percents)?
+    );
+    Some(Statement::new(StatementCode::WscapCacheHits, text).with_range(CACHE_HITS, &percents))
+}
+
+fn medians(points: &[&Point<'_>], metric: &str) -> Vec<f64> {
+    points
+        .iter()
+        .filter_map(|point| point.group.median(metric))
+        .collect()
+}
+
+/// The largest load without a slowdown.
+fn free(load: f64) -> Statement {
+    let text = format!("Up to {} its cap it takes as long as without one.", times(load));
+    Statement::new(StatementCode::WscapFree, text).with("load", load)
 }
 
 struct Point<'a> {
@@ -87,6 +110,24 @@ impl<'a> Point<'a> {
             return BUDGET;
         }
         self.group.params.get("cap-by").map_or("", String::as_str)
+    }
+
+    /// Its slowdown, behind its name.
+    fn stated(&self) -> Statement {
+        let text = format!("{}: {}.", self.group.label, factor(&self.slowdown));
+        self.spread(text)
+    }
+
+    /// A statement about its slowdown and the spread of that.
+    fn spread(&self, text: String) -> Statement {
+        let (slowdown, interval) = (&self.slowdown, self.slowdown.interval);
+        let repeated = |value: f64| (slowdown.n > 1).then_some(value);
+        Statement::new(StatementCode::WscapGroup, text)
+            .naming("group", &self.group.label)
+            .with(SLOWDOWN, slowdown.median)
+            .with("low_slowdown_ratio", repeated(interval.low))
+            .with("high_slowdown_ratio", repeated(interval.high))
+            .with("repeats", slowdown.n as f64)
     }
 }
 
@@ -119,10 +160,7 @@ fn as_long_by_group(points: &[&Point<'_>]) -> String {
 
 /// `2.00x as long trimmed once a second, 90.0 to 120x under a cgroup limit`: a cap enforced once a second and one enforced
 /// at every fault are not comparable.
-fn as_long_by_mechanism(points: &[&Point<'_>]) -> String {
-    let mut mechanisms: Vec<&str> = points.iter().map(|point| point.cap_by()).collect();
-    mechanisms.sort_unstable();
-    mechanisms.dedup();
+fn as_long_by_mechanism(points: &[&Point<'_>], mechanisms: &[&str]) -> String {
     let clauses = mechanisms.iter().enumerate().filter_map(|(place, mechanism)| {
         let of_it = points.iter().filter(|point| point.cap_by() == *mechanism);
         let medians: Vec<f64> = of_it.map(|point| point.slowdown.median).collect();
@@ -136,14 +174,23 @@ fn as_long_by_mechanism(points: &[&Point<'_>]) -> String {
     clauses.collect::<Vec<_>>().join(", ")
 }
 
+/// The mechanisms of the caps, by name.
+fn mechanisms<'a>(points: &[&'a Point<'_>]) -> Vec<&'a str> {
+    let mut mechanisms: Vec<&str> = points.iter().map(|point| point.cap_by()).collect();
+    mechanisms.sort_unstable();
+    mechanisms.dedup();
+    mechanisms
+}
+
 /// The spread of each point whose repeats have any.
-fn spreads(points: &[&Point<'_>]) -> Vec<String> {
+fn spreads(points: &[&Point<'_>]) -> Vec<Statement> {
     let spread = |point: &&Point<'_>| {
         let spread = interval(&point.slowdown)?;
-        Some(match points.len() {
+        let text = match points.len() {
             1 => format!("The slowdown is {spread}."),
             _ => format!("{}: {spread}.", named(point, points)),
-        })
+        };
+        Some(point.spread(text))
     };
     points.iter().filter_map(spread).collect()
 }
@@ -212,10 +259,39 @@ mod tests {
         serde_json::from_value(document).unwrap()
     }
 
-    fn said(trials: &[Trial]) -> Option<Vec<String>> {
+    fn said(trials: &[Trial]) -> Option<Told> {
         let groups = groups(trials);
-        let told = told(&groups.iter().collect::<Vec<_>>())?;
-        Some(std::iter::once(told.finding).chain(told.bullets).collect())
+        told(&groups.iter().collect::<Vec<_>>())
+    }
+
+    fn codes(told: &Told) -> Vec<StatementCode> {
+        told.bullets.iter().map(|bullet| bullet.code).collect()
+    }
+
+    /// The load, the range of the slowdown, and the mechanisms.
+    fn slowdowns(finding: &Statement) -> (StatementCode, [f64; 3], Option<&str>) {
+        let values = ["load", "low_slowdown_ratio", "high_slowdown_ratio"];
+        let mechanisms = finding.names.get("mechanisms").map(String::as_str);
+        (finding.code, values.map(|name| finding.values[name]), mechanisms)
+    }
+
+    /// The groups of the bullets, with their slowdowns.
+    fn groups_told(told: &Told) -> Vec<(&str, f64)> {
+        let bullets = told.bullets.iter();
+        let of_groups = bullets.filter(|bullet| bullet.code == StatementCode::WscapGroup);
+        of_groups
+            .map(|bullet| (&*bullet.names["group"], bullet.values[SLOWDOWN]))
+            .collect()
+    }
+
+    /// The only test of the whole text.
+    #[test]
+    fn text_of_two_mechanisms() {
+        let told = said(&[
+            trial("zram", "2", "limit", 1, 100.0),
+            trial("zram", "2", "balance", 1, 2.0),
+        ]);
+        insta::assert_snapshot!(told.unwrap().finding, @"At twice its cap a scan takes 2.00× as long trimmed once a second, 100× under a cgroup limit.");
     }
 
     #[test]
@@ -223,14 +299,21 @@ mod tests {
         let trials: Vec<Trial> = [(1, 110.0), (2, 120.0), (3, 130.0)]
             .map(|(repeat, slowdown)| trial("zram:lz4", "2", "limit", repeat, slowdown))
             .into();
+        let told = said(&trials).unwrap();
         assert_eq!(
-            said(&trials).unwrap(),
-            [
-                "At twice its cap a scan takes 120\u{d7} as long on zram:lz4.",
-                "The slowdown is 110\u{d7} to 130\u{d7} in 3 repeats.",
-                "98.0% of its CPU time goes into page faults.",
-            ]
+            slowdowns(&told.finding),
+            (StatementCode::WscapByGroup, [2.0, 120.0, 120.0], None)
         );
+        assert_eq!(
+            codes(&told),
+            [StatementCode::WscapGroup, StatementCode::WscapFaultTime]
+        );
+        let [spread, faults] = &told.bullets[..] else {
+            panic!("{told:?}")
+        };
+        let spread = ["low_slowdown_ratio", "high_slowdown_ratio", "repeats"].map(|name| spread.values[name]);
+        assert_eq!(spread, [110.0, 130.0, 3.0]);
+        assert_eq!(faults.values["high_fault_path_percent"], 98.0);
     }
 
     #[test]
@@ -244,55 +327,68 @@ mod tests {
         ]
         .map(|(load, slowdown)| trial("zram:lz4", load, "limit", 1, slowdown))
         .into();
-        let said = said(&trials).unwrap();
+        let told = said(&trials).unwrap();
         assert_eq!(
-            said[0],
-            "At twice its cap a scan takes 120\u{d7} as long on zram:lz4."
+            slowdowns(&told.finding),
+            (StatementCode::WscapByGroup, [2.0, 120.0, 120.0], None)
         );
-        assert_eq!(
-            said.last().unwrap(),
-            "Up to 0.9 times its cap it takes as long as without one."
-        );
+        let last = told.bullets.last().unwrap();
+        assert_eq!((last.code, last.values["load"]), (StatementCode::WscapFree, 0.9));
     }
 
     /// A cgroup's limit does not count zram's store; the budget of a pager counts its own.
     #[test]
     fn the_cap_of_a_pager_is_its_budget() {
-        let trials = [
+        let told = said(&[
             trial("zram", "2", "limit", 1, 100.0),
             trial("pager:lz4", "2", "limit", 1, 8.0),
-        ];
-        insta::assert_snapshot!(said(&trials).unwrap()[0], @"At twice its cap a scan takes 8.00× as long in a pager's budget, 100× under a cgroup limit.");
+        ])
+        .unwrap();
+        assert_eq!(
+            slowdowns(&told.finding),
+            (
+                StatementCode::WscapByMechanism,
+                [2.0, 8.0, 100.0],
+                Some("budget, limit")
+            )
+        );
+        let mut groups = groups_told(&told);
+        groups.sort_by(|a, b| a.1.total_cmp(&b.1));
+        let [(pager, fast), (zram, slow)] = groups[..] else {
+            panic!("{groups:?}")
+        };
+        assert_eq!((fast, slow), (8.0, 100.0));
+        assert!(
+            pager.starts_with("pager:lz4") && zram.starts_with("zram"),
+            "{groups:?}"
+        );
     }
 
     #[test]
     fn mechanisms_have_a_clause_each() {
-        let few = said(&[
-            trial("zram", "2", "limit", 1, 100.0),
-            trial("zram", "2", "balance", 1, 2.0),
-        ]);
-        let few = few.unwrap();
-        assert_eq!(
-            few[0],
-            "At twice its cap a scan takes 2.00\u{d7} as long trimmed once a second, 100\u{d7} under a cgroup limit."
+        let by_mechanism = (
+            StatementCode::WscapByMechanism,
+            [2.0, 2.0, 100.0],
+            Some("balance, limit"),
         );
-        let many: Vec<Trial> = ["a", "b", "c"]
-            .into_iter()
-            .flat_map(|id| {
-                [
-                    trial(id, "2", "limit", 1, 100.0),
-                    trial(id, "2", "balance", 1, 2.0),
-                ]
-            })
-            .collect();
-        assert_eq!(said(&many).unwrap()[0], few[0], "each mechanism has its range");
+        let of = |id: &str| {
+            [
+                trial(id, "2", "limit", 1, 100.0),
+                trial(id, "2", "balance", 1, 2.0),
+            ]
+        };
+        let few = said(&of("zram")).unwrap().finding;
+        assert_eq!(slowdowns(&few), by_mechanism);
+        let many: Vec<Trial> = ["a", "b", "c"].into_iter().flat_map(of).collect();
+        let many = said(&many).unwrap().finding;
+        assert_eq!(slowdowns(&many), by_mechanism);
+        assert_eq!(many.text, few.text, "each mechanism has its range");
     }
 
     #[test]
     fn without_a_slowdown_there_is_no_sentence() {
         let mut nothing = trial("zram", "2", "limit", 1, 1.0);
         nothing.metrics.clear();
-        assert_eq!(said(&[nothing]), None);
-        assert_eq!(said(&[]), None);
+        assert!(said(&[nothing]).is_none() && said(&[]).is_none());
     }
 }

@@ -1,8 +1,8 @@
 //! Trust by metric: a confounder spoils the metrics that it can change, and spares the others, in every output.
 
 use plimsoll_model::recording::Recording;
-use plimsoll_model::recording::model::{Confounder, EventKind, Results, RunStatus, TrialStatus};
-use plimsoll_report::analysis::{Group, groups};
+use plimsoll_model::recording::model::{Confounder, EventKind, Headline, Results, RunStatus, TrialStatus};
+use plimsoll_report::analysis::groups;
 use plimsoll_report::comparison::{Condition, Input, State, Verdict, check, compare};
 use plimsoll_report::{csv::csv, headlines, judge, run_status, terminal};
 
@@ -30,13 +30,8 @@ fn disturbed_by(names: &[&str]) -> (Recording, Results) {
     (recording, results)
 }
 
-fn said(results: &Results) -> (Vec<Group>, String) {
-    let groups = groups(&results.trials);
-    let said = headlines::of_run(results, &groups)
-        .lines()
-        .collect::<Vec<_>>()
-        .join("\n");
-    (groups, said)
+fn headline(results: &Results) -> Headline {
+    headlines::of_run(results, &groups(&results.trials))
 }
 
 #[test]
@@ -87,22 +82,41 @@ fn a_spoiled_main_metric_makes_the_run_untrustworthy() {
 
 #[test]
 fn no_untrustworthy_metric_stands_in_a_headline() {
-    let (groups, all) = said(&disturbed_by(&[]).1);
-    let ratio = format!(
-        "{}:1",
-        plimsoll_model::quantity::significant(groups[0].median("compression_ratio").expect("a ratio"))
+    let (_, undisturbed) = disturbed_by(&[]);
+    let ratio = groups(&undisturbed.trials)[0]
+        .median("compression_ratio")
+        .expect("a ratio");
+    // Whether it states the ratio, a speed, and a confounder.
+    let stated = |names: &[&str]| {
+        let headline = headline(&disturbed_by(names).1);
+        let has = |name: &str| {
+            let mut statements = headline.statements();
+            statements.any(|statement| statement.values.keys().any(|stated| stated.ends_with(name)))
+        };
+        let ratios: Vec<f64> = headline
+            .statements()
+            .filter_map(|statement| statement.values.get("high_compression_ratio").copied())
+            .collect();
+        assert_eq!(!ratios.is_empty(), has("compression_ratio"), "{headline:?}");
+        assert!(ratios.iter().all(|stated| *stated == ratio), "{headline:?}");
+        let confounders = headline
+            .trust
+            .iter()
+            .find_map(|trust| trust.names.get("confounders").cloned());
+        (has("compression_ratio"), has("gb_per_s"), confounders)
+    };
+    let named = |names: &str| Some(names.to_owned());
+    assert_eq!(stated(&[]), (true, true, None));
+    assert_eq!(stated(&["other-load"]), (true, false, named("other-load")));
+    assert_eq!(
+        stated(&["inconsistent-bytes"]),
+        (false, true, named("inconsistent-bytes"))
     );
-    assert!(all.contains(&ratio) && all.contains("GB/s"), "{all}");
-    let (_, loaded) = said(&disturbed_by(&["other-load"]).1);
-    assert!(loaded.contains(&ratio) && !loaded.contains("GB/s"), "{loaded}");
-    assert!(loaded.contains("other-load"), "{loaded}");
-    let (_, contradictory) = said(&disturbed_by(&["inconsistent-bytes"]).1);
-    assert!(
-        !contradictory.contains(":1") && contradictory.contains("GB/s"),
-        "{contradictory}"
+    // The other load spoils no main metric of the workload.
+    assert_eq!(
+        stated(&["other-load", "inconsistent-bytes"]),
+        (false, false, named("inconsistent-bytes"))
     );
-    let (_, nothing) = said(&disturbed_by(&["other-load", "inconsistent-bytes"]).1);
-    assert!(!nothing.contains(":1") && !nothing.contains("GB/s"), "{nothing}");
 }
 
 #[test]
@@ -225,14 +239,28 @@ fn results_carry_the_headline_the_findings_and_the_untrustworthy_metrics() {
     assert!(!results.findings.is_empty());
     for finding in &results.findings {
         assert!(
-            results.headline.lines().any(|line| line == finding.text),
+            results
+                .headline
+                .statements()
+                .any(|stated| *stated == finding.statement),
             "{finding:?}"
         );
     }
     assert_eq!(results.findings[0].workload, "compression");
     let document = serde_json::to_value(&results).expect("a document");
-    assert_eq!(document["schema"], 5);
-    assert!(document["headline"]["finding"].is_string() && document["headline"]["bullets"].is_array());
+    assert_eq!(document["schema"], 6);
+    let (headline, finding) = (&document["headline"], &document["findings"][0]);
+    assert_eq!(finding["code"], "compression-stored");
+    assert_eq!(finding["text"], results.findings[0].statement.text);
+    assert!(finding["values"]["high_compression_ratio"].is_number() && finding["bullets"].is_array());
+    assert_eq!(headline["finding"]["code"], finding["code"]);
+    assert_eq!(headline["bullets"][0]["code"], finding["bullets"][0]["code"]);
+    assert!(headline["trust"][0]["code"].is_string(), "{headline:#}");
+    let read: Results = serde_json::from_value(document).expect("it reads back");
+    assert_eq!(
+        (&read.headline, &read.findings),
+        (&results.headline, &results.findings)
+    );
     // Those of a trial are in the document where there are any.
     let (_, loaded) = disturbed_by(&["other-load"]);
     let document = serde_json::to_value(&loaded.trials[0]).expect("a document");
@@ -252,5 +280,8 @@ fn a_trial_of_an_older_document_is_untrustworthy_as_a_whole() {
         fields.remove(newer);
     }
     let older: Results = serde_json::from_value(document).expect("results of version 3");
-    assert_eq!((older.headline.lines().count(), older.findings.len()), (0, 0));
+    assert_eq!(
+        (older.headline.statements().count(), older.findings.len()),
+        (0, 0)
+    );
 }

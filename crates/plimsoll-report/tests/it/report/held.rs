@@ -5,7 +5,7 @@ use plimsoll_model::recording::hold::{
     APPROACH, HOLD, HOLD_SCENARIO, HeldLevel, HoldEnd, HoldGoal, HoldSettings,
 };
 use plimsoll_model::recording::model::{Event, EventKind, RunStatus};
-use plimsoll_model::recording::{Recording, Samples};
+use plimsoll_model::recording::{Recording, Samples, StatementCode};
 use plimsoll_report::page::build;
 use plimsoll_report::{comparison, csv, export, html, markdown, terminal};
 
@@ -121,9 +121,10 @@ fn a_pressure_has_its_share_of_time_and_no_bytes() {
     );
 }
 
-/// The status of the recording, by the end of the hold.
+/// The status of the recording and the code of its trust, by the end of the hold.
 #[test]
 fn an_early_end_shows_in_the_status() {
+    use StatementCode::{HoldFailed, HoldInterrupted, HoldTooShort};
     let with = |duration_s: Option<f64>, change: &dyn Fn(&mut Vec<Event>)| {
         let settings = HoldSettings {
             duration_s,
@@ -132,9 +133,10 @@ fn an_early_end_shows_in_the_status() {
         let mut recording = recording_of(&settings, sample);
         change(&mut recording.events);
         let results = plimsoll_report::results(&recording);
-        assert_eq!(results.headline.trust.is_empty(), results.status == RunStatus::Ok);
-        results.status
+        let trust = results.headline.trust.iter().map(|trust| trust.code);
+        (results.status, trust.collect::<Vec<_>>())
     };
+    let interrupted = || (RunStatus::Interrupted, vec![HoldInterrupted]);
     let ended = |word: &'static str| {
         move |events: &mut Vec<Event>| {
             let mut ends = events
@@ -144,19 +146,26 @@ fn an_early_end_shows_in_the_status() {
         }
     };
     let minute = Some(60.0);
-    assert_eq!(with(minute, &ended("signal")), RunStatus::Interrupted);
-    assert_eq!(with(None, &ended("signal")), RunStatus::Ok, "it has no other end");
-    assert_eq!(with(minute, &ended("reserve")), RunStatus::Interrupted);
-    assert_eq!(with(minute, &ended("failed")), RunStatus::Failed);
-    assert_eq!(with(minute, &ended("of-a-later-version")), RunStatus::Interrupted);
+    assert_eq!(with(minute, &ended("signal")), interrupted());
+    assert_eq!(
+        with(None, &ended("signal")),
+        (RunStatus::Ok, Vec::new()),
+        "it has no other end"
+    );
+    assert_eq!(with(minute, &ended("reserve")), interrupted());
+    assert_eq!(
+        with(minute, &ended("failed")),
+        (RunStatus::Failed, vec![HoldFailed])
+    );
+    assert_eq!(with(minute, &ended("of-a-later-version")), interrupted());
     let never = |events: &mut Vec<Event>| {
         events.retain(|event| event.kind != EventKind::PhaseStart || event.phase.as_deref() != Some(HOLD));
     };
-    assert_eq!(with(minute, &never), RunStatus::Failed);
+    assert_eq!(with(minute, &never), (RunStatus::Failed, vec![HoldTooShort]));
     let killed = |events: &mut Vec<Event>| events.truncate(4);
-    assert_eq!(with(minute, &killed), RunStatus::Interrupted);
+    assert_eq!(with(minute, &killed), interrupted());
     let at_once = |events: &mut Vec<Event>| events.truncate(1);
-    assert_eq!(with(minute, &at_once), RunStatus::Interrupted);
+    assert_eq!(with(minute, &at_once), interrupted());
 }
 
 /// A killed hold has the course of its samples.
@@ -181,7 +190,7 @@ fn the_report_shows_the_level_in_its_tolerance_and_the_held_memory() {
     recording.events[1].text = serde_json::to_string(&settings).expect("JSON");
     recording.manifest.plan.title = format!("hold of a level of the cgroup {HOSTILE}");
     let results = plimsoll_report::results(&recording);
-    let words = results.headline.finding.split_whitespace().count();
+    let words = results.headline.finding.text.split_whitespace().count();
     assert!(words <= 20, "{}", results.headline.finding);
     let page = build(&recording, &results);
     let curves = page.hold.as_ref().expect("curves");

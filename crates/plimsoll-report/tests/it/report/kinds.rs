@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_model::recording::StatementCode;
 use plimsoll_model::recording::model::{Phase, Trial, TrialStatus};
 use plimsoll_report::analysis::groups;
 use plimsoll_report::{MemoryUse, Page, headlines, html, terminal};
@@ -245,7 +246,13 @@ fn written(name: &str, page: &Page) -> String {
 
 #[test]
 fn a_report_shows_only_the_workloads_that_ran() {
-    let html = written("thrash", &page("Thrashing", thrash_trials()));
+    let page = page("Thrashing", thrash_trials());
+    let html = written("thrash", &page);
+    let [trust] = &page.headline.trust[..] else {
+        panic!("{:?}", page.headline)
+    };
+    assert_eq!(trust.code, StatementCode::TrustDataVerified);
+    assert!(html.contains(&trust.text), "{trust}");
     for words in ["id=\"cost-title\"", "restore and verify", "every byte", "NaN"] {
         assert!(!html.contains(words), "{words}");
     }
@@ -253,7 +260,6 @@ fn a_report_shows_only_the_workloads_that_ran() {
         "<span class=\"disc\">2</span> load",
         ">Wake-up p99<",
         "zram_bvec_read 31.0%, lz4_decompress 20.0%",
-        "data and counts were verified",
     ] {
         assert!(html.contains(words), "{words}");
     }
@@ -272,7 +278,13 @@ fn a_program_has_its_curves_and_every_run() {
     ] {
         assert!(html.contains(part), "{part}");
     }
-    insta::assert_snapshot!(page.headline.trust, @"All 4 trials completed, and exit codes were verified.");
+    let [trust] = &page.headline.trust[..] else {
+        panic!("{:?}", page.headline)
+    };
+    assert_eq!(
+        (trust.code, trust.values["trials"]),
+        (StatementCode::TrustExitCodesVerified, 4.0)
+    );
     assert!(!html.contains("NaN") && !html.contains("inf%"));
 }
 
@@ -326,9 +338,13 @@ fn allocators_are_drawn_over_threads_with_the_ideal_and_as_bars_where_there_is_o
     for words in ["NaN", "inf"] {
         assert!(!html.contains(&format!(">{words}<")), "{words}");
     }
-    assert_eq!(
-        page.headline.finding,
-        "plimsoll:lfh took 50.0% of the CPU time of the best other allocator in 4 tests."
+    let finding = &page.headline.finding;
+    assert_eq!(finding.code, StatementCode::HeapCpuTime);
+    assert_eq!(finding.names["subject"], "plimsoll:lfh");
+    assert_eq!(finding.values["tests"], 4.0);
+    assert!(
+        (finding.values["cpu_time_ratio"] - 0.5).abs() < 5e-4,
+        "{finding:?}"
     );
 }
 

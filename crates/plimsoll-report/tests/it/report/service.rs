@@ -1,11 +1,11 @@
 //! Reports of recordings of `plimsoll size --cgroup`.
 
 use plimsoll_model::columns::col;
-use plimsoll_model::recording::Recording;
-use plimsoll_model::recording::model::{EventKind, RunStatus};
+use plimsoll_model::recording::model::{EventKind, Headline, RunStatus};
 use plimsoll_model::recording::service::{
     DESCENT, HOLD, PressureSignal, SERVICE, ServiceBound, ServiceSettings, ServiceSize,
 };
+use plimsoll_model::recording::{Recording, Statement, StatementCode};
 use plimsoll_report::page::build;
 use plimsoll_report::{html, markdown, terminal};
 
@@ -88,10 +88,17 @@ fn a_bound_without_pressure_is_an_upper_limit() {
     let finding = |text: &str, bound: ServiceBound| {
         let recording = recording(text);
         assert_eq!(size(&recording).bound, bound);
-        plimsoll_report::results(&recording).headline.finding
+        let finding = plimsoll_report::results(&recording).headline.finding;
+        (finding.code, finding.values["p50_bytes"] / 1048576.0)
     };
-    insta::assert_snapshot!(finding("floor", ServiceBound::Floor), @"The service needs at most 100 MiB: the cap reached the floor before pressure appeared.");
-    insta::assert_snapshot!(finding("unreclaimable", ServiceBound::Unreclaimable), @"The service needs at most 100 MiB: the kernel could reclaim no more before pressure appeared.");
+    assert_eq!(
+        finding("floor", ServiceBound::Floor),
+        (StatementCode::ServiceFloor, 100.0)
+    );
+    assert_eq!(
+        finding("unreclaimable", ServiceBound::Unreclaimable),
+        (StatementCode::ServiceUnreclaimable, 100.0)
+    );
 }
 
 #[test]
@@ -112,6 +119,21 @@ fn a_descent_without_an_end_gives_no_advice() {
     assert_eq!(plimsoll_report::results(&recording).service, None);
 }
 
+/// The only test of the whole text.
+#[test]
+fn text_of_a_working_set() {
+    let headline = plimsoll_report::results(&recording("pressure")).headline;
+    let texts: Vec<&str> = headline.statements().map(|statement| &*statement.text).collect();
+    insta::assert_snapshot!(texts.join("\n"), @"
+    The service needs 100 MiB (median working set) of the 300 MiB that it had taken.
+    Over time: p90 100 MiB, p99 120 MiB, greatest 120 MiB.
+    Found after 20.0 s; from then on 0.10% pressure and 20 refaults a second, at a target of 0.10%.
+    Anonymous memory, in RAM and in swap: 300 MiB.
+    Kubernetes: requests 300 MiB, limits 375 MiB. Without swap, as nodes are by default, all 300 MiB of anonymous memory stay in RAM.
+    systemd: MemoryHigh 120 MiB, MemoryMax 150 MiB. They need swap or zram for the 180 MiB of anonymous memory outside of the working set.
+    ");
+}
+
 /// A service at its own limit waits without a lower cap: the headline said that it had no pressure, and needed less.
 #[test]
 fn a_service_that_waits_by_itself_needs_more() {
@@ -122,11 +144,20 @@ fn a_service_that_waits_by_itself_needs_more() {
     let lowered = plimsoll_report::results(&recording).headline;
     recording.samples = lone::changed(&recording.samples, |_, row| only(&row, &[col::CGROUP_USAGE]));
     let waits = plimsoll_report::results(&recording).headline;
-    insta::assert_snapshot!(lowered.finding, @"No working set found: without pressure, the memory of the service sank to 90.0 MiB in 60.0 s.");
-    insta::assert_snapshot!(waits.finding, @"No working set found: the service waits for memory in at least 0.050% of the time without a lower cap.");
-    assert!(waits.finding.split_whitespace().count() <= 20, "{waits:?}");
-    let bullets = waits.bullets.concat();
-    assert!(!bullets.contains("--duration"), "{bullets}");
+    let (sank, took) = (
+        lowered.finding.values["last_bytes"],
+        lowered.finding.values["duration_s"],
+    );
+    assert_eq!(lowered.finding.code, StatementCode::ServiceWithoutPressure);
+    assert_eq!((sank / 1048576.0, took), (90.0, 60.0));
+    assert_eq!(waits.finding.code, StatementCode::ServiceWaits);
+    assert_eq!(waits.finding.values["waiting_percent"], 0.05);
+    assert!(waits.finding.text.split_whitespace().count() <= 20, "{waits:?}");
+    let remedy = |headline: &Headline| headline.bullets.last().map(|bullet| bullet.code);
+    assert_eq!(remedy(&lowered), Some(StatementCode::ServiceNeedsTime));
+    assert_eq!(remedy(&waits), Some(StatementCode::ServiceNeedsMore));
+    let waiting_helps = |bullet: &Statement| bullet.code == StatementCode::ServiceNeedsTime;
+    assert!(!waits.bullets.iter().any(waiting_helps), "{waits:?}");
 }
 
 /// Counters of a stranger's recording.
@@ -150,7 +181,7 @@ fn counters_beyond_any_count_have_a_rate() {
 fn the_report_shows_memory_cap_and_pressure_over_time() {
     let recording = recording("pressure");
     let results = plimsoll_report::results(&recording);
-    let words = results.headline.finding.split_whitespace().count();
+    let words = results.headline.finding.text.split_whitespace().count();
     assert!(words <= 20, "{}", results.headline.finding);
     let page = build(&recording, &results);
     let signs: Vec<&str> = page.marks.iter().map(|mark| mark.sign.as_str()).collect();

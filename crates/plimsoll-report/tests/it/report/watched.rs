@@ -1,7 +1,7 @@
 //! Reports of recordings of `plimsoll watch`: no trials, and marks set by hand.
 
-use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::model::{Event, EventKind, WATCH};
+use plimsoll_model::recording::{Recording, StatementCode};
 use plimsoll_report::page::build;
 use plimsoll_report::{html, markdown, terminal};
 
@@ -40,12 +40,18 @@ fn the_report_of_a_watch_has_no_trials() {
     let most = target.iter().flatten().max().expect("a target");
     let peak = plimsoll_model::quantity::bytes(most as f64);
     assert!(page.manifest.is_watch());
-    for number in ["pid 42 ", &peak, "10 Hz"] {
-        assert!(
-            page.headline.lines().any(|line| line.contains(number)),
-            "{:?}",
-            page.headline
-        );
+    let finding = &page.headline.finding;
+    assert_eq!(finding.code, StatementCode::WatchTarget);
+    assert!(finding.names["target"].starts_with("pid 42 "), "{finding:?}");
+    assert_eq!(finding.values["samples_per_s"], 10.0);
+    let mut bullets = page.headline.bullets.iter();
+    let resident = bullets
+        .find(|bullet| bullet.code == StatementCode::WatchResident)
+        .expect("the peak");
+    assert_eq!(resident.values["target_resident_bytes"], most as f64);
+    // The numbers stand in the texts too.
+    for (statement, number) in [(finding, "10 Hz"), (resident, &*peak)] {
+        assert!(statement.text.contains(number), "{statement}");
     }
 
     let text = terminal::watched(&recording, &results, 80);
@@ -78,9 +84,12 @@ fn a_watch_without_samples_says_so() {
     let results = plimsoll_report::results(&recording);
     let page = build(&recording, &results);
     assert!(
-        page.overview.t.is_empty() && page.headline.finding.contains("pid 42 "),
+        page.overview.t.is_empty() && page.headline.bullets.is_empty(),
         "{:?}",
         page.headline
     );
+    let finding = &page.headline.finding;
+    assert_eq!(finding.code, StatementCode::WatchWithoutSamples);
+    assert!(finding.names["target"].starts_with("pid 42 "), "{finding:?}");
     assert!(!html::render(&page).contains("NaN"));
 }

@@ -10,18 +10,15 @@ use plimsoll_model::recording::service::{
 };
 use plimsoll_model::recording::size::ProgramSize;
 use plimsoll_model::recording::{
-    ConfigurationFile, FailureCode, Recommendation, RecommendationCode, Recording, TrialFailure, Warning,
-    WarningCode, Withheld, WithheldCode, Worth, format_table_markdown,
+    ConfigurationFile, FailureCode, Recommendation, RecommendationCode, Recording, Statement, StatementCode,
+    TrialFailure, Warning, WarningCode, Withheld, WithheldCode, Worth, format_table_markdown,
+    statements_markdown,
 };
 use plimsoll_model::scenario::{FillClass, WorkloadKind};
 use plimsoll_testkit::sized::SizedRun;
 use serde_json::Value;
 
 use super::{bless, event, manifest, plan, results, trial};
-
-const BEGIN: &str =
-    "<!-- columns: written by `PLIMSOLL_BLESS=1 cargo test -p plimsoll --test it documents` -->\n";
-const END: &str = "<!-- end of columns -->\n";
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -33,21 +30,32 @@ fn format_document() -> (PathBuf, String) {
     (path, text)
 }
 
+/// Compares tables of the document with those that the code writes.
 #[test]
-fn the_document_lists_the_columns_of_the_table() {
-    let (path, text) = format_document();
-    let (head, rest) = text.split_once(BEGIN).expect("the document marks the table");
-    let (table, tail) = rest.split_once(END).expect("the document marks the table's end");
-    if bless() {
-        let table = format_table_markdown();
-        std::fs::write(path, format!("{head}{BEGIN}{table}{END}{tail}")).unwrap();
-        return;
+fn the_document_has_the_tables_of_columns_and_of_statements() {
+    let (path, mut text) = format_document();
+    for (name, expected) in [
+        ("columns", format_table_markdown()),
+        ("statements", statements_markdown()),
+    ] {
+        let begin = format!(
+            "<!-- {name}: written by `PLIMSOLL_BLESS=1 cargo test -p plimsoll --test it documents` -->\n"
+        );
+        let end = format!("<!-- end of {name} -->\n");
+        let (head, rest) = text.split_once(&begin).expect("the document marks the table");
+        let (table, tail) = rest.split_once(&end).expect("the document marks the table's end");
+        if bless() {
+            text = format!("{head}{begin}{expected}{end}{tail}");
+            continue;
+        }
+        assert_eq!(
+            table, expected,
+            "the {name} changed: write the table anew with PLIMSOLL_BLESS=1"
+        );
     }
-    assert_eq!(
-        table,
-        format_table_markdown(),
-        "the columns changed: write the table anew with PLIMSOLL_BLESS=1"
-    );
+    if bless() {
+        std::fs::write(path, text).unwrap();
+    }
 }
 
 #[test]
@@ -73,8 +81,9 @@ fn the_document_lists_the_workloads() {
 
 /// Field names of a document and of all its parts. Maps by name (`params`, `settings`, ...) are not looked into.
 fn fields(value: &Value, into: &mut BTreeSet<String>) {
-    const MAPS: [&str; 10] = [
+    const MAPS: [&str; 11] = [
         "conditions",
+        "names",
         "params",
         "metrics",
         "before",
@@ -146,12 +155,16 @@ fn the_document_lists_the_fields_of_every_file() {
     full_event.number = Some(1);
     full_event.code = Some(WarningCode::Other);
     let mut full_results = results("doc", vec![trial.clone()]);
+    let statement = Statement::new(StatementCode::WscapGroup, "")
+        .with("slowdown_ratio", 1.0)
+        .naming("group", "");
     full_results.findings.push(Finding {
         workload: "compression".into(),
-        text: String::new(),
-        bullets: vec![String::new()],
+        statement: statement.clone(),
+        bullets: vec![statement.clone()],
     });
-    full_results.headline.bullets.push(String::new());
+    full_results.headline.bullets.push(statement.clone());
+    full_results.headline.trust.push(statement);
     full_results.recommendations.push(recommendation());
     full_results.withheld.push(Withheld {
         code: WithheldCode::Other,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use plimsoll_model::columns::{COLUMNS, Row};
-use plimsoll_model::recording::model::{EventKind, Manifest, TrialStatus, file};
-use plimsoll_model::recording::{Follow, Recording, Warning, WarningCode, Writer};
+use plimsoll_model::recording::model::{EventKind, Manifest, Results, TrialStatus, file};
+use plimsoll_model::recording::{Follow, Recording, Statement, StatementCode, Warning, WarningCode, Writer};
 use plimsoll_model::scenario::{FillClass, Settings, TrimMechanism, Workload, WorkloadKind};
 use serde_json::Value;
 
@@ -274,6 +274,43 @@ fn names_of_schema_4_become_those_of_schema_5() {
     assert!(
         lines.lines().any(|line| line.contains(",load 1.5,net_visit_s,")),
         "{csv}"
+    );
+}
+
+/// The headline and the findings of results of version 5 were texts without codes.
+#[test]
+fn texts_of_results_of_schema_5_become_statements_without_a_code() {
+    let other = |text: &str| Statement::new(StatementCode::Other, text);
+    let stored = plimsoll_testkit::recordings::stored().join("recording-4/loadline");
+    let results = Recording::read_results(&stored).unwrap().unwrap();
+    let was: Value = serde_json::from_slice(&std::fs::read(stored.join(file::RESULTS)).unwrap()).unwrap();
+    let text = |field: &str| was["headline"][field].as_str().unwrap();
+    assert_eq!(results.headline.finding, other(text("finding")));
+    assert_eq!(results.headline.trust, [other(text("trust"))]);
+    assert!(results.headline.bullets.is_empty());
+
+    let mut older = was.clone();
+    older["schema"] = 5.into();
+    older["headline"] = serde_json::json!({"finding": "a", "bullets": ["b", "c"], "trust": ""});
+    older["findings"] = serde_json::json!([{"workload": "loadline", "text": "a", "bullets": ["b"]}]);
+    let older: Results = serde_json::from_value(older).unwrap();
+    assert_eq!(older.headline.finding, other("a"));
+    assert_eq!(older.headline.bullets, [other("b"), other("c")]);
+    assert!(older.headline.trust.is_empty());
+    let [finding] = &older.findings[..] else {
+        panic!("{:?}", older.findings)
+    };
+    assert_eq!(
+        (&*finding.workload, &finding.statement, &finding.bullets[..]),
+        ("loadline", &other("a"), &[other("b")][..])
+    );
+    // Computed anew, they have codes.
+    let recording = Recording::open(&stored).unwrap();
+    let computed = plimsoll_report::results(&recording).headline;
+    let codes: Vec<StatementCode> = computed.statements().map(|statement| statement.code).collect();
+    assert_eq!(
+        codes,
+        [StatementCode::RunWithoutResult, StatementCode::TrustUntrustworthy]
     );
 }
 

@@ -100,8 +100,9 @@ fn a_fixed_working_set_stays_while_the_limit_falls() {
     }
     if let (Some(needed), Some(knee)) = (metric(trial, "needed_limit_bytes"), metric(trial, "knee_load")) {
         assert!((needed * knee / (48.0 * MIB) - 1.0).abs() < 1e-6);
-        let finding = ended.results["headline"]["finding"].as_str().expect("a finding");
-        assert!(finding.contains("48.0 MiB"), "{finding}");
+        let finding = &ended.results["headline"]["finding"];
+        assert_eq!(finding["code"], "loadline-needs", "{finding:#}");
+        assert_eq!(finding["values"]["size_bytes"], 48.0 * MIB, "{finding:#}");
     }
     let page =
         std::fs::read_to_string(run.recording().expect("a recording").join("report.html")).expect("a page");

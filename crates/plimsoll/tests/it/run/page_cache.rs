@@ -1,6 +1,6 @@
 //! `plimsoll run loadline` with pages of a file beside anonymous ones, under one limit: the choice that `vm.swappiness` makes.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Ended, Run, figure, has_laboratory, is_trusted, metric, phases};
 
@@ -56,12 +56,19 @@ fn file_pages_and_anonymous_pages_share_one_limit() {
         kept.iter().all(|kept| (0.0..=100.0).contains(kept)) && kept[0] + kept[1] < 200.0,
         "{kept:?}"
     );
-    let bullets = ended.results["headline"]["bullets"].to_string();
+    let bullets = ended.results["headline"]["bullets"].as_array().expect("bullets");
+    let stated = bullets
+        .iter()
+        .find(|bullet| bullet["code"] == "loadline-file-pages");
     // Beside other load the load line has no trustworthy value, and the headline no bullets.
     let is_told = ["knee_load", "knee_low_load"]
         .iter()
         .all(|name| is_trusted(trial, name));
-    assert!(bullets.contains(place) || !is_told, "{bullets}");
+    let stated = stated.map(|bullet| (&bullet["names"]["file_system"], &bullet["values"]["file_percent"]));
+    assert!(
+        stated == Some((&json!(place), &json!(50.0))) || !is_told,
+        "{bullets:#?}"
+    );
 }
 
 /// The weight of swap against page cache has its effect: nothing else differs between the two trials. Bytes in RAM do not show

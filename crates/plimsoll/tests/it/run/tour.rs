@@ -82,7 +82,8 @@ fn the_tour_takes_every_experiment_and_answers_on_one_page() {
     // The terminal breaks lines; the report escapes quotes.
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let bullets = headline["bullets"].as_array().expect("bullets");
-    for bullet in bullets.iter().filter_map(|bullet| bullet.as_str()) {
+    for bullet in bullets {
+        let bullet = bullet["text"].as_str().expect("a text");
         assert!(text.contains(bullet), "{bullet} in {text}");
         assert!(page.contains(&bullet.replace('\'', "&#39;")), "{bullet}");
     }
