@@ -6,10 +6,9 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use plimsoll_os::{Errno, futex_wait, futex_wake, page_size, random_word};
 
 use super::directory::{Directory, LAYOUT, MAGIC};
-use super::growth::end_at;
 use super::{
     BUCKET_TABLE, FIRST_UNIT, HELPER_END, HELPER_STACK, LEAST_WINDOW, RECORDS, SEGMENT, SEGMENTS, TABLE_STEP,
-    UNIT_TABLE, UNITS, WINDOW, window,
+    UNIT_TABLE, UNITS, UNITS_END, WINDOW, window,
 };
 use crate::memory::{self, Access};
 use crate::set_once::{NO_WINDOW, SET_ONCE};
@@ -73,7 +72,7 @@ fn make() -> bool {
         memory::use_base_pages(start, bytes);
     }
     memory::keep(start, page_size());
-    end_at((bytes / UNIT) as UnitIndex);
+    UNITS_END.store((bytes / UNIT) as UnitIndex, Ordering::Release);
     // SAFETY: the directory's page is accessible, and no other thread knows it.
     let directory = unsafe { &*(start as *const Directory) };
     let word = |at: usize| u64::from_ne_bytes(*MAGIC[at * 8..].first_chunk().expect("16 bytes"));

@@ -12,7 +12,7 @@ use super::directory::Segment;
 use super::{
     BLOCK_TABLE, BUCKET_TABLE, FIRST_UNIT, RECORD, RECORDS, SEGMENT, SEGMENT_UNITS, TABLE_STEP, UNIT_TABLE,
     UNITS, WINDOW, address_of, align_up, belongs, bucket_of_unit, directory, end, record_address, segment_of,
-    unit, window,
+    unit, units_end, window,
 };
 use crate::bucket::SMALLEST_BLOCK;
 use crate::guards;
@@ -27,7 +27,6 @@ static GROWTH: Lock<Growth> = Lock::new(Growth {
     bucket_table_end: BUCKET_TABLE + FIRST_UNIT as usize / TABLE_STEP * TABLE_STEP,
     has_block_table: false,
     block_table_end: BLOCK_TABLE + FIRST_UNIT as usize * BLOCK_BYTES,
-    most: UNITS as UnitIndex,
 });
 
 #[derive(Debug)]
@@ -40,13 +39,6 @@ struct Growth {
     has_block_table: bool,
     /// Bytes of the table of blocks that are accessible, counted from the window's start.
     block_table_end: usize,
-    /// The first unit that no heap may have, as the window is not reserved there.
-    most: UnitIndex,
-}
-
-/// Lets the window end in front of a unit.
-pub(super) fn end_at(unit: UnitIndex) {
-    GROWTH.lock().most = unit;
 }
 
 /// Set by [`set_on_limit`]; null before.
@@ -333,7 +325,7 @@ impl Growth {
         let align = align.max(SEGMENT_UNITS);
         let mut first = align_up(end, align)?;
         loop {
-            let last = first.checked_add(units).filter(|last| *last <= self.most)?;
+            let last = first.checked_add(units).filter(|last| *last <= units_end())?;
             let (start, length) = (address_of(first), units as usize * UNIT);
             // SAFETY: the range is past every unit that a heap ever had.
             match unsafe { open(start, length, only) } {

@@ -21,7 +21,7 @@ mod directory;
 mod growth;
 
 use core::ops::ControlFlow;
-use core::sync::atomic::{AtomicU8, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 pub(crate) use self::begin::{is_ready, map_piece, prepare};
 pub use self::directory::{Directory, LAYOUT, MAGIC, Segment};
@@ -71,6 +71,14 @@ pub const FIRST_UNIT: UnitIndex = ((BLOCK_TABLE + WINDOW / SMALLEST_BLOCK) / UNI
 pub const LEAST_WINDOW: usize = FIRST_UNIT as usize * UNIT + SEGMENT;
 /// The tables become accessible in steps of this many bytes.
 const TABLE_STEP: usize = 64 << 10;
+
+/// The first unit that no heap may have, as the window is not reserved there. Set with the window.
+static UNITS_END: AtomicU32 = AtomicU32::new(UNITS as UnitIndex);
+
+/// The first unit that no heap may have.
+fn units_end() -> UnitIndex {
+    UNITS_END.load(Ordering::Acquire)
+}
 
 const _: () = assert!(RECORDS + HEAPS as usize * RECORD <= UNIT_TABLE);
 const _: () = assert!(SEGMENTS + WINDOW / SEGMENT * size_of::<Segment>() <= RECORDS);
