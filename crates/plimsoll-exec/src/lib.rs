@@ -3,17 +3,22 @@
 //!
 //! # Modules
 //!
+//! From the lowest to the highest: a module uses those above it in the table.
+//!
 //! | module | content |
 //! |---|---|
-//! | `start`, `configuration` | the constructor; the settings, of the variable `PLIMSOLL_EXEC` |
-//! | `arena`, `addresses` | the addresses of the program's memory, at a fixed place, and the pager behind them |
+//! | `lock`, `unmanaged` | locks; the allocator of the library itself |
+//! | `trampoline`, `signals_blocked`, `next_symbol` | system calls from one instruction; signal masks; the C library's own symbols |
+//! | `handlers` | the program's own handlers of SIGBUS and SIGSYS |
+//! | `addresses`, `arena` | the addresses of the program's memory, at a fixed place, and the pager behind them |
+//! | `statistics` | counters at the end of the process |
 //! | `mappings` | calls on the address space, for addresses of the arena |
 //! | `program_heap` | the heap's memory, of the arena |
-//! | `blocks`, `callers` | the program's blocks: of the heap, or unmanaged if the C library asks for its own |
-//! | `unmanaged`, `lock` | the allocator of the library itself |
-//! | `calls`, `handlers` | system calls on absent pages, without privilege; the program's own handlers of signals |
+//! | `callers`, `blocks` | the program's blocks: of the heap, or unmanaged if the C library asks for its own |
+//! | `background` | the thread that ends the periods of the heap's purge |
+//! | `calls` | system calls on absent pages, without privilege |
 //! | `symbols` | the exported symbols of C |
-//! | `statistics` | counters at the end of the process |
+//! | `configuration`, `start` | the settings, of the variable `PLIMSOLL_EXEC`; the constructor |
 #![cfg_attr(
     test,
     allow(
@@ -25,6 +30,7 @@
 
 mod addresses;
 mod arena;
+mod background;
 mod blocks;
 mod callers;
 #[cfg_attr(not(target_arch = "x86_64"), path = "calls/unsupported.rs")]
@@ -40,6 +46,8 @@ mod start;
 mod statistics;
 #[cfg(not(test))]
 mod symbols;
+#[cfg_attr(not(target_arch = "x86_64"), path = "trampoline/unsupported.rs")]
+mod trampoline;
 mod unmanaged;
 
 /// The allocator of the library, and of the pager in it. A test keeps its own.

@@ -8,6 +8,8 @@
 //! - `MADV_FREE` drops contents at once. Huge pages, merging and core dumps are not the arena's: such advice does nothing.
 //! - `mlock` makes pages present, and does not keep them so: what leaves RAM is compressed in RAM, or encrypted in the page file.
 //! - `mincore` counts every page as resident.
+//! - A mapping of a file over pages that a system call of another thread has pinned waits for the call, for 1 s at most, and fails
+//!   with `ENOMEM` then.
 #![allow(unsafe_code, reason = "system calls on the program's memory")]
 
 mod advice;

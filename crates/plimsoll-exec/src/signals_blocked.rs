@@ -1,12 +1,11 @@
-//! A time in which a thread handles no signal.
+//! A time in which a thread handles no signal, or those of faults alone.
 #![allow(unsafe_code, reason = "the signal mask of the thread")]
 
 use std::marker::PhantomData;
 
 use crate::trampoline;
 
-/// All signals of this thread are blocked while the value lives. A fault ends the process meanwhile: the thread touches no
-/// memory of the arena.
+/// Signals of this thread are blocked while the value lives.
 #[derive(Debug)]
 #[must_use = "dropping it unblocks the signals"]
 pub(crate) struct SignalsBlocked {
@@ -15,13 +14,35 @@ pub(crate) struct SignalsBlocked {
     _not_send: PhantomData<*const ()>,
 }
 
+/// The signals of faults, and of trapped calls.
+const OF_FAULTS: [libc::c_int; 6] = [
+    libc::SIGBUS,
+    libc::SIGSEGV,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+];
+
 impl SignalsBlocked {
+    /// Blocks all signals. A fault ends the process meanwhile: the thread touches no memory of the arena.
     pub(crate) fn new() -> SignalsBlocked {
-        let all = u64::MAX;
+        SignalsBlocked::of(u64::MAX)
+    }
+
+    /// Blocks all signals but those of faults.
+    pub(crate) fn but_faults() -> SignalsBlocked {
+        let faults = OF_FAULTS
+            .iter()
+            .fold(0, |mask, signal| mask | 1u64 << (signal - 1));
+        SignalsBlocked::of(!faults)
+    }
+
+    fn of(mask: u64) -> SignalsBlocked {
         let mut former = 0u64;
         let arguments = [
             libc::SIG_SETMASK as usize,
-            (&raw const all) as usize,
+            (&raw const mask) as usize,
             (&raw mut former) as usize,
             size_of::<u64>(),
             0,

@@ -17,7 +17,7 @@ use plimsoll_pager::{BuildError, FaultMode, Pager};
 use crate::arena::{ARENA, ARENA_BYTES, Arena};
 use crate::configuration::Configuration;
 use crate::program_heap::ArenaMemory;
-use crate::{blocks, callers, calls, statistics};
+use crate::{background, blocks, callers, calls, statistics};
 
 /// The variable with the settings.
 const VARIABLE: &str = "PLIMSOLL_EXEC";
@@ -36,6 +36,7 @@ extern "C" fn start() {
     callers::find();
     #[cfg(not(test))]
     crate::symbols::prepare();
+    let others = background::count_threads();
     if let Some(text) = std::env::var_os(VARIABLE) {
         match Configuration::parse(text.as_bytes()) {
             Ok(configuration) => {
@@ -50,6 +51,7 @@ extern "C" fn start() {
     }
     blocks::open();
     Heap::prepare_for_forks();
+    background::start(others);
 }
 
 /// Ends the process, whose program must not run without what was asked for.

@@ -8,6 +8,8 @@ mod malloc;
 mod mapping;
 mod signals;
 mod spawn;
+#[cfg(target_arch = "x86_64")]
+mod threads;
 mod vectors;
 
 pub(crate) use descriptors::LowNumbers;

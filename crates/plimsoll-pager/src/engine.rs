@@ -490,6 +490,12 @@ impl<B: Backing + 'static> Engine<B> {
         loop {
             match manager.table.word(page).load().state() {
                 PageState::Active | PageState::Surrendered => return Ok(()),
+                // Another thread has committed the chunk.
+                PageState::Virgin
+                    if manager.chunks.mode(page.number() / CHUNK_PAGES) == ChunkMode::Native =>
+                {
+                    return Ok(());
+                }
                 PageState::Busy => patience.wait(),
                 _ => manager.fault(page)?,
             }
@@ -583,6 +589,23 @@ impl<B: Backing + 'static> Engine<B> {
         let _work = self.work();
         self.refuse_pinned(pages)?;
         self.manager().discard(pages).map_err(RangeError::System)
+    }
+
+    /// Makes the chunks of `pages` native if the budget allows it.
+    pub(crate) fn commit(&self, pages: PageRange) {
+        // The common case: all of it is.
+        if self.is_forked() || self.manager().chunks.uncommitted(pages).next().is_none() {
+            return;
+        }
+        let _work = self.work();
+        self.manager().commit(pages);
+    }
+
+    /// Drops the contents of `pages`, and ends [`Engine::commit`] of whole chunks.
+    pub(crate) fn decommit(&self, pages: PageRange) -> Result<(), RangeError> {
+        let _work = self.work();
+        self.refuse_pinned(pages)?;
+        self.manager().decommit(pages).map_err(RangeError::System)
     }
 
     /// Gives `pages` to the program.

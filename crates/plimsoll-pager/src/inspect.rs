@@ -15,18 +15,18 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let mut states = [0_u64; PageState::ALL.len()];
         let mut places = HashSet::new();
         let mut standby = [0_u64; 8];
-        let mut native = 0;
+        let (mut native, mut committed) = (0, 0);
         for piece in PageRange::new(PageIndex::new(0), self.extent()).pieces(CHUNK_PAGES) {
             let chunk = self.chunks.of(piece);
             let number = piece.first.number() / CHUNK_PAGES;
             found.extend(self.validate_record(number, piece.first));
             let pages = PageRange::new(piece.first, piece.count.min(chunk.pages()));
-            match chunk.mode() {
-                ChunkMode::Native => native += u64::from(pages.count),
-                ChunkMode::Unused | ChunkMode::Converting | ChunkMode::Managed => {}
+            if chunk.mode() == ChunkMode::Native {
+                native += u64::from(pages.count);
+                committed += u64::from(self.chunks.is_sparse(number));
             }
             let owned = match chunk.mode() {
-                ChunkMode::Unused | ChunkMode::Native => 0,
+                ChunkMode::Unused | ChunkMode::Native | ChunkMode::Changing => 0,
                 ChunkMode::Converting | ChunkMode::Managed => pages.count,
             };
             if chunk.is_touched() {
@@ -79,6 +79,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let frames = of(PageState::Active) + of(PageState::Modified) + of(PageState::Standby);
         compare("frames", self.budget.frames(), frames, &mut found);
         compare("native pages", self.budget.native(), native, &mut found);
+        let counted = u64::from(self.chunks.committed());
+        compare("committed chunks", counted, committed, &mut found);
         for pinned in self.pins.ranges() {
             let in_regions = pinned.end() <= self.extent()
                 && pinned
@@ -108,7 +110,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             }
         };
         let is_native = matches!(mode, ChunkMode::Native | ChunkMode::Converting);
-        let is_fine = is_fine && !(is_native && (self.chunks.is_sparse(number) || chunk.has_surrendered()));
+        let is_fine = is_fine && mode != ChunkMode::Changing && !(is_native && chunk.has_surrendered());
         (!is_fine).then_some(Violation::Chunk { page, mode })
     }
 

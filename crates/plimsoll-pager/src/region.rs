@@ -187,6 +187,41 @@ impl Region {
         self.engine.discard(pages)
     }
 
+    /// States that the program is about to use `range`, as `MEM_COMMIT` of Windows does: a hint, for a region that is larger than
+    /// the budget, and so has a user-space fault for each page that it touches.
+    ///
+    /// Parts of 2 MiB that `range` touches become *native* while the budget, but for a stock of a 24th, has room for all of
+    /// their bytes: the kernel resolves the first access to a page, without the pager. All native parts count as resident
+    /// ([`Stats::native_pages`](crate::Stats::native_pages)). If `range` does not fit, the parts that are native become
+    /// managed, of which the pager counts the touched pages alone; if it does not fit then either, it stays managed. Before the
+    /// pager trims a page, all parts become managed.
+    ///
+    /// Parts in use stay as they are, and so does the end of the region behind its last multiple of 2 MiB. It costs a system call
+    /// for a range that is not native, and none for one that is.
+    ///
+    /// # Errors
+    /// The range is not in the region.
+    pub fn commit(&self, range: impl RangeBounds<usize>) -> Result<(), RangeError> {
+        let pages = self.covering(&range)?;
+        if pages.count > 0 {
+            self.engine.commit(pages);
+        }
+        Ok(())
+    }
+
+    /// As [`Region::discard_unborrowed`]; ends [`Region::commit`] of whole parts of 2 MiB in `range` too: they count as resident no
+    /// more.
+    ///
+    /// # Errors
+    /// As [`Region::discard`].
+    ///
+    /// # Safety
+    /// No reference to bytes of `range` exists.
+    pub unsafe fn decommit_unborrowed(&self, range: impl RangeBounds<usize>) -> Result<(), RangeError> {
+        let pages = self.whole_pages(&range)?;
+        self.engine.decommit(pages)
+    }
+
     /// Surrenders the whole pages in `range` to the program: their contents are gone, and the pager leaves them alone until
     /// [`Region::reclaim`]. The program may map anything there (`mmap(2)` with `MAP_FIXED`). For a library that manages the
     /// address space of the program that loads it.

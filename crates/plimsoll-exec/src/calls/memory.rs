@@ -7,14 +7,18 @@
 
 use std::mem::MaybeUninit;
 use std::ptr;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use plimsoll_os::Errno;
 
 use crate::arena::{self, PAGE, Pin};
 use crate::trampoline::call;
 
-/// Tries to make a page present before its address counts as a bad one: the pager may evict it again before the look.
+/// Looks at a pinned page before its address counts as a bad one.
 const MOST_TRIES: usize = 16;
+/// The longest wait for a pin before an address counts as a bad one.
+const MOST_WAIT: Duration = Duration::from_secs(5);
 
 /// Whether an address is the arena's.
 pub(crate) fn is_managed(address: usize) -> bool {
@@ -69,10 +73,17 @@ fn is_page_readable(page: usize) -> bool {
     if !is_managed(page) {
         return false;
     }
-    (0..MOST_TRIES).any(|_| {
-        bring(page, 1);
-        can_kernel_read(page)
-    })
+    let (start, mut tries) = (Instant::now(), 0);
+    while tries < MOST_TRIES {
+        match pin(page, PAGE) {
+            Some(_held) if can_kernel_read(page) => return true,
+            Some(_) => tries += 1,
+            // Calls of other threads have pinned what may be pinned.
+            None if start.elapsed() < MOST_WAIT => thread::sleep(Duration::from_millis(1)),
+            None => return false,
+        }
+    }
+    false
 }
 
 /// Whether the kernel can read a word of the page: it reads the signal set of a call that it refuses then, since -1 is no way to

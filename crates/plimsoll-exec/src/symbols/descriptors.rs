@@ -8,8 +8,8 @@ use std::ffi::{c_int, c_uint};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::errors::{failed, returned};
-use crate::trampoline;
 use crate::next_symbol::Next;
+use crate::trampoline;
 
 /// The library's descriptors are below it: it is the usual limit of a process.
 const MOST: usize = 1024;

@@ -27,7 +27,7 @@ use plimsoll_pager::{ForkError, Forked};
 use super::errors::{error, failed};
 use crate::lock::Locked;
 use crate::next_symbol::Next;
-use crate::{arena, unmanaged};
+use crate::{arena, background, unmanaged};
 
 type Step = Option<unsafe extern "C" fn()>;
 type Fork = unsafe extern "C" fn() -> pid_t;
@@ -259,6 +259,7 @@ pub unsafe extern "C" fn fork() -> pid_t {
         }
         Ok(Forked::Child) => {
             list.in_child();
+            background::start(1);
             0
         }
         Ok(Forked::ChildWithoutRegions(_)) => {

@@ -4,8 +4,8 @@
 use std::ffi::{c_int, c_uchar, c_uint, c_void};
 
 use crate::arena;
-use crate::trampoline;
 use crate::mappings::{self, Request};
+use crate::trampoline;
 
 /// The result of a system call as C has it: `errno`, and -1.
 fn returned(result: isize) -> isize {

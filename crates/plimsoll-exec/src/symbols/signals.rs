@@ -12,8 +12,8 @@ use libc::{epoll_event, fd_set, nfds_t, pollfd, sighandler_t, sigset_t, stack_t,
 use super::errors::failed;
 use crate::calls;
 use crate::handlers::{
-    Disposition, NEXT_SIGACTION, disposition_of, exchange, is_recorded, kernel_mask, library_mask,
-    stripped, strips_masks,
+    Disposition, NEXT_SIGACTION, disposition_of, exchange, is_recorded, kernel_mask, library_mask, stripped,
+    strips_masks,
 };
 use crate::next_symbol::Next;
 

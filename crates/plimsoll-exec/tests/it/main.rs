@@ -89,6 +89,49 @@ fn threads_keep_their_memory_in_a_budget_of_a_third() {
     }
 }
 
+/// `munmap` and `MADV_DONTNEED` returned EINVAL for pages that the call of another thread had pinned.
+#[test]
+fn memory_that_a_call_of_another_thread_uses_can_be_given_up() {
+    does_as_without_the_library("pinned");
+}
+
+/// A process whose first thread called `pthread_exit` stayed for ever, with the library's threads alone.
+#[test]
+fn a_process_ends_with_the_last_thread_of_the_program() {
+    does_as_without_the_library("first_thread");
+}
+
+/// Without the library's thread, freed memory stayed until the next calls of malloc.
+#[test]
+fn free_memory_of_an_idle_program_leaves_ram() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = TempDir::new().expect("a folder");
+    let program = compiled("idle", folder.path());
+    for mode in modes() {
+        let output = under(mode, &program)
+            .env("PLIMSOLL_EXEC", format!("1;ram={};faults={mode}", 64 << 20))
+            .output()
+            .expect("it starts");
+        assert_eq!(text(&output), "parent: returned\nchild: returned\n", "{mode}");
+    }
+}
+
+/// Runs a program in each mode, which must print the same as without the library.
+fn does_as_without_the_library(name: &str) {
+    if !has_compiler() {
+        return;
+    }
+    let folder = TempDir::new().expect("a folder");
+    let program = compiled(name, folder.path());
+    let native = text(&plimsoll_testkit::command(&program).output().expect("it starts"));
+    for mode in modes() {
+        let output = under(mode, &program).output().expect("it starts");
+        assert_eq!(text(&output), native, "{mode}");
+    }
+}
+
 #[test]
 fn settings_that_are_wrong_end_the_program_before_its_start() {
     for (settings, word) in [

@@ -87,6 +87,10 @@ pub(crate) trait Driver: Send + Sync {
     /// Makes faults on `pages` of the arena come to the pager. No page needs to be busy.
     fn register(&self, pages: PageRange) -> Result<(), Errno>;
 
+    /// Ends [`Driver::register`] of `pages`, all of which are absent. After an error, a part may be registered. No page needs to be
+    /// busy.
+    fn unregister(&self, pages: PageRange) -> Result<(), Errno>;
+
     /// Takes `pages` of the arena, fresh memory that the program mapped there, in one chunk, as those of an open region: their
     /// faults come to the pager. `is_apart` repeats [`Driver::set_apart`]. No page needs to be busy.
     fn renew(&self, pages: PageRange, is_apart: bool) -> Result<(), Errno>;

@@ -363,6 +363,21 @@ impl Driver for Simulated {
         Ok(())
     }
 
+    fn unregister(&self, pages: PageRange) -> Result<(), Errno> {
+        let mut state = self.state();
+        state.touch(Area::Arena, pages);
+        let injected = state
+            .injection
+            .draw(&[("ENOMEM of an unregistration", Errno::NOMEM)]);
+        // The kernel may stop in the middle.
+        let count = pages.count / if injected.is_some() { 2 } else { 1 };
+        for page in PageRange::new(pages.first, count).pages() {
+            assert!(!state.arena[page.index()], "{page:?} is present");
+            state.registered[page.index()] = false;
+        }
+        injected.map_or(Ok(()), Err)
+    }
+
     fn renew(&self, pages: PageRange, _: bool) -> Result<(), Errno> {
         self.register(pages)
     }

@@ -210,6 +210,10 @@ impl Driver for Userfault {
         uffd_register(&self.uffd, start, pages.bytes(), mode)
     }
 
+    fn unregister(&self, pages: PageRange) -> Result<(), Errno> {
+        uffd_unregister(&self.uffd, self.at(Area::Arena, pages.first), pages.bytes())
+    }
+
     fn renew(&self, pages: PageRange, is_apart: bool) -> Result<(), Errno> {
         advise(self.at(Area::Arena, pages.first), pages.bytes())?;
         match is_apart {

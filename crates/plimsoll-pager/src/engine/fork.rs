@@ -250,7 +250,7 @@ impl<B: Backing + 'static> Engine<B> {
         let chunk = &manager.chunks.all()[number as usize];
         let registered = match manager.chunks.mode(number) {
             ChunkMode::Unused => None,
-            ChunkMode::Native | ChunkMode::Converting => Some(Registered::Not),
+            ChunkMode::Native | ChunkMode::Converting | ChunkMode::Changing => Some(Registered::Not),
             ChunkMode::Managed if chunk.is_apart() => Some(Registered::Apart),
             ChunkMode::Managed => Some(Registered::Plain),
         };

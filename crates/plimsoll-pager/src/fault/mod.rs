@@ -18,7 +18,7 @@ use plimsoll_os::Errno;
 use crate::backing::{Backing, Damaged};
 use crate::driver::{Area, Driver};
 use crate::manager::{Event, Manager, Patience, TrimMode};
-use crate::page::{Locked, PageIndex, PageRange, PageState, ZERO_PAGE};
+use crate::page::{CHUNK_PAGES, ChunkMode, Locked, PageIndex, PageRange, PageState, ZERO_PAGE};
 
 pub(crate) use signal::{Faults, Registration, SignalsBlocked, TooManyPagers, forget_other_handlers};
 pub(crate) use thread::{FaultThread, ThreadFaults};
@@ -55,6 +55,18 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 patience.wait();
                 continue;
             };
+            if seen.state() == PageState::Virgin {
+                match self.chunks.with_record(page.number() / CHUNK_PAGES).mode() {
+                    ChunkMode::Unused | ChunkMode::Converting | ChunkMode::Managed => {}
+                    ChunkMode::Changing => {
+                        drop(locked);
+                        patience.wait();
+                        continue;
+                    }
+                    // Since the fault: the kernel resolves it when the thread tries again.
+                    ChunkMode::Native => return Ok(()),
+                }
+            }
             let stalled_since = seen.state().is_evicted().then(Instant::now);
             match seen.state() {
                 PageState::Virgin => self.zero_fault(page, locked),

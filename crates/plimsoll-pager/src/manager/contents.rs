@@ -88,6 +88,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             }
             if is_native {
                 self.budget.release_native(u64::from(chunk.pages()));
+                self.chunks.note_managed(piece.first.number() / CHUNK_PAGES);
             } else {
                 self.end_piece(piece, Ending::Virgin)?;
             }
@@ -210,19 +211,25 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 
     /// Registers the chunk of `page` if it is native. Returns whether it is managed now.
     pub(crate) fn is_managed_now(&self, page: PageIndex) -> bool {
-        let chunk = self.chunks.with_record(page.number() / CHUNK_PAGES);
-        if chunk.mode() == ChunkMode::Native {
-            self.manage(page);
+        let mut is_tried = false;
+        loop {
+            let chunk = self.chunks.with_record(page.number() / CHUNK_PAGES);
+            match chunk.mode() {
+                ChunkMode::Managed => return true,
+                // The kernel refuses.
+                ChunkMode::Unused | ChunkMode::Native if is_tried => return false,
+                ChunkMode::Unused => return false,
+                ChunkMode::Native => is_tried = !self.manage(page),
+                ChunkMode::Converting | ChunkMode::Changing => self.wait_for_conversion(page),
+            }
         }
-        self.wait_for_conversion(page);
-        chunk.mode() == ChunkMode::Managed
     }
 
     /// Waits while another thread registers the chunk of `page`.
     fn wait_for_conversion(&self, page: PageIndex) {
         let chunk = self.chunk(page);
         let mut patience = Patience::default();
-        while chunk.mode() == ChunkMode::Converting {
+        while matches!(chunk.mode(), ChunkMode::Converting | ChunkMode::Changing) {
             patience.wait();
         }
     }

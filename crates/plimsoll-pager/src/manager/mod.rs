@@ -190,7 +190,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     pub(crate) fn chunks_with_frames(&self) -> impl Iterator<Item = PageRange> {
         let has_frames = |chunk: &Chunk| match chunk.mode() {
             ChunkMode::Unused => false,
-            ChunkMode::Native | ChunkMode::Converting => true,
+            ChunkMode::Native | ChunkMode::Converting | ChunkMode::Changing => true,
             ChunkMode::Managed => [PageState::Active, PageState::Modified, PageState::Standby]
                 .iter()
                 .any(|state| chunk.pages_in(*state) > 0),

@@ -26,6 +26,8 @@ pub enum ChunkMode {
     Converting = 2,
     /// Registered: faults come to the pager.
     Managed = 3,
+    /// A thread is registering it, or ends its registration: faults wait.
+    Changing = 4,
 }
 
 /// The mode of a chunk, and the number of its pages in each state that the hands of the trimmer look for, so that they
@@ -109,6 +111,7 @@ impl Chunk {
             1 => ChunkMode::Native,
             2 => ChunkMode::Converting,
             3 => ChunkMode::Managed,
+            4 => ChunkMode::Changing,
             _ => ChunkMode::Unused,
         }
     }
@@ -227,6 +230,11 @@ impl Chunk {
         }
     }
 
+    /// Whether it has the policy of a new region.
+    fn has_default_policy(&self) -> bool {
+        self.priority() == Word::NORMAL_PRIORITY && self.working_set() == 0
+    }
+
     /// Marks that a word of the chunk is written, and returns whether this was the first time: its words, a page of the
     /// table, are then resident.
     pub fn touch(&self) -> bool {
@@ -252,11 +260,24 @@ const _: () = assert!(PAGE_SIZE.is_multiple_of(size_of::<Chunk>()));
 /// A region that is managed from the start is **sparse**: its chunks have no records until their first page has a state.
 /// Those are managed chunks too ([`ChunkTable::mode`]), all of whose pages are virgin and belong to the region.
 ///
+/// A chunk of a sparse region is **committed** while it is native:
+///
+/// ```text
+///               begin_commit               end_commit
+///  no record ------------------> changing ------------> native
+///   |    ^                        |    ^                  |
+///   |    '------------------------'    '------------------'
+///   |            end_release      |       begin_release
+///   | with_record                 | abort_commit, Manager::manage
+///   '-------------> managed <-----'
+/// ```
+///
 /// Invariants:
 /// 1. `chunks` is a mapping of `count` chunks that this value owns. They consist of atomics, for which every bit pattern,
 ///    zero too, is valid.
 /// 2. A chunk is in the set of used ones if and only if the mode in its record is not [`ChunkMode::Unused`]. Checked by
 ///    `Manager::validate`.
+/// 3. `committed` is the number of native chunks of sparse regions. Checked by `Manager::validate`.
 #[derive(Debug)]
 pub struct ChunkTable {
     chunks: NonNull<Chunk>,
@@ -265,6 +286,7 @@ pub struct ChunkTable {
     sets: AtomicWords,
     /// The members of the third set.
     resident: AtomicU32,
+    committed: AtomicU32,
 }
 
 // SAFETY: chunks consist of atomics in memory that this value owns.
@@ -291,6 +313,7 @@ impl ChunkTable {
             count: count as usize,
             sets,
             resident: AtomicU32::new(0),
+            committed: AtomicU32::new(0),
         })
     }
 
@@ -329,10 +352,13 @@ impl ChunkTable {
 
     /// The mode of a chunk, with or without a record.
     pub fn mode(&self, number: u32) -> ChunkMode {
-        match self.has_record(number) {
+        let recorded = match self.has_record(number) {
             true => self.all()[number as usize].mode(),
-            false if self.sparse().has(number) => ChunkMode::Managed,
             false => ChunkMode::Unused,
+        };
+        match recorded {
+            ChunkMode::Unused if self.sparse().has(number) => ChunkMode::Managed,
+            mode => mode,
         }
     }
 
@@ -372,12 +398,79 @@ impl ChunkTable {
     /// The chunk of a page of a region. A chunk of a sparse region has a record from here on.
     pub(crate) fn with_record(&self, number: u32) -> &Chunk {
         let chunk = &self.all()[number as usize];
-        if chunk.mode() == ChunkMode::Unused && self.sparse().has(number) {
-            self.note_resident(number);
-            self.used().insert(number);
-            chunk.change_mode(ChunkMode::Unused, ChunkMode::Managed);
+        if self.sparse().has(number) {
+            if chunk.mode() == ChunkMode::Unused {
+                self.note_resident(number);
+                chunk.change_mode(ChunkMode::Unused, ChunkMode::Managed);
+            }
+            // Another thread may have changed the mode, and not be here yet.
+            if chunk.mode() == ChunkMode::Managed && !self.used().has(number) {
+                self.used().insert(number);
+            }
         }
         chunk
+    }
+
+    /// Native chunks of sparse regions.
+    pub(crate) fn committed(&self) -> u32 {
+        self.committed.load(Ordering::Relaxed)
+    }
+
+    /// The chunks that `pages` touch and that may be committed: those of a sparse region without a record.
+    pub(crate) fn uncommitted(&self, pages: PageRange) -> impl Iterator<Item = u32> {
+        let chunks = number_of(pages.first)..pages.end().div_ceil(CHUNK_PAGES);
+        chunks.filter(|number| self.sparse().has(*number) && !self.has_record(*number))
+    }
+
+    /// Begins to commit a chunk. Returns false if it has a record already. No page of it gets a state until
+    /// [`ChunkTable::end_commit`] or [`ChunkTable::abort_commit`].
+    pub(crate) fn begin_commit(&self, number: u32) -> bool {
+        if !self.sparse().has(number) {
+            return false;
+        }
+        self.note_resident(number);
+        self.all()[number as usize].change_mode(ChunkMode::Unused, ChunkMode::Changing)
+    }
+
+    /// Makes a chunk native whose registration has ended.
+    pub(crate) fn end_commit(&self, number: u32) {
+        self.used().insert(number);
+        self.committed.fetch_add(1, Ordering::Relaxed);
+        self.all()[number as usize].change_mode(ChunkMode::Changing, ChunkMode::Native);
+    }
+
+    /// Makes a chunk managed whose registration was not ended.
+    pub(crate) fn abort_commit(&self, number: u32) {
+        self.used().insert(number);
+        self.all()[number as usize].change_mode(ChunkMode::Changing, ChunkMode::Managed);
+    }
+
+    /// Begins to take the record from a committed chunk with the policy of a new region. Returns whether it is one. No page of it
+    /// gets a state meanwhile.
+    pub(crate) fn begin_release(&self, number: u32) -> bool {
+        let chunk = &self.all()[number as usize];
+        self.sparse().has(number)
+            && chunk.has_default_policy()
+            && chunk.change_mode(ChunkMode::Native, ChunkMode::Changing)
+    }
+
+    /// Takes the record from a chunk that is registered again, and none of whose pages is present.
+    pub(crate) fn end_release(&self, number: u32) {
+        self.note_managed(number);
+        self.used().remove(number);
+        self.all()[number as usize].close();
+    }
+
+    /// Notes that a native chunk is none any more.
+    pub(crate) fn note_managed(&self, number: u32) {
+        if self.sparse().has(number) {
+            self.committed.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a chunk without present pages may lose its record.
+    pub(crate) fn may_lose_record(&self, number: u32) -> bool {
+        self.sparse().has(number) && self.all()[number as usize].has_default_policy()
     }
 
     /// Takes a chunk with a record from its region, of which no page has a state any more.
@@ -504,6 +597,35 @@ mod tests {
             (chunks.with_records().count(), chunks.mode(6)),
             (0, ChunkMode::Unused)
         );
+    }
+
+    #[test]
+    fn a_chunk_is_committed_or_has_pages_of_its_own() {
+        let chunks = ChunkTable::new(8 * CHUNK_PAGES).expect("addresses");
+        chunks.open_sparse(pages(CHUNK_PAGES, 6 * CHUNK_PAGES));
+        chunks.with_record(3);
+        let uncommitted = |first, count| chunks.uncommitted(pages(first, count)).collect::<Vec<_>>();
+        assert_eq!(uncommitted(0, 8 * CHUNK_PAGES), [1, 2, 4, 5, 6]);
+        assert_eq!(uncommitted(2 * CHUNK_PAGES - 1, 2), [1, 2]);
+        assert!(chunks.begin_commit(2) && chunks.begin_commit(4) && !chunks.begin_commit(2));
+        assert!(!chunks.begin_commit(0) && !chunks.begin_commit(3));
+        // A fault meanwhile gives it no record.
+        assert_eq!(chunks.with_record(2).mode(), ChunkMode::Changing);
+        assert!(!chunks.has_record(2));
+        chunks.end_commit(2);
+        chunks.abort_commit(4);
+        assert_eq!(
+            (chunks.mode(2), chunks.mode(4)),
+            (ChunkMode::Native, ChunkMode::Managed)
+        );
+        assert_eq!((chunks.committed(), uncommitted(0, 4096)), (1, vec![1, 5, 6]));
+        assert!(!chunks.begin_release(4) && chunks.begin_release(2));
+        chunks.end_release(2);
+        assert_eq!((chunks.mode(2), chunks.committed()), (ChunkMode::Managed, 0));
+        assert!(!chunks.has_record(2) && chunks.begin_commit(2));
+        chunks.end_commit(2);
+        chunks.with_record(2).set_priority(1);
+        assert!(!chunks.begin_release(2), "the policy would be lost");
     }
 
     #[test]

@@ -246,7 +246,7 @@ impl Look {
             .words
             .iter()
             .any(|word| word.is_valid() && word.state() == PageState::Busy);
-        let is_converting = self.chunk().mode() == ChunkMode::Converting;
+        let is_converting = matches!(self.chunk().mode(), ChunkMode::Converting | ChunkMode::Changing);
         self.chunk == self.after && self.words == self.words_after && !is_busy && !is_converting
     }
 

@@ -13,7 +13,7 @@ use crate::backing::model::ModelStore;
 use crate::driver::simulated::{Injection, Simulated};
 use crate::fault::FaultError;
 use crate::manager::{Manager, TakeBackError, TrimMode};
-use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange, PageState, Violation};
+use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, Page, PageIndex, PageRange, PageState, Violation};
 use crate::stats::Stats;
 
 pub(super) type Sim = Manager<Simulated, ModelStore>;
@@ -111,6 +111,8 @@ pub(super) enum Step {
     Balance,
     Surrender(u32, u32),
     TakeBack(u32, u32),
+    Commit(u32, u32),
+    Decommit(u32, u32),
 }
 
 pub(super) fn step() -> impl Strategy<Value = Step> {
@@ -128,6 +130,8 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         1 => (page.clone(), count.clone()).prop_map(|(page, count)| Step::Discard(page, count)),
         1 => (page.clone(), count.clone()).prop_map(|(page, count)| Step::Surrender(page, count)),
         1 => (page.clone(), count).prop_map(|(page, count)| Step::TakeBack(page, count)),
+        1 => (page.clone(), 1..1000_u32).prop_map(|(page, count)| Step::Commit(page, count)),
+        1 => (page.clone(), 1..1000_u32).prop_map(|(page, count)| Step::Decommit(page, count)),
         1 => page.clone().prop_map(Step::Drop),
         1 => (page, any::<bool>()).prop_map(|(page, unmovable)| Step::Unmovable(page, unmovable)),
         1 => (0..PAGES).prop_map(Step::Relocate),
@@ -187,6 +191,19 @@ pub(super) fn run(manager: &Sim, steps: &[Step]) -> BTreeMap<&'static str, u64> 
             Step::Balance => {
                 manager.balance();
                 manager.age_chunks(an_hour_later());
+            }
+            Step::Commit(first, count) => {
+                manager.commit(range(first, count));
+                let used = manager.driver.resident() * PAGE_SIZE as u64 + manager.overhead_bytes();
+                assert!(used <= manager.budget.ram() || manager.driver.injects() || manager.budget.forced() > 0);
+            }
+            Step::Decommit(first, count) => {
+                let range = range(first, count);
+                manager.decommit(range).expect("no page is locked");
+                for page in range.pages().filter(|page| !is_foreign(page.number())) {
+                    model[page.index()] = 0;
+                    manager.driver.forget_race(page);
+                }
             }
             Step::Surrender(first, count) => surrender(manager, range(first, count), &mut model),
             Step::TakeBack(first, count) => reclaim(manager, range(first, count)),
@@ -299,6 +316,17 @@ proptest! {
     fn contents_and_states_hold_after_any_sequence(steps in prop::collection::vec(step(), 1..150)) {
         drop(run(&sim(4000, 0, 1), &steps));
         drop(run(&sim(400, 0, 1), &steps));
+        // Sparse, with room for one committed chunk.
+        drop(run(&sim(900, 0, 1), &steps));
+    }
+
+    #[test]
+    fn committed_chunks_lose_no_byte_when_calls_fail(
+        steps in prop::collection::vec(step(), 1..150),
+        seed in 1_u64..,
+        per_mille in 1_u32..300,
+    ) {
+        drop(run(&sim(900, per_mille, seed), &steps));
     }
 
     #[test]
@@ -383,6 +411,63 @@ fn ten_thousand_injected_errors_cost_no_byte() {
 #[ignore = "minutes: for a person"]
 fn a_million_injected_errors_cost_no_byte() {
     inject(1_000_000, KINDS, |ram, seed| sim(ram, 200, seed));
+}
+
+/// A page of each chunk that is committed or not, by number of the chunk: whether the kernel resolves its fault.
+fn is_native(manager: &Sim, chunk: u32) -> bool {
+    manager.chunks.mode(chunk) == ChunkMode::Native
+}
+
+#[test]
+fn a_sparse_region_is_native_while_all_that_is_committed_fits() {
+    let manager = sim(900, 0, 1);
+    let chunk = |number: u32| PageRange::new(PageIndex::new(number * CHUNK_PAGES), CHUNK_PAGES);
+    manager.commit(PageRange::new(PageIndex::new(5), 1));
+    assert!(is_native(&manager, 0) && manager.budget.native() == u64::from(CHUNK_PAGES));
+    for page in 0..100 {
+        let written = manager.driver.access(PageIndex::new(page), |bytes| *bytes = contents(3));
+        assert!(written.is_some(), "the fault of page {page} comes to the pager");
+    }
+    assert_eq!(manager.validate(), []);
+    // Both together do not fit: the pages in use are counted from here on, and then the second one does.
+    manager.commit(chunk(1));
+    assert!(!is_native(&manager, 0) && is_native(&manager, 1));
+    assert_eq!(
+        (manager.budget.native(), manager.budget.frames()),
+        (u64::from(CHUNK_PAGES), 100)
+    );
+    assert_eq!(manager.validate(), []);
+    // Untouched pages of it are given up before a page is trimmed.
+    for page in 100..CHUNK_PAGES {
+        access(&manager, PageIndex::new(page), |bytes| *bytes = contents(3));
+    }
+    assert!(!is_native(&manager, 1) && !manager.chunks.has_record(1));
+    assert!(manager.stats().active_pages > 400, "{:?}", manager.stats());
+    // It may be committed again when there is room.
+    manager.discard(chunk(0)).expect("nothing is locked");
+    manager.commit(chunk(1));
+    assert!(is_native(&manager, 1));
+    access(&manager, PageIndex::new(CHUNK_PAGES), |bytes| *bytes = contents(5));
+    manager.decommit(chunk(1)).expect("nothing is locked");
+    assert_eq!((manager.budget.native(), manager.budget.frames()), (0, 0));
+    access(&manager, PageIndex::new(CHUNK_PAGES), |bytes| assert_eq!(bytes[0], 0));
+    assert_eq!(manager.validate(), []);
+}
+
+/// A page that the program has locked in RAM does not go: its chunk keeps it, and its charge.
+#[test]
+fn a_committed_chunk_with_a_locked_page_keeps_it() {
+    let manager = sim(900, 0, 1);
+    let chunk = PageRange::new(PageIndex::new(0), CHUNK_PAGES);
+    manager.commit(chunk);
+    let page = PageIndex::new(7);
+    access(&manager, page, |bytes| *bytes = contents(5));
+    manager.driver.set_locked(Some(page));
+    assert_eq!(manager.decommit(chunk), Err(Errno::INVAL));
+    assert_eq!((manager.budget.native(), manager.budget.frames()), (0, 1));
+    assert_eq!(manager.validate(), []);
+    manager.driver.set_locked(None);
+    access(&manager, page, |bytes| assert!(*bytes == contents(5)));
 }
 
 #[test]

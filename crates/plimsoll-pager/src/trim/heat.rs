@@ -89,7 +89,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             return false;
         }
         let chunk = self.chunks.with_record(number);
-        if chunk.is_apart() {
+        // Another thread may commit it.
+        if chunk.is_apart() || chunk.mode() != ChunkMode::Managed {
             return false;
         }
         let mut runs = self.own_runs(pages_of(number, chunk));

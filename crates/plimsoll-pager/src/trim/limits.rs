@@ -86,7 +86,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     pub(crate) fn active_pages_of(&self, set: &WorkingSet) -> u64 {
         let chunks = self.chunks.pieces(set.pages()).map(|piece| self.chunks.of(piece));
         let active = chunks.map(|chunk| match chunk.mode() {
-            ChunkMode::Native | ChunkMode::Converting => chunk.pages(),
+            ChunkMode::Native | ChunkMode::Converting | ChunkMode::Changing => chunk.pages(),
             ChunkMode::Managed | ChunkMode::Unused => chunk.pages_in(PageState::Active),
         });
         active.map(u64::from).sum()

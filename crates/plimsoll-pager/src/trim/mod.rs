@@ -55,8 +55,10 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     /// Moves up to `want` active pages to the modified list, from the coldest chunks that have some, in the order of the trim
     /// hand. Returns the number moved.
     ///
-    /// It passes regions that have their minimum or less, unless no others have active pages: the budget comes first.
+    /// It passes regions that have their minimum or less, unless no others have active pages: the budget comes first. Committed
+    /// chunks become managed before.
     pub(crate) fn trim_active(&self, want: u32) -> u32 {
+        self.give_up_some();
         let kept = self.sets_at_minimum();
         match self.trim_classes(want, kept) {
             0 if kept != 0 => self.trim_classes(want, 0),

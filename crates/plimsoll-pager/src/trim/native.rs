@@ -1,48 +1,191 @@
-//! Registering native chunks.
+//! Native chunks: those of a sparse region that become native, and registering any.
+
+use std::ops::Range;
+
+use plimsoll_os::Errno;
 
 use crate::backing::Backing;
 use crate::driver::{Area, Driver};
-use crate::manager::{BLOCK, Event, Manager, Patience};
-use crate::page::{CHUNK_PAGES, ChunkMode, PageIndex, PageRange, PageState, Word};
+use crate::manager::{Event, Manager, Patience};
+use crate::page::{CHUNK_PAGES, Chunk, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState, Word};
+
+/// A fault, or a change of a mapping, ends before; but a thread must not wait for ever.
+const MOST_WAITS: u32 = 1000;
+/// Native chunks that a trim makes managed at most before it trims a page.
+const MOST_GIVEN_UP: u32 = 64;
 
 impl<D: Driver, B: Backing> Manager<D, B> {
     /// Registers the native chunk of `page`, so that its faults come to the pager, and adopts its present pages. Returns
-    /// whether this call did.
+    /// whether this call did. A chunk of a sparse region without present pages has no record afterwards.
     pub(crate) fn manage(&self, page: PageIndex) -> bool {
-        let first = page.number() / CHUNK_PAGES * CHUNK_PAGES;
+        let number = page.number() / CHUNK_PAGES;
         let chunk = self.chunk(page);
-        let pages = PageRange::new(PageIndex::new(first), chunk.pages());
-        if !chunk.change_mode(ChunkMode::Native, ChunkMode::Converting) {
+        let pages = PageRange::new(PageIndex::new(number * CHUNK_PAGES), chunk.pages());
+        if !chunk.change_mode(ChunkMode::Native, ChunkMode::Changing) {
             return false;
         }
         if self.driver.register(pages).is_err() {
             self.counters.add(Event::NoMemory, 1);
-            chunk.change_mode(ChunkMode::Converting, ChunkMode::Native);
+            chunk.change_mode(ChunkMode::Changing, ChunkMode::Native);
             return false;
         }
         // From here on absent pages fault to the pager. A page that is present stays so: nothing trims it while its word
         // is virgin.
-        let mut adopted = 0;
-        for piece in pages.pieces(BLOCK) {
-            let mut present = [false; BLOCK as usize];
-            // Without the list every page counts as present; the trimmer finds out which ones are not.
-            if self.driver.present(Area::Arena, piece, &mut present).is_err() {
-                present = [true; BLOCK as usize];
-            }
-            for (page, _) in piece.pages().zip(present).filter(|(_, present)| *present) {
-                adopted += u64::from(self.adopt(page));
-            }
+        self.adopt_present(number, pages);
+        true
+    }
+
+    /// Counts the present pages of a chunk that was just registered, and lets its faults go on.
+    fn adopt_present(&self, number: u32, pages: PageRange) {
+        let chunk = self.chunks.of(pages);
+        let mut present = [false; CHUNK_PAGES as usize];
+        // Without the list every page counts as present; the trimmer finds out which ones are not.
+        if self.driver.present(Area::Arena, pages, &mut present).is_err() {
+            present = [true; CHUNK_PAGES as usize];
         }
-        self.budget.release_native(u64::from(chunk.pages()) - adopted);
+        if !present.contains(&true) && self.chunks.may_lose_record(number) {
+            self.budget.release_native(u64::from(pages.count));
+            self.chunks.end_release(number);
+            return;
+        }
+        self.chunks.note_managed(number);
+        chunk.change_mode(ChunkMode::Changing, ChunkMode::Converting);
+        let mut adopted = 0;
+        for (page, _) in pages.pages().zip(present).filter(|(_, present)| *present) {
+            adopted += u64::from(self.adopt(page));
+        }
+        self.budget.release_native(u64::from(pages.count) - adopted);
         self.counters.add(Event::Adopted, adopted);
         chunk.change_mode(ChunkMode::Converting, ChunkMode::Managed);
-        true
+    }
+
+    /// Makes the chunks of a sparse region that `pages` touch native, if the budget has room for all of their pages and the stock
+    /// of spare frames; else they stay as they are. Chunks that have pages with a state stay managed.
+    pub(crate) fn commit(&self, pages: PageRange) {
+        let wanted = self.chunks.uncommitted(pages).count() as u64;
+        let count = wanted * u64::from(CHUNK_PAGES);
+        if wanted == 0 || self.budget.ram() > self.budget.target() || !self.reserve_committed(count) {
+            return;
+        }
+        let mut numbers = self
+            .chunks
+            .uncommitted(pages)
+            .filter(|number| self.chunks.begin_commit(*number))
+            // Another thread may have taken records meanwhile.
+            .take(wanted as usize)
+            .peekable();
+        let mut committed = 0;
+        while let Some(first) = numbers.next() {
+            let mut end = first + 1;
+            while numbers.next_if(|number| *number == end).is_some() {
+                end += 1;
+            }
+            if self.commit_run(first..end) {
+                committed += u64::from(end - first) * u64::from(CHUNK_PAGES);
+            }
+        }
+        self.budget.release_native(count - committed);
+    }
+
+    /// Reserves the budget for pages of chunks that are to be committed. Reservations for pages that were never touched end
+    /// if that makes room.
+    fn reserve_committed(&self, count: u64) -> bool {
+        let stock = self.watermarks().1 * PAGE_SIZE as u64;
+        let reserve = || self.budget.reserve_native(count, self.overhead_bytes() + stock);
+        if reserve() {
+            return true;
+        }
+        let spare = self.budget.spare(self.overhead_bytes() + stock);
+        if spare + u64::from(self.chunks.committed()) * u64::from(CHUNK_PAGES) < count {
+            return false;
+        }
+        self.give_up_committed(u32::MAX);
+        reserve()
+    }
+
+    /// Makes the chunks of a run native, which are changing. Returns false if the kernel refuses: then they are managed.
+    fn commit_run(&self, run: Range<u32>) -> bool {
+        let pages = pages_of(&run);
+        if self.driver.unregister(pages).is_ok() {
+            run.for_each(|number| self.chunks.end_commit(number));
+            return true;
+        }
+        self.counters.add(Event::NoMemory, 1);
+        let mut patience = Patience::default();
+        // A part may not be registered any more. To register it again needs no memory.
+        while self.driver.register(pages).is_err() && patience.waits() < MOST_WAITS {
+            patience.wait();
+        }
+        run.for_each(|number| self.chunks.abort_commit(number));
+        false
+    }
+
+    /// Drops the contents of `pages`, as [`Manager::discard`] does, and ends the reservation of the committed chunks in it.
+    ///
+    /// # Errors
+    /// As those of [`Manager::discard`].
+    pub(crate) fn decommit(&self, pages: PageRange) -> Result<(), Errno> {
+        let whole = pages.first.number().div_ceil(CHUNK_PAGES)..pages.end() / CHUNK_PAGES;
+        let mut next = whole.start;
+        while next < whole.end && self.chunks.committed() > 0 {
+            let first = self.chunks.find(next, |chunk| chunk.mode() == ChunkMode::Native);
+            let mut end = first;
+            while end < whole.end && self.chunks.begin_release(end) {
+                end += 1;
+            }
+            if first < end {
+                self.release_run(first..end);
+            }
+            next = end.max(first).saturating_add(1);
+        }
+        self.discard(pages)
+    }
+
+    /// Takes the records from the chunks of a run, which are changing. A chunk of which a page does not go, or which the kernel
+    /// does not register, keeps its record.
+    fn release_run(&self, run: Range<u32>) {
+        let pages = pages_of(&run);
+        if self.driver.register(pages).is_err() {
+            self.counters.add(Event::NoMemory, 1);
+            for number in run {
+                let chunk = &self.chunks.all()[number as usize];
+                chunk.change_mode(ChunkMode::Changing, ChunkMode::Native);
+            }
+            return;
+        }
+        if self.driver.discard(Area::Arena, pages).is_err() {
+            return run.for_each(|number| self.adopt_present(number, pages_of(&(number..number + 1))));
+        }
+        self.budget.release_native(u64::from(pages.count));
+        run.for_each(|number| self.chunks.end_release(number));
+    }
+
+    /// Makes up to `most` committed chunks managed: pages that were never touched reserve no budget any more.
+    pub(crate) fn give_up_committed(&self, most: u32) {
+        let is_native = |chunk: &Chunk| chunk.mode() == ChunkMode::Native;
+        let (mut next, mut given_up) = (0, 0);
+        while given_up < most && self.chunks.committed() > 0 {
+            let number = self.chunks.find(next, is_native);
+            if number as usize >= self.chunks.all().len() {
+                break;
+            }
+            if self.chunks.is_sparse(number) {
+                self.manage(PageIndex::new(number * CHUNK_PAGES));
+                given_up += 1;
+            }
+            next = number + 1;
+        }
+    }
+
+    /// Before a trim: as [`Manager::give_up_committed`], bounded work.
+    pub(super) fn give_up_some(&self) {
+        if self.chunks.committed() > 0 {
+            self.give_up_committed(MOST_GIVEN_UP);
+        }
     }
 
     /// Counts a present page of a chunk that was just registered, unless a fault did.
     fn adopt(&self, page: PageIndex) -> bool {
-        /// A fault ends before; but a thread that holds a page busy must not wait for ever.
-        const MOST_WAITS: u32 = 1000;
         let word = self.table.word(page);
         let mut patience = Patience::default();
         while patience.waits() < MOST_WAITS {
@@ -66,4 +209,10 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         }
         false
     }
+}
+
+/// The pages of whole chunks.
+fn pages_of(run: &Range<u32>) -> PageRange {
+    let count = (run.end - run.start) * CHUNK_PAGES;
+    PageRange::new(PageIndex::new(run.start * CHUNK_PAGES), count)
 }

@@ -155,6 +155,41 @@ fn sixteen_faulting_threads_stay_within_two_percent_of_the_cap() {
     });
 }
 
+/// Parts of one region that fit into the budget together are the kernel's, and fully present. Then others are committed, and fit
+/// no more, so that faults of 16 threads meet the end of that.
+#[test]
+fn native_parts_of_a_region_stay_within_two_percent_of_the_cap() {
+    let test = "cap::native_parts_of_a_region_stay_within_two_percent_of_the_cap";
+    program_under_a_cap(test, |program| {
+        let (meet, most_native) = (Barrier::new(THREADS), AtomicU64::new(0));
+        let region = std::sync::OnceLock::<Region>::new();
+        program.threads(pager, |pager, number, round| {
+            let region = region.get_or_init(|| pager.map(512 * MIB).expect("addresses are free"));
+            #[allow(unsafe_code, reason = "a part of the region for each thread")]
+            let part = |start: usize, bytes| {
+                // SAFETY: inside of the region, and of this thread alone.
+                unsafe { std::slice::from_raw_parts_mut(region.as_ptr().add(start), bytes) }
+            };
+            let (first, other) = (number * 2 * MIB, 256 * MIB + number * 4 * MIB);
+            region.commit(first..first + 2 * MIB).expect("inside");
+            most_native.fetch_max(pager.stats().native_pages, Ordering::Relaxed);
+            fill(part(first, 2 * MIB), number, round);
+            meet.wait();
+            region.commit(other..other + 4 * MIB).expect("inside");
+            fill(part(other, 4 * MIB), 100 + number, round);
+            assert!(is_as_filled(part(first, 2 * MIB), number, round));
+            assert!(is_as_filled(part(other, 4 * MIB), 100 + number, round));
+            for range in [first..first + 2 * MIB, other..other + 4 * MIB] {
+                #[allow(unsafe_code, reason = "the thread's own part")]
+                // SAFETY: no reference to the range exists.
+                unsafe { region.decommit_unborrowed(range) }.expect("nothing is pinned");
+            }
+            meet.wait();
+        });
+        assert!(most_native.into_inner() >= (20 * MIB / PAGE) as u64);
+    });
+}
+
 /// Regions that fit into the budget together are the kernel's, and fully present. Then others are mapped, so that faults
 /// of 16 threads convert the first ones; then all are unmapped, and so on.
 #[test]

@@ -7,11 +7,12 @@
 //! | `allocations` | the heap is never entered where a page is read |
 //! | `cap` | the budget as the kernel counts it |
 //! | `children` | forked children and shared words of a test |
+//! | `committed` | a region larger than the budget, parts of which are native |
 //! | `fault_thread` | the mode in which a thread resolves faults |
 //! | `forked_pagers` | children of `Pager::fork`, under load |
 //! | `forked_pool` | children of `Pager::fork` under the budget of a pool, as the kernel counts it |
 //! | `forks` | children of a process with a pager, forked under load |
-//! | `modes` | the tests of `address_space`, `cap`, `forked_pagers`, `forked_pool`, `forks`, `shared_pages` and `system_calls` in every mode |
+//! | `modes` | the tests of `address_space`, `cap`, `committed`, `forked_pagers`, `forked_pool`, `forks`, `shared_pages` and `system_calls` in every mode |
 //! | `killed` | a process that is killed |
 //! | `page_file` | files, systems and kernels that refuse, fail or are full |
 //! | `pages` | contents of pages, and their check |
@@ -34,6 +35,7 @@ mod ageing;
 mod allocations;
 mod cap;
 mod children;
+mod committed;
 mod fault_path;
 mod fault_thread;
 mod forked_pagers;

@@ -33,6 +33,7 @@ fn run(mode: &str) {
     for module in [
         "address_space::",
         "cap::",
+        "committed::",
         "forked_pagers::",
         "forked_pool::",
         "forks::",

@@ -4,6 +4,7 @@ mod budget;
 mod command_line;
 mod kernel;
 mod pager;
+mod programs;
 mod refusals;
 
 use std::fs;

@@ -40,7 +40,7 @@ fn no_call_has_two_rows() {
 fn rows_name_six_arguments_and_each_once() {
     for (number, kind) in ROWS {
         let pointers = match kind {
-            Plain(pointers) | Kind::Registered(pointers) | Kind::Masked(_, pointers) => *pointers,
+            Kind::Plain(pointers) | Kind::Registered(pointers) | Kind::Masked(_, pointers) => *pointers,
             _ => &[],
         };
         let arguments: BTreeSet<_> = pointers.iter().map(|pointer| pointer.argument).collect();

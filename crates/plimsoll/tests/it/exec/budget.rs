@@ -5,17 +5,18 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use plimsoll::exec::available_ram;
-use plimsoll_proc::cgroup::{Hierarchy, MemoryCgroup, PROCESSES};
+use plimsoll_proc::ControlError;
+use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, MemoryCgroup, PROCESSES};
 use plimsoll_testkit::capability;
 use procfs::Current;
 
 use super::{PLIMSOLL, ran, text};
 
 /// A cgroup below that of this process, removed when dropped.
-struct Group(MemoryCgroup);
+pub(super) struct Group(MemoryCgroup);
 
 impl Group {
-    fn make(name: &str, limit: u64) -> Option<Group> {
+    pub(super) fn make(name: &str, limit: u64) -> Option<Group> {
         let hierarchy = Hierarchy::of_this_process().ok()?;
         let path = hierarchy.own.join(format!("{name}-{}", std::process::id()));
         fs::create_dir(&path).ok()?;
@@ -24,8 +25,18 @@ impl Group {
         Some(group)
     }
 
-    fn entrance(&self) -> PathBuf {
+    /// The file that takes a process in.
+    pub(super) fn entrance(&self) -> PathBuf {
         self.0.file(PROCESSES)
+    }
+
+    /// Lets none of its pages go to swap.
+    pub(super) fn forbid_swap(&self, limit: u64) -> Result<(), ControlError> {
+        self.0.forbid_swap(limit)?;
+        match self.0.version() {
+            CgroupVersion::V1 => self.0.set_swappiness(0),
+            CgroupVersion::V2 => Ok(()),
+        }
     }
 }
 

@@ -1,0 +1,66 @@
+//! Databases: sqlite3 with its pages in memory, redis-server and its dump.
+
+use super::{Case, as_without_a_limit, installed};
+
+#[test]
+fn sqlite_builds_and_queries_a_database() {
+    if !installed(&["sqlite3"]) {
+        return;
+    }
+    let case = Case {
+        name: "sqlite3",
+        arguments: &["sqlite3", "data.db", ".read numbers.sql"],
+        sources: &["numbers.sql"],
+        after: "sha256sum data.db",
+        page_file: true,
+        ..Case::default()
+    };
+    let output = as_without_a_limit(&case, [36, 18]);
+    assert!(output.contains("\nok\n"), "{output}");
+}
+
+/// The server, its child that writes the dump, the clients and the shell are managed.
+const REDIS: &str = r#"
+redis-server --port 0 --save '' --unixsocket socket --enable-debug-command yes >log 2>&1 &
+ask() { redis-cli -s socket "$@"; }
+until ask ping 2>/dev/null | grep -q PONG; do sleep 0.05; done
+ask debug populate 200000 key 200
+ask eval 'for i = 1, 50000 do redis.call("set", "x" .. i, string.rep(tostring(i), 20)) end
+    for i = 1, 20000 do redis.call("hset", "hash", i, i * i); redis.call("zadd", "sorted", i * 7919 % 3001, i) end
+    return redis.call("dbsize")' 0
+ask bgsave
+until ask info persistence | grep -q rdb_bgsave_in_progress:0; do sleep 0.05; done
+ask info persistence | grep rdb_last_bgsave_status
+ask debug digest
+ask shutdown nosave force
+wait
+"#;
+
+/// The dump has times and sizes, so that a server loads it for the comparison.
+const REDIS_OF_DUMP: &str = r#"
+redis-server --port 0 --save '' --unixsocket socket --enable-debug-command yes >log 2>&1 &
+until redis-cli -s socket ping 2>/dev/null | grep -q PONG; do sleep 0.05; done
+redis-cli -s socket dbsize
+redis-cli -s socket debug digest
+redis-cli -s socket shutdown nosave force
+wait
+"#;
+
+#[test]
+fn redis_saves_the_same_dump_in_the_background() {
+    if !installed(&["redis-server", "redis-cli"]) {
+        return;
+    }
+    let case = Case {
+        name: "redis-server",
+        arguments: &["sh", "-c", REDIS],
+        after: REDIS_OF_DUMP,
+        ..Case::default()
+    };
+    let output = as_without_a_limit(&case, [48, 24]);
+    let digests: Vec<&str> = output.lines().filter(|line| line.len() == 40).collect();
+    assert!(
+        digests.len() == 2 && digests[0] == digests[1] && output.contains("rdb_last_bgsave_status:ok"),
+        "{output}"
+    );
+}

@@ -1,0 +1,99 @@
+//! The memory of a program's processes, from outside.
+
+use std::collections::HashSet;
+use std::fmt::{self, Display};
+use std::fs;
+use std::time::Duration;
+
+use super::MIB;
+
+/// The time between two samples.
+pub const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Memory outside of the arena: data of libraries, the first stack, the library's own blocks.
+const OUTSIDE: u64 = 16 * MIB;
+
+/// The most memory that samples found, without pages of files: a page that several processes share counts by its share.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Peak {
+    /// Of the largest process.
+    process: u64,
+    /// Of all processes.
+    tree: u64,
+    /// The processes of that sample.
+    processes: u64,
+}
+
+impl Peak {
+    /// Samples the process and its descendants, also those whose parent has ended in its process group.
+    pub fn sample(&mut self, root: u32) {
+        let shares: Vec<u64> = tree(root).into_iter().filter_map(share).collect();
+        let sum: u64 = shares.iter().sum();
+        let processes = shares.len() as u64;
+        self.process = self.process.max(shares.into_iter().max().unwrap_or(0));
+        if sum > self.tree {
+            (self.tree, self.processes) = (sum, processes);
+        }
+    }
+
+    /// Checks that no process had more than its budget, nor all together more than the sum of theirs.
+    pub fn assert_within(&self, name: &str, ram: u64) {
+        for (bytes, processes) in [(self.process, 1), (self.tree, self.processes)] {
+            let most = processes * ram + processes * ram / 20 + OUTSIDE;
+            assert!(
+                bytes <= most,
+                "{name}: {} MiB in {processes} processes of {} MiB each",
+                bytes / MIB,
+                ram / MIB
+            );
+        }
+    }
+}
+
+impl Display for Peak {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = |bytes: u64| bytes / MIB;
+        write!(
+            to,
+            "{} MiB in the largest process, {} MiB in {}",
+            mib(self.process),
+            mib(self.tree),
+            self.processes
+        )
+    }
+}
+
+/// The process, its process group, and all descendants of these.
+fn tree(root: u32) -> HashSet<i32> {
+    let root = root.cast_signed();
+    let all = procfs::process::all_processes().expect("procfs");
+    let stats: Vec<_> = all.flatten().filter_map(|process| process.stat().ok()).collect();
+    let mut tree: HashSet<i32> = stats
+        .iter()
+        .filter(|stat| stat.pid == root || stat.pgrp == root)
+        .map(|stat| stat.pid)
+        .collect();
+    loop {
+        let before = tree.len();
+        for stat in &stats {
+            if tree.contains(&stat.ppid) {
+                tree.insert(stat.pid);
+            }
+        }
+        if tree.len() == before {
+            return tree;
+        }
+    }
+}
+
+/// Bytes of anonymous and shared memory in RAM and in swap. None for a process that has ended.
+fn share(pid: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let keys = ["Pss_Anon:", "Pss_Shmem:", "SwapPss:"];
+    let kib = text.lines().filter_map(|line| {
+        let key = keys.iter().find(|key| line.starts_with(**key))?;
+        let value = line[key.len()..].trim().strip_suffix(" kB")?;
+        value.parse::<u64>().ok()
+    });
+    Some(kib.sum::<u64>() * 1024)
+}

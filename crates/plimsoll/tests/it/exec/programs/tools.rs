@@ -1,0 +1,79 @@
+//! Tools of every day: perl, sort, xz, git.
+
+use super::{Case, as_without_a_limit, installed};
+
+#[test]
+fn perl_has_the_same_hashes() {
+    if !installed(&["perl"]) {
+        return;
+    }
+    let case = Case {
+        name: "perl",
+        arguments: &["perl", "words.pl"],
+        variables: &[("PERL_HASH_SEED", "0")],
+        sources: &["words.pl"],
+        page_file: true,
+        ..Case::default()
+    };
+    as_without_a_limit(&case, [36, 18]);
+}
+
+/// Lines in an order that is far from sorted.
+const LINES: &str = "awk 'BEGIN { srand(7); for (n = 0; n < 300000; n++) printf \"%d %d\\n\", rand() * 1e9, n * 7919 }' >lines";
+
+#[test]
+fn sort_has_the_same_order() {
+    if !installed(&["sort", "awk"]) {
+        return;
+    }
+    let case = Case {
+        name: "sort",
+        arguments: &["sort", "-S", "256M", "-o", "sorted", "lines"],
+        variables: &[("LC_ALL", "C")],
+        before: LINES,
+        after: "LC_ALL=C sort -c sorted; sha256sum sorted",
+        page_file: true,
+        ..Case::default()
+    };
+    as_without_a_limit(&case, [12, 6]);
+}
+
+#[test]
+fn xz_compresses_the_same() {
+    if !installed(&["xz", "awk"]) {
+        return;
+    }
+    let case = Case {
+        name: "xz",
+        arguments: &["xz", "--lzma2=preset=0,dict=16MiB", "-T1", "-k", "lines"],
+        before: LINES,
+        after: "sha256sum lines.xz; xz -dc lines.xz | cmp - lines",
+        page_file: true,
+        ..Case::default()
+    };
+    as_without_a_limit(&case, [24, 12]);
+}
+
+/// Blobs that resemble each other, so that the window of deltas has work.
+const REPOSITORY: &str = "export GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@example.org GIT_AUTHOR_DATE=2024-01-01T00:00:00Z; \
+    export GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a@example.org GIT_COMMITTER_DATE=2024-01-01T00:00:00Z; \
+    git init -q -b main .; \
+    for n in $(seq 30); do \
+        seq $((n * 1000)) $((n * 1000 + 60000)) >file$((n % 3)); git add .; git commit -q -m \"Change $n\"; \
+    done";
+
+#[test]
+fn git_collects_the_same_objects() {
+    if !installed(&["git"]) {
+        return;
+    }
+    let case = Case {
+        name: "git gc",
+        arguments: &["git", "gc", "-q", "--aggressive"],
+        before: REPOSITORY,
+        after: "git fsck --strict; git count-objects -v | grep -v size; git cat-file --batch-all-objects --batch-check | sha256sum",
+        page_file: true,
+        ..Case::default()
+    };
+    as_without_a_limit(&case, [16, 8]);
+}
