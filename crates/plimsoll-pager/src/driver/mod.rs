@@ -91,6 +91,9 @@ pub(crate) trait Driver: Send + Sync {
     /// busy.
     fn unregister(&self, pages: PageRange) -> Result<(), Errno>;
 
+    /// Has the threads that wait for a fault on `page` of the arena touch it again. No page needs to be busy.
+    fn wake(&self, page: PageIndex);
+
     /// Takes `pages` of the arena, fresh memory that the program mapped there, in one chunk, as those of an open region: their
     /// faults come to the pager. `is_apart` repeats [`Driver::set_apart`]. No page needs to be busy.
     fn renew(&self, pages: PageRange, is_apart: bool) -> Result<(), Errno>;

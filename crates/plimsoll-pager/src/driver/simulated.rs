@@ -378,6 +378,8 @@ impl Driver for Simulated {
         injected.map_or(Ok(()), Err)
     }
 
+    fn wake(&self, _: PageIndex) {}
+
     fn renew(&self, pages: PageRange, _: bool) -> Result<(), Errno> {
         self.register(pages)
     }

@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 
 use plimsoll_os::{
     Advice, Errno, Fd, Origin, RegisterMode, UffdMode, UffdProgress, address_space, own_page, uffd_copy,
-    uffd_move, uffd_register, uffd_unregister, uffd_write_protect,
+    uffd_move, uffd_register, uffd_unregister, uffd_wake, uffd_write_protect,
 };
 
 pub(crate) use forked::Registered;
@@ -212,6 +212,11 @@ impl Driver for Userfault {
 
     fn unregister(&self, pages: PageRange) -> Result<(), Errno> {
         uffd_unregister(&self.uffd, self.at(Area::Arena, pages.first), pages.bytes())
+    }
+
+    fn wake(&self, page: PageIndex) {
+        // It fails for a range that is not of whole pages alone.
+        let _ = uffd_wake(&self.uffd, self.at(Area::Arena, page), PAGE_SIZE);
     }
 
     fn renew(&self, pages: PageRange, is_apart: bool) -> Result<(), Errno> {

@@ -63,8 +63,12 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                         patience.wait();
                         continue;
                     }
-                    // Since the fault: the kernel resolves it when the thread tries again.
-                    ChunkMode::Native => return Ok(()),
+                    // Since the fault: the kernel resolves it when the thread tries again. The end of a registration wakes
+                    // threads, but not one that faults at the same moment.
+                    ChunkMode::Native => {
+                        self.driver.wake(page);
+                        return Ok(());
+                    }
                 }
             }
             let stalled_since = seen.state().is_evicted().then(Instant::now);

@@ -429,19 +429,22 @@ impl ChunkTable {
             return false;
         }
         self.note_resident(number);
-        self.all()[number as usize].change_mode(ChunkMode::Unused, ChunkMode::Changing)
+        let is_begun = self.all()[number as usize].change_mode(ChunkMode::Unused, ChunkMode::Changing);
+        if is_begun {
+            // From the end of its registration on, the kernel may make pages present: a thread that drops them finds the chunk.
+            self.used().insert(number);
+        }
+        is_begun
     }
 
     /// Makes a chunk native whose registration has ended.
     pub(crate) fn end_commit(&self, number: u32) {
-        self.used().insert(number);
         self.committed.fetch_add(1, Ordering::Relaxed);
         self.all()[number as usize].change_mode(ChunkMode::Changing, ChunkMode::Native);
     }
 
     /// Makes a chunk managed whose registration was not ended.
     pub(crate) fn abort_commit(&self, number: u32) {
-        self.used().insert(number);
         self.all()[number as usize].change_mode(ChunkMode::Changing, ChunkMode::Managed);
     }
 
@@ -609,9 +612,9 @@ mod tests {
         assert_eq!(uncommitted(2 * CHUNK_PAGES - 1, 2), [1, 2]);
         assert!(chunks.begin_commit(2) && chunks.begin_commit(4) && !chunks.begin_commit(2));
         assert!(!chunks.begin_commit(0) && !chunks.begin_commit(3));
-        // A fault meanwhile gives it no record.
+        // A fault meanwhile does not make it managed.
         assert_eq!(chunks.with_record(2).mode(), ChunkMode::Changing);
-        assert!(!chunks.has_record(2));
+        assert!(chunks.has_record(2));
         chunks.end_commit(2);
         chunks.abort_commit(4);
         assert_eq!(

@@ -195,7 +195,9 @@ pub(super) fn run(manager: &Sim, steps: &[Step]) -> BTreeMap<&'static str, u64> 
             Step::Commit(first, count) => {
                 manager.commit(range(first, count));
                 let used = manager.driver.resident() * PAGE_SIZE as u64 + manager.overhead_bytes();
-                assert!(used <= manager.budget.ram() || manager.driver.injects() || manager.budget.forced() > 0);
+                assert!(
+                    used <= manager.budget.ram() || manager.driver.injects() || manager.budget.forced() > 0
+                );
             }
             Step::Decommit(first, count) => {
                 let range = range(first, count);
@@ -425,7 +427,9 @@ fn a_sparse_region_is_native_while_all_that_is_committed_fits() {
     manager.commit(PageRange::new(PageIndex::new(5), 1));
     assert!(is_native(&manager, 0) && manager.budget.native() == u64::from(CHUNK_PAGES));
     for page in 0..100 {
-        let written = manager.driver.access(PageIndex::new(page), |bytes| *bytes = contents(3));
+        let written = manager
+            .driver
+            .access(PageIndex::new(page), |bytes| *bytes = contents(3));
         assert!(written.is_some(), "the fault of page {page} comes to the pager");
     }
     assert_eq!(manager.validate(), []);
@@ -447,10 +451,14 @@ fn a_sparse_region_is_native_while_all_that_is_committed_fits() {
     manager.discard(chunk(0)).expect("nothing is locked");
     manager.commit(chunk(1));
     assert!(is_native(&manager, 1));
-    access(&manager, PageIndex::new(CHUNK_PAGES), |bytes| *bytes = contents(5));
+    access(&manager, PageIndex::new(CHUNK_PAGES), |bytes| {
+        *bytes = contents(5)
+    });
     manager.decommit(chunk(1)).expect("nothing is locked");
     assert_eq!((manager.budget.native(), manager.budget.frames()), (0, 0));
-    access(&manager, PageIndex::new(CHUNK_PAGES), |bytes| assert_eq!(bytes[0], 0));
+    access(&manager, PageIndex::new(CHUNK_PAGES), |bytes| {
+        assert_eq!(bytes[0], 0)
+    });
     assert_eq!(manager.validate(), []);
 }
 

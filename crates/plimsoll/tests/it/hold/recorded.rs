@@ -102,8 +102,10 @@ fn a_recording_has_the_level_its_goal_and_its_marks() {
         column.iter().flatten().collect()
     };
     let held = values("hold_held");
-    // A look is late on a busy machine, and so is a sample.
-    assert!(held.len() >= 10, "{held:?}");
+    // A busy machine delays looks and samples: the sampler counts the ticks that it missed. At load 30, 2 samples were taken.
+    let sampler = folder.results().sampler;
+    assert!(held.len() >= 2, "{held:?}");
+    assert!(held.len() as u64 + sampler.missed >= 10, "{held:?}, {sampler:?}");
     assert_eq!(held.last(), Some(&(64 * MIB as i64)));
     assert!(values("hold_goal").iter().all(|goal| *goal == 64 * MIB as i64));
     // The machine's categories have the worker as their target.

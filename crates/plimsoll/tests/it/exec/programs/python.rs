@@ -36,7 +36,6 @@ fn passes(module: &str, budgets: [u64; 2], ignored: &[&str]) {
     let case = Case {
         name: module,
         arguments: &arguments,
-        page_file: true,
         ..Case::default()
     };
     for mib in budgets {
