@@ -2,8 +2,8 @@
 //!
 //! A child of `Pager::fork` copies seals and key, and reads the file, while the parent continues to write. The parent does not
 //! reuse a freed slot that it wrote before its last fork: it *holds* the slot until every child that lived at the free has ended,
-//! executed a program, or dropped its pager. Each fork has a pipe. When no process has its write end open, the child reads the
-//! file no longer.
+//! executed a program, or dropped its pager. Each fork has a pipe, whose write end the child has open. When no process has it
+//! open, the child has stopped reading the file.
 //!
 //! Held slots have two generations, each with its pipes: the parent frees the older generation when its pipes are closed, and the
 //! newer one takes its place. So overlapping forks delay the reuse of a slot, and do not prevent it.
@@ -111,7 +111,7 @@ impl Children {
         true
     }
 
-    /// Whether a slot is held.
+    /// Whether the parent holds a slot.
     pub(super) fn holds(&self, slot: Slot) -> bool {
         let (word, bit) = place(slot);
         let held = [&self.held, &self.old].map(|slots| slots[word].load(Ordering::Acquire));
@@ -123,7 +123,7 @@ impl Children {
         self.is_shared.load(Ordering::Relaxed)
     }
 
-    /// Slots that are held.
+    /// Number of held slots.
     pub(super) fn held(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
@@ -135,7 +135,7 @@ impl Children {
         }
         let mut pipes = self.pipes();
         pipes.prune();
-        // A generation that no pipe is left of is free, and so may be the next one.
+        // A generation without pipes is free; then the next one may be free too.
         for _ in 0..2 {
             if !pipes.old.is_empty() {
                 return;
@@ -162,7 +162,7 @@ impl Children {
         }
     }
 
-    /// Makes the newer generation the older one, which is empty.
+    /// Makes the newer generation the older one. The older one is empty before.
     fn grow_old(&self) {
         for (word, bits) in taken(&self.held) {
             self.old[word as usize].fetch_or(bits, Ordering::Release);
@@ -240,7 +240,7 @@ mod tests {
         assert!(!children.hold(slot(0)));
     }
 
-    /// With one generation, slots were held until no child lived at all.
+    /// With one generation, the parent held slots as long as any child lived.
     #[test]
     fn forks_that_overlap_hold_no_slot_for_ever() {
         let (children, map) = (

@@ -157,7 +157,7 @@ impl Experiment {
         context.phase(phase::VERIFY, Some(5), |context, _| self.verify(context))
     }
 
-    /// Scans under a budget of the pager that is the cap, which is gone afterwards.
+    /// Scans with the cap as the pager's budget. The scan restores the former budget.
     fn capped_pager(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
         let cap = self.wscap.cap();
         context.param("mechanism", PAGER);

@@ -29,7 +29,7 @@ pub(super) struct Scan {
     pub seconds: f64,
     /// Cap in bytes if the worker trims itself once a second; `None` if the cgroup caps it.
     pub balance: Option<u64>,
-    /// Bytes of the budget of the worker's pager during the scan, which is that of before afterwards; of such memory alone.
+    /// Bytes of the pager's budget during the scan, for memory of a pager. The scan restores the former budget at its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ram: Option<u64>,
 }
@@ -73,7 +73,7 @@ pub(super) fn scan(memory: &mut Memory, asked: &Scan) -> Result<(Cost, Findings)
         .map(|cap| Balancer::new(memory.ranges(), working_set, cap));
     let all = memory.pages();
     let pager = memory.pager().cloned();
-    let lifted = pager.as_ref().map(|pager| pager.stats().ram);
+    let former = pager.as_ref().map(|pager| pager.stats().ram);
     if let (Some(pager), Some(ram)) = (&pager, asked.ram) {
         set_budget(pager, ram)?;
     }
@@ -95,8 +95,8 @@ pub(super) fn scan(memory: &mut Memory, asked: &Scan) -> Result<(Cost, Findings)
     let mut findings = counted.findings(all, cost);
     if let Some((pager, before)) = pager.zip(before) {
         pager_since(&before, &pager, &mut findings);
-        if let (Some(lifted), Some(_)) = (lifted, asked.ram) {
-            set_budget(&pager, lifted)?;
+        if let (Some(former), Some(_)) = (former, asked.ram) {
+            set_budget(&pager, former)?;
         }
         // The kernel counts none of them.
         let faults = findings.figures.get(PAGER_FAULTS).copied().unwrap_or(0.0);
@@ -362,7 +362,8 @@ mod tests {
         }
     }
 
-    /// Emptying had taken place under the cap still: with compressed data as large as the cap, 5% of the pages stayed.
+    /// The worker emptied the working set before the runner lifted the cap: with compressed data as large as the cap, 5% of the
+    /// pages stayed resident.
     #[test]
     fn memory_is_emptied_without_the_cap_of_the_scan_before() {
         let bytes = 16 << 20;
