@@ -97,6 +97,11 @@ pager-builds:
 bench-pager *arguments: pager-builds
     benchmarks/pager/run.py {{arguments}} "${CARGO_TARGET_DIR:-target}/release/examples/pager_bench"
 
+# Compare programs under `exec` with the kernel on zram and with their native run, as root: `just bench-exec --quick --programs xz`
+bench-exec *arguments:
+    cargo build --release -p plimsoll
+    benchmarks/exec/run.py {{arguments}} "{{target}}/release/plimsoll"
+
 # Run the benchmark of the pager, tiny, as root
 pager-by-hand: pager-builds
     .ci/pager-by-hand

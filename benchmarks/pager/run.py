@@ -21,8 +21,6 @@ import datetime
 import json
 import os
 import pathlib
-import platform
-import random
 import signal
 import statistics
 import subprocess
@@ -31,6 +29,9 @@ import tempfile
 
 import images
 import kernel
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
+from paired import interval, machine
 
 MIB = 1 << 20
 TIMEOUT = 300
@@ -150,13 +151,6 @@ class Session:
         return [mine[nth] / others[nth] for nth in sorted(mine.keys() & others.keys()) if others[nth]]
 
 
-def interval(values, resamples=2000):
-    """The median, and the interval of 95 % of medians of resamples."""
-    generator = random.Random(1)
-    medians = sorted(statistics.median(generator.choices(values, k=len(values))) for _ in range(resamples))
-    return statistics.median(values), medians[resamples // 40], medians[-1 - resamples // 40]
-
-
 def number(value):
     return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.1f}" if abs(value) >= 20 else f"{value:.2f}"
 
@@ -205,23 +199,6 @@ def value_table(session, sets, subjects):
                              for cell, subject in zip(cells, subjects)]
                 lines.append(f"| {case} | {key} | {data} | " + " | ".join(cells) + " |")
     return lines
-
-
-def machine():
-    """The properties of the machine that affect the results; not its name."""
-    def field(path, key):
-        lines = pathlib.Path(path).read_text().splitlines()
-        return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(key)), None)
-
-    return {
-        "kernel": platform.release(),
-        "architecture": platform.machine(),
-        "cpu": field("/proc/cpuinfo", "model name"),
-        "cpus": len(os.sched_getaffinity(0)),
-        "mem_total": field("/proc/meminfo", "MemTotal"),
-        "transparent_huge_pages": pathlib.Path("/sys/kernel/mm/transparent_hugepage/enabled").read_text().strip(),
-        "load_average_at_start": os.getloadavg()[0],
-    }
 
 
 def report(session, sets, subjects, described, options, missing):

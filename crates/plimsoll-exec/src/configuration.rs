@@ -6,6 +6,7 @@
 //! | `codec` | `lz4` (the default), `zstd` or `auto` |
 //! | `faults` | `thread` or `signal`; by default the first if the system allows it |
 //! | `page-file` | `PATH,BYTES`; `%` and two hexadecimal digits are a byte of the path |
+//! | `page-file-if-possible` | the same; the program runs without a page file if it cannot be made |
 //! | `stats` | the number of an open file, to which the library writes counters at the end of the process |
 
 use std::ffi::OsString;
@@ -15,6 +16,15 @@ use std::path::PathBuf;
 
 use plimsoll_pager::{Codec, FaultMode};
 
+/// A page file to make.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PageFile {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: u64,
+    /// Whether the program must not run without it.
+    pub(crate) is_required: bool,
+}
+
 /// The settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Configuration {
@@ -22,7 +32,7 @@ pub(crate) struct Configuration {
     pub(crate) codec: Codec,
     /// None: as the system allows.
     pub(crate) faults: Option<FaultMode>,
-    pub(crate) page_file: Option<(PathBuf, u64)>,
+    pub(crate) page_file: Option<PageFile>,
     pub(crate) stats: Option<i32>,
 }
 
@@ -64,7 +74,7 @@ struct Read {
     ram: Option<u64>,
     codec: Option<Codec>,
     faults: Option<FaultMode>,
-    page_file: Option<(PathBuf, u64)>,
+    page_file: Option<PageFile>,
     stats: Option<i32>,
 }
 
@@ -99,7 +109,8 @@ impl Read {
             b"ram" => set(&mut self.ram, number(value).filter(|ram| *ram > 0)),
             b"codec" => set(&mut self.codec, codec(value)),
             b"faults" => set(&mut self.faults, faults(value)),
-            b"page-file" => set(&mut self.page_file, page_file(value)),
+            b"page-file" => set(&mut self.page_file, page_file(value, true)),
+            b"page-file-if-possible" => set(&mut self.page_file, page_file(value, false)),
             b"stats" => set(
                 &mut self.stats,
                 number(value).and_then(|number| i32::try_from(number).ok()),
@@ -144,11 +155,15 @@ fn faults(text: &[u8]) -> Option<FaultMode> {
     }
 }
 
-fn page_file(text: &[u8]) -> Option<(PathBuf, u64)> {
+fn page_file(text: &[u8], is_required: bool) -> Option<PageFile> {
     let comma = text.iter().rposition(|byte| *byte == b',')?;
     let path = decoded(&text[..comma])?;
     let bytes = number(&text[comma + 1..])?;
-    (!path.is_empty()).then(|| (PathBuf::from(OsString::from_vec(path)), bytes))
+    (!path.is_empty()).then(|| PageFile {
+        path: PathBuf::from(OsString::from_vec(path)),
+        bytes,
+        is_required,
+    })
 }
 
 /// The bytes of a percent-encoded text; none if it has a NUL or a `%` without two hexadecimal digits.
@@ -187,17 +202,23 @@ mod tests {
             ram: 64 << 20,
             codec: Codec::Auto,
             faults: Some(FaultMode::Signal),
-            page_file: Some((PathBuf::from("/a,b;%"), 1 << 20)),
+            page_file: Some(PageFile {
+                path: PathBuf::from("/a,b;%"),
+                bytes: 1 << 20,
+                is_required: true,
+            }),
             stats: Some(7),
         };
         assert_eq!(Configuration::parse(text), Ok(configuration));
         let least = Configuration::parse(b"1;ram=1").expect("ram is enough");
         assert_eq!((least.codec, least.faults), (Codec::Lz4, None));
+        let spare = Configuration::parse(b"1;ram=1;page-file-if-possible=/a,5").expect("a page file");
+        assert!(spare.page_file.is_some_and(|file| !file.is_required && file.bytes == 5));
     }
 
     #[test]
     fn mistakes_are_named() {
-        let cases: [(&[u8], Mistake<'_>); 16] = [
+        let cases: [(&[u8], Mistake<'_>); 17] = [
             (b"", Mistake::Version(b"")),
             (b"2;ram=1", Mistake::Version(b"2")),
             (b"01;ram=1", Mistake::Version(b"01")),
@@ -214,6 +235,10 @@ mod tests {
             ),
             (b"1;ram=1;ram=2", Mistake::Twice(b"ram")),
             (b"1;stats=4294967296", Mistake::Value(b"stats", b"4294967296")),
+            (
+                b"1;page-file=/a,1;page-file-if-possible=/a,1",
+                Mistake::Twice(b"page-file-if-possible"),
+            ),
             (b"1;page-file=,1", Mistake::Value(b"page-file", b",1")),
             (b"1;page-file=/a%0,1", Mistake::Value(b"page-file", b"/a%0,1")),
             (b"1;page-file=/a%00,1", Mistake::Value(b"page-file", b"/a%00,1")),
@@ -247,7 +272,8 @@ mod tests {
             let encoded: String = path.iter().map(|byte| format!("%{byte:02x}")).collect();
             let text = format!("1;ram=1;page-file={encoded},5");
             let read = Configuration::parse(text.as_bytes()).expect("a valid text");
-            prop_assert_eq!(read.page_file, Some((PathBuf::from(OsString::from_vec(path)), 5)));
+            let path = PathBuf::from(OsString::from_vec(path));
+            prop_assert_eq!(read.page_file.map(|file| (file.path, file.bytes)), Some((path, 5)));
         }
     }
 }

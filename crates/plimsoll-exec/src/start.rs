@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use plimsoll_lfh::Heap;
 use plimsoll_os::{UffdMode, open_from_device, open_userfaultfd, write_error};
-use plimsoll_pager::{BuildError, FaultMode, Pager};
+use plimsoll_pager::{BuildError, FaultMode, Pager, PagerBuilder};
 
 use crate::arena::{ARENA, ARENA_BYTES, Arena};
 use crate::configuration::Configuration;
@@ -98,16 +98,23 @@ fn open(configuration: &Configuration) {
 }
 
 fn build(configuration: &Configuration, mode: FaultMode) -> Result<Pager, BuildError> {
-    let mut builder = Pager::builder()
+    let Some(file) = &configuration.page_file else {
+        return pager(configuration, mode).build();
+    };
+    match pager(configuration, mode).page_file(&file.path, file.bytes).build() {
+        // The program changed its root, or its user.
+        Err(BuildError::PageFile(_)) if !file.is_required => pager(configuration, mode).build(),
+        built => built,
+    }
+}
+
+fn pager(configuration: &Configuration, mode: FaultMode) -> PagerBuilder {
+    Pager::builder()
         .ram(configuration.ram)
         .address_space(ARENA_BYTES as u64)
         .arena_at(ARENA)
         .codec(configuration.codec)
-        .fault_mode(mode);
-    if let Some((path, bytes)) = &configuration.page_file {
-        builder = builder.page_file(path, *bytes);
-    }
-    builder.build()
+        .fault_mode(mode)
 }
 
 /// A thread for faults, if the system allows that it serves those of system calls.

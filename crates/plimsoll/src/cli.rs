@@ -22,7 +22,7 @@ use exec::EXEC;
 pub use exec::{Exec, ExecCodec, ExecEngine};
 pub use hold::Hold;
 pub use size::{Size, SizeCache, SizeService};
-pub use values::SwapKind;
+pub use values::{PageFileArgument, SwapKind};
 
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())

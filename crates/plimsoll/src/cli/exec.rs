@@ -1,7 +1,6 @@
 //! The options of `plimsoll exec`.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
@@ -22,7 +21,7 @@ pub struct Exec {
     /// Choose what manages the memory
     #[arg(long, value_enum, default_value_t = ExecEngine::Auto)]
     pub engine: ExecEngine,
-    /// Let the pager write pages to an encrypted file in this folder on a disk: PATH[,SIZE] [default: no file; SIZE: 4 times --ram]
+    /// Let the pager write pages that hardly compress to an encrypted file in this folder on a disk: PATH[,SIZE], or none [default: /var/tmp, if it is on a disk; SIZE: 4 times --ram, without PATH at most half of the free space]
     #[arg(long, value_name = "PATH", value_parser = OsStringValueParser::new().try_map(page_file))]
     pub page_file: Option<PageFileArgument>,
     /// Choose the codec of the pager [default: auto]
@@ -60,16 +59,4 @@ pub enum ExecCodec {
     Zstd,
     /// LZ4 at first, Zstandard for idle pages.
     Auto,
-}
-
-impl Exec {
-    /// The page file's path, and its bytes for a budget of `ram` bytes.
-    pub fn page_file(&self, ram: u64) -> Option<(PathBuf, u64)> {
-        /// Smallest and largest page file of a pager.
-        const LEAST: u64 = 1 << 20;
-        const MOST: u64 = 4 << 40;
-        let PageFileArgument { path, bytes } = self.page_file.clone()?;
-        let bytes = bytes.unwrap_or_else(|| ram.saturating_mul(4).clamp(LEAST, MOST));
-        Some((path, bytes))
-    }
 }

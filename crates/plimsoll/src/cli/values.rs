@@ -69,14 +69,17 @@ pub(super) fn bytes(text: &str) -> Result<u64, ValueError> {
 
 /// The place of a page file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PageFileArgument {
-    pub path: PathBuf,
-    pub bytes: Option<u64>,
+pub enum PageFileArgument {
+    None,
+    At { path: PathBuf, bytes: Option<u64> },
 }
 
-/// Parses `PATH` or `PATH,SIZE`. What follows the last comma belongs to the path if it is not a size.
+/// Parses `none`, `PATH` or `PATH,SIZE`. Text after the last comma that is not a size belongs to the path.
 pub(super) fn page_file(text: OsString) -> Result<PageFileArgument, ValueError> {
     let whole = text.as_bytes();
+    if whole == b"none" {
+        return Ok(PageFileArgument::None);
+    }
     let sized = whole.iter().rposition(|byte| *byte == b',').and_then(|at| {
         let size = std::str::from_utf8(&whole[at + 1..]).ok()?;
         Some((&whole[..at], bytes(size).ok()?))
@@ -88,7 +91,7 @@ pub(super) fn page_file(text: OsString) -> Result<PageFileArgument, ValueError> 
     if path.is_empty() {
         return Err(ValueError::NoPath);
     }
-    Ok(PageFileArgument {
+    Ok(PageFileArgument::At {
         path: PathBuf::from(OsStr::from_bytes(path)),
         bytes,
     })
@@ -163,8 +166,13 @@ mod tests {
 
     #[test]
     fn a_page_file_is_a_path_and_may_have_a_size() {
-        let parsed = |text: &str| page_file(text.into()).map(|found| (found.path, found.bytes)).ok();
-        let path = |path: &str, bytes| Some((PathBuf::from(path), bytes));
+        let parsed = |text: &str| page_file(text.into()).ok();
+        let path = |path: &str, bytes| {
+            let path = PathBuf::from(path);
+            Some(PageFileArgument::At { path, bytes })
+        };
+        assert_eq!(parsed("none"), Some(PageFileArgument::None));
+        assert_eq!(parsed("./none"), path("./none", None));
         assert_eq!(parsed("/var/tmp"), path("/var/tmp", None));
         assert_eq!(parsed("/var/tmp,2G"), path("/var/tmp", Some(2 << 30)));
         assert_eq!(parsed("/a,b,512M"), path("/a,b", Some(512 << 20)));

@@ -32,6 +32,8 @@ pub struct PageFile {
     /// An absolute path: the program may change its folder.
     pub path: PathBuf,
     pub bytes: u64,
+    /// Whether the program must not run without it.
+    pub is_required: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,8 +59,9 @@ impl Settings {
         };
         let mut text = format!("{VERSION};ram={};codec={codec}", self.ram);
         // Writing to a string cannot fail.
-        if let Some(PageFile { path, bytes }) = &self.page_file {
-            let _ = write!(text, ";page-file={},{bytes}", encoded(path));
+        if let Some(file) = &self.page_file {
+            let key = if file.is_required { "page-file" } else { "page-file-if-possible" };
+            let _ = write!(text, ";{key}={},{}", encoded(&file.path), file.bytes);
         }
         if self.stats {
             let _ = write!(text, ";stats={STDERR}");
@@ -96,6 +99,7 @@ mod tests {
             page_file: Some(PageFile {
                 path: path.into(),
                 bytes: 5,
+                is_required: true,
             }),
             stats: true,
         };
@@ -103,12 +107,21 @@ mod tests {
             settings.value(),
             "1;ram=67108864;codec=zstd;page-file=/a%3Bb%3Dc%2C%25%FF%20d,5;stats=2"
         );
-        let plain = Settings {
+        let mut plain = Settings {
             codec: Codec::default(),
-            page_file: None,
             stats: false,
             ..settings
         };
+        plain.page_file = Some(PageFile {
+            path: "/var/tmp".into(),
+            bytes: 7,
+            is_required: false,
+        });
+        assert_eq!(
+            plain.value(),
+            "1;ram=67108864;codec=auto;page-file-if-possible=/var/tmp,7"
+        );
+        plain.page_file = None;
         assert_eq!(plain.value(), "1;ram=67108864;codec=auto");
     }
 }

@@ -2,18 +2,13 @@
 
 use std::path::PathBuf;
 
-use super::Engine;
+use super::{Engine, MULTIPLE, SPACE_FOLDER};
 use crate::cli::{Exec, ExecEngine, SwapKind};
 use plimsoll_lab::confined::{self, Supply, Unavailable};
 use plimsoll_lab::environment::{OwnSwap, disk_free, machine};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::quantity::bytes;
 
-/// Folder of swap files.
-const SWAP_FOLDER: &str = "/var/tmp";
-
-/// Swap by default, as a multiple of the RAM.
-const MULTIPLE: u64 = 4;
 
 /// The engine that the options and the machine allow, for a budget of `ram` bytes.
 pub(super) fn choose(options: &Exec, ram: u64) -> Result<Engine, Failure> {
@@ -85,7 +80,7 @@ fn own_swap(options: &Exec, ram: u64) -> Result<Option<OwnSwap>, Failure> {
             },
         },
         SwapKind::File(folder) => {
-            let folder = folder.clone().unwrap_or_else(|| PathBuf::from(SWAP_FOLDER));
+            let folder = folder.clone().unwrap_or_else(|| PathBuf::from(SPACE_FOLDER));
             let bytes = match asked.bytes {
                 Some(bytes) => bytes,
                 None => usual.min(disk_free(&folder).or_exit(Exit::Missing)? / 2),

@@ -2,6 +2,7 @@
 
 mod engine;
 mod kernel;
+mod page_file;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::cli::{Exec, ExecCodec, Verbosity};
-use crate::exec::{self, Codec, Launch, PageFile, Settings};
+use crate::exec::{self, Codec, Launch, Settings};
 use crate::libraries::EXEC;
 use crate::program::{self, Image};
 use plimsoll_lab::confined::{Request, Supply};
@@ -17,6 +18,12 @@ use plimsoll_lab::environment::OwnSwap;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::quantity::bytes;
 use plimsoll_model::sanitize::sanitize;
+
+/// Folder of swap files and page files by default.
+const SPACE_FOLDER: &str = "/var/tmp";
+
+/// Their bytes by default, as a multiple of the RAM.
+const MULTIPLE: u64 = 4;
 
 /// The program and its arguments.
 struct Program<'a> {
@@ -84,7 +91,8 @@ fn pager(
     options: &Exec,
     verbosity: &Verbosity,
 ) -> Result<ExitCode, Failure> {
-    let settings = settings(options, ram)?;
+    let mut settings = settings(options, ram)?;
+    let omitted = page_file::omit_if_impossible(&mut settings);
     if let Some(refusal) = refusal(program, &settings) {
         if !options.allow_unmanaged || refusal.exit == Exit::Usage {
             return Err(refused(program.name, &refusal, why));
@@ -103,18 +111,17 @@ fn pager(
         settings,
     };
     announce("pager", ram, why, verbosity);
+    if let Some(error) = omitted.filter(|_| !verbosity.quiet) {
+        super::print_error(&format!(
+            "no page file, so data that hardly compress may exceed {}: {error}; or name another folder by --page-file",
+            bytes(ram as f64)
+        ));
+    }
     let preloaded = env::var_os("LD_PRELOAD");
     Ok(become_program(program, launch.environment(preloaded.as_deref())))
 }
 
 fn settings(options: &Exec, ram: u64) -> Result<Settings, Failure> {
-    let page_file = match options.page_file(ram) {
-        Some((path, bytes)) => Some(PageFile {
-            path: std::path::absolute(&path).or_exit(Exit::Usage)?,
-            bytes,
-        }),
-        None => None,
-    };
     Ok(Settings {
         ram,
         codec: match options.codec {
@@ -122,7 +129,7 @@ fn settings(options: &Exec, ram: u64) -> Result<Settings, Failure> {
             Some(ExecCodec::Zstd) => Codec::Zstd,
             Some(ExecCodec::Auto) | None => Codec::Auto,
         },
-        page_file,
+        page_file: page_file::of(options, ram)?,
         stats: options.stats,
     })
 }

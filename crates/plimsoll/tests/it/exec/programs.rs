@@ -66,8 +66,6 @@ struct Case<'a> {
     before: &'a str,
     /// Commands of a shell after it, without a limit. Their output counts as that of the program.
     after: &'a str,
-    /// With a page file: the store alone cannot hold data that hardly compress, and the pager exceeds its budget then.
-    page_file: bool,
 }
 
 /// The end of a run.
@@ -127,18 +125,19 @@ impl Place {
         command
     }
 
-    /// `plimsoll exec` on the pager, without the program that follows.
-    fn managed(&self, ram: u64, page_file: bool) -> Command {
-        // User nobody may lack access to the folder of the original.
+    /// A copy of the command: user nobody may lack access to the folder of the original.
+    fn plimsoll(&self) -> PathBuf {
         let plimsoll = self.folder.path().join("plimsoll");
         if !plimsoll.exists() {
             copy_program(PLIMSOLL, &plimsoll);
         }
-        let mut command = self.native(plimsoll.to_str().expect("text"));
+        plimsoll
+    }
+
+    /// `plimsoll exec` on the pager, without the program that follows.
+    fn managed(&self, ram: u64) -> Command {
+        let mut command = self.native(self.plimsoll().to_str().expect("text"));
         command.args(["exec", "--engine", "pager", "--ram", &ram.to_string()]);
-        if page_file {
-            command.args(["--page-file", "/var/tmp,1G"]);
-        }
         command.arg("--");
         command
     }
@@ -214,7 +213,7 @@ fn run(case: &Case<'_>, ram: Option<u64>) -> (Ended, String) {
     }
     place.shell(case.before);
     let mut command = match ram {
-        Some(ram) => place.managed(ram, case.page_file),
+        Some(ram) => place.managed(ram),
         None => place.native(case.arguments[0]),
     };
     let words = if ram.is_some() {

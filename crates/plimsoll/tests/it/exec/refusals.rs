@@ -187,3 +187,31 @@ fn a_page_file_that_cannot_be_made_is_named() {
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("/proc"), "{said}");
 }
+
+/// Runs `exec` where `/var/tmp` is in RAM, with these options. None if that cannot be set up.
+fn ran_without_a_disk(options: &str) -> Option<std::process::Output> {
+    let script = format!(
+        "mount -t tmpfs none /var/tmp || exit 99; exec \"$0\" exec --engine pager --ram 64M {options} -- echo ran"
+    );
+    let mut command = plimsoll_testkit::command("unshare");
+    command.args(["--mount", "sh", "-c", &script, PLIMSOLL]);
+    let output = ran(&mut command);
+    let is_mounted = output.status.code() != Some(99);
+    capability("mount", is_mounted, "cannot mount a tmpfs").then_some(output)
+}
+
+#[test]
+fn the_page_file_of_the_default_is_left_out_with_a_warning_where_it_cannot_be_made() {
+    for (options, warnings) in [("", 1), ("--quiet", 0), ("--page-file none", 0)] {
+        let Some(output) = ran_without_a_disk(options) else {
+            return;
+        };
+        let said = text(&output.stderr);
+        let result = (output.status.code(), text(&output.stdout));
+        assert_eq!(result, (Some(0), "ran\n".to_owned()), "{options}: {said}");
+        assert_eq!(said.lines().count(), warnings, "{options}: {said}");
+        assert_eq!(said.matches("/var/tmp").count(), warnings, "{options}: {said}");
+    }
+    let output = ran_without_a_disk("--page-file /var/tmp").expect("mounted before");
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+}

@@ -12,7 +12,6 @@ fn sqlite_builds_and_queries_a_database() {
         arguments: &["sqlite3", "data.db", ".read numbers.sql"],
         sources: &["numbers.sql"],
         after: "sha256sum data.db",
-        page_file: true,
         ..Case::default()
     };
     let output = as_without_a_limit(&case, [36, 18]);

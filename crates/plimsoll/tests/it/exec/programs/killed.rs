@@ -1,5 +1,6 @@
 //! A memory cgroup that kills a program without `plimsoll exec`.
 
+use std::ffi::OsStr;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 
 use plimsoll_testkit::capability;
@@ -13,10 +14,17 @@ const LIMIT: u64 = 110 * MIB;
 
 /// The budget of the program.
 const RAM: u64 = 80 * MIB;
+const RAM_OPTION: &str = "80M";
 
-/// 200 MB.
-const SCRIPT: &str = "rows = [bytes([n % 251]) * 100000 for n in range(2000)]\n\
-                      print(sum(row[n % 100000] for n, row in enumerate(rows)), len(rows))\n";
+/// 200 MB, of which the program reads every byte back. It is the example of README.md.
+const SCRIPT: &str = "rows = [bytes([n % 251]) * 100_000 for n in range(2_000)]; \
+                      print(sum(row.count(n % 251) for n, row in enumerate(rows)))";
+
+#[test]
+fn readme_shows_the_program_that_completes() {
+    let line = format!("\nplimsoll exec --ram {RAM_OPTION} -- python3 -c '{SCRIPT}'\n");
+    assert!(include_str!("../../../../../../README.md").contains(&line), "{line}");
+}
 
 #[test]
 fn a_program_that_its_cgroup_kills_completes() {
@@ -32,9 +40,15 @@ fn a_program_that_its_cgroup_kills_completes() {
     }
     let group = group.expect("a cgroup");
     let place = Place::new();
-    let inside = |ram: Option<u64>| -> Ended {
-        let managed = ram.map(|ram| place.managed(ram, false));
-        let words: Vec<String> = managed.iter().flat_map(words).collect();
+    let plimsoll = place.plimsoll();
+    let exec: [&OsStr; 5] = [
+        plimsoll.as_os_str(),
+        "exec".as_ref(),
+        "--ram".as_ref(),
+        RAM_OPTION.as_ref(),
+        "--".as_ref(),
+    ];
+    let inside = |prefix: &[&OsStr]| -> Ended {
         // The shell enters the cgroup as root, and becomes the program as nobody.
         let script = format!(
             "echo $$ >{} && exec setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups -- \"$@\"",
@@ -43,7 +57,7 @@ fn a_program_that_its_cgroup_kills_completes() {
         let mut command = plimsoll_testkit::command("sh");
         command
             .args(["-c", &script, "sh"])
-            .args(words)
+            .args(prefix)
             .args(["python3", "-c", SCRIPT])
             .current_dir(place.work())
             .env("PATH", PATH)
@@ -51,7 +65,7 @@ fn a_program_that_its_cgroup_kills_completes() {
             .process_group(0);
         place.run(&mut command)
     };
-    let native = inside(None);
+    let native = inside(&[]);
     assert_eq!(
         native.status.signal(),
         Some(libc::SIGKILL),
@@ -59,22 +73,19 @@ fn a_program_that_its_cgroup_kills_completes() {
         native.output,
         native.errors
     );
-    let managed = inside(Some(RAM));
+    let managed = inside(&exec);
     eprintln!("killed: {} in {:.1} s", managed.peak, managed.time.as_secs_f64());
     assert_eq!(
-        (
-            managed.output.as_str(),
-            managed.errors.as_str(),
-            managed.status.code()
-        ),
-        ("249028 2000\n", "", Some(0))
+        (managed.output.as_str(), managed.status.code()),
+        ("200000000\n", Some(0)),
+        "{}",
+        managed.errors
+    );
+    // It says which engine it took, and why.
+    assert!(
+        managed.errors.contains("pager") && managed.errors.lines().count() == 1,
+        "{}",
+        managed.errors
     );
     managed.peak.assert_within("killed", RAM);
-}
-
-/// The program and the arguments of a command.
-fn words(command: &std::process::Command) -> impl Iterator<Item = String> {
-    std::iter::once(command.get_program())
-        .chain(command.get_args())
-        .map(|word| word.to_str().expect("text").to_owned())
 }

@@ -12,7 +12,6 @@ fn perl_has_the_same_hashes() {
         arguments: &["perl", "words.pl"],
         variables: &[("PERL_HASH_SEED", "0")],
         sources: &["words.pl"],
-        page_file: true,
         ..Case::default()
     };
     as_without_a_limit(&case, [36, 18]);
@@ -32,7 +31,6 @@ fn sort_has_the_same_order() {
         variables: &[("LC_ALL", "C")],
         before: LINES,
         after: "LC_ALL=C sort -c sorted; sha256sum sorted",
-        page_file: true,
         ..Case::default()
     };
     as_without_a_limit(&case, [12, 6]);
@@ -48,7 +46,6 @@ fn xz_compresses_the_same() {
         arguments: &["xz", "--lzma2=preset=0,dict=16MiB", "-T1", "-k", "lines"],
         before: LINES,
         after: "sha256sum lines.xz; xz -dc lines.xz | cmp - lines",
-        page_file: true,
         ..Case::default()
     };
     as_without_a_limit(&case, [24, 12]);
@@ -72,7 +69,6 @@ fn git_collects_the_same_objects() {
         arguments: &["git", "gc", "-q", "--aggressive"],
         before: REPOSITORY,
         after: "git fsck --strict; git count-objects -v | grep -v size; git cat-file --batch-all-objects --batch-check | sha256sum",
-        page_file: true,
         ..Case::default()
     };
     as_without_a_limit(&case, [16, 8]);

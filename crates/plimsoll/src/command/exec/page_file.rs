@@ -1,0 +1,50 @@
+//! The page file of the pager: the one that the user names, or one in the usual folder if that is on a disk.
+
+use std::path::{Path, PathBuf};
+
+use super::{MULTIPLE, SPACE_FOLDER};
+use crate::cli::{Exec, PageFileArgument};
+use crate::exec::{self, Lack, PageFile, Settings};
+use plimsoll_lab::environment::disk_free;
+use plimsoll_model::exit::{Exit, Failure, OrExit};
+use plimsoll_pager::BuildError;
+
+/// Smallest and largest page file of a pager.
+const LEAST: u64 = 1 << 20;
+const MOST: u64 = 4 << 40;
+
+/// The page file for a budget of `ram` bytes.
+pub(super) fn of(options: &Exec, ram: u64) -> Result<Option<PageFile>, Failure> {
+    let usual = ram.saturating_mul(MULTIPLE);
+    match &options.page_file {
+        Some(PageFileArgument::None) => Ok(None),
+        Some(PageFileArgument::At { path, bytes }) => Ok(Some(PageFile {
+            path: std::path::absolute(path).or_exit(Exit::Usage)?,
+            bytes: bytes.unwrap_or_else(|| usual.clamp(LEAST, MOST)),
+            is_required: true,
+        })),
+        None => {
+            // A folder whose space is unknown is refused with its error later.
+            let free = disk_free(Path::new(SPACE_FOLDER)).unwrap_or(0);
+            Ok(Some(PageFile {
+                path: PathBuf::from(SPACE_FOLDER),
+                bytes: usual.min(free / 2).clamp(LEAST, MOST),
+                is_required: false,
+            }))
+        }
+    }
+}
+
+/// Removes a page file that the user did not ask for, if it cannot be made here. Returns the reason.
+pub(super) fn omit_if_impossible(settings: &mut Settings) -> Option<BuildError> {
+    if settings.page_file.as_ref().is_none_or(|file| file.is_required) {
+        return None;
+    }
+    match exec::check(settings) {
+        Err(Lack::Pager(error @ BuildError::PageFile(_))) => {
+            settings.page_file = None;
+            Some(error)
+        }
+        _ => None,
+    }
+}
