@@ -13,20 +13,20 @@ pub(super) const PAGES: &[(&str, Page)] = &[
                 ),
                 example(
                     "plimsoll exec --ram 40% --page-file /var/tmp,8G -- make -j4",
-                    "Give it two fifths of the RAM of this container, and a page file:",
+                    "Run make in 40% of the container's RAM, with a page file of 8 GiB:",
                 ),
                 example(
                     "plimsoll exec --ram 1G --engine kernel --stats -- ./server",
-                    "Use a memory cgroup and the swap of the machine:",
+                    "Run a server in a memory cgroup on the machine's swap, and print statistics:",
                 ),
             ],
-            exit: "These codes are of plimsoll itself. A program that starts ends with its own code, or by its own signal; 127 \
-                   if it was not found; 126 if it could not be executed; 125 if the library cannot start in it; 4 if the \
-                   pager cannot manage it.",
+            exit: "These codes are of plimsoll itself. If the program starts, the exit status is the program's own code or signal. \
+                   127: program not found; 126: program cannot be executed; 125: the library cannot start in the \
+                   program; 4: the pager cannot manage the program.",
             files: &[
                 (
                     "~/.cache/plimsoll",
-                    "The unpacked library, checked by hash before each use.",
+                    "The unpacked library, compared with the embedded one before each use.",
                 ),
                 JOURNALS,
             ],
@@ -37,7 +37,7 @@ pub(super) const PAGES: &[(&str, Page)] = &[
                     "Folder for a private copy of the library if there is no cache.",
                 ),
                 ("LD_PRELOAD", "Set for the program; libraries in it remain."),
-                ("PLIMSOLL_EXEC", "Set for the program by the options."),
+                ("PLIMSOLL_EXEC", "Set for the program: the settings of the library."),
                 STATE,
             ],
             see_also: &[
@@ -88,7 +88,7 @@ pub(super) const PAGES: &[(&str, Page)] = &[
                    found; 126 if it could not be executed; 4 if it cannot load the library.",
             files: &[(
                 "~/.cache/plimsoll",
-                "The unpacked library, checked by hash before each use.",
+                "The unpacked library, compared with the embedded one before each use.",
             )],
             environment: &[
                 ("XDG_CACHE_HOME", "Folder of caches, in place of ~/.cache."),
