@@ -1,4 +1,4 @@
-//! The C symbols of malloc: their list and their promises (errno, sizes of 0, alignments, overflow), over any [`Source`] of
+//! The C symbols of malloc: their list and their contracts (errno, sizes of 0, alignments, overflow), over any [`Source`] of
 //! blocks.
 //!
 //! The crate defines no symbol itself. A library to preload does, by the lists [`allocating_symbols`], [`other_symbols`],

@@ -1,4 +1,4 @@
-//! The RAM that a share is taken of.
+//! The RAM of which `--ram` takes a share.
 
 use std::fs;
 use std::io;

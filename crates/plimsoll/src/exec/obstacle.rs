@@ -1,4 +1,4 @@
-//! Programs whose memory the pager cannot manage, told from their files.
+//! Programs whose memory the pager cannot manage, detected from their files.
 
 use std::path::PathBuf;
 
@@ -11,12 +11,12 @@ pub enum Obstacle {
     #[error("{} is statically linked, so no dynamic linker can load the library", .0.display())]
     Static(PathBuf),
     /// It has set-user-ID, set-group-ID or capabilities that the caller lacks.
-    #[error("{} is set-user-ID, set-group-ID or has capabilities, so the dynamic linker ignores LD_PRELOAD; run it as its owner", .0.display())]
+    #[error("{} has set-user-ID, set-group-ID or file capabilities, so the dynamic linker ignores LD_PRELOAD; run it as its owner", .0.display())]
     Privileged(PathBuf),
     #[error("{} is for another processor or word size than the library", .0.display())]
     OtherMachine(PathBuf),
     /// Its C library is not glibc.
-    #[error("{} is started by {}, and the library needs glibc", path.display(), linker.display())]
+    #[error("{} uses the dynamic linker {}, but the library needs glibc", path.display(), linker.display())]
     OtherLibc { path: PathBuf, linker: PathBuf },
 }
 

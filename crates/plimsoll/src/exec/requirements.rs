@@ -1,4 +1,4 @@
-//! What the pager needs on this machine, checked before the program starts.
+//! Requirements of the pager on this machine, checked before the program starts.
 
 use plimsoll_model::exit::Exit;
 use plimsoll_model::quantity;
@@ -8,10 +8,16 @@ use plimsoll_proc::resource_limits::Limits;
 
 use super::settings::{self, Settings};
 
-/// Bytes of addresses that the library reserves in the program.
+/// Bytes of addresses of the program's arena.
 const ARENA: u64 = 256 << 30;
 
-/// Bytes of addresses of the pager that is built to see whether one can be.
+/// Bytes of addresses that the library reserves in the program, rounded up: the arena, its second mapping, its tables, and the
+/// compressed store, which is larger than the budget.
+fn addresses(ram: u64) -> u64 {
+    (2 * ARENA + ARENA / 8).saturating_add(ram.saturating_mul(2))
+}
+
+/// Bytes of addresses of the trial pager.
 const SMALL: u64 = 8 << 20;
 
 /// A reason that no program can be managed here.
@@ -24,9 +30,9 @@ pub enum Lack {
     Target,
     #[error(
         "cannot reserve {} of addresses: RLIMIT_AS is {}; raise it (`ulimit -v unlimited`)",
-        quantity::bytes(ARENA as f64), quantity::bytes(*.0 as f64)
+        quantity::bytes(*.needed as f64), quantity::bytes(*.limit as f64)
     )]
-    AddressSpace(u64),
+    AddressSpace { needed: u64, limit: u64 },
     #[error(transparent)]
     Pager(#[from] BuildError),
 }
@@ -50,9 +56,10 @@ pub fn check(settings: &Settings) -> Result<(), Lack> {
         return Err(Lack::Target);
     }
     let limits = Limits::parse(&Tree::live().bytes("proc/self/limits").unwrap_or_default());
-    let addresses = limits.address_space.and_then(|limit| limit.bytes());
-    if let Some(limit) = addresses.filter(|limit| *limit <= ARENA) {
-        return Err(Lack::AddressSpace(limit));
+    let limit = limits.address_space.and_then(|limit| limit.bytes());
+    let needed = addresses(settings.ram);
+    if let Some(limit) = limit.filter(|limit| *limit < needed) {
+        return Err(Lack::AddressSpace { needed, limit });
     }
     let codec = match settings.codec {
         settings::Codec::Lz4 => plimsoll_pager::Codec::Lz4,

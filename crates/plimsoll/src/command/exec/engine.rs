@@ -15,7 +15,7 @@ pub(super) fn choose(options: &Exec, ram: u64) -> Result<Engine, Failure> {
     let of_pager = options.page_file.is_some() || options.codec.is_some();
     let swap = own_swap(options, ram)?;
     match options.engine {
-        ExecEngine::Pager if swap.is_some() => Err(usage("--swap with --engine pager: it uses no swap")),
+        ExecEngine::Pager if swap.is_some() => Err(usage("--swap with --engine pager: the pager uses no swap")),
         ExecEngine::Pager => Ok(Engine::Pager { why: None }),
         ExecEngine::Kernel if of_pager => Err(usage(
             "--page-file or --codec with --engine kernel: they are options of the pager",
@@ -54,7 +54,7 @@ fn automatic(supply: Result<Supply, Unavailable>) -> Engine {
             supply,
             swap: None,
             why: Some(format!(
-                "this user may make a memory cgroup, and {} of swap are free",
+                "this user may create a memory cgroup, and {} of swap is free",
                 bytes(supply.swap as f64)
             )),
         },

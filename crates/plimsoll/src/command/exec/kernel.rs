@@ -20,7 +20,7 @@ pub(super) fn run(request: &Request<'_>, supply: &Supply, stats: bool) -> Result
             return Err(Failure::message(
                 Exit::Missing,
                 format_args!(
-                    "cannot change this machine: {holder} holds it; start the program when it has ended"
+                    "cannot change this machine: {holder} holds its lock; start the program when {holder} has ended"
                 ),
             ));
         }
@@ -29,7 +29,7 @@ pub(super) fn run(request: &Request<'_>, supply: &Supply, stats: bool) -> Result
     let killed = finished.usage.oom_kills.filter(|kills| *kills > 0);
     if let (Some(_), Some(SIGKILL)) = (killed, finished.ended.signal) {
         print_error(&format!(
-            "the OOM killer ended `{}`: its memory exceeds --ram and the free swap; raise --ram, or turn more swap on",
+            "the OOM killer ended `{}`: its memory exceeds --ram and the free swap; raise --ram, or add swap",
             spoken(request.name)
         ));
     }

@@ -1,4 +1,4 @@
-//! `plimsoll exec`: chooses the engine, says what cannot be managed, and runs the program.
+//! `plimsoll exec`: chooses the engine, refuses programs that the pager cannot manage, and runs the program.
 
 mod engine;
 mod kernel;
@@ -113,7 +113,7 @@ fn pager(
     announce("pager", ram, why, verbosity);
     if let Some(error) = omitted.filter(|_| !verbosity.quiet) {
         super::print_error(&format!(
-            "no page file, so data that hardly compress may exceed {}: {error}; or name another folder by --page-file",
+            "no page file: {error}; data that hardly compress may exceed {}; --page-file names another folder",
             bytes(ram as f64)
         ));
     }
@@ -150,7 +150,7 @@ fn obstacle(path: &Path) -> Option<exec::Obstacle> {
 /// The failure with the program's name, the fate of the other engine, and the remedy.
 fn refused(name: &OsStr, refusal: &Failure, why: Option<&str>) -> Failure {
     let other = why.map_or(String::new(), |why| {
-        format!("; not the engine kernel either: {why}")
+        format!("; engine kernel not used: {why}")
     });
     let unmanaged = match refusal.exit {
         Exit::Usage => "",

@@ -63,7 +63,12 @@ fn static_programs_are_refused_with_their_scripts() {
 
 /// Runs the command line of plimsoll with a limit on addresses, in which no pager fits.
 fn with_few_addresses(line: &str) -> std::process::Output {
-    let script = format!("ulimit -v 20000000; exec {PLIMSOLL} {line}");
+    with_addresses(20_000_000, line)
+}
+
+/// The same with so many KiB of addresses.
+fn with_addresses(kib: u64, line: &str) -> std::process::Output {
+    let script = format!("ulimit -v {kib}; exec {PLIMSOLL} {line}");
     ran(plimsoll_testkit::command("sh").args(["-c", &script]))
 }
 
@@ -85,6 +90,20 @@ fn a_limit_on_addresses_is_a_missing_resource() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("ulimit -v"), "{said}");
+}
+
+/// The check once counted the arena alone: between its size and the need of the library, the program ended with 125.
+#[test]
+fn the_limit_on_addresses_that_is_demanded_is_enough() {
+    for ram in [64 << 20, 16_u64 << 30] {
+        let enough = (544 << 20) + 2 * (ram >> 10);
+        let line = format!("-q exec --engine pager --ram {ram} -- true");
+        for (kib, code) in [(enough, 0), (enough - 4, 3)] {
+            let output = with_addresses(kib, &line);
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(code), "{ram}, {kib} KiB: {said}");
+        }
+    }
 }
 
 #[test]
