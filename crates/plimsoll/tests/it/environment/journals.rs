@@ -232,13 +232,13 @@ fn a_failed_undo_keeps_its_journal_and_undoes_the_rest() {
     // A file in a folder that others can write to is not removed.
     fs::set_permissions(&place, fs::Permissions::from_mode(0o777)).unwrap();
     let report = cleanup_in(state.path(), None).unwrap();
-    assert_eq!(report.runs[0].state, RunState::Kept);
+    assert_eq!(report.runs[0].state, RunState::Kept, "{report:?}");
     assert_eq!(report.runs[0].left.len(), 1);
     assert!(report.runs[0].left[0].what.contains("second"));
     assert!(!first.exists() && journal.exists());
     fs::set_permissions(&place, fs::Permissions::from_mode(0o700)).unwrap();
     let report = cleanup_in(state.path(), None).unwrap();
-    assert_eq!(report.runs[0].state, RunState::Undone);
+    assert_eq!(report.runs[0].state, RunState::Undone, "{report:?}");
     assert_eq!(
         report.runs[0].undone.len(),
         1,
