@@ -95,6 +95,12 @@ fn memory_that_a_call_of_another_thread_uses_can_be_given_up() {
     does_as_without_the_library("pinned");
 }
 
+/// A signal that came while memory was pinned ran its handler, and the call waited for ever.
+#[test]
+fn a_signal_at_any_time_interrupts_a_call_that_waits() {
+    does_as_without_the_library("interrupted");
+}
+
 /// A process whose first thread called `pthread_exit` stayed for ever, with the library's threads alone.
 #[test]
 fn a_process_ends_with_the_last_thread_of_the_program() {
