@@ -29,12 +29,17 @@ impl SignalsBlocked {
 
     /// Blocks all signals. A fault ends the process meanwhile: the thread touches no memory of the arena.
     pub(crate) fn new() -> SignalsBlocked {
-        SignalsBlocked::of(u64::MAX)
+        SignalsBlocked::of(libc::SIG_SETMASK, u64::MAX)
     }
 
     /// Blocks all signals but those of faults.
     pub(crate) fn but_faults() -> SignalsBlocked {
-        SignalsBlocked::of(SignalsBlocked::BUT_FAULTS)
+        SignalsBlocked::of(libc::SIG_SETMASK, SignalsBlocked::BUT_FAULTS)
+    }
+
+    /// Blocks all signals but those of faults: these stay as they are, so that one that the program blocks does not come.
+    pub(crate) fn others() -> SignalsBlocked {
+        SignalsBlocked::of(libc::SIG_BLOCK, SignalsBlocked::BUT_FAULTS)
     }
 
     /// The kernel's mask before.
@@ -42,10 +47,10 @@ impl SignalsBlocked {
         self.former
     }
 
-    fn of(mask: u64) -> SignalsBlocked {
+    fn of(how: libc::c_int, mask: u64) -> SignalsBlocked {
         let mut former = 0u64;
         let arguments = [
-            libc::SIG_SETMASK as usize,
+            how as usize,
             (&raw const mask) as usize,
             (&raw mut former) as usize,
             size_of::<u64>(),

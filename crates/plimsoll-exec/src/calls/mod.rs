@@ -178,7 +178,7 @@ pub(crate) unsafe fn serve(call: Call) -> isize {
         // SAFETY: the caller's premise.
         return unsafe { serve_in(call, None) };
     }
-    let blocked = SignalsBlocked::but_faults();
+    let blocked = SignalsBlocked::others();
     // SAFETY: the caller's premise.
     unsafe { serve_in(call.with_mask(blocked.former()), None) }
 }
