@@ -5,7 +5,6 @@
 #![allow(unsafe_code, reason = "exported symbols")]
 
 use std::ffi::{c_int, c_uint};
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::errors::{failed, returned};
@@ -67,26 +66,24 @@ impl Limit {
         system_call(libc::SYS_setrlimit, libc::RLIMIT_NOFILE as usize, limit, 0) == 0
     }
 
-    /// Makes room for the library's descriptors. False if the hard limit does not allow it.
-    pub(crate) fn raise(&self) -> bool {
-        let most = self.0.rlim_cur.saturating_add(ROOM as u64);
-        let raised = libc::rlimit64 {
-            rlim_cur: most,
+    /// Makes room for the library's descriptors, as far as the hard limit allows. Returns the limit in force then.
+    pub(crate) fn raise(self) -> Limit {
+        let most = (MOST as u64).max(self.0.rlim_cur).saturating_add(ROOM as u64);
+        let raised = Limit(libc::rlimit64 {
+            rlim_cur: most.min(self.0.rlim_max),
             ..self.0
-        };
-        most <= self.0.rlim_max && Limit(raised).set()
+        });
+        match raised.set() {
+            true => raised,
+            false => self,
+        }
     }
 
-    /// The first number for the library's descriptors.
-    fn first_number(&self, is_raised: bool) -> usize {
-        let limit = usize::try_from(self.0.rlim_cur).unwrap_or(MOST);
-        match is_raised {
-            true => limit.min(MOST - ROOM),
-            false => {
-                let limit = limit.min(MOST);
-                limit.saturating_sub(ROOM).max(limit / 2)
-            }
-        }
+    /// The first number for the library's descriptors: the same for all limits, if possible. Programs lower the soft limit and
+    /// expect nothing open at numbers that they have used above it.
+    fn first_number(&self) -> usize {
+        let limit = usize::try_from(self.0.rlim_cur).unwrap_or(MOST).min(MOST);
+        limit.saturating_sub(ROOM).max(limit / 2)
     }
 }
 
@@ -152,7 +149,7 @@ impl LowNumbers {
     pub(crate) fn occupy() -> LowNumbers {
         let limit = Limit::current();
         let mut low = LowNumbers {
-            first: limit.first_number(limit.raise()),
+            first: limit.raise().first_number(),
             occupied: [0; NUMBERS / 64],
             limit,
         };
@@ -237,7 +234,7 @@ impl LowNumbers {
             }
             start = end + 1;
         }
-        for file in open_files(self.first..self.first + ROOM) {
+        for file in open_files(self.first) {
             let flags = system_call(libc::SYS_fcntl, file, libc::F_GETFD as usize, 0);
             // Inherited ones have stayed open at the execution of the program.
             if flags > 0 && flags as c_int & libc::FD_CLOEXEC != 0 {
@@ -248,17 +245,17 @@ impl LowNumbers {
     }
 }
 
-/// The numbers of open files in a range of [`ROOM`] numbers; all of them if the kernel does not tell.
-fn open_files(range: Range<usize>) -> impl Iterator<Item = usize> {
-    let mut entries: [libc::pollfd; ROOM] = std::array::from_fn(|index| libc::pollfd {
-        fd: (range.start + index) as c_int,
+/// The numbers of open files from `first` on; all numbers if the kernel does not tell.
+fn open_files(first: usize) -> impl Iterator<Item = usize> {
+    let mut entries: [libc::pollfd; 2 * ROOM] = std::array::from_fn(|index| libc::pollfd {
+        fd: (first + index) as c_int,
         events: 0,
         revents: 0,
     });
     let no_time = [0u64; 2];
     let arguments = [
         entries.as_mut_ptr() as usize,
-        ROOM,
+        2 * ROOM,
         no_time.as_ptr() as usize,
         0,
         0,
