@@ -125,15 +125,20 @@ pub(crate) fn library_mask(mask: u64) -> libc::sigset_t {
 pub(crate) fn start() -> Result<(), Errno> {
     STEP.store(STRIPPING, Ordering::Relaxed);
     unblock();
-    install(libc::SIGBUS, on_foreign, libc::SA_SIGINFO)
+    install(libc::SIGBUS, on_foreign, libc::SA_SIGINFO, 0)
 }
 
-/// Installs the handler of trapped calls.
+/// Installs the handler of trapped calls, in which signals but those of faults are blocked.
 ///
 /// # Errors
 /// The kernel's.
 pub(crate) fn install_for_calls(handler: Handler) -> Result<(), Errno> {
-    install(libc::SIGSYS, handler, libc::SA_SIGINFO | libc::SA_NODEFER)
+    install(
+        libc::SIGSYS,
+        handler,
+        libc::SA_SIGINFO | libc::SA_NODEFER,
+        SignalsBlocked::BUT_FAULTS,
+    )
 }
 
 /// Records the program's handlers of SIGBUS and SIGSYS from here on.
@@ -142,7 +147,7 @@ pub(crate) fn record() {
 }
 
 /// Installs a handler, and records the disposition before it.
-fn install(signal: c_int, handler: Handler, flags: c_int) -> Result<(), Errno> {
+fn install(signal: c_int, handler: Handler, flags: c_int, mask: u64) -> Result<(), Errno> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     let mut former = MaybeUninit::<libc::sigaction>::zeroed();
     let set = NEXT_SIGACTION.find().ok_or(Errno::NOSYS)?;
@@ -151,6 +156,7 @@ fn install(signal: c_int, handler: Handler, flags: c_int) -> Result<(), Errno> {
         let action = action.assume_init_mut();
         action.sa_sigaction = handler as *const () as usize;
         action.sa_flags = flags;
+        action.sa_mask = library_mask(mask);
         if set(signal, action, former.as_mut_ptr()) != 0 {
             return Err(Errno::of_number(*libc::__errno_location()));
         }

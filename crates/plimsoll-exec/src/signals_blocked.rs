@@ -2,6 +2,7 @@
 #![allow(unsafe_code, reason = "the signal mask of the thread")]
 
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::trampoline;
 
@@ -15,33 +16,41 @@ pub(crate) struct SignalsBlocked {
 }
 
 /// The signals of faults, and of trapped calls.
-const OF_FAULTS: [libc::c_int; 6] = [
-    libc::SIGBUS,
-    libc::SIGSEGV,
-    libc::SIGILL,
-    libc::SIGFPE,
-    libc::SIGTRAP,
-    libc::SIGSYS,
-];
+const OF_FAULTS: u64 = 1 << (libc::SIGBUS - 1)
+    | 1 << (libc::SIGSEGV - 1)
+    | 1 << (libc::SIGILL - 1)
+    | 1 << (libc::SIGFPE - 1)
+    | 1 << (libc::SIGTRAP - 1)
+    | 1 << (libc::SIGSYS - 1);
 
 impl SignalsBlocked {
+    /// The kernel's mask of all signals but those of faults.
+    pub(crate) const BUT_FAULTS: u64 = !OF_FAULTS;
+
     /// Blocks all signals. A fault ends the process meanwhile: the thread touches no memory of the arena.
     pub(crate) fn new() -> SignalsBlocked {
-        SignalsBlocked::of(u64::MAX)
+        SignalsBlocked::of(libc::SIG_SETMASK, u64::MAX)
     }
 
     /// Blocks all signals but those of faults.
     pub(crate) fn but_faults() -> SignalsBlocked {
-        let faults = OF_FAULTS
-            .iter()
-            .fold(0, |mask, signal| mask | 1u64 << (signal - 1));
-        SignalsBlocked::of(!faults)
+        SignalsBlocked::of(libc::SIG_SETMASK, SignalsBlocked::BUT_FAULTS)
     }
 
-    fn of(mask: u64) -> SignalsBlocked {
+    /// Blocks all signals but those of faults: these stay as they are, so that one that the program blocks does not come.
+    pub(crate) fn others() -> SignalsBlocked {
+        SignalsBlocked::of(libc::SIG_BLOCK, SignalsBlocked::BUT_FAULTS)
+    }
+
+    /// The kernel's mask before.
+    pub(crate) fn former(&self) -> u64 {
+        self.former
+    }
+
+    fn of(how: libc::c_int, mask: u64) -> SignalsBlocked {
         let mut former = 0u64;
         let arguments = [
-            libc::SIG_SETMASK as usize,
+            how as usize,
             (&raw const mask) as usize,
             (&raw mut former) as usize,
             size_of::<u64>(),
@@ -57,11 +66,26 @@ impl SignalsBlocked {
     }
 }
 
+/// Sets the mask of the thread.
+pub(crate) fn set(mask: u64) {
+    let word = AtomicU64::new(mask);
+    let arguments = [
+        libc::SIG_SETMASK as usize,
+        word.as_ptr() as usize,
+        0,
+        size_of::<u64>(),
+        0,
+        0,
+    ];
+    // SAFETY: the kernel reads the set.
+    while unsafe { trampoline::call(libc::SYS_rt_sigprocmask, arguments) } == -(libc::EFAULT as isize) {
+        // The stack is in the arena, and its page has left: the write brings it back.
+        word.store(mask, Ordering::SeqCst);
+    }
+}
+
 impl Drop for SignalsBlocked {
     fn drop(&mut self) {
-        let former = (&raw const self.former) as usize;
-        let arguments = [libc::SIG_SETMASK as usize, former, 0, size_of::<u64>(), 0, 0];
-        // SAFETY: the kernel reads the set.
-        unsafe { trampoline::call(libc::SYS_rt_sigprocmask, arguments) };
+        set(self.former);
     }
 }

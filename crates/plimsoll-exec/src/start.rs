@@ -40,6 +40,9 @@ extern "C" fn start() {
     if let Some(text) = std::env::var_os(VARIABLE) {
         match Configuration::parse(text.as_bytes()) {
             Ok(configuration) => {
+                // The heap registers for it at its first block. With the pager's threads, the kernel would wait for all
+                // processors (10-20 ms). Without it, the heap does without.
+                let _ = plimsoll_os::prepare_to_restart_sequences();
                 #[cfg(not(test))]
                 let low = crate::symbols::LowNumbers::occupy();
                 open(&configuration);

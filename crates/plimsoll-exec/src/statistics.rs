@@ -16,9 +16,11 @@ static PROCESS: AtomicU32 = AtomicU32::new(0);
 /// The most bytes of contents at the looks so far.
 static PEAK: AtomicU64 = AtomicU64::new(0);
 
-/// Reports at the end of this process to `file`.
+/// Reports at the end of this process to `file`: to a descriptor of the library's own, since programs close standard error before
+/// the report. A program that the process executes does not get it, and has a report by the settings.
 pub(crate) fn start(file: i32) {
-    FILE.store(file, Ordering::Relaxed);
+    let own = duplicate(file).unwrap_or(file);
+    FILE.store(own, Ordering::Relaxed);
     PROCESS.store(plimsoll_os::this_process(), Ordering::Relaxed);
 }
 
@@ -104,6 +106,28 @@ pub(crate) extern "C" fn report() {
     let stats = arena.pager.stats();
     let text = line(&stats, PEAK.load(Ordering::Relaxed), unmanaged::bytes_in_use());
     write(file, text.as_bytes());
+}
+
+/// Another number for an open file.
+#[allow(unsafe_code, reason = "a new descriptor")]
+fn duplicate(file: i32) -> Option<i32> {
+    let arguments = [file as usize, libc::F_DUPFD_CLOEXEC as usize, 0, 0, 0, 0];
+    // SAFETY: the call takes no memory, and the number is new.
+    let own = unsafe { trampoline::call(libc::SYS_fcntl, arguments) };
+    i32::try_from(own).ok().filter(|own| *own >= 0)
+}
+
+/// Closes the file in a child of a fork, which does not report: readers of a pipe would wait for its end. Returns its number.
+#[allow(unsafe_code, reason = "the end of a descriptor")]
+pub(crate) fn end_in_child() -> Option<i32> {
+    let file = FILE.swap(-1, Ordering::Relaxed);
+    // Standard error itself is the program's.
+    if file <= libc::STDERR_FILENO {
+        return None;
+    }
+    // SAFETY: the descriptor is this module's.
+    unsafe { trampoline::call(libc::SYS_close, [file as usize, 0, 0, 0, 0, 0]) };
+    Some(file)
 }
 
 #[allow(unsafe_code, reason = "a write to a file by its number")]

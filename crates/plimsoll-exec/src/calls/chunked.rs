@@ -196,13 +196,19 @@ fn of_stream(way: Transfer, flags: i32) -> Pieces {
 /// The kind of a file, as the bits of its mode.
 fn kind_of(file: usize) -> Option<u32> {
     let mut status = MaybeUninit::<libc::stat>::zeroed();
-    let call = Call {
-        number: libc::SYS_fstat,
-        arguments: [file, status.as_mut_ptr() as usize, 0, 0, 0, 0],
-    };
+    let call = Call::new(libc::SYS_fstat, [file, status.as_mut_ptr() as usize, 0, 0, 0, 0]);
     // SAFETY: the kernel writes the status, which is valid as zeroes too.
     let mode = unsafe { (call.make(call.arguments) == 0).then(|| status.assume_init().st_mode) };
     mode.map(|mode| mode & libc::S_IFMT)
+}
+
+/// Whether a write to a file may wait after it has taken bytes.
+pub(super) fn is_stream_or_device(file: usize) -> bool {
+    match kind_of(file) {
+        Some(libc::S_IFREG | libc::S_IFBLK) => false,
+        Some(libc::S_IFSOCK) => is_stream(file),
+        _ => true,
+    }
 }
 
 /// Whether a socket has no messages.
@@ -217,10 +223,7 @@ fn is_stream(socket: usize) -> bool {
         (&raw mut bytes) as usize,
         0,
     ];
-    let call = Call {
-        number: libc::SYS_getsockopt,
-        arguments,
-    };
+    let call = Call::new(libc::SYS_getsockopt, arguments);
     // SAFETY: the kernel writes both numbers.
     unsafe { call.make(arguments) == 0 && kind == libc::SOCK_STREAM }
 }
@@ -258,10 +261,7 @@ mod tests {
     fn kinds_of_files_decide_on_pieces() {
         crate::trampoline::map().expect("free addresses");
         let of = |file: i32, number, way| {
-            let call = Call {
-                number,
-                arguments: [file as usize, 0, 0, 0, 0, 0],
-            };
+            let call = Call::new(number, [file as usize, 0, 0, 0, 0, 0]);
             pieces(&call, way)
         };
         let file = tempfile();
@@ -306,9 +306,11 @@ mod tests {
         let bytes: Vec<u8> = (0..3 * PIECE + 77).map(|number| (number % 251) as u8).collect();
         pages.fill(3, &bytes);
         let mut file = tempfile();
-        let call = |number, length, offset| Call {
-            number,
-            arguments: [file.as_raw_fd() as usize, pages.start() + 3, length, offset, 0, 0],
+        let call = |number, length, offset| {
+            Call::new(
+                number,
+                [file.as_raw_fd() as usize, pages.start() + 3, length, offset, 0, 0],
+            )
         };
         let total = bytes.len();
         // SAFETY: the kernel reads and writes the test's pages.

@@ -128,9 +128,11 @@ mod tests {
         crate::trampoline::map().expect("free addresses");
         let pages = Pages::of_arena(2);
         pages.forbid(1);
-        let wait = |word, timeout| Call {
-            number: libc::SYS_futex,
-            arguments: [word, libc::FUTEX_WAIT as usize, 1, timeout, 0, 0],
+        let wait = |word, timeout| {
+            Call::new(
+                libc::SYS_futex,
+                [word, libc::FUTEX_WAIT as usize, 1, timeout, 0, 0],
+            )
         };
         let [again, fault, late] =
             [libc::EAGAIN, libc::EFAULT, libc::ETIMEDOUT].map(|error| -(error as isize));
@@ -148,10 +150,7 @@ mod tests {
     #[test]
     fn vectors_of_hostile_lengths_are_refused() {
         let pages = Pages::of_arena(1);
-        let call = |count| Call {
-            number: libc::SYS_futex_waitv,
-            arguments: [pages.start(), count, 0, 0, 0, 0],
-        };
+        let call = |count| Call::new(libc::SYS_futex_waitv, [pages.start(), count, 0, 0, 0, 0]);
         // SAFETY: no call is made.
         unsafe {
             assert_eq!(serve_vector(&call(129)), Err(Errno::INVAL));

@@ -29,11 +29,11 @@ const ENTRY_LENGTH: usize = offset_of!(libc::mmsghdr, msg_len);
 pub(super) unsafe fn message(call: &Call, way: Transfer) -> Result<isize, Errno> {
     let [socket, header, flags, ..] = call.arguments;
     // SAFETY: the caller's premise.
-    unsafe { one(socket, header, flags, way) }
+    unsafe { one(call, socket, header, flags, way) }
 }
 
 /// Transfers the message with the header at `user`.
-unsafe fn one(socket: usize, user: usize, flags: usize, way: Transfer) -> Result<isize, Errno> {
+unsafe fn one(outer: &Call, socket: usize, user: usize, flags: usize, way: Transfer) -> Result<isize, Errno> {
     let header: msghdr = memory::read(user)?;
     let mut loan = Loan::new();
     let mut lent = header;
@@ -56,10 +56,7 @@ unsafe fn one(socket: usize, user: usize, flags: usize, way: Transfer) -> Result
         Transfer::Out => libc::SYS_sendmsg,
         Transfer::In => libc::SYS_recvmsg,
     };
-    let call = Call {
-        number,
-        arguments: [socket, (&raw mut lent) as usize, flags, 0, 0, 0],
-    };
+    let call = outer.inner(number, [socket, (&raw mut lent) as usize, flags, 0, 0, 0]);
     // SAFETY: the caller's premise.
     let result = unsafe { call.make(call.arguments) };
     if way == Transfer::In && result >= 0 {
@@ -120,7 +117,7 @@ pub(super) unsafe fn messages(call: &Call, way: Transfer) -> Result<isize, Errno
     for done in 0..count {
         let entry = entries.checked_add(done * ENTRY).ok_or(Errno::FAULT)?;
         // SAFETY: the caller's premise.
-        let result = unsafe { one(socket, entry, flags, way) };
+        let result = unsafe { one(call, socket, entry, flags, way) };
         match result {
             Ok(bytes @ 0..) => {
                 // SAFETY: the kernel would write the length.
@@ -197,10 +194,8 @@ mod tests {
         let pages = Pages::of_arena(4);
         pages.fill(4096, b"a message");
         header(&pages, 0, 4096, 9);
-        let call = |number, socket: i32, flags| Call {
-            number,
-            arguments: [socket as usize, pages.start(), 1, flags, 0, 0],
-        };
+        let call =
+            |number, socket: i32, flags| Call::new(number, [socket as usize, pages.start(), 1, flags, 0, 0]);
         // SAFETY: the kernel reads and writes the test's pages.
         unsafe {
             let sent = call(libc::SYS_sendmmsg, sender.as_raw_fd(), 0);
@@ -223,8 +218,9 @@ mod tests {
     fn hostile_headers_are_refused() {
         let pages = Pages::of_arena(1);
         let start = pages.start();
+        let outer = Call::new(libc::SYS_sendmsg, [0; 6]);
         // SAFETY: no socket has this number, and the buffers are the test's.
-        let send = |user| unsafe { one(usize::MAX, user, 0, Transfer::Out) };
+        let send = |user| unsafe { one(&outer, usize::MAX, user, 0, Transfer::Out) };
         assert_eq!(send(8), Err(Errno::FAULT));
         header(&pages, 0, 512, usize::MAX);
         assert_eq!(send(start), Err(Errno::INVAL));

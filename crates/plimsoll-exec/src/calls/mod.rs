@@ -10,6 +10,7 @@
 //! | the handler of SIGSYS reads the registers | [`trap`] |
 //! | the row of the call states its pointers | [`table`] |
 //! | copies and pins | [`loan`], [`memory`] |
+//! | signals that have come meanwhile | [`interruption`] |
 //! | the call itself, from an instruction that the filter exempts | [`trampoline`](crate::trampoline) |
 //! | the result goes to the register of the interrupted code | [`trap`] |
 //!
@@ -32,6 +33,7 @@
 mod chunked;
 mod filter;
 mod futex;
+mod interruption;
 mod loan;
 mod memory;
 mod message;
@@ -59,6 +61,7 @@ pub(crate) use trap::keep_stack;
 use table::Kind;
 use trap::Frame;
 
+use crate::signals_blocked::SignalsBlocked;
 use crate::{handlers, trampoline};
 
 /// A system call of the program.
@@ -66,16 +69,48 @@ use crate::{handlers, trampoline};
 pub(crate) struct Call {
     pub(crate) number: i64,
     pub(crate) arguments: [usize; 6],
+    /// The mask of the program, while this thread blocks signals until the call is made.
+    mask: Option<u64>,
 }
 
 impl Call {
+    pub(crate) fn new(number: i64, arguments: [usize; 6]) -> Call {
+        Call {
+            number,
+            arguments,
+            mask: None,
+        }
+    }
+
+    /// A call in place of this one.
+    fn inner(&self, number: i64, arguments: [usize; 6]) -> Call {
+        Call {
+            number,
+            arguments,
+            mask: self.mask,
+        }
+    }
+
+    /// The same call for a thread that blocks signals until it is made.
+    fn with_mask(self, mask: u64) -> Call {
+        Call {
+            mask: Some(mask),
+            ..self
+        }
+    }
+
     /// Makes the call with these arguments instead.
     ///
     /// # Safety
     /// The program asked for the effects of the call.
     unsafe fn make(&self, arguments: [usize; 6]) -> isize {
         // SAFETY: the caller's premise.
-        unsafe { trampoline::call(self.number, arguments) }
+        unsafe {
+            match self.mask {
+                Some(mask) => interruption::make(self, mask, arguments),
+                None => trampoline::call(self.number, arguments),
+            }
+        }
     }
 }
 
@@ -138,8 +173,14 @@ pub(crate) fn start(has_filter: bool) -> Result<(), StartError> {
 /// # Safety
 /// The program asked for the effects of the call.
 pub(crate) unsafe fn serve(call: Call) -> isize {
+    // A change of the mask is for the time after the call.
+    if table::kind(call.number) == Kind::Frame {
+        // SAFETY: the caller's premise.
+        return unsafe { serve_in(call, None) };
+    }
+    let blocked = SignalsBlocked::others();
     // SAFETY: the caller's premise.
-    unsafe { serve_in(call, None) }
+    unsafe { serve_in(call.with_mask(blocked.former()), None) }
 }
 
 /// As [`serve`], for a call that a handler of SIGSYS interrupted at `frame`.

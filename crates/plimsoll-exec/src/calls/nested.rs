@@ -206,10 +206,7 @@ mod tests {
 
     #[test]
     fn a_wild_list_is_an_error_of_the_call() {
-        let call = Call {
-            number: libc::SYS_execve,
-            arguments: [8, 8, 8, 0, 0, 0],
-        };
+        let call = Call::new(libc::SYS_execve, [8, 8, 8, 0, 0, 0]);
         // SAFETY: no program has this path.
         assert_eq!(unsafe { execute(&call, 0) }, Err(Errno::FAULT));
     }

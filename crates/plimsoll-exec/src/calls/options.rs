@@ -236,10 +236,7 @@ mod tests {
         let pages = Pages::of_arena(1);
         // At the end of the page: not a byte more is read.
         pages.fill(4096 - 5, b"name\0");
-        let call = |option, at| Call {
-            number: libc::SYS_prctl,
-            arguments: [option as usize, pages.start() + at, 0, 0, 0, 0],
-        };
+        let call = |option, at| Call::new(libc::SYS_prctl, [option as usize, pages.start() + at, 0, 0, 0, 0]);
         // SAFETY: the calls read and write the test's pages.
         unsafe {
             assert_eq!(super::super::serve(call(libc::PR_SET_NAME, 4096 - 5)), 0);

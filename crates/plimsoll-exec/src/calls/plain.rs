@@ -209,10 +209,7 @@ mod tests {
         crate::trampoline::map().expect("free addresses");
         let pages = Pages::of_arena(1);
         pages.fill(0, b"/proc/self/../self/comm\0");
-        let call = Call {
-            number: libc::SYS_stat,
-            arguments: [pages.start(), pages.start() + 1024, 0, 0, 0, 0],
-        };
+        let call = Call::new(libc::SYS_stat, [pages.start(), pages.start() + 1024, 0, 0, 0, 0]);
         // SAFETY: the call writes to the test's pages.
         assert_eq!(unsafe { super::super::serve(call) }, 0);
         let mode = pages.bytes(1024 + 24, 4);

@@ -1,9 +1,33 @@
 //! Memory for tests, at addresses of the arena or elsewhere.
 #![allow(unsafe_code, reason = "memory of tests")]
 
+use std::cell::RefCell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::arena::{ARENA, PAGE};
+
+type Hook = Box<dyn Fn()>;
+
+thread_local! {
+    static HOOK: RefCell<Option<Hook>> = const { RefCell::new(None) };
+}
+
+/// Runs code before each call that this thread makes for the program while it blocks signals, until the value is dropped.
+pub(crate) fn while_pinned(code: impl Fn() + 'static) -> impl Drop {
+    struct Installed;
+    impl Drop for Installed {
+        fn drop(&mut self) {
+            HOOK.set(None);
+        }
+    }
+    HOOK.set(Some(Box::new(code)));
+    Installed
+}
+
+/// Runs the code of [`while_pinned`].
+pub(super) fn run_hook() {
+    HOOK.with_borrow(|hook| hook.iter().for_each(|code| code()));
+}
 
 /// Pages of a test, unmapped when dropped.
 pub(crate) struct Pages {

@@ -1,8 +1,9 @@
 //! The handler of SIGSYS, which makes the trapped calls.
 //!
-//! It runs on the thread's own stack, as the pager's handler does: alternate stacks of programs are as small as 8 KiB. No signal is
-//! masked meanwhile: a call that waits is interrupted as ever. The handler of another signal then runs above this one, and a call of
-//! its own may be trapped too.
+//! It runs on the thread's own stack, as the pager's handler does: alternate stacks of programs are as small as 8 KiB. Signals but
+//! those of faults are blocked meanwhile. While the call itself is made, the mask is the program's: a call that waits is interrupted
+//! as ever ([`super::interruption`]). The handler of another signal then runs above this one, and a call of its own may be trapped
+//! too.
 //!
 //! The return from the handler restores the registers, the signal mask and the alternate stack of the interrupted code. Calls that
 //! change these change the saved ones instead ([`serve_frame`]). A call that returns twice cannot be made here: the interrupted code
@@ -51,6 +52,12 @@ impl Frame {
         &mut self.context().uc_mcontext.gregs[number as usize]
     }
 
+    /// The signal mask.
+    fn mask(&mut self) -> &mut u64 {
+        // SAFETY: the kernel's mask is the first word of the set.
+        unsafe { &mut *(&raw mut self.context().uc_sigmask).cast::<u64>() }
+    }
+
     fn call(&mut self, number: c_int) -> Call {
         let registers = [
             libc::REG_RDI,
@@ -60,10 +67,10 @@ impl Frame {
             libc::REG_R8,
             libc::REG_R9,
         ];
-        Call {
-            number: i64::from(number),
-            arguments: registers.map(|register| *self.register(register) as usize),
-        }
+        Call::new(
+            i64::from(number),
+            registers.map(|register| *self.register(register) as usize),
+        )
     }
 }
 
@@ -142,7 +149,8 @@ extern "C" fn on_sigsys(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     }
     TRAPPED.fetch_add(1, Ordering::Relaxed);
     let mut frame = Frame(context.cast());
-    let call = frame.call(trapped.number);
+    let mask = *frame.mask();
+    let call = frame.call(trapped.number).with_mask(mask);
     let is_own = OWN_CODE
         .get()
         .is_some_and(|code| code.contains(&trapped.instruction));
@@ -202,26 +210,42 @@ unsafe fn change_mask(call: &Call, frame: Option<&mut Frame>) -> Result<isize, E
             stripped(mask)
         }
     });
-    let (mut former, mut current) = (0u64, 0u64);
-    let set = new.as_ref().map_or(0, |mask| std::ptr::from_ref(mask) as usize);
-    // SAFETY: the kernel reads and writes the variables.
-    let result = unsafe {
-        let result = call.make([how, set, (&raw mut former) as usize, BYTES, 0, 0]);
-        call.make([0, 0, (&raw mut current) as usize, BYTES, 0, 0]);
-        result
+    let former = match frame {
+        // The mask of the thread is that of the handler.
+        Some(frame) => {
+            let former = *frame.mask();
+            *frame.mask() = changed(former, how as c_int, new)?;
+            former
+        }
+        None => {
+            let mut former = 0u64;
+            let set = new.as_ref().map_or(0, |mask| std::ptr::from_ref(mask) as usize);
+            // SAFETY: the kernel reads and writes the variables.
+            let result = unsafe { call.make([how, set, (&raw mut former) as usize, BYTES, 0, 0]) };
+            if result < 0 {
+                return Ok(result);
+            }
+            former
+        }
     };
-    if result < 0 {
-        return Ok(result);
-    }
-    if let (Some(frame), true) = (frame, new.is_some()) {
-        // SAFETY: the kernel's mask is the first word of the set.
-        unsafe { (&raw mut frame.context().uc_sigmask).cast::<u64>().write(current) };
-    }
     if old != 0 {
         // SAFETY: the program asked the kernel to write there.
         unsafe { memory::write(old, &former) }?;
     }
-    Ok(result)
+    Ok(0)
+}
+
+/// A mask after a change, as the kernel makes it.
+fn changed(former: u64, how: c_int, set: Option<u64>) -> Result<u64, Errno> {
+    /// No mask has these.
+    const NEVER: u64 = 1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1);
+    match (set, how) {
+        (None, _) => Ok(former),
+        (Some(set), libc::SIG_BLOCK) => Ok(former | set & !NEVER),
+        (Some(set), libc::SIG_UNBLOCK) => Ok(former & !set),
+        (Some(set), libc::SIG_SETMASK) => Ok(set & !NEVER),
+        _ => Err(Errno::INVAL),
+    }
 }
 
 unsafe fn change_stack(call: &Call, frame: Option<&mut Frame>) -> Result<isize, Errno> {
@@ -300,4 +324,49 @@ pub(super) unsafe fn fork(call: &Call, frame: Option<&mut Frame>) -> Result<isiz
     *frame.register(libc::REG_RIP) = stub as i64;
     *frame.register(libc::REG_RAX) = call.number;
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_change_as_the_kernel_changes_them() {
+        let [all, terminate] = [u64::MAX, 1u64 << (libc::SIGTERM - 1)];
+        for former in [0, terminate, 1 << 40 | 1] {
+            for set in [None, Some(0), Some(terminate), Some(all)] {
+                for how in [libc::SIG_BLOCK, libc::SIG_UNBLOCK, libc::SIG_SETMASK, 3, -1] {
+                    // In a thread of its own.
+                    let kernel = std::thread::spawn(move || kernel_change(former, how, set)).join();
+                    assert_eq!(
+                        changed(former, how, set).map_err(|error| error.raw()),
+                        kernel.expect("a thread"),
+                        "{former:x} {how} {set:x?}"
+                    );
+                }
+            }
+        }
+    }
+
+    fn kernel_change(former: u64, how: c_int, set: Option<u64>) -> Result<u64, c_int> {
+        let change = |how: c_int, new: Option<&u64>, old: *mut u64| {
+            let new = new.map_or(0, |mask| std::ptr::from_ref(mask) as usize);
+            // SAFETY: the kernel reads and writes variables.
+            unsafe {
+                trampoline::call(
+                    libc::SYS_rt_sigprocmask,
+                    [how as usize, new, old as usize, 8, 0, 0],
+                )
+            }
+        };
+        change(libc::SIG_SETMASK, Some(&former), std::ptr::null_mut());
+        match change(how, set.as_ref(), std::ptr::null_mut()) {
+            0 => {
+                let mut current = 0;
+                change(0, None, &raw mut current);
+                Ok(current)
+            }
+            error => Err(-error as c_int),
+        }
+    }
 }

@@ -10,6 +10,12 @@ pub(crate) struct Call {
     pub(crate) arguments: [usize; 6],
 }
 
+impl Call {
+    pub(crate) fn new(number: i64, arguments: [usize; 6]) -> Call {
+        Call { number, arguments }
+    }
+}
+
 /// The reason why system calls cannot be served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StartError {

@@ -287,9 +287,11 @@ mod tests {
             buffer(pages.start() + 4096, 5 * 4096),
         ];
         let (reader, writer) = std::io::pipe().expect("a pipe");
-        let call = |number, file: i32, vector: &[iovec]| Call {
-            number,
-            arguments: [file as usize, vector.as_ptr() as usize, vector.len(), 0, 0, 0],
+        let call = |number, file: i32, vector: &[iovec]| {
+            Call::new(
+                number,
+                [file as usize, vector.as_ptr() as usize, vector.len(), 0, 0, 0],
+            )
         };
         // SAFETY: the kernel reads the test's memory.
         let written = unsafe { super::super::serve(call(libc::SYS_writev, writer.as_raw_fd(), &parts)) };

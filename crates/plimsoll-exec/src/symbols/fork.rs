@@ -24,10 +24,11 @@ use libc::{pid_t, termios, winsize};
 use plimsoll_os::{thread_token, write_error, yield_processor};
 use plimsoll_pager::{ForkError, Forked};
 
+use super::descriptors::{Limit, unprotect};
 use super::errors::{error, failed};
 use crate::lock::Locked;
 use crate::next_symbol::Next;
-use crate::{arena, background, unmanaged};
+use crate::{arena, background, statistics, unmanaged};
 
 type Step = Option<unsafe extern "C" fn()>;
 type Fork = unsafe extern "C" fn() -> pid_t;
@@ -249,6 +250,7 @@ pub unsafe extern "C" fn fork() -> pid_t {
     while free().is_err() {
         yield_processor();
     }
+    let limit = Limit::current();
     // SAFETY: the child has the locks of the library and of the heap; the rest is the caller's premise.
     let forked = unsafe { arena.pager.fork() };
     FORKER.store(0, Ordering::SeqCst);
@@ -258,6 +260,10 @@ pub unsafe extern "C" fn fork() -> pid_t {
             child
         }
         Ok(Forked::Child) => {
+            limit.set();
+            if let Some(file) = statistics::end_in_child() {
+                unprotect(file);
+            }
             list.in_child();
             background::start(1);
             0
@@ -294,6 +300,10 @@ unsafe fn fork_now(next: Fork) -> pid_t {
         arena.release_after_fork();
     }
     LIST.lock().release();
+    if child == 0 {
+        // The pager opens its files anew, maybe at numbers above the limit.
+        Limit::current().raise();
+    }
     if child < 0 {
         failed(errno);
     }

@@ -282,10 +282,10 @@ pub unsafe extern "C" fn popen(command: *const c_char, kind: *const c_char) -> *
 /// As for the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environment: Texts) -> c_int {
-    let call = Call {
-        number: libc::SYS_execve,
-        arguments: [path as usize, arguments as usize, environment as usize, 0, 0, 0],
-    };
+    let call = Call::new(
+        libc::SYS_execve,
+        [path as usize, arguments as usize, environment as usize, 0, 0, 0],
+    );
     // SAFETY: the caller's premise.
     unsafe {
         match calls::is_active() {
@@ -307,9 +307,9 @@ pub unsafe extern "C" fn execveat(
     environment: Texts,
     flags: c_int,
 ) -> c_int {
-    let call = Call {
-        number: libc::SYS_execveat,
-        arguments: [
+    let call = Call::new(
+        libc::SYS_execveat,
+        [
             folder as usize,
             path as usize,
             arguments as usize,
@@ -317,7 +317,7 @@ pub unsafe extern "C" fn execveat(
             flags as usize,
             0,
         ],
-    };
+    );
     // SAFETY: the caller's premise.
     unsafe {
         match calls::is_active() {

@@ -54,7 +54,7 @@ unsafe fn is_managed_message(message: *const msghdr) -> bool {
 /// The program asked for it.
 unsafe fn serve(number: i64, arguments: [usize; 6]) -> ssize_t {
     // SAFETY: the caller's premise.
-    returned(unsafe { calls::serve(Call { number, arguments }) })
+    returned(unsafe { calls::serve(Call::new(number, arguments)) })
 }
 
 /// Functions with a vector: their number, and the arguments behind the vector as the kernel has them.

@@ -95,6 +95,50 @@ fn memory_that_a_call_of_another_thread_uses_can_be_given_up() {
     does_as_without_the_library("pinned");
 }
 
+/// A signal that came while memory was pinned ran its handler, and the call waited for ever.
+#[test]
+fn a_signal_at_any_time_interrupts_a_call_that_waits() {
+    does_as_without_the_library("interrupted");
+}
+
+/// The library's descriptors took numbers of a program with few of them, or found none: the program ended with code 125. Its
+/// statistics were lost, as those of programs that close standard error at their end (`sort`).
+#[test]
+fn a_program_has_all_descriptors_of_its_limit_and_statistics_after_it_closed_them() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = TempDir::new().expect("a folder");
+    let program = compiled("descriptors", folder.path());
+    for limit in [5, 20, 1000] {
+        let command = format!("ulimit -S -n {limit}; exec {}", program.display());
+        let shell = |mut command: Command, script: &str| {
+            let output = command.args(["-c", script]).output().expect("it starts");
+            (
+                text(&output),
+                String::from_utf8_lossy(&output.stderr).into_owned(),
+            )
+        };
+        let (native, _) = shell(plimsoll_testkit::command("/bin/sh"), &command);
+        for mode in modes() {
+            let mut managed = under(mode, Path::new("/bin/sh"));
+            managed.env(
+                "PLIMSOLL_EXEC",
+                format!("1;ram={};faults={mode};stats=2", 16 << 20),
+            );
+            let (output, errors) = shell(managed, &command);
+            // A usual limit has room for both.
+            if limit < 800 {
+                assert_eq!(output, native, "{mode}");
+            }
+            assert!(
+                errors.starts_with("{\"version\":1,") && errors.lines().count() == 1,
+                "{mode} {errors}"
+            );
+        }
+    }
+}
+
 /// A process whose first thread called `pthread_exit` stayed for ever, with the library's threads alone.
 #[test]
 fn a_process_ends_with_the_last_thread_of_the_program() {
