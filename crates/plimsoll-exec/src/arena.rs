@@ -87,13 +87,15 @@ impl Arena {
         self.protect(&(0..ARENA_PAGES), libc::PROT_NONE)
     }
 
-    /// Sets the program's rights to pages, which are the pager's. Accessible pages are about to be used.
+    /// Sets the program's rights to pages, which are the pager's. Writable pages are about to be used.
     pub(crate) fn protect(&self, pages: &Pages, protection: c_int) -> Result<(), Errno> {
         let range = offsets(pages);
         let arguments = [ARENA + range.start, range.len(), protection as usize, 0, 0, 0];
         // SAFETY: the pages are mapped, and the program asked for it.
         check(unsafe { trampoline::call(libc::SYS_mprotect, arguments) })?;
-        if protection != libc::PROT_NONE {
+        // Without the right to write, new pages stay zero: the heap has tables of 512 MiB that it may read, and few pages of them
+        // are ever written.
+        if protection & libc::PROT_WRITE != 0 {
             self.commit(pages);
         }
         Ok(())

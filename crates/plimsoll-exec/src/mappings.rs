@@ -263,7 +263,7 @@ pub(crate) fn protect(address: usize, length: usize, protection: c_int, key: Opt
     })
 }
 
-/// Notes the protection of the anonymous ones among the parts of a range, which are about to be used if they are accessible.
+/// Notes the protection of the anonymous ones among the parts of a range, which are about to be used if they are writable.
 fn note_protection(arena: &Arena, parts: Vec<(Pages, Use)>, protection: c_int) {
     let access = protection & (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC);
     let is_anonymous = |(_, used): &(Pages, Use)| matches!(used, Use::Anonymous(_));
@@ -278,7 +278,7 @@ fn note_protection(arena: &Arena, parts: Vec<(Pages, Use)>, protection: c_int) {
             table.addresses.set(pages.clone(), Use::Anonymous(access));
         }
     }
-    if access != libc::PROT_NONE {
+    if access & libc::PROT_WRITE != 0 {
         anonymous.iter().for_each(|pages| arena.commit(pages));
     }
 }

@@ -128,7 +128,8 @@ fn memory_that_fits_has_no_faults_of_the_pager() {
     let program = compiled("committed", folder.path());
     for mode in modes() {
         let run = |arguments: &[&str]| {
-            let settings = format!("1;ram={};faults={mode};stats=2", 256 << 20);
+            // So large that the heap's tables would fit, which it may read alone.
+            let settings = format!("1;ram={};faults={mode};stats=2", 1 << 30);
             let mut command = under(mode, &program);
             let command = command.args(arguments).env("PLIMSOLL_EXEC", settings);
             let output = command.output().expect("it starts");
