@@ -45,8 +45,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     fn has_pinned_present(&self, pages: PageRange) -> bool {
         // A thread that pins pages either sees the chunk changing, or is seen here.
         self.pins.fence();
-        let pinned = self.pins.ranges().filter_map(|range| range.common(pages));
-        pinned.fold(true, |all, range| self.driver.populate_native(range) && all)
+        let mut pinned = self.pins.ranges().filter_map(|range| range.common(pages));
+        pinned.all(|range| self.driver.populate_native(range))
     }
 
     /// Counts the present pages of a chunk that was just registered, and lets its faults go on.
