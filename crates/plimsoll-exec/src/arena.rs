@@ -87,12 +87,24 @@ impl Arena {
         self.protect(&(0..ARENA_PAGES), libc::PROT_NONE)
     }
 
-    /// Sets the program's rights to pages.
+    /// Sets the program's rights to pages, which are the pager's. Writable pages are about to be used.
     pub(crate) fn protect(&self, pages: &Pages, protection: c_int) -> Result<(), Errno> {
         let range = offsets(pages);
         let arguments = [ARENA + range.start, range.len(), protection as usize, 0, 0, 0];
         // SAFETY: the pages are mapped, and the program asked for it.
-        check(unsafe { trampoline::call(libc::SYS_mprotect, arguments) }).map(drop)
+        check(unsafe { trampoline::call(libc::SYS_mprotect, arguments) })?;
+        // Without the right to write, new pages stay zero: the heap has tables of 512 MiB that it may read, and few pages of them
+        // are ever written.
+        if protection & libc::PROT_WRITE != 0 {
+            self.commit(pages);
+        }
+        Ok(())
+    }
+
+    /// Tells the pager that the program is about to use pages: while all fits in the budget, the kernel serves them.
+    pub(crate) fn commit(&self, pages: &Pages) {
+        // The pages are the region's.
+        let _ = self.region.commit(offsets(pages));
     }
 
     /// Takes the table of addresses.
@@ -119,14 +131,33 @@ impl Arena {
     /// The kernel drops pages that a system call of another thread uses, and the call goes on with what the program has there
     /// next, or fails with `EFAULT`. The pager keeps pinned pages, so zeros overwrite them: for the other call it is the same.
     pub(crate) fn clear(&self, pages: &Pages, protection: c_int) -> Result<(), Errno> {
-        match self.region_clear(offsets(pages)) {
+        // SAFETY: the library makes no reference to the program's memory.
+        let discard = |range| unsafe { self.region.discard_unborrowed(range) };
+        self.end_contents(&discard, pages, protection)
+    }
+
+    /// As [`Arena::clear`], for inaccessible pages that the program has given up: they reserve no budget any more.
+    pub(crate) fn decommit(&self, pages: &Pages) -> Result<(), Errno> {
+        // SAFETY: the library makes no reference to the program's memory.
+        let decommit = |range| unsafe { self.region.decommit_unborrowed(range) };
+        self.end_contents(&decommit, pages, libc::PROT_NONE)
+    }
+
+    /// Ends the contents of pages by `end`, and of pinned ones by zeros.
+    fn end_contents(
+        &self,
+        end: &dyn Fn(Range<usize>) -> Result<(), RangeError>,
+        pages: &Pages,
+        protection: c_int,
+    ) -> Result<(), Errno> {
+        match end(offsets(pages)) {
             Err(RangeError::Pinned { .. }) if pages.len() > 1 => {
                 let middle = pages.start + pages.len() as u32 / 2;
-                self.clear(&(pages.start..middle), protection)?;
-                self.clear(&(middle..pages.end), protection)
+                self.end_contents(end, &(pages.start..middle), protection)?;
+                self.end_contents(end, &(middle..pages.end), protection)
             }
             Err(RangeError::Pinned { .. }) => self.overwrite(pages, protection),
-            cleared => cleared.map_err(|error| errno_of(&error)),
+            ended => ended.map_err(|error| errno_of(&error)),
         }
     }
 
@@ -152,11 +183,6 @@ impl Arena {
                 surrendered => return surrendered.map_err(|error| errno_of(&error)),
             }
         }
-    }
-
-    fn region_clear(&self, range: Range<usize>) -> Result<(), RangeError> {
-        // SAFETY: the library makes no reference to the program's memory.
-        unsafe { self.region.discard_unborrowed(range) }
     }
 
     /// Makes the pages that `first..end` touches, in bytes of the arena, present, and keeps them so until the pin is dropped.

@@ -232,7 +232,7 @@ fn release(arena: &Arena, pages: &Pages) -> Result<(), Errno> {
     foreign::reclaim(arena, &foreign)?;
     // Inaccessible first: nothing gets a page in between.
     arena.protect(pages, libc::PROT_NONE)?;
-    arena.clear(pages, libc::PROT_NONE)?;
+    arena.decommit(pages)?;
     arena.table().addresses.set(pages.clone(), Use::Free);
     Ok(())
 }
@@ -263,14 +263,23 @@ pub(crate) fn protect(address: usize, length: usize, protection: c_int, key: Opt
     })
 }
 
-/// Notes the protection of the anonymous ones among the parts of a range.
+/// Notes the protection of the anonymous ones among the parts of a range, which are about to be used if they are writable.
 fn note_protection(arena: &Arena, parts: Vec<(Pages, Use)>, protection: c_int) {
-    let access = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
-    let mut table = arena.table();
-    for (pages, used) in parts {
-        if matches!(used, Use::Anonymous(_)) {
-            table.addresses.set(pages, Use::Anonymous(protection & access));
+    let access = protection & (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC);
+    let is_anonymous = |(_, used): &(Pages, Use)| matches!(used, Use::Anonymous(_));
+    let anonymous: Vec<Pages> = parts
+        .into_iter()
+        .filter(is_anonymous)
+        .map(|(pages, _)| pages)
+        .collect();
+    {
+        let mut table = arena.table();
+        for pages in &anonymous {
+            table.addresses.set(pages.clone(), Use::Anonymous(access));
         }
+    }
+    if access & libc::PROT_WRITE != 0 {
+        anonymous.iter().for_each(|pages| arena.commit(pages));
     }
 }
 

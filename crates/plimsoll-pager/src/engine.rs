@@ -558,12 +558,13 @@ impl<B: Backing + 'static> Engine<B> {
         Ok((pin, done))
     }
 
-    /// Makes the first pages of `piece`, which lies in one chunk, active.
+    /// Makes the first pages of `piece`, which lies in one chunk, active, or has the kernel resolve their faults.
     fn make_first_active(&self, piece: PageRange) -> MadeActive {
-        // Pages of a native chunk can be touched alone, and the program may not have the right to.
-        if !self.manager().is_managed_now(piece.first) {
-            let error = Some(FaultError::NoMemory);
-            return MadeActive { done: 0, error };
+        // The kernel makes pages of a native chunk present when a system call uses them. A thread that makes the chunk managed
+        // makes pinned pages present before.
+        if self.manager().settled_mode(piece.first) == ChunkMode::Native {
+            let (done, error) = (piece.count, None);
+            return MadeActive { done, error };
         }
         let mut done = 0;
         let error = piece.pages().find_map(|page| {
@@ -614,7 +615,12 @@ impl<B: Backing + 'static> Engine<B> {
         self.refuse_pinned(pages)?;
         // Ageing changes mappings.
         let _balancing = self.balancing();
-        self.manager().surrender(pages).map_err(RangeError::System)
+        let surrendered = self.manager().surrender(pages);
+        surrendered.map_err(|errno| match self.is_pinned(pages.whole_pieces(CHUNK_PAGES)) {
+            // A pin beside the pages may keep their chunk native.
+            true if errno == Errno::NOMEM => RangeError::Pinned { bytes: pages.bytes() },
+            _ => RangeError::System(errno),
+        })
     }
 
     /// Takes surrendered pages back.

@@ -131,7 +131,7 @@ impl Region {
     ///
     /// It allocates nothing, takes no lock that the interrupted code may hold, leaves `errno` alone, and reads no byte of the
     /// range: the program may have no right to it (`mprotect(2)`). A page that the program dropped without the pager
-    /// (`MADV_DONTNEED`) counts as present. Surrendered pages are passed: the pin does nothing for them.
+    /// (`MADV_DONTNEED`) counts as present, and so does one whose faults the kernel resolves by itself. Surrendered pages are passed: the pin does nothing for them.
     ///
     /// # Errors
     /// The range is not in the region, 256 ranges are pinned, as much as the budget allows is pinned already, or the first page

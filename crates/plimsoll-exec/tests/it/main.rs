@@ -162,6 +162,42 @@ fn free_memory_of_an_idle_program_leaves_ram() {
     }
 }
 
+/// While all fits, the kernel serves the program's memory: each first use of a page was a fault of the pager.
+#[test]
+fn memory_that_fits_has_no_faults_of_the_pager() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = TempDir::new().expect("a folder");
+    let program = compiled("committed", folder.path());
+    for mode in modes() {
+        let run = |arguments: &[&str]| {
+            // So large that the heap's tables would fit, which it may read alone.
+            let settings = format!("1;ram={};faults={mode};stats=2", 1 << 30);
+            let mut command = under(mode, &program);
+            let command = command.args(arguments).env("PLIMSOLL_EXEC", settings);
+            let output = command.output().expect("it starts");
+            text(&output);
+            let line = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(value(&line, "zero_faults") < 50, "{mode}: {line}");
+            value(&line, "native_pages") / 256
+        };
+        let (kept, unmapped) = (run(&[]), run(&["unmap"]));
+        assert!((34..80).contains(&kept), "{mode}: {kept} MiB");
+        // But for parts of chunks.
+        assert!(unmapped + 18 <= kept, "{mode}: {unmapped} of {kept} MiB");
+    }
+}
+
+/// A value in the line of counters.
+fn value(line: &str, name: &str) -> u64 {
+    let (_, rest) = line
+        .split_once(&format!("\"{name}\":"))
+        .expect("a value of this name");
+    let digits = rest.split(|digit: char| !digit.is_ascii_digit()).next();
+    digits.and_then(|digits| digits.parse().ok()).expect("a number")
+}
+
 /// Runs a program in each mode, which must print the same as without the library.
 fn does_as_without_the_library(name: &str) {
     if !has_compiler() {

@@ -287,8 +287,12 @@ impl Subsegment {
         let count = blocks.len().min(at_once).min((self.capacity() - split) as usize);
         for (number, block) in (split..).zip(&mut blocks[..count]) {
             *block = self.block(number);
-            // SAFETY: the block is of this subsegment, and was never allocated.
-            unsafe { integrity::set_tag(*block) };
+            // A tag is read before it is written: of an absent page, that would be a fault for the zero page and one for its copy.
+            // SAFETY: the block is of this subsegment, was never allocated, and has at least two words.
+            unsafe {
+                block.cast::<u64>().write_volatile(0);
+                integrity::set_tag(*block);
+            }
         }
         unit.split.store(split + count as u16, Ordering::Relaxed);
         count

@@ -167,6 +167,10 @@ pub(crate) trait Driver: Send + Sync {
     /// Touches `pages` of the arena, so that all are present; they may be native. No page may be busy by this thread.
     fn populate(&self, pages: PageRange);
 
+    /// Makes native `pages` of the arena present as far as the program may write to them, without touching them. Returns whether
+    /// all are present. No page needs to be busy.
+    fn populate_native(&self, pages: PageRange) -> bool;
+
     /// The address of a page. Reading or writing it is valid while it is present and the caller alone uses it.
     fn address(&self, area: Area, page: PageIndex) -> NonNull<Page>;
 }

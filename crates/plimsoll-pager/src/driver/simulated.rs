@@ -56,6 +56,8 @@ struct State {
     locked: Option<PageIndex>,
     /// Whether the kernel refuses to end that lock.
     is_lock_kept: bool,
+    /// Whether the program may not write to the arena (`mprotect(2)`).
+    is_read_only: bool,
     /// The last word of pages into which a thread of the program wrote at the moment of a move.
     raced: BTreeMap<PageIndex, u64>,
     injection: Injection,
@@ -161,6 +163,7 @@ impl Simulated {
                 most: 0,
                 locked: None,
                 is_lock_kept: false,
+                is_read_only: false,
                 raced: BTreeMap::new(),
                 injection,
             }),
@@ -212,6 +215,11 @@ impl Simulated {
     /// Has the program lock a page in RAM, or no page.
     pub(crate) fn set_locked(&self, page: Option<PageIndex>) {
         self.state().locked = page;
+    }
+
+    /// Has the program take its right to write from the arena, or give it back.
+    pub(crate) fn set_read_only(&self, is_read_only: bool) {
+        self.state().is_read_only = is_read_only;
     }
 
     /// Has the kernel refuse to end the lock of a page (`ENOMEM`: too many mappings).
@@ -523,6 +531,14 @@ impl Driver for Simulated {
             // A registered page faults, and its test resolves that by itself.
             let _ = self.access(page, |_| ());
         }
+    }
+
+    fn populate_native(&self, pages: PageRange) -> bool {
+        let has_rights = !self.state().is_read_only;
+        if has_rights {
+            self.populate(pages);
+        }
+        has_rights || pages.pages().all(|page| self.state().arena[page.index()])
     }
 
     fn address(&self, area: Area, page: PageIndex) -> NonNull<Page> {

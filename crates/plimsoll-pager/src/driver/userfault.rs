@@ -340,6 +340,20 @@ impl Driver for Userfault {
         }
     }
 
+    fn populate_native(&self, pages: PageRange) -> bool {
+        let populate = |pages: PageRange| {
+            let start = self.at(Area::Arena, pages.first);
+            address_space::advise(start, pages.bytes(), Advice::PopulateWrite).is_ok()
+        };
+        // The call ends at the first page without the right, and Linux before 5.14 does not know it.
+        populate(pages)
+            || pages.pages().fold(true, |all, page| {
+                let is_present =
+                    populate(PageRange::new(page, 1)) || self.presence(Area::Arena, page) == Some(true);
+                all && is_present
+            })
+    }
+
     fn address(&self, area: Area, page: PageIndex) -> NonNull<Page> {
         NonNull::new(self.at(area, page) as *mut Page).unwrap_or(NonNull::dangling())
     }

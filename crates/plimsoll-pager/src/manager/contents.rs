@@ -209,18 +209,25 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         end
     }
 
-    /// Registers the chunk of `page` if it is native. Returns whether it is managed now.
-    pub(crate) fn is_managed_now(&self, page: PageIndex) -> bool {
+    /// Registers the chunk of `page` if it is native. Returns whether it is managed now: not if the kernel refuses, nor if absent
+    /// pages of it are pinned.
+    fn is_managed_now(&self, page: PageIndex) -> bool {
         let mut is_tried = false;
         loop {
-            let chunk = self.chunks.with_record(page.number() / CHUNK_PAGES);
-            match chunk.mode() {
+            match self.settled_mode(page) {
                 ChunkMode::Managed => return true,
-                // The kernel refuses.
-                ChunkMode::Unused | ChunkMode::Native if is_tried => return false,
-                ChunkMode::Unused => return false,
-                ChunkMode::Native => is_tried = !self.manage(page),
+                ChunkMode::Native if !is_tried => is_tried = !self.manage(page),
+                _ => return false,
+            }
+        }
+    }
+
+    /// The mode of the chunk of a page of a region, which has a record from here on, when no thread changes it.
+    pub(crate) fn settled_mode(&self, page: PageIndex) -> ChunkMode {
+        loop {
+            match self.chunks.with_record(page.number() / CHUNK_PAGES).mode() {
                 ChunkMode::Converting | ChunkMode::Changing => self.wait_for_conversion(page),
+                mode => return mode,
             }
         }
     }

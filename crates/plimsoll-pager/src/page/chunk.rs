@@ -1,6 +1,8 @@
 //! Chunks: 2 MiB of the arena, registered and counted as a whole.
 #![allow(unsafe_code, reason = "the chunks of an arena, in a mapping of their own")]
 
+mod commit;
+
 use std::mem::offset_of;
 use std::ptr::NonNull;
 use std::slice;
@@ -258,19 +260,8 @@ const _: () = assert!(PAGE_SIZE.is_multiple_of(size_of::<Chunk>()));
 /// All chunks of an arena, in a mapping of their own, and sets of them by number.
 ///
 /// A region that is managed from the start is **sparse**: its chunks have no records until their first page has a state.
-/// Those are managed chunks too ([`ChunkTable::mode`]), all of whose pages are virgin and belong to the region.
-///
-/// A chunk of a sparse region is **committed** while it is native:
-///
-/// ```text
-///               begin_commit               end_commit
-///  no record ------------------> changing ------------> native
-///   |    ^                        |    ^                  |
-///   |    '------------------------'    '------------------'
-///   |            end_release      |       begin_release
-///   | with_record                 | abort_commit, Manager::manage
-///   '-------------> managed <-----'
-/// ```
+/// Those are managed chunks too ([`ChunkTable::mode`]), all of whose pages are virgin and belong to the region. A chunk of a
+/// sparse region is **committed** while it is native (the module `commit`).
 ///
 /// Invariants:
 /// 1. `chunks` is a mapping of `count` chunks that this value owns. They consist of atomics, for which every bit pattern,
@@ -411,71 +402,6 @@ impl ChunkTable {
         chunk
     }
 
-    /// Native chunks of sparse regions.
-    pub(crate) fn committed(&self) -> u32 {
-        self.committed.load(Ordering::Relaxed)
-    }
-
-    /// The chunks that `pages` touch and that may be committed: those of a sparse region without a record.
-    pub(crate) fn uncommitted(&self, pages: PageRange) -> impl Iterator<Item = u32> {
-        let chunks = number_of(pages.first)..pages.end().div_ceil(CHUNK_PAGES);
-        chunks.filter(|number| self.sparse().has(*number) && !self.has_record(*number))
-    }
-
-    /// Begins to commit a chunk. Returns false if it has a record already. No page of it gets a state until
-    /// [`ChunkTable::end_commit`] or [`ChunkTable::abort_commit`].
-    pub(crate) fn begin_commit(&self, number: u32) -> bool {
-        if !self.sparse().has(number) {
-            return false;
-        }
-        self.note_resident(number);
-        let is_begun = self.all()[number as usize].change_mode(ChunkMode::Unused, ChunkMode::Changing);
-        if is_begun {
-            // From the end of its registration on, the kernel may make pages present: a thread that drops them finds the chunk.
-            self.used().insert(number);
-        }
-        is_begun
-    }
-
-    /// Makes a chunk native whose registration has ended.
-    pub(crate) fn end_commit(&self, number: u32) {
-        self.committed.fetch_add(1, Ordering::Relaxed);
-        self.all()[number as usize].change_mode(ChunkMode::Changing, ChunkMode::Native);
-    }
-
-    /// Makes a chunk managed whose registration was not ended.
-    pub(crate) fn abort_commit(&self, number: u32) {
-        self.all()[number as usize].change_mode(ChunkMode::Changing, ChunkMode::Managed);
-    }
-
-    /// Begins to take the record from a committed chunk with the policy of a new region. Returns whether it is one. No page of it
-    /// gets a state meanwhile.
-    pub(crate) fn begin_release(&self, number: u32) -> bool {
-        let chunk = &self.all()[number as usize];
-        self.sparse().has(number)
-            && chunk.has_default_policy()
-            && chunk.change_mode(ChunkMode::Native, ChunkMode::Changing)
-    }
-
-    /// Takes the record from a chunk that is registered again, and none of whose pages is present.
-    pub(crate) fn end_release(&self, number: u32) {
-        self.note_managed(number);
-        self.used().remove(number);
-        self.all()[number as usize].close();
-    }
-
-    /// Notes that a native chunk is none any more.
-    pub(crate) fn note_managed(&self, number: u32) {
-        if self.sparse().has(number) {
-            self.committed.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether a chunk without present pages may lose its record.
-    pub(crate) fn may_lose_record(&self, number: u32) -> bool {
-        self.sparse().has(number) && self.all()[number as usize].has_default_policy()
-    }
-
     /// Takes a chunk with a record from its region, of which no page has a state any more.
     pub fn close(&self, number: u32) {
         self.all()[number as usize].close();
@@ -600,35 +526,6 @@ mod tests {
             (chunks.with_records().count(), chunks.mode(6)),
             (0, ChunkMode::Unused)
         );
-    }
-
-    #[test]
-    fn a_chunk_is_committed_or_has_pages_of_its_own() {
-        let chunks = ChunkTable::new(8 * CHUNK_PAGES).expect("addresses");
-        chunks.open_sparse(pages(CHUNK_PAGES, 6 * CHUNK_PAGES));
-        chunks.with_record(3);
-        let uncommitted = |first, count| chunks.uncommitted(pages(first, count)).collect::<Vec<_>>();
-        assert_eq!(uncommitted(0, 8 * CHUNK_PAGES), [1, 2, 4, 5, 6]);
-        assert_eq!(uncommitted(2 * CHUNK_PAGES - 1, 2), [1, 2]);
-        assert!(chunks.begin_commit(2) && chunks.begin_commit(4) && !chunks.begin_commit(2));
-        assert!(!chunks.begin_commit(0) && !chunks.begin_commit(3));
-        // A fault meanwhile does not make it managed.
-        assert_eq!(chunks.with_record(2).mode(), ChunkMode::Changing);
-        assert!(chunks.has_record(2));
-        chunks.end_commit(2);
-        chunks.abort_commit(4);
-        assert_eq!(
-            (chunks.mode(2), chunks.mode(4)),
-            (ChunkMode::Native, ChunkMode::Managed)
-        );
-        assert_eq!((chunks.committed(), uncommitted(0, 4096)), (1, vec![1, 5, 6]));
-        assert!(!chunks.begin_release(4) && chunks.begin_release(2));
-        chunks.end_release(2);
-        assert_eq!((chunks.mode(2), chunks.committed()), (ChunkMode::Managed, 0));
-        assert!(!chunks.has_record(2) && chunks.begin_commit(2));
-        chunks.end_commit(2);
-        chunks.with_record(2).set_priority(1);
-        assert!(!chunks.begin_release(2), "the policy would be lost");
     }
 
     #[test]

@@ -66,6 +66,13 @@ impl PageRange {
         self.first.0 <= page.0 && page.0 < self.end()
     }
 
+    /// The pages that are in `other` too, if there are any.
+    pub(crate) fn common(self, other: PageRange) -> Option<PageRange> {
+        let first = self.first.max(other.first);
+        let end = self.end().min(other.end());
+        (first.0 < end).then(|| PageRange::new(first, end - first.0))
+    }
+
     /// Every page, in order.
     pub fn pages(self) -> impl DoubleEndedIterator<Item = PageIndex> + ExactSizeIterator {
         (self.first.0..self.end()).map(PageIndex)
@@ -74,6 +81,12 @@ impl PageRange {
     /// Bytes of the range.
     pub const fn bytes(self) -> usize {
         self.count as usize * PAGE_SIZE
+    }
+
+    /// The range and the rest of the first and the last one of [`PageRange::pieces`].
+    pub(crate) fn whole_pieces(self, pages: u32) -> PageRange {
+        let first = self.first.0 / pages * pages;
+        PageRange::new(PageIndex(first), self.end().next_multiple_of(pages) - first)
     }
 
     /// The range in pieces that cross no multiple of `pages`.
@@ -104,5 +117,14 @@ mod tests {
             .collect();
         assert_eq!(pieces, [(10, 54), (64, 64), (128, 32)]);
         assert_eq!(PageRange::new(PageIndex::new(3), 0).pieces(64).count(), 0);
+    }
+
+    #[test]
+    fn common_pages_are_in_both_ranges() {
+        let range = |first, count| PageRange::new(PageIndex::new(first), count);
+        assert_eq!(range(10, 5).common(range(12, 10)), Some(range(12, 3)));
+        assert_eq!(range(12, 10).common(range(0, 100)), Some(range(12, 10)));
+        assert_eq!(range(10, 5).common(range(15, 1)), None);
+        assert_eq!(range(15, 1).common(range(10, 5)), None);
     }
 }

@@ -462,6 +462,53 @@ fn a_sparse_region_is_native_while_all_that_is_committed_fits() {
     assert_eq!(manager.validate(), []);
 }
 
+/// A system call uses pinned pages, and may fail where their faults come to the pager.
+#[test]
+fn pinned_pages_of_a_native_chunk_are_present_before_it_is_managed() {
+    let manager = sim(900, 0, 1);
+    manager.commit(PageRange::new(PageIndex::new(0), CHUNK_PAGES));
+    let pinned = PageRange::new(PageIndex::new(CHUNK_PAGES - 5), 10);
+    let pin = manager.pins.publish(pinned).expect("a free slot");
+    let is_active = |page: PageIndex| manager.table.word(page).load().state() == PageState::Active;
+    // The program has no right to them: a page that was used is present, the others are not.
+    manager.driver.access(pinned.first, |bytes| *bytes = contents(3));
+    manager.driver.set_read_only(true);
+    assert!(!manager.manage(PageIndex::new(0)) && is_native(&manager, 0));
+    assert_eq!(manager.trim_active(100), 0);
+    assert!(is_native(&manager, 0) && manager.validate().is_empty());
+    manager.driver.set_read_only(false);
+    assert!(manager.manage(PageIndex::new(0)) && !is_native(&manager, 0));
+    assert!(pinned.pages().take(5).all(is_active));
+    assert_eq!((manager.trim_active(100), manager.budget.frames()), (0, 5));
+    manager.pins.remove(pin);
+    assert_eq!(manager.trim_active(100), 5);
+    access(&manager, pinned.first, |bytes| assert!(*bytes == contents(3)));
+    assert_eq!(manager.validate(), []);
+}
+
+/// The chunk of a pinned page that stays absent is managed when the pin has ended.
+#[test]
+fn a_chunk_with_an_absent_pinned_page_is_managed_later() {
+    let manager = sim(900, 0, 1);
+    let chunk = PageRange::new(PageIndex::new(0), CHUNK_PAGES);
+    manager.commit(chunk);
+    manager.driver.set_read_only(true);
+    let pin = manager
+        .pins
+        .publish(PageRange::new(PageIndex::new(7), 1))
+        .expect("a free slot");
+    assert_eq!(
+        manager.surrender(PageRange::new(PageIndex::new(8), 1)),
+        Err(Errno::NOMEM)
+    );
+    manager.give_up_committed(u32::MAX);
+    assert!(is_native(&manager, 0) && manager.chunks.committed() == 1);
+    manager.pins.remove(pin);
+    manager.give_up_committed(u32::MAX);
+    assert!(!is_native(&manager, 0) && manager.chunks.committed() == 0);
+    assert_eq!(manager.validate(), []);
+}
+
 /// A page that the program has locked in RAM does not go: its chunk keeps it, and its charge.
 #[test]
 fn a_committed_chunk_with_a_locked_page_keeps_it() {

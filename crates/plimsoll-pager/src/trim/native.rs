@@ -16,12 +16,17 @@ const MOST_GIVEN_UP: u32 = 64;
 
 impl<D: Driver, B: Backing> Manager<D, B> {
     /// Registers the native chunk of `page`, so that its faults come to the pager, and adopts its present pages. Returns
-    /// whether this call did. A chunk of a sparse region without present pages has no record afterwards.
+    /// whether this call did: a chunk with absent pages under a pin stays native. A chunk of a sparse region without present
+    /// pages has no record afterwards.
     pub(crate) fn manage(&self, page: PageIndex) -> bool {
         let number = page.number() / CHUNK_PAGES;
         let chunk = self.chunk(page);
         let pages = PageRange::new(PageIndex::new(number * CHUNK_PAGES), chunk.pages());
         if !chunk.change_mode(ChunkMode::Native, ChunkMode::Changing) {
+            return false;
+        }
+        if !self.has_pinned_present(pages) {
+            chunk.change_mode(ChunkMode::Changing, ChunkMode::Native);
             return false;
         }
         if self.driver.register(pages).is_err() {
@@ -33,6 +38,15 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         // is virgin.
         self.adopt_present(number, pages);
         true
+    }
+
+    /// Makes the pinned ones among `pages`, of a changing chunk that is not registered yet, present: a system call that uses them may
+    /// fail once their faults come to the pager. Returns whether all are: those to which the program may not write stay absent.
+    fn has_pinned_present(&self, pages: PageRange) -> bool {
+        // A thread that pins pages either sees the chunk changing, or is seen here.
+        self.pins.fence();
+        let mut pinned = self.pins.ranges().filter_map(|range| range.common(pages));
+        pinned.all(|range| self.driver.populate_native(range))
     }
 
     /// Counts the present pages of a chunk that was just registered, and lets its faults go on.

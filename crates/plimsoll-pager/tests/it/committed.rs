@@ -129,6 +129,55 @@ fn decommitted_memory_is_zero_and_may_be_committed_again() {
     assert_within_budget(&pager);
 }
 
+/// A pin of a signal handler made the pages of its chunk managed.
+#[test]
+fn committed_memory_that_a_signal_handler_pins_stays_the_kernels() {
+    let (pager, region) = sparse(RAM);
+    region.commit(..4 * MIB).expect("inside");
+    let bytes = 4 * MIB - PAGE;
+    // Across two chunks, none of it touched.
+    let range = MIB..3 * MIB + 5;
+    let (pin, pinned) = region.pin_in_signal_handler(range.clone()).expect("it fits");
+    assert_eq!((pinned, native(&pager)), (range.len(), 4 * MIB));
+    assert!(
+        region.is_pinned(range.end..range.end + 1).expect("inside"),
+        "whole pages"
+    );
+    let (reader, mut writer) = std::io::pipe().expect("a pipe");
+    let receive = |at: usize, byte: u8, writer: &mut std::io::PipeWriter| {
+        std::io::Write::write_all(writer, &[byte; 100]).expect("it fits");
+        // SAFETY: no other code uses the bytes.
+        let read = unsafe {
+            libc::read(
+                std::os::fd::AsRawFd::as_raw_fd(&reader),
+                region.as_ptr().add(at).cast(),
+                100,
+            )
+        };
+        assert_eq!(read, 100, "{}", std::io::Error::last_os_error());
+        assert_eq!(part(&region, at, 100), [byte; 100]);
+    };
+    receive(MIB + 50, 1, &mut writer);
+    assert_eq!((pager.stats().zero_faults, native(&pager)), (0, 4 * MIB));
+    // Managed from here on: the pinned pages are present, and stay so.
+    assert_eq!(region.trim(..bytes, TrimTo::Store).expect("inside"), 0);
+    assert_eq!(
+        (native(&pager), pager.stats().active_pages as usize),
+        (0, 2 * MIB / PAGE + 1)
+    );
+    for (at, byte) in [(MIB, 2), (2 * MIB - 50, 3), (3 * MIB - 95, 4)] {
+        receive(at, byte, &mut writer);
+    }
+    assert_within_budget(&pager);
+    drop(pin);
+    assert_eq!(
+        region.trim(..bytes, TrimTo::Store).expect("inside") as usize,
+        2 * MIB / PAGE + 1
+    );
+    assert_eq!(part(&region, 2 * MIB - 50, 100), [3; 100]);
+    assert_within_budget(&pager);
+}
+
 /// Memory that is committed and not touched takes no frame from the rest of the program.
 #[test]
 fn untouched_committed_memory_is_given_up_before_a_page_is_trimmed() {
