@@ -12,12 +12,13 @@ use std::os::unix::ffi::OsStrExt;
 
 use plimsoll_lfh::Heap;
 use plimsoll_os::{UffdMode, open_from_device, open_userfaultfd, write_error};
-use plimsoll_pager::{BuildError, FaultMode, Pager};
+use plimsoll_pager::{BuildError, FaultMode, Pager, PagerBuilder};
 
 use crate::arena::{ARENA, ARENA_BYTES, Arena};
 use crate::configuration::Configuration;
+use crate::pool::Outside;
 use crate::program_heap::ArenaMemory;
-use crate::{background, blocks, callers, calls, statistics};
+use crate::{background, blocks, callers, calls, pool, statistics};
 
 /// The variable with the settings.
 const VARIABLE: &str = "PLIMSOLL_EXEC";
@@ -45,6 +46,10 @@ extern "C" fn start() {
                 open(&configuration);
                 #[cfg(not(test))]
                 low.free();
+                #[cfg(not(test))]
+                if let Some(inherited) = configuration.pool.filter(|inherited| pool::is_open(*inherited)) {
+                    crate::symbols::protect(inherited.descriptor);
+                }
             }
             Err(mistake) => fail(format_args!("cannot read {VARIABLE}: {mistake}")),
         }
@@ -82,6 +87,7 @@ fn open(configuration: &Configuration) {
         Err(error) => fail(error),
     };
     let arena = Arena::open(pager, region);
+    pool::note_process();
     if let Err(errno) = arena.close_addresses() {
         fail(format_args!("cannot map the arena: {errno}"));
     }
@@ -97,17 +103,34 @@ fn open(configuration: &Configuration) {
     }
 }
 
+/// Builds the pager: on a share of the pool, or on a budget of its own.
 fn build(configuration: &Configuration, mode: FaultMode) -> Result<Pager, BuildError> {
-    let mut builder = Pager::builder()
+    let outside = match configuration.pool.map(pool::join) {
+        None => return builder(configuration, mode).build(),
+        Some(Err(outside)) => outside,
+        Some(Ok(member)) => match builder(configuration, mode).pool(member).build() {
+            // Stopped processes do not give their pages back.
+            Err(BuildError::GrantTooSmall { .. } | BuildError::Membership) => Outside::Full,
+            built => return built,
+        },
+    };
+    statistics::note_outside(outside);
+    let ram = pool::LEAST.min(configuration.ram);
+    builder(configuration, mode).ram(ram).build()
+}
+
+fn builder(configuration: &Configuration, mode: FaultMode) -> PagerBuilder {
+    let builder = Pager::builder()
         .ram(configuration.ram)
+        .forks_outside_of_pool(pool::LEAST)
         .address_space(ARENA_BYTES as u64)
         .arena_at(ARENA)
         .codec(configuration.codec)
         .fault_mode(mode);
-    if let Some((path, bytes)) = &configuration.page_file {
-        builder = builder.page_file(path, *bytes);
+    match &configuration.page_file {
+        Some((path, bytes)) => builder.page_file(path, *bytes),
+        None => builder,
     }
-    builder.build()
 }
 
 /// A thread for faults, if the system allows that it serves those of system calls.

@@ -27,7 +27,7 @@ use plimsoll_pager::{ForkError, Forked};
 use super::errors::{error, failed};
 use crate::lock::Locked;
 use crate::next_symbol::Next;
-use crate::{arena, background, unmanaged};
+use crate::{arena, background, pool, unmanaged};
 
 type Step = Option<unsafe extern "C" fn()>;
 type Fork = unsafe extern "C" fn() -> pid_t;
@@ -258,6 +258,7 @@ pub unsafe extern "C" fn fork() -> pid_t {
             child
         }
         Ok(Forked::Child) => {
+            pool::note_process();
             list.in_child();
             background::start(1);
             0

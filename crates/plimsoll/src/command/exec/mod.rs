@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::cli::{Exec, ExecCodec, Verbosity};
-use crate::exec::{self, Codec, Launch, PageFile, Settings};
+use crate::exec::{self, Codec, Launch, PageFile, Settings, SharedPool};
 use crate::libraries::EXEC;
 use crate::program::{self, Image};
 use plimsoll_lab::confined::{Request, Supply};
@@ -101,6 +101,7 @@ fn pager(
     let launch = Launch {
         library: EXEC.unpack().or_exit(Exit::Missing)?,
         settings,
+        pool: Some(SharedPool::make(ram).or_exit(Exit::Missing)?),
     };
     announce("pager", ram, why, verbosity);
     let preloaded = env::var_os("LD_PRELOAD");

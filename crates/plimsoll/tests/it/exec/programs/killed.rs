@@ -69,7 +69,7 @@ fn a_program_that_its_cgroup_kills_completes() {
         ),
         ("249028 2000\n", "", Some(0))
     );
-    managed.peak.assert_within("killed", RAM);
+    managed.peak.assert_tree_within("killed", RAM);
 }
 
 /// The program and the arguments of a command.
