@@ -7,6 +7,7 @@
 //! | `faults` | `thread` or `signal`; by default the first if the system allows it |
 //! | `page-file` | `PATH,BYTES`; `%` and two hexadecimal digits are a byte of the path |
 //! | `page-file-if-possible` | the same; the program runs without a page file if it cannot be made |
+//! | `pool` | `DESCRIPTOR,FILE`: the open descriptor of the pool that all processes share, and the number of its file (`st_ino`) |
 //! | `stats` | the number of an open file, to which the library writes counters at the end of the process |
 
 use std::ffi::OsString;
@@ -34,6 +35,16 @@ pub(crate) struct Configuration {
     pub(crate) faults: Option<FaultMode>,
     pub(crate) page_file: Option<PageFile>,
     pub(crate) stats: Option<i32>,
+    pub(crate) pool: Option<Inherited>,
+}
+
+/// The pool as this process inherits it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Inherited {
+    /// The number of the descriptor.
+    pub(crate) descriptor: i32,
+    /// The number of its file: the descriptor may have become another file's.
+    pub(crate) file: u64,
 }
 
 /// The part of the text that is wrong.
@@ -76,6 +87,7 @@ struct Read {
     faults: Option<FaultMode>,
     page_file: Option<PageFile>,
     stats: Option<i32>,
+    pool: Option<Inherited>,
 }
 
 impl Configuration {
@@ -96,6 +108,7 @@ impl Configuration {
             faults: read.faults,
             page_file: read.page_file,
             stats: read.stats,
+            pool: read.pool,
         })
     }
 }
@@ -111,10 +124,8 @@ impl Read {
             b"faults" => set(&mut self.faults, faults(value)),
             b"page-file" => set(&mut self.page_file, page_file(value, true)),
             b"page-file-if-possible" => set(&mut self.page_file, page_file(value, false)),
-            b"stats" => set(
-                &mut self.stats,
-                number(value).and_then(|number| i32::try_from(number).ok()),
-            ),
+            b"stats" => set(&mut self.stats, descriptor(value)),
+            b"pool" => set(&mut self.pool, pool(value)),
             _ => return Err(Mistake::Key(key)),
         };
         match is_new {
@@ -136,6 +147,18 @@ fn number(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_plain.then(|| text.parse().ok())?
+}
+
+fn descriptor(text: &[u8]) -> Option<i32> {
+    number(text).and_then(|number| i32::try_from(number).ok())
+}
+
+fn pool(text: &[u8]) -> Option<Inherited> {
+    let comma = text.iter().position(|byte| *byte == b',')?;
+    Some(Inherited {
+        descriptor: descriptor(&text[..comma])?,
+        file: number(&text[comma + 1..])?,
+    })
 }
 
 fn codec(text: &[u8]) -> Option<Codec> {
@@ -197,7 +220,8 @@ mod tests {
 
     #[test]
     fn every_key_is_read() {
-        let text = b"1;ram=67108864;codec=auto;faults=signal;page-file=/a%2Cb%3b%25,1048576;stats=7";
+        let text =
+            b"1;ram=67108864;codec=auto;faults=signal;page-file=/a%2Cb%3b%25,1048576;stats=7;pool=896,5";
         let configuration = Configuration {
             ram: 64 << 20,
             codec: Codec::Auto,
@@ -208,6 +232,10 @@ mod tests {
                 is_required: true,
             }),
             stats: Some(7),
+            pool: Some(Inherited {
+                descriptor: 896,
+                file: 5,
+            }),
         };
         assert_eq!(Configuration::parse(text), Ok(configuration));
         let least = Configuration::parse(b"1;ram=1").expect("ram is enough");
@@ -218,7 +246,7 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        let cases: [(&[u8], Mistake<'_>); 17] = [
+        let cases: [(&[u8], Mistake<'_>); 19] = [
             (b"", Mistake::Version(b"")),
             (b"2;ram=1", Mistake::Version(b"2")),
             (b"01;ram=1", Mistake::Version(b"01")),
@@ -239,6 +267,8 @@ mod tests {
                 b"1;page-file=/a,1;page-file-if-possible=/a,1",
                 Mistake::Twice(b"page-file-if-possible"),
             ),
+            (b"1;ram=1;pool=5", Mistake::Value(b"pool", b"5")),
+            (b"1;pool=-1,5", Mistake::Value(b"pool", b"-1,5")),
             (b"1;page-file=,1", Mistake::Value(b"page-file", b",1")),
             (b"1;page-file=/a%0,1", Mistake::Value(b"page-file", b"/a%0,1")),
             (b"1;page-file=/a%00,1", Mistake::Value(b"page-file", b"/a%00,1")),

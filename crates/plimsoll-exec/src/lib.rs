@@ -11,6 +11,8 @@
 //! | `trampoline`, `signals_blocked`, `next_symbol` | system calls from one instruction; signal masks; the C library's own symbols |
 //! | `handlers` | the program's own handlers of SIGBUS and SIGSYS |
 //! | `addresses`, `arena` | the addresses of the program's memory, at a fixed place, and the pager behind them |
+//! | `configuration` | the settings, of the variable `PLIMSOLL_EXEC` |
+//! | `pool` | the budget that all processes of the program share |
 //! | `statistics` | counters at the end of the process |
 //! | `mappings` | calls on the address space, for addresses of the arena |
 //! | `program_heap` | the heap's memory, of the arena |
@@ -18,7 +20,7 @@
 //! | `background` | the thread that ends the periods of the heap's purge |
 //! | `calls` | system calls on absent pages, without privilege |
 //! | `symbols` | the exported symbols of C |
-//! | `configuration`, `start` | the settings, of the variable `PLIMSOLL_EXEC`; the constructor |
+//! | `start` | the constructor |
 #![cfg_attr(
     test,
     allow(
@@ -40,6 +42,7 @@ mod handlers;
 mod lock;
 mod mappings;
 mod next_symbol;
+mod pool;
 mod program_heap;
 mod signals_blocked;
 mod start;

@@ -12,12 +12,13 @@ use std::os::unix::ffi::OsStrExt;
 
 use plimsoll_lfh::Heap;
 use plimsoll_os::{UffdMode, open_from_device, open_userfaultfd, write_error};
-use plimsoll_pager::{BuildError, FaultMode, Pager, PagerBuilder};
+use plimsoll_pager::{BuildError, FaultMode, Pager};
 
 use crate::arena::{ARENA, ARENA_BYTES, Arena};
-use crate::configuration::Configuration;
+use crate::configuration::{Configuration, PageFile};
+use crate::pool::Outside;
 use crate::program_heap::ArenaMemory;
-use crate::{background, blocks, callers, calls, statistics};
+use crate::{background, blocks, callers, calls, pool, statistics};
 
 /// The variable with the settings.
 const VARIABLE: &str = "PLIMSOLL_EXEC";
@@ -48,6 +49,10 @@ extern "C" fn start() {
                 open(&configuration);
                 #[cfg(not(test))]
                 low.free();
+                #[cfg(not(test))]
+                if let Some(inherited) = configuration.pool.filter(|inherited| pool::is_open(*inherited)) {
+                    crate::symbols::protect(inherited.descriptor);
+                }
             }
             Err(mistake) => fail(format_args!("cannot read {VARIABLE}: {mistake}")),
         }
@@ -85,6 +90,7 @@ fn open(configuration: &Configuration) {
         Err(error) => fail(error),
     };
     let arena = Arena::open(pager, region);
+    pool::note_process();
     if let Err(errno) = arena.close_addresses() {
         fail(format_args!("cannot map the arena: {errno}"));
     }
@@ -100,24 +106,48 @@ fn open(configuration: &Configuration) {
     }
 }
 
+/// Builds the pager, with the page file if that is possible or required.
 fn build(configuration: &Configuration, mode: FaultMode) -> Result<Pager, BuildError> {
-    let Some(file) = &configuration.page_file else {
-        return pager(configuration, mode).build();
-    };
-    match pager(configuration, mode).page_file(&file.path, file.bytes).build() {
+    let file = configuration.page_file.as_ref();
+    match build_with(file, configuration, mode) {
         // The program changed its root, or its user.
-        Err(BuildError::PageFile(_)) if !file.is_required => pager(configuration, mode).build(),
+        Err(BuildError::PageFile(_)) if file.is_some_and(|file| !file.is_required) => {
+            build_with(None, configuration, mode)
+        }
         built => built,
     }
 }
 
-fn pager(configuration: &Configuration, mode: FaultMode) -> PagerBuilder {
-    Pager::builder()
-        .ram(configuration.ram)
-        .address_space(ARENA_BYTES as u64)
-        .arena_at(ARENA)
-        .codec(configuration.codec)
-        .fault_mode(mode)
+/// Builds the pager: on a share of the pool, or on a budget of its own.
+fn build_with(
+    file: Option<&PageFile>,
+    configuration: &Configuration,
+    mode: FaultMode,
+) -> Result<Pager, BuildError> {
+    let builder = || {
+        let builder = Pager::builder()
+            .ram(configuration.ram)
+            .forks_outside_of_pool(pool::LEAST)
+            .address_space(ARENA_BYTES as u64)
+            .arena_at(ARENA)
+            .codec(configuration.codec)
+            .fault_mode(mode);
+        match file {
+            Some(file) => builder.page_file(&file.path, file.bytes),
+            None => builder,
+        }
+    };
+    let outside = match configuration.pool.map(pool::join) {
+        None => return builder().build(),
+        Some(Err(outside)) => outside,
+        Some(Ok(member)) => match builder().pool(member).build() {
+            // Stopped processes do not give their pages back.
+            Err(BuildError::GrantTooSmall { .. } | BuildError::Membership) => Outside::Full,
+            built => return built,
+        },
+    };
+    statistics::note_outside(outside);
+    builder().ram(pool::LEAST.min(configuration.ram)).build()
 }
 
 /// A thread for faults, if the system allows that it serves those of system calls.

@@ -3,9 +3,10 @@
 use std::fmt::Write;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use plimsoll_pager::Stats;
+use plimsoll_pager::{Pager, Stats};
 
 use crate::arena;
+use crate::pool::Outside;
 use crate::trampoline;
 use crate::unmanaged;
 
@@ -55,12 +56,48 @@ fn look() {
     }
 }
 
+/// The share of this process in the budget of all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Share {
+    name: &'static str,
+    granted: u64,
+}
+
+/// Whether this process has a budget of its own, and why: 0 if not, or the number of [`Outside`] plus 1.
+static OUTSIDE: AtomicU32 = AtomicU32::new(0);
+
+/// Notes that this process is not in the pool.
+pub(crate) fn note_outside(reason: Outside) {
+    OUTSIDE.store(reason as u32 + 1, Ordering::Relaxed);
+}
+
+/// The share of a pager now.
+fn share(pager: &Pager) -> Share {
+    let name = match OUTSIDE.load(Ordering::Relaxed) {
+        0 => "none",
+        number if number == Outside::Closed as u32 + 1 => "closed",
+        number if number == Outside::Full as u32 + 1 => "full",
+        _ => "refused",
+    };
+    match pager.membership() {
+        Some(membership) => Share {
+            name: "member",
+            granted: membership.grant.bytes(),
+        },
+        None => Share {
+            name,
+            granted: pager.stats().ram,
+        },
+    }
+}
+
 /// The line of counters.
-fn line(stats: &Stats, peak: u64, unmanaged: u64) -> String {
+fn line(stats: &Stats, share: Share, peak: u64, unmanaged: u64) -> String {
     let mut line = String::with_capacity(1024);
     let faults = stats.zero_faults + stats.soft_faults + stats.hard_faults;
     let figures = [
         ("ram_bytes", stats.ram),
+        ("granted_bytes", share.granted),
         ("resident_bytes", stats.resident_bytes()),
         ("wanted_bytes", wanted(stats)),
         ("peak_wanted_bytes", peak),
@@ -84,9 +121,9 @@ fn line(stats: &Stats, peak: u64, unmanaged: u64) -> String {
         ("forced_frames", stats.forced_frames),
         ("direct_reclaims", stats.direct_reclaims),
     ];
-    line.push_str("{\"version\":1");
+    // A string takes every text.
+    let _ = write!(line, "{{\"version\":1,\"pool\":\"{}\"", share.name);
     for (name, value) in figures {
-        // A string takes every text.
         let _ = write!(line, ",\"{name}\":{value}");
     }
     line.push_str("}\n");
@@ -104,7 +141,12 @@ pub(crate) extern "C" fn report() {
     }
     look();
     let stats = arena.pager.stats();
-    let text = line(&stats, PEAK.load(Ordering::Relaxed), unmanaged::bytes_in_use());
+    let text = line(
+        &stats,
+        share(&arena.pager),
+        PEAK.load(Ordering::Relaxed),
+        unmanaged::bytes_in_use(),
+    );
     write(file, text.as_bytes());
 }
 
@@ -151,7 +193,11 @@ mod tests {
         let mut stats = Stats::default();
         stats.compressed_pages = 2;
         stats.standby_pages[5] = 1;
-        let line = line(&stats, 5, 6);
+        let share = Share {
+            name: "member",
+            granted: 9,
+        };
+        let line = line(&stats, share, 5, 6);
         assert!(line.starts_with("{\"version\":1,") && line.ends_with("}\n"));
         assert!(line.contains("\"wanted_bytes\":12288,") && line.contains("\"peak_wanted_bytes\":5,"));
         assert_eq!(line.lines().count(), 1);

@@ -12,7 +12,7 @@ mod spawn;
 mod threads;
 mod vectors;
 
-pub(crate) use descriptors::LowNumbers;
+pub(crate) use descriptors::{LowNumbers, protect};
 
 /// Finds the C library's functions that are called when it may not search. Called at the start.
 pub(crate) fn prepare() {

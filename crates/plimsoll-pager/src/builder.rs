@@ -25,6 +25,10 @@ use crate::store;
 /// The arena begins at a multiple of this number of bytes.
 const ARENA_ALIGNMENT: usize = CHUNK_PAGES as usize * PAGE_SIZE;
 
+/// The smallest grant of a member of a pool that a pager works with, in bytes: the store's tables and buffers, and a few pages. Faults
+/// that find no room ask the pool for more.
+pub const LEAST_GRANT: u64 = 1 << 20;
+
 /// Options of a [`Pager`]; [`Pager::builder`] makes them.
 #[derive(Debug)]
 #[must_use]
@@ -33,6 +37,8 @@ pub struct PagerBuilder {
     most_ram: u64,
     #[cfg(not(loom))]
     member: Option<Member>,
+    #[cfg(not(loom))]
+    forks_outside: Option<u64>,
     address_space: u64,
     copies: CopiesOptions,
     driver: DriverOptions,
@@ -68,6 +74,8 @@ impl PagerBuilder {
             most_ram: 0,
             #[cfg(not(loom))]
             member: None,
+            #[cfg(not(loom))]
+            forks_outside: None,
             address_space: 64 << 30,
             copies: CopiesOptions::default(),
             driver: DriverOptions::default(),
@@ -90,10 +98,18 @@ impl PagerBuilder {
     }
 
     /// Takes the budget from a pool: the grants of `member` instead of [`PagerBuilder::ram`]. The member leaves the pool with
-    /// the end of the pager. Its minimum must hold the store's tables and some pages: at least 4 MiB.
+    /// the end of the pager. Its minimum must hold the store's tables and some pages: at least [`LEAST_GRANT`].
     #[cfg(not(loom))]
     pub fn pool(mut self, member: Member) -> PagerBuilder {
         self.member = Some(member);
+        self
+    }
+
+    /// Gives a child of [`Pager::fork`] that cannot join its parent's pool a fixed budget of `bytes`, at least 4 MiB, beside that of the
+    /// pool. By default such a child does not have the regions.
+    #[cfg(not(loom))]
+    pub fn forks_outside_of_pool(mut self, bytes: u64) -> PagerBuilder {
+        self.forks_outside = Some(bytes.max(LEAST_RAM));
         self
     }
 
@@ -230,8 +246,9 @@ impl PagerBuilder {
     fn funds(self) -> Result<Funds, BuildError> {
         #[cfg(not(loom))]
         if let Some(mut member) = self.member {
-            let given = share::first_grant(&mut member, LEAST_RAM).map_err(|_| BuildError::Membership)?;
-            let least = LEAST_RAM;
+            let least = LEAST_GRANT;
+            let given =
+                share::first_grant(&mut member, LEAST_RAM, least).map_err(|_| BuildError::Membership)?;
             if given < least {
                 return Err(BuildError::GrantTooSmall { given, least });
             }
@@ -239,6 +256,7 @@ impl PagerBuilder {
                 ram: given,
                 most: member.pool().total(),
                 member: Some(member),
+                forks_outside: self.forks_outside,
             });
         }
         if self.ram < LEAST_RAM {
@@ -252,6 +270,8 @@ impl PagerBuilder {
             most: self.most_ram.max(self.ram),
             #[cfg(not(loom))]
             member: None,
+            #[cfg(not(loom))]
+            forks_outside: None,
         })
     }
 }

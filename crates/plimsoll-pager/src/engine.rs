@@ -197,6 +197,9 @@ pub(crate) struct Funds {
     /// The member of a pool whose grants are the budget.
     #[cfg(not(loom))]
     pub(crate) member: Option<Member>,
+    /// Bytes of the budget of a forked child that is no member.
+    #[cfg(not(loom))]
+    pub(crate) forks_outside: Option<u64>,
 }
 
 /// The right of a thread to change pages: no signal handler runs on it, and no other thread forks meanwhile.
@@ -219,6 +222,9 @@ pub(crate) struct Engine<B: Backing + 'static> {
     /// leaves.
     #[cfg(not(loom))]
     share: Mutex<Option<Share>>,
+    /// Bytes of the budget of a forked child that is no member of the pool.
+    #[cfg(not(loom))]
+    forks_outside: Option<u64>,
 }
 
 impl<B: Backing + 'static> Engine<B> {
@@ -235,6 +241,8 @@ impl<B: Backing + 'static> Engine<B> {
             most: ram,
             #[cfg(not(loom))]
             member: None,
+            #[cfg(not(loom))]
+            forks_outside: None,
         };
         Engine::funded(pages, funds, backing, options)
     }
@@ -282,6 +290,8 @@ impl<B: Backing + 'static> Engine<B> {
         Ok(Engine {
             #[cfg(not(loom))]
             share: Mutex::new(share.transpose().map_err(EngineError::System)?),
+            #[cfg(not(loom))]
+            forks_outside: funds.forks_outside,
             served,
             addresses: Mutex::new(Addresses::new(pages)),
             registration,

@@ -81,7 +81,7 @@ pub mod store;
 mod trim;
 
 pub use backing::{Damaged, PageFileUse};
-pub use builder::{Codec, PagerBuilder};
+pub use builder::{Codec, LEAST_GRANT, PagerBuilder};
 pub use driver::FaultMode;
 pub use engine::{Forked, TrimTo};
 pub use error::{BuildError, FaultError, ForkError, MapError, RamError, RangeError};

@@ -132,6 +132,13 @@ impl Pager {
         self.engine.with_share(Share::membership)
     }
 
+    /// States whether the process is about to execute another program, as [`Member::set_executing`](crate::pool::Member::set_executing)
+    /// does. Does nothing without a pool.
+    #[cfg(not(loom))]
+    pub fn set_executing(&self, is_executing: bool) {
+        self.engine.with_share(|share| share.set_executing(is_executing));
+    }
+
     /// Changes the limits of the pager's member of its pool. The next round of the pool follows them.
     ///
     /// # Errors

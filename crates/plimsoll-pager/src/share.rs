@@ -45,7 +45,7 @@ pub struct Membership {
 pub(crate) struct Growth {
     /// The limits of the member, and the minima of others, allow more.
     pub(crate) is_possible: bool,
-    /// The pool has free pages, so that no other member loses any.
+    /// The pool has pages that no other member uses.
     pub(crate) is_free: bool,
 }
 
@@ -177,6 +177,11 @@ impl Share {
         }
     }
 
+    /// States whether the process is about to execute another program.
+    pub(crate) fn set_executing(&self, is_executing: bool) {
+        self.state.member().set_executing(is_executing);
+    }
+
     /// Changes the limits of the member.
     pub(crate) fn set_limits(&self, limits: Limits) -> Result<(), PoolError> {
         self.state.member().set_limits(limits)
@@ -189,7 +194,7 @@ impl Drop for Share {
         let Some(thread) = self.thread.take() else { return };
         while !thread.is_finished() {
             // It may look at `is_over` just before this call, and sleep after it.
-            self.state.pool.wake_members();
+            self.state.pool.wake_own_member();
             thread::sleep(Duration::from_millis(1));
         }
         // A thread that panicked has reported it.
@@ -212,9 +217,9 @@ impl State {
                 self.failed_ticks.fetch_add(1, Ordering::Relaxed);
             }
             self.ticks.fetch_add(1, Ordering::Relaxed);
-            let version = self.member().version();
+            let (row, rings) = self.member().place();
             if !self.is_over() {
-                self.pool.wait(version, self.next_look());
+                self.pool.wait(row, rings, self.next_look());
             }
         }
     }
@@ -289,26 +294,29 @@ fn budget(member: &Member, inherited: u64) -> u64 {
 fn growth(member: &Member) -> Result<Growth, PoolError> {
     Ok(Growth {
         is_possible: member.can_grow(),
-        is_free: member.pool().has_free_pages()?,
+        is_free: member.pool().has_spare_pages(member.place().0)?,
     })
 }
 
-/// Waits until `member` has a grant of at least `least` bytes, for ten seconds at most, and not beyond its maximum. Returns
-/// the last grant.
-pub(crate) fn first_grant(member: &mut Member, least: u64) -> Result<u64, PoolError> {
+/// Waits until `member` has a grant of at least `least` bytes, for ten seconds at most, and not beyond its maximum. It gets up to
+/// `wanted` bytes if they are free. Returns the last grant.
+pub(crate) fn first_grant(member: &mut Member, wanted: u64, least: u64) -> Result<u64, PoolError> {
     let distances = crate::pool::RefaultDistances::new();
     let usage = Usage {
-        wanted: least,
+        wanted: wanted.max(least),
         ..Usage::new(&distances)
     };
-    let mut given = 0;
+    // The round of a tick costs all members: none is made for a grant that is enough to begin with.
+    let mut given = member.grant().bytes();
     for _ in 0..FIRST_TRIES {
-        given = member.tick_now(&usage)?.bytes();
-        member.acknowledge(given)?;
         if given >= least.min(member.most_bytes()) {
             break;
         }
-        member.wait(FIRST_WAIT);
+        given = member.tick_now(&usage)?.bytes();
+        member.acknowledge(given)?;
+        if given < least {
+            member.wait(FIRST_WAIT);
+        }
     }
     Ok(given)
 }

@@ -1,7 +1,8 @@
 //! Descriptors of the library, and the symbols that close descriptors.
 //!
 //! Programs take low numbers by themselves (`dup2(file, 3)`), so the library's are high. Programs close all that they do not know
-//! (`close_range(3, ~0)`), in themselves and between `vfork` and `execve`: the library's have to stay.
+//! (`close_range(3, ~0)`), in themselves and between `vfork` and `execve`: the library's have to stay. That of the pool, which children
+//! inherit, is protected too.
 #![allow(unsafe_code, reason = "exported symbols")]
 
 use std::ffi::{c_int, c_uint};
@@ -238,7 +239,7 @@ impl LowNumbers {
             let flags = system_call(libc::SYS_fcntl, file, libc::F_GETFD as usize, 0);
             // Inherited ones have stayed open at the execution of the program.
             if flags > 0 && flags as c_int & libc::FD_CLOEXEC != 0 {
-                PROTECTED[file / 64].fetch_or(1 << (file % 64), Ordering::Relaxed);
+                protect(file as c_int);
             }
         }
         self.limit.set();
@@ -273,6 +274,14 @@ pub(crate) fn unprotect(file: c_int) {
         && let Some(word) = PROTECTED.get(file / 64)
     {
         word.fetch_and(!(1 << (file % 64)), Ordering::Relaxed);
+    }
+}
+
+/// Has the program leave a descriptor alone.
+pub(crate) fn protect(file: c_int) {
+    let file = usize::try_from(file).unwrap_or(MOST);
+    if let Some(word) = PROTECTED.get(file / 64) {
+        word.fetch_or(1 << (file % 64), Ordering::Relaxed);
     }
 }
 

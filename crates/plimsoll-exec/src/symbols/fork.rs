@@ -28,7 +28,7 @@ use super::descriptors::{Limit, unprotect};
 use super::errors::{error, failed};
 use crate::lock::Locked;
 use crate::next_symbol::Next;
-use crate::{arena, background, statistics, unmanaged};
+use crate::{arena, background, pool, statistics, unmanaged};
 
 type Step = Option<unsafe extern "C" fn()>;
 type Fork = unsafe extern "C" fn() -> pid_t;
@@ -264,6 +264,7 @@ pub unsafe extern "C" fn fork() -> pid_t {
             if let Some(file) = statistics::end_in_child() {
                 unprotect(file);
             }
+            pool::note_process();
             list.in_child();
             background::start(1);
             0

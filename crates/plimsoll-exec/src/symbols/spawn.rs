@@ -15,7 +15,7 @@ use libc::{pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 use super::errors::{error, failed, returned};
 use crate::calls::{self, Call, Strings, is_managed};
 use crate::next_symbol::Next;
-use crate::trampoline;
+use crate::{pool, trampoline};
 
 type Texts = *const *const c_char;
 
@@ -276,6 +276,27 @@ pub unsafe extern "C" fn popen(command: *const c_char, kind: *const c_char) -> *
     }
 }
 
+/// The process executes a program while the value lives. Its share of the pool returns if the program takes its place; it stays if the
+/// call fails.
+struct Executing;
+
+impl Executing {
+    fn begin() -> Executing {
+        Executing::note(true);
+        Executing
+    }
+
+    fn note(is_executing: bool) {
+        pool::note_execution(is_executing);
+    }
+}
+
+impl Drop for Executing {
+    fn drop(&mut self) {
+        Executing::note(false);
+    }
+}
+
 /// `execve(2)`.
 ///
 /// # Safety
@@ -286,6 +307,7 @@ pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environme
         libc::SYS_execve,
         [path as usize, arguments as usize, environment as usize, 0, 0, 0],
     );
+    let _executing = Executing::begin();
     // SAFETY: the caller's premise.
     unsafe {
         match calls::is_active() {
@@ -318,6 +340,7 @@ pub unsafe extern "C" fn execveat(
             0,
         ],
     );
+    let _executing = Executing::begin();
     // SAFETY: the caller's premise.
     unsafe {
         match calls::is_active() {
@@ -361,6 +384,7 @@ pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Texts, environm
     let Some(next) = NEXT.find() else {
         return failed(libc::ENOSYS);
     };
+    let _executing = Executing::begin();
     let mut result = -1;
     for _ in 0..MOST_TRIES {
         if calls::is_active() {

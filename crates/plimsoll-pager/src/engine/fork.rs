@@ -16,16 +16,18 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use plimsoll_os::{Errno, thread_token};
 
+use super::Engine;
 use super::threads::Threads;
-use super::{Engine, LEAST_RAM};
 use crate::backing::Backing;
+#[cfg(not(loom))]
+use crate::builder::LEAST_GRANT;
 use crate::driver::{FaultMode, Registered};
 use crate::error::ForkError;
 use crate::fault::{SignalsBlocked, forget_other_handlers};
 use crate::manager::Patience;
 use crate::page::{CHUNK_PAGES, ChunkMode, PageIndex, PageRange};
 #[cfg(not(loom))]
-use crate::share::Share;
+use crate::share::{Growth, Share, Tenant};
 
 /// A process after [`Pager::fork`](crate::Pager::fork).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,12 +193,19 @@ impl<B: Backing + 'static> Engine<B> {
     /// Makes this process a member of its parent's pool.
     #[cfg(not(loom))]
     fn begin_share(&self, parent: Option<&Share>, share: &mut Option<Share>) -> Result<(), Errno> {
-        if let Some(parent) = parent {
-            *share = Some(Share::start_in_child(
-                &parent.still(),
-                LEAST_RAM,
-                self.served.clone(),
-            )?);
+        let Some(parent) = parent else {
+            return Ok(());
+        };
+        match (
+            Share::start_in_child(&parent.still(), LEAST_GRANT, self.served.clone()),
+            self.forks_outside,
+        ) {
+            (Ok(started), _) => *share = Some(started),
+            (Err(_), Some(bytes)) => {
+                self.served.set_growth(Growth::default());
+                self.manager().set_ram(bytes);
+            }
+            (Err(errno), None) => return Err(errno),
         }
         Ok(())
     }

@@ -63,7 +63,7 @@ impl<B: Backing> Work for Served<B> {
         }
         #[cfg(not(loom))]
         if let Some(pool) = self.pool.as_ref().filter(|_| self.manager.need.is_open()) {
-            pool.wake_members();
+            pool.wake_own_member();
         }
         let _balancing = self.balancing.lock().unwrap_or_else(PoisonError::into_inner);
         let start = Instant::now();

@@ -242,6 +242,20 @@ pub(crate) fn balance(total: u64, readings: &[Reading]) -> Vec<Decision> {
         .collect()
 }
 
+/// The pages of a member that it does not use, in a pool of `total`: a round gives them to others first.
+#[cfg(not(loom))]
+pub(crate) fn idle(total: u64, reading: &Reading) -> u64 {
+    match reading.bids() {
+        true => reading.start().saturating_sub(reading.filled_target(room(total))),
+        false => 0,
+    }
+}
+
+/// The pages that a member may have above those that it fills.
+fn room(total: u64) -> u64 {
+    total / LARGEST_STEP * 2
+}
+
 /// The grants between two rounds: the first step alone. Histories stay.
 pub(crate) fn meet_needs(total: u64, readings: &[Reading]) -> Vec<Decision> {
     let mut round = Round::new(total, readings);
@@ -271,7 +285,7 @@ impl<'r> Round<'r> {
             readings,
             pages: readings.iter().map(Reading::start).collect(),
             available: total.saturating_sub(occupied),
-            room: total / LARGEST_STEP * 2,
+            room: room(total),
         }
     }
 

@@ -10,8 +10,8 @@ use super::error::PoolError;
 use super::file::PoolFile;
 use super::identity::{Condition, Identity};
 use super::layout::{HEAD, MOST_MEMBERS, PAGE, TABLE_WORDS, buffer_bytes, buffers, row};
-use super::round::{Seen, need, reap};
-use super::row::Row;
+use super::round::{SILENT_MS, Seen, idle, need, reap};
+use super::row::{Acknowledged, Report, Row, bell};
 use super::status::{MemberStatus, PoolStatus};
 use super::table::{Damage, Entry, Table};
 use super::versioned::{ReadFailure, Version, Versioned};
@@ -155,10 +155,26 @@ impl Pool {
         self.file.header.total_pages
     }
 
-    /// Whether free pages alone would meet the need of a member whose faults wait.
-    pub(crate) fn has_free_pages(&self) -> Result<bool, PoolError> {
+    /// Whether pages that no other member uses would meet the need of that of row `own` when its faults wait: free ones, those of
+    /// processes that have ended, and idle ones.
+    pub(crate) fn has_spare_pages(&self, own: usize) -> Result<bool, PoolError> {
         let total = self.total_pages();
-        Ok(total.saturating_sub(self.table()?.1.charged()) >= need(total))
+        let (_, table) = self.table()?;
+        let mut left = need(total).saturating_sub(total.saturating_sub(table.charged()));
+        for (at, entry) in table.members().filter(|(at, _)| *at != own) {
+            if left == 0 {
+                break;
+            }
+            let spare = match entry.identity.is_gone() {
+                true => entry.charged,
+                false => self
+                    .row(at)
+                    .of(entry.identity)
+                    .map_or(0, |(report, answer)| idle(entry, &report, answer, total)),
+            };
+            left = left.saturating_sub(spare);
+        }
+        Ok(left == 0)
     }
 
     pub(crate) fn damaged(&self, damage: Damage) -> PoolError {
@@ -231,8 +247,8 @@ impl Pool {
             next.check(self.total_pages())
                 .map_err(|damage| self.damaged(damage))?;
             if self.versioned().replace(version, row, &next.words()) {
-                if concerns_others(&table, &next, row) {
-                    self.file.memory.wake(HEAD);
+                for at in concerned(&table, &next).filter(|at| *at != row) {
+                    self.ring(at);
                 }
                 return Ok(Some(next));
             }
@@ -249,30 +265,53 @@ impl Pool {
     }
 
     fn state_of(&self, at: usize, entry: &Entry) -> Seen {
-        Seen {
-            condition: entry.identity.condition(),
-            row: self.row(at).of(entry.identity),
-        }
+        let row = self.row(at).of(entry.identity);
+        let condition = match entry.identity.condition() {
+            Condition::Runs if self.has_executed(at, row.as_ref()) => Condition::Ended,
+            condition => condition,
+        };
+        Seen { condition, row }
     }
 
-    /// Wakes all members that wait, for no reason of theirs.
-    pub(crate) fn wake_members(&self) {
-        self.file.memory.wake(HEAD);
+    /// Whether the member of a row has executed a program that is no member: it said that it is about to, and is silent. Its memory
+    /// is gone. While the call fails slowly, its other threads report.
+    fn has_executed(&self, at: usize, row: Option<&(Report, Acknowledged)>) -> bool {
+        let silence = |seen_at| plimsoll_os::coarse_milliseconds().wrapping_sub(seen_at);
+        self.row(at).is_executing() && row.is_some_and(|(report, _)| silence(report.seen_at) > SILENT_MS)
     }
 
-    /// Sleeps until the grant of a member changes after version `version`, for `limit` at most.
-    pub(crate) fn wait(&self, version: Version, limit: Duration) {
-        self.file.memory.wait(HEAD, version.word(), limit);
+    /// Wakes the member of a row, if it sleeps.
+    fn ring(&self, row: usize) {
+        self.file.memory.words()[bell(row)].fetch_add(1, Ordering::SeqCst);
+        self.file.memory.wake(bell(row));
+    }
+
+    /// Wakes the member that this process is, for no reason of the pool's.
+    pub(crate) fn wake_own_member(&self) {
+        let process = plimsoll_os::this_process();
+        let is_own = |at: &usize| {
+            let owner = Identity::from_word(self.row(*at).owner());
+            owner.is_some_and(|owner| owner.pid() == process)
+        };
+        (0..MOST_MEMBERS).filter(is_own).for_each(|at| self.ring(at));
+    }
+
+    /// The rings of the member of a row so far.
+    pub(crate) fn rings(&self, row: usize) -> u64 {
+        self.file.memory.words()[bell(row)].load(Ordering::SeqCst)
+    }
+
+    /// Sleeps until the member of a row is woken after it had `rings`, for `limit` at most.
+    pub(crate) fn wait(&self, row: usize, rings: u64, limit: Duration) {
+        self.file.memory.wait(bell(row), rings, limit);
     }
 }
 
-/// Whether a member other than that of `row` has another share.
-fn concerns_others(before: &Table, after: &Table, row: usize) -> bool {
+/// The rows of members that have another share afterwards.
+fn concerned(before: &Table, after: &Table) -> impl Iterator<Item = usize> {
     let share = |entry: &Option<Entry>| entry.map(|entry| (entry.identity, entry.given, entry.charged));
     let pairs = before.entries.iter().zip(&after.entries).enumerate();
-    pairs
-        .filter(|(at, _)| *at != row)
-        .any(|(_, (before, after))| share(before) != share(after))
+    pairs.filter_map(move |(at, (before, after))| (share(before) != share(after)).then_some(at))
 }
 
 /// The state of a member among those that [`Pool::states`] returned.

@@ -72,6 +72,15 @@ impl Identity {
         self.0.get() >> PID_BITS
     }
 
+    /// Whether no process has the number any more: quickly, and never true of a process that has ended and is not waited for.
+    #[cfg(not(loom))]
+    pub(crate) fn is_gone(self) -> bool {
+        let pid = i32::try_from(self.pid())
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
+        pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
+    }
+
     /// Whether the process runs. An error other than "no such process" leaves that open: it counts as running, so that its
     /// share is not given out while it may use it.
     pub(crate) fn condition(self) -> Condition {

@@ -13,7 +13,6 @@ use super::round::{Seen, meet_needs, next_table, reap};
 use super::row::{Acknowledged, Report};
 use super::settle::free;
 use super::table::{Damage, Entry, Table};
-use super::versioned::Version;
 
 /// Time between two rounds of balancing.
 const ROUND_MS: u32 = 1000;
@@ -117,7 +116,8 @@ pub struct Member {
     /// Whether that one is charged for the pages that both share, as of the last tick.
     has_parent: bool,
     grant: Grant,
-    version: Version,
+    /// Wakes before the last tick.
+    rings: u64,
     /// The last answer, which the row has.
     answer: Acknowledged,
     meter: Meter,
@@ -171,7 +171,7 @@ impl Member {
                 parent,
                 has_parent: parent.is_some() && entry.parent == parent,
                 grant: Grant::of(&entry),
-                version: Version::new(0, 0),
+                rings: 0,
                 answer: Acknowledged { number: 0, held: 0 },
                 meter: Meter::new(),
                 maximum: bounds.maximum,
@@ -222,9 +222,9 @@ impl Member {
         &self.pool
     }
 
-    /// The version of the pool as of the last tick.
-    pub(crate) fn version(&self) -> Version {
-        self.version
+    /// The place of the member in the pool, and its wakes before the last tick.
+    pub(crate) fn place(&self) -> (usize, u64) {
+        (self.row, self.rings)
     }
 
     /// The process.
@@ -258,6 +258,8 @@ impl Member {
     fn turn(&mut self, usage: &Usage<'_>, at_once: bool) -> Result<Grant, PoolError> {
         self.check_process()?;
         let now = plimsoll_os::coarse_milliseconds();
+        // A wake for a change that this tick does not see yet ends the next wait at once.
+        self.rings = self.pool.rings(self.row);
         let (_, table) = self.pool.table()?;
         self.report(usage, &table, now)?;
         let total = self.pool.total_pages();
@@ -277,12 +279,11 @@ impl Member {
             // An unmet need must not wake all members again and again.
             Ok((next != *table).then_some(next))
         })?;
-        let (version, table) = self.pool.table()?;
+        let (_, table) = self.pool.table()?;
         let entry = own_entry(Some(&table), row, identity)?;
         self.grant = Grant::of(&entry);
         self.has_parent = self.parent.is_some() && entry.parent == self.parent;
         self.most = most(&table, &entry, total);
-        self.version = version;
         Ok(self.grant)
     }
 
@@ -363,9 +364,17 @@ impl Member {
         self.grant.given < self.most
     }
 
+    /// States whether the process is about to execute another program. If that never joins the pool, the share returns some seconds
+    /// later. The membership goes on if the program cannot be executed. Async-signal-safe.
+    pub fn set_executing(&self, is_executing: bool) {
+        if self.check_process().is_ok() {
+            self.pool.row(self.row).set_executing(self.identity, is_executing);
+        }
+    }
+
     /// Sleeps until a member's grant may have changed since the last tick, for `limit` at most. It may wake for no reason.
     pub fn wait(&self, limit: Duration) {
-        self.pool.wait(self.version, limit);
+        self.pool.wait(self.row, self.rings, limit);
     }
 
     /// Leaves the pool; the share is free. The memory must be free by then.

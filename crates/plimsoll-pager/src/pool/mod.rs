@@ -37,8 +37,8 @@
 //! - A forked child is no member, and calls of the membership that it has from its parent fail. It joins by
 //!   [`Member::join_as_child`]; [`Pager::fork`](crate::Pager::fork) does so. Pages that it still shares with its parent are charged to the parent; when that ends, to the
 //!   child that shares most of them.
-//! - `execve` keeps the process, not its memory: call [`Member::leave`] before. Else the share returns when the new program
-//!   joins, or ends.
+//! - `execve` keeps the process, not its memory: call [`Member::leave`] before, or [`Member::set_executing`], which keeps the
+//!   membership if the call fails. Else the share returns when the new program joins, or ends.
 //! - Nothing waits, except [`Member::wait`]; no call holds a lock, so that a signal handler may interrupt any of them.
 //!
 //! # Trust

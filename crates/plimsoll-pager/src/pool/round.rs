@@ -3,7 +3,7 @@
 use super::balance::{self, Activity, Decision, Reading, balance};
 use super::identity::Condition;
 use super::row::{Acknowledged, Report};
-use super::settle::{apply, bury};
+use super::settle::{apply, bury, free};
 use super::table::{Entry, Table};
 
 #[cfg(test)]
@@ -88,10 +88,11 @@ fn shared_out(
     split: fn(u64, &[Reading]) -> Vec<Decision>,
 ) -> Table {
     let mut next = reap(table, seen);
+    let free = free(&next.entries, total);
     let rows: Vec<usize> = next.members().map(|(row, _)| row).collect();
     let readings: Vec<Reading> = next
         .members()
-        .map(|(row, entry)| reading(entry, &seen(row, entry), total, now))
+        .map(|(row, entry)| reading(entry, &seen(row, entry), total, now, free))
         .collect();
     let mut wishes = vec![0; next.entries.len()];
     for (row, decision) in rows.into_iter().zip(split(total, &readings)) {
@@ -104,14 +105,28 @@ fn shared_out(
     next
 }
 
-fn reading(entry: &Entry, seen: &Seen, total: u64, now: u32) -> Reading {
+/// The pages of a member that it does not use, by its last report.
+#[cfg(not(loom))]
+pub(crate) fn idle(entry: &Entry, report: &Report, answer: Acknowledged, total: u64) -> u64 {
+    let seen = Seen {
+        condition: Condition::Runs,
+        row: Some((*report, answer)),
+    };
+    balance::idle(total, &reading(entry, &seen, total, report.seen_at, 0))
+}
+
+fn reading(entry: &Entry, seen: &Seen, total: u64, now: u32, free: u64) -> Reading {
     let (report, activity) = match seen.row {
         None => (Report::default(), Activity::Silent),
         Some((report, answer)) => (report, activity(entry, seen.condition, &report, answer, now)),
     };
     // A need counts as a minimum, for as long as it lasts.
     let needed = match report.is_needy {
-        true => (report.resident.max(entry.given) + need(total)).min(entry.maximum),
+        true => {
+            let has = report.resident.max(entry.given);
+            // Free pages come in larger and larger steps: each costs a wait.
+            (has + need(total).max((has / 2).min(free / 2))).min(entry.maximum)
+        }
         false => 0,
     };
     Reading {

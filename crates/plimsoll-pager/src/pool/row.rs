@@ -22,7 +22,17 @@ const INHERITED: usize = 9;
 const SEEN_AT: usize = 10;
 const GAIN_NOW: usize = 11;
 const NEEDY: usize = 12;
-const _: () = assert!(NEEDY < ROW_WORDS);
+/// A counter that others increase to wake the member: the only word of a member's row that they write.
+const BELL: usize = 13;
+/// 1 while the member executes another program.
+const EXECUTING: usize = 14;
+const _: () = assert!(EXECUTING < ROW_WORDS);
+
+/// The place of the word that the member of a row sleeps at.
+#[cfg(not(loom))]
+pub(crate) fn bell(row: usize) -> usize {
+    super::layout::row(row).start + BELL
+}
 
 /// The answer of a member to a grant: it knows this grant, and has at most so many pages resident until it knows a later one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,6 +122,20 @@ impl<'m> Row<'m> {
     pub(crate) fn acknowledge(&self, acknowledged: Acknowledged) {
         let word = u64::from(acknowledged.number) << PAGE_BITS | acknowledged.held.min(MOST_PAGES);
         self.words[ACKNOWLEDGED].store(word, Ordering::Release);
+    }
+
+    /// States whether the member executes another program: if that succeeds, it never reports again. Does nothing if the row is
+    /// another's. Async-signal-safe.
+    #[cfg(not(loom))]
+    pub(crate) fn set_executing(&self, mine: Identity, is_executing: bool) {
+        if self.owner() == mine.word() {
+            self.words[EXECUTING].store(u64::from(is_executing), Ordering::Release);
+        }
+    }
+
+    #[cfg(not(loom))]
+    pub(crate) fn is_executing(&self) -> bool {
+        self.words[EXECUTING].load(Ordering::Acquire) != 0
     }
 
     pub(crate) fn publish(&self, report: &Report) {

@@ -385,13 +385,13 @@ fn a_grant_that_is_too_small_is_refused() {
     let test = "shared_budget::a_grant_that_is_too_small_is_refused";
     with_pool(test, |pool, _| {
         let most = Limits {
-            maximum: 2 * MIB,
+            maximum: MIB / 2,
             ..Limits::default()
         };
         let member = pool.join(most).expect("it is empty");
         let built = Pager::builder().pool(member).build();
         assert!(
-            matches!(built, Err(BuildError::GrantTooSmall { given, .. }) if given == 2 * MIB),
+            matches!(built, Err(BuildError::GrantTooSmall { given, .. }) if given == MIB / 2),
             "{built:?}"
         );
         assert_eq!(pool.status().expect("it is whole").members.len(), 0);

@@ -9,14 +9,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::settings::Settings;
+use super::shared_pool::SharedPool;
 use plimsoll_monitor::processes::pass_signals_on;
 
 /// A start on the pager.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Launch {
     /// The library to preload.
     pub library: PathBuf,
     pub settings: Settings,
+    /// The budget that the processes of the program share; it must live until the program is executed.
+    pub pool: Option<SharedPool>,
 }
 
 impl Launch {
@@ -32,7 +35,7 @@ impl Launch {
         let all: Vec<&[u8]> = [own].into_iter().chain(others).collect();
         vec![
             ("LD_PRELOAD", OsString::from_vec(all.join(&b':'))),
-            (Settings::VARIABLE, self.settings.value()),
+            (Settings::VARIABLE, self.settings.value(self.pool.as_ref())),
         ]
     }
 }
@@ -69,10 +72,11 @@ mod tests {
                 page_file: None,
                 stats: false,
             },
+            pool: None,
         };
         let preload = |others: Option<&str>| {
             let variables = launch.environment(others.map(OsStr::new));
-            assert_eq!(variables[1], (Settings::VARIABLE, launch.settings.value()));
+            assert_eq!(variables[1], (Settings::VARIABLE, launch.settings.value(None)));
             variables[0].1.clone()
         };
         for (others, expected) in [

@@ -6,9 +6,11 @@ mod launch;
 mod obstacle;
 mod requirements;
 mod settings;
+mod shared_pool;
 
 pub use budget::available_ram;
 pub use launch::{Launch, execute};
 pub use obstacle::{Obstacle, obstacle};
 pub use requirements::{Lack, check};
 pub use settings::{Codec, PageFile, Settings};
+pub use shared_pool::SharedPool;

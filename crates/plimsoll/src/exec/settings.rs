@@ -1,15 +1,18 @@
 //! The settings of the preloaded library, in the variable `PLIMSOLL_EXEC`.
 //!
 //! ```text
-//! 1;ram=67108864;codec=auto;page-file=/var/tmp,268435456;stats=2
+//! 1;ram=67108864;codec=auto;page-file=/var/tmp,268435456;stats=2;pool=896,12345
 //! ```
 //!
-//! The version comes first. The library refuses a version or a key that it does not know. A path is percent-encoded.
+//! The version comes first. The library refuses a version or a key that it does not know. A path is percent-encoded. The
+//! pool that all processes of the program share has the number of its descriptor and that of its file.
 
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use super::shared_pool::SharedPool;
 
 /// Version of the format.
 const VERSION: u32 = 1;
@@ -50,8 +53,8 @@ impl Settings {
     /// Name of the variable.
     pub const VARIABLE: &'static str = "PLIMSOLL_EXEC";
 
-    /// The value of the variable.
-    pub fn value(&self) -> OsString {
+    /// The value of the variable. Without a pool, each process has a budget of its own.
+    pub fn value(&self, pool: Option<&SharedPool>) -> OsString {
         let codec = match self.codec {
             Codec::Lz4 => "lz4",
             Codec::Zstd => "zstd",
@@ -65,6 +68,9 @@ impl Settings {
         }
         if self.stats {
             let _ = write!(text, ";stats={STDERR}");
+        }
+        if let Some(pool) = pool {
+            let _ = write!(text, ";pool={},{}", pool.number(), pool.file());
         }
         text.into()
     }
@@ -104,7 +110,7 @@ mod tests {
             stats: true,
         };
         assert_eq!(
-            settings.value(),
+            settings.value(None),
             "1;ram=67108864;codec=zstd;page-file=/a%3Bb%3Dc%2C%25%FF%20d,5;stats=2"
         );
         let mut plain = Settings {
@@ -118,10 +124,13 @@ mod tests {
             is_required: false,
         });
         assert_eq!(
-            plain.value(),
+            plain.value(None),
             "1;ram=67108864;codec=auto;page-file-if-possible=/var/tmp,7"
         );
         plain.page_file = None;
-        assert_eq!(plain.value(), "1;ram=67108864;codec=auto");
+        assert_eq!(plain.value(None), "1;ram=67108864;codec=auto");
+        let pool = SharedPool::make(plain.ram).expect("memory files are allowed");
+        let expected = format!("1;ram=67108864;codec=auto;pool={},{}", pool.number(), pool.file());
+        assert_eq!(plain.value(Some(&pool)), OsStr::new(&expected));
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::cli::{Exec, ExecCodec, Verbosity};
-use crate::exec::{self, Codec, Launch, Settings};
+use crate::exec::{self, Codec, Launch, Settings, SharedPool};
 use crate::libraries::EXEC;
 use crate::program::{self, Image};
 use plimsoll_lab::confined::{Request, Supply};
@@ -109,6 +109,7 @@ fn pager(
     let launch = Launch {
         library: EXEC.unpack().or_exit(Exit::Missing)?,
         settings,
+        pool: Some(SharedPool::make(ram).or_exit(Exit::Missing)?),
     };
     announce("pager", ram, why, verbosity);
     if let Some(error) = omitted.filter(|_| !verbosity.quiet) {

@@ -11,6 +11,7 @@ mod memory;
 mod python;
 mod runtimes;
 mod tools;
+mod trees;
 
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -80,20 +81,35 @@ struct Ended {
 /// A folder for one run, whose owner is the user of the program: nobody, where the caller is root.
 struct Place {
     folder: TempDir,
+    /// Whether the program runs as the caller, root too.
+    keeps_user: bool,
 }
 
 impl Place {
     fn new() -> Place {
+        Place::of(false)
+    }
+
+    /// As [`Place::new`], for a program that runs as the caller.
+    fn of_caller() -> Place {
+        Place::of(true)
+    }
+
+    fn of(keeps_user: bool) -> Place {
         let folder = tempfile::tempdir().expect("a temporary folder");
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).expect("opened");
-        let place = Place { folder };
+        let place = Place { folder, keeps_user };
         for own in [place.work(), place.temporary(), place.cache()] {
             fs::create_dir(&own).expect("made");
-            if is_root() {
+            if place.changes_user() {
                 chown(&own, Some(NOBODY), Some(NOBODY)).expect("given");
             }
         }
         place
+    }
+
+    fn changes_user(&self) -> bool {
+        is_root() && !self.keeps_user
     }
 
     /// The working directory of the program.
@@ -119,7 +135,7 @@ impl Place {
             .env("TMPDIR", self.temporary())
             .env("XDG_CACHE_HOME", self.cache())
             .process_group(0);
-        if is_root() {
+        if self.changes_user() {
             command.uid(NOBODY).gid(NOBODY);
         }
         command
@@ -147,8 +163,7 @@ impl Place {
         let [output, errors] = ["output", "errors"].map(|name| self.folder.path().join(name));
         let create = |path| File::create(path).expect("a file for the output");
         let start = Instant::now();
-        let child = command.stdout(create(&output)).stderr(create(&errors)).spawn();
-        let mut group = Group(child.expect("the program starts"));
+        let mut group = Group::start(command.stdout(create(&output)).stderr(create(&errors)));
         let (status, peak) = group.sampled();
         let time = start.elapsed();
         let read = |path| text(&fs::read(path).expect("it is there"));
@@ -177,6 +192,10 @@ fn is_root() -> bool {
 struct Group(Child);
 
 impl Group {
+    fn start(command: &mut Command) -> Group {
+        Group(command.spawn().expect("the program starts"))
+    }
+
     /// Waits for the program.
     fn sampled(&mut self) -> (ExitStatus, Peak) {
         let mut peak = Peak::default();
@@ -251,6 +270,6 @@ fn within(case: &Case<'_>, mib: u64) -> String {
     let (ended, output) = run(case, Some(mib * MIB));
     let seconds = ended.time.as_secs_f64();
     eprintln!("{}: {mib} MiB: {} in {seconds:.1} s", case.name, ended.peak);
-    ended.peak.assert_within(case.name, mib * MIB);
+    ended.peak.assert_tree_within(case.name, mib * MIB);
     output
 }

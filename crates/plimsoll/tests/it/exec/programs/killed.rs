@@ -87,5 +87,5 @@ fn a_program_that_its_cgroup_kills_completes() {
         "{}",
         managed.errors
     );
-    managed.peak.assert_within("killed", RAM);
+    managed.peak.assert_tree_within("killed", RAM);
 }
