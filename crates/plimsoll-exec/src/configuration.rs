@@ -241,7 +241,11 @@ mod tests {
         let least = Configuration::parse(b"1;ram=1").expect("ram is enough");
         assert_eq!((least.codec, least.faults), (Codec::Lz4, None));
         let spare = Configuration::parse(b"1;ram=1;page-file-if-possible=/a,5").expect("a page file");
-        assert!(spare.page_file.is_some_and(|file| !file.is_required && file.bytes == 5));
+        assert!(
+            spare
+                .page_file
+                .is_some_and(|file| !file.is_required && file.bytes == 5)
+        );
     }
 
     #[test]

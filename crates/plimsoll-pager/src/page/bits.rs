@@ -105,7 +105,7 @@ mod tests {
             bits.insert_all(first, end);
             assert_eq!(members(bits), (first..end).collect::<Vec<_>>());
             bits.remove_all(first, end);
-            assert_eq!(members(bits), []);
+            assert_eq!(members(bits), Vec::<u32>::new());
         }
     }
 }

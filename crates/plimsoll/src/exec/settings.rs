@@ -63,7 +63,11 @@ impl Settings {
         let mut text = format!("{VERSION};ram={};codec={codec}", self.ram);
         // Writing to a string cannot fail.
         if let Some(file) = &self.page_file {
-            let key = if file.is_required { "page-file" } else { "page-file-if-possible" };
+            let key = if file.is_required {
+                "page-file"
+            } else {
+                "page-file-if-possible"
+            };
             let _ = write!(text, ";{key}={},{}", encoded(&file.path), file.bytes);
         }
         if self.stats {

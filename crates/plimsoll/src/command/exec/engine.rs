@@ -9,13 +9,14 @@ use plimsoll_lab::environment::{OwnSwap, disk_free, machine};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::quantity::bytes;
 
-
 /// The engine that the options and the machine allow, for a budget of `ram` bytes.
 pub(super) fn choose(options: &Exec, ram: u64) -> Result<Engine, Failure> {
     let of_pager = options.page_file.is_some() || options.codec.is_some();
     let swap = own_swap(options, ram)?;
     match options.engine {
-        ExecEngine::Pager if swap.is_some() => Err(usage("--swap with --engine pager: the pager uses no swap")),
+        ExecEngine::Pager if swap.is_some() => {
+            Err(usage("--swap with --engine pager: the pager uses no swap"))
+        }
         ExecEngine::Pager => Ok(Engine::Pager { why: None }),
         ExecEngine::Kernel if of_pager => Err(usage(
             "--page-file or --codec with --engine kernel: they are options of the pager",

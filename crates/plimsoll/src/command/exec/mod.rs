@@ -150,9 +150,7 @@ fn obstacle(path: &Path) -> Option<exec::Obstacle> {
 
 /// The failure with the program's name, the fate of the other engine, and the remedy.
 fn refused(name: &OsStr, refusal: &Failure, why: Option<&str>) -> Failure {
-    let other = why.map_or(String::new(), |why| {
-        format!("; engine kernel not used: {why}")
-    });
+    let other = why.map_or(String::new(), |why| format!("; engine kernel not used: {why}"));
     let unmanaged = match refusal.exit {
         Exit::Usage => "",
         _ => "; --allow-unmanaged runs it without a limit",

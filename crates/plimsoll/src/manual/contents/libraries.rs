@@ -37,7 +37,10 @@ pub(super) const PAGES: &[(&str, Page)] = &[
                     "Folder for a private copy of the library if there is no cache.",
                 ),
                 ("LD_PRELOAD", "Set for the program; libraries in it remain."),
-                ("PLIMSOLL_EXEC", "Set for the program: the settings of the library."),
+                (
+                    "PLIMSOLL_EXEC",
+                    "Set for the program: the settings of the library.",
+                ),
                 STATE,
             ],
             see_also: &[

@@ -23,7 +23,10 @@ const SCRIPT: &str = "rows = [bytes([n % 251]) * 100_000 for n in range(2_000)];
 #[test]
 fn readme_shows_the_program_that_completes() {
     let line = format!("\nplimsoll exec --ram {RAM_OPTION} -- python3 -c '{SCRIPT}'\n");
-    assert!(include_str!("../../../../../../README.md").contains(&line), "{line}");
+    assert!(
+        include_str!("../../../../../../README.md").contains(&line),
+        "{line}"
+    );
 }
 
 #[test]

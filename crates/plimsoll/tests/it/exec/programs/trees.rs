@@ -30,7 +30,7 @@ fn as_each_user(name: &str, check: impl Fn(&Place)) {
 fn shares_one_budget(place: &Place, name: &str, arguments: &[&str], ram: u64) -> Ended {
     let (program, rest) = arguments.split_first().expect("a program");
     let native = place.run(place.native(program).args(rest));
-    let managed = place.run(place.managed(ram, false).args(arguments));
+    let managed = place.run(place.managed(ram).args(arguments));
     eprintln!(
         "{name}: {} in {:.1} s; without a limit {} in {:.1} s",
         managed.peak,
@@ -125,7 +125,7 @@ fn a_killed_child_returns_its_share_and_a_killed_tree_leaves_nothing() {
         return;
     }
     as_each_user("killed", |place| {
-        let mut command = place.managed(RAM, false);
+        let mut command = place.managed(RAM);
         command.args(["python3", "workers.py", "spawn", "3", "64", "600"]);
         let mut tree = Group::start(&mut command);
         let root = tree.0.id();
