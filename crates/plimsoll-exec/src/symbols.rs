@@ -4,6 +4,7 @@
 mod descriptors;
 mod errors;
 mod fork;
+mod forker;
 mod malloc;
 mod mapping;
 mod signals;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use plimsoll_os::Errno;
 
 use crate::driver::{DriverOptions, FaultMode, OpenError};
-use crate::engine::{Engine, EngineError, Funds, LEAST_RAM};
+use crate::engine::{Engine, EngineError, Funds, LEAST_GRANT, LEAST_RAM};
 use crate::error::{BuildError, too_old};
 use crate::manager::{ThrashControl, WINDOW};
 use crate::page::{CHUNK_PAGES, PAGE_SIZE};
@@ -24,10 +24,6 @@ use crate::store;
 
 /// The arena begins at a multiple of this number of bytes.
 const ARENA_ALIGNMENT: usize = CHUNK_PAGES as usize * PAGE_SIZE;
-
-/// The smallest grant of a member of a pool that a pager works with, in bytes: the store's tables and buffers, and a few pages. Faults
-/// that find no room ask the pool for more.
-pub const LEAST_GRANT: u64 = 1 << 20;
 
 /// Options of a [`Pager`]; [`Pager::builder`] makes them.
 #[derive(Debug)]

@@ -27,6 +27,10 @@ use crate::share::{Growth, Share, Tenant};
 pub use fork::Forked;
 use threads::Threads;
 
+/// The smallest grant of a member of a pool that a pager works with, in bytes: the store's tables and buffers, and a few pages. Faults
+/// that find no room ask the pool for more.
+pub const LEAST_GRANT: u64 = 1 << 20;
+
 /// The smallest budget: the store's tables and buffers, and some pages.
 pub(crate) const LEAST_RAM: u64 = 4 << 20;
 

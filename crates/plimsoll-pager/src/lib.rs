@@ -81,9 +81,9 @@ pub mod store;
 mod trim;
 
 pub use backing::{Damaged, PageFileUse};
-pub use builder::{Codec, LEAST_GRANT, PagerBuilder};
+pub use builder::{Codec, PagerBuilder};
 pub use driver::FaultMode;
-pub use engine::{Forked, TrimTo};
+pub use engine::{Forked, LEAST_GRANT, TrimTo};
 pub use error::{BuildError, FaultError, ForkError, MapError, RamError, RangeError};
 pub use manager::{AgeingState, ThrashControl, ThrashStep, TrimMode, WorkingSetError};
 pub use pager::Pager;

@@ -88,8 +88,11 @@ fn finish(mut job: Job) -> io::Result<bool> {
     Ok(status.success())
 }
 
+/// A line that came late, and the wait for it.
+type Wait = (Duration, String);
+
 /// Reads to the end. Returns the text, and the lines that came after a wait of at least `long`.
-fn read(mut output: impl BufRead, long: Duration) -> io::Result<(Vec<u8>, Vec<(Duration, String)>)> {
+fn read(mut output: impl BufRead, long: Duration) -> io::Result<(Vec<u8>, Vec<Wait>)> {
     let (mut text, mut waits) = (Vec::new(), Vec::new());
     loop {
         let (since, start) = (Instant::now(), text.len());

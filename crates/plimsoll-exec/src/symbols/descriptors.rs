@@ -287,7 +287,7 @@ pub(crate) fn protect(file: c_int) {
 
 /// Whether the program must not touch a descriptor. The pager gives its own other files while it forks.
 fn is_protected(file: c_int) -> bool {
-    !super::fork::is_forker() && is_marked(file)
+    !super::forker::is_this_thread() && is_marked(file)
 }
 
 fn is_marked(file: c_int) -> bool {

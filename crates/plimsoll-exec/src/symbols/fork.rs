@@ -18,14 +18,15 @@
 #![allow(unsafe_code, reason = "exported symbols")]
 
 use std::ffi::{c_char, c_int, c_void};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{pid_t, termios, winsize};
-use plimsoll_os::{thread_token, write_error, yield_processor};
+use plimsoll_os::write_error;
 use plimsoll_pager::{ForkError, Forked};
 
 use super::descriptors::{Limit, unprotect};
 use super::errors::{error, failed};
+use super::forker;
 use crate::lock::Locked;
 use crate::next_symbol::Next;
 use crate::{arena, background, pool, statistics, unmanaged};
@@ -75,14 +76,6 @@ static LIST: Locked<List> = Locked::new(List {
     count: 0,
 });
 
-/// The thread in [`fork`]; 0 without one.
-static FORKER: AtomicUsize = AtomicUsize::new(0);
-
-/// Whether this thread is in [`fork`].
-pub(super) fn is_forker() -> bool {
-    FORKER.load(Ordering::SeqCst) == thread_token()
-}
-
 /// Calls a handler of the program.
 fn take(step: Step) {
     if let Some(step) = step {
@@ -127,21 +120,21 @@ impl List {
 }
 
 unsafe extern "C" fn before_foreign() {
-    if !is_forker() {
+    if !forker::is_this_thread() {
         List::copy().before();
     }
 }
 
 unsafe extern "C" fn in_parent_of_foreign() {
-    if !is_forker() {
+    if !forker::is_this_thread() {
         List::copy().in_parent();
     }
 }
 
 unsafe extern "C" fn in_child_of_foreign() {
-    if !is_forker() {
+    if !forker::is_this_thread() {
         // Another thread of the parent may have been in `fork`.
-        FORKER.store(0, Ordering::SeqCst);
+        forker::clear();
         List::copy().in_child();
     }
 }
@@ -236,7 +229,7 @@ pub unsafe extern "C" fn fork() -> pid_t {
     let Some(next) = NEXT_FORK.find() else {
         return failed(libc::ENOSYS);
     };
-    if is_forker() {
+    if forker::is_this_thread() {
         // SAFETY: the pager calls it.
         return unsafe { fork_now(next) };
     }
@@ -246,14 +239,11 @@ pub unsafe extern "C" fn fork() -> pid_t {
     };
     let list = List::copy();
     list.before();
-    let free = || FORKER.compare_exchange(0, thread_token(), Ordering::SeqCst, Ordering::Relaxed);
-    while free().is_err() {
-        yield_processor();
-    }
+    forker::become_forker();
     let limit = Limit::current();
     // SAFETY: the child has the locks of the library and of the heap; the rest is the caller's premise.
     let forked = unsafe { arena.pager.fork() };
-    FORKER.store(0, Ordering::SeqCst);
+    forker::clear();
     match forked {
         Ok(Forked::Parent { child }) => {
             list.in_parent();

@@ -20,7 +20,6 @@ use super::Engine;
 use super::threads::Threads;
 use crate::backing::Backing;
 #[cfg(not(loom))]
-use crate::builder::LEAST_GRANT;
 use crate::driver::{FaultMode, Registered};
 use crate::error::ForkError;
 use crate::fault::{SignalsBlocked, forget_other_handlers};
@@ -197,7 +196,7 @@ impl<B: Backing + 'static> Engine<B> {
             return Ok(());
         };
         match (
-            Share::start_in_child(&parent.still(), LEAST_GRANT, self.served.clone()),
+            Share::start_in_child(&parent.still(), super::LEAST_GRANT, self.served.clone()),
             self.forks_outside,
         ) {
             (Ok(started), _) => *share = Some(started),

@@ -63,5 +63,5 @@ fn python_passes_its_tests_of_subprocesses() {
 
 #[test]
 fn python_passes_its_tests_of_files() {
-    passes("test_io", [16, 8], &[]);
+    passes("test_io", [20, 12], &[]);
 }
