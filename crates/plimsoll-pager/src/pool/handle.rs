@@ -215,14 +215,21 @@ impl Pool {
         if own.is_some_and(|at| self.row(at).program() == program) {
             return Err(PoolError::AlreadyMember);
         }
-        // The row of the program that this process ran before its exec, or else any.
-        let free = |at: &usize| {
+        let claimed = |at: &usize, is_free: &dyn Fn(Identity) -> bool| {
             let owner = self.row(*at).owner();
-            let is_free = Identity::from_word(owner)
-                .is_none_or(|owner| owner == identity || owner.condition() == Condition::Ended);
+            let is_free = Identity::from_word(owner).is_none_or(|owner| owner == identity || is_free(owner));
             is_free && self.row(*at).claim(owner, identity, program)
         };
-        let row = own.into_iter().chain(0..MOST_MEMBERS).find(free);
+        // The row of the program that this process ran before its exec, or else any. To look at each member of a large pool costs
+        // milliseconds: at first those are passed that have not clearly ended.
+        let row = own
+            .into_iter()
+            .chain(0..MOST_MEMBERS)
+            .find(|at| claimed(at, &Identity::is_gone))
+            .or_else(|| {
+                let has_ended = |owner: Identity| owner.condition() == Condition::Ended;
+                (0..MOST_MEMBERS).find(|at| claimed(at, &has_ended))
+            });
         let row = row.ok_or(PoolError::Full)?;
         let allocated = self.file.allocate(buffer_bytes(row));
         if allocated.is_err() {
@@ -254,6 +261,18 @@ impl Pool {
             }
         }
         Err(PoolError::Busy)
+    }
+
+    /// The states of the members of a table, by row, as if all lived and were running.
+    pub(crate) fn reported_states(&self, table: &Table) -> Vec<Option<Seen>> {
+        let entries = table.entries.iter().enumerate();
+        let reported = |at: usize, entry: &Entry| Seen {
+            condition: Condition::Runs,
+            row: self.row(at).of(entry.identity),
+        };
+        entries
+            .map(|(at, entry)| entry.as_ref().map(|entry| reported(at, entry)))
+            .collect()
     }
 
     /// The states of the members of a table, by row.

@@ -270,11 +270,19 @@ impl Member {
             if !is_due(table) && !usage.is_needy {
                 return Ok(None);
             }
-            let seen = self.pool.states(table);
-            let seen = |at, entry: &Entry| seen_in(&seen, at, entry);
-            let next = match is_due(table) {
-                true => next_table(table, total, &seen, now),
-                false => meet_needs(table, total, &seen, now),
+            let with = |seen: Vec<Option<Seen>>| {
+                let seen = |at, entry: &Entry| seen_in(&seen, at, entry);
+                match is_due(table) {
+                    true => next_table(table, total, &seen, now),
+                    false => meet_needs(table, total, &seen, now),
+                }
+            };
+            // A need is urgent, and free pages meet it: what ended processes have is looked for only if they do not.
+            let given = |table: &Table| table.entries[row].map_or(0, |entry| entry.given);
+            let quick = (!is_due(table)).then(|| with(self.pool.reported_states(table)));
+            let next = match quick.filter(|quick| given(quick) > given(table)) {
+                Some(quick) => quick,
+                None => with(self.pool.states(table)),
             };
             // An unmet need must not wake all members again and again.
             Ok((next != *table).then_some(next))
@@ -434,16 +442,12 @@ fn enter(
     {
         return Err(PoolError::AlreadyMember);
     }
-    let mut seen = pool.states(table);
-    // Else an entry of this process is that of the program that it ran before.
-    end(&mut seen, table, identity);
-    let mut next = reap(table, &|at, entry| seen_in(&seen, at, entry));
-    if next.entries[row].is_some() {
-        return Err(pool.damaged(Damage::Row { row }));
-    }
     let total = pool.total_pages();
-    bounds.check_minima(next.minima(), total)?;
-    let given = bounds.minimum.min(free(&next.entries, total));
+    // To look at each process of a large pool costs milliseconds: only for what they would free.
+    let (mut next, given) = match room(pool, table, row, identity, bounds, pool.reported_states(table)) {
+        Ok((next, given)) if given == bounds.minimum => (next, given),
+        _ => room(pool, table, row, identity, bounds, pool.states(table))?,
+    };
     let mut entry = Entry {
         identity,
         number: 1,
@@ -458,6 +462,30 @@ fn enter(
     bounds.set(&mut entry);
     next.entries[row] = Some(entry);
     Ok(next)
+}
+
+/// The table with room for a new member in its row, and the pages that are free for its minimum. `seen` has the states of the others.
+fn room(
+    pool: &Pool,
+    table: &Table,
+    row: usize,
+    identity: Identity,
+    bounds: Bounds,
+    mut seen: Vec<Option<Seen>>,
+) -> Result<(Table, u64), PoolError> {
+    // An entry of this process is that of the program that it ran before; the process that had the row has ended.
+    end(&mut seen, table, identity);
+    if let Some(seen) = &mut seen[row] {
+        seen.condition = Condition::Ended;
+    }
+    let next = reap(table, &|at, entry| seen_in(&seen, at, entry));
+    if next.entries[row].is_some() {
+        return Err(pool.damaged(Damage::Row { row }));
+    }
+    let total = pool.total_pages();
+    bounds.check_minima(next.minima(), total)?;
+    let given = bounds.minimum.min(free(&next.entries, total));
+    Ok((next, given))
 }
 
 /// Marks the entry of a process as ended.
