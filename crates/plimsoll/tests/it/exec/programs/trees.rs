@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::{Ended, Group, MIB, Place, installed, is_root, source};
+use super::{Ended, Group, MIB, PATH, Place, installed, is_root, source};
 
 /// The budget of a tree.
 const RAM: u64 = 80 * MIB;
@@ -104,7 +104,8 @@ fn share_of_true(script: &str) -> serde_json::Value {
             .args([
                 "--engine", "pager", "--ram", "64M", "--stats", "--", "python3", "-c",
             ])
-            .arg(script),
+            .arg(script)
+            .env("PATH", PATH),
     );
     let said = super::super::text(&output.stderr);
     assert!(output.status.success(), "{said}");
