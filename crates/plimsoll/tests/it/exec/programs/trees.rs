@@ -83,39 +83,69 @@ fn jobs_of_make_share_a_small_budget() {
             &["make", "-s", "-j4", "-f", "jobs.mk"],
             32 * MIB,
         );
-        let arguments = ["make", "-s", "-j16", "-f", "jobs.mk"];
-        shares_one_budget(place, "make -j16", &arguments, 48 * MIB);
+        // Dozens of processes, each with data of its libraries beside the budget.
+        let arguments = ["make", "-s", "-j8", "-f", "jobs.mk"];
+        shares_one_budget(place, "make -j8", &arguments, 48 * MIB);
     });
 }
 
-/// A program that closes the descriptor of the pool by a system call of its own, or has another one there, has 4 MiB.
+/// The statistics of `/bin/true` after a script of Python that executes it.
+fn share_of_true(script: &str) -> serde_json::Value {
+    let script = format!(
+        "import ctypes, os, re\n\
+         text = os.environ['PLIMSOLL_EXEC']\n\
+         pool = int(re.search('pool=(\\d+)', text).group(1))\n\
+         def close(): ctypes.CDLL(None).syscall(3, pool)\n\
+         def run(): os.execve('/bin/true', ['true'], dict(os.environ, PLIMSOLL_EXEC=text))\n\
+         {script}\n"
+    );
+    let output = super::super::ran(
+        super::super::exec()
+            .args([
+                "--engine", "pager", "--ram", "64M", "--stats", "--", "python3", "-c",
+            ])
+            .arg(script)
+            .env("PATH", PATH),
+    );
+    let said = super::super::text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let line = said.lines().next().expect("a line");
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {said}"))
+}
+
 #[test]
 fn a_process_without_the_pool_says_so_and_completes() {
-    let run = |script: &str| {
-        let output = super::super::ran(
-            super::super::exec()
-                .args([
-                    "--engine", "pager", "--ram", "64M", "--stats", "--", "bash", "-c", script,
-                ])
-                .env("PATH", PATH),
-        );
-        let said = super::text(&output.stderr);
-        assert!(output.status.success(), "{said}");
-        let line = said.lines().next().expect("a line").to_owned();
-        serde_json::from_str::<serde_json::Value>(&line).unwrap_or_else(|error| panic!("{error}: {said}"))
-    };
-    if !installed(&["bash", "env"]) {
+    if !installed(&["python3"]) {
         return;
     }
-    let member = run("env true; exit 0");
-    assert_eq!(member["pool"], "member", "{member}");
-    // Another file number stands for a descriptor that is not that of the pool.
-    let outside = run("PLIMSOLL_EXEC=${PLIMSOLL_EXEC%,*},1 env true; exit 0");
-    assert_eq!(
-        (&outside["pool"], &outside["granted_bytes"]),
-        (&"closed".into(), &(4 << 20).into()),
-        "{outside}"
-    );
+    for (what, script) in [
+        ("executed", "run()"),
+        (
+            "closed by the C library",
+            "os.closerange(3, 1 << 16); os.close(0); run()",
+        ),
+        (
+            "closed by the program, open in its parent",
+            "if os.fork() == 0: close(); run()\nelse: os.wait()",
+        ),
+    ] {
+        assert_eq!(share_of_true(script)["pool"], "member", "{what}");
+    }
+    for (what, script) in [
+        ("closed", "close(); run()"),
+        ("another file", "ctypes.CDLL(None).syscall(33, 0, pool); run()"),
+        (
+            "another pool",
+            "text = re.sub('(pool=.*),.*', '\\g<1>,1', text); run()",
+        ),
+    ] {
+        let share = share_of_true(script);
+        assert_eq!(
+            (&share["pool"], &share["granted_bytes"]),
+            (&"closed".into(), &(4 << 20).into()),
+            "{what}"
+        );
+    }
 }
 
 /// The share of a killed child is the others' again, and a killed tree leaves nothing behind: no process and no file.
