@@ -19,7 +19,6 @@ use plimsoll_os::{Errno, thread_token};
 use super::Engine;
 use super::threads::Threads;
 use crate::backing::Backing;
-#[cfg(not(loom))]
 use crate::driver::{FaultMode, Registered};
 use crate::error::ForkError;
 use crate::fault::{SignalsBlocked, forget_other_handlers};

@@ -317,6 +317,23 @@ mod tests {
         assert_eq!(meet_needs(&before, TOTAL, &content, NOW), before);
     }
 
+    /// Steps of a 64th of the total took a program that filled a pool 64 waits.
+    #[test]
+    fn a_need_takes_half_as_much_again_while_twice_as_much_is_free() {
+        let seen = |_, entry: &Entry| {
+            let mut seen = answered(entry, TOTAL, 0);
+            if let Some((report, _)) = &mut seen.row {
+                (report.is_needy, report.resident) = (true, entry.given);
+            }
+            seen
+        };
+        let more = |pages| given(&meet_needs(&table(&[pages]), TOTAL, &seen, NOW), 0) - pages;
+        assert_eq!(more(100_000), 50_000);
+        assert_eq!(more(2000), TOTAL / NEED, "a 64th at least");
+        let free = 60_000;
+        assert_eq!(more(TOTAL - free), free / 2);
+    }
+
     #[test]
     fn the_heir_of_an_ended_parent_is_charged_for_the_shared_pages() {
         let mut before = table(&[500_000, 1000]);
