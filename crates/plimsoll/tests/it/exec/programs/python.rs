@@ -58,10 +58,10 @@ fn python_passes_its_tests_of_fork() {
 /// One test demands that its child has no descriptors but those that it got. The pager of the child has three.
 #[test]
 fn python_passes_its_tests_of_subprocesses() {
-    passes("test_subprocess", [24, 16], &["test_pass_fds_redirected"]);
+    passes("test_subprocess", [36, 24], &["test_pass_fds_redirected"]);
 }
 
 #[test]
 fn python_passes_its_tests_of_files() {
-    passes("test_io", [20, 12], &[]);
+    passes("test_io", [24, 16], &[]);
 }
