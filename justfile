@@ -102,8 +102,9 @@ bench-exec *arguments:
     cargo build --release -p plimsoll
     benchmarks/exec/run.py {{arguments}} "{{target}}/release/plimsoll"
 
-# Run the benchmark of the pager, tiny, as root
+# Run the benchmarks of the pager and of exec, tiny, as root
 pager-by-hand: pager-builds
+    cargo build --release -p plimsoll
     .ci/pager-by-hand
 
 # Run the commands in the documents of the heap, and its benchmarks, each tiny

@@ -3,7 +3,8 @@
 
 Each round runs a program natively and with each budget once on each engine, one after another, in a folder of its own: a
 ratio is that of two runs of the same round, its value the median over the rounds with an interval of 95 % (bootstrap). The
-output of every run has to equal that of the native one. The engine pager runs as user nobody, where it serves system calls
+output of every run has to equal that of the native one. The limit of the kernel does not count the copies in zram: their most
+is a column of the table. The engine pager runs as user nobody, where it serves system calls
 by a filter; the engine kernel as root, with zram of LZ4. Budgets: half and a quarter of the RAM of the largest process, and
 1 GiB, which all of them fit in.
 
@@ -15,6 +16,7 @@ PLIMSOLL is a release build: `just bench-exec` builds it. No other swap may be i
 """
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -25,6 +27,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent))
@@ -66,8 +69,32 @@ def prefix(engine, ram, plimsoll):
     return [*AS_NOBODY, plimsoll, "exec", "--ram", ram, "--engine", "pager", "--quiet", "--"]
 
 
+class Copies:
+    """The most bytes of the copies in zram devices, while a program runs."""
+
+    def __init__(self):
+        self.most, self.ended = 0, threading.Event()
+        self.thread = threading.Thread(target=self.sample)
+
+    def sample(self):
+        while not self.ended.wait(0.02):
+            used = 0
+            for device in pathlib.Path("/sys/block").glob("zram*"):
+                with contextlib.suppress(OSError):
+                    used += int((device / "mm_stat").read_text().split()[2])
+            self.most = max(self.most, used)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
+
+
 def run(program, engine, ram, plimsoll):
-    """One run: its wall-clock and CPU time and its output, or an error."""
+    """One run: its wall-clock time, the copies beside its limit and its output, or an error."""
     command, source, before, after, _ = PROGRAMS[program]
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         environment = ENVIRONMENT | {"HOME": folder, "XDG_CACHE_HOME": str(pathlib.Path(plimsoll).parent / "cache")}
@@ -84,9 +111,10 @@ def run(program, engine, ram, plimsoll):
         if engine != KERNEL:
             subprocess.run(["chown", "-R", "nobody:nogroup", folder], check=True)
         start = time.monotonic()
-        with subprocess.Popen([*prefix(engine, ram, plimsoll), *command], cwd=folder, env=environment, text=True,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              start_new_session=True) as child:
+        with Copies() as copies, subprocess.Popen(
+            [*prefix(engine, ram, plimsoll), *command], cwd=folder, env=environment, text=True, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        ) as child:
             try:
                 output, _ = child.communicate(timeout=TIMEOUT)
             except subprocess.TimeoutExpired:
@@ -100,7 +128,8 @@ def run(program, engine, ram, plimsoll):
         if child.returncode:
             return {"error": f"exit code {child.returncode}: {output.strip()[-300:]}"}
         subprocess.run(["chown", "-R", "root:root", folder], check=True)
-        return {"seconds": seconds, "output": output + shell(after).stdout}
+        beside = {"zram_bytes": copies.most} if engine == KERNEL else {}
+        return {"seconds": seconds, **beside, "output": output + shell(after).stdout}
 
 
 def ratios(raw, program, ram, of, to):
@@ -132,8 +161,10 @@ def report(raw, programs, described, options, failures):
         f"on {described['cpus']} CPUs ({described['cpu']}), {described['mem_total']}, Linux {described['kernel']}, "
         f"load average {described['load_average_at_start']:.2f} at the start; {options.rounds} rounds.", "",
         "Medians of the ratios of paired wall-clock times, with an interval of 95 %. OOM: runs that the OOM killer ended on the",
-        "engine kernel, whose limit counts the page cache and kernel memory too.", "",
-        "| program | RAM | native, s | pager / native | kernel / native | pager / kernel | OOM |", "|---|---|---|---|---|---|---|",
+        "engine kernel, whose limit counts the page cache and kernel memory too. Its copies in zram are beside the limit: the kernel",
+        "has that much more RAM than the pager, whose budget counts copies and tables.", "",
+        "| program | RAM | native, s | pager / native | kernel / native | pager / kernel | copies in zram, MiB | OOM |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     tight, fitting = [], []
     for program in programs:
@@ -142,9 +173,12 @@ def report(raw, programs, described, options, failures):
             both = ratios(raw, program, ram, PAGER, KERNEL)
             alone = ratios(raw, program, ram, PAGER, NATIVE)
             killed = sum("oom" in line for line in raw if line["program"] == program and line["ram"] == ram)
-            lines.append(f"| {program} | {ram} | {statistics.median(native):.2f} | {shown(alone)} | "
-                         f"{shown(ratios(raw, program, ram, KERNEL, NATIVE))} | {shown(both)} | {killed or ''} |"
-                         if native else f"| {program} | {ram} | - | - | - | - | {killed or ''} |")
+            copies = [line["zram_bytes"] for line in raw
+                      if line["program"] == program and line["ram"] == ram and "zram_bytes" in line]
+            cells = [program, ram, f"{statistics.median(native):.2f}" if native else "-", shown(alone),
+                     shown(ratios(raw, program, ram, KERNEL, NATIVE)), shown(both),
+                     f"{statistics.median(copies) / 2**20:.1f}" if copies else "-", str(killed or "")]
+            lines.append("| " + " | ".join(cells) + " |")
             if ram == FITS:
                 fitting += [statistics.median(alone)] if alone else []
             else:
