@@ -46,6 +46,8 @@ extern "C" fn start() {
                 let _ = plimsoll_os::prepare_to_restart_sequences();
                 #[cfg(not(test))]
                 let low = crate::symbols::LowNumbers::occupy();
+                #[cfg(not(test))]
+                plimsoll_pager::use_descriptors_from(low.first());
                 open(&configuration);
                 #[cfg(not(test))]
                 low.free();

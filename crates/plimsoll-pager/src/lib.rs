@@ -52,6 +52,7 @@
 //! | [`page_file`] | the encrypted file for pages that the store cannot hold |
 //! | `saved` | store and page file as the manager sees them: spills, recompression |
 //! | [`pool`] | a RAM budget that processes share; `share` is a pager's membership in it |
+//! | `descriptors` | the numbers of files that a pager opens while its program runs |
 //! | `addresses`, `engine`, `gate` | the regions of an arena; a pager of this process, and its forks |
 //! | `builder`, `pager`, `region`, `error` | the interface of embedders |
 #![warn(missing_docs)]
@@ -59,6 +60,7 @@
 mod addresses;
 mod backing;
 mod builder;
+mod descriptors;
 mod driver;
 mod engine;
 mod error;
@@ -82,6 +84,7 @@ mod trim;
 
 pub use backing::{Damaged, PageFileUse};
 pub use builder::{Codec, PagerBuilder};
+pub use descriptors::{owns_descriptor, use_descriptors_from};
 pub use driver::FaultMode;
 pub use engine::{Forked, LEAST_GRANT, TrimTo};
 pub use error::{BuildError, FaultError, ForkError, MapError, RamError, RangeError};

@@ -26,7 +26,7 @@ const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 const LOOK_PART: u32 = 20;
 /// The longest time between two tries of a member that waits for its first grant, and the number of tries.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
-const FIRST_TRIES: u32 = 100;
+const FIRST_TRIES: u32 = 20;
 
 /// The share of a pager in its pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -298,7 +298,7 @@ fn growth(member: &Member) -> Result<Growth, PoolError> {
     })
 }
 
-/// Waits until `member` has a grant of at least `least` bytes, for ten seconds at most, and not beyond its maximum. It gets up to
+/// Waits until `member` has a grant of at least `least` bytes, for two seconds at most, and not beyond its maximum. It gets up to
 /// `wanted` bytes if they are free. Returns the last grant.
 pub(crate) fn first_grant(member: &mut Member, wanted: u64, least: u64) -> Result<u64, PoolError> {
     let distances = crate::pool::RefaultDistances::new();

@@ -203,12 +203,29 @@ fn kind_of(file: usize) -> Option<u32> {
 }
 
 /// Whether a write to a file may wait after it has taken bytes.
-pub(super) fn is_stream_or_device(file: usize) -> bool {
+pub(super) fn takes_parts(file: usize) -> bool {
     match kind_of(file) {
-        Some(libc::S_IFREG | libc::S_IFBLK) => false,
+        Some(libc::S_IFIFO) => true,
         Some(libc::S_IFSOCK) => is_stream(file),
-        _ => true,
+        Some(libc::S_IFCHR) => is_terminal(file),
+        _ => false,
     }
+}
+
+fn is_terminal(file: usize) -> bool {
+    // More than the kernel's `struct termios`.
+    let mut settings = [0u64; 16];
+    let arguments = [
+        file,
+        libc::TCGETS as usize,
+        settings.as_mut_ptr() as usize,
+        0,
+        0,
+        0,
+    ];
+    let call = Call::new(libc::SYS_ioctl, arguments);
+    // SAFETY: the kernel writes the settings.
+    unsafe { call.make(arguments) == 0 }
 }
 
 /// Whether a socket has no messages.

@@ -7,21 +7,23 @@
 //! | the signal | the call |
 //! |---|---|
 //! | has no handler, or its handler restarts such a call | is made when the handler has run |
-//! | interrupts the call, which need not wait | is made; a stream gets no more than it has room for |
-//! | interrupts the call, which would wait | is not made: `EINTR` |
+//! | interrupts the call, which is of a file that is ready | is made; a stream gets no more than it has room for |
+//! | interrupts the call, which would wait, or may wait for something else than a file | is not made: `EINTR` |
 //!
 //! The mask of the program applies from before the call to its end: the call is interrupted as ever, and `sigsuspend` and its
 //! like find the mask that they change. Between the mask and the call are as few instructions as in a program without the library.
 //!
 //! # Limits
 //! - A signal for the process goes to another thread that does not block it.
-//! - The opening of a FIFO and `connect` are not interrupted early: without its beginning, a connection cannot go on later.
+//! - The opening of a FIFO, `connect`, `sendfile`, `splice` and `ioctl` are not interrupted early, nor is a handler with SA_RESTART
+//!   seen by a socket with a time limit (`SO_RCVTIMEO`), whose calls the kernel does not restart.
 #![allow(unsafe_code, reason = "the signal mask of the thread, and system calls")]
 
 use std::mem::MaybeUninit;
 
 use super::Call;
 use super::chunked;
+use super::memory;
 use crate::signals_blocked::{self, SignalsBlocked};
 use crate::trampoline;
 
@@ -103,6 +105,7 @@ fn wait_of(number: i64, arguments: &[usize; 6]) -> Wait {
 pub(super) unsafe fn make(call: &Call, mask: u64, arguments: [usize; 6]) -> isize {
     #[cfg(test)]
     super::testing::run_hook();
+    let arguments_of_call = arguments;
     let arguments = match wait_of(call.number, &arguments) {
         Wait::Never => Some(arguments),
         wait => {
@@ -118,11 +121,30 @@ pub(super) unsafe fn make(call: &Call, mask: u64, arguments: [usize; 6]) -> isiz
     let result = match arguments {
         // SAFETY: the caller's premise. A transfer of fewer bytes is one that the program has to expect.
         Some(arguments) => unsafe { trampoline::call(call.number, arguments) },
-        None => INTERRUPTED,
+        None => {
+            note_rest(call.number, &arguments_of_call);
+            INTERRUPTED
+        }
     };
     // Another piece may follow, and a signal interrupts that one too.
     signals_blocked::set(mask | SignalsBlocked::BUT_FAULTS);
     result
+}
+
+/// States that all of a sleep remains, which has not begun.
+fn note_rest(number: i64, arguments: &[usize; 6]) {
+    let [first, second, third, fourth, ..] = *arguments;
+    let (time, rest) = match number {
+        libc::SYS_nanosleep => (first, second),
+        libc::SYS_clock_nanosleep if second as i32 & libc::TIMER_ABSTIME == 0 => (third, fourth),
+        _ => return,
+    };
+    if rest != 0
+        && let Ok(time) = memory::read::<[u64; 2]>(time)
+    {
+        // SAFETY: the program expects the time there. It cannot be told otherwise that it has no right to write.
+        let _ = unsafe { memory::write(rest, &time) };
+    }
 }
 
 /// Whether a signal has come that the mask lets through, and whose handler interrupts calls: also those that SA_RESTART restarts,
@@ -186,7 +208,7 @@ fn without_wait(number: i64, wait: Wait, mut arguments: [usize; 6]) -> Option<[u
         }
         return Some(arguments);
     }
-    if !chunked::is_stream_or_device(file) {
+    if !chunked::takes_parts(file) {
         return Some(arguments);
     }
     // The rest of a longer transfer would wait.
@@ -322,6 +344,16 @@ mod tests {
         pages.fill(0, &[0u64.to_ne_bytes(), 200_000_000u64.to_ne_bytes()].concat());
         let sleep = [pages.start(), 0, 0, 0, 0, 0];
         assert_eq!(serve_with(RESTARTING, libc::SYS_nanosleep, sleep), INTERRUPTED);
+        let with_rest = [pages.start(), pages.start() + 32, 0, 0, 0, 0];
+        assert_eq!(
+            serve_with(RESTARTING, libc::SYS_nanosleep, with_rest),
+            INTERRUPTED
+        );
+        assert_eq!(
+            pages.bytes(32, 16),
+            pages.bytes(0, 16),
+            "all of the sleep remains"
+        );
         pages.fill(64, &[0; 16]);
         let wait = [
             pages.start() + 64,

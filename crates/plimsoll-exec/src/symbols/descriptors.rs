@@ -38,7 +38,7 @@ fn system_call(number: i64, first: usize, second: usize, third: usize) -> isize 
     unsafe { trampoline::call(number, [first, second, third, 0, 0, 0]) }
 }
 
-/// The kernel refuses it: the soft limit is above the hard one.
+/// No limit of the kernel's: the soft limit is above the hard one.
 const UNKNOWN: libc::rlimit64 = libc::rlimit64 {
     rlim_cur: MOST as u64,
     rlim_max: 0,
@@ -69,6 +69,10 @@ impl Limit {
 
     /// Makes room for the library's descriptors, as far as the hard limit allows. Returns the limit in force then.
     pub(crate) fn raise(self) -> Limit {
+        if self.0.rlim_max < self.0.rlim_cur {
+            // The kernel would take 0, which ends the use of descriptors.
+            return self;
+        }
         let most = (MOST as u64).max(self.0.rlim_cur).saturating_add(ROOM as u64);
         let raised = Limit(libc::rlimit64 {
             rlim_cur: most.min(self.0.rlim_max),
@@ -163,6 +167,11 @@ impl LowNumbers {
             low.occupy_one_by_one(event);
         }
         low
+    }
+
+    /// The first number of the library's.
+    pub(crate) fn first(&self) -> i32 {
+        self.first as i32
     }
 
     /// Keeps a number if it is a low one. Closes it otherwise.
@@ -287,7 +296,7 @@ pub(crate) fn protect(file: c_int) {
 
 /// Whether the program must not touch a descriptor. The pager gives its own other files while it forks.
 fn is_protected(file: c_int) -> bool {
-    !super::forker::is_this_thread() && is_marked(file)
+    !super::forker::is_this_thread() && (is_marked(file) || plimsoll_pager::owns_descriptor(file))
 }
 
 fn is_marked(file: c_int) -> bool {

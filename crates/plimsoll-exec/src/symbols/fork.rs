@@ -241,9 +241,14 @@ pub unsafe extern "C" fn fork() -> pid_t {
     list.before();
     forker::become_forker();
     let limit = Limit::current();
+    // The numbers of the pager's pipe may be above the limit.
+    limit.raise();
     // SAFETY: the child has the locks of the library and of the heap; the rest is the caller's premise.
     let forked = unsafe { arena.pager.fork() };
     forker::clear();
+    if !matches!(forked, Ok(Forked::Child)) {
+        limit.set();
+    }
     match forked {
         Ok(Forked::Parent { child }) => {
             list.in_parent();

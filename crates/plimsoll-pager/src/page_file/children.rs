@@ -9,8 +9,8 @@
 //! newer one takes its place. So overlapping forks delay the reuse of a slot, and do not prevent it.
 #![allow(unsafe_code, reason = "poll(2) of pipes")]
 
-use std::io::{PipeReader, PipeWriter, pipe};
-use std::os::fd::AsRawFd;
+use std::io::pipe;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,6 +18,7 @@ use plimsoll_os::{AtomicWords, Errno};
 
 use super::slot_map::SlotMap;
 use super::units::Slot;
+use crate::descriptors::Descriptor;
 
 /// Slots of a word.
 const BITS: u32 = u64::BITS;
@@ -39,10 +40,10 @@ pub(super) struct Children {
 #[derive(Debug, Default)]
 struct Pipes {
     /// One for each fork with a child that may read slots of the newer generation, and of both.
-    ends: Vec<PipeReader>,
-    old: Vec<PipeReader>,
+    ends: Vec<Descriptor>,
+    old: Vec<Descriptor>,
     /// The write end: during a fork, of its pipe; in a child, of the pipe of the fork that made it.
-    own: Option<PipeWriter>,
+    own: Option<Descriptor>,
 }
 
 impl Children {
@@ -69,6 +70,7 @@ impl Children {
     pub(super) fn begin_fork(&self) -> Result<(), Errno> {
         let (end, own) =
             pipe().map_err(|error| Errno::of_number(error.raw_os_error().unwrap_or(libc::EMFILE)))?;
+        let (end, own) = (Descriptor::of(end.into())?, Descriptor::of(own.into())?);
         let mut pipes = self.pipes();
         pipes.prune();
         pipes.ends.push(end);
@@ -187,9 +189,9 @@ fn taken(words: &AtomicWords) -> impl Iterator<Item = (u32, u64)> {
 }
 
 /// Whether no process has the write end of a pipe.
-fn is_closed(end: &PipeReader) -> bool {
+fn is_closed(end: &Descriptor) -> bool {
     let mut polled = libc::pollfd {
-        fd: end.as_raw_fd(),
+        fd: end.as_fd().as_raw_fd(),
         events: 0,
         revents: 0,
     };
@@ -225,7 +227,7 @@ mod tests {
         let child = {
             let pipes = children.pipes();
             let own = pipes.own.as_ref().expect("a fork is under way");
-            own.try_clone().expect("descriptors are free")
+            own.as_fd().try_clone_to_owned().expect("descriptors are free")
         };
         children.end_fork(false);
         children.note_written(slot(2));

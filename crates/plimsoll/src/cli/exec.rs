@@ -23,7 +23,7 @@ pub struct Exec {
     /// Choose the engine that manages the memory
     #[arg(long, value_enum, default_value_t = ExecEngine::Auto)]
     pub engine: ExecEngine,
-    /// Let the pager write pages that do not fit into the budget to an encrypted file in this folder on a disk: PATH, PATH,SIZE or none [default: /var/tmp if it is on a disk; SIZE: 4 times --ram, without PATH at most half of the free space]
+    /// Let the pager write pages that do not fit into the budget to an encrypted file in this folder on a disk: PATH, PATH,SIZE or none [default: /var/tmp if it is on a disk; SIZE: 4 times --ram, without PATH at most an eighth of the free space]
     #[arg(long, value_name = "PATH", value_parser = OsStringValueParser::new().try_map(page_file))]
     pub page_file: Option<PageFileArgument>,
     /// Choose the codec of the pager [default: auto]

@@ -12,6 +12,8 @@ use plimsoll_pager::BuildError;
 /// Smallest and largest page file of a pager.
 const LEAST: u64 = 1 << 20;
 const MOST: u64 = 4 << 40;
+/// A page file that the user did not ask for takes this part of the free space.
+const SHARE_OF_FREE: u64 = 8;
 
 /// The page file for a budget of `ram` bytes.
 pub(super) fn of(options: &Exec, ram: u64) -> Result<Option<PageFile>, Failure> {
@@ -24,11 +26,11 @@ pub(super) fn of(options: &Exec, ram: u64) -> Result<Option<PageFile>, Failure> 
             is_required: true,
         })),
         None => {
-            // A folder whose space is unknown is refused with its error later.
+            // Each process has a file of its own. A folder whose space is unknown is refused with its error later.
             let free = disk_free(Path::new(SPACE_FOLDER)).unwrap_or(0);
             Ok(Some(PageFile {
                 path: PathBuf::from(SPACE_FOLDER),
-                bytes: usual.min(free / 2).clamp(LEAST, MOST),
+                bytes: usual.min(free / SHARE_OF_FREE).clamp(LEAST, MOST),
                 is_required: false,
             }))
         }

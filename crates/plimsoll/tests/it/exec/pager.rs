@@ -132,3 +132,25 @@ fn a_program_that_needs_more_than_its_ram_completes() {
         text(&output.stderr)
     );
 }
+
+/// The pager has a pipe for each child that may read its page file. It was at the lowest free numbers, which shells use for files
+/// of their own: a child closed the file that the shell had opened with the number of the pipe.
+#[test]
+fn forks_with_a_page_file_leave_low_descriptors_to_the_program() {
+    if !has("bash") {
+        return;
+    }
+    let folder = super::scratch("low-descriptors");
+    fs::write(folder.join("lines"), "one\ntwo\n").expect("written");
+    let script = "/bin/true; exec 3<lines 4<lines; cat <&3; (cat <&4); sleep 2; exec 3<lines; read -r line <&3; \
+                  echo $line; cat <&3; exec 3<&-; while read -r -u 3 line; do echo $line; done 3< <(cat lines; sleep 1)";
+    let shell = |mut command: std::process::Command| {
+        let output = ran(command.args(["bash", "-c", script]).current_dir(&folder));
+        (text(&output.stdout), text(&output.stderr), output.status.code())
+    };
+    let mut managed = on_pager();
+    managed.args(["--quiet", "--page-file", "/var/tmp,64M", "--"]);
+    let mut native = plimsoll_testkit::command("env");
+    native.arg("--");
+    assert_eq!(shell(managed), shell(native));
+}
