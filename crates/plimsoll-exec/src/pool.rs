@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use plimsoll_pager::pool::{Limits, Member, Pool, PoolError};
@@ -81,11 +81,15 @@ fn open(inherited: Inherited) -> Option<OwnedFd> {
     // SAFETY: the call has no premises.
     let parent = unsafe { libc::getppid() };
     let path = format!("/proc/{parent}/fd/{}", inherited.descriptor);
-    let file = File::options().read(true).write(true).open(path);
-    let file = OwnedFd::from(file.ok()?);
-    if !is_that(&file, inherited) {
+    // It is opened when it is known to be a file: a device may act when it is opened.
+    let place = File::options().read(true).custom_flags(libc::O_PATH).open(path);
+    let place = OwnedFd::from(place.ok()?);
+    if !is_that(&place, inherited) {
         return None;
     }
+    let path = format!("/proc/self/fd/{}", place.as_raw_fd());
+    let file = File::options().read(true).write(true).open(path);
+    let file = OwnedFd::from(file.ok()?);
     let copy = duplicate(file.as_raw_fd(), libc::F_DUPFD, inherited.descriptor);
     if let Some(copy) = copy.filter(|copy| copy.as_raw_fd() == inherited.descriptor) {
         // It stays open.
@@ -103,7 +107,7 @@ pub(crate) fn is_open(inherited: Inherited) -> bool {
 fn is_that(file: &OwnedFd, inherited: Inherited) -> bool {
     let file = file.try_clone().map(File::from);
     file.and_then(|file| file.metadata())
-        .is_ok_and(|data| data.ino() == inherited.file)
+        .is_ok_and(|data| data.is_file() && data.ino() == inherited.file)
 }
 
 /// Another descriptor of a file: the first number from `least` on.

@@ -29,6 +29,7 @@ use super::errors::{error, failed};
 use super::forker;
 use crate::lock::Locked;
 use crate::next_symbol::Next;
+use crate::signals_blocked::SignalsBlocked;
 use crate::{arena, background, pool, statistics, unmanaged};
 
 type Step = Option<unsafe extern "C" fn()>;
@@ -239,6 +240,8 @@ pub unsafe extern "C" fn fork() -> pid_t {
     };
     let list = List::copy();
     list.before();
+    // A handler that forked meanwhile would be taken for the pager.
+    let blocked = SignalsBlocked::others();
     forker::become_forker();
     let limit = Limit::current();
     // The numbers of the pager's pipe may be above the limit.
@@ -249,6 +252,7 @@ pub unsafe extern "C" fn fork() -> pid_t {
     if !matches!(forked, Ok(Forked::Child)) {
         limit.set();
     }
+    drop(blocked);
     match forked {
         Ok(Forked::Parent { child }) => {
             list.in_parent();
