@@ -96,7 +96,7 @@ static void bad_values(void) {
     bad.pool_bytes = 32 * MIB, bad.pool_minimum = 8 * MIB, bad.pool_maximum = 4 * MIB;
     refused(bad, PLIMSOLL_PAGER_INVALID);
     /* Less than a pager needs. */
-    bad.pool_minimum = 0, bad.pool_maximum = MIB;
+    bad.pool_minimum = 0, bad.pool_maximum = MIB / 2;
     refused(bad, PLIMSOLL_PAGER_INVALID);
     unlink(path);
 }
