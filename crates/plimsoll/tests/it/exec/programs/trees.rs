@@ -188,7 +188,7 @@ fn a_killed_child_returns_its_share_and_a_killed_tree_leaves_nothing() {
 
 /// Sends a signal to a process, or to a group by its negative number.
 fn signal(process: i32, signal: i32) -> i32 {
-    let status = Command::new("kill")
+    let status = plimsoll_testkit::command("kill")
         .args([format!("-{signal}"), "--".to_owned(), process.to_string()])
         .status();
     status.expect("kill starts").code().unwrap_or(-1)
