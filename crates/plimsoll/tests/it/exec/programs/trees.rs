@@ -1,7 +1,6 @@
 //! Trees of processes that share one budget: forked workers, subprocesses, shells, and what is left of them after a kill.
 
 use std::fs;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::{Ended, Group, MIB, PATH, Place, installed, is_root, source};
