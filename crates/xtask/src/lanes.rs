@@ -1,7 +1,7 @@
 //! Two lanes of jobs that run beside each other.
 //!
 //! The first lane starts with the tests that hold the machine, the second with the longest others. A free lane takes the
-//! next job. The output of a job is printed whole when it ends, followed by the longest waits for a line of it: in the lane
+//! next job. Heavy tests follow both lanes. The output of a job is printed whole when it ends, followed by the longest waits for a line of it: in the lane
 //! whose tests run one after another, these are the slowest tests.
 
 use std::collections::VecDeque;
@@ -21,15 +21,18 @@ pub(crate) fn run(jobs: Jobs) -> ExitCode {
     let start = Instant::now();
     let others = Mutex::new(jobs.others);
     let failed = Mutex::new(Vec::new());
+    let run_one = |job: Job| {
+        let name = job.name.clone();
+        match finish(job) {
+            Ok(true) => {}
+            Ok(false) => push(&failed, name),
+            Err(error) => push(&failed, format!("{name}: {error}")),
+        }
+    };
     let lane = |first: Option<Job>| {
         let mut next = first.or_else(|| take(&others));
         while let Some(job) = next {
-            let name = job.name.clone();
-            match finish(job) {
-                Ok(true) => {}
-                Ok(false) => push(&failed, name),
-                Err(error) => push(&failed, format!("{name}: {error}")),
-            }
+            run_one(job);
             next = take(&others);
         }
     };
@@ -37,6 +40,7 @@ pub(crate) fn run(jobs: Jobs) -> ExitCode {
         scope.spawn(|| lane(Some(jobs.machine)));
         lane(None);
     });
+    run_one(jobs.after);
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     let seconds = start.elapsed().as_secs();
     if failed.is_empty() {
@@ -152,12 +156,20 @@ mod tests {
         let failed = run(Jobs {
             machine: job("exit 1"),
             others: [job("true"), job(&touch)].into(),
+            after: job("true"),
         });
         assert_eq!(failed, ExitCode::from(101));
         std::fs::remove_file(&folder).expect("the job after the failure ran");
         let failed = run(Jobs {
             machine: job("true"),
             others: [job("false")].into(),
+            after: job("true"),
+        });
+        assert_eq!(failed, ExitCode::from(101));
+        let failed = run(Jobs {
+            machine: job("true"),
+            others: VecDeque::new(),
+            after: job("false"),
         });
         assert_eq!(failed, ExitCode::from(101));
         let missing = Job {
@@ -167,11 +179,13 @@ mod tests {
         let failed = run(Jobs {
             machine: missing,
             others: VecDeque::new(),
+            after: job("true"),
         });
         assert_eq!(failed, ExitCode::from(101));
         let passed = run(Jobs {
             machine: job("true"),
             others: [job("true")].into(),
+            after: job("true"),
         });
         assert_eq!(passed, ExitCode::SUCCESS);
     }

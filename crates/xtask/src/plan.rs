@@ -21,6 +21,8 @@ const HOLDERS: [&str; 12] = [
     "hold::pressure::",
     "doctor::here::",
 ];
+/// Modules of the same tests that keep all processors busy for minutes. Experiments beside them are not trustworthy.
+const HEAVY: [&str; 1] = ["exec::programs::"];
 /// The crate whose integration tests contain [`HOLDERS`].
 const HOLDERS_CRATE: &str = "plimsoll";
 /// The longest other tests: they start first.
@@ -77,6 +79,8 @@ pub(crate) struct Jobs {
     pub(crate) machine: Job,
     /// The others, the longest first.
     pub(crate) others: VecDeque<Job>,
+    /// The heavy tests, when both lanes have ended.
+    pub(crate) after: Job,
 }
 
 /// Builds every test program.
@@ -110,7 +114,9 @@ pub(crate) fn jobs(programs: &[Program]) -> Result<Jobs, Box<dyn Error>> {
         .find(|program| program.has_holders())
         .ok_or_else(|| format!("no integration tests of {HOLDERS_CRATE} were built"))?;
     let machine = holder.job(", tests that hold the machine", &HOLDERS);
-    let skips: Vec<&str> = HOLDERS.iter().flat_map(|module| ["--skip", module]).collect();
+    let after = holder.job(", programs in less RAM", &HEAVY);
+    let elsewhere = HOLDERS.iter().chain(&HEAVY);
+    let skips: Vec<&str> = elsewhere.flat_map(|module| ["--skip", module]).collect();
     let mut others = VecDeque::from([holder.job(", other tests", &skips)]);
     let (long, short): (Vec<&Program>, Vec<&Program>) = programs
         .iter()
@@ -123,7 +129,11 @@ pub(crate) fn jobs(programs: &[Program]) -> Result<Jobs, Box<dyn Error>> {
         name: "examples of the API documentation".into(),
         command: examples,
     });
-    Ok(Jobs { machine, others })
+    Ok(Jobs {
+        machine,
+        others,
+        after,
+    })
 }
 
 fn cargo() -> Command {
@@ -189,10 +199,11 @@ mod tests {
         let planned = jobs(&[other, holder]).expect("a plan");
         assert_eq!(arguments(&planned.machine), HOLDERS);
         let rest = arguments(&planned.others[0]);
-        assert_eq!(rest.len(), 2 * HOLDERS.len());
+        assert_eq!(arguments(&planned.after), HEAVY);
+        assert_eq!(rest.len(), 2 * (HOLDERS.len() + HEAVY.len()));
         assert!(
             rest.chunks(2)
-                .zip(HOLDERS)
+                .zip(HOLDERS.into_iter().chain(HEAVY))
                 .all(|(pair, module)| pair == ["--skip", module])
         );
         assert_eq!(planned.others[0].command.get_program(), "/t/it-1");
