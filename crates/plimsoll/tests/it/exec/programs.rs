@@ -2,7 +2,7 @@
 //! processes stay in their RAM.
 //!
 //! Each case names two budgets: about a half and about a quarter of the most memory that its largest process has
-//! without a limit. `--nocapture` prints the measured memory and times.
+//! without a limit, or more where the time limit of the program's own tests needs it. `--nocapture` prints the measured memory and times.
 
 mod compilers;
 mod databases;
