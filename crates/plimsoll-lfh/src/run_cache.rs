@@ -90,7 +90,6 @@ impl RunCache {
             .or_else(|| self.take_from_shelf(front.slot_of_thread(), row))?;
         let unit = arena::unit(first);
         if unit.kind() != UnitKind::Cached {
-            // It was put here twice, by threads that freed it at the same time, and went elsewhere meanwhile.
             integrity::report(Damage::DoubleFree, arena::address_of(first), None);
         }
         unit.kind.store(UnitKind::Large as u8, Ordering::Relaxed);
@@ -118,10 +117,14 @@ impl RunCache {
         let Some(row) = row_of(units) else {
             return false;
         };
-        if unit.kind() != UnitKind::Large {
+        // Of threads that free it at the same time, one alone changes its kind: two rows would not find out.
+        let (large, cached) = (UnitKind::Large as u8, UnitKind::Cached as u8);
+        let freed = unit
+            .kind
+            .compare_exchange(large, cached, Ordering::Relaxed, Ordering::Relaxed);
+        if freed.is_err() {
             integrity::report(Damage::DoubleFree, arena::address_of(first), None);
         }
-        unit.kind.store(UnitKind::Cached as u8, Ordering::Relaxed);
         if !front.put_run(row, first) {
             self.put_on_shelf(backend, front.slot_of_thread(), row, first);
         }
@@ -351,7 +354,7 @@ mod tests {
         assert_eq!(backend.extents().check(), Ok(()));
     }
 
-    /// Two threads that free the same block at the same time may both find it in use.
+    /// Its kind says that it is in use after each put, as if another thread had written it.
     fn take_a_run_put_twice() {
         let heap = Heap::new(HeapOptions::default()).expect("there is memory");
         let record = record_of(&heap);
