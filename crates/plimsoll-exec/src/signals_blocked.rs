@@ -23,9 +23,13 @@ const OF_FAULTS: u64 = 1 << (libc::SIGBUS - 1)
     | 1 << (libc::SIGTRAP - 1)
     | 1 << (libc::SIGSYS - 1);
 
+/// The signals by which the C library cancels a thread, and has each thread change its user: `setgroups(3)` and its like wait until
+/// all threads have answered.
+const OF_C_LIBRARY: u64 = 1 << (32 - 1) | 1 << (33 - 1);
+
 impl SignalsBlocked {
-    /// The kernel's mask of all signals but those of faults.
-    pub(crate) const BUT_FAULTS: u64 = !OF_FAULTS;
+    /// The kernel's mask of all signals but those of faults, and those of the C library: a thread that starts meanwhile inherits it.
+    pub(crate) const BUT_FAULTS: u64 = !(OF_FAULTS | OF_C_LIBRARY);
 
     /// Blocks all signals. A fault ends the process meanwhile: the thread touches no memory of the arena.
     pub(crate) fn new() -> SignalsBlocked {

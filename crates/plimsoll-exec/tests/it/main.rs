@@ -213,6 +213,11 @@ fn does_as_without_the_library(name: &str) {
 }
 
 #[test]
+fn forked_children_change_their_user() {
+    does_as_without_the_library("users");
+}
+
+#[test]
 fn settings_that_are_wrong_end_the_program_before_its_start() {
     for (settings, word) in [
         ("1;ram=1", "ram"),
