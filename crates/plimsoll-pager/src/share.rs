@@ -20,8 +20,8 @@ use crate::pool::{Grant, Limits, Member, Pool, PoolError, Usage};
 
 /// The longest time between two ticks of a member.
 const TICK: Duration = Duration::from_secs(1);
-/// The shortest time between two looks of a forked child at the pages that it shares with its parent: a write makes a page its
-/// own without a fault. The time between two looks is so many times that of a look, up to [`TICK`].
+/// The shortest time between two ticks of a member that shares pages with its parent or with children, and looks at them: a write
+/// makes a page its own without a fault. The time between two ticks is so many times that of the looks of one, up to [`TICK`].
 const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 const LOOK_PART: u32 = 20;
 /// The longest time between two tries of a member that waits for its first grant, and the number of tries.
@@ -109,7 +109,9 @@ struct State {
     /// Bytes that the parent of this process pays for, an upper bound as of the last tick: 0 without a parent in the pool. It
     /// never grows, as pages that a child of this process shares are this one's.
     inherited: AtomicU64,
-    /// The time that the last look at the shared pages took.
+    /// Whether a child of this process may share its pages.
+    has_children: AtomicBool,
+    /// The time that the looks at the shared pages took in this tick.
     look_nanoseconds: AtomicU64,
     is_over: AtomicBool,
     ticks: AtomicU64,
@@ -141,6 +143,7 @@ impl Share {
             pool: member.pool().clone(),
             member: Mutex::new(member),
             inherited: AtomicU64::new(inherited),
+            has_children: AtomicBool::new(false),
             look_nanoseconds: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             ticks: AtomicU64::new(0),
@@ -166,6 +169,12 @@ impl Share {
     /// The membership, which the thread of the share does not change until the guard is dropped: for a fork.
     pub(crate) fn still(&self) -> MutexGuard<'_, Member> {
         self.state.member()
+    }
+
+    /// Prepares a fork, whose child shares the pages of this process, while `member` is kept still.
+    pub(crate) fn begin_fork(&self, member: &Member) {
+        self.state.has_children.store(true, Ordering::Relaxed);
+        member.begin_fork();
     }
 
     /// The share now.
@@ -226,18 +235,24 @@ impl State {
 
     /// The longest time until the next tick.
     fn next_look(&self) -> Duration {
-        match self.inherited.load(Ordering::Relaxed) {
-            0 => TICK,
-            _ => {
+        match self.looks() {
+            false => TICK,
+            true => {
                 let cost = Duration::from_nanos(self.look_nanoseconds.load(Ordering::Relaxed));
                 (cost * LOOK_PART).clamp(SHORTEST_LOOK, TICK)
             }
         }
     }
 
+    /// Whether this process may share pages with its parent or with children.
+    fn looks(&self) -> bool {
+        self.inherited.load(Ordering::Relaxed) > 0 || self.has_children.load(Ordering::Relaxed)
+    }
+
     /// Reports, follows the grant, and acknowledges it.
     fn tick(&self, tenant: &dyn Tenant) -> Result<(), PoolError> {
         let mut member = self.member();
+        self.look_nanoseconds.store(0, Ordering::Relaxed);
         let usage = self.own_usage(tenant, &member);
         let grant = member.tick(&usage)?;
         tenant.set_growth(growth(&member)?);
@@ -260,27 +275,41 @@ impl State {
         self.member().acknowledge(held.min(grant.charged_bytes()))
     }
 
-    /// The use of memory without the pages that the parent pays for.
+    /// The use of memory without the pages that the parent pays for: no more than this process shares, and no more than the parent
+    /// does. Pages that the parent has changed, and its children share among themselves, are the children's.
     fn own_usage<'t>(&self, tenant: &'t dyn Tenant, member: &Member) -> Usage<'t> {
-        let before = self.inherited.load(Ordering::Relaxed);
-        let inherited = match before > 0 && member.has_parent() {
-            true => {
-                let start = Instant::now();
-                let shared = tenant.shared_bytes();
-                let nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                self.look_nanoseconds.store(nanoseconds, Ordering::Relaxed);
-                before.min(shared)
-            }
+        let before = match member.has_parent() {
+            true => self.inherited.load(Ordering::Relaxed),
             false => 0,
         };
+        self.inherited.store(before, Ordering::Relaxed);
+        let shared = match self.looks() {
+            true => self.look(tenant),
+            false => 0,
+        };
+        // After the look: the pages of a parent that has ended are shared no more, and its charge covers them until the next round.
+        let by_parent = (before > 0).then(|| member.shared_by_parent()).flatten();
+        let inherited = by_parent.map_or(before, |by_parent| before.min(shared).min(by_parent));
         self.inherited.store(inherited, Ordering::Relaxed);
+        // Without a shared page, no child has one of them.
+        self.has_children.fetch_and(shared > 0, Ordering::Relaxed);
         let usage = tenant.usage();
         Usage {
             resident: usage.resident.saturating_sub(inherited),
             wanted: usage.wanted.saturating_sub(inherited),
             inherited,
+            shared,
             ..usage
         }
+    }
+
+    /// The bytes that this process shares with others.
+    fn look(&self, tenant: &dyn Tenant) -> u64 {
+        let start = Instant::now();
+        let shared = tenant.shared_bytes();
+        let nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.look_nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+        shared
     }
 }
 

@@ -119,7 +119,11 @@ impl<B: Backing + 'static> Engine<B> {
         let mut share = self.share();
         // The thread of the share changes the membership.
         #[cfg(not(loom))]
-        let membership = share.as_ref().map(Share::still);
+        let membership = share.as_ref().map(|share| {
+            let member = share.still();
+            share.begin_fork(&member);
+            member
+        });
         ARENA.store(driver.arena().start, Ordering::SeqCst);
         SHADOW.store(driver.shadow(), Ordering::SeqCst);
         BYTES.store(driver.arena().len(), Ordering::SeqCst);

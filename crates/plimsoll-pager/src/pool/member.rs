@@ -59,6 +59,8 @@ pub struct Usage<'d> {
     pub is_needy: bool,
     /// Bytes of pages that it still shares with the member from which it was forked, an upper bound.
     pub inherited: u64,
+    /// Bytes of pages that it shares with members forked from it, an upper bound.
+    pub shared: u64,
 }
 
 impl<'d> Usage<'d> {
@@ -72,6 +74,7 @@ impl<'d> Usage<'d> {
             is_suspended: false,
             is_needy: false,
             inherited: 0,
+            shared: 0,
         }
     }
 }
@@ -111,8 +114,8 @@ pub struct Member {
     row: usize,
     identity: Identity,
     limits: Limits,
-    /// The member from which this process was forked.
-    parent: Option<Identity>,
+    /// The member from which this process was forked, and its row.
+    parent: Option<(Identity, usize)>,
     /// Whether that one is charged for the pages that both share, as of the last tick.
     has_parent: bool,
     grant: Grant,
@@ -144,9 +147,10 @@ impl Member {
     fn join(
         pool: &Pool,
         limits: Limits,
-        parent: Option<Identity>,
+        parent: Option<(Identity, usize)>,
         inherited: u64,
     ) -> Result<Member, PoolError> {
+        let parent_identity = parent.map(|(identity, _)| identity);
         let identity = this_process()?;
         let bounds = Bounds::of(limits, pool.total_pages())?;
         let row = pool.claim_row(identity)?;
@@ -159,7 +163,7 @@ impl Member {
         };
         pool.row(row).publish(&report);
         let entered = pool.change(row, |table| {
-            enter(pool, table, row, identity, bounds, parent).map(Some)
+            enter(pool, table, row, identity, bounds, parent_identity).map(Some)
         });
         let entry = entered.and_then(|table| own_entry(table.as_ref(), row, identity));
         match entry {
@@ -169,7 +173,7 @@ impl Member {
                 identity,
                 limits,
                 parent,
-                has_parent: parent.is_some() && entry.parent == parent,
+                has_parent: parent.is_some() && entry.parent == parent_identity,
                 grant: Grant::of(&entry),
                 rings: 0,
                 answer: Acknowledged { number: 0, held: 0 },
@@ -192,7 +196,7 @@ impl Member {
     /// # Errors
     /// As [`Pool::join`].
     pub fn join_as_child(&self, limits: Limits, inherited: u64) -> Result<Member, PoolError> {
-        Member::join(&self.pool, limits, Some(self.identity), inherited)
+        Member::join(&self.pool, limits, Some((self.identity, self.row)), inherited)
     }
 
     /// As [`Member::join_as_child`] with the limits of the parent and a minimum of `least` bytes at least. The minimum is `least` if
@@ -215,6 +219,22 @@ impl Member {
     /// tick. Not once that one has left or ended.
     pub(crate) fn has_parent(&self) -> bool {
         self.has_parent
+    }
+
+    /// The bytes that the member from which this process was forked shares with its children, an upper bound. None if that member
+    /// has ended or executes another program: the next round charges its children.
+    pub(crate) fn shared_by_parent(&self) -> Option<u64> {
+        let (parent, row) = self.parent?;
+        let row = self.pool.row(row);
+        if row.is_executing() || row.program() != program() || parent.condition() == Condition::Ended {
+            return None;
+        }
+        row.of(parent).map(|(report, _)| report.shared * PAGE)
+    }
+
+    /// States that this process forks a child that shares its pages.
+    pub(crate) fn begin_fork(&self) {
+        self.pool.row(self.row).share_all();
     }
 
     /// The pool.
@@ -290,7 +310,9 @@ impl Member {
         let (_, table) = self.pool.table()?;
         let entry = own_entry(Some(&table), row, identity)?;
         self.grant = Grant::of(&entry);
-        self.has_parent = self.parent.is_some() && entry.parent == self.parent;
+        self.has_parent = self
+            .parent
+            .is_some_and(|(parent, _)| entry.parent == Some(parent));
         self.most = most(&table, &entry, total);
         Ok(self.grant)
     }
@@ -311,6 +333,7 @@ impl Member {
             is_suspended: usage.is_suspended,
             is_needy: usage.is_needy,
             inherited: pages_up(usage.inherited),
+            shared: pages_up(usage.shared),
             seen_at: now,
         });
         Ok(())

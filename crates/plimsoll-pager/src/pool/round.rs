@@ -39,13 +39,13 @@ pub(crate) fn reap(table: &Table, seen: &dyn Fn(usize, &Entry) -> Seen) -> Table
         .enumerate()
         .map(|(row, entry)| entry.as_ref().map(|entry| seen(row, entry)))
         .collect();
-    let inherited = inherited(&states);
+    let claims = claims(table, &states);
     for (row, seen) in states.iter().enumerate() {
         let Some(seen) = seen else {
             continue;
         };
         if seen.condition == Condition::Ended {
-            bury(&mut next.entries, row, &inherited);
+            bury(&mut next.entries, row, &claims);
         } else if let (Some((_, answer)), Some(entry)) = (seen.row, &mut next.entries[row]) {
             entry.settle(answer);
         }
@@ -53,16 +53,20 @@ pub(crate) fn reap(table: &Table, seen: &dyn Fn(usize, &Entry) -> Seen) -> Table
     next
 }
 
-/// The pages that each living member shares with its parent.
-fn inherited(states: &[Option<Seen>]) -> Vec<u64> {
-    let shared = |seen: &Seen| match seen.row {
-        Some((report, _)) if seen.condition != Condition::Ended => report.inherited,
+/// The pages of each living member that the charge of its parent covers: those that it shares, by its report, and those above its
+/// own charge. A child that looks at its pages while its parent ends finds that it shares none of them.
+fn claims(table: &Table, states: &[Option<Seen>]) -> Vec<u64> {
+    let claim = |(entry, seen): (&Option<Entry>, &Option<Seen>)| match (entry, seen) {
+        (
+            Some(entry),
+            Some(Seen {
+                condition: Condition::Runs | Condition::Stopped,
+                row: Some((report, _)),
+            }),
+        ) => report.inherited + report.resident.saturating_sub(entry.charged),
         _ => 0,
     };
-    states
-        .iter()
-        .map(|state| state.as_ref().map_or(0, shared))
-        .collect()
+    table.entries.iter().zip(states).map(claim).collect()
 }
 
 /// The next version of the table: shares of ended members return, acknowledged pages are free, and the balance of the
@@ -336,7 +340,29 @@ mod tests {
 
     #[test]
     fn the_heir_of_an_ended_parent_is_charged_for_the_shared_pages() {
-        let mut before = table(&[500_000, 1000]);
+        let child = heir_of(500_000, |entry, report| {
+            (report.resident, report.inherited) = (entry.charged, 300_000);
+        });
+        assert_eq!((child.given, child.charged), (301_000, 301_000));
+    }
+
+    /// The child looked at its pages after the kernel had released its parent's memory, and before the parent had ended: it reported
+    /// that it shares none, and the charge of the parent was free.
+    #[test]
+    fn pages_that_a_child_shares_no_more_as_its_parent_ends_are_charged_to_it() {
+        let child = heir_of(500_000, |_, report| {
+            (report.resident, report.inherited) = (301_000, 0);
+        });
+        assert_eq!((child.given, child.charged), (301_000, 301_000));
+        let child = heir_of(200_000, |_, report| {
+            (report.resident, report.inherited) = (251_000, 100_000);
+        });
+        assert_eq!(child.charged, 201_000, "no more than the charge of the parent");
+    }
+
+    /// The child, with a grant of 1000 pages, of a parent that ended with a grant of `pages`. `report` states its pages.
+    fn heir_of(pages: u64, report: impl Fn(&Entry, &mut Report)) -> Entry {
+        let mut before = table(&[pages, 1000]);
         let parent = before.entries[0].map(|entry| entry.identity);
         if let Some(child) = &mut before.entries[1] {
             child.parent = parent;
@@ -348,14 +374,12 @@ mod tests {
             },
             _ => {
                 let mut seen = answered(entry, 400_000, 0);
-                if let Some((report, _)) = &mut seen.row {
-                    report.inherited = 300_000;
+                if let Some((own, _)) = &mut seen.row {
+                    report(entry, own);
                 }
                 seen
             }
         };
-        let next = reap(&before, &seen);
-        let child = next.entries[1].expect("it is a member");
-        assert_eq!((child.given, child.charged), (301_000, 301_000));
+        reap(&before, &seen).entries[1].expect("it is a member")
     }
 }

@@ -26,7 +26,9 @@ const NEEDY: usize = 12;
 const BELL: usize = 13;
 /// 1 while the member executes another program.
 const EXECUTING: usize = 14;
-const _: () = assert!(EXECUTING < ROW_WORDS);
+/// Children alone read it: they have the code of the member, whatever the format.
+const SHARED: usize = 15;
+const _: () = assert!(SHARED < ROW_WORDS);
 
 /// The place of the word that the member of a row sleeps at.
 #[cfg(not(loom))]
@@ -63,6 +65,8 @@ pub(crate) struct Report {
     pub(crate) is_needy: bool,
     /// Pages that it still shares with the member from which it was forked.
     pub(crate) inherited: u64,
+    /// Pages that it shares with members forked from it, an upper bound.
+    pub(crate) shared: u64,
     /// Time of the report in milliseconds of `CLOCK_MONOTONIC`, which wraps.
     pub(crate) seen_at: u32,
 }
@@ -138,6 +142,12 @@ impl<'m> Row<'m> {
         self.words[EXECUTING].load(Ordering::Acquire) != 0
     }
 
+    /// States that the member forks: a child may share all of its pages, until its next report.
+    #[cfg(not(loom))]
+    pub(crate) fn share_all(&self) {
+        self.words[SHARED].store(MOST_PAGES, Ordering::Release);
+    }
+
     pub(crate) fn publish(&self, report: &Report) {
         let values = [
             (RESIDENT, report.resident),
@@ -149,6 +159,7 @@ impl<'m> Row<'m> {
             (SUSPENDED, u64::from(report.is_suspended)),
             (NEEDY, u64::from(report.is_needy)),
             (INHERITED, report.inherited),
+            (SHARED, report.shared),
             (SEEN_AT, u64::from(report.seen_at)),
         ];
         for (place, value) in values {
@@ -174,6 +185,7 @@ impl<'m> Row<'m> {
             is_suspended: word(SUSPENDED) != 0,
             is_needy: word(NEEDY) != 0,
             inherited: word(INHERITED).min(MOST_PAGES),
+            shared: word(SHARED).min(MOST_PAGES),
             seen_at: word(SEEN_AT) as u32,
         };
         std::sync::atomic::fence(Ordering::Acquire);
@@ -206,6 +218,7 @@ mod tests {
             is_suspended: true,
             is_needy: true,
             inherited: 6,
+            shared: 9,
             seen_at: 7,
         };
         row.publish(&report);
@@ -229,7 +242,7 @@ mod tests {
         words[OWNER].store(one.word(), Ordering::Relaxed);
         let (report, _) = row.of(one).expect("it is the member's");
         assert!(
-            [report.resident, report.wanted, report.inherited]
+            [report.resident, report.wanted, report.inherited, report.shared]
                 .iter()
                 .all(|pages| *pages <= MOST_PAGES)
         );

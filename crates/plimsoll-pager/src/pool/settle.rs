@@ -95,9 +95,10 @@ fn raise(entries: &mut [Option<Entry>], total: u64, goal: impl Fn(usize, &Entry)
     }
 }
 
-/// Removes the entry of a process that has ended. Its charge is free, except for pages that members forked from it still
-/// share with it: the child that shares most of them is charged for those, and becomes the parent of the others. `inherited` is the number of those pages for each entry.
-pub(crate) fn bury(entries: &mut [Option<Entry>], row: usize, inherited: &[u64]) {
+/// Removes the entry of a process that has ended. Its charge is free, except for pages of members forked from it that it paid for:
+/// the child with most of them is charged for those, and becomes the parent of the others. `claims` has the number of those pages
+/// for each entry.
+pub(crate) fn bury(entries: &mut [Option<Entry>], row: usize, claims: &[u64]) {
     let Some(ended) = entries.get_mut(row).and_then(Option::take) else {
         return;
     };
@@ -106,14 +107,14 @@ pub(crate) fn bury(entries: &mut [Option<Entry>], row: usize, inherited: &[u64])
         (0..entries.len()).filter(is_child).collect()
     };
     let children = children(entries);
-    let shared = |at: usize| inherited.get(at).copied().unwrap_or(0);
-    let heir = children.iter().copied().max_by_key(|&at| shared(at));
+    let claim = |at: usize| claims.get(at).copied().unwrap_or(0);
+    let heir = children.iter().copied().max_by_key(|&at| claim(at));
     let next: Option<Identity> = heir.and_then(|at| entries[at]).map(|entry| entry.identity);
     for at in children {
         if let Some(entry) = &mut entries[at] {
             entry.parent = if Some(at) == heir { ended.parent } else { next };
             if Some(at) == heir {
-                let more = shared(at).min(ended.charged);
+                let more = claim(at).min(ended.charged);
                 entry.charged += more;
                 entry.give(
                     entry

@@ -161,15 +161,59 @@ fn the_pages_of_a_parent_that_ends_are_charged_to_its_child() {
         let other = other.expect("userfaultfd is allowed");
         let region = other.map((48 * MIB) as usize).expect("addresses are free");
         fill(&region, 3);
-        let charged = member(pool, child as u32).expect("it is a member").charged;
-        let resident = proportional(child as u32);
+        // The charge of the parent stays until a round passes it on.
+        let members = pool.status().expect("it is whole").members;
+        let charged: u64 = members.iter().map(|member| member.charged).sum();
+        let resident = proportional(child as u32) + proportional(std::process::id());
         assert!(
             charged + 4 * MIB >= resident,
             "{charged} bytes are charged for {resident}"
         );
+        wait_for(pool, "the charge of the child", || {
+            let charged = member(pool, child as u32).map_or(0, |member| member.charged);
+            charged + 4 * MIB >= proportional(child as u32)
+        });
         shared.set(MAY_END, 1);
         assert_eq!(wait(child as i32), 0);
         verify(&region, 3);
+    });
+}
+
+/// The children shared those pages among themselves alone, and each took them for pages that the parent pays for: 2 x 24 MiB
+/// were charged to none.
+#[test]
+fn pages_that_a_parent_changes_are_charged_to_its_children() {
+    const DATA: u64 = 24;
+    let test = "forked_pool::pages_that_a_parent_changes_are_charged_to_its_children";
+    with_pool(test, |pool, shared| {
+        let (pager, region) = filled(pool, DATA, 1);
+        let pids: Vec<i32> = (0..2)
+            .map(|number| {
+                fork(&pager, || {
+                    shared.set(WRITTEN + number, 1);
+                    shared.wait_for(MAY_END, 1);
+                    verify(&region, 1);
+                    i32::from(!pager.validate().is_empty())
+                })
+            })
+            .collect();
+        for number in 0..pids.len() {
+            shared.wait_for(WRITTEN + number, 1);
+        }
+        fill(&region, 2);
+        // The pages of both children are resident, or the pool has had them trimmed.
+        wait_for(pool, "charges of both children", || {
+            pids.iter().all(|pid| {
+                let charged = member(pool, *pid as u32).map_or(0, |member| member.charged);
+                charged + MIB >= proportional(*pid as u32)
+            })
+        });
+        shared.set(MAY_END, 1);
+        for pid in &pids {
+            assert_eq!(wait(*pid), 0);
+        }
+        verify(&region, 2);
+        assert_eq!(pager.validate(), []);
     });
 }
 
