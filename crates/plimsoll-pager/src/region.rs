@@ -170,7 +170,7 @@ impl Region {
     /// [`Pager::fork`](crate::Pager::fork). Pins that are dropped take no room from it. A range that is pinned so stays as it is.
     ///
     /// # Errors
-    /// The range is not in the region, 320 ranges are pinned, more than half of the budget would be, or a page cannot be
+    /// The range is not in the region, 288 ranges are pinned, more than half of the budget would be, or a page cannot be
     /// restored.
     pub fn pin_for_ever(&self, range: impl RangeBounds<usize>) -> Result<(), RangeError> {
         let pages = self.covering(&range)?;

@@ -10,7 +10,7 @@ use crate::page::{PageIndex, PageRange};
 /// Ranges that can be pinned at the same time, for each purpose.
 const MOST_PINS: usize = if cfg!(loom) { 2 } else { 256 };
 const MOST_MOMENTS: usize = if cfg!(loom) { 0 } else { 32 };
-const MOST_KEPT: usize = if cfg!(loom) { 0 } else { 64 };
+const MOST_KEPT: usize = if cfg!(loom) { 0 } else { 32 };
 /// The ranges of all purposes.
 const SLOTS: usize = MOST_PINS + MOST_MOMENTS + MOST_KEPT;
 
