@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_os::Errno;
-use plimsoll_pager::{Pager, PinGuard, RangeError, Region};
+use plimsoll_pager::{CallPin, Pager, RangeError, Region};
 
 use crate::addresses::{Addresses, Pages};
 use crate::lock::{HeldValue, Locked};
@@ -188,27 +188,38 @@ impl Arena {
     /// Makes the pages that `first..end` touches, in bytes of the arena, present, and keeps them so until the pin is dropped.
     /// None if the budget or the number of pins does not allow it. May be called in a signal handler.
     pub(crate) fn pin(&'static self, first: usize, end: usize) -> Option<Pin> {
-        let (pin, pinned) = self.pin_most(first, end)?;
-        (pinned == end.min(ARENA + ARENA_BYTES)).then_some(pin)
+        let range = offsets_between(first, end)?;
+        let end = range.end;
+        let (guard, bytes) = self.region.pin_in_signal_handler(range.clone()).ok()?;
+        (range.start + bytes == end).then_some(Pin { _guard: guard })
     }
 
-    /// As [`Arena::pin`], of as many bytes from `first` on as possible. Returns the end of those that are pinned.
-    pub(crate) fn pin_most(&'static self, first: usize, end: usize) -> Option<(Pin, usize)> {
-        let end = end.min(ARENA + ARENA_BYTES);
-        if !contains(first) || first >= end {
-            return None;
-        }
-        let pinned = self.region.pin_in_signal_handler(first - ARENA..end - ARENA);
-        let (guard, bytes) = pinned.ok()?;
-        Some((Pin { _guard: guard }, first + bytes))
+    /// As [`Arena::pin`], of the page with `address` and whatever the budget allows: the thread drops the pin before it waits.
+    ///
+    /// # Errors
+    /// Those of [`Region::pin_for_a_moment`].
+    pub(crate) fn pin_for_a_moment(&'static self, address: usize) -> Result<Pin, RangeError> {
+        let guard = self.region.pin_for_a_moment(address.wrapping_sub(ARENA))?;
+        Ok(Pin { _guard: guard })
     }
+
+    /// As [`Arena::pin`], for the life of the process. Returns whether that is possible.
+    pub(crate) fn keep(&self, first: usize, end: usize) -> bool {
+        offsets_between(first, end).is_some_and(|range| self.region.pin_for_ever(range).is_ok())
+    }
+}
+
+/// The bytes of the arena in `first..end`, which begins in it.
+fn offsets_between(first: usize, end: usize) -> Option<Range<usize>> {
+    let end = end.min(ARENA + ARENA_BYTES);
+    (contains(first) && first < end).then(|| first - ARENA..end - ARENA)
 }
 
 /// Keeps pages present.
 #[derive(Debug)]
 #[must_use = "dropping it ends the pin"]
 pub(crate) struct Pin {
-    _guard: PinGuard<'static>,
+    _guard: CallPin<'static>,
 }
 
 /// The bytes of the arena that pages are.

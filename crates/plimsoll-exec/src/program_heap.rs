@@ -59,7 +59,7 @@ impl Memory for ArenaMemory {
         if let Some((arena, pages)) = arena::arena().zip(pages) {
             let range = offsets(&pages);
             // The pages stay for the life of the process. If the budget does not allow it, they come and go.
-            std::mem::forget(arena.pin(ARENA + range.start, ARENA + range.end));
+            arena.keep(ARENA + range.start, ARENA + range.end);
         }
     }
 }

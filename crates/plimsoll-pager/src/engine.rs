@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use plimsoll_os::{Errno, Fd};
+use plimsoll_os::{Errno, Fd, thread_token};
 
 use crate::addresses::Addresses;
 use crate::backing::Backing;
@@ -16,7 +16,7 @@ use crate::driver::{DriverOptions, FaultMode, OpenError, Userfault};
 use crate::error::{MapError, RangeError};
 use crate::fault::{FaultError, Faults, Registration, SignalsBlocked, ThreadFaults, TooManyPagers};
 use crate::gate::{Gate, Inside};
-use crate::manager::{BLOCK, Manager, Patience, Pin, TakeBackError, WorkingSetError};
+use crate::manager::{BLOCK, Manager, Patience, Pin, Purpose, TakeBackError, WorkingSetError};
 use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState};
 #[cfg(not(loom))]
 use crate::pool::{Member, Pool, Usage};
@@ -69,7 +69,7 @@ impl<B: Backing> Faults for Served<B> {
     }
 
     fn pace(&self, address: usize) {
-        let delay = self.delay(address, plimsoll_os::thread_token());
+        let delay = self.delay(address, thread_token());
         if !delay.is_zero() {
             let since = Instant::now();
             plimsoll_os::sleep_briefly(delay);
@@ -396,6 +396,7 @@ impl<B: Backing + 'static> Engine<B> {
         // A thread that faulted here runs again as soon as the page is present, maybe before the pager's thread is done with it.
         self.rest();
         let _work = self.work();
+        self.manager().pins.remove_kept(pages);
         if self.manager().has_surrendered(pages) {
             // The mappings of the program stay, and so do the addresses of the region. It fails for locked pages alone.
             let _ = self.manager().discard(pages);
@@ -524,7 +525,10 @@ impl<B: Backing + 'static> Engine<B> {
             return Err(RangeError::PinTooLarge { bytes: pages.bytes() });
         }
         let work = self.work();
-        let pin = manager.pins.publish(pages).ok_or(RangeError::TooManyPins)?;
+        let pin = manager
+            .pins
+            .publish(pages, Purpose::Guard)
+            .ok_or(RangeError::TooManyPins)?;
         drop(work);
         match self.prefetch(pages) {
             Ok(()) => {
@@ -545,10 +549,9 @@ impl<B: Backing + 'static> Engine<B> {
     }
 
     /// Pins as many of `pages`, from the first one on, as half of the frames of the budget allow, and makes them present without
-    /// touching them. Returns their number, at least 1. May be called in a signal handler.
+    /// touching them, for a system call of this thread. Returns their number, at least 1. May be called in a signal handler.
     pub(crate) fn pin_first(&self, pages: PageRange) -> Result<(Pin, u32), RangeError> {
         let manager = self.manager();
-        let _work = self.work();
         // The store may have most of the budget: a fault that finds no frame takes long.
         let most = manager.budget.limit(manager.overhead_bytes()) / 2;
         let left = most.saturating_sub(manager.pins.pages());
@@ -556,9 +559,46 @@ impl<B: Backing + 'static> Engine<B> {
         if wanted.count == 0 {
             return Err(RangeError::PinTooLarge { bytes: pages.bytes() });
         }
-        let pin = manager.pins.publish(wanted).ok_or(RangeError::TooManyPins)?;
+        self.pin_active(wanted, Purpose::Call(thread_token()))
+    }
+
+    /// As [`Engine::pin_first`], of one page and whatever the budget has: the thread ends the pin before it waits for anything.
+    pub(crate) fn pin_for_a_moment(&self, page: PageIndex) -> Result<Pin, RangeError> {
+        let pages = PageRange::new(page, 1);
+        let (pin, _) = self.pin_active(pages, Purpose::Moment(thread_token()))?;
+        Ok(pin)
+    }
+
+    /// As [`Engine::pin_first`], of all `pages`, for the life of the process. Half of the budget may be pinned so; pins that end do
+    /// not count.
+    pub(crate) fn pin_for_ever(&self, pages: PageRange) -> Result<(), RangeError> {
+        let manager = self.manager();
+        if manager.pins.is_kept(pages) {
+            return Ok(());
+        }
+        let too_large = RangeError::PinTooLarge { bytes: pages.bytes() };
+        let pinned = (manager.pins.kept_pages() + u64::from(pages.count)) * PAGE_SIZE as u64;
+        if pinned > manager.budget.ram() / 2 {
+            return Err(too_large);
+        }
+        let (pin, count) = self.pin_active(pages, Purpose::Process)?;
+        if count < pages.count {
+            manager.pins.remove(pin);
+            return Err(too_large);
+        }
+        Ok(())
+    }
+
+    /// Pins `pages` and makes them active, up to the first one that cannot be. Returns their number, at least 1.
+    fn pin_active(&self, pages: PageRange, purpose: Purpose) -> Result<(Pin, u32), RangeError> {
+        let manager = self.manager();
+        let _work = self.work();
+        let pin = manager
+            .pins
+            .publish(pages, purpose)
+            .ok_or(RangeError::TooManyPins)?;
         let mut done = 0;
-        for piece in wanted.pieces(CHUNK_PAGES) {
+        for piece in pages.pieces(CHUNK_PAGES) {
             let made = self.make_first_active(piece);
             done += made.done;
             let Some(error) = made.error else { continue };
@@ -566,7 +606,7 @@ impl<B: Backing + 'static> Engine<B> {
                 manager.pins.remove(pin);
                 return Err(error.into());
             }
-            manager.pins.shorten(pin, PageRange::new(wanted.first, done));
+            manager.pins.shorten(pin, PageRange::new(pages.first, done));
             break;
         }
         Ok((pin, done))

@@ -90,7 +90,7 @@ pub use engine::{Forked, LEAST_GRANT, TrimTo};
 pub use error::{BuildError, FaultError, ForkError, MapError, RamError, RangeError};
 pub use manager::{AgeingState, ThrashControl, ThrashStep, TrimMode, WorkingSetError};
 pub use pager::Pager;
-pub use region::{PinGuard, Region};
+pub use region::{CallPin, PinGuard, Region};
 #[cfg(not(loom))]
 pub use share::Membership;
 pub use snapshot::{Snapshot, StateRun};

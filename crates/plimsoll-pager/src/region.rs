@@ -5,6 +5,7 @@
 )]
 
 use std::io;
+use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 use std::os::fd::{AsFd, AsRawFd};
 use std::slice;
@@ -133,28 +134,50 @@ impl Region {
     /// range: the program may have no right to it (`mprotect(2)`). A page that the program dropped without the pager
     /// (`MADV_DONTNEED`) counts as present, and so does one whose faults the kernel resolves by itself. Surrendered pages are passed: the pin does nothing for them.
     ///
+    /// The pin is this thread's: in a child of [`Pager::fork`](crate::Pager::fork) that another thread makes, it has ended.
+    ///
     /// # Errors
     /// The range is not in the region, 256 ranges are pinned, as much as the budget allows is pinned already, or the first page
     /// cannot be restored.
     pub fn pin_in_signal_handler(
         &self,
         range: impl RangeBounds<usize>,
-    ) -> Result<(PinGuard<'_>, usize), RangeError> {
+    ) -> Result<(CallPin<'_>, usize), RangeError> {
         let (start, end) = self.bounds(&range)?;
         if start == end {
-            let (region, pin) = (self, None);
-            return Ok((PinGuard { region, pin }, 0));
+            return Ok((CallPin::new(self, None), 0));
         }
         let pages = self.pages_between(start / PAGE_SIZE, end.div_ceil(PAGE_SIZE));
-        // SAFETY: `errno` is this thread's.
-        let errno = unsafe { *libc::__errno_location() };
-        let pinned = self.engine.pin_first(pages);
-        // SAFETY: as above.
-        unsafe { *libc::__errno_location() = errno };
-        let (pin, count) = pinned?;
+        let (pin, count) = with_errno_kept(|| self.engine.pin_first(pages))?;
         let last = start / PAGE_SIZE * PAGE_SIZE + count as usize * PAGE_SIZE;
-        let (region, pin) = (self, Some(pin));
-        Ok((PinGuard { region, pin }, last.min(end) - start))
+        Ok((CallPin::new(self, Some(pin)), last.min(end) - start))
+    }
+
+    /// As [`Region::pin_in_signal_handler`], of the page with the byte `offset` alone. It needs no part of the budget that pins may
+    /// have, and other pins leave room for 32 such ones: so it succeeds for every thread that tries again, if each drops the pin
+    /// before it waits for anything.
+    ///
+    /// # Errors
+    /// The page is not in the region, 32 threads have such a pin ([`RangeError::TooManyPins`]), or the page cannot be restored.
+    pub fn pin_for_a_moment(&self, offset: usize) -> Result<CallPin<'_>, RangeError> {
+        let (start, _) = self.bounds(&(offset..offset.saturating_add(1)))?;
+        let page = self.pages_between(start / PAGE_SIZE, start / PAGE_SIZE + 1).first;
+        let pin = with_errno_kept(|| self.engine.pin_for_a_moment(page))?;
+        Ok(CallPin::new(self, Some(pin)))
+    }
+
+    /// As [`Region::pin_in_signal_handler`], of all of the range, until the region ends: also in children of
+    /// [`Pager::fork`](crate::Pager::fork). Pins that are dropped take no room from it. A range that is pinned so stays as it is.
+    ///
+    /// # Errors
+    /// The range is not in the region, 288 ranges are pinned, more than half of the budget would be, or a page cannot be
+    /// restored.
+    pub fn pin_for_ever(&self, range: impl RangeBounds<usize>) -> Result<(), RangeError> {
+        let pages = self.covering(&range)?;
+        match pages.count {
+            0 => Ok(()),
+            _ => with_errno_kept(|| self.engine.pin_for_ever(pages)),
+        }
     }
 
     /// Whether a page that `range` touches is pinned.
@@ -471,6 +494,49 @@ impl Drop for PinGuard<'_> {
             self.region.engine.unpin(pin);
         }
     }
+}
+
+/// Keeps a range of a region present for this thread.
+#[must_use = "dropping it ends the pin"]
+pub struct CallPin<'r> {
+    region: &'r Region,
+    pin: Option<manager::Pin>,
+    /// In a child of a fork of another thread, the slot of the pin is another one's.
+    _this_thread: PhantomData<*const ()>,
+}
+
+impl<'r> CallPin<'r> {
+    fn new(region: &'r Region, pin: Option<manager::Pin>) -> CallPin<'r> {
+        CallPin {
+            region,
+            pin,
+            _this_thread: PhantomData,
+        }
+    }
+}
+
+impl Drop for CallPin<'_> {
+    fn drop(&mut self) {
+        if let Some(pin) = self.pin {
+            self.region.engine.unpin(pin);
+        }
+    }
+}
+
+impl std::fmt::Debug for CallPin<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CallPin").finish_non_exhaustive()
+    }
+}
+
+/// Calls `work`, and leaves `errno` as it was.
+fn with_errno_kept<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: `errno` is this thread's.
+    let errno = unsafe { *libc::__errno_location() };
+    let result = work();
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+    result
 }
 
 impl std::fmt::Debug for PinGuard<'_> {

@@ -9,10 +9,11 @@ use std::mem::MaybeUninit;
 use plimsoll_os::Errno;
 
 use super::Call;
-use super::loan::{Loan, Manner, Way};
+use super::loan::{Loan, MOST_COPIED, Manner, Way};
 use super::memory;
 use super::plain;
 use super::table::{Length, Pointer, Transfer};
+use crate::arena::PAGE;
 
 /// Bytes of a piece.
 const PIECE: usize = 1 << 20;
@@ -99,11 +100,20 @@ pub(super) unsafe fn transfer(call: &Call, way: Transfer) -> Result<isize, Errno
     // SAFETY: the caller's premise.
     unsafe {
         match if is_large { pieces(call, way) } else { Pieces::None } {
-            Pieces::None => one(call, &shape, way, call.arguments),
+            Pieces::None => one(call, &shape, way, whole(&shape, call.arguments)),
             Pieces::First => one(call, &shape, way, piece(&shape, call.arguments, 0)),
             Pieces::All => all(call, &shape, way),
         }
     }
+}
+
+/// The arguments of a transfer that is not made in pieces. A copy of its buffer has a limit, beyond which no message has bytes.
+fn whole(shape: &Shape, arguments: [usize; 6]) -> [usize; 6] {
+    let mut arguments = arguments;
+    if memory::is_managed(arguments[shape.buffer]) {
+        arguments[shape.length] = arguments[shape.length].min(MOST_COPIED - PAGE);
+    }
+    arguments
 }
 
 /// The arguments of the piece that begins after `done` bytes.
@@ -161,7 +171,7 @@ fn direction(way: Transfer) -> Way {
 fn manner(call: &Call, user: usize, bytes: usize) -> Manner {
     let keeps_pages = call.number == libc::SYS_sendto && call.arguments[3] & libc::MSG_ZEROCOPY as usize != 0;
     match keeps_pages {
-        true => Manner::Themselves,
+        true => Manner::Lasting,
         false if (user | bytes).is_multiple_of(SECTOR) => Manner::InPlace,
         false => Manner::Any,
     }
@@ -229,7 +239,7 @@ fn is_terminal(file: usize) -> bool {
 }
 
 /// Whether a socket has no messages.
-fn is_stream(socket: usize) -> bool {
+pub(super) fn is_stream(socket: usize) -> bool {
     let mut kind: libc::c_int = 0;
     let mut bytes = size_of_val(&kind) as libc::socklen_t;
     let arguments = [
@@ -318,6 +328,33 @@ mod tests {
 
     #[test]
     fn large_transfers_are_as_one_call_would_make_them() {
+        check_large_transfers();
+    }
+
+    /// Calls of other threads may have pinned all that the budget allows.
+    #[test]
+    fn large_transfers_without_pins_are_the_same() {
+        let _refused = super::super::testing::without_pins();
+        check_large_transfers();
+    }
+
+    /// Its buffer had to be pinned, and the call failed with `ENOMEM`.
+    #[test]
+    fn a_transfer_to_a_device_that_is_longer_than_any_copy_takes_a_part() {
+        crate::trampoline::map().expect("free addresses");
+        let _refused = super::super::testing::without_pins();
+        let count = MOST_COPIED / PAGE + 10;
+        let pages = Pages::of_arena(count);
+        let zero = std::fs::File::open("/dev/zero").expect("a device");
+        pages.fill(0, b"x");
+        let arguments = [zero.as_raw_fd() as usize, pages.start(), count * PAGE, 0, 0, 0];
+        // SAFETY: the kernel writes to the test's pages.
+        let read = unsafe { super::super::serve(Call::new(libc::SYS_read, arguments)) };
+        assert_eq!(read, (MOST_COPIED - PAGE) as isize);
+        assert_eq!(pages.bytes(0, 1), b"\0");
+    }
+
+    fn check_large_transfers() {
         crate::trampoline::map().expect("free addresses");
         let pages = Pages::of_arena(1024);
         let bytes: Vec<u8> = (0..3 * PIECE + 77).map(|number| (number % 251) as u8).collect();

@@ -23,7 +23,7 @@ const INLINE: usize = 4096 + 256;
 /// Parts of a call.
 const MOST_PARTS: usize = 16;
 /// The largest copy in a mapping: that of a message whose pages cannot be pinned.
-const MOST_COPIED: usize = 256 << 20;
+pub(super) const MOST_COPIED: usize = 256 << 20;
 
 /// The way of bytes between the program and the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +64,8 @@ pub(super) enum Manner {
     Any,
     /// The same place in a page: direct I/O wants it.
     InPlace,
-    /// The pages themselves: the kernel uses them after the call, or for several processes.
-    Themselves,
+    /// Pages that the kernel may use after the call: they are read, and stay as they are. Those of a mapping do.
+    Lasting,
 }
 
 #[derive(Clone, Copy)]
@@ -130,9 +130,8 @@ impl Loan {
         if self.pin(user, bytes) {
             return Ok(user);
         }
-        // A refused pin may be a bad address too.
-        if manner == Manner::Themselves || !memory::is_readable(user, 1) {
-            memory::bring(user, bytes.min(PAGE << 6));
+        // A refused pin may be a bad address too: the kernel refuses it.
+        if !memory::is_readable(user, 1) {
             return Ok(user);
         }
         let offset = user % PAGE;
@@ -172,7 +171,11 @@ impl Loan {
         Some(address)
     }
 
-    fn take_mapping(&mut self, bytes: usize) -> Result<usize, Errno> {
+    /// As [`Loan::take`], in pages of its own.
+    ///
+    /// # Errors
+    /// [`Errno::NOMEM`].
+    pub(super) fn take_mapping(&mut self, bytes: usize) -> Result<usize, Errno> {
         if bytes > MOST_COPIED || self.mappings == self.mapped.len() {
             return Err(Errno::NOMEM);
         }

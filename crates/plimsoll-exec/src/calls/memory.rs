@@ -11,13 +11,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_os::Errno;
+use plimsoll_pager::RangeError;
 
 use crate::arena::{self, PAGE, Pin};
 use crate::trampoline::call;
 
 /// Looks at a pinned page before its address counts as a bad one.
 const MOST_TRIES: usize = 16;
-/// The longest wait for a pin before an address counts as a bad one.
+/// The longest wait for a page that the pager does not restore, before its address counts as a bad one. Pins of other calls are
+/// no reason to wait.
 const MOST_WAIT: Duration = Duration::from_secs(5);
 
 /// Whether an address is the arena's.
@@ -26,12 +28,48 @@ pub(crate) fn is_managed(address: usize) -> bool {
 }
 
 /// Makes the pages of `bytes` from `address` present, and keeps them so while the value lives. None if the budget or the number
-/// of pins does not allow it, or if a page is not mapped.
+/// of pins does not allow it, or if a page is not mapped: then a copy serves the call.
 pub(super) fn pin(address: usize, bytes: usize) -> Option<Held> {
     let end = address.checked_add(bytes)?;
+    #[cfg(test)]
+    if super::testing::refuses_pins() {
+        return None;
+    }
     match arena::arena() {
         None => Some(Held(None)),
         Some(arena) => arena.pin(address, end).map(|pin| Held(Some(pin))),
+    }
+}
+
+/// Makes the pages of `bytes` from `address` present as long as the process lives.
+///
+/// # Errors
+/// [`Errno::NOMEM`] if pages that are pinned so would have more than half of the budget.
+pub(super) fn keep(address: usize, bytes: usize) -> Result<(), Errno> {
+    let end = address.saturating_add(bytes);
+    match arena::arena() {
+        Some(arena) if !arena.keep(address, end) => Err(Errno::NOMEM),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a page present, and keeps it so while the value lives: this thread waits for nothing meanwhile. The pins of calls leave
+/// room for it. None for a page that the pager does not restore within `patience`.
+fn hold(page: usize, patience: Duration) -> Option<Held> {
+    let Some(arena) = arena::arena() else {
+        return Some(Held(None));
+    };
+    let start = Instant::now();
+    loop {
+        match arena.pin_for_a_moment(page) {
+            Ok(pin) => return Some(Held(Some(pin))),
+            // So many threads have one, each for a moment. A child of `vfork` that was killed may leave one behind.
+            Err(RangeError::TooManyPins) if start.elapsed() < MOST_WAIT => thread::yield_now(),
+            Err(RangeError::Fault(_)) if start.elapsed() < patience => {
+                thread::sleep(Duration::from_millis(1))
+            }
+            Err(_) => return None,
+        }
     }
 }
 
@@ -43,7 +81,7 @@ pub(super) fn bring(address: usize, bytes: usize) {
     let end = address.saturating_add(bytes);
     let mut page = address & !(PAGE - 1);
     while page < end && is_managed(page) {
-        drop(pin(page, PAGE));
+        drop(hold(page, Duration::ZERO));
         page += PAGE;
     }
 }
@@ -73,14 +111,12 @@ fn is_page_readable(page: usize) -> bool {
     if !is_managed(page) {
         return false;
     }
-    let (start, mut tries) = (Instant::now(), 0);
-    while tries < MOST_TRIES {
-        match pin(page, PAGE) {
-            Some(_held) if can_kernel_read(page) => return true,
-            Some(_) => tries += 1,
-            // Calls of other threads have pinned what may be pinned.
-            None if start.elapsed() < MOST_WAIT => thread::sleep(Duration::from_millis(1)),
-            None => return false,
+    for _ in 0..MOST_TRIES {
+        let Some(_held) = hold(page, MOST_WAIT) else {
+            return false;
+        };
+        if can_kernel_read(page) {
+            return true;
         }
     }
     false

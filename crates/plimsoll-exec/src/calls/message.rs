@@ -7,6 +7,7 @@ use libc::msghdr;
 use plimsoll_os::Errno;
 
 use super::Call;
+use super::chunked;
 use super::loan::{Loan, Manner, Way};
 use super::memory;
 use super::table::Transfer;
@@ -39,9 +40,11 @@ unsafe fn one(outer: &Call, socket: usize, user: usize, flags: usize, way: Trans
     let mut lent = header;
     lend_name(&mut loan, &header, &mut lent, way)?;
     lend_control(&mut loan, &header, &mut lent, way)?;
-    let wholeness = match flags & libc::MSG_ZEROCOPY as usize {
-        0 => Wholeness::Whole,
-        _ if way == Transfer::Out => Wholeness::Themselves,
+    let has = |flag: libc::c_int| flags & flag as usize != 0;
+    let wholeness = match way {
+        Transfer::Out if has(libc::MSG_ZEROCOPY) => Wholeness::Lasting,
+        Transfer::In if has(libc::MSG_WAITALL) => Wholeness::Whole,
+        _ if chunked::is_stream(socket) => Wholeness::Partial,
         _ => Wholeness::Whole,
     };
     let buffers = Buffers::lend(
@@ -52,6 +55,7 @@ unsafe fn one(outer: &Call, socket: usize, user: usize, flags: usize, way: Trans
         wholeness,
     )?;
     lent.msg_iov = buffers.address() as *mut libc::iovec;
+    lent.msg_iovlen = buffers.count;
     let number = match way {
         Transfer::Out => libc::SYS_sendmsg,
         Transfer::In => libc::SYS_recvmsg,
@@ -212,6 +216,39 @@ mod tests {
         assert_eq!(pages.bytes(ENTRY_LENGTH, 4), 4u32.to_ne_bytes());
         let flags = pages.bytes(offset_of!(msghdr, msg_flags), 4);
         assert_eq!(flags, libc::MSG_TRUNC.to_ne_bytes());
+    }
+
+    /// A message of many buffers failed with `ENOMEM` if they could not be pinned: a call has eight mappings for copies.
+    #[test]
+    fn messages_of_many_buffers_arrive_whole_without_pins() {
+        // Less than the 208 KiB that a datagram may have.
+        const COUNT: usize = 12;
+        const BYTES: usize = 4 * 4096 + 16;
+        const BUFFERS: usize = 4096;
+        crate::trampoline::map().expect("free addresses");
+        let _refused = super::super::testing::without_pins();
+        let (sender, receiver) = UnixDatagram::pair().expect("sockets");
+        let pages = Pages::of_arena(1 + COUNT * BYTES / 4096 + 1);
+        let sent: Vec<u8> = (0..COUNT * BYTES).map(|number| (number % 249) as u8).collect();
+        for index in 0..COUNT {
+            let base = pages.start() + BUFFERS + index * BYTES;
+            pages.fill(
+                1024 + index * 16,
+                &[base.to_ne_bytes(), BYTES.to_ne_bytes()].concat(),
+            );
+        }
+        pages.fill(offset_of!(msghdr, msg_iov), &(pages.start() + 1024).to_ne_bytes());
+        pages.fill(offset_of!(msghdr, msg_iovlen), &COUNT.to_ne_bytes());
+        pages.fill(BUFFERS, &sent);
+        let call = |number, socket: i32| Call::new(number, [socket as usize, pages.start(), 0, 0, 0, 0]);
+        // SAFETY: the kernel reads and writes the test's pages.
+        let serve = |call| unsafe { super::super::serve(call) };
+        let result = serve(call(libc::SYS_sendmsg, sender.as_raw_fd()));
+        assert_eq!(result, sent.len() as isize);
+        pages.fill(BUFFERS, &vec![0; sent.len()]);
+        let result = serve(call(libc::SYS_recvmsg, receiver.as_raw_fd()));
+        assert_eq!(result, sent.len() as isize);
+        assert!(pages.bytes(BUFFERS, sent.len()) == sent);
     }
 
     #[test]

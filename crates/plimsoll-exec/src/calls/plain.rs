@@ -9,8 +9,9 @@ use super::memory;
 use super::table::{Length, Pointer};
 use crate::arena::PAGE;
 
-/// Tries of a call without a row.
+/// Tries of a call without a row, and those while its pages cannot be pinned and may leave in between.
 const MOST_TRIES: usize = 6;
+const MOST_TRIES_WITHOUT_PINS: usize = 1000;
 /// Bytes behind a pointer of such a call that are present at the second try and later.
 const MUCH: usize = 16 * PAGE;
 
@@ -106,20 +107,22 @@ pub(super) unsafe fn with_pages(
 ) -> Result<isize, Errno> {
     let fault = -(libc::EFAULT as isize);
     let mut result = fault;
-    for attempt in 0..MOST_TRIES {
+    for attempt in 0..MOST_TRIES_WITHOUT_PINS {
         let mut loan = Loan::new();
+        let mut is_pinned = true;
         for pointer in pointers {
             let address = arguments[*pointer];
             if memory::is_managed(address) {
                 let bytes = if attempt == 0 { PAGE - address % PAGE } else { MUCH };
                 if !loan.pin(address, bytes) {
+                    is_pinned = false;
                     memory::bring(address, bytes);
                 }
             }
         }
         // SAFETY: the caller's premise.
         result = unsafe { call.make(arguments) };
-        if result != fault {
+        if result != fault || (is_pinned && attempt + 1 >= MOST_TRIES) {
             break;
         }
     }
@@ -137,11 +140,7 @@ pub(super) unsafe fn serve_registered(call: &Call, pointers: &[Pointer]) -> Resu
             continue;
         }
         let bytes = measure(user, pointer.length, &call.arguments)?;
-        match memory::pin(user, bytes) {
-            // It ends with the process.
-            Some(held) => std::mem::forget(held),
-            None => return Err(Errno::NOMEM),
-        }
+        memory::keep(user, bytes)?;
     }
     // SAFETY: the caller's premise.
     Ok(unsafe { call.make(call.arguments) })

@@ -1,7 +1,7 @@
 //! Memory for tests, at addresses of the arena or elsewhere.
 #![allow(unsafe_code, reason = "memory of tests")]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::arena::{ARENA, PAGE};
@@ -10,6 +10,24 @@ type Hook = Box<dyn Fn()>;
 
 thread_local! {
     static HOOK: RefCell<Option<Hook>> = const { RefCell::new(None) };
+    static REFUSES_PINS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Refuses the pins of calls of this thread until the value is dropped, as if other calls had pinned half of the budget.
+pub(crate) fn without_pins() -> impl Drop {
+    struct Refusing;
+    impl Drop for Refusing {
+        fn drop(&mut self) {
+            REFUSES_PINS.set(false);
+        }
+    }
+    REFUSES_PINS.set(true);
+    Refusing
+}
+
+/// Whether [`without_pins`] is in force.
+pub(super) fn refuses_pins() -> bool {
+    REFUSES_PINS.get()
 }
 
 /// Runs code before each call that this thread makes for the program while it blocks signals, until the value is dropped.

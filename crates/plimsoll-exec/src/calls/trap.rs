@@ -269,12 +269,6 @@ unsafe fn change_stack(call: &Call, frame: Option<&mut Frame>) -> Result<isize, 
     Ok(loan.settle(result))
 }
 
-/// Alternate stacks that stay present.
-const MOST_STACKS: usize = 64;
-
-/// Starts of the stacks that are pinned for ever.
-static STACKS: [AtomicUsize; MOST_STACKS] = [const { AtomicUsize::new(0) }; MOST_STACKS];
-
 /// Keeps an alternate stack present: the kernel writes a signal's frame there, and kills the process if it cannot. The pin stays
 /// when the stack is given up: others may have got its address from the heap by then.
 ///
@@ -282,24 +276,10 @@ static STACKS: [AtomicUsize; MOST_STACKS] = [const { AtomicUsize::new(0) }; MOST
 /// [`Errno::NOMEM`] if it cannot be pinned.
 pub(crate) fn keep_stack(stack: &libc::stack_t) -> Result<(), Errno> {
     let start = stack.ss_sp as usize;
-    if stack.ss_flags & libc::SS_DISABLE != 0 || !memory::is_managed(start) {
-        return Ok(());
+    match stack.ss_flags & libc::SS_DISABLE != 0 || !memory::is_managed(start) {
+        true => Ok(()),
+        false => memory::keep(start, stack.ss_size),
     }
-    let is_kept = |slot: &AtomicUsize| slot.load(Ordering::Relaxed) == start;
-    if STACKS.iter().any(is_kept) {
-        return Ok(());
-    }
-    let held = memory::pin(start, stack.ss_size).ok_or(Errno::NOMEM)?;
-    std::mem::forget(held);
-    for slot in &STACKS {
-        if slot
-            .compare_exchange(0, start, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
-        {
-            break;
-        }
-    }
-    Ok(())
 }
 
 /// `clone` and its like. The child begins where the interrupted code continues, maybe on another stack: so the interrupted code makes

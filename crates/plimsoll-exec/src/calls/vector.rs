@@ -16,7 +16,7 @@ use crate::arena::PAGE;
 const MOST_BUFFERS: usize = 1024;
 /// Buffers up to here are copied, all of a vector into one piece of memory; larger ones are pinned.
 const SMALL: usize = 4 * PAGE;
-/// Bytes of a large buffer that are copied if it cannot be pinned and the call may transfer fewer.
+/// Bytes that are copied of buffers which cannot be pinned, if the call may transfer fewer.
 const PIECE: usize = 1 << 20;
 
 /// The demands on the transfer of a vector.
@@ -26,8 +26,8 @@ pub(super) enum Wholeness {
     Partial,
     /// All of them, as for a datagram.
     Whole,
-    /// All of them, and the kernel keeps the pages themselves.
-    Themselves,
+    /// All of them, and the kernel keeps the pages.
+    Lasting,
 }
 
 /// A vector for the kernel in place of the program's.
@@ -81,36 +81,59 @@ impl<'l> Buffers<'l> {
     fn lend_all(&mut self, loan: &mut Loan, wholeness: Wholeness) -> Result<(), Errno> {
         let small = small_bytes(self.program)?;
         let mut copies = match wholeness {
-            Wholeness::Themselves => 0,
+            Wholeness::Lasting => 0,
             _ if small == 0 => 0,
             _ => loan.take(small)?,
         };
-        for index in 0..self.count {
+        let mut refused = [false; MOST_BUFFERS];
+        for (index, is_refused) in refused.iter_mut().enumerate().take(self.count) {
             let buffer = self.program[index];
             if !is_absent(&buffer) {
                 continue;
             }
-            let user = buffer.iov_base as usize;
-            if wholeness == Wholeness::Themselves {
-                if !loan.pin(user, buffer.iov_len) {
-                    memory::bring(user, buffer.iov_len.min(PIECE));
-                }
-                continue;
-            }
-            if buffer.iov_len <= SMALL {
+            if wholeness != Wholeness::Lasting && buffer.iov_len <= SMALL {
                 self.copy(index, copies, buffer.iov_len)?;
                 copies += buffer.iov_len;
-            } else if !loan.pin(user, buffer.iov_len) {
-                let bytes = match wholeness {
-                    Wholeness::Partial => buffer.iov_len.min(PIECE),
-                    _ => buffer.iov_len,
-                };
-                let copy = loan.take(bytes)?;
-                self.copy(index, copy, bytes)?;
-                if bytes < buffer.iov_len {
-                    self.count = index + 1;
-                    return Ok(());
-                }
+            } else {
+                *is_refused = !loan.pin(buffer.iov_base as usize, buffer.iov_len);
+            }
+        }
+        match refused.contains(&true) {
+            true => self.copy_refused(loan, &refused, wholeness),
+            false => Ok(()),
+        }
+    }
+
+    /// Copies the buffers that are not pinned, all of them into one mapping. Cuts the vector behind [`PIECE`] bytes if the call may
+    /// transfer fewer.
+    fn copy_refused(
+        &mut self,
+        loan: &mut Loan,
+        refused: &[bool; MOST_BUFFERS],
+        wholeness: Wholeness,
+    ) -> Result<(), Errno> {
+        let most = match wholeness {
+            Wholeness::Partial => PIECE,
+            _ => usize::MAX,
+        };
+        let lengths = (0..self.count).filter(|index| refused[*index]);
+        let bytes = lengths.fold(0, |sum: usize, index| {
+            sum.saturating_add(self.program[index].iov_len)
+        });
+        let mut rest = bytes.min(most);
+        let mut copies = loan.take_mapping(rest)?;
+        for (index, _) in refused.iter().enumerate().filter(|(_, is_refused)| **is_refused) {
+            let length = self.program[index].iov_len.min(rest);
+            if length == 0 {
+                self.count = index;
+                break;
+            }
+            self.copy(index, copies, length)?;
+            copies += length;
+            rest -= length;
+            if length < self.program[index].iov_len {
+                self.count = index + 1;
+                break;
             }
         }
         Ok(())
@@ -193,14 +216,14 @@ pub(super) unsafe fn vector(call: &Call, way: Transfer) -> Result<isize, Errno> 
     Ok(buffers.settle(result))
 }
 
-/// `vmsplice`: the kernel keeps the pages.
+/// `vmsplice`: the kernel keeps the pages, or those of a copy.
 ///
 /// # Safety
 /// The program asked for the effects of the call.
 pub(super) unsafe fn splice(call: &Call) -> Result<isize, Errno> {
     let mut loan = Loan::new();
     let [file, vector, count, flags, ..] = call.arguments;
-    let buffers = Buffers::lend(&mut loan, vector, count, Transfer::Out, Wholeness::Themselves)?;
+    let buffers = Buffers::lend(&mut loan, vector, count, Transfer::Out, Wholeness::Lasting)?;
     // SAFETY: the caller's premise.
     Ok(unsafe { call.make([file, buffers.address(), buffers.count, flags, 0, 0]) })
 }
@@ -305,5 +328,57 @@ mod tests {
         assert_eq!(read, 8 + 5 * 4096);
         assert_eq!(pages.bytes(6 * 4096, 9), b"first-ow\0");
         assert_eq!(pages.bytes(7 * 4096, 4), b"n-xx");
+    }
+
+    /// A vector of many large buffers failed with `ENOMEM` if they could not be pinned.
+    #[test]
+    fn vectors_of_many_large_buffers_are_served_without_pins() {
+        const COUNT: usize = 100;
+        const BYTES: usize = 5 * PAGE;
+        crate::trampoline::map().expect("free addresses");
+        let _refused = super::super::testing::without_pins();
+        let pages = Pages::of_arena(COUNT * BYTES / PAGE);
+        let sent: Vec<u8> = (0..COUNT * BYTES).map(|number| (number % 247) as u8).collect();
+        pages.fill(0, &sent);
+        let parts: Vec<_> = (0..COUNT)
+            .map(|index| buffer(pages.start() + index * BYTES, BYTES))
+            .collect();
+        // SAFETY: a new descriptor.
+        let file = unsafe { libc::memfd_create(c"test".as_ptr(), 0) } as usize;
+        let call = |number, skipped: usize, offset: usize| {
+            let vector = parts[skipped..].as_ptr() as usize;
+            Call::new(number, [file, vector, COUNT - skipped, offset, 0, 0])
+        };
+        // SAFETY: the kernel reads and writes the test's memory.
+        let serve = |call| unsafe { super::super::serve(call) };
+        // The last buffer that is copied is cut.
+        assert_eq!(serve(call(libc::SYS_pwritev, 0, 0)), PIECE as isize);
+        let (whole, done) = (PIECE / BYTES, PIECE / BYTES * BYTES);
+        let rest = (COUNT * BYTES - done) as isize;
+        assert_eq!(serve(call(libc::SYS_pwritev, whole, done)), rest);
+        pages.fill(0, &vec![0; COUNT * BYTES]);
+        assert_eq!(serve(call(libc::SYS_preadv, 0, 0)), PIECE as isize);
+        assert_eq!(serve(call(libc::SYS_preadv, whole, done)), rest);
+        assert!(pages.bytes(0, COUNT * BYTES) == sent);
+        // SAFETY: the test's descriptor.
+        unsafe { libc::close(file as i32) };
+    }
+
+    /// The kernel uses the pages of `vmsplice` after the call, when a copy on the stack is gone.
+    #[test]
+    fn pages_of_a_splice_without_pins_outlive_the_call() {
+        crate::trampoline::map().expect("free addresses");
+        let _refused = super::super::testing::without_pins();
+        let pages = Pages::of_arena(1);
+        pages.fill(0, b"spliced");
+        let parts = [buffer(pages.start(), 7)];
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        let arguments = [writer.as_raw_fd() as usize, parts.as_ptr() as usize, 1, 0, 0, 0];
+        // SAFETY: the kernel reads the test's memory.
+        let spliced = unsafe { super::super::serve(Call::new(libc::SYS_vmsplice, arguments)) };
+        assert_eq!(spliced, 7);
+        let mut read = [0; 7];
+        std::io::Read::read_exact(&mut &reader, &mut read).expect("the pipe has them");
+        assert_eq!(&read, b"spliced");
     }
 }

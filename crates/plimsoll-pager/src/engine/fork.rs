@@ -188,6 +188,8 @@ impl<B: Backing + 'static> Engine<B> {
         std::mem::forget((threads.faults.take(), threads.balancer.take()));
         forget_other_handlers();
         self.served.gate.renew();
+        // Nothing would ever end them.
+        self.manager().pins.remove_those_of_others(thread_token());
         let driver = &self.manager().driver;
         driver.become_own(self.runs(), self.own_parts())
     }

@@ -39,7 +39,7 @@ pub(crate) use faulters::Faulters;
 pub(crate) use frames::Scratch;
 pub(crate) use hand::{BLOCK, Hand};
 pub(crate) use need::Need;
-pub(crate) use pins::{Pin, Pins};
+pub(crate) use pins::{Pin, Pins, Purpose};
 pub(crate) use refaults::Refaults;
 pub(crate) use regions::Regions;
 pub(crate) use streams::{MOST_AHEAD, Streams};

@@ -7,8 +7,76 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::page::{PageIndex, PageRange};
 
-/// Ranges that can be pinned at the same time.
+/// Ranges that can be pinned at the same time, for each purpose.
 const MOST_PINS: usize = if cfg!(loom) { 2 } else { 256 };
+const MOST_MOMENTS: usize = if cfg!(loom) { 0 } else { 32 };
+const MOST_KEPT: usize = if cfg!(loom) { 0 } else { 32 };
+/// The ranges of all purposes.
+const SLOTS: usize = MOST_PINS + MOST_MOMENTS + MOST_KEPT;
+
+/// The owners of pins that belong to no thread, beside the tokens of threads.
+const GUARD: u64 = 0;
+const PROCESS: u64 = u64::MAX;
+
+/// The purpose of a pin. Each has slots of its own: calls that wait for hours do not use up those of a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// A pin for a guard that any thread may end.
+    Guard,
+    /// A pin for a system call of the thread with this token. It ends in a child of a fork that another thread makes.
+    Call(usize),
+    /// As `Call`, for code that waits for nothing before it ends the pin.
+    Moment(usize),
+    /// A pin that lasts as long as the process, and in its children.
+    Process,
+}
+
+impl Purpose {
+    /// The groups with slots for the purpose, in the order of their use.
+    fn groups(self) -> &'static [Group] {
+        match self {
+            Purpose::Guard | Purpose::Call(_) => &[Group::Pins],
+            Purpose::Moment(_) => &[Group::Moments],
+            Purpose::Process => &[Group::Kept, Group::Pins],
+        }
+    }
+
+    fn owner(self) -> u64 {
+        match self {
+            Purpose::Guard => GUARD,
+            Purpose::Call(thread) | Purpose::Moment(thread) => thread as u64,
+            Purpose::Process => PROCESS,
+        }
+    }
+}
+
+/// Slots side by side.
+#[derive(Debug, Clone, Copy)]
+enum Group {
+    Pins,
+    Moments,
+    Kept,
+}
+
+impl Group {
+    const ALL: [Group; 3] = [Group::Pins, Group::Moments, Group::Kept];
+
+    const fn start(self) -> usize {
+        match self {
+            Group::Pins => 0,
+            Group::Moments => MOST_PINS,
+            Group::Kept => MOST_PINS + MOST_MOMENTS,
+        }
+    }
+
+    const fn count(self) -> usize {
+        match self {
+            Group::Pins => MOST_PINS,
+            Group::Moments => MOST_MOMENTS,
+            Group::Kept => MOST_KEPT,
+        }
+    }
+}
 
 /// The pinned ranges, each one atomic: the first page in the upper half, the number of pages in the lower.
 ///
@@ -19,9 +87,11 @@ const MOST_PINS: usize = if cfg!(loom) { 2 } else { 256 };
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Pins {
-    ranges: [AtomicU64; MOST_PINS],
-    /// Slots below which all pins are.
-    used: AtomicU64,
+    ranges: [AtomicU64; SLOTS],
+    /// Slots of each group below which all of its pins are.
+    used: [AtomicU64; Group::ALL.len()],
+    /// The thread of each pin, which stays when the pin ends. Other processes do not read it.
+    owners: Box<[AtomicU64; SLOTS]>,
 }
 
 /// The slot of a pinned range.
@@ -32,29 +102,83 @@ impl Pins {
     pub(crate) fn new() -> Pins {
         Pins {
             ranges: std::array::from_fn(|_| AtomicU64::new(0)),
-            used: AtomicU64::new(0),
+            used: std::array::from_fn(|_| AtomicU64::new(0)),
+            owners: Box::new(std::array::from_fn(|_| AtomicU64::new(GUARD))),
         }
     }
 
     /// The ranges in these bytes, which were copied from a value in another process.
     pub(crate) fn ranges_of(bytes: &[u8; size_of::<Pins>()]) -> impl Iterator<Item = (PageIndex, u32)> {
         let (words, _) = bytes.as_chunks::<8>();
-        let values = words[..MOST_PINS].iter().map(|word| u64::from_ne_bytes(*word));
+        let values = words[..SLOTS].iter().map(|word| u64::from_ne_bytes(*word));
         let ranges = values.map(|value| (PageIndex::new((value >> 32) as u32), value as u32));
         ranges.filter(|(_, count)| *count > 0)
     }
 
-    /// Publishes a range; none if all slots are in use. From here on no trimmer takes an active page of it.
-    pub(crate) fn publish(&self, pages: PageRange) -> Option<Pin> {
+    /// Publishes a range; none if all slots for the purpose are in use. From here on no trimmer takes an active page of it.
+    ///
+    /// No thread forks before the call returns: a child would find a pin without its owner.
+    pub(crate) fn publish(&self, pages: PageRange, purpose: Purpose) -> Option<Pin> {
+        let groups = purpose.groups().iter();
+        groups
+            .copied()
+            .find_map(|group| self.publish_in(group, pages, purpose))
+    }
+
+    fn publish_in(&self, group: Group, pages: PageRange, purpose: Purpose) -> Option<Pin> {
         let value = value_of(pages);
-        let free = self.ranges.iter().position(|range| {
+        let slots = &self.ranges[group.start()..][..group.count()];
+        let free = slots.iter().position(|range| {
             range
                 .compare_exchange(0, value, Ordering::SeqCst, Ordering::Relaxed)
                 .is_ok()
         })?;
-        self.used.fetch_max(free as u64 + 1, Ordering::SeqCst);
+        self.used[group as usize].fetch_max(free as u64 + 1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        Some(Pin(free))
+        let slot = group.start() + free;
+        self.owners[slot].store(purpose.owner(), Ordering::Relaxed);
+        Some(Pin(slot))
+    }
+
+    /// Ends the pins of all threads but the one with this token: in a child of a fork, which has no other.
+    pub(crate) fn remove_those_of_others(&self, thread: usize) {
+        for (range, owner) in self.ranges.iter().zip(self.owners.iter()) {
+            let owner = owner.load(Ordering::Relaxed);
+            if ![GUARD, PROCESS, thread as u64].contains(&owner) {
+                range.store(0, Ordering::Release);
+            }
+        }
+    }
+
+    /// The slots of pins of the process.
+    fn kept(&self) -> impl Iterator<Item = (&AtomicU64, &AtomicU64)> {
+        let slots = self.ranges.iter().zip(self.owners.iter());
+        slots.filter(|(_, owner)| owner.load(Ordering::Relaxed) == PROCESS)
+    }
+
+    /// Ends the pins of the process in `pages`, those of a region that ends.
+    pub(crate) fn remove_kept(&self, pages: PageRange) {
+        for (range, owner) in self.kept() {
+            if range_of(range.load(Ordering::Relaxed)).common(pages).is_some() {
+                owner.store(GUARD, Ordering::Relaxed);
+                range.store(0, Ordering::Release);
+            }
+        }
+    }
+
+    /// Whether one pin of the process holds all of `pages`.
+    pub(crate) fn is_kept(&self, pages: PageRange) -> bool {
+        self.kept().any(|(range, _)| {
+            let range = range_of(range.load(Ordering::Relaxed));
+            range.first <= pages.first && pages.end() <= range.end()
+        })
+    }
+
+    /// Pages of the pins of the process.
+    pub(crate) fn kept_pages(&self) -> u64 {
+        self.kept()
+            .map(|(range, _)| u64::from(range.load(Ordering::Relaxed) as u32))
+            .sum()
     }
 
     /// Ends the pin of the last pages of a range: `pages` are the first ones.
@@ -79,19 +203,23 @@ impl Pins {
 
     /// Whether a page of `pages` is pinned.
     pub(crate) fn any(&self, pages: PageRange) -> bool {
-        let used = self.used.load(Ordering::SeqCst) as usize;
-        self.ranges[..used].iter().any(|range| {
-            let value = range.load(Ordering::SeqCst);
-            let first = (value >> 32) as u32;
-            let count = value as u32;
-            count > 0 && first < pages.end() && pages.first.number() < first + count
+        Group::ALL.into_iter().any(|group| {
+            let used = self.used[group as usize].load(Ordering::SeqCst) as usize;
+            self.ranges[group.start()..][..used].iter().any(|range| {
+                let value = range.load(Ordering::SeqCst);
+                let first = (value >> 32) as u32;
+                let count = value as u32;
+                count > 0 && first < pages.end() && pages.first.number() < first + count
+            })
         })
     }
 
     /// The pinned ranges.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = PageRange> {
-        let values = self.ranges.iter().map(|range| range.load(Ordering::Relaxed));
-        let ranges = values.map(|value| PageRange::new(PageIndex::new((value >> 32) as u32), value as u32));
+        let ranges = self
+            .ranges
+            .iter()
+            .map(|range| range_of(range.load(Ordering::Relaxed)));
         ranges.filter(|range| range.count > 0)
     }
 
@@ -109,17 +237,22 @@ fn value_of(pages: PageRange) -> u64 {
     u64::from(pages.first.number()) << 32 | u64::from(pages.count)
 }
 
+/// The range of a slot with this value.
+fn range_of(value: u64) -> PageRange {
+    PageRange::new(PageIndex::new((value >> 32) as u32), value as u32)
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{MOST_PINS, Pins};
+    use super::{MOST_KEPT, MOST_MOMENTS, MOST_PINS, Pins, Purpose, SLOTS};
     use crate::page::{PageIndex, PageRange};
 
     #[test]
     fn pins_hold_their_pages_until_they_are_removed() {
         let pins = Pins::new();
         let range = |first, count| PageRange::new(PageIndex::new(first), count);
-        let first = pins.publish(range(10, 5)).expect("a free slot");
-        let second = pins.publish(range(14, 1)).expect("a free slot");
+        let first = pins.publish(range(10, 5), Purpose::Guard).expect("a free slot");
+        let second = pins.publish(range(14, 1), Purpose::Guard).expect("a free slot");
         assert!(!pins.holds(PageIndex::new(9)) && !pins.holds(PageIndex::new(15)));
         assert!(pins.any(range(0, 11)) && pins.any(range(14, 100)) && !pins.any(range(15, 100)));
         pins.remove(first);
@@ -128,12 +261,62 @@ mod tests {
         assert_eq!(pins.pages(), 0);
     }
 
+    /// Calls that waited in 256 threads once left no slot to the call of another thread.
     #[test]
-    fn more_pins_than_slots_are_refused() {
+    fn pins_of_one_purpose_leave_the_slots_of_another_one_free() {
         let pins = Pins::new();
         let range = PageRange::new(PageIndex::new(1), 1);
-        let taken = (0..).take_while(|_| pins.publish(range).is_some()).count();
-        assert_eq!(taken, MOST_PINS);
+        let take = |purpose| {
+            let taken = std::iter::from_fn(|| pins.publish(range, purpose));
+            taken.count()
+        };
+        assert_eq!(take(Purpose::Call(1)), MOST_PINS);
+        assert_eq!(take(Purpose::Guard), 0);
+        assert_eq!(take(Purpose::Moment(1)), MOST_MOMENTS);
+        assert_eq!(take(Purpose::Process), MOST_KEPT);
+        assert_eq!(pins.pages(), SLOTS as u64);
+        assert_eq!(pins.kept_pages(), MOST_KEPT as u64);
+        let pins = Pins::new();
+        let kept = (0..).take_while(|_| pins.publish(range, Purpose::Process).is_some());
+        assert_eq!(kept.count(), MOST_KEPT + MOST_PINS);
+    }
+
+    #[test]
+    fn pins_of_other_threads_end_and_the_rest_stays() {
+        let pins = Pins::new();
+        let purposes = [
+            Purpose::Guard,
+            Purpose::Call(8),
+            Purpose::Call(16),
+            Purpose::Moment(8),
+            Purpose::Moment(16),
+            Purpose::Process,
+        ];
+        // A slot that a thread used before is another one's now.
+        let former = pins.publish(PageRange::new(PageIndex::new(90), 1), Purpose::Call(16));
+        pins.remove(former.expect("a free slot"));
+        for (page, purpose) in (0..).zip(purposes) {
+            let range = PageRange::new(PageIndex::new(page), 1);
+            assert!(pins.publish(range, purpose).is_some());
+        }
+        pins.remove_those_of_others(8);
+        let held = (0..6).map(|page| pins.holds(PageIndex::new(page)));
+        assert!(held.eq([true, true, false, true, false, true]));
+    }
+
+    #[test]
+    fn a_kept_range_holds_its_parts() {
+        let pins = Pins::new();
+        let range = |first, count| PageRange::new(PageIndex::new(first), count);
+        assert!(pins.publish(range(0, 9), Purpose::Guard).is_some());
+        assert!(pins.publish(range(5, 3), Purpose::Process).is_some());
+        assert!(pins.is_kept(range(5, 3)) && pins.is_kept(range(6, 1)));
+        assert!(!pins.is_kept(range(4, 2)) && !pins.is_kept(range(7, 2)) && !pins.is_kept(range(0, 1)));
+        assert_eq!(pins.kept_pages(), 3);
+        pins.remove_kept(range(0, 5));
+        assert_eq!(pins.kept_pages(), 3);
+        pins.remove_kept(range(0, 6));
+        assert_eq!((pins.kept_pages(), pins.pages()), (0, 9));
     }
 }
 
@@ -176,7 +359,7 @@ mod models {
                 let shared = shared.clone();
                 thread::spawn(move || trim(&shared))
             };
-            assert!(shared.1.publish(PAGE).is_some());
+            assert!(shared.1.publish(PAGE, Purpose::Guard).is_some());
             let is_active = shared.0.load().state() == PageState::Active;
             trimmer.join().unwrap();
             if is_active {
@@ -193,12 +376,12 @@ mod models {
             let other = {
                 let shared = shared.clone();
                 thread::spawn(move || {
-                    let pin = shared.1.publish(PAGE).expect("two slots");
+                    let pin = shared.1.publish(PAGE, Purpose::Guard).expect("two slots");
                     shared.1.remove(pin);
                     trim(&shared);
                 })
             };
-            let pin = shared.1.publish(PAGE).expect("two slots");
+            let pin = shared.1.publish(PAGE, Purpose::Guard).expect("two slots");
             let is_active = shared.0.load().state() == PageState::Active;
             other.join().unwrap();
             assert!(shared.1.holds(PAGE.first));

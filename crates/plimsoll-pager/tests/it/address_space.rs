@@ -539,6 +539,78 @@ fn a_pin_in_a_handler_takes_as_much_as_the_budget_allows() {
     assert_eq!(pager.validate(), []);
 }
 
+/// Calls of other threads once left no pin to a call: it failed with `EFAULT`, though it had the right to its memory.
+#[test]
+fn a_pin_for_a_moment_is_there_whatever_calls_have_pinned() {
+    let pager = builder().ram(8 << 20).build().expect("userfaultfd is allowed");
+    let region = pager.map(32 * MIB).expect("addresses are free");
+    fill(part(&region, 0, 32 * MIB), 1, 1);
+    region.trim(.., TrimTo::Store).expect("the whole region");
+    let mut pins = Vec::new();
+    let refused = loop {
+        match region.pin_in_signal_handler(20 * MIB..) {
+            Ok(pinned) => pins.push(pinned),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, RangeError::PinTooLarge { .. }), "{refused}");
+    let file = tempfile::tempfile().expect("there is a folder for temporary files");
+    for offset in (0..20 * MIB).step_by(MIB + 100) {
+        let (pin, count) = allocations::count(|| region.pin_for_a_moment(offset).expect("room for it"));
+        assert_eq!(count, 0);
+        assert_eq!(region.is_pinned(offset..offset + 1), Ok(true));
+        // SAFETY: the kernel reads the region.
+        let written = unsafe { libc::write(file.as_raw_fd(), region.as_ptr().add(offset).cast(), 1) };
+        assert_eq!(written, 1);
+        drop(pin);
+        assert_eq!(region.is_pinned(offset..offset + 1), Ok(false));
+    }
+    drop(pins);
+    let pins: Vec<_> = (0..256)
+        .map(|page| region.pin_in_signal_handler(page * PAGE..page * PAGE + 1))
+        .collect();
+    assert!(pins.iter().all(Result::is_ok));
+    let refused = region.pin_in_signal_handler(..1);
+    assert_eq!(refused.err(), Some(RangeError::TooManyPins));
+    let moments: Vec<_> = (0..)
+        .map_while(|page| region.pin_for_a_moment(page * PAGE).ok())
+        .collect();
+    assert_eq!(moments.len(), 32);
+    drop((moments, pins));
+    assert_eq!(pager.stats().pinned_pages, 0);
+    let outside = region.pin_for_a_moment(32 * MIB);
+    assert!(matches!(outside, Err(RangeError::OutOfBounds { .. })));
+    assert!(region.pin_for_a_moment(usize::MAX).is_err());
+    assert_eq!(pager.validate(), []);
+}
+
+/// Memory that the kernel uses for the life of the process (an alternate signal stack) is pinned whatever calls have pinned, once for
+/// each range.
+#[test]
+fn a_pin_for_ever_lasts_until_its_region_ends() {
+    let pager = builder().ram(8 << 20).build().expect("userfaultfd is allowed");
+    let region = pager.map(32 * MIB).expect("addresses are free");
+    fill(part(&region, 0, 32 * MIB), 1, 1);
+    region.trim(.., TrimTo::Store).expect("the whole region");
+    let mut pins = Vec::new();
+    while let Ok(pinned) = region.pin_in_signal_handler(20 * MIB..) {
+        pins.push(pinned);
+    }
+    for _ in 0..1000 {
+        assert_eq!(region.pin_for_ever(100..2 * PAGE), Ok(()));
+    }
+    assert_eq!(region.pin_for_ever(4 * PAGE..4 * PAGE), Ok(()));
+    drop(pins);
+    assert_eq!(pager.stats().pinned_pages, 2);
+    region.trim(.., TrimTo::Store).expect("the whole region");
+    assert_eq!(pager.stats().active_pages, 2);
+    let refused = region.pin_for_ever(MIB..6 * MIB);
+    assert!(matches!(refused, Err(RangeError::PinTooLarge { .. })));
+    drop(region);
+    assert_eq!(pager.stats().pinned_pages, 0);
+    assert_eq!(pager.validate(), []);
+}
+
 static REGION: AtomicPtr<Region> = AtomicPtr::new(null_mut());
 static FILE: AtomicI32 = AtomicI32::new(-1);
 static WRITTEN: AtomicUsize = AtomicUsize::new(0);

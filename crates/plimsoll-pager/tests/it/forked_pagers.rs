@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Barrier;
 
 use plimsoll_pager::page_file::State;
 use plimsoll_pager::{FaultMode, ForkError, Forked, Pager, RangeError, Region, TrimTo};
@@ -154,6 +155,62 @@ fn a_child_and_its_child_have_their_own_data() {
         assert!(is(&region, 1));
         assert_eq!(pager.validate(), []);
     });
+}
+
+/// Calls of threads that a child does not have once held their pins in it for ever: they took up its slots and half of its budget.
+#[test]
+fn a_child_has_no_pins_of_threads_that_it_does_not_have() {
+    alone(
+        "forked_pagers::a_child_has_no_pins_of_threads_that_it_does_not_have",
+        || {
+            let pager = builder().ram(8 << 20).build().expect("userfaultfd is allowed");
+            let region = pager.map(32 * MIB).expect("addresses are free");
+            let (ready, is_over) = (Barrier::new(2), Barrier::new(2));
+            let guard = region.pin(20 * MIB..20 * MIB + PAGE).expect("a small range");
+            region
+                .pin_for_ever(21 * MIB..21 * MIB + PAGE)
+                .expect("a small range");
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let pins: Vec<_> = (0..200)
+                        .map_while(|page| region.pin_in_signal_handler(page * PAGE..page * PAGE + 1).ok())
+                        .collect();
+                    assert_eq!(pins.len(), 200);
+                    let half = region
+                        .pin_in_signal_handler(..16 * MIB)
+                        .expect("the rest of half of the budget");
+                    let moment = region.pin_for_a_moment(22 * MIB).expect("room for it");
+                    ready.wait();
+                    is_over.wait();
+                    drop((half, pins, moment));
+                });
+                ready.wait();
+                let before = pager.stats().pinned_pages;
+                assert!(before > 500, "{before}");
+                let own = region.pin_for_a_moment(19 * MIB).expect("room for it");
+                let child = fork(&pager, || {
+                    let is_pinned = |start: usize| region.is_pinned(start..start + PAGE);
+                    assert_eq!(is_pinned(19 * MIB), Ok(true), "this thread's");
+                    assert_eq!(is_pinned(20 * MIB), Ok(true), "a guard");
+                    assert_eq!(is_pinned(21 * MIB), Ok(true), "the process's");
+                    assert_eq!(pager.stats().pinned_pages, 3);
+                    let pins: Vec<_> = (0..)
+                        .map_while(|page| region.pin_in_signal_handler(page * PAGE..page * PAGE + 1).ok())
+                        .collect();
+                    assert_eq!(pins.len(), 255);
+                    drop(pins);
+                    i32::from(!pager.validate().is_empty())
+                });
+                assert_eq!(wait(child), 0);
+                assert_eq!(pager.stats().pinned_pages, before + 1);
+                drop(own);
+                is_over.wait();
+            });
+            drop(guard);
+            assert_eq!(pager.stats().pinned_pages, 1);
+            assert_eq!(pager.validate(), []);
+        },
+    );
 }
 
 /// Forks `pager` while the process can open no further file, so that the child cannot manage its copy. Returns the child's wait status.
