@@ -31,6 +31,32 @@ fn bit(number: i32) -> Option<(&'static AtomicU64, u64)> {
     OWN.get(number / 64).map(|word| (word, 1 << (number % 64)))
 }
 
+/// The first number for descriptors of a pager; none if any is as good.
+pub(crate) fn first_number() -> Option<i32> {
+    Some(FIRST.load(Ordering::Relaxed)).filter(|first| *first > 0)
+}
+
+/// The number of an open descriptor of a pager, which the program leaves alone until this is dropped: before the descriptor is closed.
+#[derive(Debug)]
+pub(crate) struct OwnNumber(i32);
+
+impl OwnNumber {
+    pub(crate) fn of(number: i32) -> OwnNumber {
+        if let Some((word, bit)) = bit(number) {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        OwnNumber(number)
+    }
+}
+
+impl Drop for OwnNumber {
+    fn drop(&mut self) {
+        if let Some((word, bit)) = bit(self.0) {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+}
+
 /// An open descriptor of a pager.
 #[derive(Debug)]
 pub(crate) struct Descriptor(Option<OwnedFd>);
@@ -41,10 +67,9 @@ impl Descriptor {
     /// # Errors
     /// No such number is free.
     pub(crate) fn of(file: OwnedFd) -> Result<Descriptor, Errno> {
-        let first = FIRST.load(Ordering::Relaxed);
-        if first == 0 {
+        let Some(first) = first_number() else {
             return Ok(Descriptor(Some(file)));
-        }
+        };
         // SAFETY: the call takes no memory.
         let moved = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, first) };
         if moved < 0 {

@@ -51,6 +51,75 @@ impl Default for PageFileOptions {
     }
 }
 
+/// A file that is open, and will be a page file once it is needed.
+#[derive(Debug)]
+pub(crate) struct NewFile {
+    file: OpenFile,
+    folder: PathBuf,
+}
+
+impl NewFile {
+    /// Opens a file in a folder or at a path where nothing is. It has no disk space yet.
+    ///
+    /// # Errors
+    /// [`CreateError`]. Nothing is left then.
+    pub(crate) fn open(path: &Path, options: PageFileOptions) -> Result<NewFile, CreateError> {
+        let (file, folder) = open(path, options.nameless)?;
+        if !options.in_memory && file.is_in_memory().unwrap_or(false) {
+            return Err(CreateError::InMemory(folder));
+        }
+        let file = OpenFile::new(file, options.direct);
+        Ok(NewFile { file, folder })
+    }
+
+    /// The folder that it is in.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The same file at a number of the pager's.
+    ///
+    /// # Errors
+    /// No such number is free.
+    pub(crate) fn at_own_number(self) -> Result<NewFile, Errno> {
+        let file = self.file.at_own_number()?;
+        Ok(NewFile { file, ..self })
+    }
+
+    /// Makes it a page file of up to `bytes`, which io_uring writes if `ring` and the kernel has it. The first disk space is
+    /// allocated at once, more as it is needed.
+    ///
+    /// # Errors
+    /// [`CreateError`]. Nothing is left then.
+    pub(crate) fn make(self, bytes: u64, ring: bool) -> Result<(PageFile, Writer), CreateError> {
+        let chunks = chunks_of(bytes)?;
+        let NewFile { file, folder } = self;
+        let file = probe(file).map_err(|(is_space, source)| {
+            let path = folder.clone();
+            match is_space {
+                true => CreateError::Space { path, source },
+                false => CreateError::Probe { path, source },
+            }
+        })?;
+        PageFile::on(Arc::new(file), chunks, &folder, |backing, origin| {
+            if ring && let Some(ring) = Ring::new(Arc::clone(&backing), origin)? {
+                return Ok(Box::new(ring));
+            }
+            Ok(Box::new(Plain::new(backing)?))
+        })
+    }
+}
+
+/// The MiB of a page file of `bytes`.
+fn chunks_of(bytes: u64) -> Result<u32, CreateError> {
+    let chunks = bytes.div_ceil(WRITE_BYTES as u64);
+    let most = u64::from(MOST_SLOTS) / SLOTS_PER_WRITE as u64;
+    match bytes < WRITE_BYTES as u64 || chunks > most {
+        true => Err(CreateError::Size(bytes)),
+        false => Ok(chunks as u32),
+    }
+}
+
 impl PageFile {
     /// Creates a page file of up to `bytes`, rounded up to MiB, in a folder or at a path where nothing is. The first
     /// disk space is allocated at once, more as it is needed.
@@ -62,31 +131,8 @@ impl PageFile {
         bytes: u64,
         options: PageFileOptions,
     ) -> Result<(PageFile, Writer), CreateError> {
-        let chunks = bytes.div_ceil(WRITE_BYTES as u64);
-        let most = u64::from(MOST_SLOTS) / SLOTS_PER_WRITE as u64;
-        if bytes < WRITE_BYTES as u64 || chunks > most {
-            return Err(CreateError::Size(bytes));
-        }
-        let (file, folder) = open(path, options.nameless)?;
-        if !options.in_memory && file.is_in_memory().unwrap_or(false) {
-            return Err(CreateError::InMemory(folder));
-        }
-        let file = OpenFile::new(file, options.direct);
-        let file = probe(file).map_err(|(is_space, source)| {
-            let path = folder.clone();
-            match is_space {
-                true => CreateError::Space { path, source },
-                false => CreateError::Probe { path, source },
-            }
-        })?;
-        PageFile::on(Arc::new(file), chunks as u32, &folder, |backing, origin| {
-            if options.ring
-                && let Some(ring) = Ring::new(Arc::clone(&backing), origin)?
-            {
-                return Ok(Box::new(ring));
-            }
-            Ok(Box::new(Plain::new(backing)?))
-        })
+        chunks_of(bytes)?;
+        NewFile::open(path, options)?.make(bytes, options.ring)
     }
 
     /// A page file of so many MiB on an open file.
