@@ -314,11 +314,14 @@ impl CopiesOptions {
             // A child of a fork may have another working directory.
             let folder = std::path::absolute(new.folder()).ok();
             let (file, writer) = new.make(*bytes, options.ring)?;
-            let mut tier =
-                FileTier::new(file, writer, funds.ram).map_err(|_| no_addresses(Errno::NOMEM))?;
+            let mut tier = FileTier::new(file, writer, funds.ram).map_err(|_| no_addresses(Errno::NOMEM))?;
             if let Some(folder) = folder {
                 let bytes = *bytes;
-                tier = tier.with_file_of_children(FileOfChildren { folder, bytes, options });
+                tier = tier.with_file_of_children(FileOfChildren {
+                    folder,
+                    bytes,
+                    options,
+                });
             }
             copies = copies.with_file(tier);
         }

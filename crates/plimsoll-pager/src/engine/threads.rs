@@ -101,12 +101,10 @@ impl Balancer {
         let ticker = work.clone();
         // The thread inherits the mask: no handler of the program runs on it.
         let blocked = SignalsBlocked::new();
-        let thread = thread::Builder::new()
-            .name("pager".to_owned())
-            .spawn(move || {
-                ticker.begin();
-                while ticker.tick() {}
-            });
+        let thread = thread::Builder::new().name("pager".to_owned()).spawn(move || {
+            ticker.begin();
+            while ticker.tick() {}
+        });
         drop(blocked);
         let thread =
             thread.map_err(|error| Errno::of_number(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;

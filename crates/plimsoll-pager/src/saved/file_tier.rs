@@ -224,7 +224,7 @@ impl FileTier {
     fn open_own(&self) -> Option<NewFile> {
         let own = self.of_children.as_ref()?;
         self.files.most_of_next()?;
-        let new = NewFile::open(&own.folder, own.options).ok()?;
+        let new = NewFile::open_in(&own.folder, own.options).ok()?;
         new.at_own_number().ok()
     }
 

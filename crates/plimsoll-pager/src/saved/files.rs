@@ -125,3 +125,49 @@ impl Files {
 }
 
 const _: () = assert!(1 << NONCE_BITS > crate::page_file::MOST_NONCE);
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Files, MOST_FILES};
+    use crate::page_file::tests::faulty::Faulty;
+    use crate::page_file::tests::page_file;
+    use crate::page_file::{PageFile, Slot};
+
+    fn file(mebibytes: u32) -> PageFile {
+        page_file(&Arc::new(Faulty::new(mebibytes as usize)), mebibytes).0
+    }
+
+    #[test]
+    fn a_number_names_a_slot_of_one_file() {
+        let files = Files::new(file(2)).expect("memory");
+        assert!(files.add(file(1)) && files.add(file(3)));
+        let found = |number| {
+            files
+                .find(number)
+                .map(|(file, slot)| (file.number, slot.number()))
+        };
+        assert_eq!([0, 31].map(found), [Some((0, 0)), Some((0, 31))]);
+        assert_eq!([32, 47].map(found), [Some((1, 0)), Some((1, 15))]);
+        assert_eq!([48, 95].map(found), [Some((2, 0)), Some((2, 47))]);
+        assert_eq!(found(96), None);
+        let last = files.last();
+        let slot = Slot::new(5).expect("a small number");
+        assert_eq!((last.number_of(slot), last.slot(53)), (53, Some(slot)));
+    }
+
+    /// The nonces of each file begin at 1.
+    #[test]
+    fn a_seal_is_that_of_one_file() {
+        let files = Files::new(file(1)).expect("memory");
+        while files.most_of_next().is_some() {
+            assert!(files.add(file(1)));
+        }
+        assert!(!files.add(file(1)));
+        let mut seals: Vec<u64> = files.iter().map(|file| file.seal(7)).collect();
+        assert!(files.iter().all(|file| file.seal(0) == 0));
+        seals.dedup();
+        assert_eq!(seals.len(), MOST_FILES);
+    }
+}

@@ -93,7 +93,9 @@ fn children_with_data_that_do_not_compress_stay_within_one_budget() {
                 }
             }
         };
-        let pids: Vec<i32> = (0..CHILDREN).map(|number| fork(&pager, || work(number))).collect();
+        let pids: Vec<i32> = (0..CHILDREN)
+            .map(|number| fork(&pager, || work(number)))
+            .collect();
         (0..CHILDREN).for_each(|number| shared.wait_for(WRITTEN + number as usize, 1));
         let all = || pids.iter().map(|pid| *pid as u32).chain([std::process::id()]);
         let each = || all().map(proportional).collect::<Vec<u64>>();
@@ -142,7 +144,10 @@ fn descend(pager: &Pager, region: &Region, level: u64) {
     if level < FILES {
         assert_eq!(state(pager), State::Writable, "level {level}");
         let stats = pager.stats();
-        assert!(stats.resident_bytes() <= stats.ram + MIB, "level {level}: {stats:?}");
+        assert!(
+            stats.resident_bytes() <= stats.ram + MIB,
+            "level {level}: {stats:?}"
+        );
     } else {
         assert_eq!(state(pager), State::OfParent, "level {level}");
     }
@@ -193,7 +198,10 @@ fn a_killed_child_leaves_no_part_of_its_file() {
         let others = folder();
         let shared = Shared::new(others.path());
         let options = in_memory(PageFileOptions::default());
-        let pager = builder().ram(4 * MIB).page_file(at, 5 * MIB).page_file_options(options);
+        let pager = builder()
+            .ram(4 * MIB)
+            .page_file(at, 5 * MIB)
+            .page_file_options(options);
         let pager = pager.build().expect("userfaultfd is allowed");
         let region = pager.map(6 * MIB as usize).expect("addresses are free");
         fill(&region, 1);
@@ -211,7 +219,10 @@ fn a_killed_child_leaves_no_part_of_its_file() {
         });
         shared.wait_for(WRITTEN, 1);
         let meanwhile = free_bytes(at);
-        assert!(meanwhile + MIB <= before, "the child has no blocks: {meanwhile} of {before} are free");
+        assert!(
+            meanwhile + MIB <= before,
+            "the child has no blocks: {meanwhile} of {before} are free"
+        );
         assert_eq!(entries(at), 0);
         // SAFETY: the child of above, which nothing else waits for.
         assert_eq!(unsafe { libc::kill(child, libc::SIGKILL) }, 0);
