@@ -62,6 +62,20 @@ fn state(pager: &Pager) -> State {
     pager.stats().page_file.expect("the pager has a file").state
 }
 
+/// Checks a pager whose share of a pool changes: its thread may trim during a check, but not during all.
+fn validate_beside_pool(pager: &Pager) {
+    let mut found = pager.validate();
+    for _ in 0..20 {
+        if found.is_empty() {
+            return;
+        }
+        eprintln!("{}: {found:?}", std::process::id());
+        std::thread::sleep(Duration::from_millis(50));
+        found = pager.validate();
+    }
+    assert_eq!(found, []);
+}
+
 /// Pages that do not compress stayed in the RAM of the children: a parent and three children with 120 MiB used 120 MiB of 64.
 #[test]
 fn children_with_data_that_do_not_compress_stay_within_one_budget() {
@@ -89,7 +103,8 @@ fn children_with_data_that_do_not_compress_stay_within_one_budget() {
                 if shared.get(MAY_END) > 0 {
                     assert_eq!(state(&pager), State::Writable);
                     pool.validate().expect("it is valid");
-                    return i32::from(!pager.validate().is_empty());
+                    validate_beside_pool(&pager);
+                    return 0;
                 }
             }
         };
@@ -118,7 +133,7 @@ fn children_with_data_that_do_not_compress_stay_within_one_budget() {
             assert_eq!(wait(*pid), 0);
         }
         verify(&region, 1);
-        assert_eq!(pager.validate(), []);
+        validate_beside_pool(&pager);
         assert_eq!(entries(folder.path()), 0);
     });
 }
@@ -254,7 +269,8 @@ fn a_child_that_can_make_no_file_keeps_its_data() {
             fill(&region, 2);
             verify(&region, 2);
             assert_eq!(state(&pager), State::OfParent);
-            i32::from(!pager.validate().is_empty())
+            assert_eq!(pager.validate(), []);
+            0
         });
         assert_eq!(wait(child), 0);
         // No fault waits for a file that nobody makes.
