@@ -57,8 +57,9 @@
 //! A forked child shares the file but not the counter. It may read; it cannot write ([`StartError::Forked`],
 //! [`State::OfParent`]). A child of [`Pager::fork`](crate::Pager::fork) finds every block as it was at the fork, as its parent
 //! writes to no slot that the child may read; copies that the child saves go to a file of its own. For any other child, blocks
-//! that the parent wrote since the fork are `Damaged` or `NotWritten`. A virtual machine that is resumed twice from one snapshot encrypts different data with the same nonces: an attacker who has both disks
-//! learns the difference of such blocks, and can forge others.
+//! that the parent wrote since the fork are `Damaged` or `NotWritten`. A virtual machine that is resumed twice from one snapshot
+//! encrypts different data with the same nonces: an attacker who has both disks learns the difference of such blocks, and can
+//! forge others.
 
 mod backing;
 mod children;
