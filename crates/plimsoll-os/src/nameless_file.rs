@@ -213,6 +213,16 @@ impl NamelessFile {
         Ok([TMPFS, RAMFS].contains(&(system.f_type as u32)))
     }
 
+    /// The same file at the first free number from `least` on. Its former number is closed.
+    ///
+    /// # Errors
+    /// `EMFILE` or [`Errno::INVAL`] where the process may have no such number; the file is closed then.
+    pub fn at_number_from(self, least: i32) -> Result<NamelessFile, Errno> {
+        let command = libc::F_DUPFD_CLOEXEC as usize;
+        let moved = self.call(libc::SYS_fcntl, [command, least as usize, 0, 0])?;
+        Ok(NamelessFile(Fd::from_call(moved as c_int)))
+    }
+
     /// The descriptor's number, still owned by `self`.
     pub fn raw(&self) -> i32 {
         self.0.raw()

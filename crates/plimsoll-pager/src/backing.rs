@@ -111,6 +111,10 @@ pub(crate) trait Backing: Send + Sync {
     /// Ends the use of the copies of the parent, in a child.
     fn leave(&self) {}
 
+    /// States that the calling thread, which runs no signal handler, calls this again when it is woken: in a child of a fork, it
+    /// makes the page file then, or when it spills.
+    fn serve_forks(&self) {}
+
     /// Counters of the page file, if there is one.
     fn page_file(&self) -> Option<PageFileUse> {
         None
@@ -166,6 +170,8 @@ pub(crate) enum Room {
     Made,
     /// Another thread moves copies at the moment.
     Busy,
+    /// The thread of [`Backing::serve_forks`] will make a page file once it is woken.
+    Promised,
     /// There is no page file, or it takes no more, or nothing is there to move.
     None,
 }

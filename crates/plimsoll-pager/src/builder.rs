@@ -13,11 +13,11 @@ use crate::engine::{Engine, EngineError, Funds, LEAST_GRANT, LEAST_RAM};
 use crate::error::{BuildError, too_old};
 use crate::manager::{ThrashControl, WINDOW};
 use crate::page::{CHUNK_PAGES, PAGE_SIZE};
-use crate::page_file::{PageFile, PageFileOptions};
+use crate::page_file::{NewFile, PageFileOptions};
 use crate::pager::Pager;
 #[cfg(not(loom))]
 use crate::pool::Member;
-use crate::saved::{FileTier, SavedCopies};
+use crate::saved::{FileOfChildren, FileTier, SavedCopies};
 #[cfg(not(loom))]
 use crate::share;
 use crate::store;
@@ -309,8 +309,20 @@ impl CopiesOptions {
             copies = copies.with_recompression();
         }
         if let Some((path, bytes)) = &self.page_file {
-            let (file, writer) = PageFile::create(path, *bytes, self.page_file_options)?;
-            let tier = FileTier::new(file, writer, funds.ram).map_err(|_| no_addresses(Errno::NOMEM))?;
+            let options = self.page_file_options;
+            let new = NewFile::open(path, options)?;
+            // A child of a fork may have another working directory.
+            let folder = std::path::absolute(new.folder()).ok();
+            let (file, writer) = new.make(*bytes, options.ring)?;
+            let mut tier = FileTier::new(file, writer, funds.ram).map_err(|_| no_addresses(Errno::NOMEM))?;
+            if let Some(folder) = folder {
+                let bytes = *bytes;
+                tier = tier.with_file_of_children(FileOfChildren {
+                    folder,
+                    bytes,
+                    options,
+                });
+            }
             copies = copies.with_file(tier);
         }
         Ok(copies)

@@ -31,9 +31,39 @@ fn bit(number: i32) -> Option<(&'static AtomicU64, u64)> {
     OWN.get(number / 64).map(|word| (word, 1 << (number % 64)))
 }
 
+/// The first number for descriptors of a pager; none if any is as good.
+pub(crate) fn first_number() -> Option<i32> {
+    Some(FIRST.load(Ordering::Relaxed)).filter(|first| *first > 0)
+}
+
+/// The number of an open descriptor of a pager, which the program leaves alone until this is dropped.
+#[derive(Debug)]
+pub(crate) struct OwnNumber(i32);
+
+impl OwnNumber {
+    pub(crate) fn of(number: i32) -> OwnNumber {
+        if let Some((word, bit)) = bit(number) {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        OwnNumber(number)
+    }
+}
+
+impl Drop for OwnNumber {
+    fn drop(&mut self) {
+        if let Some((word, bit)) = bit(self.0) {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
+}
+
 /// An open descriptor of a pager.
 #[derive(Debug)]
-pub(crate) struct Descriptor(Option<OwnedFd>);
+pub(crate) struct Descriptor {
+    /// It ends before the file is closed: another thread may open a file with the number right after.
+    _number: Option<OwnNumber>,
+    file: OwnedFd,
+}
 
 impl Descriptor {
     /// Moves a file to a number of the pager's, closed on exec.
@@ -41,40 +71,26 @@ impl Descriptor {
     /// # Errors
     /// No such number is free.
     pub(crate) fn of(file: OwnedFd) -> Result<Descriptor, Errno> {
-        let first = FIRST.load(Ordering::Relaxed);
-        if first == 0 {
-            return Ok(Descriptor(Some(file)));
-        }
+        let Some(first) = first_number() else {
+            return Ok(Descriptor { _number: None, file });
+        };
         // SAFETY: the call takes no memory.
         let moved = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, first) };
         if moved < 0 {
             let error = std::io::Error::last_os_error().raw_os_error();
             return Err(Errno::of_number(error.unwrap_or(libc::EMFILE)));
         }
-        if let Some((word, bit)) = bit(moved) {
-            word.fetch_or(bit, Ordering::Relaxed);
-        }
-        // SAFETY: the descriptor is new.
-        Ok(Descriptor(Some(unsafe { OwnedFd::from_raw_fd(moved) })))
+        Ok(Descriptor {
+            _number: Some(OwnNumber::of(moved)),
+            // SAFETY: the descriptor is new.
+            file: unsafe { OwnedFd::from_raw_fd(moved) },
+        })
     }
 }
 
 impl AsFd for Descriptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.0 {
-            Some(file) => file.as_fd(),
-            None => unreachable!("it is taken by its end alone"),
-        }
-    }
-}
-
-impl Drop for Descriptor {
-    fn drop(&mut self) {
-        let Some(file) = self.0.take() else { return };
-        // Before it is closed: another thread may open a file with its number right after.
-        if let Some((word, bit)) = bit(file.as_raw_fd()) {
-            word.fetch_and(!bit, Ordering::Relaxed);
-        }
+        self.file.as_fd()
     }
 }
 

@@ -68,7 +68,8 @@ impl Pager {
     /// Forks this process, as `fork(2)` does. The child has a copy of every region, as it is at the fork: the kernel copies a
     /// page when one of them writes to it, and the child compresses and restores its pages by itself, under a budget of its
     /// own with the same bytes, or as a member of the parent's pool, charged for the pages that it does not share with its
-    /// parent. It reads the parent's page file, and has none to write to. A child of `fork(2)` does not have the regions.
+    /// parent. It reads the parent's page file, and writes to one of its own in the same folder. A child of `fork(2)` does
+    /// not have the regions.
     ///
     /// Other threads that fault, or change regions, wait meanwhile. Ranges that they have pinned stay pinned in the child. In the mode [`FaultMode::Thread`](crate::FaultMode::Thread),
     /// no `pthread_atfork(3)` handler may touch a region.

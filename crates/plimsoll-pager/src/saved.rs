@@ -2,6 +2,7 @@
 
 mod clean;
 mod file_tier;
+mod files;
 mod slot_counts;
 
 use std::ops::Range;
@@ -13,7 +14,7 @@ use crate::page::{Page, PageIndex, Place, Tier};
 use crate::page_file::ReadError;
 use crate::store::{self, Idle, SpilledError};
 
-pub(crate) use file_tier::FileTier;
+pub(crate) use file_tier::{FileOfChildren, FileTier};
 
 /// Seconds after which an entry is compressed again by Zstandard, and those after which neighbours are compressed together.
 const IDLE: Idle = Idle { pages: 4, quads: 30 };
@@ -213,18 +214,24 @@ impl Backing for SavedCopies {
     }
 
     fn begin_fork(&self) -> Result<(), Errno> {
-        self.file.as_ref().map_or(Ok(()), |tier| tier.file.begin_fork())
+        self.file.as_ref().map_or(Ok(()), FileTier::begin_fork)
     }
 
     fn end_fork(&self, is_child: bool) {
         if let Some(tier) = &self.file {
-            tier.file.end_fork(is_child);
+            tier.end_fork(is_child);
         }
     }
 
     fn leave(&self) {
         if let Some(tier) = &self.file {
-            tier.file.leave();
+            tier.leave();
+        }
+    }
+
+    fn serve_forks(&self) {
+        if let Some(tier) = &self.file {
+            tier.serve();
         }
     }
 

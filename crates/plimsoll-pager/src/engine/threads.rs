@@ -46,6 +46,9 @@ pub(super) struct Balancer {
 
 /// The work of a [`Balancer`].
 trait Work: Send + Sync {
+    /// Begins the work on the calling thread.
+    fn begin(&self);
+
     /// Waits for work, does a bounded part of it, and returns whether there will be more.
     fn tick(&self) -> bool;
 
@@ -54,6 +57,10 @@ trait Work: Send + Sync {
 }
 
 impl<B: Backing> Work for Served<B> {
+    fn begin(&self) {
+        self.manager.backing.serve_forks();
+    }
+
     fn tick(&self) -> bool {
         let is_at_work = self.manager.thrash.is_at_work();
         self.manager
@@ -66,6 +73,7 @@ impl<B: Backing> Work for Served<B> {
             pool.wake_own_member();
         }
         let _balancing = self.balancing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.manager.backing.serve_forks();
         let start = Instant::now();
         self.manager.balance();
         let worked = start.elapsed();
@@ -93,9 +101,10 @@ impl Balancer {
         let ticker = work.clone();
         // The thread inherits the mask: no handler of the program runs on it.
         let blocked = SignalsBlocked::new();
-        let thread = thread::Builder::new()
-            .name("pager".to_owned())
-            .spawn(move || while ticker.tick() {});
+        let thread = thread::Builder::new().name("pager".to_owned()).spawn(move || {
+            ticker.begin();
+            while ticker.tick() {}
+        });
         drop(blocked);
         let thread =
             thread.map_err(|error| Errno::of_number(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;

@@ -2,6 +2,8 @@
 
 use plimsoll_os::{Errno, NamelessFile, file_size_limit};
 
+use crate::descriptors::{OwnNumber, first_number};
+
 /// The file. The live one is [`OpenFile`]; tests inject errors by others.
 ///
 /// `read_at` is async-signal-safe.
@@ -37,6 +39,8 @@ pub(super) trait Backing: Send + Sync {
 /// A file of the kernel.
 #[derive(Debug)]
 pub(super) struct OpenFile {
+    /// The pager's own number, if it was moved to one. It ends before the file.
+    _number: Option<OwnNumber>,
     file: NamelessFile,
     direct: bool,
 }
@@ -47,15 +51,32 @@ impl OpenFile {
         let direct = direct && file.set_direct(true).is_ok();
         // Read-ahead would read blocks that no page needs. Without it, only time is lost.
         let _ = file.expect_random_reads();
-        OpenFile { file, direct }
+        OpenFile {
+            _number: None,
+            file,
+            direct,
+        }
+    }
+
+    /// The same file at a number of the pager's, which the program leaves alone.
+    pub(super) fn at_own_number(self) -> Result<OpenFile, Errno> {
+        let Some(first) = first_number() else {
+            return Ok(self);
+        };
+        let file = self.file.at_number_from(first)?;
+        Ok(OpenFile {
+            _number: Some(OwnNumber::of(file.raw())),
+            file,
+            direct: self.direct,
+        })
     }
 
     /// The same file through the page cache.
     pub(super) fn buffered(self) -> Result<OpenFile, Errno> {
         self.file.set_direct(false)?;
         Ok(OpenFile {
-            file: self.file,
             direct: false,
+            ..self
         })
     }
 }

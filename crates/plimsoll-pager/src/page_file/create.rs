@@ -4,7 +4,7 @@
 //! nothing is left at any moment. Elsewhere it is created with `O_EXCL` and unlinked at once; only a process that is
 //! killed between the two calls leaves an empty file. No link is followed at the end of the path.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -51,6 +51,88 @@ impl Default for PageFileOptions {
     }
 }
 
+/// A file that is open, and will be a page file once it is needed.
+#[derive(Debug)]
+pub(crate) struct NewFile {
+    file: OpenFile,
+    folder: PathBuf,
+}
+
+impl NewFile {
+    /// Opens a file in a folder or at a path where nothing is. It has no disk space yet.
+    ///
+    /// # Errors
+    /// [`CreateError`]. Nothing is left then.
+    pub(crate) fn open(path: &Path, options: PageFileOptions) -> Result<NewFile, CreateError> {
+        let (folder, name) = locate(path)?;
+        NewFile::open_as(folder, &name, options)
+    }
+
+    /// As [`NewFile::open`], in a folder alone.
+    ///
+    /// # Errors
+    /// [`CreateError`]. Nothing is left then.
+    pub(crate) fn open_in(folder: &Path, options: PageFileOptions) -> Result<NewFile, CreateError> {
+        NewFile::open_as(folder.to_owned(), &random_name()?, options)
+    }
+
+    fn open_as(folder: PathBuf, name: &CStr, options: PageFileOptions) -> Result<NewFile, CreateError> {
+        let file = open(&folder, name, options.nameless)?;
+        if !options.in_memory && file.is_in_memory().unwrap_or(false) {
+            return Err(CreateError::InMemory(folder));
+        }
+        let file = OpenFile::new(file, options.direct);
+        Ok(NewFile { file, folder })
+    }
+
+    /// The folder that it is in.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The same file at a number of the pager's.
+    ///
+    /// # Errors
+    /// No such number is free.
+    pub(crate) fn at_own_number(self) -> Result<NewFile, Errno> {
+        let file = self.file.at_own_number()?;
+        Ok(NewFile { file, ..self })
+    }
+
+    /// Makes it a page file of up to `bytes`, which io_uring writes if `ring` and the kernel has it. The first disk space is
+    /// allocated at once, more as it is needed.
+    ///
+    /// # Errors
+    /// [`CreateError`]. Nothing is left then.
+    pub(crate) fn make(self, bytes: u64, ring: bool) -> Result<(PageFile, Writer), CreateError> {
+        let chunks = chunks_of(bytes)?;
+        let NewFile { file, folder } = self;
+        let file = probe(file).map_err(|(is_space, source)| {
+            let path = folder.clone();
+            match is_space {
+                true => CreateError::Space { path, source },
+                false => CreateError::Probe { path, source },
+            }
+        })?;
+        PageFile::on(Arc::new(file), chunks, &folder, |backing, origin| {
+            if ring && let Some(ring) = Ring::new(Arc::clone(&backing), origin)? {
+                return Ok(Box::new(ring));
+            }
+            Ok(Box::new(Plain::new(backing)?))
+        })
+    }
+}
+
+/// The MiB of a page file of `bytes`.
+fn chunks_of(bytes: u64) -> Result<u32, CreateError> {
+    let chunks = bytes.div_ceil(WRITE_BYTES as u64);
+    let most = u64::from(MOST_SLOTS) / SLOTS_PER_WRITE as u64;
+    match bytes < WRITE_BYTES as u64 || chunks > most {
+        true => Err(CreateError::Size(bytes)),
+        false => Ok(chunks as u32),
+    }
+}
+
 impl PageFile {
     /// Creates a page file of up to `bytes`, rounded up to MiB, in a folder or at a path where nothing is. The first
     /// disk space is allocated at once, more as it is needed.
@@ -62,31 +144,8 @@ impl PageFile {
         bytes: u64,
         options: PageFileOptions,
     ) -> Result<(PageFile, Writer), CreateError> {
-        let chunks = bytes.div_ceil(WRITE_BYTES as u64);
-        let most = u64::from(MOST_SLOTS) / SLOTS_PER_WRITE as u64;
-        if bytes < WRITE_BYTES as u64 || chunks > most {
-            return Err(CreateError::Size(bytes));
-        }
-        let (file, folder) = open(path, options.nameless)?;
-        if !options.in_memory && file.is_in_memory().unwrap_or(false) {
-            return Err(CreateError::InMemory(folder));
-        }
-        let file = OpenFile::new(file, options.direct);
-        let file = probe(file).map_err(|(is_space, source)| {
-            let path = folder.clone();
-            match is_space {
-                true => CreateError::Space { path, source },
-                false => CreateError::Probe { path, source },
-            }
-        })?;
-        PageFile::on(Arc::new(file), chunks as u32, &folder, |backing, origin| {
-            if options.ring
-                && let Some(ring) = Ring::new(Arc::clone(&backing), origin)?
-            {
-                return Ok(Box::new(ring));
-            }
-            Ok(Box::new(Plain::new(backing)?))
-        })
+        chunks_of(bytes)?;
+        NewFile::open(path, options)?.make(bytes, options.ring)
     }
 
     /// A page file of so many MiB on an open file.
@@ -124,13 +183,12 @@ impl PageFile {
     }
 }
 
-/// Opens the file, and returns the folder that it is in.
-fn open(path: &Path, nameless: bool) -> Result<(NamelessFile, PathBuf), CreateError> {
-    let (folder_path, name) = locate(path)?;
-    let path = folder_path.clone();
+/// Opens the file in a folder; `name` is for a file system without nameless files.
+fn open(folder_path: &Path, name: &CStr, nameless: bool) -> Result<NamelessFile, CreateError> {
+    let path = folder_path.to_owned();
     let folder = Folder::open(&c_string(folder_path.as_os_str().as_bytes())).map_err(|source| {
         let is_link = folder_path.is_symlink();
-        let path = folder_path.clone();
+        let path = folder_path.to_owned();
         match source {
             Errno::NOTDIR if is_link => CreateError::Link(path),
             source => CreateError::Folder { path, source },
@@ -143,13 +201,13 @@ fn open(path: &Path, nameless: bool) -> Result<(NamelessFile, PathBuf), CreateEr
     let file = match never_named {
         // The file system has no such files.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => {
-            NamelessFile::create_named(&folder, &name)
+            NamelessFile::create_named(&folder, name)
         }
         opened => opened,
     };
     match file {
-        Ok(file) => Ok((file, folder_path)),
-        Err(Errno::EXIST) => Err(CreateError::Exists(folder_path.join(os_string(&name)))),
+        Ok(file) => Ok(file),
+        Err(Errno::EXIST) => Err(CreateError::Exists(folder_path.join(os_string(name)))),
         Err(source) => Err(CreateError::Create { path, source }),
     }
 }
@@ -169,10 +227,15 @@ fn locate(path: &Path) -> Result<(PathBuf, CString), CreateError> {
             return Err(CreateError::Folder { path, source });
         }
     }
+    Ok((path, random_name()?))
+}
+
+/// A name that no file has.
+fn random_name() -> Result<CString, CreateError> {
     let mut number = [0; 16];
     fill_random(&mut number).map_err(CreateError::Key)?;
     let name = format!(".plimsoll-page-file-{:032x}", u128::from_le_bytes(number));
-    Ok((path, c_string(name.as_bytes())))
+    Ok(c_string(name.as_bytes()))
 }
 
 /// The folder and the name of a file that does not exist.
@@ -194,8 +257,8 @@ fn c_string(bytes: &[u8]) -> CString {
     CString::new(bytes).unwrap_or_default()
 }
 
-fn os_string(name: &CString) -> &std::ffi::OsStr {
-    std::ffi::OsStr::from_bytes(name.as_bytes())
+fn os_string(name: &CStr) -> &std::ffi::OsStr {
+    std::ffi::OsStr::from_bytes(name.to_bytes())
 }
 
 /// Writes a block and reads it back, so that a file system that cannot hold a page file is refused now. Leaves direct

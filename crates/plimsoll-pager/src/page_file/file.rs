@@ -193,6 +193,16 @@ impl PageFile {
         }
     }
 
+    /// The slots of the file: their numbers are below.
+    pub(crate) fn slots(&self) -> u32 {
+        self.shared.slots
+    }
+
+    /// Whether no slot holds data.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.shared.counters.used_slots.load(Ordering::Relaxed) == 0
+    }
+
     /// Slots that a write may take, of the space that the file has.
     pub(crate) fn free_slots(&self) -> u64 {
         self.shared.map.free()
@@ -243,7 +253,11 @@ impl PageFile {
         ];
         let tables: u64 = tables.iter().map(|bytes| bytes.next_multiple_of(page)).sum();
         let values = (size_of::<Shared>() + size_of::<PageFile>()) as u64;
-        let writer = shared.counters.writer_bytes.load(Ordering::Relaxed);
+        // A child of a fork has no use for the buffers of its parent.
+        let writer = match self.is_of_parent() {
+            true => 0,
+            false => shared.counters.writer_bytes.load(Ordering::Relaxed),
+        };
         tables + shared.cipher.bytes() + page + values + writer
     }
 

@@ -56,10 +56,10 @@
 //!
 //! A forked child shares the file but not the counter. It may read; it cannot write ([`StartError::Forked`],
 //! [`State::OfParent`]). A child of [`Pager::fork`](crate::Pager::fork) finds every block as it was at the fork, as its parent
-//! writes to no slot that the child may read. For any other child, blocks that the parent wrote since the fork are `Damaged` or
-//! `NotWritten`. A virtual machine that is
-//! resumed twice from one snapshot encrypts different data with the same nonces: an attacker who has both disks
-//! learns the difference of such blocks, and can forge others.
+//! writes to no slot that the child may read; copies that the child saves go to a file of its own. For any other child, blocks
+//! that the parent wrote since the fork are `Damaged` or `NotWritten`. A virtual machine that is resumed twice from one snapshot
+//! encrypts different data with the same nonces: an attacker who has both disks learns the difference of such blocks, and can
+//! forge others.
 
 mod backing;
 mod children;
@@ -75,6 +75,7 @@ mod space;
 mod units;
 mod writer;
 
+pub(crate) use create::NewFile;
 pub use create::PageFileOptions;
 pub use error::{CreateError, NotWritten, ReadError, StartError, State, Violation, WriteFailure};
 pub use file::{PageFile, PageFileStats};
@@ -83,6 +84,9 @@ pub use units::{
     Slots,
 };
 pub use writer::{Batch, Completed, Writer};
+
+/// The highest nonce that a block may have.
+pub(crate) const MOST_NONCE: u64 = cipher::MOST_BLOCKS;
 
 #[cfg(all(test, not(loom)))]
 pub(crate) mod tests;

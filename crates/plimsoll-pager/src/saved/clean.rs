@@ -9,25 +9,27 @@ use super::file_tier::{FileTier, Sources, Worker};
 use super::relocate;
 use crate::backing::Owners;
 use crate::page::Place;
-use crate::page_file::{BLOCK_BYTES, BLOCKS_PER_SLOT, Slot};
+use crate::page_file::{BLOCK_BYTES, BLOCKS_PER_SLOT};
 use crate::store::{Blocks as _, SEGMENT, entries_of};
 
 impl FileTier {
     /// Writes up to `most` segments of entries from slots with less than `live` of 256 of their pages in use. Returns the slots
     /// that became free, less those that were written.
     pub(super) fn clean(&self, worker: &mut Worker, owners: &dyn Owners, live: u64, most: u32) -> u64 {
-        let before = self.file.free_slots();
+        let file = &self.files.last().file;
+        let before = file.free_slots();
         for _ in 0..most {
             if !self.clean_once(worker, owners, live) {
                 break;
             }
         }
-        self.file.free_slots().saturating_sub(before)
+        file.free_slots().saturating_sub(before)
     }
 
     /// Writes one segment. Returns whether it did.
     fn clean_once(&self, worker: &mut Worker, owners: &dyn Owners, live: u64) -> bool {
-        let victims = self.counts.victims(live);
+        let own = self.files.last();
+        let victims = own.counts.victims(live);
         // One slot alone would fill one slot again.
         if victims[1].is_none() {
             return false;
@@ -40,16 +42,16 @@ impl FileTier {
         };
         let mut filled = 0;
         for slot in victims.into_iter().flatten() {
-            if self.read_slot(slot, read).is_err() {
-                self.counts.damage(slot);
+            if self.read_slot(own.number_of(slot), read).is_err() {
+                own.counts.damage(slot);
                 continue;
             }
             for entry in entries_of(read) {
                 let Ok(entry) = entry else {
-                    self.counts.damage(slot);
+                    own.counts.damage(slot);
                     break;
                 };
-                let place = entry.place(slot.number());
+                let place = entry.place(own.number_of(slot));
                 let Ok(named) = Place::new(place.bits()) else {
                     break;
                 };
@@ -72,10 +74,10 @@ impl FileTier {
         !sources.is_empty() && self.write_packed(worker, owners)
     }
 
-    fn read_slot(&self, slot: Slot, bytes: &mut [u8; SEGMENT]) -> Result<(), Errno> {
+    fn read_slot(&self, slot: u32, bytes: &mut [u8; SEGMENT]) -> Result<(), Errno> {
         let (blocks, _) = bytes.as_chunks_mut::<BLOCK_BYTES>();
         for (number, block) in blocks.iter_mut().enumerate().take(BLOCKS_PER_SLOT) {
-            self.read(slot.number(), number, block).map_err(|_| Errno::IO)?;
+            self.read(slot, number, block).map_err(|_| Errno::IO)?;
         }
         Ok(())
     }
@@ -87,6 +89,7 @@ impl FileTier {
         let Ok(batch) = worker.writer.start_with_kept_slots(&[packed]) else {
             return false;
         };
+        let own = self.files.last();
         // No other write is in flight but those of a thread that panicked.
         let slot = loop {
             match worker.writer.complete(true) {
@@ -96,28 +99,28 @@ impl FileTier {
                 },
                 Some(other) => {
                     let slots = other.outcome.into_iter();
-                    slots.for_each(|slots| slots.iter().for_each(|slot| self.free_slot(*slot)));
+                    slots.for_each(|slots| slots.iter().for_each(|slot| self.free_slot(own, *slot)));
                 }
                 None => return false,
             }
         };
-        self.counts.begin(slot);
+        own.counts.begin(slot);
         let mut moved = 0;
         for (entry, old) in entries_of(packed).flatten().zip(&worker.sources.0) {
             let Some(from) = old.slot() else { continue };
             for page in entry.pages() {
-                self.counts.add(slot);
-                if relocate(owners, page, *old, entry.place(slot.number())) {
+                own.counts.add(slot);
+                if relocate(owners, page, *old, entry.place(own.number_of(slot))) {
                     moved += 1;
                     self.free_page(from);
                 } else {
                     // Never the last one: the slot is being filled.
-                    let _ = self.counts.remove(slot);
+                    let _ = own.counts.remove(slot);
                 }
             }
         }
-        if self.counts.end(slot, moved) {
-            self.free_slot(slot);
+        if own.counts.end(slot, moved) {
+            self.free_slot(own, slot);
         }
         moved > 0
     }

@@ -1,17 +1,18 @@
 //! Segments of the store in the page file: those that were idle longest move there whole.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use plimsoll_os::{Advice, Errno, Mapping};
+use plimsoll_os::{Advice, Errno, Mapping, thread_token};
 
+use super::files::{CountedFile, Files};
 use super::relocate;
-use super::slot_counts::SlotCounts;
 use crate::backing::{Owners, PageFileUse, Room};
 use crate::page_file::{
-    BLOCK_BYTES, Batch, Block, Completed, PageFile, ReadError, SLOT_BYTES, SLOTS_PER_WRITE, Segment, Slot,
-    StartError, State, Writer,
+    BLOCK_BYTES, Batch, Block, Completed, NewFile, PageFile, PageFileOptions, ReadError, SLOT_BYTES,
+    SLOTS_PER_WRITE, Segment, Slot, StartError, State, Writer,
 };
 use crate::store::{Blocks, FOUND, SEGMENT, Spill, Store};
 
@@ -29,11 +30,22 @@ const CLEANED_AT_ONCE: u32 = 4;
 
 /// The page file of a pager.
 ///
+/// A child of a fork reads the files of its parents, and writes to one of its own. It opens that file before another thread of it
+/// runs, as the lowest free number of a descriptor is the program's; [`FileTier::serve`]'s thread makes it a page file when the
+/// first copies are to move there.
+///
 /// Invariant: a slot is in use exactly while a page's word names it, or a thread with the lock of `worker` fills it
-/// ([`SlotCounts`]).
+/// ([`SlotCounts`](super::slot_counts::SlotCounts)).
 pub(crate) struct FileTier {
-    pub(super) file: PageFile,
-    pub(super) counts: SlotCounts,
+    pub(super) files: Files,
+    /// The file that a child of a fork makes; none if it makes none.
+    of_children: Option<FileOfChildren>,
+    /// Whether the worker has such a file.
+    is_open: AtomicBool,
+    /// The thread that makes it a page file: no signal handler. 0 without one.
+    maker: AtomicUsize,
+    /// Whether another thread waits for that.
+    is_awaited: AtomicBool,
     /// The state of spills. It is tried, and never waited for: signal handlers use it.
     worker: Mutex<Worker>,
     /// Segments of a write.
@@ -75,6 +87,17 @@ pub(super) struct Worker {
     pub(super) sources: Sources,
     /// Seconds since the last write.
     idle: u32,
+    /// The file of this process, a child of a fork, until copies are to move there.
+    new: Option<NewFile>,
+}
+
+/// The page file of a child of a fork.
+#[derive(Debug)]
+pub(crate) struct FileOfChildren {
+    /// The folder, from the root on.
+    pub(crate) folder: PathBuf,
+    pub(crate) bytes: u64,
+    pub(crate) options: PageFileOptions,
 }
 
 /// A write in flight, and the segments in RAM that it is of.
@@ -99,7 +122,7 @@ enum Stop {
 
 impl fmt::Debug for FileTier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FileTier").field("file", &self.file).finish()
+        f.debug_struct("FileTier").field("files", &self.files).finish()
     }
 }
 
@@ -108,12 +131,13 @@ impl Blocks for FileTier {
     type Error = ReadError;
 
     fn seal(&self, slot: u32, block: usize) -> u64 {
-        block_of(slot, block).map_or(0, |block| self.file.seal(block))
+        let block = self.block_of(slot, block);
+        block.map_or(0, |(file, block)| file.seal(file.file.seal(block)))
     }
 
     fn read(&self, slot: u32, block: usize, bytes: &mut [u8; BLOCK_BYTES]) -> Result<(), ReadError> {
-        match block_of(slot, block) {
-            Some(block) => self.file.read_block_to(block, bytes),
+        match self.block_of(slot, block) {
+            Some((file, block)) => file.file.read_block_to(block, bytes),
             None => {
                 // No place names such a block, and zeros are no entry.
                 bytes.fill(0);
@@ -123,10 +147,6 @@ impl Blocks for FileTier {
     }
 }
 
-fn block_of(slot: u32, block: usize) -> Option<Block> {
-    Slot::new(slot)?.block_at(block * BLOCK_BYTES)
-}
-
 impl FileTier {
     /// A page file for a pager with `ram` bytes. Its buffers take a 32nd of that at most, but 128 KiB at least.
     ///
@@ -134,20 +154,24 @@ impl FileTier {
     /// The kernel has no room for the tables.
     pub(crate) fn new(file: PageFile, mut writer: Writer, ram: u64) -> Result<FileTier, Errno> {
         let (segments, writes) = plan(ram);
-        let counts = SlotCounts::new(file.stats().slots as u32)?;
+        let files = Files::new(file)?;
         writer.keep_slots(KEPT_SLOTS);
         writer.count_buffers(writes, segments);
         let plain = Mapping::anonymous(segments.max(CLEANED_SEGMENTS) * SEGMENT)?;
         // A huge page would make more resident than is counted. A kernel without them refuses.
         let _ = plain.advise(Advice::NoHugePage);
         let tier = FileTier {
-            file,
-            counts,
+            files,
+            of_children: None,
+            is_open: AtomicBool::new(false),
+            maker: AtomicUsize::new(0),
+            is_awaited: AtomicBool::new(false),
             worker: Mutex::new(Worker {
                 writer,
                 plain,
                 sources: Sources::new(),
                 idle: 0,
+                new: None,
             }),
             segments,
             writes,
@@ -158,6 +182,95 @@ impl FileTier {
             tier.publish(&worker);
         }
         Ok(tier)
+    }
+
+    /// The same, whose copies in children of forks make a file as well.
+    pub(crate) fn with_file_of_children(self, file: FileOfChildren) -> FileTier {
+        FileTier {
+            of_children: Some(file),
+            ..self
+        }
+    }
+
+    fn block_of(&self, slot: u32, block: usize) -> Option<(&CountedFile, Block)> {
+        let (file, slot) = self.files.find(slot)?;
+        Some((file, slot.block_at(block * BLOCK_BYTES)?))
+    }
+
+    /// Prepares a fork with a child that has a copy of this value.
+    ///
+    /// # Errors
+    /// The process can open no further descriptor.
+    pub(super) fn begin_fork(&self) -> Result<(), Errno> {
+        self.files.iter().try_for_each(|file| file.file.begin_fork())
+    }
+
+    /// Ends a fork in the parent, or in the child, which then opens a file of its own. Without one, it only reads.
+    pub(super) fn end_fork(&self, is_child: bool) {
+        self.files.iter().for_each(|file| file.file.end_fork(is_child));
+        if is_child {
+            // The parent's thread does not exist here.
+            self.maker.store(0, Ordering::Relaxed);
+            self.is_awaited.store(false, Ordering::Relaxed);
+            if let Some(mut worker) = self.worker() {
+                // That of the parent.
+                worker.new = None;
+                worker.new = self.open_own();
+                self.is_open.store(worker.new.is_some(), Ordering::Release);
+            }
+        }
+    }
+
+    fn open_own(&self) -> Option<NewFile> {
+        let own = self.of_children.as_ref()?;
+        self.files.most_of_next()?;
+        let new = NewFile::open_in(&own.folder, own.options).ok()?;
+        new.at_own_number().ok()
+    }
+
+    /// Has this thread, which runs no signal handler, make the file of this process when copies are to move there. Others wait
+    /// for it until the next call.
+    pub(super) fn serve(&self) {
+        self.maker.store(thread_token(), Ordering::Release);
+        if self.is_awaited.load(Ordering::Relaxed)
+            && let Some(mut worker) = self.worker()
+        {
+            self.is_awaited.store(false, Ordering::Relaxed);
+            if worker.new.is_some() && self.make(&mut worker) {
+                self.publish(&worker);
+            }
+        }
+    }
+
+    /// Makes the open file the page file of this process. Returns false if that cannot be done: then never.
+    fn make(&self, worker: &mut Worker) -> bool {
+        let new = worker.new.take();
+        let made = self.of_children.as_ref().zip(new).and_then(|(own, new)| {
+            let most = self.files.most_of_next()?;
+            new.make(own.bytes.min(most), false).ok()
+        });
+        let is_made = made.is_some_and(|(file, mut writer)| {
+            writer.keep_slots(KEPT_SLOTS);
+            writer.count_buffers(self.writes, self.segments);
+            let is_added = self.files.add(file);
+            if is_added {
+                // The writer of the parent's file: its end would touch mappings that the kernel did not copy.
+                std::mem::forget(std::mem::replace(&mut worker.writer, writer));
+                self.is_full.store(false, Ordering::Relaxed);
+            }
+            is_added
+        });
+        self.is_open.store(false, Ordering::Release);
+        is_made
+    }
+
+    /// Ends the use of the parents' files, in a child.
+    pub(super) fn leave(&self) {
+        self.files.iter().for_each(|file| file.file.leave());
+        self.is_open.store(false, Ordering::Relaxed);
+        if let Some(mut worker) = self.worker() {
+            worker.new = None;
+        }
     }
 
     /// Bytes of a write.
@@ -172,8 +285,16 @@ impl FileTier {
 
     /// Whether a spill can succeed.
     pub(super) fn takes_more(&self) -> bool {
-        !self.is_full.load(Ordering::Relaxed)
-            && !matches!(self.file.state(), State::Failed(_) | State::OfParent)
+        match self.files.last().file.state() {
+            State::Failed(_) => false,
+            State::OfParent => self.will_make(),
+            _ => !self.is_full.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Whether a thread will make the open file a page file.
+    fn will_make(&self) -> bool {
+        self.is_open.load(Ordering::Acquire) && self.maker.load(Ordering::Acquire) != 0
     }
 
     /// The worker, if no thread has it.
@@ -188,23 +309,24 @@ impl FileTier {
 
     fn publish(&self, worker: &Worker) {
         let buffers = worker.plain.len() as u64 + Sources::BYTES;
-        let bytes = self.file.metadata_bytes() + self.counts.bytes() + buffers + size_of::<FileTier>() as u64;
+        let files: u64 = self.files.iter().map(CountedFile::bytes).sum();
+        let bytes = files + buffers + size_of::<FileTier>() as u64;
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Frees a page of a slot.
-    pub(super) fn free_page(&self, slot: u32) {
-        if let Some(slot) = Slot::new(slot)
-            && self.counts.remove(slot)
+    /// Frees a page of a slot, which places have that number for.
+    pub(super) fn free_page(&self, number: u32) {
+        if let Some((file, slot)) = self.files.find(number)
+            && file.counts.remove(slot)
         {
-            self.free_slot(slot);
+            self.free_slot(file, slot);
         }
     }
 
     /// Frees a slot that no page is in.
-    pub(super) fn free_slot(&self, slot: Slot) {
+    pub(super) fn free_slot(&self, file: &CountedFile, slot: Slot) {
         // It holds data: the thread that counted its last page out is the only one that frees it.
-        let freed = self.file.free(slot);
+        let freed = file.file.free(slot);
         debug_assert!(freed.is_ok());
         self.is_full.store(false, Ordering::Relaxed);
     }
@@ -214,6 +336,17 @@ impl FileTier {
         let Some(mut worker) = self.worker() else {
             return Room::Busy;
         };
+        if self.is_open.load(Ordering::Relaxed) {
+            match self.maker.load(Ordering::Relaxed) {
+                0 => return Room::None,
+                maker if maker != thread_token() => {
+                    self.is_awaited.store(true, Ordering::Relaxed);
+                    return Room::Promised;
+                }
+                _ if !self.make(&mut worker) => return Room::None,
+                _ => {}
+            }
+        }
         worker.idle = 0;
         let (mut moved, mut stop) = self.write_idle(store, &mut worker, bytes, owners);
         if stop == Some(Stop::Full) {
@@ -312,7 +445,7 @@ impl FileTier {
             match spills.next().flatten() {
                 Some(spill) => moved += u64::from(self.move_pages(spill, *slot, owners)),
                 // A thread that panicked started the write.
-                None => self.free_slot(*slot),
+                None => self.free_slot(self.files.last(), *slot),
             }
         }
         moved
@@ -320,18 +453,19 @@ impl FileTier {
 
     /// Names a slot, which has the bytes of a segment, to the owners of the segment's pages. Returns the pages that moved.
     fn move_pages(&self, spill: Spill<'_>, slot: Slot, owners: &dyn Owners) -> u32 {
-        self.counts.begin(slot);
-        let spilled = spill.finish(slot.number(), |page, old, new| {
-            self.counts.add(slot);
+        let own = self.files.last();
+        own.counts.begin(slot);
+        let spilled = spill.finish(own.number_of(slot), |page, old, new| {
+            own.counts.add(slot);
             let is_moved = relocate(owners, page, old, new);
             if !is_moved {
                 // Never the last one: the slot is being filled.
-                let _ = self.counts.remove(slot);
+                let _ = own.counts.remove(slot);
             }
             is_moved
         });
-        if self.counts.end(slot, spilled.moved) {
-            self.free_slot(slot);
+        if own.counts.end(slot, spilled.moved) {
+            self.free_slot(own, slot);
         }
         spilled.moved
     }
@@ -339,15 +473,22 @@ impl FileTier {
     /// A second has passed: cleans the page file if it is nearly full, and returns what was not used for a while.
     pub(super) fn age(&self, owners: &dyn Owners) {
         let Some(mut worker) = self.worker() else { return };
-        self.file.release_held();
-        let stats = self.file.stats();
-        let slots = match self.file.state() {
-            State::OfParent => return,
+        // The parents need not keep slots for a process that reads none.
+        let unread = self.files.iter().filter(|file| file.file.is_empty());
+        unread.for_each(|file| file.file.leave());
+        let file = &self.files.last().file;
+        file.release_held();
+        let stats = file.stats();
+        let slots = match file.state() {
+            State::OfParent => {
+                self.publish(&worker);
+                return;
+            }
             State::Limited { bytes, .. } => bytes / SLOT_BYTES as u64,
             _ => stats.slots,
         };
         // What cleaning frees beside a child of a fork, the child may still read.
-        if stats.used_slots > slots - slots / 8 && !self.file.has_readers() {
+        if stats.used_slots > slots - slots / 8 && !file.has_readers() {
             self.clean(&mut worker, owners, MOST_LIVE_AHEAD, SLOTS_PER_WRITE as u32);
         }
         self.is_full.store(false, Ordering::Relaxed);
@@ -360,20 +501,28 @@ impl FileTier {
         self.publish(&worker);
     }
 
-    /// Counters now.
+    /// Counters now: of the file that was made last, and of copies and traffic in all.
     pub(super) fn stats(&self) -> PageFileUse {
-        let stats = self.file.stats();
-        let state = self.file.state();
-        PageFileUse {
+        let stats = self.files.last().file.stats();
+        let state = self.files.last().file.state();
+        let all = self.files.iter().map(|file| file.file.stats());
+        let mut sum = PageFileUse {
             state,
             bytes: stats.slots * SLOT_BYTES as u64,
-            used_bytes: stats.used_slots * SLOT_BYTES as u64,
+            used_bytes: 0,
             allocated_bytes: stats.allocated_bytes,
-            written_bytes: stats.segments_written * SLOT_BYTES as u64,
-            read_bytes: stats.blocks_read * BLOCK_BYTES as u64,
+            written_bytes: 0,
+            read_bytes: 0,
             write_failures: u64::from(matches!(state, State::Failed(_))),
-            read_failures: stats.read_errors + stats.damaged_blocks,
+            read_failures: 0,
+        };
+        for stats in all {
+            sum.used_bytes += stats.used_slots * SLOT_BYTES as u64;
+            sum.written_bytes += stats.segments_written * SLOT_BYTES as u64;
+            sum.read_bytes += stats.blocks_read * BLOCK_BYTES as u64;
+            sum.read_failures += stats.read_errors + stats.damaged_blocks;
         }
+        sum
     }
 
     /// Checks the page file; not while another thread writes it.

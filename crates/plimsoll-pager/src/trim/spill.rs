@@ -71,6 +71,10 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 Room::Made => return true,
                 Room::None => return false,
                 Room::Busy => patience.wait(),
+                Room::Promised => {
+                    self.wake_balancer();
+                    patience.wait();
+                }
             }
             let has_room = self.backing.spillable().is_some_and(|now| now.used < copies.used);
             if has_room || patience.waits() > MOST_WAITS {

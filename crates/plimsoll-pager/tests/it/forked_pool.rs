@@ -69,7 +69,7 @@ fn verify(region: &Region, seed: u64) {
 }
 
 /// The share of resident memory that the kernel counts as a process's: pages that several map are divided.
-fn proportional(pid: u32) -> u64 {
+pub(crate) fn proportional(pid: u32) -> u64 {
     let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     let line = rollup.lines().find_map(|line| line.strip_prefix("Pss_Anon:"));
     let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
@@ -82,7 +82,7 @@ fn member(pool: &Pool, pid: u32) -> Option<MemberStatus> {
 }
 
 /// Waits until `goal` holds, for a number of rounds of the pool at most.
-fn wait_for(pool: &Pool, what: &str, mut goal: impl FnMut() -> bool) {
+pub(crate) fn wait_for(pool: &Pool, what: &str, mut goal: impl FnMut() -> bool) {
     let rounds = || pool.status().expect("it is whole").rounds;
     let first = rounds();
     while !goal() {

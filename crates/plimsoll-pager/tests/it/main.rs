@@ -9,6 +9,7 @@
 //! | `children` | forked children and shared words of a test |
 //! | `committed` | a region larger than the budget, parts of which are native |
 //! | `fault_thread` | the mode in which a thread resolves faults |
+//! | `forked_files` | page files of children of `Pager::fork` |
 //! | `forked_pagers` | children of `Pager::fork`, under load |
 //! | `forked_pool` | children of `Pager::fork` under the budget of a pool, as the kernel counts it |
 //! | `forks` | children of a process with a pager, forked under load |
@@ -38,6 +39,7 @@ mod children;
 mod committed;
 mod fault_path;
 mod fault_thread;
+mod forked_files;
 mod forked_pagers;
 mod forked_pool;
 mod forks;

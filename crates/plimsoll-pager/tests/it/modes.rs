@@ -34,6 +34,7 @@ fn run(mode: &str) {
         "address_space::",
         "cap::",
         "committed::",
+        "forked_files::",
         "forked_pagers::",
         "forked_pool::",
         "forks::",
