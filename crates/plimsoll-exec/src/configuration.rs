@@ -8,7 +8,7 @@
 //! | `page-file` | `PATH,BYTES`; `%` and two hexadecimal digits are a byte of the path |
 //! | `page-file-if-possible` | the same; the program runs without a page file if it cannot be made |
 //! | `pool` | `DESCRIPTOR,FILE`: the open descriptor of the pool that all processes share, and the number of its file (`st_ino`) |
-//! | `stats` | the number of an open file, to which the library writes counters at the end of the process |
+//! | `stats` | the file to which the library writes counters at the end of the process: `DESCRIPTOR`, an open one, or `DESCRIPTOR,FILE`, as of the pool |
 
 use std::ffi::OsString;
 use std::fmt;
@@ -34,11 +34,20 @@ pub(crate) struct Configuration {
     /// None: as the system allows.
     pub(crate) faults: Option<FaultMode>,
     pub(crate) page_file: Option<PageFile>,
-    pub(crate) stats: Option<i32>,
+    pub(crate) stats: Option<Statistics>,
     pub(crate) pool: Option<Inherited>,
 }
 
-/// The pool as this process inherits it.
+/// The file for the counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Statistics {
+    /// Of the program, by its number.
+    Of(i32),
+    /// One that all processes of the program share.
+    Shared(Inherited),
+}
+
+/// A file of all processes of the program, as this process inherits it: the pool, or the file for the counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Inherited {
     /// The number of the descriptor.
@@ -86,11 +95,20 @@ struct Read {
     codec: Option<Codec>,
     faults: Option<FaultMode>,
     page_file: Option<PageFile>,
-    stats: Option<i32>,
+    stats: Option<Statistics>,
     pool: Option<Inherited>,
 }
 
 impl Configuration {
+    /// The files of all processes of the program.
+    pub(crate) fn inherited(&self) -> impl Iterator<Item = Inherited> {
+        let statistics = self.stats.and_then(|file| match file {
+            Statistics::Shared(inherited) => Some(inherited),
+            Statistics::Of(_) => None,
+        });
+        self.pool.into_iter().chain(statistics)
+    }
+
     /// Reads the text.
     pub(crate) fn parse(text: &[u8]) -> Result<Configuration, Mistake<'_>> {
         let mut fields = text.split(|byte| *byte == b';');
@@ -124,8 +142,8 @@ impl Read {
             b"faults" => set(&mut self.faults, faults(value)),
             b"page-file" => set(&mut self.page_file, page_file(value, true)),
             b"page-file-if-possible" => set(&mut self.page_file, page_file(value, false)),
-            b"stats" => set(&mut self.stats, descriptor(value)),
-            b"pool" => set(&mut self.pool, pool(value)),
+            b"stats" => set(&mut self.stats, statistics(value)),
+            b"pool" => set(&mut self.pool, inherited(value)),
             _ => return Err(Mistake::Key(key)),
         };
         match is_new {
@@ -153,7 +171,12 @@ fn descriptor(text: &[u8]) -> Option<i32> {
     number(text).and_then(|number| i32::try_from(number).ok())
 }
 
-fn pool(text: &[u8]) -> Option<Inherited> {
+fn statistics(text: &[u8]) -> Option<Statistics> {
+    let shared = inherited(text).map(Statistics::Shared);
+    shared.or_else(|| descriptor(text).map(Statistics::Of))
+}
+
+fn inherited(text: &[u8]) -> Option<Inherited> {
     let comma = text.iter().position(|byte| *byte == b',')?;
     Some(Inherited {
         descriptor: descriptor(&text[..comma])?,
@@ -231,13 +254,16 @@ mod tests {
                 bytes: 1 << 20,
                 is_required: true,
             }),
-            stats: Some(7),
+            stats: Some(Statistics::Of(7)),
             pool: Some(Inherited {
                 descriptor: 896,
                 file: 5,
             }),
         };
         assert_eq!(Configuration::parse(text), Ok(configuration));
+        let shared = Configuration::parse(b"1;ram=1;stats=897,6;pool=896,5").expect("two files");
+        let files: Vec<(i32, u64)> = shared.inherited().map(|one| (one.descriptor, one.file)).collect();
+        assert_eq!(files, [(896, 5), (897, 6)]);
         let least = Configuration::parse(b"1;ram=1").expect("ram is enough");
         assert_eq!((least.codec, least.faults), (Codec::Lz4, None));
         let spare = Configuration::parse(b"1;ram=1;page-file-if-possible=/a,5").expect("a page file");

@@ -71,9 +71,9 @@ pub(crate) fn note_execution(is_executing: bool) {
     }
 }
 
-/// A descriptor of the pool's file, for this process alone. Afterwards the inherited one is open, unless a file of the program has
+/// A descriptor of an inherited file, for this process alone. Afterwards the inherited one is open, unless a file of the program has
 /// its number.
-fn open(inherited: Inherited) -> Option<OwnedFd> {
+pub(crate) fn open(inherited: Inherited) -> Option<OwnedFd> {
     let present = duplicate(inherited.descriptor, libc::F_DUPFD_CLOEXEC, 0);
     if let Some(file) = present.filter(|file| is_that(file, inherited)) {
         return Some(file);
@@ -88,7 +88,8 @@ fn open(inherited: Inherited) -> Option<OwnedFd> {
         return None;
     }
     let path = format!("/proc/self/fd/{}", place.as_raw_fd());
-    let file = File::options().read(true).write(true).open(path);
+    // Lines of counters follow those of other processes; a pool is mapped alone.
+    let file = File::options().read(true).append(true).open(path);
     let file = OwnedFd::from(file.ok()?);
     let copy = duplicate(file.as_raw_fd(), libc::F_DUPFD, inherited.descriptor);
     if let Some(copy) = copy.filter(|copy| copy.as_raw_fd() == inherited.descriptor) {
@@ -98,12 +99,12 @@ fn open(inherited: Inherited) -> Option<OwnedFd> {
     Some(file)
 }
 
-/// Whether the inherited descriptor is that of the pool, so that the program must not close it.
+/// Whether the inherited descriptor is that of its file, so that the program must not close it.
 pub(crate) fn is_open(inherited: Inherited) -> bool {
     duplicate(inherited.descriptor, libc::F_DUPFD_CLOEXEC, 0).is_some_and(|file| is_that(&file, inherited))
 }
 
-/// Whether a descriptor is that of the pool's file.
+/// Whether a descriptor is that of the inherited file.
 fn is_that(file: &OwnedFd, inherited: Inherited) -> bool {
     let file = file.try_clone().map(File::from);
     file.and_then(|file| file.metadata())

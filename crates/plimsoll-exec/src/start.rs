@@ -52,7 +52,7 @@ extern "C" fn start() {
                 #[cfg(not(test))]
                 low.free();
                 #[cfg(not(test))]
-                if let Some(inherited) = configuration.pool.filter(|inherited| pool::is_open(*inherited)) {
+                for inherited in configuration.inherited().filter(|file| pool::is_open(*file)) {
                     crate::symbols::protect(inherited.descriptor);
                 }
             }

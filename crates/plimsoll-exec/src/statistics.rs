@@ -1,12 +1,14 @@
 //! Counters of the process, written at its end to a file that `plimsoll exec` has opened: one line of JSON.
 
 use std::fmt::Write;
+use std::os::fd::IntoRawFd;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use plimsoll_pager::{Pager, Stats};
 
 use crate::arena;
-use crate::pool::Outside;
+use crate::configuration::Statistics;
+use crate::pool::{self, Outside};
 use crate::trampoline;
 use crate::unmanaged;
 
@@ -19,8 +21,15 @@ static PEAK: AtomicU64 = AtomicU64::new(0);
 
 /// Reports at the end of this process to `file`: to a descriptor of the library's own, since programs close standard error before
 /// the report. A program that the process executes does not get it, and has a report by the settings.
-pub(crate) fn start(file: i32) {
-    let own = duplicate(file).unwrap_or(file);
+pub(crate) fn start(file: Statistics) {
+    let own = match file {
+        Statistics::Of(file) => duplicate(file).unwrap_or(file),
+        // A file of the program may have its number.
+        Statistics::Shared(inherited) => match pool::open(inherited) {
+            Some(own) => own.into_raw_fd(),
+            None => return,
+        },
+    };
     FILE.store(own, Ordering::Relaxed);
     PROCESS.store(plimsoll_os::this_process(), Ordering::Relaxed);
 }

@@ -331,7 +331,7 @@ pub enum ExportFormat {
     Prometheus,
 }
 
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct Watch {
     /// Watch this process and its descendants
     #[arg(short, long, value_name = "PID", group = "target")]

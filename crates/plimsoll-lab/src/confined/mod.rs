@@ -11,11 +11,12 @@ mod start;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use std::process::Command;
 
 use plimsoll_os::{Ended, Pidfd};
-use plimsoll_proc::cgroup::Field;
+use plimsoll_proc::cgroup::{Field, PeakUsage};
 
-use crate::environment::{Cgroup, Enclosure, EnvironmentError, OwnSwap};
+use crate::environment::{Enclosure, EnvironmentError, OwnSwap};
 
 pub use error::ConfinedError;
 pub use requirements::{Supply, Unavailable, supply};
@@ -54,6 +55,57 @@ pub struct Usage {
     pub refaults_file: Option<u64>,
     /// Processes that the OOM killer killed.
     pub oom_kills: Option<u64>,
+    /// Microseconds in which some task waited for memory (v2).
+    pub stalled_us: Option<u64>,
+}
+
+/// A cgroup for a program, which its caller starts. Dropping it kills the processes in it and removes it.
+#[derive(Debug)]
+pub struct Confined {
+    enclosure: Enclosure,
+    peak: Option<PeakUsage>,
+}
+
+impl Confined {
+    /// Makes the cgroup. No signal should end this process from here on.
+    ///
+    /// # Errors
+    /// [`ConfinedError`]; nothing is left behind.
+    pub fn make(request: &Request<'_>) -> Result<Confined, ConfinedError> {
+        let words = std::iter::once(request.name).chain(request.arguments.iter().map(OsString::as_os_str));
+        let command: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
+        let enclosure = Enclosure::make(&command, request.limit, request.swap)?;
+        let peak = enclosure.cgroup().peak();
+        Ok(Confined { enclosure, peak })
+    }
+
+    /// The start of the program in the cgroup. When the thread that starts it ends, the kernel kills it.
+    ///
+    /// # Errors
+    /// [`ConfinedError::Cgroup`].
+    pub fn command(&self, request: &Request<'_>) -> Result<Command, ConfinedError> {
+        start::command(request, self.enclosure.cgroup().group())
+    }
+
+    /// The folder of the cgroup.
+    pub fn folder(&self) -> &Path {
+        self.enclosure.cgroup().path()
+    }
+
+    /// Kills the processes that are left, and removes the cgroup. Returns the memory of the cgroup, and whatever could not be
+    /// removed.
+    pub fn end(mut self) -> (Usage, Option<EnvironmentError>) {
+        let cgroup = self.enclosure.cgroup();
+        let stat = cgroup.stat().unwrap_or_default();
+        let usage = Usage {
+            peak: self.peak.as_mut().and_then(|peak| peak.bytes().ok()?),
+            refaults_anon: stat.get(Field::RefaultsAnon),
+            refaults_file: stat.get(Field::RefaultsFile),
+            oom_kills: cgroup.oom_kills().ok(),
+            stalled_us: cgroup.group().stalled_us(),
+        };
+        (usage, self.enclosure.remove().err())
+    }
 }
 
 /// Runs the program and waits for its end. Processes that it leaves behind are killed with the cgroup. To be called on the
@@ -64,32 +116,12 @@ pub struct Usage {
 pub fn run(request: &Request<'_>) -> Result<Finished, ConfinedError> {
     // Before the cgroup: from there on, no signal ends this process.
     signals::block().map_err(ConfinedError::io("block signals"))?;
-    let words = std::iter::once(request.name).chain(request.arguments.iter().map(OsString::as_os_str));
-    let command: Vec<String> = words.map(|word| word.to_string_lossy().into_owned()).collect();
-    let enclosure = Enclosure::make(&command, request.limit, request.swap)?;
-    let mut peak = enclosure.cgroup().peak();
-    let child = start::start(request, enclosure.cgroup().group())?;
+    let confined = Confined::make(request)?;
+    let child = confined.command(request)?.spawn().map_err(ConfinedError::Start)?;
     let pid = child.id();
     let process = Pidfd::open(pid).map_err(ConfinedError::errno("watch the program"))?;
     signals::supervise(pid, &process).map_err(ConfinedError::io("wait for the program"))?;
     let ended = plimsoll_os::wait(pid).map_err(ConfinedError::errno("wait for the program's end"))?;
-    let usage = usage(
-        enclosure.cgroup(),
-        peak.as_mut().and_then(|peak| peak.bytes().ok()?),
-    );
-    Ok(Finished {
-        ended,
-        usage,
-        left: enclosure.remove().err(),
-    })
-}
-
-fn usage(cgroup: &Cgroup, peak: Option<u64>) -> Usage {
-    let stat = cgroup.stat().unwrap_or_default();
-    Usage {
-        peak,
-        refaults_anon: stat.get(Field::RefaultsAnon),
-        refaults_file: stat.get(Field::RefaultsFile),
-        oom_kills: cgroup.oom_kills().ok(),
-    }
+    let (usage, left) = confined.end();
+    Ok(Finished { ended, usage, left })
 }

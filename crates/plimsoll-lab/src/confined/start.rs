@@ -7,15 +7,15 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command};
+use std::process::Command;
 
 use plimsoll_proc::cgroup::{MemoryCgroup, PROCESSES};
 
 use super::{ConfinedError, Request};
 
-/// Starts the program in `cgroup`: it moves in before it is executed, so that the cgroup pays for all of its memory. Its
-/// signals are those that the caller of this process set. When this thread ends, the kernel kills the program.
-pub(super) fn start(request: &Request<'_>, cgroup: &MemoryCgroup) -> Result<Child, ConfinedError> {
+/// The start of the program in `cgroup`: it moves in before it is executed, so that the cgroup pays for all of its memory. Its
+/// signals are those that the caller of this process set. When the thread that starts it ends, the kernel kills the program.
+pub(super) fn command(request: &Request<'_>, cgroup: &MemoryCgroup) -> Result<Command, ConfinedError> {
     let path = cgroup.file(PROCESSES);
     let entrance = match OpenOptions::new().write(true).open(&path) {
         Ok(entrance) => entrance,
@@ -27,7 +27,7 @@ pub(super) fn start(request: &Request<'_>, cgroup: &MemoryCgroup) -> Result<Chil
     // SAFETY: the function makes system calls alone: it allocates nothing, takes no lock, and its errors are made of
     // numbers. The file that it captures stays open until the program is executed, which closes it.
     unsafe { command.pre_exec(prepare) };
-    command.spawn().map_err(ConfinedError::Start)
+    Ok(command)
 }
 
 /// Prepares the new process.

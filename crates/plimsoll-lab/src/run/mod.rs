@@ -476,7 +476,7 @@ fn merge_slots(before: &[String], now: &[String]) -> Vec<String> {
 }
 
 /// `<scenario>-<UTC time>-<four hex digits>`: sorts by time, and two runs of one second do not meet.
-pub(crate) fn run_name(scenario: &str) -> String {
+pub fn run_name(scenario: &str) -> String {
     let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     let time = time.replace(['-', ':'], "");
     let salt = ((monotonic_ns() / 1000) ^ u64::from(std::process::id())) & 0xffff;

@@ -2,9 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use crate::processes::Identity;
 use plimsoll_model::columns::{Row, col};
 use plimsoll_sample::{DelayAccounting, Delays, DelaysError, Reader, SampleError};
+
+/// The pages of pagers: in RAM, in the store alone, and in the page file alone.
+const WANTED: [usize; 5] = [
+    col::TARGET_PAGER_ACTIVE,
+    col::TARGET_PAGER_MODIFIED,
+    col::TARGET_PAGER_STANDBY,
+    col::TARGET_PAGER_COMPRESSED,
+    col::TARGET_PAGER_PAGE_FILE,
+];
 
 /// Totals between an opening and a closing.
 #[derive(Default)]
@@ -19,10 +30,24 @@ pub(super) struct Account {
     pub(super) peak_resident: Option<i64>,
     pub(super) peak_swap: Option<i64>,
     pub(super) peak_cgroup: Option<i64>,
+    /// Largest sum of the working sets and the swap of its processes.
+    pub(super) peak_memory: Option<i64>,
+    pub(super) peak_pagers: PagerPeaks,
     pub(super) minor_faults: i64,
     pub(super) major_faults: i64,
     before: Option<(Option<i64>, Option<i64>)>,
     delays: Option<Result<DelayTally, DelaysError>>,
+}
+
+/// Largest sampled sums over the pagers of the target. None if no sample met one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct PagerPeaks {
+    /// Pages in RAM, in the store and in page files: the RAM that the programs would use without a limit.
+    pub wanted_bytes: Option<i64>,
+    /// Pages in the store alone, before compression.
+    pub compressed_bytes: Option<i64>,
+    /// Pages in page files alone.
+    pub page_file_bytes: Option<i64>,
 }
 
 /// Latest delays of a program's processes.
@@ -57,6 +82,19 @@ impl Account {
             (&mut self.peak_cgroup, col::CGROUP_USAGE),
         ] {
             *peak = (*peak).max(row.get(column));
+        }
+        let pagers = &mut self.peak_pagers;
+        for (peak, columns) in [
+            (
+                &mut self.peak_memory,
+                &[col::TARGET_RESIDENT, col::TARGET_SWAP][..],
+            ),
+            (&mut pagers.wanted_bytes, &WANTED),
+            (&mut pagers.compressed_bytes, &[col::TARGET_PAGER_COMPRESSED]),
+            (&mut pagers.page_file_bytes, &[col::TARGET_PAGER_PAGE_FILE]),
+        ] {
+            let sum = columns.iter().filter_map(|column| row.get(*column));
+            *peak = (*peak).max(sum.reduce(i64::saturating_add));
         }
         let faults = (
             row.get(col::TARGET_MINOR_FAULTS),

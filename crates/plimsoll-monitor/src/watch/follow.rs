@@ -30,7 +30,7 @@ pub(super) struct Follower {
     /// another reopening is useless.
     unreadable_when_opened: Option<(i64, usize)>,
     storms: StormWatch,
-    /// The pagers of the target's processes when they were last looked for, and checks since then.
+    /// The pagers of the target's processes when they were last looked for, and checks since its processes changed.
     pagers: Vec<(u32, usize)>,
     checks: u32,
 }
@@ -130,11 +130,14 @@ impl Follower {
         self.publish(look, grown);
     }
 
-    /// Looks for pagers in the processes, at every fifth check: the kernel lists all mappings of each for it. Returns whether
-    /// there are others than before.
+    /// Looks for pagers in the processes: when these have changed, a check later, as a new process may only then have its pager,
+    /// and at every fifth check: the kernel lists all mappings of each for it. Returns whether there are others than before.
     fn look_for_pagers(&mut self, processes: &[u32]) -> bool {
-        self.checks = self.checks.wrapping_add(1);
-        if processes == self.sent.workers && !self.checks.is_multiple_of(CHECKS_BETWEEN_PAGERS) {
+        self.checks = match processes == self.sent.workers {
+            true => self.checks.wrapping_add(1),
+            false => 0,
+        };
+        if self.checks > 1 && !self.checks.is_multiple_of(CHECKS_BETWEEN_PAGERS) {
             return false;
         }
         let found = pagers::of_processes(processes);

@@ -36,10 +36,11 @@ mod target;
 pub mod terminal;
 mod top;
 
+pub use account::PagerPeaks;
 pub use error::WatchError;
 pub use history::{Bucket, History};
 pub use monitor::{Monitor, NOTE_LETTERS};
-pub use options::{Candidate, Options, Program, Source, TargetChoice};
+pub use options::{Candidate, Options, Prepared, Program, Source, TargetChoice};
 pub use state::{Facts, Level, Mark, MarkKind, Message, State, Status, TargetState};
 pub use summary::{
     FaultTime, MachineSummary, MonitorSummary, ProgramSummary, SUMMARY_SCHEMA, Summary, TargetSummary,

@@ -16,14 +16,14 @@ use super::error::WatchError;
 use super::feed::feed;
 use super::follow::Follower;
 use super::lister::Lister;
-use super::options::{Candidate, Options, Program, Source, TargetChoice};
+use super::options::{Candidate, Options, Prepared, Source, TargetChoice};
 use super::program::{self, Running};
 use super::recorder::Recorded;
 use super::replay::Replay;
 use super::shared::{Shared, lock};
 use super::state::{Facts, Level, MarkKind, State, TargetState};
 use super::summary::{MonitorSummary, Summary};
-use super::target::Followed;
+use super::target::{self, Followed};
 use crate::processes::{self, Depth};
 use crate::trim::release;
 use plimsoll_model::columns::Row;
@@ -87,9 +87,18 @@ impl Monitor {
     pub fn start(options: &Options) -> Result<Monitor, WatchError> {
         match &options.source {
             Source::Live(choice) => Monitor::watch(options, Followed::choose(choice)?, None),
-            Source::Program(program) => Monitor::watch(options, Followed::Nothing, Some(program)),
+            Source::Program(program) => Monitor::start_prepared(options, program.prepare()?),
             Source::Replay(folder) => Monitor::replay(folder),
         }
+    }
+
+    /// As [`Monitor::start`] with [`Source::Program`], for a program whose start is prepared.
+    ///
+    /// # Errors
+    ///
+    /// As [`Monitor::start`].
+    pub fn start_prepared(options: &Options, program: Prepared) -> Result<Monitor, WatchError> {
+        Monitor::watch(options, Followed::Nothing, Some(program))
     }
 
     fn replay(folder: &Path) -> Result<Monitor, WatchError> {
@@ -120,7 +129,7 @@ impl Monitor {
     fn watch(
         options: &Options,
         followed: Followed,
-        program: Option<&Program>,
+        program: Option<Prepared>,
     ) -> Result<Monitor, WatchError> {
         let origin_ns = monotonic_ns();
         let facts = facts(options.hz);
@@ -154,7 +163,8 @@ impl Monitor {
             lists,
         });
         let title = program
-            .map(Program::words)
+            .as_ref()
+            .map(|prepared| prepared.program.words())
             .or(followed.title().map(str::to_owned));
         shared.change_target(title.map(|title| TargetState {
             title,
@@ -195,8 +205,9 @@ impl Monitor {
     }
 
     /// Starts the program and a thread that waits for its end.
-    fn start_program(&mut self, program: &Program) -> Result<Followed, WatchError> {
+    fn start_program(&mut self, program: Prepared) -> Result<Followed, WatchError> {
         let folder = self.shared.state().status.recording.clone();
+        let cgroup = program.cgroup.as_deref().map(target::files_of).transpose()?;
         let mut account = Account::open(self.shared.now_ns())?;
         account.open_delays();
         *lock(&self.shared.account) = account;
@@ -209,7 +220,7 @@ impl Monitor {
         })?;
         self.shared
             .mark(MarkKind::Target, format!("{} started", running.title));
-        let followed = Followed::program(running.identity, running.title.clone());
+        let followed = Followed::program(running.identity, running.title.clone(), cgroup);
         let shared = Arc::clone(&self.shared);
         // No thread has waited for the process yet, so its pid is still valid.
         let pid = running.identity.pid;

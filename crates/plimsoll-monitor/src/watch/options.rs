@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::Command;
 
 /// Target besides the whole machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,6 +22,16 @@ pub struct Program {
     /// Whether the program inherits standard output and error. If not, because a user interface draws there, its output
     /// goes into the recording's folder, or is discarded without a recording.
     pub passes_through: bool,
+}
+
+/// A program whose start the caller has prepared.
+#[derive(Debug)]
+pub struct Prepared {
+    pub program: Program,
+    /// Its start. The monitor sets at most the standard input and output.
+    pub command: Command,
+    /// The memory cgroup that it enters: a folder. The monitor samples it beside the processes.
+    pub cgroup: Option<PathBuf>,
 }
 
 /// Source of frames.

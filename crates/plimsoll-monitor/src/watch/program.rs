@@ -9,7 +9,7 @@ use plimsoll_proc::{PidStatus, Tree};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use super::error::WatchError;
-use super::options::Program;
+use super::options::{Prepared, Program};
 use super::outcome::Outcome;
 use super::shared::{Shared, lock};
 use super::state::MarkKind;
@@ -35,8 +35,8 @@ impl Program {
         sanitize(&words.join(" ")).into_owned()
     }
 
-    /// Starts the program. `folder` is that of the recording, if there is one.
-    pub(super) fn start(&self, folder: Option<&Path>) -> Result<Running, WatchError> {
+    /// The start of the program by its name.
+    pub(super) fn prepare(&self) -> Result<Prepared, WatchError> {
         let Some((name, arguments)) = self.command.split_first() else {
             return Err(WatchError::Target {
                 what: "a program".to_owned(),
@@ -45,16 +45,34 @@ impl Program {
         };
         let mut command = Command::new(name);
         command.args(arguments);
-        if !self.passes_through {
+        processes::pass_signals_on(&mut command);
+        Ok(Prepared {
+            program: self.clone(),
+            command,
+            cgroup: None,
+        })
+    }
+}
+
+impl Prepared {
+    /// Starts the program. `folder` is that of the recording, if there is one.
+    pub(super) fn start(self, folder: Option<&Path>) -> Result<Running, WatchError> {
+        let Prepared {
+            program, mut command, ..
+        } = self;
+        if !program.passes_through {
             command.stdin(Stdio::null());
             command.stdout(output(folder, OUTPUT)?);
             command.stderr(output(folder, ERRORS)?);
         }
-        processes::pass_signals_on(&mut command);
         let floor = own_peak();
-        let failed = |source| WatchError::Program {
-            name: sanitize(&name.to_string_lossy()).into_owned(),
-            source,
+        let failed = |source| {
+            let name = program.command.first();
+            let name = name.map_or_else(Default::default, |name| name.to_string_lossy());
+            WatchError::Program {
+                name: sanitize(&name).into_owned(),
+                source,
+            }
         };
         // `wait_for` waits for the child instead of this handle, to learn its resource usage.
         let child = command.spawn().map_err(failed)?;
@@ -62,7 +80,7 @@ impl Program {
         let identity = Identity::of(child.id()).map_err(failed)?;
         Ok(Running {
             identity,
-            title: format!("{} {}", identity.pid, self.words()),
+            title: format!("{} {}", identity.pid, program.words()),
             floor,
         })
     }

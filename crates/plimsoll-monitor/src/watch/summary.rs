@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::account::Account;
+use super::account::{Account, PagerPeaks};
 use super::outcome::Outcome;
 use super::recorder::{Recorded, ended_early};
 use plimsoll_model::columns::col;
@@ -97,6 +97,10 @@ pub struct TargetSummary {
     pub peak_swap_bytes: Option<i64>,
     /// Largest charge of its cgroup.
     pub peak_cgroup_bytes: Option<i64>,
+    /// Largest sum of its processes' working sets and swap at one time.
+    pub peak_memory_bytes: Option<i64>,
+    /// Of its processes' pagers.
+    pub peak_pagers: PagerPeaks,
     /// Observed minor faults. Faults of a process after its last sample are missing.
     pub minor_faults: i64,
     /// Observed major faults.
@@ -159,6 +163,8 @@ impl Summary {
                 peak_resident_bytes: account.peak_resident,
                 peak_swap_bytes: account.peak_swap,
                 peak_cgroup_bytes: account.peak_cgroup,
+                peak_memory_bytes: account.peak_memory,
+                peak_pagers: account.peak_pagers,
                 minor_faults: account.minor_faults,
                 major_faults: account.major_faults,
             }),

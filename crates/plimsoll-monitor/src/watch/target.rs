@@ -36,6 +36,8 @@ pub(super) struct Family {
     root_ended: bool,
     /// Whether the monitor started the first process. Another thread then waits for it and reports its end.
     ours: bool,
+    /// Open files of the cgroup that the started program entered.
+    cgroup: Option<CgroupFiles>,
 }
 
 /// A memory cgroup and its descendants.
@@ -84,8 +86,8 @@ impl Followed {
         }
     }
 
-    /// The family of a program that the monitor started.
-    pub(super) fn program(identity: Identity, title: String) -> Followed {
+    /// The family of a program that the monitor started, in a cgroup of its own or not.
+    pub(super) fn program(identity: Identity, title: String, cgroup: Option<CgroupFiles>) -> Followed {
         Followed::Family(Family {
             root: identity,
             known: BTreeMap::from([(identity.pid, identity)]),
@@ -93,6 +95,7 @@ impl Followed {
             title,
             root_ended: false,
             ours: true,
+            cgroup,
         })
     }
 
@@ -108,8 +111,9 @@ impl Followed {
     /// Open files of the cgroup.
     pub(super) fn cgroup(&self) -> Option<&CgroupFiles> {
         match self {
+            Followed::Nothing => None,
+            Followed::Family(family) => family.cgroup.as_ref(),
             Followed::Cgroup(group) => Some(&group.files),
-            _ => None,
         }
     }
 
@@ -169,6 +173,7 @@ impl Family {
             title,
             root_ended: false,
             ours,
+            cgroup: None,
         }
     }
 
@@ -311,6 +316,11 @@ impl Group {
     }
 }
 
+/// The files of a memory cgroup.
+pub(super) fn files_of(folder: &Path) -> Result<CgroupFiles, WatchError> {
+    Group::find(folder).map(|group| group.files)
+}
+
 /// The zram device with the most used swap; the first of several.
 pub(super) fn busiest_zram() -> Option<String> {
     let swaps = swaps::active().ok()?;
@@ -342,9 +352,10 @@ mod tests {
             title: "pid".to_owned(),
             root_ended: false,
             ours: false,
+            cgroup: None,
         };
         let look = gone.look();
-        let mut there = Followed::program(now, "pid".to_owned());
+        let mut there = Followed::program(now, "pid".to_owned(), None);
         let seen = there.look();
         child.kill().unwrap();
         child.wait().unwrap();

@@ -1,6 +1,7 @@
 //! The options of `plimsoll exec`.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
@@ -10,7 +11,7 @@ use super::values::{PageFileArgument, SwapArgument, page_file, swap};
 
 pub(super) const EXEC: &str = "The engine pager unpacks its library as `plimsoll heap run` does, sets LD_PRELOAD and PLIMSOLL_EXEC, and becomes the \
     program. The engine kernel runs the program as a child in a memory cgroup, forwards signals to it, and exits with its exit code or by \
-    its signal.\n\n\
+    its signal. With --watch or --report, the program of either engine is a child of the monitor.\n\n\
     Exit codes: that of the program; 127 program not found; 126 program cannot be executed; 125 the library cannot start in the program; \
     4 the pager cannot manage the program (static, set-user-ID, another architecture, another C library than glibc); 3 a capability or \
     resource is missing; 1 the command line is wrong, or --ram is too small for a pager.";
@@ -35,6 +36,12 @@ pub struct Exec {
     /// Print memory, faults and times on standard error at the end
     #[arg(long)]
     pub stats: bool,
+    /// Show the monitor of `plimsoll watch` until the program ends; its output goes into the folder of --report, without it nowhere
+    #[arg(long)]
+    pub watch: bool,
+    /// Record the run into this new folder, with a report, and print a summary on standard error [without DIR: a folder in plimsoll-runs]
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true)]
+    pub report: Option<Option<PathBuf>>,
     /// Run the program without a limit if the pager cannot manage it
     #[arg(long)]
     pub allow_unmanaged: bool,

@@ -87,6 +87,11 @@ pub(super) fn print_error(text: &str) {
     let _ = writeln!(io::stderr(), "plimsoll: {}", sanitize_lines(&text));
 }
 
+/// Writes lines for programs to standard error, without the name of this one.
+pub(super) fn print_error_lines(lines: &str) {
+    let _ = write!(io::stderr(), "{}", sanitize_lines(lines));
+}
+
 /// Prints a mistake with its place, which sanitizes its text itself, on standard error.
 pub(super) fn print_mistake(mistake: &Mistake, colour: bool) {
     let _ = writeln!(

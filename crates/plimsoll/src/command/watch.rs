@@ -16,7 +16,7 @@ use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_monitor::watch::serve::{ServeError, ServeOptions, Server, Token};
 use plimsoll_monitor::watch::terminal::{self, Colours, End, TerminalOptions};
 use plimsoll_monitor::watch::{
-    Level, Message, Monitor, Options, Program, Source, Summary, TargetChoice, WatchError,
+    Level, Message, Monitor, Options, Prepared, Program, Source, Summary, TargetChoice, WatchError,
 };
 use plimsoll_sample::stop::Stop;
 
@@ -29,11 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(super) fn watch(options: &Watch, verbosity: &Verbosity) -> Result<ExitCode, Failure> {
     let on_terminal = !options.headless && options.serve.is_none();
-    if on_terminal && !std::io::stdout().is_terminal() {
-        return Err(Failure::message(
-            Exit::Usage,
-            "cannot draw: standard output is not a terminal; use --headless, or --serve for a browser",
-        ));
+    if on_terminal {
+        require_terminal("use --headless, or --serve for a browser")?;
     }
     let dashes = std::env::args_os().any(|word| word == "--");
     if dashes && options.program.is_empty() {
@@ -53,8 +50,7 @@ pub(super) fn watch(options: &Watch, verbosity: &Verbosity) -> Result<ExitCode, 
         .or_exit(Exit::Missing)?;
     let monitor = match Monitor::start(&watched(options, on_terminal)) {
         Ok(monitor) => Arc::new(monitor),
-        Err(WatchError::Program { name, source }) => return Ok(super::not_started(&name, &source)),
-        Err(error) => return Err(failure(error)),
+        Err(error) => return not_started(error),
     };
     let shown = match server {
         Some(server) => serve(server, &monitor, &stop, options, verbosity).map(|()| End::Over),
@@ -78,6 +74,51 @@ pub(super) fn watch(options: &Watch, verbosity: &Verbosity) -> Result<ExitCode, 
     let code = conclude(monitor, &stop, options, gone)?;
     shown?;
     Ok(code)
+}
+
+/// Runs a program under the monitor to its end, drawn unless `options` are headless. Returns the exit code of a program that
+/// did not start.
+pub(super) fn attend(
+    program: Prepared,
+    note: &str,
+    stop: &Stop,
+    options: &Watch,
+    verbosity: &Verbosity,
+) -> Result<Result<Summary, ExitCode>, Failure> {
+    let monitor = match Monitor::start_prepared(&watched(options, !options.headless), program) {
+        Ok(monitor) => monitor,
+        Err(error) => return not_started(error).map(Err),
+    };
+    monitor.note(note);
+    let shown = match options.headless {
+        true => {
+            wait(&monitor, stop, options, None, || false);
+            Ok(End::Over)
+        }
+        false => draw(&monitor, stop, options, verbosity),
+    };
+    end_program(&monitor, stop, options);
+    let summary = monitor.finish();
+    shown.map(|_| Ok(summary))
+}
+
+/// Refuses to draw where standard output is not a terminal.
+pub(super) fn require_terminal(remedy: &str) -> Result<(), Failure> {
+    if std::io::stdout().is_terminal() {
+        return Ok(());
+    }
+    Err(Failure::message(
+        Exit::Usage,
+        format_args!("cannot draw: standard output is not a terminal; {remedy}"),
+    ))
+}
+
+/// Prints that a program did not start. Other errors fail.
+fn not_started(error: WatchError) -> Result<ExitCode, Failure> {
+    match error {
+        WatchError::Program { name, source } => Ok(super::not_started(&name, &source)),
+        error => Err(failure(error)),
+    }
 }
 
 /// Binds the address before the start of the program, which must not run in vain.

@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::counters::CountersFile;
 use super::settings::Settings;
 use super::shared_pool::SharedPool;
 use plimsoll_monitor::processes::pass_signals_on;
@@ -20,6 +21,8 @@ pub struct Launch {
     pub settings: Settings,
     /// The budget that the processes of the program share; it must live until the program is executed.
     pub pool: Option<SharedPool>,
+    /// The file for the counters of its processes, as the pool; without one, `stats` prints them.
+    pub counters: Option<CountersFile>,
 }
 
 impl Launch {
@@ -35,7 +38,10 @@ impl Launch {
         let all: Vec<&[u8]> = [own].into_iter().chain(others).collect();
         vec![
             ("LD_PRELOAD", OsString::from_vec(all.join(&b':'))),
-            (Settings::VARIABLE, self.settings.value(self.pool.as_ref())),
+            (
+                Settings::VARIABLE,
+                self.settings.value(self.pool.as_ref(), self.counters.as_ref()),
+            ),
         ]
     }
 }
@@ -51,10 +57,20 @@ pub fn execute(
     arguments: &[OsString],
     variables: Vec<(&'static str, OsString)>,
 ) -> io::Result<Infallible> {
+    Err(command(path, name, arguments, variables).exec())
+}
+
+/// The start of the program, as [`execute`] has it.
+pub fn command(
+    path: &Path,
+    name: &OsStr,
+    arguments: &[OsString],
+    variables: Vec<(&'static str, OsString)>,
+) -> Command {
     let mut command = Command::new(path);
     command.arg0(name).args(arguments).envs(variables);
     pass_signals_on(&mut command);
-    Err(command.exec())
+    command
 }
 
 #[cfg(test)]
@@ -73,10 +89,14 @@ mod tests {
                 stats: false,
             },
             pool: None,
+            counters: None,
         };
         let preload = |others: Option<&str>| {
             let variables = launch.environment(others.map(OsStr::new));
-            assert_eq!(variables[1], (Settings::VARIABLE, launch.settings.value(None)));
+            assert_eq!(
+                variables[1],
+                (Settings::VARIABLE, launch.settings.value(None, None))
+            );
             variables[0].1.clone()
         };
         for (others, expected) in [

@@ -2,6 +2,8 @@
 //! settings of the preloaded library, and the start. The engine of the kernel is `plimsoll_lab::confined`.
 
 mod budget;
+mod counters;
+mod inherited;
 mod launch;
 mod obstacle;
 mod requirements;
@@ -9,7 +11,8 @@ mod settings;
 mod shared_pool;
 
 pub use budget::available_ram;
-pub use launch::{Launch, execute};
+pub use counters::{Counters, CountersFile};
+pub use launch::{Launch, command, execute};
 pub use obstacle::{Obstacle, obstacle};
 pub use requirements::{Lack, check};
 pub use settings::{Codec, PageFile, Settings};

@@ -12,6 +12,7 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::counters::CountersFile;
 use super::shared_pool::SharedPool;
 
 /// Version of the format.
@@ -53,8 +54,9 @@ impl Settings {
     /// Name of the variable.
     pub const VARIABLE: &'static str = "PLIMSOLL_EXEC";
 
-    /// The value of the variable. Without a pool, each process has a budget of its own.
-    pub fn value(&self, pool: Option<&SharedPool>) -> OsString {
+    /// The value of the variable. Without a pool, each process has a budget of its own. With a file for them, the counters
+    /// are not printed.
+    pub fn value(&self, pool: Option<&SharedPool>, counters: Option<&CountersFile>) -> OsString {
         let codec = match self.codec {
             Codec::Lz4 => "lz4",
             Codec::Zstd => "zstd",
@@ -70,11 +72,13 @@ impl Settings {
             };
             let _ = write!(text, ";{key}={},{}", encoded(&file.path), file.bytes);
         }
-        if self.stats {
+        if let Some(counters) = counters {
+            let _ = write!(text, ";stats={counters}");
+        } else if self.stats {
             let _ = write!(text, ";stats={STDERR}");
         }
         if let Some(pool) = pool {
-            let _ = write!(text, ";pool={},{}", pool.number(), pool.file());
+            let _ = write!(text, ";pool={pool}");
         }
         text.into()
     }
@@ -114,7 +118,7 @@ mod tests {
             stats: true,
         };
         assert_eq!(
-            settings.value(None),
+            settings.value(None, None),
             "1;ram=67108864;codec=zstd;page-file=/a%3Bb%3Dc%2C%25%FF%20d,5;stats=2"
         );
         let mut plain = Settings {
@@ -128,13 +132,17 @@ mod tests {
             is_required: false,
         });
         assert_eq!(
-            plain.value(None),
+            plain.value(None, None),
             "1;ram=67108864;codec=auto;page-file-if-possible=/var/tmp,7"
         );
         plain.page_file = None;
-        assert_eq!(plain.value(None), "1;ram=67108864;codec=auto");
+        assert_eq!(plain.value(None, None), "1;ram=67108864;codec=auto");
         let pool = SharedPool::make(plain.ram).expect("memory files are allowed");
-        let expected = format!("1;ram=67108864;codec=auto;pool={},{}", pool.number(), pool.file());
-        assert_eq!(plain.value(Some(&pool)), OsStr::new(&expected));
+        let expected = format!("1;ram=67108864;codec=auto;pool={pool}");
+        assert_eq!(plain.value(Some(&pool), None), OsStr::new(&expected));
+        plain.stats = true;
+        let counters = CountersFile::make().expect("memory files are allowed");
+        let expected = format!("1;ram=67108864;codec=auto;stats={counters}");
+        assert_eq!(plain.value(None, Some(&counters)), OsStr::new(&expected));
     }
 }

@@ -5,6 +5,7 @@ mod command_line;
 mod kernel;
 mod pager;
 mod programs;
+mod recorded;
 mod refusals;
 
 use std::fs;

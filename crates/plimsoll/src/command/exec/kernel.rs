@@ -1,80 +1,112 @@
 //! The engine of the kernel: a memory cgroup and swap.
 
-use std::fmt::Write;
 use std::process::ExitCode;
 
-use super::spoken;
+use super::attended::{self, Attendance};
+use super::summary::{self, Row, or_unknown};
+use super::{end, spoken};
 use crate::command::{not_started, print_error};
-use plimsoll_lab::confined::{self, ConfinedError, Finished, Request, Supply};
+use plimsoll_lab::confined::{self, Confined, ConfinedError, Request, Supply, Usage};
 use plimsoll_lab::environment::EnvironmentError;
 use plimsoll_model::exit::{Exit, Failure};
 use plimsoll_model::quantity::bytes;
 use signal_hook::consts::SIGKILL;
 
 /// Runs the program in a cgroup and ends as it ended.
-pub(super) fn run(request: &Request<'_>, supply: &Supply, stats: bool) -> Result<ExitCode, Failure> {
+pub(super) fn run(
+    request: &Request<'_>,
+    supply: &Supply,
+    stats: bool,
+    attendance: Option<&Attendance<'_>>,
+) -> Result<ExitCode, Failure> {
+    let title = format!(
+        "engine kernel, cgroup {}, limit {}",
+        supply.version,
+        bytes(request.limit as f64)
+    );
+    if let Some(attendance) = attendance {
+        return attended(request, &title, attendance);
+    }
     let finished = match confined::run(request) {
         Ok(finished) => finished,
-        Err(ConfinedError::Start(error)) => return Ok(not_started(&spoken(request.name), &error)),
-        Err(ConfinedError::Environment(EnvironmentError::Busy { holder, .. })) => {
-            return Err(Failure::message(
-                Exit::Missing,
-                format_args!(
-                    "cannot change this machine: {holder} holds its lock; start the program when {holder} has ended"
-                ),
-            ));
-        }
-        Err(error) => return Err(Failure::new(Exit::Missing, error)),
+        Err(error) => return did_not_run(request, error),
     };
-    let killed = finished.usage.oom_kills.filter(|kills| *kills > 0);
-    if let (Some(_), Some(SIGKILL)) = (killed, finished.ended.signal) {
+    let ended = &finished.ended;
+    explain(request, &finished.usage, ended.signal);
+    if stats {
+        let spent = &ended.usage;
+        let seconds = |microseconds: u64| microseconds as f64 / 1e6;
+        let cpu_s = [seconds(spent.user_us), seconds(spent.system_us)];
+        print_error(&summary::table(
+            &title,
+            &rows(&finished.usage, spent.major_faults, cpu_s),
+        ));
+    }
+    if let Some(left) = &finished.left {
+        print_error(&left.to_string());
+    }
+    Ok(end(ended.code, ended.signal))
+}
+
+/// Runs the program under the monitor.
+fn attended(request: &Request<'_>, title: &str, attendance: &Attendance<'_>) -> Result<ExitCode, Failure> {
+    let made = Confined::make(request).and_then(|confined| Ok((confined.command(request)?, confined)));
+    let (command, confined) = match made {
+        Ok(made) => made,
+        Err(error) => return did_not_run(request, error),
+    };
+    let summary = match attendance.run(command, Some(confined.folder().to_owned()), title)? {
+        Ok(summary) => summary,
+        Err(code) => return Ok(code),
+    };
+    let (usage, left) = confined.end();
+    let mut values = summary::of_kernel(&summary, usage.stalled_us, request.limit);
+    if let Some(program) = &summary.program {
+        explain(request, &usage, program.signal);
+        let cpu_s = [program.cpu_user_s, program.cpu_system_s];
+        values.extend(rows(&usage, program.major_faults, cpu_s));
+    }
+    if let Some(left) = &left {
+        print_error(&left.to_string());
+    }
+    Ok(attended::conclude(title, &summary, &values))
+}
+
+/// The end of a program that did not run.
+fn did_not_run(request: &Request<'_>, error: ConfinedError) -> Result<ExitCode, Failure> {
+    match error {
+        ConfinedError::Start(error) => Ok(not_started(&spoken(request.name), &error)),
+        ConfinedError::Environment(EnvironmentError::Busy { holder, .. }) => Err(Failure::message(
+            Exit::Missing,
+            format_args!(
+                "cannot change this machine: {holder} holds its lock; start the program when {holder} has ended"
+            ),
+        )),
+        error => Err(Failure::new(Exit::Missing, error)),
+    }
+}
+
+/// Prints that the OOM killer ended the program, if it did.
+fn explain(request: &Request<'_>, usage: &Usage, signal: Option<i32>) {
+    if usage.oom_kills.is_some_and(|kills| kills > 0) && signal == Some(SIGKILL) {
         print_error(&format!(
             "the OOM killer ended `{}`: its memory exceeds --ram and the free swap; raise --ram, or add swap",
             spoken(request.name)
         ));
     }
-    if stats {
-        print_error(&statistics(request, supply, &finished));
-    }
-    if let Some(left) = &finished.left {
-        print_error(&left.to_string());
-    }
-    Ok(end(&finished))
 }
 
-/// The exit code of the program. If a signal ended it, this process ends by the same signal, where it can.
-fn end(finished: &Finished) -> ExitCode {
-    if let Some(code) = finished.ended.code {
-        return ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX));
-    }
-    let signal = finished.ended.signal.unwrap_or(SIGKILL);
-    confined::end_by(signal);
-    ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX))
-}
-
-fn statistics(request: &Request<'_>, supply: &Supply, finished: &Finished) -> String {
-    let usage = &finished.usage;
-    let size = |value: Option<u64>| value.map_or("unknown".to_owned(), |value| bytes(value as f64));
-    let count = |value: Option<u64>| value.map_or("unknown".to_owned(), |value| value.to_string());
-    let seconds = |microseconds: u64| microseconds as f64 / 1e6;
-    let spent = &finished.ended.usage;
-    let mut text = format!(
-        "engine kernel, cgroup {}, limit {}",
-        supply.version,
-        bytes(request.limit as f64)
-    );
-    let rows = [
+/// The values of the cgroup, and of the program with the children that it waited for.
+fn rows(usage: &Usage, major_faults: u64, [user_s, system_s]: [f64; 2]) -> Vec<Row> {
+    let size = |value| or_unknown(value, |value: u64| bytes(value as f64));
+    let count = |value| or_unknown(value, |value: u64| value.to_string());
+    vec![
         ("most RAM in use", size(usage.peak)),
         ("pages from swap", count(usage.refaults_anon)),
         ("pages of files read again", count(usage.refaults_file)),
         ("OOM kills", count(usage.oom_kills)),
-        ("major faults", spent.major_faults.to_string()),
-        ("CPU time, user", format!("{:.2} s", seconds(spent.user_us))),
-        ("CPU time, system", format!("{:.2} s", seconds(spent.system_us))),
-    ];
-    for (name, value) in rows {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "\n  {name:<26} {value}");
-    }
-    text
+        ("major faults", major_faults.to_string()),
+        ("CPU time, user", format!("{user_s:.2} s")),
+        ("CPU time, system", format!("{system_s:.2} s")),
+    ]
 }

@@ -1,8 +1,10 @@
 //! `plimsoll exec`: chooses the engine, refuses programs that the pager cannot manage, and runs the program.
 
+mod attended;
 mod engine;
 mod kernel;
 mod page_file;
+mod summary;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -10,14 +12,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::cli::{Exec, ExecCodec, Verbosity};
-use crate::exec::{self, Codec, Launch, Settings, SharedPool};
+use crate::exec::{self, Codec, CountersFile, Launch, Settings, SharedPool};
 use crate::libraries::EXEC;
 use crate::program::{self, Image};
-use plimsoll_lab::confined::{Request, Supply};
+use attended::Attendance;
+use plimsoll_lab::confined::{self, Request, Supply};
 use plimsoll_lab::environment::OwnSwap;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::quantity::bytes;
 use plimsoll_model::sanitize::sanitize;
+use signal_hook::consts::SIGKILL;
 
 /// Folder of swap files and page files by default.
 const SPACE_FOLDER: &str = "/var/tmp";
@@ -55,6 +59,7 @@ pub(super) fn exec(options: &Exec, verbosity: &Verbosity) -> Result<ExitCode, Fa
         Ok(path) => path,
         Err(error) => return Ok(super::not_started(&spoken(name), &error)),
     };
+    let attendance = Attendance::of(options, verbosity)?;
     let program = Program {
         name,
         path,
@@ -70,9 +75,16 @@ pub(super) fn exec(options: &Exec, verbosity: &Verbosity) -> Result<ExitCode, Fa
                 limit: ram,
                 swap: swap.as_ref(),
             };
-            kernel::run(&request, &supply, options.stats)
+            kernel::run(&request, &supply, options.stats, attendance.as_ref())
         }
-        Engine::Pager { why } => pager(&program, ram, why.as_deref(), options, verbosity),
+        Engine::Pager { why } => pager(
+            &program,
+            ram,
+            why.as_deref(),
+            options,
+            verbosity,
+            attendance.as_ref(),
+        ),
     }
 }
 
@@ -83,13 +95,14 @@ fn announce(engine: &str, ram: u64, why: Option<&str>, verbosity: &Verbosity) {
     }
 }
 
-/// Becomes the program on the pager; returns only on failure.
+/// Becomes the program on the pager, and returns only on failure; or runs it to its end under the monitor.
 fn pager(
     program: &Program<'_>,
     ram: u64,
     why: Option<&str>,
     options: &Exec,
     verbosity: &Verbosity,
+    attendance: Option<&Attendance<'_>>,
 ) -> Result<ExitCode, Failure> {
     let mut settings = settings(options, ram)?;
     let omitted = page_file::omit_if_impossible(&mut settings);
@@ -104,12 +117,16 @@ fn pager(
                 refusal.error
             ));
         }
-        return Ok(become_program(program, Vec::new()));
+        return run(program, ram, None, attendance);
     }
     let launch = Launch {
         library: EXEC.unpack().or_exit(Exit::Missing)?,
         settings,
         pool: Some(SharedPool::make(ram).or_exit(Exit::Missing)?),
+        counters: attendance
+            .map(|_| CountersFile::make())
+            .transpose()
+            .or_exit(Exit::Missing)?,
     };
     announce("pager", ram, why, verbosity);
     if let Some(error) = omitted.filter(|_| !verbosity.quiet) {
@@ -118,8 +135,40 @@ fn pager(
             bytes(ram as f64)
         ));
     }
+    run(program, ram, Some(&launch), attendance)
+}
+
+/// Becomes the program, or runs it under the monitor; without a launch, it has no limit.
+fn run(
+    program: &Program<'_>,
+    ram: u64,
+    launch: Option<&Launch>,
+    attendance: Option<&Attendance<'_>>,
+) -> Result<ExitCode, Failure> {
     let preloaded = env::var_os("LD_PRELOAD");
-    Ok(become_program(program, launch.environment(preloaded.as_deref())))
+    let variables = launch.map_or_else(Vec::new, |launch| launch.environment(preloaded.as_deref()));
+    let Some(attendance) = attendance else {
+        return Ok(become_program(program, variables));
+    };
+    let command = exec::command(&program.path, program.name, program.arguments, variables);
+    let title = match launch {
+        Some(_) => format!("engine pager, budget {}", bytes(ram as f64)),
+        None => "no limit".to_owned(),
+    };
+    let summary = match attendance.run(command, None, &title)? {
+        Ok(summary) => summary,
+        Err(code) => return Ok(code),
+    };
+    let file = launch.and_then(|launch| launch.counters.as_ref());
+    let counters = file.and_then(|file| file.read().ok());
+    if let Some(counters) = counters
+        .as_ref()
+        .filter(|_| launch.is_some_and(|launch| launch.settings.stats))
+    {
+        super::print_error_lines(&counters.text);
+    }
+    let rows = summary::of_pager(&summary, counters.as_ref(), ram);
+    Ok(attended::conclude(&title, &summary, &rows))
 }
 
 fn settings(options: &Exec, ram: u64) -> Result<Settings, Failure> {
@@ -169,6 +218,16 @@ fn refused(name: &OsStr, refusal: &Failure, why: Option<&str>) -> Failure {
 fn become_program(program: &Program<'_>, variables: Vec<(&'static str, OsString)>) -> ExitCode {
     let Err(error) = exec::execute(&program.path, program.name, program.arguments, variables);
     super::not_started(&spoken(program.name), &error)
+}
+
+/// The exit code of a program. If a signal ended it, this process ends by the same signal, where it can.
+fn end(code: Option<i32>, signal: Option<i32>) -> ExitCode {
+    if let Some(code) = code {
+        return ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX));
+    }
+    let signal = signal.unwrap_or(SIGKILL);
+    confined::end_by(signal);
+    ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX))
 }
 
 /// The name of a program as text.

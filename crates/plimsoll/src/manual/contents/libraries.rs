@@ -16,6 +16,10 @@ pub(super) const PAGES: &[(&str, Page)] = &[
                     "Run make in 40% of the container's RAM, with a page file of 8 GiB:",
                 ),
                 example(
+                    "plimsoll exec --ram 512M --report=/var/tmp/run -- python3 program.py",
+                    "Record the run, with a report and a summary:",
+                ),
+                example(
                     "plimsoll exec --ram 1G --engine kernel --stats -- ./server",
                     "Run a server in a memory cgroup on the machine's swap, and print statistics:",
                 ),
@@ -45,6 +49,8 @@ pub(super) const PAGES: &[(&str, Page)] = &[
             ],
             see_also: &[
                 ("plimsoll", 1),
+                ("plimsoll-watch", 1),
+                ("plimsoll-report", 1),
                 ("plimsoll-pager-stat", 1),
                 ("plimsoll-cleanup", 1),
                 ("ld.so", 8),

@@ -3,6 +3,7 @@
 mod killed;
 mod limits;
 mod own_swap;
+mod recorded;
 mod signals;
 mod terminal;
 mod transparent;

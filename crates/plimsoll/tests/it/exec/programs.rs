@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const POLL: Duration = Duration::from_millis(5);
 
 /// Whether all these programs are in [`PATH`].
-fn installed(programs: &[&str]) -> bool {
+pub(super) fn installed(programs: &[&str]) -> bool {
     programs.iter().all(|program| {
         let available = PATH
             .split(':')
@@ -79,14 +79,14 @@ struct Ended {
 }
 
 /// A folder for one run, whose owner is the user of the program: nobody, where the caller is root.
-struct Place {
+pub(super) struct Place {
     folder: TempDir,
     /// Whether the program runs as the caller, root too.
     keeps_user: bool,
 }
 
 impl Place {
-    fn new() -> Place {
+    pub(super) fn new() -> Place {
         Place::of(false)
     }
 
@@ -113,7 +113,7 @@ impl Place {
     }
 
     /// The working directory of the program.
-    fn work(&self) -> PathBuf {
+    pub(super) fn work(&self) -> PathBuf {
         self.folder.path().join("work")
     }
 
@@ -126,7 +126,7 @@ impl Place {
     }
 
     /// A program without a limit.
-    fn native(&self, program: &str) -> Command {
+    pub(super) fn native(&self, program: &str) -> Command {
         let mut command = plimsoll_testkit::command(program);
         command
             .current_dir(self.work())
@@ -142,7 +142,7 @@ impl Place {
     }
 
     /// A copy of the command: user nobody may lack access to the folder of the original.
-    fn plimsoll(&self) -> PathBuf {
+    pub(super) fn plimsoll(&self) -> PathBuf {
         let plimsoll = self.folder.path().join("plimsoll");
         if !plimsoll.exists() {
             copy_program(PLIMSOLL, &plimsoll);

@@ -1,0 +1,82 @@
+//! `--watch` and `--report`: the program is a child of this process, which is its monitor.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+
+use super::summary::Row;
+use super::{end, summary};
+use crate::cli::{Exec, RUNS, Verbosity, Watch};
+use crate::command::{print_error, watch};
+use plimsoll_lab::run::run_name;
+use plimsoll_model::exit::{Exit, Failure, OrExit};
+use plimsoll_monitor::watch::{Prepared, Program, Summary};
+use plimsoll_sample::stop::Stop;
+
+/// Samples a second, as of `plimsoll watch`.
+const HZ: u32 = 10;
+
+/// The monitor that the options ask for.
+pub(super) struct Attendance<'a> {
+    options: Watch,
+    stop: Arc<Stop>,
+    verbosity: &'a Verbosity,
+}
+
+impl<'a> Attendance<'a> {
+    /// None if the options ask for none. Takes over signals: from here on, they end the program before this process.
+    pub(super) fn of(options: &Exec, verbosity: &'a Verbosity) -> Result<Option<Attendance<'a>>, Failure> {
+        if !options.watch && options.report.is_none() {
+            return Ok(None);
+        }
+        if options.watch {
+            watch::require_terminal("use --report without --watch")?;
+        }
+        let record = options.report.clone();
+        Ok(Some(Attendance {
+            options: Watch {
+                program: options.program.clone(),
+                record: record.map(|folder| folder.unwrap_or_else(|| Path::new(RUNS).join(run_name("exec")))),
+                headless: !options.watch,
+                hz: HZ,
+                ..Watch::default()
+            },
+            stop: Stop::install().or_exit(Exit::Missing)?,
+            verbosity,
+        }))
+    }
+
+    /// Runs the program to its end, with `title` as a note. Returns the exit code of a program that did not start.
+    pub(super) fn run(
+        &self,
+        command: Command,
+        cgroup: Option<PathBuf>,
+        title: &str,
+    ) -> Result<Result<Summary, ExitCode>, Failure> {
+        let program = Prepared {
+            program: Program {
+                command: self.options.program.clone(),
+                passes_through: self.options.headless,
+            },
+            command,
+            cgroup,
+        };
+        watch::attend(program, title, &self.stop, &self.options, self.verbosity)
+    }
+}
+
+/// Prints the summary, and ends as the program ended.
+pub(super) fn conclude(title: &str, summary: &Summary, rows: &[Row]) -> ExitCode {
+    let ended = summary.program.as_ref();
+    print_error(&summary::table(
+        &format!("{title}: {}", summary.title),
+        &[rows, &summary::of_recording(summary)].concat(),
+    ));
+    if let Some(error) = &summary.recording_error {
+        print_error(error);
+    }
+    end(
+        ended.and_then(|program| program.exit_code),
+        ended.and_then(|program| program.signal),
+    )
+}
