@@ -3,6 +3,8 @@
 //!
 //! - Invariant: the memory is released before the recording ends: a full disk keeps none of it. Checked by
 //!   `a_full_disk_ends_the_hold_and_releases_the_memory`.
+//! - Invariant: a level that was reached is in at least one sample before the end. Checked by
+//!   `a_level_that_is_reached_at_the_end_of_the_duration_is_recorded`.
 //! - Invariant: a hold that cannot begin leaves no recording. Checked by `a_refused_hold_leaves_no_recording`.
 
 use std::path::Path;
@@ -123,11 +125,12 @@ impl Open {
             goal: status.goal,
             stalled_ppm: status.stalled_percent.map(|percent| (percent * 1e4) as u64),
         });
-        self.last_look_ns = self.recording.now();
         if summary.reached_s.is_some() && !self.has_reached {
             self.has_reached = true;
-            self.recording.event(phase_event(EventKind::PhaseStart, true))?;
+            let reached_ns = self.recording.event(phase_event(EventKind::PhaseStart, true))?;
+            self.recording.await_sample(reached_ns);
         }
+        self.last_look_ns = self.recording.now();
         Ok(())
     }
 
@@ -143,7 +146,8 @@ impl Open {
         self.post.post(HeldLook::default());
         let (ended, reason) = end(options, &held, stop);
         let t_ns = match &held {
-            Ok((summary, _)) => self.start_ns + (summary.seconds * 1e9) as u64,
+            // The clock of the summary started a little after that of the recording's first phase.
+            Ok((summary, _)) => (self.start_ns + (summary.seconds * 1e9) as u64).max(self.last_look_ns),
             Err(_) => self.last_look_ns,
         };
         let word = serde_json::to_value(ended).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::model::{Event, EventKind, Manifest, Results, SamplerReport, Unlocked};
@@ -17,6 +18,10 @@ use crate::environment::Tripwire;
 
 /// Samples a second.
 const HZ: u32 = 10;
+/// Longest wait for a sample, many times its period. A busy machine delays the sampler's thread.
+const LATE_SAMPLE: Duration = Duration::from_secs(2);
+/// Time between two looks for a sample.
+const POLL: Duration = Duration::from_millis(5);
 
 /// A recording in progress.
 pub(crate) struct LoneRecording {
@@ -72,6 +77,14 @@ impl LoneRecording {
     /// Watches `target` from the next sample on.
     pub(crate) fn set_target(&self, target: &Target) {
         self.sampler.set_target(Some(target));
+    }
+
+    /// Waits until the recording has a sample of `t_ns` or later: usually for less than the time between two samples.
+    pub(crate) fn await_sample(&self, t_ns: u64) {
+        let start = Instant::now();
+        while self.sampler.latest().t_ns < t_ns && start.elapsed() < LATE_SAMPLE {
+            std::thread::sleep(POLL);
+        }
     }
 
     /// Nanoseconds since the start of the recording.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::hold::{APPROACH, HOLD, HoldEnd};
-use plimsoll_model::recording::model::{EventKind, Results, RunStatus};
+use plimsoll_model::recording::model::{Event, EventKind, Results, RunStatus};
 use plimsoll_testkit::capability;
 use rustix::process::Signal;
 use tempfile::TempDir;
@@ -17,6 +17,9 @@ use super::{
     Group, MIB, PATIENCE, PLIMSOLL, end_by, hold, hold_as_nobody, is_held, json, root_with_cgroup, start,
 };
 use crate::run::bad_luck::SmallDisk;
+
+/// Time between two samples.
+const TICK_NS: u64 = 100_000_000;
 
 /// A folder for recordings.
 struct Folder(TempDir);
@@ -55,6 +58,13 @@ impl Folder {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// Nanoseconds from the start of a recording to the start or the end of a phase.
+fn mark(recording: &Recording, kind: EventKind, phase: &str) -> u64 {
+    let mut events = recording.events.iter();
+    let is_mark = |event: &&Event| event.kind == kind && event.phase.as_deref() == Some(phase);
+    events.find(is_mark).expect("a mark").t_ns
 }
 
 fn plimsoll(arguments: &[&str]) -> Output {
@@ -102,10 +112,13 @@ fn a_recording_has_the_level_its_goal_and_its_marks() {
         column.iter().flatten().collect()
     };
     let held = values("hold_held");
-    // A busy machine delays looks and samples: the sampler counts the ticks that it missed. At load 30, 2 samples were taken.
+    // A busy machine delays the worker, which fills the memory, and the sampler, which counts the ticks that it missed.
     let sampler = folder.results().sampler;
-    assert!(held.len() >= 2, "{held:?}");
-    assert!(held.len() as u64 + sampler.missed >= 10, "{held:?}, {sampler:?}");
+    let approach_ns =
+        mark(&recording, EventKind::PhaseStart, HOLD) - mark(&recording, EventKind::PhaseStart, APPROACH);
+    let ticks = held.len() as u64 + sampler.missed + approach_ns / TICK_NS;
+    assert!(ticks >= 10, "{held:?}, {sampler:?}, {approach_ns} ns");
+    assert!(!held.is_empty());
     assert_eq!(held.last(), Some(&(64 * MIB as i64)));
     assert!(values("hold_goal").iter().all(|goal| *goal == 64 * MIB as i64));
     // The machine's categories have the worker as their target.
@@ -118,6 +131,29 @@ fn a_recording_has_the_level_its_goal_and_its_marks() {
     let level = serde_json::to_value(results.hold.expect("a level")).expect("JSON");
     for (name, value) in level.as_object().expect("a document") {
         assert_eq!(document[name], *value, "{name}");
+    }
+}
+
+/// A fill that took most of the duration left no sample with the level, and the document had no held bytes.
+#[test]
+fn a_level_that_is_reached_at_the_end_of_the_duration_is_recorded() {
+    for _ in 0..8 {
+        let folder = Folder::new();
+        // The first step reaches the level after the duration.
+        let level = ["--bytes", "64M", "--duration", "0.001", "--json"];
+        let output = hold(&[&level[..], &["--output", folder.path()]].concat());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let document = json(&output);
+        assert_eq!(document["held_bytes"]["least"], 64 * MIB, "{document:#}");
+        assert_eq!(document["held_bytes"]["most"], 64 * MIB);
+        assert_eq!(document["within"], 1.0);
+        let recording = Recording::open(&folder.recording()).expect("readable");
+        let held =
+            mark(&recording, EventKind::PhaseStart, HOLD)..=mark(&recording, EventKind::PhaseEnd, HOLD);
+        // The worker had the memory then.
+        let anonymous = recording.samples.column("target_anon").expect("a column");
+        let mut rows = recording.samples.t_ns().iter().zip(0..);
+        assert!(rows.any(|(t_ns, row)| held.contains(t_ns) && anonymous.get(row) >= Some(60 * MIB as i64)));
     }
 }
 
