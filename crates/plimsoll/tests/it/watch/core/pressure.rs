@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_lab::environment::Environment;
 use plimsoll_model::recording::{Recording, WarningCode};
+use plimsoll_monitor::processes::{Depth, Observer};
 use plimsoll_monitor::watch::{MarkKind, Monitor, Options, Source, TargetChoice};
 use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy};
 use plimsoll_report::analysis::gauges::gauge;
@@ -200,8 +201,9 @@ fn a_fault_storm_of_the_target_gives_one_mark() {
         std::thread::sleep(Duration::from_millis(50));
     }
     if storms(&monitor) == 0 {
+        let mut observer = Observer::new().unwrap();
         for _ in 0..2 {
-            println!("{}", counters(worker.pid(), &folder));
+            println!("{:#?}", observer.snapshot_of(&[worker.pid()], Depth::Counters));
             std::thread::sleep(Duration::from_secs(1));
         }
         println!("marks: {:?}", monitor.state().marks);
@@ -223,28 +225,4 @@ fn a_fault_storm_of_the_target_gives_one_mark() {
     assert_punctual(&times, stood_still);
     // The device that the target swaps to was found.
     assert!(holds > Some(16.0 * MIB as f64), "{holds:?}");
-}
-
-/// The counters that a storm is told by: of a process, of its cgroup and of the machine.
-fn counters(pid: u32, cgroup: &Path) -> String {
-    let process = PathBuf::from(format!("/proc/{pid}"));
-    let of_cgroup = |file: &str| cgroup.join(file);
-    let files = [
-        (process.join("stat"), ""),
-        (process.join("cgroup"), "memory"),
-        (process.join("status"), "Vm"),
-        (of_cgroup("memory.usage_in_bytes"), ""),
-        (of_cgroup("memory.limit_in_bytes"), ""),
-        (of_cgroup("memory.current"), ""),
-        (of_cgroup("memory.stat"), "workingset"),
-        (of_cgroup("memory.oom_control"), ""),
-        (PathBuf::from("/proc/vmstat"), "workingset"),
-        (PathBuf::from("/proc/swaps"), ""),
-    ];
-    let lines_of = |(path, with): &(PathBuf, &str)| {
-        let text = fs::read_to_string(path).ok()?;
-        let lines: Vec<&str> = text.lines().filter(|line| line.contains(with)).collect();
-        Some(format!("{}: {}", path.display(), lines.join("; ")))
-    };
-    files.iter().filter_map(lines_of).collect::<Vec<_>>().join("\n")
 }
