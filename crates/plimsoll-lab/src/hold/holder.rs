@@ -129,7 +129,11 @@ impl Holder {
                     reserve: self.gauge.reserve(),
                 });
             }
-            let status = self.status(look, elapsed);
+            let status = Status {
+                // The step may fill memory for long.
+                elapsed: start.elapsed(),
+                ..self.status(look, elapsed)
+            };
             summary.add(&status, &self.worker);
             each(&status, &summary);
             ticks.rest(stop);
@@ -171,6 +175,7 @@ impl Holder {
         Ok(true)
     }
 
+    /// The state after the step of a look at `elapsed`.
     fn status(&self, look: Look, elapsed: Duration) -> Status {
         Status {
             elapsed,

@@ -238,6 +238,16 @@ fn amounts_are_held_in_full_and_their_pages_stay() {
     }
 }
 
+/// The level was reached when the step began that filled the memory: after 0.000001 s in place of 0.9 s.
+#[test]
+fn a_level_is_reached_at_the_end_of_its_step() {
+    // The first step is longer than this duration.
+    let output = hold(&["--bytes", "64M", "--duration", "0.001", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let document = json(&output);
+    assert!(document["reached_s"].as_f64() > Some(0.001), "{document:#}");
+}
+
 /// A level that was never reached ended with exit code 0.
 #[test]
 fn a_level_that_is_not_reached_has_failed() {

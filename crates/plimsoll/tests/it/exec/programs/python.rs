@@ -1,4 +1,4 @@
-//! Python: containers, threads, subprocesses and fork pools, and its own tests.
+//! Python: containers, threads, subprocesses and fork pools, its own tests, and NumPy.
 
 use super::{Case, PATH, as_without_a_limit, installed, within};
 
@@ -18,17 +18,26 @@ fn python_with_containers_threads_and_fork_pools() {
     assert!(output.ends_with("True\n"), "{output}");
 }
 
-/// Runs a module of Python's own tests with each of two budgets. Its output has times and addresses.
-fn passes(module: &str, budgets: [u64; 2], ignored: &[&str]) {
+/// Whether Python in [`PATH`] has a module.
+fn has_module(capability: &str, module: &str) -> bool {
     if !installed(&["python3"]) {
-        return;
+        return false;
     }
     let found = plimsoll_testkit::command("python3")
-        .args(["-c", &format!("import test.{module}")])
+        .args(["-c", &format!("import {module}")])
         .env("PATH", PATH)
         .output();
     let found = found.is_ok_and(|output| output.status.success());
-    if !plimsoll_testkit::capability("python-tests", found, "Python's package `test` is not installed") {
+    plimsoll_testkit::capability(
+        capability,
+        found,
+        &format!("Python's module `{module}` is not installed"),
+    )
+}
+
+/// Runs a module of Python's own tests with each of two budgets. Its output has times and addresses.
+fn passes(module: &str, budgets: [u64; 2], ignored: &[&str]) {
+    if !has_module("python-tests", &format!("test.{module}")) {
         return;
     }
     let mut arguments = vec!["python3", "-m", "test", "--timeout", "240", "-q", "-W", module];
@@ -64,4 +73,19 @@ fn python_passes_its_tests_of_subprocesses() {
 #[test]
 fn python_passes_its_tests_of_files() {
     passes("test_io", [24, 16], &[]);
+}
+
+#[test]
+fn numpy_sorts_and_transforms_the_same() {
+    if !has_module("numpy", "numpy") {
+        return;
+    }
+    let case = Case {
+        name: "numpy",
+        arguments: &["python3", "arrays.py"],
+        sources: &["arrays.py"],
+        ..Case::default()
+    };
+    let output = as_without_a_limit(&case, [40, 24]);
+    assert!(output.contains("\nend "), "{output}");
 }

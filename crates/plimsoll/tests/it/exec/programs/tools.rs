@@ -1,4 +1,8 @@
-//! Tools of every day: perl, sort, xz, git.
+//! Tools of every day: perl, sort, xz, git, ImageMagick.
+
+use std::path::Path;
+
+use plimsoll_testkit::capability;
 
 use super::{Case, as_without_a_limit, installed};
 
@@ -72,4 +76,29 @@ fn git_collects_the_same_objects() {
         ..Case::default()
     };
     as_without_a_limit(&case, [16, 8]);
+}
+
+/// A cloud of colours, enlarged and blurred by several threads.
+#[test]
+fn imagemagick_writes_the_same_image() {
+    // Version 7 has one program for all.
+    let mut programs = ["/usr/bin/magick", "/usr/bin/convert"].into_iter();
+    let program = programs.find(|program| Path::new(program).exists());
+    if !capability(
+        "imagemagick",
+        program.is_some(),
+        "there is no such program in /usr/bin",
+    ) {
+        return;
+    }
+    let image = "-seed 7 -size 1000x750 plasma:fractal -resize 200% -blur 0x4 image.ppm";
+    let arguments: Vec<&str> = program.into_iter().chain(image.split(' ')).collect();
+    let case = Case {
+        name: "imagemagick",
+        arguments: &arguments,
+        after: "sha256sum image.ppm",
+        ..Case::default()
+    };
+    let output = as_without_a_limit(&case, [36, 20]);
+    assert!(output.ends_with("image.ppm\n"), "{output}");
 }
