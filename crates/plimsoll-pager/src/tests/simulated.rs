@@ -12,7 +12,7 @@ use crate::backing::Backing;
 use crate::backing::model::ModelStore;
 use crate::driver::simulated::{Injection, Simulated};
 use crate::fault::FaultError;
-use crate::manager::{Manager, TakeBackError, TrimMode};
+use crate::manager::{Manager, Purpose, TakeBackError, TrimMode};
 use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, Page, PageIndex, PageRange, PageState, Violation};
 use crate::stats::Stats;
 
@@ -468,7 +468,7 @@ fn pinned_pages_of_a_native_chunk_are_present_before_it_is_managed() {
     let manager = sim(900, 0, 1);
     manager.commit(PageRange::new(PageIndex::new(0), CHUNK_PAGES));
     let pinned = PageRange::new(PageIndex::new(CHUNK_PAGES - 5), 10);
-    let pin = manager.pins.publish(pinned).expect("a free slot");
+    let pin = manager.pins.publish(pinned, Purpose::Guard).expect("a free slot");
     let is_active = |page: PageIndex| manager.table.word(page).load().state() == PageState::Active;
     // The program has no right to them: a page that was used is present, the others are not.
     manager.driver.access(pinned.first, |bytes| *bytes = contents(3));
@@ -495,7 +495,7 @@ fn a_chunk_with_an_absent_pinned_page_is_managed_later() {
     manager.driver.set_read_only(true);
     let pin = manager
         .pins
-        .publish(PageRange::new(PageIndex::new(7), 1))
+        .publish(PageRange::new(PageIndex::new(7), 1), Purpose::Guard)
         .expect("a free slot");
     assert_eq!(
         manager.surrender(PageRange::new(PageIndex::new(8), 1)),
@@ -791,7 +791,7 @@ fn a_pinned_page_is_active_whatever_the_trimmer_does() {
     for page in pages.pages() {
         access(&manager, page, |bytes| *bytes = contents(3));
     }
-    let pin = manager.pins.publish(pages).expect("a free slot");
+    let pin = manager.pins.publish(pages, Purpose::Guard).expect("a free slot");
     manager.trim_range(PageRange::new(PageIndex::new(0), PAGES));
     for page in pages.pages() {
         assert_eq!(manager.table.word(page).load().state(), PageState::Active);
