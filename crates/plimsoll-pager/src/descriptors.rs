@@ -36,7 +36,7 @@ pub(crate) fn first_number() -> Option<i32> {
     Some(FIRST.load(Ordering::Relaxed)).filter(|first| *first > 0)
 }
 
-/// The number of an open descriptor of a pager, which the program leaves alone until this is dropped.
+/// The number of an open descriptor of a pager, which the program leaves alone until this is dropped: before the descriptor is closed.
 #[derive(Debug)]
 pub(crate) struct OwnNumber(i32);
 
@@ -59,11 +59,7 @@ impl Drop for OwnNumber {
 
 /// An open descriptor of a pager.
 #[derive(Debug)]
-pub(crate) struct Descriptor {
-    /// It ends before the file is closed: another thread may open a file with the number right after.
-    _number: Option<OwnNumber>,
-    file: OwnedFd,
-}
+pub(crate) struct Descriptor(Option<OwnedFd>);
 
 impl Descriptor {
     /// Moves a file to a number of the pager's, closed on exec.
@@ -72,7 +68,7 @@ impl Descriptor {
     /// No such number is free.
     pub(crate) fn of(file: OwnedFd) -> Result<Descriptor, Errno> {
         let Some(first) = first_number() else {
-            return Ok(Descriptor { _number: None, file });
+            return Ok(Descriptor(Some(file)));
         };
         // SAFETY: the call takes no memory.
         let moved = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, first) };
@@ -80,17 +76,30 @@ impl Descriptor {
             let error = std::io::Error::last_os_error().raw_os_error();
             return Err(Errno::of_number(error.unwrap_or(libc::EMFILE)));
         }
-        Ok(Descriptor {
-            _number: Some(OwnNumber::of(moved)),
-            // SAFETY: the descriptor is new.
-            file: unsafe { OwnedFd::from_raw_fd(moved) },
-        })
+        if let Some((word, bit)) = bit(moved) {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        // SAFETY: the descriptor is new.
+        Ok(Descriptor(Some(unsafe { OwnedFd::from_raw_fd(moved) })))
     }
 }
 
 impl AsFd for Descriptor {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        match &self.0 {
+            Some(file) => file.as_fd(),
+            None => unreachable!("it is taken by its end alone"),
+        }
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        let Some(file) = self.0.take() else { return };
+        // Before it is closed: another thread may open a file with its number right after.
+        if let Some((word, bit)) = bit(file.as_raw_fd()) {
+            word.fetch_and(!bit, Ordering::Relaxed);
+        }
     }
 }
 
