@@ -6,6 +6,7 @@ use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use core::slice;
 
+use crate::raw::system_call;
 use crate::{BackingFile, Errno, Range, page_size};
 
 /// Advice on a range of memory (`madvise(2)`). None of it changes the contents, so that it is safe.
@@ -141,12 +142,11 @@ impl Mapping {
             return Err(Errno::NOMEM);
         }
         let access = libc::PROT_READ | libc::PROT_WRITE;
+        let arguments = [0, length, access as usize, flags as usize, file as usize, 0];
+        // Not by the C library's function, in whose place a preloaded library may have one that maps memory of the program.
         // SAFETY: without MAP_FIXED the kernel picks an unused range, so no memory in use is touched.
-        let address = unsafe { libc::mmap(core::ptr::null_mut(), length, access, flags, file, 0) };
-        if address == libc::MAP_FAILED {
-            return Err(Errno::last());
-        }
-        let start = NonNull::new(address.cast()).ok_or(Errno::NOMEM)?;
+        let address = unsafe { system_call(libc::SYS_mmap, arguments) }?;
+        let start = NonNull::new(address as *mut _).ok_or(Errno::NOMEM)?;
         Ok(Mapping { start, length })
     }
 
