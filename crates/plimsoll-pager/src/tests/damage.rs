@@ -64,7 +64,10 @@ fn each_damage_is_found_from_inside() {
 
     // A pinned range that leaves the regions.
     let beyond = PageRange::new(PageIndex::new(2 * CHUNK_PAGES - 1), 2);
-    let pin = manager.pins.publish(beyond, crate::manager::Purpose::Guard).expect("a free slot");
+    let pin = manager
+        .pins
+        .publish(beyond, crate::manager::Purpose::Guard)
+        .expect("a free slot");
     assert_eq!(
         manager.validate(),
         [Violation::Pin {

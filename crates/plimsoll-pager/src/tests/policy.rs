@@ -108,7 +108,10 @@ fn contents_that_were_given_up_stay_until_their_frames_are_needed() {
 fn a_pinned_page_keeps_its_contents_when_its_range_is_given_up() {
     let manager = sim(4000, 0, 1);
     write(&manager, range(0, 40));
-    let pin = manager.pins.publish(range(10, 5), Purpose::Guard).expect("a free slot");
+    let pin = manager
+        .pins
+        .publish(range(10, 5), Purpose::Guard)
+        .expect("a free slot");
     assert_eq!(manager.reset(range(0, 40)), 35);
     manager.release_standby(35);
     assert_eq!(kept_and_lost(&manager, range(0, 40)), (5, 35));

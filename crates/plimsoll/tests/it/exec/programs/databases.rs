@@ -1,4 +1,8 @@
-//! Databases: sqlite3 with its pages in memory, redis-server and its dump.
+//! Databases: sqlite3 with its pages in memory, redis-server and its dump, PostgreSQL under pgbench.
+
+use std::path::PathBuf;
+
+use plimsoll_testkit::capability;
 
 use super::{Case, as_without_a_limit, installed};
 
@@ -62,4 +66,39 @@ fn redis_saves_the_same_dump_in_the_background() {
         digests.len() == 2 && digests[0] == digests[1] && output.contains("rdb_last_bgsave_status:ok"),
         "{output}"
     );
+}
+
+/// Folder of the server of a Debian package of PostgreSQL, outside of every `PATH`.
+fn postgres() -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
+    let mut folders = versions.map(|version| version.path().join("bin"));
+    folders.find(|folder| {
+        ["initdb", "postgres", "pgbench"]
+            .iter()
+            .all(|name| folder.join(name).exists())
+    })
+}
+
+/// The shell, the server, its processes and its clients are managed. Its buffers are shared memory, which the budget does not have.
+#[test]
+fn postgres_has_the_same_balances() {
+    let folder = postgres();
+    if !capability(
+        "postgres",
+        folder.is_some(),
+        "there is no server in /usr/lib/postgresql",
+    ) {
+        return;
+    }
+    let folder = folder.unwrap_or_default();
+    let case = Case {
+        name: "postgres",
+        arguments: &["sh", "-e", "balances.sh"],
+        variables: &[("POSTGRES", folder.to_str().expect("text"))],
+        sources: &["balances.sh"],
+        exceeds_briefly: true,
+        ..Case::default()
+    };
+    let output = as_without_a_limit(&case, [40, 24]);
+    assert!(output.contains("number of failed transactions: 0 "), "{output}");
 }

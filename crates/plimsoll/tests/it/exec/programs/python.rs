@@ -89,3 +89,21 @@ fn numpy_sorts_and_transforms_the_same() {
     let output = as_without_a_limit(&case, [40, 24]);
     assert!(output.contains("\nend "), "{output}");
 }
+
+/// The children share the parent's arrays until the parent writes or evicts them. A read of `Bad address` ended the threads of the
+/// pool for want of a pin, and the program waited for ever.
+#[test]
+fn numpy_in_a_fork_pool_returns_the_same() {
+    if !has_module("numpy", "numpy") {
+        return;
+    }
+    let case = Case {
+        name: "numpy pool",
+        arguments: &["python3", "array_pool.py"],
+        sources: &["array_pool.py"],
+        exceeds_briefly: true,
+        ..Case::default()
+    };
+    let output = as_without_a_limit(&case, [64, 48]);
+    assert!(output.contains("\nend "), "{output}");
+}
