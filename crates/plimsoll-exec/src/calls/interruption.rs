@@ -57,6 +57,7 @@ fn wait_of(number: i64, arguments: &[usize; 6]) -> Wait {
         }
         libc::SYS_recvfrom => Wait::ToRead(Some(3)),
         libc::SYS_recvmsg => Wait::ToRead(Some(2)),
+        libc::SYS_vmsplice if chunked::is_read_only(arguments[0]) => Wait::ToRead(None),
         libc::SYS_write | libc::SYS_writev | libc::SYS_pwritev2 | libc::SYS_vmsplice => Wait::ToWrite(None),
         libc::SYS_sendto => Wait::ToWrite(Some(3)),
         libc::SYS_sendmsg => Wait::ToWrite(Some(2)),
@@ -196,7 +197,7 @@ fn without_wait(number: i64, wait: Wait, mut arguments: [usize; 6]) -> Option<[u
     };
     let file = arguments[0];
     let is_single = flags.is_some_and(|flags| arguments[flags] as i32 & libc::MSG_DONTWAIT != 0);
-    if is_single || does_not_block(file) {
+    if is_single || chunked::does_not_block(file) {
         return Some(arguments);
     }
     if !is_ready(file, events) {
@@ -219,13 +220,6 @@ fn without_wait(number: i64, wait: Wait, mut arguments: [usize; 6]) -> Option<[u
         }
         _ => None,
     }
-}
-
-fn does_not_block(file: usize) -> bool {
-    let arguments = [file, libc::F_GETFL as usize, 0, 0, 0, 0];
-    // SAFETY: the call takes no memory.
-    let flags = unsafe { trampoline::call(libc::SYS_fcntl, arguments) };
-    flags >= 0 && flags as i32 & libc::O_NONBLOCK != 0
 }
 
 /// Whether a transfer of the file returns at once, maybe by an error.
