@@ -306,6 +306,20 @@ mod tests {
         assert_eq!(pages.bytes(0, 4), b"here");
     }
 
+    /// The end of a pipe for reads is never ready for a write.
+    #[test]
+    fn a_splice_from_a_pipe_that_need_not_wait_is_made() {
+        use std::io::Write;
+        let pages = Pages::of_arena(2);
+        let buffer = pages.start() + 4096;
+        pages.fill(0, &[buffer.to_ne_bytes(), 4096usize.to_ne_bytes()].concat());
+        let (reader, mut writer) = std::io::pipe().expect("a pipe");
+        writer.write_all(b"here").expect("room");
+        let arguments = [reader.as_raw_fd() as usize, pages.start(), 1, 0, 0, 0];
+        assert_eq!(serve_with(INTERRUPTING, libc::SYS_vmsplice, arguments), 4);
+        assert_eq!(pages.bytes(4096, 4), b"here");
+    }
+
     #[test]
     fn a_write_to_a_pipe_takes_no_more_than_there_is_room_for() {
         let pages = Pages::of_arena(1024);

@@ -204,6 +204,7 @@ mod tests {
     use std::os::unix::net::{UnixDatagram, UnixStream};
     use std::thread;
 
+    use super::super::loan::MOST_COPIED;
     use super::super::testing::{Pages, while_pinned, without_pins};
     use super::*;
 
@@ -301,6 +302,24 @@ mod tests {
         drop(sender);
         assert!(reader.join().expect("no panic") == sent);
         assert_eq!(result, BYTES as isize);
+    }
+
+    /// The buffer had to be copied whole, and the call failed with `ENOMEM`.
+    #[test]
+    fn a_message_arrives_in_a_buffer_that_is_longer_than_any_copy() {
+        const BYTES: usize = MOST_COPIED + 10 * 4096;
+        crate::trampoline::map().expect("free addresses");
+        let _refused = without_pins();
+        let (sender, receiver) = UnixDatagram::pair().expect("sockets");
+        let pages = Pages::of_arena(1 + BYTES / 4096);
+        header(&pages, 0, 4096, BYTES);
+        sender.send(b"a message").expect("room");
+        let flags = libc::MSG_DONTWAIT as usize;
+        let arguments = [receiver.as_raw_fd() as usize, pages.start(), flags, 0, 0, 0];
+        // SAFETY: the kernel writes to the test's pages.
+        let result = unsafe { super::super::serve(Call::new(libc::SYS_recvmsg, arguments)) };
+        assert_eq!(result, 9);
+        assert_eq!(pages.bytes(4096, 9), b"a message");
     }
 
     /// The next message followed the first part of a shortened one.
