@@ -203,6 +203,11 @@ impl Arena {
         Ok(Pin { _guard: guard })
     }
 
+    /// Whether the pages of the arena that `first..end` touches are present now.
+    pub(crate) fn is_present(&self, first: usize, end: usize) -> bool {
+        offsets_between(first, end).is_none_or(|range| self.region.is_present(range).unwrap_or(true))
+    }
+
     /// As [`Arena::pin`], for the life of the process. Returns whether that is possible.
     pub(crate) fn keep(&self, first: usize, end: usize) -> bool {
         offsets_between(first, end).is_some_and(|range| self.region.pin_for_ever(range).is_ok())

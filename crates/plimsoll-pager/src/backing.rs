@@ -130,17 +130,17 @@ pub(crate) trait Owners {
     fn names(&self, owner: PageIndex, place: Place) -> bool;
 }
 
-/// Counters of a page file.
+/// Counters of a page file. In a forked child they include the files of the processes above, which it only reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PageFileUse {
     /// Its ability to write. A failure lasts: no copy leaves RAM any more, and none is lost.
     pub state: page_file::State,
-    /// The most bytes of the file.
+    /// The most bytes of all files.
     pub bytes: u64,
-    /// Bytes of segments in the file.
+    /// Bytes of segments in all files.
     pub used_bytes: u64,
-    /// Bytes of the disk.
+    /// Bytes of the disk: of the process's own file, or of the nearest process above while it has none.
     pub allocated_bytes: u64,
     /// Bytes written since the pager was built.
     pub written_bytes: u64,

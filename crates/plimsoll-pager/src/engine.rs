@@ -564,28 +564,57 @@ impl<B: Backing + 'static> Engine<B> {
 
     /// As [`Engine::pin_first`], of one page and whatever the budget has: the thread ends the pin before it waits for anything.
     pub(crate) fn pin_for_a_moment(&self, page: PageIndex) -> Result<Pin, RangeError> {
-        let pages = PageRange::new(page, 1);
-        let (pin, _) = self.pin_active(pages, Purpose::Moment(thread_token()))?;
+        // So often the page may leave between its fault and the pin.
+        const MOST_TRIES: usize = 16;
+        for _ in 0..MOST_TRIES {
+            if let Some(pin) = self.pin_after_fault(page)? {
+                return Ok(pin);
+            }
+        }
+        let (pin, _) = self.pin_active(PageRange::new(page, 1), Purpose::Moment(thread_token()))?;
         Ok(pin)
     }
 
-    /// As [`Engine::pin_first`], of all `pages`, for the life of the process. Half of the budget may be pinned so; pins that end do
-    /// not count.
+    /// Makes a page active and pins it then: a fault may take long, and the slots are few. None if the page has left in between.
+    fn pin_after_fault(&self, page: PageIndex) -> Result<Option<Pin>, RangeError> {
+        let pages = PageRange::new(page, 1);
+        let pins = &self.manager().pins;
+        let _work = self.work();
+        if let Some(error) = self.make_first_active(pages).error {
+            return Err(error.into());
+        }
+        let pin = pins.publish(pages, Purpose::Moment(thread_token()));
+        let pin = pin.ok_or(RangeError::TooManyPins)?;
+        if self.is_page_active(page) {
+            return Ok(Some(pin));
+        }
+        pins.remove(pin);
+        Ok(None)
+    }
+
+    /// As [`Engine::pin_first`], of all `pages`, for the life of the process. Half of the frames of the budget may be pinned so, and
+    /// three quarters in all: other pins, which end, leave room.
     pub(crate) fn pin_for_ever(&self, pages: PageRange) -> Result<(), RangeError> {
+        // Signal stacks of a few threads, and their words, are pinned while the store has most of the budget, too.
+        const LEAST: u64 = 32;
         let manager = self.manager();
         if manager.pins.is_kept(pages) {
             return Ok(());
         }
         let too_large = RangeError::PinTooLarge { bytes: pages.bytes() };
-        let pinned = (manager.pins.kept_pages() + u64::from(pages.count)) * PAGE_SIZE as u64;
-        if pinned > manager.budget.ram() / 2 {
+        let most = manager.budget.limit(manager.overhead_bytes());
+        let count = u64::from(pages.count);
+        let kept = manager.pins.kept_pages() + count;
+        let fits = kept <= most / 2 && manager.pins.pages() + count <= most / 4 * 3;
+        if !fits && kept > LEAST {
             return Err(too_large);
         }
-        let (pin, count) = self.pin_active(pages, Purpose::Process)?;
+        let (pin, count) = self.pin_active(pages, Purpose::Process(thread_token()))?;
         if count < pages.count {
             manager.pins.remove(pin);
             return Err(too_large);
         }
+        manager.pins.keep(pin);
         Ok(())
     }
 
@@ -627,6 +656,22 @@ impl<B: Backing + 'static> Engine<B> {
             error
         });
         MadeActive { done, error }
+    }
+
+    /// Whether all `pages` are active, or the kernel resolves their faults. They may leave at once unless they are pinned.
+    pub(crate) fn is_active(&self, pages: PageRange) -> bool {
+        let _work = self.work();
+        pages.pages().all(|page| self.is_page_active(page))
+    }
+
+    /// As [`Engine::is_active`], of a page, by a thread at work. A pin that was there before keeps the page so.
+    fn is_page_active(&self, page: PageIndex) -> bool {
+        let manager = self.manager();
+        match manager.table.word(page).load().state() {
+            PageState::Active | PageState::Surrendered => true,
+            PageState::Virgin => manager.settled_mode(page) == ChunkMode::Native,
+            _ => false,
+        }
     }
 
     /// Whether a page of `pages` is pinned.

@@ -154,8 +154,8 @@ impl Region {
     }
 
     /// As [`Region::pin_in_signal_handler`], of the page with the byte `offset` alone. It needs no part of the budget that pins may
-    /// have, and other pins leave room for 32 such ones: so it succeeds for every thread that tries again, if each drops the pin
-    /// before it waits for anything.
+    /// have, and other pins leave room for 32 such ones, which none has while the page is restored: so it succeeds for every thread
+    /// that tries again, if each drops the pin before it waits for anything.
     ///
     /// # Errors
     /// The page is not in the region, 32 threads have such a pin ([`RangeError::TooManyPins`]), or the page cannot be restored.
@@ -167,17 +167,30 @@ impl Region {
     }
 
     /// As [`Region::pin_in_signal_handler`], of all of the range, until the region ends: also in children of
-    /// [`Pager::fork`](crate::Pager::fork). Pins that are dropped take no room from it. A range that is pinned so stays as it is.
+    /// [`Pager::fork`](crate::Pager::fork). A range that is pinned so stays as it is.
+    ///
+    /// Half of the memory that the compressed store and metadata leave now may be pinned so, and three quarters together with other
+    /// pins; 128 KiB in any case.
     ///
     /// # Errors
-    /// The range is not in the region, 288 ranges are pinned, more than half of the budget would be, or a page cannot be
-    /// restored.
+    /// The range is not in the region, 288 ranges are pinned, more than that memory would be, or a page cannot be restored.
     pub fn pin_for_ever(&self, range: impl RangeBounds<usize>) -> Result<(), RangeError> {
         let pages = self.covering(&range)?;
         match pages.count {
             0 => Ok(()),
             _ => with_errno_kept(|| self.engine.pin_for_ever(pages)),
         }
+    }
+
+    /// Whether all pages that `range` touches are present, or their faults are the kernel's: a system call could use them. They may
+    /// leave at once unless they are pinned. A page that the program dropped without the pager (`MADV_DONTNEED`) counts as present,
+    /// and so does a surrendered one. May be called in a signal handler.
+    ///
+    /// # Errors
+    /// The range is not in the region.
+    pub fn is_present(&self, range: impl RangeBounds<usize>) -> Result<bool, RangeError> {
+        let pages = self.covering(&range)?;
+        Ok(with_errno_kept(|| self.engine.is_active(pages)))
     }
 
     /// Whether a page that `range` touches is pinned.

@@ -277,6 +277,10 @@ impl State {
 
     /// The use of memory without the pages that the parent pays for: no more than this process shares, and no more than the parent
     /// does. Pages that the parent has changed, and its children share among themselves, are the children's.
+    ///
+    /// The kernel states that a page is shared, not with which process. So of a process that shares pages with its parent and with
+    /// children of its own, pages that it shares with the children alone count as the parent's, up to the bytes that the parent
+    /// shares: the process charges too little until its children have ended or changed those pages.
     fn own_usage<'t>(&self, tenant: &'t dyn Tenant, member: &Member) -> Usage<'t> {
         let before = match member.has_parent() {
             true => self.inherited.load(Ordering::Relaxed),

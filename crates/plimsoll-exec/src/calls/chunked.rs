@@ -14,9 +14,12 @@ use super::memory;
 use super::plain;
 use super::table::{Length, Pointer, Transfer};
 use crate::arena::PAGE;
+use crate::trampoline;
 
 /// Bytes of a piece.
 const PIECE: usize = 1 << 20;
+/// Bytes that the kernel transfers at once, at most (`MAX_RW_COUNT`).
+pub(super) const MOST_AT_ONCE: usize = 0x7fff_f000;
 /// The alignment of direct I/O.
 const SECTOR: usize = 512;
 
@@ -129,10 +132,8 @@ fn piece(shape: &Shape, arguments: [usize; 6], done: usize) -> [usize; 6] {
 
 /// Makes a transfer in pieces, up to an error or a short one.
 unsafe fn all(call: &Call, shape: &Shape, way: Transfer) -> Result<isize, Errno> {
-    // No more than the kernel transfers at once.
-    const MOST: usize = 0x7fff_f000;
     let mut arguments = call.arguments;
-    arguments[shape.length] = arguments[shape.length].min(MOST);
+    arguments[shape.length] = arguments[shape.length].min(MOST_AT_ONCE);
     let mut done = 0;
     while done < arguments[shape.length] {
         let piece = piece(shape, arguments, done);
@@ -210,6 +211,24 @@ fn kind_of(file: usize) -> Option<u32> {
     // SAFETY: the kernel writes the status, which is valid as zeroes too.
     let mode = unsafe { (call.make(call.arguments) == 0).then(|| status.assume_init().st_mode) };
     mode.map(|mode| mode & libc::S_IFMT)
+}
+
+/// Whether a file is open for reads alone.
+pub(super) fn is_read_only(file: usize) -> bool {
+    status_flags(file).is_some_and(|flags| flags & libc::O_ACCMODE == libc::O_RDONLY)
+}
+
+/// Whether calls on a file do not wait.
+pub(super) fn does_not_block(file: usize) -> bool {
+    status_flags(file).is_some_and(|flags| flags & libc::O_NONBLOCK != 0)
+}
+
+/// The mode of access and the status of an open file (`F_GETFL`).
+fn status_flags(file: usize) -> Option<i32> {
+    let arguments = [file, libc::F_GETFL as usize, 0, 0, 0, 0];
+    // SAFETY: the call takes no memory.
+    let flags = unsafe { trampoline::call(libc::SYS_fcntl, arguments) };
+    i32::try_from(flags).ok().filter(|flags| *flags >= 0)
 }
 
 /// Whether a write to a file may wait after it has taken bytes.

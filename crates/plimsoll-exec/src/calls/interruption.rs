@@ -57,6 +57,7 @@ fn wait_of(number: i64, arguments: &[usize; 6]) -> Wait {
         }
         libc::SYS_recvfrom => Wait::ToRead(Some(3)),
         libc::SYS_recvmsg => Wait::ToRead(Some(2)),
+        libc::SYS_vmsplice if chunked::is_read_only(arguments[0]) => Wait::ToRead(None),
         libc::SYS_write | libc::SYS_writev | libc::SYS_pwritev2 | libc::SYS_vmsplice => Wait::ToWrite(None),
         libc::SYS_sendto => Wait::ToWrite(Some(3)),
         libc::SYS_sendmsg => Wait::ToWrite(Some(2)),
@@ -196,7 +197,7 @@ fn without_wait(number: i64, wait: Wait, mut arguments: [usize; 6]) -> Option<[u
     };
     let file = arguments[0];
     let is_single = flags.is_some_and(|flags| arguments[flags] as i32 & libc::MSG_DONTWAIT != 0);
-    if is_single || does_not_block(file) {
+    if is_single || chunked::does_not_block(file) {
         return Some(arguments);
     }
     if !is_ready(file, events) {
@@ -219,13 +220,6 @@ fn without_wait(number: i64, wait: Wait, mut arguments: [usize; 6]) -> Option<[u
         }
         _ => None,
     }
-}
-
-fn does_not_block(file: usize) -> bool {
-    let arguments = [file, libc::F_GETFL as usize, 0, 0, 0, 0];
-    // SAFETY: the call takes no memory.
-    let flags = unsafe { trampoline::call(libc::SYS_fcntl, arguments) };
-    flags >= 0 && flags as i32 & libc::O_NONBLOCK != 0
 }
 
 /// Whether a transfer of the file returns at once, maybe by an error.
@@ -310,6 +304,20 @@ mod tests {
         let arguments = [reader.as_raw_fd() as usize, pages.start(), 8192, 0, 0, 0];
         assert_eq!(serve_with(INTERRUPTING, libc::SYS_read, arguments), 4);
         assert_eq!(pages.bytes(0, 4), b"here");
+    }
+
+    /// The end of a pipe for reads is never ready for a write.
+    #[test]
+    fn a_splice_from_a_pipe_that_need_not_wait_is_made() {
+        use std::io::Write;
+        let pages = Pages::of_arena(2);
+        let buffer = pages.start() + 4096;
+        pages.fill(0, &[buffer.to_ne_bytes(), 4096usize.to_ne_bytes()].concat());
+        let (reader, mut writer) = std::io::pipe().expect("a pipe");
+        writer.write_all(b"here").expect("room");
+        let arguments = [reader.as_raw_fd() as usize, pages.start(), 1, 0, 0, 0];
+        assert_eq!(serve_with(INTERRUPTING, libc::SYS_vmsplice, arguments), 4);
+        assert_eq!(pages.bytes(4096, 4), b"here");
     }
 
     #[test]

@@ -21,6 +21,8 @@ const MOST_TRIES: usize = 16;
 /// The longest wait for a page that the pager does not restore, before its address counts as a bad one. Pins of other calls are
 /// no reason to wait.
 const MOST_WAIT: Duration = Duration::from_secs(5);
+/// The time between two tries while other threads have all pins for a moment.
+const MOMENT: Duration = Duration::from_micros(50);
 
 /// Whether an address is the arena's.
 pub(crate) fn is_managed(address: usize) -> bool {
@@ -63,8 +65,8 @@ fn hold(page: usize, patience: Duration) -> Option<Held> {
     loop {
         match arena.pin_for_a_moment(page) {
             Ok(pin) => return Some(Held(Some(pin))),
-            // So many threads have one, each for a moment. A child of `vfork` that was killed may leave one behind.
-            Err(RangeError::TooManyPins) if start.elapsed() < MOST_WAIT => thread::yield_now(),
+            // So many threads have one, each for a moment: none has it during a fault. The address is a good one.
+            Err(RangeError::TooManyPins) => thread::sleep(MOMENT),
             Err(RangeError::Fault(_)) if start.elapsed() < patience => {
                 thread::sleep(Duration::from_millis(1))
             }
@@ -84,6 +86,11 @@ pub(super) fn bring(address: usize, bytes: usize) {
         drop(hold(page, Duration::ZERO));
         page += PAGE;
     }
+}
+
+/// Whether the pages of the arena in `bytes` from `address` are present now.
+pub(super) fn is_present(address: usize, bytes: usize) -> bool {
+    arena::arena().is_none_or(|arena| arena.is_present(address, address.saturating_add(bytes)))
 }
 
 /// Whether the program can read `bytes` from `address`. Pages of the arena are present afterwards, for a moment at least.

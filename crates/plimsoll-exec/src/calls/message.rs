@@ -11,7 +11,7 @@ use super::chunked;
 use super::loan::{Loan, Manner, Way};
 use super::memory;
 use super::table::Transfer;
-use super::vector::{Buffers, Wholeness};
+use super::vector::{Buffers, Demands};
 
 /// The largest address of a socket.
 const MOST_NAME: usize = 128;
@@ -30,29 +30,32 @@ const ENTRY_LENGTH: usize = offset_of!(libc::mmsghdr, msg_len);
 pub(super) unsafe fn message(call: &Call, way: Transfer) -> Result<isize, Errno> {
     let [socket, header, flags, ..] = call.arguments;
     // SAFETY: the caller's premise.
-    unsafe { one(call, socket, header, flags, way) }
+    let done = unsafe { one(call, socket, header, flags, way) }?;
+    Ok(done.result)
+}
+
+/// A call for one message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Done {
+    /// The result of the kernel.
+    result: isize,
+    /// Bytes of the program's buffers.
+    bytes: usize,
 }
 
 /// Transfers the message with the header at `user`.
-unsafe fn one(outer: &Call, socket: usize, user: usize, flags: usize, way: Transfer) -> Result<isize, Errno> {
+unsafe fn one(outer: &Call, socket: usize, user: usize, flags: usize, way: Transfer) -> Result<Done, Errno> {
     let header: msghdr = memory::read(user)?;
     let mut loan = Loan::new();
     let mut lent = header;
     lend_name(&mut loan, &header, &mut lent, way)?;
     lend_control(&mut loan, &header, &mut lent, way)?;
-    let has = |flag: libc::c_int| flags & flag as usize != 0;
-    let wholeness = match way {
-        Transfer::Out if has(libc::MSG_ZEROCOPY) => Wholeness::Lasting,
-        Transfer::In if has(libc::MSG_WAITALL) => Wholeness::Whole,
-        _ if chunked::is_stream(socket) => Wholeness::Partial,
-        _ => Wholeness::Whole,
-    };
     let buffers = Buffers::lend(
         &mut loan,
         header.msg_iov as usize,
         header.msg_iovlen,
         way,
-        wholeness,
+        demands(socket, flags, way),
     )?;
     lent.msg_iov = buffers.address() as *mut libc::iovec;
     lent.msg_iovlen = buffers.count;
@@ -67,7 +70,23 @@ unsafe fn one(outer: &Call, socket: usize, user: usize, flags: usize, way: Trans
         // SAFETY: the kernel would write these fields.
         unsafe { write_back(user, &lent) }?;
     }
-    Ok(loan.settle(buffers.settle(result)))
+    Ok(Done {
+        result: loan.settle(buffers.settle(result)),
+        bytes: buffers.bytes(),
+    })
+}
+
+/// A stream takes all bytes of a call that may wait, and gives all to one with `MSG_WAITALL`.
+fn demands(socket: usize, flags: usize, way: Transfer) -> Demands {
+    let has = |flag: libc::c_int| flags & flag as usize != 0;
+    let is_awaited = || match way {
+        Transfer::Out => !has(libc::MSG_DONTWAIT) && !chunked::does_not_block(socket),
+        Transfer::In => has(libc::MSG_WAITALL),
+    };
+    Demands {
+        is_whole: !chunked::is_stream(socket) || is_awaited(),
+        is_lasting: way == Transfer::Out && has(libc::MSG_ZEROCOPY),
+    }
 }
 
 fn lend_name(loan: &mut Loan, header: &msghdr, lent: &mut msghdr, way: Transfer) -> Result<(), Errno> {
@@ -123,13 +142,20 @@ pub(super) unsafe fn messages(call: &Call, way: Transfer) -> Result<isize, Errno
         // SAFETY: the caller's premise.
         let result = unsafe { one(call, socket, entry, flags, way) };
         match result {
-            Ok(bytes @ 0..) => {
+            Ok(Done {
+                result: moved @ 0..,
+                bytes,
+            }) => {
                 // SAFETY: the kernel would write the length.
-                unsafe { memory::write(entry + ENTRY_LENGTH, &(bytes as u32)) }?;
+                unsafe { memory::write(entry + ENTRY_LENGTH, &(moved as u32)) }?;
+                // The rest of a message comes before the next one.
+                if way == Transfer::Out && (moved as usize) < bytes {
+                    return Ok(done as isize + 1);
+                }
             }
             // An error of a later message is that of the next call.
             _ if done > 0 => return Ok(done as isize),
-            other => return other,
+            other => return other.map(|done| done.result),
         }
         if call.arguments[3] & libc::MSG_WAITFORONE as usize != 0 {
             flags |= libc::MSG_DONTWAIT as usize;
@@ -173,10 +199,13 @@ fn now() -> u128 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
     use std::os::fd::AsRawFd;
-    use std::os::unix::net::UnixDatagram;
+    use std::os::unix::net::{UnixDatagram, UnixStream};
+    use std::thread;
 
-    use super::super::testing::Pages;
+    use super::super::loan::MOST_COPIED;
+    use super::super::testing::{Pages, while_pinned, without_pins};
     use super::*;
 
     /// Writes a header at `offset` of `pages`, with one buffer.
@@ -251,13 +280,89 @@ mod tests {
         assert!(pages.bytes(BUFFERS, sent.len()) == sent);
     }
 
+    /// The call returned after 1 MiB, though it waits until the socket has taken all.
+    #[test]
+    fn a_stream_takes_all_of_a_message_without_pins() {
+        const BYTES: usize = 4 << 20;
+        crate::trampoline::map().expect("free addresses");
+        let _refused = without_pins();
+        let (sender, mut receiver) = UnixStream::pair().expect("sockets");
+        let pages = Pages::of_arena(1 + BYTES / 4096);
+        let sent: Vec<u8> = (0..BYTES).map(|number| (number % 241) as u8).collect();
+        pages.fill(4096, &sent);
+        header(&pages, 0, 4096, BYTES);
+        let reader = thread::spawn(move || {
+            let mut received = Vec::new();
+            receiver.read_to_end(&mut received).expect("a socket");
+            received
+        });
+        let arguments = [sender.as_raw_fd() as usize, pages.start(), 0, 0, 0, 0];
+        // SAFETY: the kernel reads the test's pages.
+        let result = unsafe { super::super::serve(Call::new(libc::SYS_sendmsg, arguments)) };
+        drop(sender);
+        assert!(reader.join().expect("no panic") == sent);
+        assert_eq!(result, BYTES as isize);
+    }
+
+    /// The buffer had to be copied whole, and the call failed with `ENOMEM`.
+    #[test]
+    fn a_message_arrives_in_a_buffer_that_is_longer_than_any_copy() {
+        const BYTES: usize = MOST_COPIED + 10 * 4096;
+        crate::trampoline::map().expect("free addresses");
+        let _refused = without_pins();
+        let (sender, receiver) = UnixDatagram::pair().expect("sockets");
+        let pages = Pages::of_arena(1 + BYTES / 4096);
+        header(&pages, 0, 4096, BYTES);
+        sender.send(b"a message").expect("room");
+        let flags = libc::MSG_DONTWAIT as usize;
+        let arguments = [receiver.as_raw_fd() as usize, pages.start(), flags, 0, 0, 0];
+        // SAFETY: the kernel writes to the test's pages.
+        let result = unsafe { super::super::serve(Call::new(libc::SYS_recvmsg, arguments)) };
+        assert_eq!(result, 9);
+        assert_eq!(pages.bytes(4096, 9), b"a message");
+    }
+
+    /// The next message followed the first part of a shortened one.
+    #[test]
+    fn no_message_follows_a_shortened_one() {
+        const COUNT: usize = 100;
+        const BYTES: usize = 20 << 10;
+        crate::trampoline::map().expect("free addresses");
+        let _refused = without_pins();
+        let (sender, receiver) = UnixStream::pair().expect("sockets");
+        receiver.set_nonblocking(true).expect("a socket");
+        let pages = Pages::of_arena(1 + COUNT * BYTES / 4096);
+        // The second entry: one byte.
+        header(&pages, ENTRY, 4096, 1);
+        for index in 0..COUNT {
+            let base = pages.start() + 4096 + index * BYTES;
+            let vector = [base.to_ne_bytes(), BYTES.to_ne_bytes()].concat();
+            pages.fill(1024 + index * 16, &vector);
+        }
+        pages.fill(offset_of!(msghdr, msg_iov), &(pages.start() + 1024).to_ne_bytes());
+        pages.fill(offset_of!(msghdr, msg_iovlen), &COUNT.to_ne_bytes());
+        // The socket has room for each message.
+        let _hook = while_pinned(move || {
+            let mut part = [0; 4096];
+            while (&receiver).read(&mut part).is_ok_and(|bytes| bytes > 0) {}
+        });
+        let flags = libc::MSG_DONTWAIT as usize;
+        let arguments = [sender.as_raw_fd() as usize, pages.start(), 2, flags, 0, 0];
+        // SAFETY: the kernel reads and writes the test's pages.
+        let result = unsafe { super::super::serve(Call::new(libc::SYS_sendmmsg, arguments)) };
+        assert_eq!(result, 1);
+        let length = pages.bytes(ENTRY_LENGTH, 4);
+        let length = u32::from_ne_bytes(length.try_into().expect("4 bytes"));
+        assert!(length > 0 && (length as usize) < COUNT * BYTES, "{length}");
+    }
+
     #[test]
     fn hostile_headers_are_refused() {
         let pages = Pages::of_arena(1);
         let start = pages.start();
         let outer = Call::new(libc::SYS_sendmsg, [0; 6]);
         // SAFETY: no socket has this number, and the buffers are the test's.
-        let send = |user| unsafe { one(&outer, usize::MAX, user, 0, Transfer::Out) };
+        let send = |user| unsafe { one(&outer, usize::MAX, user, 0, Transfer::Out) }.map(|done| done.result);
         assert_eq!(send(8), Err(Errno::FAULT));
         header(&pages, 0, 512, usize::MAX);
         assert_eq!(send(start), Err(Errno::INVAL));

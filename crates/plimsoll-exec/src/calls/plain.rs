@@ -9,7 +9,8 @@ use super::memory;
 use super::table::{Length, Pointer};
 use crate::arena::PAGE;
 
-/// Tries of a call without a row, and those while its pages cannot be pinned and may leave in between.
+/// Tries of a call without a row whose pages were present, and all of its tries. Pages that cannot be pinned may leave before the
+/// kernel uses them.
 const MOST_TRIES: usize = 6;
 const MOST_TRIES_WITHOUT_PINS: usize = 1000;
 /// Bytes behind a pointer of such a call that are present at the second try and later.
@@ -96,7 +97,8 @@ pub(super) unsafe fn serve_unknown(call: &Call) -> Result<isize, Errno> {
     unsafe { with_pages(call, call.arguments, &[0, 1, 2, 3, 4, 5]) }
 }
 
-/// Makes a call with the pages behind some of its arguments pinned, and behind words that look like addresses of the arena there.
+/// Makes a call with the pages behind some of its arguments pinned. If it fails with `EFAULT`, it is made again, with more pages:
+/// but seldom if all of them were present, as it may have effects before it fails.
 ///
 /// # Safety
 /// The program asked for the effects of the call.
@@ -107,22 +109,28 @@ pub(super) unsafe fn with_pages(
 ) -> Result<isize, Errno> {
     let fault = -(libc::EFAULT as isize);
     let mut result = fault;
+    let mut tries = 0;
     for attempt in 0..MOST_TRIES_WITHOUT_PINS {
+        let bytes_of = |address: usize| if attempt == 0 { PAGE - address % PAGE } else { MUCH };
+        let addresses = pointers.iter().map(|pointer| arguments[*pointer]);
+        let mut addresses = addresses.filter(|address| memory::is_managed(*address));
         let mut loan = Loan::new();
         let mut is_pinned = true;
-        for pointer in pointers {
-            let address = arguments[*pointer];
-            if memory::is_managed(address) {
-                let bytes = if attempt == 0 { PAGE - address % PAGE } else { MUCH };
-                if !loan.pin(address, bytes) {
-                    is_pinned = false;
-                    memory::bring(address, bytes);
-                }
+        for address in addresses.clone() {
+            if !loan.pin(address, bytes_of(address)) {
+                is_pinned = false;
+                memory::bring(address, bytes_of(address));
             }
         }
         // SAFETY: the caller's premise.
         result = unsafe { call.make(arguments) };
-        if result != fault || (is_pinned && attempt + 1 >= MOST_TRIES) {
+        if result != fault {
+            break;
+        }
+        let were_present =
+            is_pinned || addresses.all(|address| memory::is_present(address, bytes_of(address)));
+        tries += usize::from(were_present);
+        if tries == MOST_TRIES {
             break;
         }
     }
@@ -162,8 +170,12 @@ pub(super) unsafe fn bring_targets(copy: usize, bytes: usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
     use super::super::testing::Pages;
     use super::*;
+    use crate::signals_blocked::SignalsBlocked;
 
     #[test]
     fn hostile_lengths_do_not_overflow() {
@@ -201,6 +213,25 @@ mod tests {
             Ok(PAGE + 8)
         );
         assert_eq!(measure(0, Length::At(0), &arguments), Ok(0));
+    }
+
+    /// A call with a bad address was made 1000 times if a pin was refused.
+    #[test]
+    fn a_call_that_fails_with_its_pages_present_is_made_a_few_times() {
+        crate::trampoline::map().expect("free addresses");
+        let _refused = super::super::testing::without_pins();
+        let pages = Pages::of_arena(1);
+        pages.fill(0, b"/\0");
+        let made = Rc::new(Cell::new(0));
+        let count = made.clone();
+        let _hook = super::super::testing::while_pinned(move || count.set(count.get() + 1));
+        let blocked = SignalsBlocked::others();
+        // Nothing is at the address 8.
+        let call = Call::new(libc::SYS_stat, [pages.start(), 8, 0, 0, 0, 0]).with_mask(blocked.former());
+        // SAFETY: the kernel reads the test's page.
+        let result = unsafe { serve_unknown(&call) };
+        assert_eq!(result, Ok(-(libc::EFAULT as isize)));
+        assert_eq!(made.get(), MOST_TRIES);
     }
 
     #[test]

@@ -7,7 +7,8 @@ use libc::iovec;
 use plimsoll_os::Errno;
 
 use super::Call;
-use super::loan::Loan;
+use super::chunked::{self, MOST_AT_ONCE};
+use super::loan::{Loan, MOST_COPIED};
 use super::memory;
 use super::table::Transfer;
 use crate::arena::PAGE;
@@ -18,16 +19,32 @@ const MOST_BUFFERS: usize = 1024;
 const SMALL: usize = 4 * PAGE;
 /// Bytes that are copied of buffers which cannot be pinned, if the call may transfer fewer.
 const PIECE: usize = 1 << 20;
+/// The same, if the call should transfer all of them. No message has more.
+const MOST_WHOLE: usize = MOST_COPIED - PAGE;
 
 /// The demands on the transfer of a vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wholeness {
-    /// Fewer bytes may be transferred.
-    Partial,
-    /// All of them, as for a datagram.
-    Whole,
-    /// All of them, and the kernel keeps the pages.
-    Lasting,
+pub(super) struct Demands {
+    /// The call should transfer all bytes: a datagram, or a call that waits until they are transferred.
+    pub(super) is_whole: bool,
+    /// The kernel keeps the pages of the buffers.
+    pub(super) is_lasting: bool,
+}
+
+impl Demands {
+    /// Fewer bytes may be transferred, by the end of the call.
+    const NONE: Demands = Demands {
+        is_whole: false,
+        is_lasting: false,
+    };
+
+    /// Bytes that are copied of buffers which cannot be pinned.
+    fn most_copied(self) -> usize {
+        match self.is_whole {
+            true => MOST_WHOLE,
+            false => PIECE,
+        }
+    }
 }
 
 /// A vector for the kernel in place of the program's.
@@ -50,7 +67,7 @@ impl<'l> Buffers<'l> {
         vector: usize,
         count: usize,
         way: Transfer,
-        wholeness: Wholeness,
+        demands: Demands,
     ) -> Result<Buffers<'l>, Errno> {
         if count > MOST_BUFFERS {
             return Err(Errno::INVAL);
@@ -74,16 +91,21 @@ impl<'l> Buffers<'l> {
             count,
             way,
         };
-        buffers.lend_all(loan, wholeness)?;
+        buffers.lend_all(loan, demands)?;
         Ok(buffers)
     }
 
-    fn lend_all(&mut self, loan: &mut Loan, wholeness: Wholeness) -> Result<(), Errno> {
+    /// Bytes of the program's vector, as far as the kernel transfers them at once.
+    pub(super) fn bytes(&self) -> usize {
+        let lengths = self.program.iter().map(|buffer| buffer.iov_len);
+        lengths.fold(0, usize::saturating_add).min(MOST_AT_ONCE)
+    }
+
+    fn lend_all(&mut self, loan: &mut Loan, demands: Demands) -> Result<(), Errno> {
         let small = small_bytes(self.program)?;
-        let mut copies = match wholeness {
-            Wholeness::Lasting => 0,
-            _ if small == 0 => 0,
-            _ => loan.take(small)?,
+        let mut copies = match demands.is_lasting || small == 0 {
+            true => 0,
+            false => loan.take(small)?,
         };
         let mut refused = [false; MOST_BUFFERS];
         for (index, is_refused) in refused.iter_mut().enumerate().take(self.count) {
@@ -91,7 +113,7 @@ impl<'l> Buffers<'l> {
             if !is_absent(&buffer) {
                 continue;
             }
-            if wholeness != Wholeness::Lasting && buffer.iov_len <= SMALL {
+            if !demands.is_lasting && buffer.iov_len <= SMALL {
                 self.copy(index, copies, buffer.iov_len)?;
                 copies += buffer.iov_len;
             } else {
@@ -99,23 +121,18 @@ impl<'l> Buffers<'l> {
             }
         }
         match refused.contains(&true) {
-            true => self.copy_refused(loan, &refused, wholeness),
+            true => self.copy_refused(loan, &refused, demands.most_copied()),
             false => Ok(()),
         }
     }
 
-    /// Copies the buffers that are not pinned, all of them into one mapping. Cuts the vector behind [`PIECE`] bytes if the call may
-    /// transfer fewer.
+    /// Copies the buffers that are not pinned, all of them into one mapping. Cuts the vector behind `most` bytes of them.
     fn copy_refused(
         &mut self,
         loan: &mut Loan,
         refused: &[bool; MOST_BUFFERS],
-        wholeness: Wholeness,
+        most: usize,
     ) -> Result<(), Errno> {
-        let most = match wholeness {
-            Wholeness::Partial => PIECE,
-            _ => usize::MAX,
-        };
         let lengths = (0..self.count).filter(|index| refused[*index]);
         let bytes = lengths.fold(0, |sum: usize, index| {
             sum.saturating_add(self.program[index].iov_len)
@@ -210,22 +227,32 @@ fn small_bytes(buffers: &[iovec]) -> Result<usize, Errno> {
 pub(super) unsafe fn vector(call: &Call, way: Transfer) -> Result<isize, Errno> {
     let mut loan = Loan::new();
     let [file, vector, count, third, fourth, fifth] = call.arguments;
-    let buffers = Buffers::lend(&mut loan, vector, count, way, Wholeness::Partial)?;
+    let buffers = Buffers::lend(&mut loan, vector, count, way, Demands::NONE)?;
     // SAFETY: the caller's premise.
     let result = unsafe { call.make([file, buffers.address(), buffers.count, third, fourth, fifth]) };
     Ok(buffers.settle(result))
 }
 
-/// `vmsplice`: the kernel keeps the pages, or those of a copy.
+/// `vmsplice`. At the end of a pipe for writes the kernel keeps the pages, or those of a copy; at the other end it copies the bytes
+/// of the pipe to the buffers.
 ///
 /// # Safety
 /// The program asked for the effects of the call.
 pub(super) unsafe fn splice(call: &Call) -> Result<isize, Errno> {
     let mut loan = Loan::new();
     let [file, vector, count, flags, ..] = call.arguments;
-    let buffers = Buffers::lend(&mut loan, vector, count, Transfer::Out, Wholeness::Lasting)?;
+    let way = match chunked::is_read_only(file) {
+        true => Transfer::In,
+        false => Transfer::Out,
+    };
+    let demands = Demands {
+        is_whole: false,
+        is_lasting: way == Transfer::Out,
+    };
+    let buffers = Buffers::lend(&mut loan, vector, count, way, demands)?;
     // SAFETY: the caller's premise.
-    Ok(unsafe { call.make([file, buffers.address(), buffers.count, flags, 0, 0]) })
+    let result = unsafe { call.make([file, buffers.address(), buffers.count, flags, 0, 0]) };
+    Ok(buffers.settle(result))
 }
 
 /// `process_vm_readv` and `process_vm_writev`: buffers of this process, and addresses of another one.
@@ -238,7 +265,7 @@ pub(super) unsafe fn other_memory(call: &Call, way: Transfer) -> Result<isize, E
     if other_count > MOST_BUFFERS {
         return Err(Errno::INVAL);
     }
-    let buffers = Buffers::lend(&mut loan, own, own_count, way, Wholeness::Partial)?;
+    let buffers = Buffers::lend(&mut loan, own, own_count, way, Demands::NONE)?;
     let bytes = other_count * size_of::<iovec>();
     let copy = loan.take(bytes)?;
     // SAFETY: the copy is memory of the loan; the rest is the caller's premise.
@@ -281,7 +308,7 @@ mod tests {
                 vector.as_ptr() as usize,
                 count,
                 Transfer::Out,
-                Wholeness::Partial,
+                Demands::NONE,
             )
             .err()
         };
@@ -289,7 +316,7 @@ mod tests {
         assert_eq!(lend(&mut loan, &[], 1025), Some(Errno::INVAL));
         let long = [buffer(8, usize::MAX)];
         assert_eq!(lend(&mut loan, &long, 1), Some(Errno::INVAL));
-        let wrong = Buffers::lend(&mut loan, 8, 1, Transfer::Out, Wholeness::Partial).err();
+        let wrong = Buffers::lend(&mut loan, 8, 1, Transfer::Out, Demands::NONE).err();
         assert_eq!(wrong, Some(Errno::FAULT));
         let pages = Pages::of_arena(1);
         pages.forbid(0);
@@ -377,6 +404,80 @@ mod tests {
         // SAFETY: the kernel reads the test's memory.
         let spliced = unsafe { super::super::serve(Call::new(libc::SYS_vmsplice, arguments)) };
         assert_eq!(spliced, 7);
+        let mut read = [0; 7];
+        std::io::Read::read_exact(&mut &reader, &mut read).expect("the pipe has them");
+        assert_eq!(&read, b"spliced");
+    }
+
+    /// Sends `bytes` through a pipe, and has `vmsplice` at its end for reads distribute them to `buffers`.
+    fn splice_from_pipe(bytes: &[u8], buffers: &[iovec]) -> isize {
+        crate::trampoline::map().expect("free addresses");
+        let (reader, mut writer) = std::io::pipe().expect("a pipe");
+        std::io::Write::write_all(&mut writer, bytes).expect("less than a pipe takes");
+        let arguments = [
+            reader.as_raw_fd() as usize,
+            buffers.as_ptr() as usize,
+            buffers.len(),
+            0,
+            0,
+            0,
+        ];
+        // SAFETY: the kernel writes to the test's pages.
+        unsafe { super::super::serve(Call::new(libc::SYS_vmsplice, arguments)) }
+    }
+
+    /// The bytes of buffers that were not pinned were lost: 16 are pinned at most.
+    #[test]
+    fn a_splice_from_a_pipe_fills_many_small_buffers() {
+        const COUNT: usize = 20;
+        let pages = Pages::of_arena(COUNT);
+        let sent: Vec<u8> = (0..COUNT as u8 * 7).map(|number| number + 1).collect();
+        let parts: Vec<_> = (0..COUNT)
+            .map(|index| buffer(pages.start() + index * PAGE, 7))
+            .collect();
+        assert_eq!(splice_from_pipe(&sent, &parts), sent.len() as isize);
+        let received: Vec<u8> = (0..COUNT)
+            .flat_map(|index| pages.bytes(index * PAGE, 7))
+            .collect();
+        assert_eq!(received, sent);
+    }
+
+    #[test]
+    fn a_splice_from_a_pipe_fills_buffers_that_cannot_be_pinned() {
+        const BYTES: usize = 6 * PAGE;
+        let _refused = super::super::testing::without_pins();
+        let pages = Pages::of_arena(BYTES / PAGE);
+        let sent: Vec<u8> = (0..BYTES).map(|number| (number % 239) as u8).collect();
+        let parts = [
+            buffer(pages.start(), PAGE / 2),
+            buffer(pages.start() + PAGE / 2, BYTES - PAGE / 2),
+        ];
+        assert_eq!(splice_from_pipe(&sent, &parts), BYTES as isize);
+        assert!(pages.bytes(0, BYTES) == sent);
+    }
+
+    /// Each call copied all of the vector, though a pipe takes a part, and failed with `ENOMEM` above [`MOST_COPIED`].
+    #[test]
+    fn a_splice_of_more_than_any_copy_takes_a_part() {
+        crate::trampoline::map().expect("free addresses");
+        let _refused = super::super::testing::without_pins();
+        let count = MOST_COPIED / PAGE + 10;
+        let pages = Pages::of_arena(count);
+        pages.fill(0, b"spliced");
+        let parts = [buffer(pages.start(), count * PAGE)];
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        let flags = libc::SPLICE_F_NONBLOCK as usize;
+        let arguments = [
+            writer.as_raw_fd() as usize,
+            parts.as_ptr() as usize,
+            1,
+            flags,
+            0,
+            0,
+        ];
+        // SAFETY: the kernel reads the test's memory.
+        let spliced = unsafe { super::super::serve(Call::new(libc::SYS_vmsplice, arguments)) };
+        assert!((PAGE..=PIECE).contains(&(spliced as usize)), "{spliced}");
         let mut read = [0; 7];
         std::io::Read::read_exact(&mut &reader, &mut read).expect("the pipe has them");
         assert_eq!(&read, b"spliced");

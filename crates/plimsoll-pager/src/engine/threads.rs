@@ -58,6 +58,8 @@ trait Work: Send + Sync {
 
 impl<B: Backing> Work for Served<B> {
     fn begin(&self) {
+        // A fork meanwhile would leave the child the lock of this thread, which does not exist there.
+        let _balancing = self.balancing.lock().unwrap_or_else(PoisonError::into_inner);
         self.manager.backing.serve_forks();
     }
 

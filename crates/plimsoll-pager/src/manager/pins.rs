@@ -27,8 +27,8 @@ pub(crate) enum Purpose {
     Call(usize),
     /// As `Call`, for code that waits for nothing before it ends the pin.
     Moment(usize),
-    /// A pin that lasts as long as the process, and in its children.
-    Process,
+    /// As `Call`, until [`Pins::keep`] has the pin last as long as the process, and in its children.
+    Process(usize),
 }
 
 impl Purpose {
@@ -37,15 +37,14 @@ impl Purpose {
         match self {
             Purpose::Guard | Purpose::Call(_) => &[Group::Pins],
             Purpose::Moment(_) => &[Group::Moments],
-            Purpose::Process => &[Group::Kept, Group::Pins],
+            Purpose::Process(_) => &[Group::Kept, Group::Pins],
         }
     }
 
     fn owner(self) -> u64 {
         match self {
             Purpose::Guard => GUARD,
-            Purpose::Call(thread) | Purpose::Moment(thread) => thread as u64,
-            Purpose::Process => PROCESS,
+            Purpose::Call(thread) | Purpose::Moment(thread) | Purpose::Process(thread) => thread as u64,
         }
     }
 }
@@ -90,7 +89,7 @@ pub(crate) struct Pins {
     ranges: [AtomicU64; SLOTS],
     /// Slots of each group below which all of its pins are.
     used: [AtomicU64; Group::ALL.len()],
-    /// The thread of each pin, which stays when the pin ends. Other processes do not read it.
+    /// The thread of each pin, which stays when the pin ends, but never [`PROCESS`]. Other processes do not read it.
     owners: Box<[AtomicU64; SLOTS]>,
 }
 
@@ -150,10 +149,16 @@ impl Pins {
         }
     }
 
+    /// Has a pin of [`Purpose::Process`], all of whose pages are present, last as long as the process.
+    pub(crate) fn keep(&self, pin: Pin) {
+        // A thread that finds the pages kept does not look at them.
+        self.owners[pin.0].store(PROCESS, Ordering::Release);
+    }
+
     /// The slots of pins of the process.
     fn kept(&self) -> impl Iterator<Item = (&AtomicU64, &AtomicU64)> {
         let slots = self.ranges.iter().zip(self.owners.iter());
-        slots.filter(|(_, owner)| owner.load(Ordering::Relaxed) == PROCESS)
+        slots.filter(|(_, owner)| owner.load(Ordering::Acquire) == PROCESS)
     }
 
     /// Ends the pins of the process in `pages`, those of a region that ends.
@@ -273,12 +278,21 @@ mod tests {
         assert_eq!(take(Purpose::Call(1)), MOST_PINS);
         assert_eq!(take(Purpose::Guard), 0);
         assert_eq!(take(Purpose::Moment(1)), MOST_MOMENTS);
-        assert_eq!(take(Purpose::Process), MOST_KEPT);
+        assert_eq!(take(Purpose::Process(1)), MOST_KEPT);
         assert_eq!(pins.pages(), SLOTS as u64);
-        assert_eq!(pins.kept_pages(), MOST_KEPT as u64);
         let pins = Pins::new();
-        let kept = (0..).take_while(|_| pins.publish(range, Purpose::Process).is_some());
+        let kept = (0..).take_while(|_| keep(&pins, range));
         assert_eq!(kept.count(), MOST_KEPT + MOST_PINS);
+        assert_eq!(pins.kept_pages(), (MOST_KEPT + MOST_PINS) as u64);
+    }
+
+    /// Pins a range for the life of the process. Returns whether a slot was free.
+    fn keep(pins: &Pins, range: PageRange) -> bool {
+        let pin = pins.publish(range, Purpose::Process(1));
+        pin.is_some_and(|pin| {
+            pins.keep(pin);
+            true
+        })
     }
 
     #[test]
@@ -290,7 +304,9 @@ mod tests {
             Purpose::Call(16),
             Purpose::Moment(8),
             Purpose::Moment(16),
-            Purpose::Process,
+            // Pins of the process whose pages are not all present.
+            Purpose::Process(8),
+            Purpose::Process(16),
         ];
         // A slot that a thread used before is another one's now.
         let former = pins.publish(PageRange::new(PageIndex::new(90), 1), Purpose::Call(16));
@@ -299,9 +315,10 @@ mod tests {
             let range = PageRange::new(PageIndex::new(page), 1);
             assert!(pins.publish(range, purpose).is_some());
         }
+        assert!(keep(&pins, PageRange::new(PageIndex::new(7), 1)));
         pins.remove_those_of_others(8);
-        let held = (0..6).map(|page| pins.holds(PageIndex::new(page)));
-        assert!(held.eq([true, true, false, true, false, true]));
+        let held = (0..8).map(|page| pins.holds(PageIndex::new(page)));
+        assert!(held.eq([true, true, false, true, false, true, false, true]));
     }
 
     #[test]
@@ -309,7 +326,7 @@ mod tests {
         let pins = Pins::new();
         let range = |first, count| PageRange::new(PageIndex::new(first), count);
         assert!(pins.publish(range(0, 9), Purpose::Guard).is_some());
-        assert!(pins.publish(range(5, 3), Purpose::Process).is_some());
+        assert!(keep(&pins, range(5, 3)));
         assert!(pins.is_kept(range(5, 3)) && pins.is_kept(range(6, 1)));
         assert!(!pins.is_kept(range(4, 2)) && !pins.is_kept(range(7, 2)) && !pins.is_kept(range(0, 1)));
         assert_eq!(pins.kept_pages(), 3);
@@ -317,6 +334,24 @@ mod tests {
         assert_eq!(pins.kept_pages(), 3);
         pins.remove_kept(range(0, 6));
         assert_eq!((pins.kept_pages(), pins.pages()), (0, 9));
+    }
+
+    /// Another thread found the range kept, and its system call met absent pages. After a failure, the slot made a later range a
+    /// kept one.
+    #[test]
+    fn a_range_is_kept_once_its_pages_are_present() {
+        let pins = Pins::new();
+        let range = PageRange::new(PageIndex::new(5), 3);
+        let failed = pins.publish(range, Purpose::Process(8)).expect("a free slot");
+        assert!(pins.holds(range.first) && !pins.is_kept(range));
+        assert_eq!(pins.kept_pages(), 0);
+        pins.remove(failed);
+        let pin = pins.publish(range, Purpose::Process(8)).expect("a free slot");
+        assert_eq!(pin, failed);
+        assert!(!pins.is_kept(range));
+        pins.keep(pin);
+        assert!(pins.is_kept(range));
+        assert_eq!(pins.kept_pages(), 3);
     }
 }
 

@@ -212,12 +212,13 @@ impl FileTier {
             // The parent's thread does not exist here.
             self.maker.store(0, Ordering::Relaxed);
             self.is_awaited.store(false, Ordering::Relaxed);
-            if let Some(mut worker) = self.worker() {
+            let is_open = self.worker().is_some_and(|mut worker| {
                 // That of the parent.
                 worker.new = None;
                 worker.new = self.open_own();
-                self.is_open.store(worker.new.is_some(), Ordering::Release);
-            }
+                worker.new.is_some()
+            });
+            self.is_open.store(is_open, Ordering::Release);
         }
     }
 
@@ -501,14 +502,14 @@ impl FileTier {
         self.publish(&worker);
     }
 
-    /// Counters now: of the file that was made last, and of copies and traffic in all.
+    /// Counters now: the state and the disk space of the file that was made last; sizes, copies and traffic of all.
     pub(super) fn stats(&self) -> PageFileUse {
         let stats = self.files.last().file.stats();
         let state = self.files.last().file.state();
         let all = self.files.iter().map(|file| file.file.stats());
         let mut sum = PageFileUse {
             state,
-            bytes: stats.slots * SLOT_BYTES as u64,
+            bytes: 0,
             used_bytes: 0,
             allocated_bytes: stats.allocated_bytes,
             written_bytes: 0,
@@ -517,6 +518,7 @@ impl FileTier {
             read_failures: 0,
         };
         for stats in all {
+            sum.bytes += stats.slots * SLOT_BYTES as u64;
             sum.used_bytes += stats.used_slots * SLOT_BYTES as u64;
             sum.written_bytes += stats.segments_written * SLOT_BYTES as u64;
             sum.read_bytes += stats.blocks_read * BLOCK_BYTES as u64;

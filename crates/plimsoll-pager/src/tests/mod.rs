@@ -6,6 +6,7 @@
 //! | `damage` | each broken invariant is found by the check from inside |
 //! | `metadata` | the metadata beside a region of four times the budget |
 //! | `modes` | the tests of `real` again: without `UFFDIO_MOVE`, and with a thread that resolves faults |
+//! | `pins` | pins while their pages are restored |
 //! | `policy` | priorities, limits of working sets, suspended regions |
 //! | `real` | the manager on real memory |
 //! | `resize` | a budget that changes, and the reported use of memory |
@@ -19,6 +20,7 @@ mod ageing;
 mod damage;
 mod metadata;
 mod modes;
+mod pins;
 mod policy;
 mod real;
 mod resize;

@@ -611,6 +611,36 @@ fn a_pin_for_ever_lasts_until_its_region_ends() {
     assert_eq!(pager.validate(), []);
 }
 
+/// Half of the budget could be pinned for ever while the compressed store had most of it, and as much again by calls.
+#[test]
+fn pins_for_ever_leave_room_beside_the_store_and_other_pins() {
+    let pager = builder().ram(8 << 20).build().expect("userfaultfd is allowed");
+    let region = pager.map(32 * MIB).expect("addresses are free");
+    fill(part(&region, 0, 32 * MIB), 1, 1);
+    region.trim(.., TrimTo::Store).expect("the whole region");
+    let left = || {
+        let stats = pager.stats();
+        (stats.ram - stats.store_bytes - stats.metadata_bytes) as usize
+    };
+    assert!(left() / 2 < 3 * MIB, "{}", left());
+    let refused = region.pin_for_ever(..3 * MIB);
+    assert!(matches!(refused, Err(RangeError::PinTooLarge { .. })));
+    let mut pins = Vec::new();
+    while let Ok(pinned) = region.pin_in_signal_handler(20 * MIB..) {
+        pins.push(pinned);
+    }
+    let refused = region.pin_for_ever(..left() * 3 / 8);
+    assert!(matches!(refused, Err(RangeError::PinTooLarge { .. })));
+    // Signal stacks of threads.
+    assert_eq!(region.pin_for_ever(..16 * PAGE), Ok(()));
+    drop(pins);
+    let refused = region.pin_for_ever(16 * PAGE..16 * PAGE + left() / 2);
+    assert!(matches!(refused, Err(RangeError::PinTooLarge { .. })));
+    let stats = pager.stats();
+    assert_eq!((stats.pinned_pages, stats.forced_frames), (16, 0), "{stats:?}");
+    assert_eq!(pager.validate(), []);
+}
+
 static REGION: AtomicPtr<Region> = AtomicPtr::new(null_mut());
 static FILE: AtomicI32 = AtomicI32::new(-1);
 static WRITTEN: AtomicUsize = AtomicUsize::new(0);

@@ -156,6 +156,8 @@ fn descend(pager: &Pager, region: &Region, level: u64) {
     verify();
     region.trim(.., TrimTo::Store).expect("the whole region");
     verify();
+    let file = pager.stats().page_file.expect("the pager has a file");
+    assert_eq!(file.bytes, (level.min(FILES - 1) + 1) * 64 * MIB, "level {level}");
     if level < FILES {
         assert_eq!(state(pager), State::Writable, "level {level}");
         let stats = pager.stats();
