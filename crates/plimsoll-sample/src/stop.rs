@@ -57,6 +57,9 @@ impl std::fmt::Display for Cause {
 }
 
 impl Stop {
+    /// The signals that [`Stop::install`] takes over.
+    pub const SIGNALS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
+
     /// Takes over SIGINT, SIGTERM, SIGHUP and SIGQUIT for the rest of the process's life. Further signals change
     /// nothing: cleanup that has begun runs to its end.
     ///
@@ -64,7 +67,7 @@ impl Stop {
     /// without job control ignores SIGINT and SIGQUIT for a background job, so that the job outlives its terminal.
     pub fn install() -> std::io::Result<Arc<Stop>> {
         let stop = Arc::new(Stop::default());
-        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+        for signal in Stop::SIGNALS {
             if plimsoll_os::is_ignored(signal) {
                 continue;
             }

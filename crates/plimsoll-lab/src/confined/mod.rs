@@ -20,7 +20,7 @@ use crate::environment::{Enclosure, EnvironmentError, OwnSwap};
 
 pub use error::ConfinedError;
 pub use requirements::{Supply, Unavailable, supply};
-pub use signals::end_by;
+pub use signals::{block_except, end_by};
 
 /// The program to run.
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +67,7 @@ pub struct Confined {
 }
 
 impl Confined {
-    /// Makes the cgroup. No signal should end this process from here on.
+    /// Makes the cgroup. No signal should end this process from here on: see [`block_except`].
     ///
     /// # Errors
     /// [`ConfinedError`]; nothing is left behind.

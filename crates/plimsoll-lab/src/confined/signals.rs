@@ -32,6 +32,9 @@ const LEFT: [c_int; 13] = [
     libc::SIGPIPE,
 ];
 
+/// Signals that [`block_except`] leaves, as their default action does not end a process and a monitor may handle them.
+const HARMLESS: [c_int; 3] = [libc::SIGCHLD, libc::SIGWINCH, libc::SIGCONT];
+
 /// Signals by which a program stops itself for a shell.
 const STOPS: [c_int; 3] = [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
 
@@ -48,6 +51,20 @@ struct Taken {
 /// Blocks the signals that [`supervise`] takes.
 pub(super) fn block() -> io::Result<()> {
     set_mask(libc::SIG_BLOCK, &taken())
+}
+
+/// Blocks the signals that would end this process, except those in `handled` and those of its own errors. The program gets the
+/// caller's mask back. To be called on the main thread, before any other thread is started.
+///
+/// # Errors
+/// The mask cannot be set.
+pub fn block_except(handled: &[c_int]) -> io::Result<()> {
+    let mut set = taken();
+    for signal in handled.iter().chain(&HARMLESS) {
+        // SAFETY: the set is initialised.
+        unsafe { libc::sigdelset(&raw mut set, *signal) };
+    }
+    set_mask(libc::SIG_BLOCK, &set)
 }
 
 /// Waits until the child `pid` has ended, without reaping it. Signals that other processes send to this one are passed on

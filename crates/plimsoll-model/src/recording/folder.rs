@@ -3,8 +3,9 @@
 //! The parent of a recording may belong to another user. That user can rename the folder and put a link in its place. So a
 //! program opens the folder once and addresses every file of it relative to the descriptor, and never through a link.
 //!
-//! Invariant: a writer writes only into the folder that it opened or made, also after another user has renamed a folder above.
-//! Checked by `a_folder_swapped_for_a_link_gets_nothing`.
+//! Invariant: a writer writes and removes files only in the folder that it opened or made, also after another user has renamed
+//! a folder above. Checked by `a_folder_swapped_for_a_link_gets_nothing`, `a_discarded_folder_is_the_one_that_was_made` and
+//! `a_program_writes_into_the_folder_that_the_monitor_made`.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -17,7 +18,8 @@ use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::RecordingError;
-use super::replace::{open_folder, readable, replace_in};
+use super::model::file;
+use super::replace::{NEW, open_folder, readable, replace_in};
 
 /// Permission bits that let other users write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -26,6 +28,8 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 #[derive(Debug, Clone)]
 pub struct RecordingFolder {
     handle: Arc<OwnedFd>,
+    /// The folder above; `None` if this folder was opened and not made.
+    above: Option<Arc<OwnedFd>>,
     path: PathBuf,
 }
 
@@ -40,7 +44,11 @@ impl RecordingFolder {
             reason: reason.to_owned(),
         };
         match open_folder(CWD, path, OFlags::empty()) {
-            Ok(handle) => Ok(RecordingFolder::with(handle, path.to_owned())),
+            Ok(handle) => Ok(RecordingFolder {
+                handle: Arc::new(handle),
+                above: None,
+                path: path.to_owned(),
+            }),
             Err(Errno::NOENT) => Err(not_a_recording("there is no such folder")),
             Err(Errno::NOTDIR) => Err(not_a_recording("it is not a folder")),
             Err(errno) => Err(RecordingError::io("open", path, errno.into())),
@@ -68,18 +76,15 @@ impl RecordingFolder {
             }
             Err(errno) => return Err(failed("open", &path, errno)),
         };
-        let folder = RecordingFolder::with(handle, path);
+        let folder = RecordingFolder {
+            handle: Arc::new(handle),
+            above: Some(Arc::new(above)),
+            path,
+        };
         match folder.is_empty() {
             Ok(true) => Ok(folder),
             Ok(false) => Err(RecordingError::Replaced { path: folder.path }),
             Err(source) => Err(RecordingError::io("read", &folder.path, source)),
-        }
-    }
-
-    fn with(handle: OwnedFd, path: PathBuf) -> RecordingFolder {
-        RecordingFolder {
-            handle: Arc::new(handle),
-            path,
         }
     }
 
@@ -105,6 +110,40 @@ impl RecordingFolder {
         write: impl FnOnce(&mut File) -> Result<T, E>,
     ) -> Result<T, E> {
         replace_in(self.handle.as_fd(), OsStr::new(name), write)
+    }
+
+    /// Creates the file `name`, which must not exist, for writing.
+    ///
+    /// # Errors
+    /// The system's error.
+    pub fn create_file(&self, name: &str) -> io::Result<File> {
+        let flags = NEW | OFlags::NOFOLLOW;
+        Ok(rustix::fs::openat(&self.handle, name, flags, Mode::from_raw_mode(0o644))?.into())
+    }
+
+    /// Removes the folder that a [`super::Writer`] made, with the files of a recording in it. If another folder has its name by
+    /// now, that folder stays, and this one stays without files.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the folder was opened and not made; `NotFound` if it has lost its name; the system's error, as
+    /// `DirectoryNotEmpty` if it has other files.
+    pub fn discard(&self) -> io::Result<()> {
+        let (Some(above), Some(name)) = (&self.above, self.path.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        for file in file::ALL {
+            match rustix::fs::unlinkat(&self.handle, file, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        let own = rustix::fs::fstat(&self.handle)?;
+        let named = rustix::fs::statat(above, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        // A user who swaps the folder after this check can lose at most an empty folder.
+        if (own.st_dev, own.st_ino) != (named.st_dev, named.st_ino) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(rustix::fs::unlinkat(above, name, AtFlags::REMOVEDIR)?)
     }
 
     /// Checks that it is the folder that [`RecordingFolder::create`] made: `file` was made in it just now, and shows

@@ -41,6 +41,23 @@ pub mod file {
     /// none.
     pub const RESULTS: &str = "results.json";
     pub const REPORT: &str = "report.html";
+    /// Standard output of a program that the monitor started, if a user interface draws.
+    pub const OUTPUT: &str = "stdout.txt";
+    /// Its standard error.
+    pub const ERRORS: &str = "stderr.txt";
+
+    /// The names of all files of a recording.
+    pub const ALL: [&str; 9] = [
+        MANIFEST,
+        SAMPLES_LIVE,
+        SAMPLES,
+        EVENTS,
+        TRIALS,
+        RESULTS,
+        REPORT,
+        OUTPUT,
+        ERRORS,
+    ];
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -172,6 +172,6 @@ pub(super) fn start_recording(
             told.say(Level::Error, ended_early(error));
         },
     )?;
-    shared.state().status.recording = Some(recorder.folder().to_owned());
+    shared.state().status.recording = Some(recorder.place().path().to_owned());
     Ok(recorder)
 }

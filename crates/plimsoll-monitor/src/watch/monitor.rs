@@ -32,7 +32,7 @@ use plimsoll_model::recording::model::SamplerReport;
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_report::analysis::frame::Machine;
 use plimsoll_sample::host::host;
-use plimsoll_sample::{Sampler, SamplerConfig, monotonic_ns};
+use plimsoll_sample::{CgroupFiles, Sampler, SamplerConfig, monotonic_ns};
 
 /// Most letters of a note.
 pub const NOTE_LETTERS: usize = 500;
@@ -132,6 +132,9 @@ impl Monitor {
         program: Option<Prepared>,
     ) -> Result<Monitor, WatchError> {
         let origin_ns = monotonic_ns();
+        // Before the recording: without the cgroup, the monitor leaves none.
+        let cgroup = program.as_ref().and_then(|prepared| prepared.cgroup.as_deref());
+        let cgroup = cgroup.map(target::files_of).transpose()?;
         let facts = facts(options.hz);
         let machine = facts.machine;
         let shared = Arc::new(Shared::new(State::new(facts), origin_ns));
@@ -175,7 +178,9 @@ impl Monitor {
             *lock(&shared.recorder) = Some(actions::start_recording(folder, &shared, &sampler)?);
         }
         let followed = match program {
-            Some(program) => monitor.start_program(program)?,
+            Some(program) => monitor
+                .start_program(program, cgroup)
+                .inspect_err(|_| monitor.discard())?,
             None => {
                 *lock(&shared.account) = Account::open(shared.now_ns())?;
                 followed
@@ -204,20 +209,20 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Starts the program and a thread that waits for its end.
-    fn start_program(&mut self, program: Prepared) -> Result<Followed, WatchError> {
-        let folder = self.shared.state().status.recording.clone();
-        let cgroup = program.cgroup.as_deref().map(target::files_of).transpose()?;
+    /// Starts the program, in `cgroup` if there is one, and a thread that waits for its end. After an error, the program does
+    /// not run.
+    fn start_program(
+        &mut self,
+        program: Prepared,
+        cgroup: Option<CgroupFiles>,
+    ) -> Result<Followed, WatchError> {
+        let folder = lock(&self.shared.recorder)
+            .as_ref()
+            .map(|recorder| recorder.place().clone());
         let mut account = Account::open(self.shared.now_ns())?;
         account.open_delays();
         *lock(&self.shared.account) = account;
-        let running: Running = program.start(folder.as_deref()).inspect_err(|_| {
-            // The recording holds nothing yet, and its folder would block the next attempt.
-            drop(lock(&self.shared.recorder).take());
-            if let Some(folder) = &folder {
-                let _ = std::fs::remove_dir_all(folder);
-            }
-        })?;
+        let running: Running = program.start(folder.as_ref())?;
         self.shared
             .mark(MarkKind::Target, format!("{} started", running.title));
         let followed = Followed::program(running.identity, running.title.clone(), cgroup);
@@ -235,6 +240,16 @@ impl Monitor {
         let (pidfd, thread) = watched.inspect_err(|_| program::abandon(pid))?;
         self.program = Some(Started { pidfd, thread });
         Ok(followed)
+    }
+
+    /// Removes the recording, which holds nothing of a program that did not start: its folder would block the next attempt.
+    fn discard(&self) {
+        self.shared.state().status.recording = None;
+        let recorder = lock(&self.shared.recorder).take();
+        if let Some(recorder) = recorder {
+            // The error of the start is reported instead.
+            let _ = recorder.discard();
+        }
     }
 
     /// Locks the state. New frames wait for the lock: hold it only to copy.

@@ -1,7 +1,5 @@
 //! Starts the watched program and waits for its end.
 
-use std::fs::File;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
@@ -14,11 +12,9 @@ use super::outcome::Outcome;
 use super::shared::{Shared, lock};
 use super::state::MarkKind;
 use crate::processes::{self, Identity};
+use plimsoll_model::recording::model::file;
+use plimsoll_model::recording::{RecordingError, RecordingFolder};
 use plimsoll_model::sanitize::sanitize;
-
-/// Files in the recording's folder for the program's output, if a user interface draws.
-const OUTPUT: &str = "stdout.txt";
-const ERRORS: &str = "stderr.txt";
 
 pub(super) struct Running {
     pub(super) identity: Identity,
@@ -56,14 +52,14 @@ impl Program {
 
 impl Prepared {
     /// Starts the program. `folder` is that of the recording, if there is one.
-    pub(super) fn start(self, folder: Option<&Path>) -> Result<Running, WatchError> {
+    pub(super) fn start(self, folder: Option<&RecordingFolder>) -> Result<Running, WatchError> {
         let Prepared {
             program, mut command, ..
         } = self;
         if !program.passes_through {
             command.stdin(Stdio::null());
-            command.stdout(output(folder, OUTPUT)?);
-            command.stderr(output(folder, ERRORS)?);
+            command.stdout(output(folder, file::OUTPUT)?);
+            command.stderr(output(folder, file::ERRORS)?);
         }
         let floor = own_peak();
         let failed = |source| {
@@ -77,7 +73,9 @@ impl Prepared {
         // `wait_for` waits for the child instead of this handle, to learn its resource usage.
         let child = command.spawn().map_err(failed)?;
         // A child keeps its pid until its parent has waited for it.
-        let identity = Identity::of(child.id()).map_err(failed)?;
+        let identity = Identity::of(child.id())
+            .inspect_err(|_| abandon(child.id()))
+            .map_err(failed)?;
         Ok(Running {
             identity,
             title: format!("{} {}", identity.pid, program.words()),
@@ -94,17 +92,14 @@ fn own_peak() -> u64 {
 }
 
 /// Destination of the program's output.
-fn output(folder: Option<&Path>, name: &str) -> Result<Stdio, WatchError> {
+fn output(folder: Option<&RecordingFolder>, name: &str) -> Result<Stdio, WatchError> {
     let Some(folder) = folder else {
         return Ok(Stdio::null());
     };
-    let path = folder.join(name);
-    let file = File::create_new(&path).map_err(|source| {
-        WatchError::Recording(plimsoll_model::recording::RecordingError::Io {
-            doing: "create",
-            path,
-            source,
-        })
+    let file = folder.create_file(name).map_err(|source| RecordingError::Io {
+        doing: "create",
+        path: folder.path().join(name),
+        source,
     })?;
     Ok(file.into())
 }

@@ -9,7 +9,7 @@ use plimsoll_model::columns::{Row, col};
 use plimsoll_model::recording::model::{
     Event, EventKind, MOST_ANALYSED, Manifest, Results, SamplerReport, SamplerSettings, WATCH,
 };
-use plimsoll_model::recording::{Recording, RecordingError, Warning, Writer};
+use plimsoll_model::recording::{Recording, RecordingError, RecordingFolder, Warning, Writer};
 use plimsoll_model::scenario::Plan;
 use plimsoll_report as report;
 use plimsoll_report::analysis;
@@ -29,7 +29,7 @@ enum Entry {
 }
 
 pub(super) struct Recorder {
-    folder: PathBuf,
+    place: RecordingFolder,
     entries: SyncSender<Entry>,
     thread: JoinHandle<Result<Recorded, RecordingError>>,
     /// Offset of the monitor's time to the recording's, which begins later.
@@ -67,16 +67,15 @@ impl Recorder {
         let plan = Plan::without_trials(WATCH, format!("watch of {}", heading.title));
         let mut manifest = new_manifest(name, plan, hz);
         manifest.sampler = heading.sampler;
-        let mut writer = Writer::create(&parent, manifest)?;
-        writer.event(&Event::new(0, EventKind::RunStart, ""))?;
-        let folder = writer.folder().to_owned();
+        let writer = Writer::create(&parent, manifest)?;
+        let place = writer.open_folder().clone();
         let (entries, written) = mpsc::sync_channel(WAITING);
-        let thread = std::thread::Builder::new()
-            .name("recorder".to_owned())
-            .spawn(move || write(writer, &written).inspect_err(failed))
-            .map_err(WatchError::Thread)?;
+        let thread = start_writing(writer, written, failed).inspect_err(|_| {
+            // The first error is reported; the folder that stays would block the next attempt with an error of its own.
+            let _ = place.discard();
+        })?;
         Ok(Recorder {
-            folder,
+            place,
             entries,
             thread,
             ahead_ns: now_ns,
@@ -86,8 +85,9 @@ impl Recorder {
         })
     }
 
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
+    /// The folder of the recording.
+    pub(super) fn place(&self) -> &RecordingFolder {
+        &self.place
     }
 
     /// Adds samples. Drops those from before the start.
@@ -135,6 +135,30 @@ impl Recorder {
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
+
+    /// Ends the writing thread and removes the recording.
+    ///
+    /// # Errors
+    /// As [`RecordingFolder::discard`].
+    pub(super) fn discard(self) -> std::io::Result<()> {
+        drop(self.entries);
+        // Its result does not matter: its files are removed.
+        let _ = self.thread.join();
+        self.place.discard()
+    }
+}
+
+/// Writes the first event, and starts the writing thread.
+fn start_writing(
+    mut writer: Writer,
+    entries: Receiver<Entry>,
+    failed: impl FnOnce(&RecordingError) + Send + 'static,
+) -> Result<JoinHandle<Result<Recorded, RecordingError>>, WatchError> {
+    writer.event(&Event::new(0, EventKind::RunStart, ""))?;
+    std::thread::Builder::new()
+        .name("recorder".to_owned())
+        .spawn(move || write(writer, &entries).inspect_err(failed))
+        .map_err(WatchError::Thread)
 }
 
 /// Message for a recording that cannot continue.

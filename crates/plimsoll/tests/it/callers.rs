@@ -45,9 +45,14 @@ fn programs_keep_the_signals_and_the_umask_of_the_caller() {
     let mut seen = Vec::new();
     for caller in CALLERS {
         let expected = told(caller, &[]);
+        let runs = tempfile::tempdir().expect("a temporary folder");
+        let report = format!("--report={}", runs.path().join("run").display());
+        let exec = [PLIMSOLL, "exec", "--engine", "pager", "--ram", "64M"];
         for through in [
             &[PLIMSOLL, "heap", "run", "--"][..],
             &[PLIMSOLL, "watch", "--headless", "--"],
+            &[&exec[..], &["--"]].concat()[..],
+            &[&exec[..], &[report.as_str(), "--"]].concat()[..],
         ] {
             assert_eq!(told(caller, through), expected, "{caller:?} {through:?}");
         }

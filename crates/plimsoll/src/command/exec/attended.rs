@@ -8,6 +8,7 @@ use super::summary::Row;
 use super::{end, summary};
 use crate::cli::{Exec, RUNS, Verbosity, Watch};
 use crate::command::{print_error, watch};
+use plimsoll_lab::confined;
 use plimsoll_lab::run::run_name;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_monitor::watch::{Prepared, Program, Summary};
@@ -24,7 +25,8 @@ pub(super) struct Attendance<'a> {
 }
 
 impl<'a> Attendance<'a> {
-    /// None if the options ask for none. Takes over signals: from here on, they end the program before this process.
+    /// `None` without `--watch` and `--report`. From here on, SIGINT, SIGTERM, SIGHUP and SIGQUIT are forwarded to the program
+    /// and do not end this process, nor do the signals that [`confined::block_except`] blocks.
     pub(super) fn of(options: &Exec, verbosity: &'a Verbosity) -> Result<Option<Attendance<'a>>, Failure> {
         if !options.watch && options.report.is_none() {
             return Ok(None);
@@ -32,6 +34,9 @@ impl<'a> Attendance<'a> {
         if options.watch {
             watch::require_terminal("use --report without --watch")?;
         }
+        let stop = Stop::install().or_exit(Exit::Missing)?;
+        // Any other signal would leave the cgroup and the swap of the program, or the program without its monitor.
+        confined::block_except(&Stop::SIGNALS).or_exit(Exit::Missing)?;
         let record = options.report.clone();
         Ok(Some(Attendance {
             options: Watch {
@@ -41,7 +46,7 @@ impl<'a> Attendance<'a> {
                 hz: HZ,
                 ..Watch::default()
             },
-            stop: Stop::install().or_exit(Exit::Missing)?,
+            stop,
             verbosity,
         }))
     }

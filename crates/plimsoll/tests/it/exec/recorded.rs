@@ -54,6 +54,18 @@ pub(super) fn amount(value: &str) -> f64 {
         .unwrap_or_else(|error| panic!("{error}: {value}"))
 }
 
+/// Signals that would end a process, and that the monitor does not forward.
+pub(super) fn not_forwarded() -> [i32; 6] {
+    [
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGALRM,
+        libc::SIGXCPU,
+        libc::SIGIO,
+        libc::SIGRTMIN() + 3,
+    ]
+}
+
 /// The largest value of a column in a recording.
 pub(super) fn largest(recording: &Path, column: &str) -> Option<f64> {
     let output = ran(plimsoll_testkit::command(PLIMSOLL)
@@ -209,6 +221,35 @@ fn codes_and_signals_of_the_program_pass_through() {
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
     assert_eq!(child.wait().expect("a child").code(), Some(3));
+}
+
+/// Signals that the monitor does not forward ended it, and the program ran on without it.
+#[test]
+fn other_signals_do_not_end_the_monitor() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let recording = place.path().join("recording");
+    let script = "echo ready; read line; exit 5";
+    let mut child = exec()
+        .args(["--engine", "pager", "--ram", "64M"])
+        .arg(format!("--report={}", recording.display()))
+        .args(["--", "sh", "-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("plimsoll starts");
+    let mut line = String::new();
+    let mut output = BufReader::new(child.stdout.take().expect("its output"));
+    output.read_line(&mut line).expect("readable");
+    assert_eq!(line, "ready\n");
+    let process = plimsoll_os::Pidfd::open(child.id()).expect("it is there");
+    for signal in not_forwarded() {
+        process.send_signal(signal).expect("it takes signals");
+    }
+    drop(child.stdin.take());
+    let ended = child.wait().expect("a child");
+    assert_eq!(ended.code(), Some(5), "{ended}");
+    assert_opens(&recording);
 }
 
 #[test]

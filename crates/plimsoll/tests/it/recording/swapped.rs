@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{io, thread};
 
 use plimsoll_model::recording::model::{EventKind, TrialStatus, file};
-use plimsoll_model::recording::{Now, Recording, RecordingError, Writer};
+use plimsoll_model::recording::{Now, Recording, RecordingError, RecordingFolder, Writer};
 use plimsoll_model::scenario::{FillClass, Plan};
+use plimsoll_monitor::watch::{Monitor, Options, Program, Source, Summary, WatchError};
 use plimsoll_report::write_page;
 use plimsoll_testkit::capability;
 
@@ -20,15 +23,7 @@ struct Victim(PathBuf);
 impl Victim {
     fn new(folder: PathBuf) -> Victim {
         fs::create_dir(&folder).unwrap();
-        for name in [
-            file::MANIFEST,
-            file::EVENTS,
-            file::TRIALS,
-            file::SAMPLES,
-            file::SAMPLES_LIVE,
-            file::RESULTS,
-            file::REPORT,
-        ] {
+        for name in file::ALL {
             fs::write(folder.join(name), "important").unwrap();
         }
         Victim(folder)
@@ -97,6 +92,127 @@ fn a_folder_swapped_for_a_link_gets_nothing() {
     go_on(resumed.writer, &plan).unwrap();
     assert_eq!(victim.content(), before);
     assert!(Recording::open(&moved).unwrap().complete);
+}
+
+#[test]
+fn a_discarded_folder_is_the_one_that_was_made() {
+    let place = tempfile::tempdir().unwrap();
+    let plan = plan(&[FillClass::Random], 1);
+    let parent = place.path().join("theirs");
+    let made = |name: &str| {
+        let writer = Writer::create(&parent, manifest(name, plan.clone())).unwrap();
+        (writer.open_folder().clone(), parent.join(name))
+    };
+    let is_empty = |folder: &Path| fs::read_dir(folder).unwrap().next().is_none();
+    let failed = |folder: &RecordingFolder| folder.discard().unwrap_err().kind();
+
+    let (folder, path) = made("whole");
+    folder.create_file(file::OUTPUT).unwrap();
+    let again = folder.create_file(file::OUTPUT).unwrap_err();
+    assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+    let opened = RecordingFolder::open(&path).unwrap();
+    assert_eq!(failed(&opened), io::ErrorKind::InvalidInput);
+    assert!(path.join(file::MANIFEST).exists());
+    folder.discard().unwrap();
+    assert!(!path.exists());
+
+    let victim = Victim::new(place.path().join("victim"));
+    let before = victim.content();
+    let (folder, path) = made("link");
+    let moved = swap(&path, &victim);
+    folder.create_file(file::OUTPUT).unwrap();
+    assert!(moved.join(file::OUTPUT).exists());
+    assert_eq!(failed(&folder), io::ErrorKind::NotFound);
+    assert!(path.is_symlink() && is_empty(&moved));
+    assert_eq!(victim.content(), before);
+
+    let (folder, path) = made("other");
+    fs::rename(&path, path.with_extension("moved")).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert_eq!(failed(&folder), io::ErrorKind::NotFound);
+    assert!(path.is_dir() && is_empty(&path.with_extension("moved")));
+
+    let (folder, path) = made("more");
+    fs::write(path.join("notes"), "important").unwrap();
+    assert_eq!(failed(&folder), io::ErrorKind::DirectoryNotEmpty);
+    assert!(path.join("notes").exists());
+
+    // The folder above is swapped.
+    let own = place.path().join("own");
+    fs::create_dir(&own).unwrap();
+    let victim = Victim::new(own.join("run"));
+    let (folder, _) = made("run");
+    let moved = swap(&parent, &Victim(own));
+    folder.discard().unwrap();
+    assert!(!moved.join("run").exists());
+    assert_eq!(victim.content(), before);
+}
+
+/// Starts a program under the monitor, whose user interface would draw, while the owner of the folder above the recording swaps
+/// it for a link to `victim` as soon as the recording appears. Returns where that folder is then, if it was swapped.
+fn watched(
+    parent: &Path,
+    program: &[&str],
+    victim: &Victim,
+) -> (Result<Summary, WatchError>, Option<PathBuf>) {
+    let options = Options {
+        record: Some(parent.join("run")),
+        drawn: false,
+        ..Options::of(Source::Program(Program {
+            command: program.iter().map(Into::into).collect(),
+            passes_through: false,
+        }))
+    };
+    let failed = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let swapper = scope.spawn(|| {
+            while !parent.join("run").exists() {
+                if failed.load(Ordering::Relaxed) {
+                    return None;
+                }
+            }
+            Some(swap(parent, victim))
+        });
+        let monitor = Monitor::start(&options);
+        failed.store(monitor.is_err(), Ordering::Relaxed);
+        let swapped = swapper.join().unwrap();
+        (monitor.map(Monitor::finish), swapped)
+    })
+}
+
+/// As root, the monitor created the files of the program's output by path, and removed the folder of a program that did not start
+/// by path.
+#[test]
+fn a_program_writes_into_the_folder_that_the_monitor_made() {
+    const ROUNDS: usize = 20;
+    let place = tempfile::tempdir().unwrap();
+    let own = place.path().join("own");
+    fs::create_dir(&own).unwrap();
+    let victim = Victim::new(own.join("run"));
+    let (before, link) = (victim.content(), Victim(own));
+    let parent = |name: String| {
+        let parent = place.path().join(name);
+        fs::create_dir(&parent).unwrap();
+        parent
+    };
+    for round in 0..3 {
+        let parent = parent(format!("started-{round}"));
+        let (summary, moved) = watched(&parent, &["sh", "-c", "echo said"], &link);
+        assert_eq!(summary.unwrap().program.unwrap().exit_code, Some(0));
+        let output = moved.unwrap().join("run").join(file::OUTPUT);
+        assert_eq!(fs::read_to_string(output).unwrap(), "said\n");
+        assert_eq!(victim.content(), before);
+    }
+    let mut swapped = 0;
+    for round in 0..ROUNDS {
+        let parent = parent(format!("failed-{round}"));
+        let (refused, moved) = watched(&parent, &["/no/such/program"], &link);
+        assert!(matches!(refused, Err(WatchError::Program { .. })));
+        swapped += usize::from(moved.is_some());
+        assert!(!moved.unwrap_or(parent).join("run").exists());
+        assert_eq!(victim.content(), before);
+    }
+    assert!(swapped > 0, "no folder was swapped: the test shows nothing");
 }
 
 /// The owner of the parent swaps every new folder as soon as it appears.

@@ -1,18 +1,20 @@
 //! `--report` on the engine kernel: the values of the cgroup, and that nothing is left.
 
+use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::Stdio;
 
-use super::super::recorded::{RANDOM, amount, assert_opens, largest, rows};
+use super::super::recorded::{RANDOM, amount, assert_opens, largest, not_forwarded, rows};
 use super::super::{ran, text};
-use super::Swapped;
+use super::{Running, Swapped};
 use crate::heap::has;
 
 const MIB: f64 = super::MIB as f64;
 
 /// `--report` into this folder.
-fn report(folder: &Path) -> std::ffi::OsString {
-    let mut option = std::ffi::OsString::from("--report=");
+fn report(folder: &Path) -> OsString {
+    let mut option = OsString::from("--report=");
     option.push(folder);
     option
 }
@@ -65,7 +67,7 @@ fn the_end_of_the_program_passes_through_and_nothing_is_left() {
             .arg(report(&folder))
             .arg("--")
             .args(program)
-            .stdin(std::process::Stdio::null()));
+            .stdin(Stdio::null()));
         let found = (output.status.code(), output.status.signal());
         assert_eq!(found, (code, signal), "{name}: {}", text(&output.stderr));
         assert_opens(&folder);
@@ -78,5 +80,52 @@ fn the_end_of_the_program_passes_through_and_nothing_is_left() {
         .args(["--", "/etc/passwd"]));
     assert_eq!(output.status.code(), Some(126), "{}", text(&output.stderr));
     assert!(!folder.exists());
+    machine.assert_nothing_left();
+}
+
+/// Signals that the monitor does not forward ended the command, and the cgroup and the swap stayed.
+#[test]
+fn other_signals_do_not_end_the_command() {
+    let Some(machine) = Swapped::new() else { return };
+    let folder = machine.state.path().join("recording");
+    let mut command = machine.exec("64M");
+    command
+        .arg(report(&folder))
+        .args(["--", "sh", "-c", "echo ready; read line; exit 5"])
+        .stdin(Stdio::piped());
+    let mut running = Running::start(&mut command);
+    assert_eq!(running.line(), "ready");
+    for signal in not_forwarded() {
+        running.signal(signal);
+    }
+    drop(running.child.stdin.take());
+    let ended = running.child.wait().expect("its end");
+    assert_eq!(ended.code(), Some(5), "{ended}");
+    assert_opens(&folder);
+    machine.assert_nothing_left();
+}
+
+/// The monitor blocks signals, and the program does not.
+#[test]
+fn the_program_has_the_signal_mask_of_the_caller() {
+    let Some(machine) = Swapped::new() else { return };
+    let shown = |report: Option<OsString>| {
+        let exec = machine.exec("64M");
+        let mut command = plimsoll_testkit::command("env");
+        command
+            .args(["--ignore-signal=TERM", "--block-signal=USR1,INT"])
+            .arg(exec.get_program())
+            .args(exec.get_args())
+            .args(report)
+            .args(["--", "grep", "-E", "^Sig(Ign|Blk):", "/proc/self/status"])
+            .env("PLIMSOLL_STATE_DIR", machine.state.path());
+        text(&ran(&mut command).stdout)
+    };
+    let expected = shown(None);
+    assert!(expected.contains("SigBlk:\t0000000000000202\n"), "{expected}");
+    assert_eq!(
+        shown(Some(report(&machine.state.path().join("recording")))),
+        expected
+    );
     machine.assert_nothing_left();
 }

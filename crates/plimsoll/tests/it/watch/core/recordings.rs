@@ -5,7 +5,9 @@ use std::process::Stdio;
 
 use plimsoll_model::recording::model::{EventKind, RunStatus, file};
 use plimsoll_model::recording::{Follow, FollowState, Recording};
-use plimsoll_monitor::watch::{Level, MarkKind, Monitor, Options, Source, TargetChoice};
+use plimsoll_monitor::watch::{
+    Level, MarkKind, Monitor, Options, Prepared, Program, Source, TargetChoice, WatchError,
+};
 use plimsoll_testkit::capability;
 
 use super::{headless, length, stderr, summary, wait_for, wait_until, watch};
@@ -183,6 +185,29 @@ fn marks_come_back_in_a_replay() {
             .any(|message| message.level == Level::Warning),
         "a recording takes no marks"
     );
+}
+
+/// The monitor looked for the cgroup when the recording had begun, which stayed.
+#[test]
+fn a_program_whose_cgroup_is_missing_leaves_no_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("r");
+    let program = Program {
+        command: vec!["true".into()],
+        passes_through: true,
+    };
+    let options = Options {
+        record: Some(record.clone()),
+        ..Options::of(Source::Program(program.clone()))
+    };
+    let prepared = Prepared {
+        program,
+        command: plimsoll_testkit::command("true"),
+        cgroup: Some("/no/such/cgroup".into()),
+    };
+    let refused = Monitor::start_prepared(&options, prepared);
+    assert!(matches!(refused, Err(WatchError::Target { .. })));
+    assert!(!record.exists());
 }
 
 /// A tmpfs of its own, gone at the end.
