@@ -32,7 +32,7 @@ pub struct Counters {
     pub processes: u64,
     /// The largest peak of one process in bytes: pages in RAM, compressed, and in the page file.
     pub peak_wanted: u64,
-    /// The most bytes of contents that one process had in the store alone at its end, and in the page file alone.
+    /// The most bytes that one process had only in the store at its end, and only in the page file.
     pub compressed: u64,
     pub page_file: u64,
     /// Sums over the processes.
