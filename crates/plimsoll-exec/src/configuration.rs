@@ -8,7 +8,7 @@
 //! | `page-file` | `PATH,BYTES`; `%` and two hexadecimal digits are a byte of the path |
 //! | `page-file-if-possible` | the same; the program runs without a page file if it cannot be made |
 //! | `pool` | `DESCRIPTOR,FILE`: the open descriptor of the pool that all processes share, and the number of its file (`st_ino`) |
-//! | `stats` | the file to which the library writes counters at the end of the process: `DESCRIPTOR`, an open one, or `DESCRIPTOR,FILE`, as of the pool |
+//! | `stats` | the file for the counters at the end of the process: `DESCRIPTOR`, a file of the program; or `DESCRIPTOR,FILE`, a file that all processes share, as for `pool` |
 
 use std::ffi::OsString;
 use std::fmt;
@@ -41,8 +41,8 @@ pub(crate) struct Configuration {
 /// The file for the counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Statistics {
-    /// Of the program, by its number.
-    Of(i32),
+    /// An open file of the program: the number of its descriptor.
+    Own(i32),
     /// One that all processes of the program share.
     Shared(Inherited),
 }
@@ -104,7 +104,7 @@ impl Configuration {
     pub(crate) fn inherited(&self) -> impl Iterator<Item = Inherited> {
         let statistics = self.stats.and_then(|file| match file {
             Statistics::Shared(inherited) => Some(inherited),
-            Statistics::Of(_) => None,
+            Statistics::Own(_) => None,
         });
         self.pool.into_iter().chain(statistics)
     }
@@ -173,7 +173,7 @@ fn descriptor(text: &[u8]) -> Option<i32> {
 
 fn statistics(text: &[u8]) -> Option<Statistics> {
     let shared = inherited(text).map(Statistics::Shared);
-    shared.or_else(|| descriptor(text).map(Statistics::Of))
+    shared.or_else(|| descriptor(text).map(Statistics::Own))
 }
 
 fn inherited(text: &[u8]) -> Option<Inherited> {
@@ -254,7 +254,7 @@ mod tests {
                 bytes: 1 << 20,
                 is_required: true,
             }),
-            stats: Some(Statistics::Of(7)),
+            stats: Some(Statistics::Own(7)),
             pool: Some(Inherited {
                 descriptor: 896,
                 file: 5,

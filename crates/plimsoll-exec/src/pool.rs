@@ -88,7 +88,7 @@ pub(crate) fn open(inherited: Inherited) -> Option<OwnedFd> {
         return None;
     }
     let path = format!("/proc/self/fd/{}", place.as_raw_fd());
-    // Lines of counters follow those of other processes; a pool is mapped alone.
+    // O_APPEND keeps processes from overwriting each other's counters. A pool is only mapped, so it has no effect there.
     let file = File::options().read(true).append(true).open(path);
     let file = OwnedFd::from(file.ok()?);
     let copy = duplicate(file.as_raw_fd(), libc::F_DUPFD, inherited.descriptor);
@@ -99,7 +99,7 @@ pub(crate) fn open(inherited: Inherited) -> Option<OwnedFd> {
     Some(file)
 }
 
-/// Whether the inherited descriptor is that of its file, so that the program must not close it.
+/// Whether the descriptor still refers to the inherited file. If so, the library keeps the program from closing it.
 pub(crate) fn is_open(inherited: Inherited) -> bool {
     duplicate(inherited.descriptor, libc::F_DUPFD_CLOEXEC, 0).is_some_and(|file| is_that(&file, inherited))
 }

@@ -23,7 +23,7 @@ static PEAK: AtomicU64 = AtomicU64::new(0);
 /// the report. A program that the process executes does not get it, and has a report by the settings.
 pub(crate) fn start(file: Statistics) {
     let own = match file {
-        Statistics::Of(file) => duplicate(file).unwrap_or(file),
+        Statistics::Own(file) => duplicate(file).unwrap_or(file),
         // A file of the program may have its number.
         Statistics::Shared(inherited) => match pool::open(inherited) {
             Some(own) => own.into_raw_fd(),

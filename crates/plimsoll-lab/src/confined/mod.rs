@@ -79,7 +79,7 @@ impl Confined {
         Ok(Confined { enclosure, peak })
     }
 
-    /// The start of the program in the cgroup. When the thread that starts it ends, the kernel kills it.
+    /// The command that starts the program in the cgroup. The kernel kills the program when the thread that spawned it ends.
     ///
     /// # Errors
     /// [`ConfinedError::Cgroup`].

@@ -13,8 +13,9 @@ use plimsoll_proc::cgroup::{MemoryCgroup, PROCESSES};
 
 use super::{ConfinedError, Request};
 
-/// The start of the program in `cgroup`: it moves in before it is executed, so that the cgroup pays for all of its memory. Its
-/// signals are those that the caller of this process set. When the thread that starts it ends, the kernel kills the program.
+/// The command that starts the program in `cgroup`. The program enters the cgroup before it is executed, so that all of its
+/// memory is charged to it. Its signal dispositions and mask are those that this process inherited from its caller. The kernel
+/// kills the program when the thread that spawned it ends.
 pub(super) fn command(request: &Request<'_>, cgroup: &MemoryCgroup) -> Result<Command, ConfinedError> {
     let path = cgroup.file(PROCESSES);
     let entrance = match OpenOptions::new().write(true).open(&path) {

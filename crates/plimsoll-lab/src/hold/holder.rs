@@ -129,11 +129,8 @@ impl Holder {
                     reserve: self.gauge.reserve(),
                 });
             }
-            let status = Status {
-                // The step may fill memory for long.
-                elapsed: start.elapsed(),
-                ..self.status(look, elapsed)
-            };
+            // The step may fill memory for long.
+            let status = self.status(look, elapsed, start.elapsed());
             summary.add(&status, &self.worker);
             each(&status, &summary);
             ticks.rest(stop);
@@ -175,13 +172,13 @@ impl Holder {
         Ok(true)
     }
 
-    /// The state after the step of a look at `elapsed`.
-    fn status(&self, look: Look, elapsed: Duration) -> Status {
+    /// The state at `now`, after a step to the goal at `goal_at`.
+    fn status(&self, look: Look, goal_at: Duration, now: Duration) -> Status {
         Status {
-            elapsed,
+            elapsed: now,
             held: self.held,
             available: look.reading.available,
-            goal: Some(self.controller.goal_now(look.reading, self.held, elapsed)),
+            goal: Some(self.controller.goal_now(look.reading, self.held, goal_at)),
             total: self.gauge.total(),
             stalled_percent: None,
         }

@@ -30,7 +30,7 @@ pub(super) struct Account {
     pub(super) peak_resident: Option<i64>,
     pub(super) peak_swap: Option<i64>,
     pub(super) peak_cgroup: Option<i64>,
-    /// Largest sum of the working sets and the swap of its processes.
+    /// Largest sum of the RSS and the swap of its processes.
     pub(super) peak_memory: Option<i64>,
     pub(super) peak_pagers: PagerPeaks,
     pub(super) minor_faults: i64,

@@ -130,8 +130,9 @@ impl Follower {
         self.publish(look, grown);
     }
 
-    /// Looks for pagers in the processes: when these have changed, a check later, as a new process may only then have its pager,
-    /// and at every fifth check: the kernel lists all mappings of each for it. Returns whether there are others than before.
+    /// Looks for pagers at every fifth check, at the check that finds other processes, and at the next one: a new process may not
+    /// have its pager before. The kernel lists all mappings of a process for it. Returns whether the pagers differ from those
+    /// before.
     fn look_for_pagers(&mut self, processes: &[u32]) -> bool {
         self.checks = match processes == self.sent.workers {
             true => self.checks.wrapping_add(1),

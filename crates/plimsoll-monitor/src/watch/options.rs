@@ -24,11 +24,11 @@ pub struct Program {
     pub passes_through: bool,
 }
 
-/// A program whose start the caller has prepared.
+/// A program, with the command that the caller has prepared to start it.
 #[derive(Debug)]
 pub struct Prepared {
     pub program: Program,
-    /// Its start. The monitor sets at most the standard input and output.
+    /// The command that starts it. The monitor sets its standard streams unless `passes_through`, and nothing else.
     pub command: Command,
     /// The memory cgroup that it enters: a folder. The monitor samples it beside the processes.
     pub cgroup: Option<PathBuf>,

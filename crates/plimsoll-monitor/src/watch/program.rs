@@ -31,7 +31,7 @@ impl Program {
         sanitize(&words.join(" ")).into_owned()
     }
 
-    /// The start of the program by its name.
+    /// The command that starts the program by its name.
     pub(super) fn prepare(&self) -> Result<Prepared, WatchError> {
         let Some((name, arguments)) = self.command.split_first() else {
             return Err(WatchError::Target {

@@ -91,13 +91,13 @@ pub enum FaultTime {
 /// Sampled values of the target. Peaks between two samples are missing.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct TargetSummary {
-    /// Largest sum of its processes' working sets.
+    /// Largest sum of its processes' RSS.
     pub peak_resident_bytes: Option<i64>,
     /// Largest sum of its processes' swap.
     pub peak_swap_bytes: Option<i64>,
     /// Largest charge of its cgroup.
     pub peak_cgroup_bytes: Option<i64>,
-    /// Largest sum of its processes' working sets and swap at one time.
+    /// Largest sum of its processes' RSS and swap at one time.
     pub peak_memory_bytes: Option<i64>,
     /// Of its processes' pagers.
     pub peak_pagers: PagerPeaks,

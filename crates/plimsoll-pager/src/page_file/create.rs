@@ -68,7 +68,7 @@ impl NewFile {
         NewFile::open_as(folder, &name, options)
     }
 
-    /// As [`NewFile::open`], in a folder alone.
+    /// As [`NewFile::open`], but `folder` must be a folder.
     ///
     /// # Errors
     /// [`CreateError`]. Nothing is left then.

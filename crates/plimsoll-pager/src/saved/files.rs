@@ -15,7 +15,7 @@ use plimsoll_os::Errno;
 use super::slot_counts::SlotCounts;
 use crate::page_file::{MOST_SLOTS, PageFile, SLOT_BYTES, SLOTS_PER_WRITE, Slot};
 
-/// The most files of a process, its own included. A process below that many others with files makes none.
+/// The most files of a process, its own included. A process with that many ancestors that have files creates none.
 const MOST_FILES: usize = 8;
 const MOST_LATER: usize = MOST_FILES - 1;
 

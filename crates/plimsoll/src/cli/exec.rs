@@ -36,10 +36,10 @@ pub struct Exec {
     /// Print memory, faults and times on standard error at the end
     #[arg(long)]
     pub stats: bool,
-    /// Show the monitor of `plimsoll watch` until the program ends; its output goes into the folder of --report, without it nowhere
+    /// Show the monitor of `plimsoll watch` until the program ends; write the program's output to the folder of --report, or discard it
     #[arg(long)]
     pub watch: bool,
-    /// Record the run into this new folder, with a report, and print a summary on standard error [without DIR: a folder in plimsoll-runs]
+    /// Record the run into this new folder, write a report, and print a summary on standard error [default folder: a new one in plimsoll-runs]
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true)]
     pub report: Option<Option<PathBuf>>,
     /// Run the program without a limit if the pager cannot manage it

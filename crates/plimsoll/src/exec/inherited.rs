@@ -21,12 +21,12 @@ const ROOM: u64 = 128;
 #[derive(Debug)]
 pub(super) struct Inherited {
     descriptor: OwnedFd,
-    /// The number of the file: a process that finds another file under the descriptor does not use it.
+    /// The inode number (`st_ino`). A process that finds another file at the descriptor does not use it.
     file: u64,
 }
 
 impl Inherited {
-    /// Has the program inherit `file`.
+    /// Duplicates `file` to a high descriptor that stays open on exec.
     pub(super) fn of(file: impl AsFd) -> io::Result<Inherited> {
         let descriptor = with_raised_limit(|first| fcntl_dupfd_cloexec(file, first))?;
         fcntl_setfd(&descriptor, FdFlags::empty())?;

@@ -60,7 +60,7 @@ pub fn execute(
     Err(command(path, name, arguments, variables).exec())
 }
 
-/// The start of the program, as [`execute`] has it.
+/// The command that starts the program, as [`execute`] does.
 pub fn command(
     path: &Path,
     name: &OsStr,

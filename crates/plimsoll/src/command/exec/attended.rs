@@ -11,11 +11,15 @@ use crate::command::{print_error, watch};
 use plimsoll_lab::confined;
 use plimsoll_lab::run::run_name;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
+use plimsoll_model::sanitize::shorten;
 use plimsoll_monitor::watch::{Prepared, Program, Summary};
 use plimsoll_sample::stop::Stop;
 
 /// Samples a second, as of `plimsoll watch`.
 const HZ: u32 = 10;
+
+/// Most characters of a command line in the summary: a long one would displace the values.
+const TITLE_LETTERS: usize = 200;
 
 /// The monitor that the options ask for.
 pub(super) struct Attendance<'a> {
@@ -74,7 +78,7 @@ impl<'a> Attendance<'a> {
 pub(super) fn conclude(title: &str, summary: &Summary, rows: &[Row]) -> ExitCode {
     let ended = summary.program.as_ref();
     print_error(&summary::table(
-        &format!("{title}: {}", summary.title),
+        &format!("{title}: {}", shorten(&summary.title, TITLE_LETTERS)),
         &[rows, &summary::of_recording(summary)].concat(),
     ));
     if let Some(error) = &summary.recording_error {

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use super::attended::{self, Attendance};
-use super::summary::{self, Row, or_unknown};
+use super::summary::{self, Row, number, size};
 use super::{end, spoken};
 use crate::command::{not_started, print_error};
 use plimsoll_lab::confined::{self, Confined, ConfinedError, Request, Supply, Usage};
@@ -98,14 +98,12 @@ fn explain(request: &Request<'_>, usage: &Usage, signal: Option<i32>) {
 
 /// The values of the cgroup, and of the program with the children that it waited for.
 fn rows(usage: &Usage, major_faults: u64, [user_s, system_s]: [f64; 2]) -> Vec<Row> {
-    let size = |value| or_unknown(value, |value: u64| bytes(value as f64));
-    let count = |value| or_unknown(value, |value: u64| value.to_string());
     vec![
         ("most RAM in use", size(usage.peak)),
-        ("pages from swap", count(usage.refaults_anon)),
-        ("pages of files read again", count(usage.refaults_file)),
-        ("OOM kills", count(usage.oom_kills)),
-        ("major faults", major_faults.to_string()),
+        ("pages from swap", number(usage.refaults_anon)),
+        ("pages of files read again", number(usage.refaults_file)),
+        ("OOM kills", number(usage.oom_kills)),
+        ("major faults", number(Some(major_faults))),
         ("CPU time, user", format!("{user_s:.2} s")),
         ("CPU time, system", format!("{system_s:.2} s")),
     ]

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::cli::{Exec, ExecCodec, Verbosity};
-use crate::exec::{self, Codec, CountersFile, Launch, Settings, SharedPool};
+use crate::exec::{self, Codec, Counters, CountersFile, Launch, Settings, SharedPool};
 use crate::libraries::EXEC;
 use crate::program::{self, Image};
 use attended::Attendance;
@@ -159,16 +159,30 @@ fn run(
         Ok(summary) => summary,
         Err(code) => return Ok(code),
     };
-    let file = launch.and_then(|launch| launch.counters.as_ref());
-    let counters = file.and_then(|file| file.read().ok());
-    if let Some(counters) = counters
-        .as_ref()
-        .filter(|_| launch.is_some_and(|launch| launch.settings.stats))
-    {
-        super::print_error_lines(&counters.text);
-    }
-    let rows = summary::of_pager(&summary, counters.as_ref(), ram);
+    let rows = match launch {
+        Some(launch) => {
+            let counters = launch.counters.as_ref().and_then(read_counters);
+            if launch.settings.stats
+                && let Some(counters) = &counters
+            {
+                super::print_error_lines(&counters.text);
+            }
+            summary::of_pager(&summary, counters.as_ref(), ram)
+        }
+        None => summary::without_limit(&summary),
+    };
     Ok(attended::conclude(&title, &summary, &rows))
+}
+
+/// The counters of the program's processes. Prints why they cannot be read.
+fn read_counters(file: &CountersFile) -> Option<Counters> {
+    match file.read() {
+        Ok(counters) => Some(counters),
+        Err(error) => {
+            super::print_error(&format!("cannot read the counters of the program: {error}"));
+            None
+        }
+    }
 }
 
 fn settings(options: &Exec, ram: u64) -> Result<Settings, Failure> {

@@ -35,7 +35,7 @@ pub(super) fn rows(said: &str) -> HashMap<String, String> {
 
 /// The amount in a value: bytes or seconds by its unit, or a plain count.
 pub(super) fn amount(value: &str) -> f64 {
-    let value = value.strip_prefix("at least ").unwrap_or(value);
+    let value = value.strip_prefix("about ").unwrap_or(value);
     let end = value.find(',').unwrap_or(value.len());
     let (number, unit) = match value[..end].trim_end().rsplit_once(' ') {
         Some((number, unit)) if unit.parse::<u64>().is_err() => (number, unit),
@@ -122,6 +122,7 @@ fn the_summary_and_the_recording_have_the_memory_of_the_program() {
     let rows = rows(&said);
     let value = |name: &str| amount(&rows[name]);
     let mib = |name: &str| value(name) / MIB;
+    assert!(rows["peak wanted"].starts_with("about "), "{said}");
     assert!((64.0..80.0).contains(&mib("peak wanted")), "{said}");
     assert!((8.0..48.0).contains(&mib("peak RSS of all processes")), "{said}");
     assert_eq!(value("counters of"), 1.0, "{said}");
@@ -172,10 +173,89 @@ fn counters_of_executed_children_are_summed_and_those_of_a_killed_program_unknow
     assert_eq!(lines.count(), 4, "{said}");
     let said = run("import os; os.kill(os.getpid(), 9)", "killed");
     let rows = rows(&said);
-    assert!(rows["counters of"].starts_with("no process"), "{said}");
+    assert!(rows["counters of"].starts_with("none: "), "{said}");
     for name in ["refaults", "time in faults", "estimated slowdown"] {
         assert_eq!(rows[name], "unknown", "{said}");
     }
+}
+
+/// The text of an error has a limit, and the command line came first: a long one displaced the values.
+#[test]
+fn a_long_command_line_leaves_the_values_in_the_summary() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let mut report = std::ffi::OsString::from("--report=");
+    report.push(place.path().join("recording"));
+    let output = ran(exec()
+        .args(["--engine", "pager", "--ram", "64M"])
+        .arg(report)
+        .args(["--", "sh", "-c", "exit 0"])
+        .arg("long ".repeat(2000)));
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let rows = rows(&said);
+    for name in ["run time", "peak wanted", "estimated slowdown", "report"] {
+        assert!(rows.contains_key(name), "{name}: {said}");
+    }
+}
+
+/// The summary had the rows of the pager, and percentages of a budget.
+#[test]
+fn the_summary_of_a_program_without_a_limit_has_no_budget() {
+    let Some(program) = has("gcc").then(|| built(&["-static"])).flatten() else {
+        return;
+    };
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let mut report = std::ffi::OsString::from("--report=");
+    report.push(place.path().join("recording"));
+    let output = ran(exec()
+        .args([
+            "--engine",
+            "pager",
+            "--ram",
+            "64M",
+            "--allow-unmanaged",
+            "--stats",
+        ])
+        .arg(report)
+        .arg("--")
+        .arg(&program));
+    let said = text(&output.stderr);
+    assert_eq!(
+        (output.status.code(), text(&output.stdout).as_str()),
+        (Some(0), "ran\n"),
+        "{said}"
+    );
+    assert!(said.contains("no limit") && !said.contains("budget"), "{said}");
+    let mut names: Vec<String> = rows(&said).into_keys().collect();
+    names.sort_unstable();
+    assert_eq!(
+        names,
+        ["peak RSS of all processes", "recording", "report", "run time"],
+        "{said}"
+    );
+}
+
+/// A program that knows the file for the counters fills it with bytes that are no text.
+#[test]
+fn a_program_that_fills_the_file_for_the_counters_has_a_summary() {
+    if !installed(&["python3"]) {
+        return;
+    }
+    let place = Place::new();
+    let script = "import os\n\
+        settings = dict(part.split('=') for part in os.environ['PLIMSOLL_EXEC'].split(';')[1:])\n\
+        file = int(settings['stats'].split(',')[0])\n\
+        for _ in range(20): os.write(file, b'\\xff' * (1 << 20))\n";
+    let output = ran(of_nobody(&place)
+        .args(["--ram", "64M", "--stats", "--report=filled"])
+        .args(["--", "python3", "-c", script]));
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    // The lines of the command end in one such character each.
+    assert!(!said.contains("\u{fffd}\u{fffd}") && said.len() < 8000, "{said}");
+    let rows = rows(&said);
+    assert!(rows["counters of"].starts_with("unknown: "), "{said}");
+    assert_eq!(rows["refaults"], "unknown", "{said}");
 }
 
 #[test]
