@@ -43,7 +43,7 @@ mod weak;
 
 pub use atomic_words::AtomicWords;
 pub use backing_file::BackingFile;
-pub use clock::coarse_milliseconds;
+pub use clock::{coarse_milliseconds, thread_time};
 pub use environment::with_environment;
 pub use errno::{Errno, thread_token};
 pub use fd::{Fd, renumber};

@@ -134,8 +134,8 @@ impl<B: Backing> Tenant for Served<B> {
         self.manager.usage()
     }
 
-    fn set_budget(&self, bytes: u64) {
-        self.manager.set_ram(bytes);
+    fn set_budget(&self, grant: u64, inherited: u64) {
+        self.manager.set_ram_beside(grant, inherited);
     }
 
     fn approach_budget(&self) -> bool {

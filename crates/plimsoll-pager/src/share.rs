@@ -7,9 +7,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use plimsoll_os::Errno;
+use plimsoll_os::{Errno, thread_time};
 
 use crate::backing::Backing;
 use crate::driver::Driver;
@@ -21,7 +21,7 @@ use crate::pool::{Grant, Limits, Member, Pool, PoolError, Usage};
 /// The longest time between two ticks of a member.
 const TICK: Duration = Duration::from_secs(1);
 /// The shortest time between two ticks of a member that shares pages with its parent or with children, and looks at them: a write
-/// makes a page its own without a fault. The time between two ticks is so many times that of the looks of one, up to [`TICK`].
+/// makes a page its own without a fault. The time between two ticks is so many times the CPU time of the looks of one, up to [`TICK`].
 const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 const LOOK_PART: u32 = 20;
 /// The longest time between two tries of a member that waits for its first grant, and the number of tries.
@@ -54,8 +54,9 @@ pub(crate) trait Tenant: Send + Sync {
     /// The use of memory now.
     fn usage(&self) -> Usage<'_>;
 
-    /// Begins the change of the budget.
-    fn set_budget(&self, bytes: u64);
+    /// Begins the change of the budget: to the grant, and to the `inherited` bytes of pages that the parent pays for. The latter fall
+    /// with each such page that a trim copies.
+    fn set_budget(&self, grant: u64, inherited: u64);
 
     /// Trims towards the budget: bounded work. Returns whether it has that budget now.
     fn approach_budget(&self) -> bool;
@@ -111,7 +112,7 @@ struct State {
     inherited: AtomicU64,
     /// Whether a child of this process may share its pages.
     has_children: AtomicBool,
-    /// The time that the looks at the shared pages took in this tick.
+    /// The CPU time of the looks at the shared pages in this tick.
     look_nanoseconds: AtomicU64,
     is_over: AtomicBool,
     ticks: AtomicU64,
@@ -134,7 +135,7 @@ impl Share {
         let inherited = tenant.usage().resident;
         // As for a fork(2) that a limit on processes refuses.
         let member = parent.forked(inherited, least).map_err(|_| Errno::AGAIN)?;
-        tenant.set_budget(budget(&member, inherited));
+        set_budget(tenant.as_ref(), &member, inherited);
         Share::with_inherited(member, inherited, tenant)
     }
 
@@ -254,25 +255,25 @@ impl State {
         let mut member = self.member();
         self.look_nanoseconds.store(0, Ordering::Relaxed);
         let usage = self.own_usage(tenant, &member);
-        let grant = member.tick(&usage)?;
+        member.tick(&usage)?;
         tenant.set_growth(growth(&member)?);
         drop(member);
-        let held = loop {
+        loop {
             // The parent may have ended in this round, whose grant then has its pages.
             let member = self.member();
             let before = self.own_usage(tenant, &member).inherited;
-            tenant.set_budget(budget(&member, before));
+            set_budget(tenant, &member, before);
             drop(member);
-            while !self.is_over() && !tenant.approach_budget() {}
-            let usage = self.own_usage(tenant, &self.member());
+            if !self.is_over() && !tenant.approach_budget() {
+                continue;
+            }
+            let mut member = self.member();
+            let usage = self.own_usage(tenant, &member);
             // Pages that were trimmed are shared no more.
             if self.is_over() || usage.inherited == before {
-                break usage.resident;
+                return member.acknowledge_use(&usage);
             }
-        };
-        // What cannot be trimmed stays charged.
-        let held = held.max(grant.bytes());
-        self.member().acknowledge(held.min(grant.charged_bytes()))
+        }
     }
 
     /// The use of memory without the pages that the parent pays for: no more than this process shares, and no more than the parent
@@ -309,18 +310,20 @@ impl State {
 
     /// The bytes that this process shares with others.
     fn look(&self, tenant: &dyn Tenant) -> u64 {
-        let start = Instant::now();
+        // Not the time that passes: other threads that run meanwhile would make the looks rare when they are needed most.
+        let start = thread_time();
         let shared = tenant.shared_bytes();
-        let nanoseconds = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let nanoseconds = u64::try_from(thread_time().saturating_sub(start).as_nanos()).unwrap_or(u64::MAX);
         self.look_nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
         shared
     }
 }
 
-/// The budget of a pager: the grant, beside the pages that the parent pays for.
-fn budget(member: &Member, inherited: u64) -> u64 {
+/// Has the pager follow its grant, beside the pages that the parent pays for. Both fit into the pool.
+fn set_budget(tenant: &dyn Tenant, member: &Member, inherited: u64) {
+    let grant = member.grant().bytes();
     let most = member.pool().total();
-    member.grant().bytes().saturating_add(inherited).min(most)
+    tenant.set_budget(grant, inherited.min(most.saturating_sub(grant)));
 }
 
 /// The growth that is possible as of the last tick of `member`.

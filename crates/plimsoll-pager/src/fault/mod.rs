@@ -126,6 +126,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         if moved.done == 0 {
             self.with_frame(page, &locked, |frame| self.copy_in(page, frame))?;
             self.counters.add(Event::CopiedFrame, 1);
+            self.note_copies(1);
             // It fails for pages that are locked in RAM alone, and those of the shadow are not.
             let _ = self.driver.discard(Area::Shadow, one);
         }

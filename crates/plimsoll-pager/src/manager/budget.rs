@@ -77,6 +77,14 @@ impl Budget {
         self.ram() <= self.target()
     }
 
+    /// Makes the budget and its target smaller at once.
+    pub(crate) fn lose(&self, bytes: u64) {
+        for word in [&self.target, &self.ram] {
+            let less = |ram: u64| Some(ram.saturating_sub(bytes));
+            let _ = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+        }
+    }
+
     /// Bytes that charges leave free, for the store to grow into: a 128th of the budget, at least four pages.
     pub(crate) fn reserve(&self) -> u64 {
         (self.ram() / 128).clamp(4 * PAGE_SIZE as u64, 4 << 20)

@@ -18,7 +18,7 @@ mod streams;
 mod thrash;
 mod working_sets;
 
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use plimsoll_os::Errno;
@@ -83,6 +83,8 @@ pub(crate) struct Manager<D, B> {
     pub(crate) pins: Pins,
     pub(crate) streams: Streams,
     pub(crate) faulters: Faulters,
+    /// Pages of the budget that this process shares with its parent, which pays for them.
+    pub(crate) inherited: AtomicU64,
     pub(crate) counters: Counters,
     pub(crate) scratch: Scratch<1, 64>,
     /// For pages that are restored ahead: few, as each takes 128 KiB of the budget until the pager ends. A thread that finds none restores
@@ -124,6 +126,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             pins: Pins::new(),
             streams: Streams::new(),
             faulters: Faulters::default(),
+            inherited: AtomicU64::new(0),
             counters: Counters::default(),
             scratch: Scratch::new()?,
             run_scratch: Scratch::new()?,

@@ -347,20 +347,56 @@ impl Member {
     pub fn acknowledge(&mut self, bytes: u64) -> Result<(), PoolError> {
         self.check_process()?;
         let held = pages_up(bytes);
-        let allowed = match self.answer.number == self.grant.number {
+        self.check_held(held)?;
+        self.pool.row(self.row).limit_resident(held);
+        self.answer_with(held);
+        Ok(())
+    }
+
+    /// As [`Member::acknowledge`], after a trim that may have left more than the charge: pages that the member shared, and wrote to
+    /// without a fault. Those are free to no other member.
+    ///
+    /// # Errors
+    /// [`PoolError::Forked`].
+    pub(crate) fn acknowledge_use(&mut self, usage: &Usage<'_>) -> Result<(), PoolError> {
+        self.check_process()?;
+        // Before the answer, which frees pages.
+        self.pool.row(self.row).publish_use(
+            pages_up(usage.resident),
+            pages_up(usage.inherited),
+            pages_up(usage.shared),
+        );
+        // Pages that cannot be trimmed stay charged.
+        let held = pages_up(usage.resident).max(self.grant.given);
+        self.answer_with(held.min(self.most_held()));
+        Ok(())
+    }
+
+    /// The most pages that the member may hold by its grants.
+    fn most_held(&self) -> u64 {
+        match self.answer.number == self.grant.number {
             true => self.answer.held.max(self.grant.given),
             false => self.grant.charged,
-        };
-        if held > allowed {
-            let allowed = allowed * PAGE;
-            return Err(PoolError::AboveCharge { bytes, allowed });
         }
+    }
+
+    fn check_held(&self, held: u64) -> Result<(), PoolError> {
+        let allowed = self.most_held();
+        match held > allowed {
+            true => Err(PoolError::AboveCharge {
+                bytes: held * PAGE,
+                allowed: allowed * PAGE,
+            }),
+            false => Ok(()),
+        }
+    }
+
+    fn answer_with(&mut self, held: u64) {
         self.answer = Acknowledged {
             number: self.grant.number,
             held,
         };
         self.pool.row(self.row).acknowledge(self.answer);
-        Ok(())
     }
 
     /// Changes the limits. The next round follows them.

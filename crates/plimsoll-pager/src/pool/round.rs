@@ -33,12 +33,7 @@ pub(crate) struct Seen {
 /// row.
 pub(crate) fn reap(table: &Table, seen: &dyn Fn(usize, &Entry) -> Seen) -> Table {
     let mut next = table.clone();
-    let states: Vec<Option<Seen>> = table
-        .entries
-        .iter()
-        .enumerate()
-        .map(|(row, entry)| entry.as_ref().map(|entry| seen(row, entry)))
-        .collect();
+    let states = states(table, seen);
     let claims = claims(table, &states);
     for (row, seen) in states.iter().enumerate() {
         let Some(seen) = seen else {
@@ -92,11 +87,14 @@ fn shared_out(
     split: fn(u64, &[Reading]) -> Vec<Decision>,
 ) -> Table {
     let mut next = reap(table, seen);
+    let states = states(&next, seen);
+    charge_excess(&mut next, total, &states);
     let free = free(&next.entries, total);
     let rows: Vec<usize> = next.members().map(|(row, _)| row).collect();
     let readings: Vec<Reading> = next
         .members()
-        .map(|(row, entry)| reading(entry, &seen(row, entry), total, now, free))
+        .zip(states.iter().flatten())
+        .map(|((_, entry), seen)| reading(entry, seen, total, now, free))
         .collect();
     let mut wishes = vec![0; next.entries.len()];
     for (row, decision) in rows.into_iter().zip(split(total, &readings)) {
@@ -107,6 +105,43 @@ fn shared_out(
     }
     apply(&mut next.entries, total, &wishes);
     next
+}
+
+/// The state of the member in each row.
+fn states(table: &Table, seen: &dyn Fn(usize, &Entry) -> Seen) -> Vec<Option<Seen>> {
+    let entries = table.entries.iter().enumerate();
+    let state = |(row, entry): (usize, &Option<Entry>)| entry.as_ref().map(|entry| seen(row, entry));
+    entries.map(state).collect()
+}
+
+/// Charges members for the pages that they have above their charges, as far as pages are free: pages that a fork shared, and that a
+/// write made their own without a fault. Its answer frees them when the member has trimmed them. A child that has not looked
+/// since its parent gave up shared pages has those too.
+fn charge_excess(table: &mut Table, total: u64, states: &[Option<Seen>]) {
+    let report = |row: usize| {
+        let seen = states.get(row).copied().flatten()?;
+        seen.row.map(|(report, _)| report)
+    };
+    let excess = |(row, entry): (usize, &Entry)| {
+        let own = report(row).unwrap_or_default();
+        let parent = table
+            .members()
+            .find(|(_, other)| Some(other.identity) == entry.parent);
+        let by_parent = parent
+            .and_then(|(row, _)| report(row))
+            .map_or(u64::MAX, |report| report.shared);
+        let given_up = own.inherited.saturating_sub(by_parent);
+        (row, (own.resident + given_up).saturating_sub(entry.charged))
+    };
+    let excesses: Vec<(usize, u64)> = table.members().map(excess).collect();
+    let mut free = free(&table.entries, total);
+    for (row, excess) in excesses {
+        let more = excess.min(free);
+        free -= more;
+        if let Some(entry) = &mut table.entries[row] {
+            entry.charged += more;
+        }
+    }
 }
 
 /// The pages of a member that it does not use, by its last report.
@@ -336,6 +371,59 @@ mod tests {
         assert_eq!(more(2000), TOTAL / NEED, "a 64th at least");
         let free = 60_000;
         assert_eq!(more(TOTAL - free), free / 2);
+    }
+
+    /// Five processes wrote to pages that they shared, 12 MiB beside a budget of 80: each was over its grant, and the pool gave
+    /// pages that it took for free to the others.
+    #[test]
+    fn pages_above_a_charge_are_given_to_no_other_until_they_are_trimmed() {
+        let above = |resident: u64| {
+            move |row, entry: &Entry| {
+                let mut seen = answered(entry, TOTAL, 1000);
+                if let (0, Some((report, _))) = (row, &mut seen.row) {
+                    (report.resident, report.wanted) = (resident, resident);
+                }
+                seen
+            }
+        };
+        let before = table(&[5000, 7000]);
+        let next = next_table(&before, TOTAL, &above(50_000), NOW);
+        let charged = next.entries[0].expect("it is a member").charged;
+        assert!(charged >= 50_000 && given(&next, 1) <= TOTAL - 50_000, "{next:?}");
+        // Nothing is free: the excess stays as it is.
+        let full = table(&[5000, TOTAL - 5000]);
+        assert_eq!(meet_needs(&full, TOTAL, &above(50_000), NOW), full);
+        // It has trimmed.
+        let next = meet_needs(&next, TOTAL, &above(1000), NOW);
+        let entry = next.entries[0].expect("it is a member");
+        assert_eq!(entry.charged, entry.given);
+    }
+
+    /// A parent trimmed pages that its children shared, which freed nothing: the children had them until they looked.
+    #[test]
+    fn pages_that_a_parent_gave_up_are_charged_to_its_child_before_it_has_looked() {
+        let mut before = table(&[5000, 1000, 2000]);
+        let parent = before.entries[0].map(|entry| entry.identity);
+        if let Some(child) = &mut before.entries[1] {
+            child.parent = parent;
+        }
+        let seen = |shared: u64| {
+            move |row, entry: &Entry| {
+                let mut seen = answered(entry, if row == 2 { TOTAL } else { 0 }, 0);
+                if let Some((report, _)) = &mut seen.row {
+                    (report.inherited, report.shared) = match row {
+                        0 => (0, shared),
+                        1 => (4000, 0),
+                        _ => (0, 0),
+                    };
+                    report.resident = entry.charged;
+                }
+                seen
+            }
+        };
+        let given = |shared| given(&next_table(&before, TOTAL, &seen(shared), NOW), 2);
+        assert_eq!(given(4000) - given(1500), 2500);
+        assert_eq!(given(9000), given(4000));
     }
 
     #[test]

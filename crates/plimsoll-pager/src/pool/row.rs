@@ -148,6 +148,20 @@ impl<'m> Row<'m> {
         self.words[SHARED].store(MOST_PAGES, Ordering::Release);
     }
 
+    /// States the member's use of memory after a trim.
+    #[cfg(not(loom))]
+    pub(crate) fn publish_use(&self, resident: u64, inherited: u64, shared: u64) {
+        for (place, value) in [(RESIDENT, resident), (INHERITED, inherited), (SHARED, shared)] {
+            self.words[place].store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// States that the member has at most so many pages resident.
+    #[cfg(not(loom))]
+    pub(crate) fn limit_resident(&self, pages: u64) {
+        self.words[RESIDENT].fetch_min(pages, Ordering::Relaxed);
+    }
+
     pub(crate) fn publish(&self, report: &Report) {
         let values = [
             (RESIDENT, report.resident),

@@ -226,6 +226,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let is_moved =
             self.driver.unshare(page).is_ok() && self.driver.move_pages(Area::Arena, one, page).done == 1;
         self.counters.add(Event::Unshared, u64::from(is_moved));
+        self.note_copies(u64::from(is_moved));
         is_moved
     }
 

@@ -1,5 +1,7 @@
 //! Changes of the budget while the pager works.
 
+use std::sync::atomic::Ordering;
+
 use crate::backing::Backing;
 use crate::driver::Driver;
 use crate::manager::{BLOCK, Manager};
@@ -8,14 +10,34 @@ use crate::page::PAGE_SIZE;
 /// Bytes by which the budget shrinks at once: few, so that a thread that faults meanwhile finds little to trim itself.
 const STEP: u64 = 1 << 20;
 /// Steps of one call.
-const MOST_STEPS: u32 = 64;
+const MOST_STEPS: u32 = 8;
 
 impl<D: Driver, B: Backing> Manager<D, B> {
     /// Changes the budget: it grows at once; the balance-set manager shrinks it ([`Manager::shrink`]).
     pub(crate) fn set_ram(&self, bytes: u64) {
+        self.set_ram_beside(bytes, 0);
+    }
+
+    /// As [`Manager::set_ram`], of a budget with `inherited` bytes more for pages that this process shares with its parent, which
+    /// pays for them.
+    pub(crate) fn set_ram_beside(&self, bytes: u64, inherited: u64) {
+        self.inherited
+            .store(inherited / PAGE_SIZE as u64, Ordering::Relaxed);
+        let bytes = bytes + inherited;
         self.backing.set_limit(bytes);
         self.budget.set_target(bytes);
         self.wake_balancer();
+    }
+
+    /// Notes that this process has copies of `pages` pages that it shared. If its parent pays for those, the budget is smaller at once:
+    /// else faults would take the frames of the copies before the next look at the shared pages.
+    pub(crate) fn note_copies(&self, pages: u64) {
+        let less = |inherited: u64| Some(inherited.saturating_sub(pages));
+        let before = self
+            .inherited
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        let lost = before.unwrap_or_default().min(pages);
+        self.budget.lose(lost * PAGE_SIZE as u64);
     }
 
     /// Shrinks the budget towards its target, in steps, and trims as much before the next step. Returns whether it is
