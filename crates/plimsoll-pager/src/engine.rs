@@ -4,7 +4,7 @@ mod fork;
 mod threads;
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -134,8 +134,12 @@ impl<B: Backing> Tenant for Served<B> {
         self.manager.usage()
     }
 
-    fn set_budget(&self, grant: u64, inherited: u64) {
-        self.manager.set_ram_beside(grant, inherited);
+    fn set_budget(&self, grant: u64, inherited: u64, copies: u64) {
+        self.manager.set_ram_beside(grant, inherited, copies);
+    }
+
+    fn copies(&self) -> u64 {
+        self.manager.copies.load(Ordering::Relaxed)
     }
 
     fn approach_budget(&self) -> bool {

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_os::{Errno, thread_time};
 
@@ -56,7 +56,11 @@ pub(crate) trait Tenant: Send + Sync {
 
     /// Begins the change of the budget: to the grant, and to the `inherited` bytes of pages that the parent pays for. The latter fall
     /// with each such page that a trim copies.
-    fn set_budget(&self, grant: u64, inherited: u64);
+    /// `copies` were made before the look that found the inherited ones.
+    fn set_budget(&self, grant: u64, inherited: u64, copies: u64);
+
+    /// Pages that were shared and are not any more, as this process copied or released them, since its start.
+    fn copies(&self) -> u64;
 
     /// Trims towards the budget: bounded work. Returns whether it has that budget now.
     fn approach_budget(&self) -> bool;
@@ -133,9 +137,10 @@ impl Share {
         tenant: Arc<dyn Tenant>,
     ) -> Result<Share, Errno> {
         let inherited = tenant.usage().resident;
+        let copies = tenant.copies();
         // As for a fork(2) that a limit on processes refuses.
         let member = parent.forked(inherited, least).map_err(|_| Errno::AGAIN)?;
-        set_budget(tenant.as_ref(), &member, inherited);
+        set_budget(tenant.as_ref(), &member, inherited, copies);
         Share::with_inherited(member, inherited, tenant)
     }
 
@@ -261,10 +266,17 @@ impl State {
         loop {
             // The parent may have ended in this round, whose grant then has its pages.
             let member = self.member();
+            let copies = tenant.copies();
             let before = self.own_usage(tenant, &member).inherited;
-            set_budget(tenant, &member, before);
+            set_budget(tenant, &member, before, copies);
             drop(member);
-            if !self.is_over() && !tenant.approach_budget() {
+            let looked = Instant::now();
+            let is_recent = || !self.looks() || looked.elapsed() < self.next_look();
+            let mut is_there = false;
+            while !is_there && !self.is_over() && is_recent() {
+                is_there = tenant.approach_budget();
+            }
+            if !is_there && !self.is_over() {
                 continue;
             }
             let mut member = self.member();
@@ -320,10 +332,10 @@ impl State {
 }
 
 /// Has the pager follow its grant, beside the pages that the parent pays for. Both fit into the pool.
-fn set_budget(tenant: &dyn Tenant, member: &Member, inherited: u64) {
+fn set_budget(tenant: &dyn Tenant, member: &Member, inherited: u64, copies: u64) {
     let grant = member.grant().bytes();
     let most = member.pool().total();
-    tenant.set_budget(grant, inherited.min(most.saturating_sub(grant)));
+    tenant.set_budget(grant, inherited.min(most.saturating_sub(grant)), copies);
 }
 
 /// The growth that is possible as of the last tick of `member`.

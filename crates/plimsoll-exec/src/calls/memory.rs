@@ -23,6 +23,8 @@ const MOST_TRIES: usize = 16;
 const MOST_WAIT: Duration = Duration::from_secs(5);
 /// The time between two tries while other threads have all pins for a moment.
 const MOMENT: Duration = Duration::from_micros(50);
+/// The longest wait for one of those pins: a child of `vfork` that was killed may have left its pins to this process.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Whether an address is the arena's.
 pub(crate) fn is_managed(address: usize) -> bool {
@@ -66,7 +68,7 @@ fn hold(page: usize, patience: Duration) -> Option<Held> {
         match arena.pin_for_a_moment(page) {
             Ok(pin) => return Some(Held(Some(pin))),
             // So many threads have one, each for a moment: none has it during a fault. The address is a good one.
-            Err(RangeError::TooManyPins) => thread::sleep(MOMENT),
+            Err(RangeError::TooManyPins) if start.elapsed() < LONGEST_WAIT => thread::sleep(MOMENT),
             Err(RangeError::Fault(_)) if start.elapsed() < patience => {
                 thread::sleep(Duration::from_millis(1))
             }

@@ -139,6 +139,13 @@ pub(crate) trait Driver: Send + Sync {
     /// Marks the presence of each of `pages`. No page needs to be busy.
     fn present(&self, area: Area, pages: PageRange, present: &mut [bool]) -> Result<(), Errno>;
 
+    /// The present pages of `pages` that another process maps too; 0 if the kernel does not tell. No page needs to be busy. Does not
+    /// allocate.
+    fn shared(&self, area: Area, pages: PageRange) -> u64;
+
+    /// Whether the kernel moves pages, and no copies.
+    fn moves(&self) -> bool;
+
     /// Whether a page is present; none if the kernel does not tell. The page need not be busy.
     fn presence(&self, area: Area, page: PageIndex) -> Option<bool> {
         let mut present = [false];

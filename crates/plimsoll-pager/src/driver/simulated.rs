@@ -456,6 +456,16 @@ impl Driver for Simulated {
         }
     }
 
+    fn shared(&self, area: Area, pages: PageRange) -> u64 {
+        let state = self.state();
+        let is_shared = |page: PageIndex| area == Area::Arena && state.shared[page.index()];
+        pages.pages().filter(|page| is_shared(*page)).count() as u64
+    }
+
+    fn moves(&self) -> bool {
+        !self.copies
+    }
+
     fn unlock(&self, pages: PageRange) {
         let mut state = self.state();
         if !state.is_lock_kept && state.locked.is_some_and(|page| pages.contains(page)) {

@@ -301,6 +301,17 @@ impl Driver for Userfault {
         self.pagemap.present(self.at(area, pages.first), present)
     }
 
+    fn shared(&self, area: Area, pages: PageRange) -> u64 {
+        let shared = self
+            .pagemap
+            .shared(self.at(area, pages.first), pages.count as usize);
+        shared.unwrap_or(0)
+    }
+
+    fn moves(&self) -> bool {
+        self.moves
+    }
+
     /// Neighbours with equal modes of registration would be one mapping.
     fn set_apart(&self, pages: PageRange) -> Result<(), Errno> {
         if !self.moves {

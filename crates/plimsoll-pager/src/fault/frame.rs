@@ -67,6 +67,9 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         from: PageIndex,
         standby: Locked<'_>,
     ) -> Result<(), FaultError> {
+        let frame = PageRange::new(from, 1);
+        // The kernel makes a copy of a shared frame at the first write.
+        let shared = self.shared_in(Area::Shadow, frame);
         let filled: Result<(), Damaged> = self.with_frame_mut(from, &standby, |frame| match place {
             Some(place) => self.backing.get(page, place, frame),
             None => {
@@ -74,7 +77,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 Ok(())
             }
         });
-        let frame = PageRange::new(from, 1);
+        self.note_unshared(shared);
         let mut outcome = filled.map_err(FaultError::from);
         let mut is_moved = false;
         if outcome.is_ok() {

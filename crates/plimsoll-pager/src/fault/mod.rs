@@ -116,17 +116,18 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     /// Moves the frame of a modified or standby page back.
     fn soft_fault(&self, page: PageIndex, locked: Locked<'_>) -> Result<(), FaultError> {
         let one = PageRange::new(page, 1);
-        let mut moved = self.driver.move_pages(Area::Shadow, one, page);
+        let mut moved = self.move_counted(Area::Shadow, one);
         for _ in 0..4 {
             if moved.stopped != Some(Errno::AGAIN) {
                 break;
             }
-            moved = self.driver.move_pages(Area::Shadow, one, page);
+            moved = self.move_counted(Area::Shadow, one);
         }
         if moved.done == 0 {
+            let shared = self.shared_in(Area::Shadow, one);
             self.with_frame(page, &locked, |frame| self.copy_in(page, frame))?;
             self.counters.add(Event::CopiedFrame, 1);
-            self.note_copies(1);
+            self.note_unshared(shared);
             // It fails for pages that are locked in RAM alone, and those of the shadow are not.
             let _ = self.driver.discard(Area::Shadow, one);
         }

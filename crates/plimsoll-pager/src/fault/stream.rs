@@ -105,7 +105,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 
     /// Moves the frames of modified or standby pages back in one call.
     fn move_back(&self, run: PageRange, batch: &mut Batch<'_>) -> u32 {
-        let moved = self.driver.move_pages(Area::Shadow, run, run.first);
+        let moved = self.move_counted(Area::Shadow, run);
         let done = moved.done.min(run.count);
         for (page, slot) in PageRange::new(run.first, done).pages().zip(batch) {
             if let Some(locked) = slot.take() {
@@ -173,9 +173,11 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     ) -> u32 {
         let places = places(&batch[..run.count.min(taken.count) as usize]);
         // A copy that cannot be restored has spoilt its frame, and a fault on its page reports it.
+        let shared = self.shared_in(Area::Shadow, taken);
         let filled = self.with_frames_mut(taken, frames, |pages| {
             self.backing.get_run(run.first, places.known(), pages) as u32
         });
+        self.note_unshared(shared);
         let spoilt = (filled as usize + 1).min(places.known().len());
         let (moved, copied) = match filled {
             0 => (0, 0),

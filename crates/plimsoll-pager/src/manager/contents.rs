@@ -284,8 +284,10 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             let count = alike.count();
             let run = PageRange::new(first.plus(at as u32), count as u32);
             if let Some(area) = area {
+                let shared = self.shared_in(area, run);
                 self.driver.discard(area, run)?;
                 self.budget.uncharge(count as u64);
+                self.note_unshared(shared);
             }
             for (page, slot) in run.pages().zip(&mut slots[at..]) {
                 if let Some(locked) = slot.take() {

@@ -85,6 +85,8 @@ pub(crate) struct Manager<D, B> {
     pub(crate) faulters: Faulters,
     /// Pages of the budget that this process shares with its parent, which pays for them.
     pub(crate) inherited: AtomicU64,
+    /// Shared pages that this process copied or released, while it had inherited ones.
+    pub(crate) copies: AtomicU64,
     pub(crate) counters: Counters,
     pub(crate) scratch: Scratch<1, 64>,
     /// For pages that are restored ahead: few, as each takes 128 KiB of the budget until the pager ends. A thread that finds none restores
@@ -127,6 +129,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             streams: Streams::new(),
             faulters: Faulters::default(),
             inherited: AtomicU64::new(0),
+            copies: AtomicU64::new(0),
             counters: Counters::default(),
             scratch: Scratch::new()?,
             run_scratch: Scratch::new()?,

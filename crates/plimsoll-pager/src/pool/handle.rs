@@ -139,7 +139,7 @@ impl Pool {
         let row = self.claim_row(identity)?;
         let closed = self.change(row, |table| {
             let seen = self.states(table);
-            let mut next = reap(table, &|at, entry| seen_in(&seen, at, entry));
+            let mut next = reap(table, self.total_pages(), &|at, entry| seen_in(&seen, at, entry));
             let members = next.members().count();
             if members > 0 {
                 return Err(PoolError::InUse { members });

@@ -459,7 +459,8 @@ impl Member {
         let left = self.pool.change(self.row, |table| {
             let mut seen = self.pool.states(table);
             end(&mut seen, table, identity);
-            Ok(Some(reap(table, &|at, entry| seen_in(&seen, at, entry))))
+            let total = self.pool.total_pages();
+            Ok(Some(reap(table, total, &|at, entry| seen_in(&seen, at, entry))))
         });
         self.pool.row(self.row).release(identity);
         left.map(drop)
@@ -537,11 +538,11 @@ fn room(
     if let Some(seen) = &mut seen[row] {
         seen.condition = Condition::Ended;
     }
-    let next = reap(table, &|at, entry| seen_in(&seen, at, entry));
+    let total = pool.total_pages();
+    let next = reap(table, total, &|at, entry| seen_in(&seen, at, entry));
     if next.entries[row].is_some() {
         return Err(pool.damaged(Damage::Row { row }));
     }
-    let total = pool.total_pages();
     bounds.check_minima(next.minima(), total)?;
     let given = bounds.minimum.min(free(&next.entries, total));
     Ok((next, given))

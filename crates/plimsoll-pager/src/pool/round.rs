@@ -29,9 +29,17 @@ pub(crate) struct Seen {
     pub(crate) row: Option<(Report, Acknowledged)>,
 }
 
-/// The table without the members that have ended, with all acknowledged pages free. `seen` has the state of the member in each
-/// row.
-pub(crate) fn reap(table: &Table, seen: &dyn Fn(usize, &Entry) -> Seen) -> Table {
+/// The table without the members that have ended, with all acknowledged pages free, but for those that a member still has. `seen` has
+/// the state of the member in each row.
+pub(crate) fn reap(table: &Table, total: u64, seen: &dyn Fn(usize, &Entry) -> Seen) -> Table {
+    let mut next = settled(table, seen);
+    let states = states(&next, seen);
+    charge_excess(&mut next, total, &states);
+    next
+}
+
+/// The table without the members that have ended, with all acknowledged pages free.
+fn settled(table: &Table, seen: &dyn Fn(usize, &Entry) -> Seen) -> Table {
     let mut next = table.clone();
     let states = states(table, seen);
     let claims = claims(table, &states);
@@ -86,15 +94,12 @@ fn shared_out(
     now: u32,
     split: fn(u64, &[Reading]) -> Vec<Decision>,
 ) -> Table {
-    let mut next = reap(table, seen);
-    let states = states(&next, seen);
-    charge_excess(&mut next, total, &states);
+    let mut next = reap(table, total, seen);
     let free = free(&next.entries, total);
     let rows: Vec<usize> = next.members().map(|(row, _)| row).collect();
     let readings: Vec<Reading> = next
         .members()
-        .zip(states.iter().flatten())
-        .map(|((_, entry), seen)| reading(entry, seen, total, now, free))
+        .map(|(row, entry)| reading(entry, &seen(row, entry), total, now, free))
         .collect();
     let mut wishes = vec![0; next.entries.len()];
     for (row, decision) in rows.into_iter().zip(split(total, &readings)) {
@@ -468,6 +473,6 @@ mod tests {
                 seen
             }
         };
-        reap(&before, &seen).entries[1].expect("it is a member")
+        settled(&before, &seen).entries[1].expect("it is a member")
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::simulated::{PAGES, Sim, access, contents, sim};
 use crate::backing::model::ModelStore;
 use crate::driver::simulated::{Injection, Simulated};
+use crate::driver::{Area, Driver};
 use crate::manager::Manager;
 use crate::page::{CHUNK_PAGES, PAGE_SIZE, PageIndex, PageRange};
 
@@ -89,6 +90,42 @@ fn native_pages_that_were_never_touched_are_given_up_first() {
     assert_eq!((manager.budget.native(), manager.budget.frames()), (0, 10));
     check_all(&manager, 10);
     assert_eq!(manager.validate(), []);
+}
+
+/// Faults took the frames of copies that a trim had made of shared pages, while the budget still had room for the parent's: the process
+/// exceeded its grant until the next look at the shared pages.
+#[test]
+fn copies_of_pages_that_the_parent_pays_for_are_within_the_grant() {
+    let manager = sim(2000, 0, 1);
+    // Contents that compress well.
+    let fill = |page: u32| access(&manager, PageIndex::new(page), |bytes| bytes.fill(page as u8));
+    (0..500).for_each(fill);
+    for page in 0..300 {
+        manager.driver.set_shared(PageIndex::new(page));
+    }
+    let (grant, inherited) = (300 * PAGE, 300 * PAGE);
+    manager.set_ram_beside(grant, inherited, 0);
+    shrink(&manager);
+    assert_eq!(manager.budget.ram(), grant + inherited);
+    let all = PageRange::new(PageIndex::new(0), PAGES);
+    let shared = || manager.driver.shared(Area::Arena, all) * PAGE;
+    let own = || resident(&manager) - shared();
+    // The trimmer passes shared pages at first.
+    for page in (500..PAGES).cycle().take(8 * PAGES as usize) {
+        fill(page);
+        assert!(own() <= grant, "{} pages: {:?}", own() / PAGE, manager.stats());
+    }
+    let left = shared();
+    assert!(left < inherited, "no shared page was trimmed");
+    assert_eq!(manager.budget.target(), grant + left);
+    // A look that began before the copies were made.
+    manager.set_ram_beside(grant, inherited, 0);
+    assert_eq!(manager.budget.target(), grant + left);
+    for page in 0..PAGES {
+        let first = access(&manager, PageIndex::new(page), |bytes| bytes[0]);
+        assert_eq!(first, page as u8);
+    }
+    assert_eq!((manager.validate(), manager.budget.forced()), (vec![], 0));
 }
 
 #[test]

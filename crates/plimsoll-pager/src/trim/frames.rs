@@ -119,6 +119,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         while at < batch.len() {
             let run = batch[at..].iter().take_while(|slot| slot.is_some()).count();
             let pages = PageRange::new(block.first.plus(at as u32), run as u32);
+            let shared = self.shared_in(Area::Shadow, pages);
             // It fails for pages that are locked in RAM alone: those stay as they are.
             if run > 0 && self.driver.discard(Area::Shadow, pages).is_ok() {
                 for (page, slot) in pages.pages().zip(&mut batch[at..]) {
@@ -127,6 +128,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                     }
                 }
                 self.budget.uncharge(run as u64);
+                self.note_unshared(shared);
                 released += run as u32;
             }
             at += run.max(1);

@@ -24,7 +24,7 @@ pub(crate) use heat::MOST_APART;
 pub(crate) use save::Reclaim;
 
 use crate::backing::Backing;
-use crate::driver::{Area, Driver};
+use crate::driver::{Area, Driver, Partial};
 use crate::manager::{BLOCK, Event, Manager};
 use crate::page::{Chunk, ChunkMode, Locked, PageIndex, PageRange, PageState};
 
@@ -160,7 +160,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 continue;
             }
             let pages = PageRange::new(first.plus(at as u32), run as u32);
-            let partial = self.driver.move_pages(Area::Arena, pages, pages.first);
+            let partial = self.move_counted(Area::Arena, pages);
             let done = (partial.done as usize).min(run);
             for (page, slot) in pages.pages().zip(&mut batch[at..at + done]) {
                 if let Some(locked) = slot.take() {
@@ -212,6 +212,17 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         moved
     }
 
+    /// Moves pages to the other area. Without `UFFDIO_MOVE`, that makes copies of shared ones.
+    pub(crate) fn move_counted(&self, from: Area, pages: PageRange) -> Partial {
+        let shared = match self.driver.moves() {
+            true => 0,
+            false => self.shared_in(from, pages),
+        };
+        let moved = self.driver.move_pages(from, pages, pages.first);
+        self.note_unshared(shared.min(u64::from(moved.done)));
+        moved
+    }
+
     /// Counts a page that was moved to its frame slot as modified, and unlocks it.
     fn end_trim(&self, page: PageIndex, locked: Locked<'_>) {
         let priority = self.chunk(page).priority();
@@ -223,10 +234,10 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     /// device writes to it. Returns whether it was moved.
     fn move_shared(&self, page: PageIndex) -> bool {
         let one = PageRange::new(page, 1);
-        let is_moved =
-            self.driver.unshare(page).is_ok() && self.driver.move_pages(Area::Arena, one, page).done == 1;
+        let is_own = self.driver.unshare(page).is_ok();
+        self.note_unshared(u64::from(is_own));
+        let is_moved = is_own && self.driver.move_pages(Area::Arena, one, page).done == 1;
         self.counters.add(Event::Unshared, u64::from(is_moved));
-        self.note_copies(u64::from(is_moved));
         is_moved
     }
 

@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use crate::backing::Backing;
-use crate::driver::Driver;
+use crate::driver::{Area, Driver};
 use crate::manager::{BLOCK, Manager};
-use crate::page::PAGE_SIZE;
+use crate::page::{PAGE_SIZE, PageRange};
 
 /// Bytes by which the budget shrinks at once: few, so that a thread that faults meanwhile finds little to trim itself.
 const STEP: u64 = 1 << 20;
@@ -15,23 +15,37 @@ const MOST_STEPS: u32 = 8;
 impl<D: Driver, B: Backing> Manager<D, B> {
     /// Changes the budget: it grows at once; the balance-set manager shrinks it ([`Manager::shrink`]).
     pub(crate) fn set_ram(&self, bytes: u64) {
-        self.set_ram_beside(bytes, 0);
+        self.set_ram_beside(bytes, 0, self.copies.load(Ordering::Relaxed));
     }
 
     /// As [`Manager::set_ram`], of a budget with `inherited` bytes more for pages that this process shares with its parent, which
-    /// pays for them.
-    pub(crate) fn set_ram_beside(&self, bytes: u64, inherited: u64) {
-        self.inherited
-            .store(inherited / PAGE_SIZE as u64, Ordering::Relaxed);
-        let bytes = bytes + inherited;
+    /// pays for them: the pages that a look found after `copies` copies.
+    pub(crate) fn set_ram_beside(&self, bytes: u64, inherited: u64, copies: u64) {
+        let since = self.copies.load(Ordering::Relaxed).wrapping_sub(copies);
+        let inherited = (inherited / PAGE_SIZE as u64).saturating_sub(since);
+        self.inherited.store(inherited, Ordering::Relaxed);
+        let bytes = bytes + inherited * PAGE_SIZE as u64;
         self.backing.set_limit(bytes);
         self.budget.set_target(bytes);
         self.wake_balancer();
     }
 
-    /// Notes that this process has copies of `pages` pages that it shared. If its parent pays for those, the budget is smaller at once:
-    /// else faults would take the frames of the copies before the next look at the shared pages.
-    pub(crate) fn note_copies(&self, pages: u64) {
+    /// Pages of `pages` that this process shares, to be noted by [`Manager::note_unshared`] once it shares them no more. 0 if its budget
+    /// has no inherited pages.
+    pub(crate) fn shared_in(&self, area: Area, pages: PageRange) -> u64 {
+        match self.inherited.load(Ordering::Relaxed) {
+            0 => 0,
+            _ => self.driver.shared(area, pages),
+        }
+    }
+
+    /// Notes that this process does not share `pages` pages any more: it has copies of them, or has released them. If its parent pays
+    /// for them, the budget is smaller at once: else faults would take their room before the next look at the shared pages.
+    pub(crate) fn note_unshared(&self, pages: u64) {
+        if pages == 0 || self.inherited.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        self.copies.fetch_add(pages, Ordering::Relaxed);
         let less = |inherited: u64| Some(inherited.saturating_sub(pages));
         let before = self
             .inherited
@@ -46,6 +60,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let mut step = STEP;
         for _ in 0..MOST_STEPS {
             if self.budget.ram() <= self.budget.target() {
+                // The budget of inherited pages falls without a step.
+                self.release_excess();
                 return true;
             }
             self.budget.approach_target(step);
@@ -62,7 +78,9 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let batch = u64::from(BLOCK);
         let excess = || self.budget.excess(self.overhead_bytes());
         // Other threads restore pages meanwhile.
-        let tries = 4 * (excess() / batch) + 16;
+        // So does the budget, with each inherited page.
+        let inherited = self.inherited.load(Ordering::Relaxed);
+        let tries = 4 * ((excess() + inherited) / batch) + 16;
         for _ in 0..tries {
             let now = excess();
             if now == 0 {
