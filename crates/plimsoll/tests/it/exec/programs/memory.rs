@@ -29,8 +29,12 @@ pub struct Peak {
 impl Peak {
     /// Samples the process and its descendants, also those whose parent has ended in its process group.
     pub fn sample(&mut self, root: u32) {
-        let shares: Vec<u64> = tree(root).into_iter().filter_map(share).collect();
-        let sum: u64 = shares.iter().sum();
+        let tree = tree(root);
+        // Read within a millisecond, so no page moves from one process to another meanwhile; a shared page counts in each process.
+        let at_once: u64 = tree.iter().filter_map(|pid| resident(*pid)).sum();
+        let shares: Vec<u64> = tree.into_iter().filter_map(share).collect();
+        // Those of a busy process take 50 ms each: pages that the pool moved meanwhile count twice.
+        let sum = shares.iter().sum::<u64>().min(at_once);
         let processes = shares.len() as u64;
         self.trees.push(sum);
         self.process = self.process.max(shares.into_iter().max().unwrap_or(0));
@@ -106,7 +110,17 @@ fn tree(root: u32) -> HashSet<i32> {
     }
 }
 
-/// Bytes of anonymous and shared memory in RAM and in swap. None for a process that has ended.
+/// Bytes of anonymous and shared memory in RAM and in swap, pages that other processes share included. None for a process that has
+/// ended.
+fn resident(pid: i32) -> Option<u64> {
+    let status = procfs::process::Process::new(pid)
+        .and_then(|process| process.status())
+        .ok()?;
+    let kib = [status.rssanon, status.rssshmem, status.vmswap];
+    Some(kib.into_iter().flatten().sum::<u64>() * 1024)
+}
+
+/// Bytes of anonymous and shared memory in RAM and in swap, of a shared page its part. None for a process that has ended.
 fn share(pid: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
     let keys = ["Pss_Anon:", "Pss_Shmem:", "SwapPss:"];
