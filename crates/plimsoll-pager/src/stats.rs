@@ -81,7 +81,7 @@ pub struct Stats {
     pub ageing: AgeingState,
     /// Windows of ageing that ended.
     pub ageing_windows: u64,
-    /// Microseconds that these took.
+    /// Microseconds of CPU time of these.
     pub ageing_us: u64,
     /// Chunks by class of heat at the end of the last window, the coldest first.
     pub heat_chunks: [u64; 8],

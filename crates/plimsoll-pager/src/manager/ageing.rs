@@ -8,7 +8,7 @@ use crate::page::Chunk;
 
 /// The shortest time of a window.
 pub(crate) const WINDOW: Duration = Duration::from_secs(5);
-/// A window lasts this many times as long as the last one cost: 1% of a CPU.
+/// A window lasts this many times the CPU time of the last one: 1% of a CPU.
 const COSTS: u32 = 100;
 /// Classes of heat.
 pub(crate) const CLASSES: usize = Chunk::HOTTEST as usize + 1;
@@ -122,7 +122,7 @@ impl Ageing {
         self.windows.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Adds the time that a part of a window took.
+    /// Adds the CPU time of a part of a window.
     pub(crate) fn add_cost(&self, cost: Duration) {
         let ns = u64::try_from(cost.as_nanos()).unwrap_or(u64::MAX);
         self.cost_ns.fetch_add(ns, Ordering::Relaxed);
@@ -133,7 +133,7 @@ impl Ageing {
         self.windows.load(Ordering::Relaxed)
     }
 
-    /// Microseconds that all windows took.
+    /// Microseconds of CPU time of all windows.
     pub(crate) fn cost_us(&self) -> u64 {
         self.cost_ns.load(Ordering::Relaxed) / 1000
     }

@@ -8,9 +8,9 @@
 //! The kernel tells accesses by mapping, so neighbouring chunks must not be one: of two, one is registered for
 //! write-protection as well, which nothing uses.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use plimsoll_os::Errno;
+use plimsoll_os::{Errno, thread_time};
 
 use crate::backing::Backing;
 use crate::driver::{Accesses, Driver};
@@ -30,7 +30,9 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             return;
         }
         let mut plan = self.ageing.plan();
-        let start = Instant::now();
+        // Not the time that passes: on a busy machine, windows would be so long that each chunk is used in each of them.
+        let start = thread_time();
+        let since = || thread_time().saturating_sub(start);
         let mut spent = Duration::ZERO;
         if let Some(due) = plan.due {
             if now < due {
@@ -38,7 +40,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             }
             plan.due = None;
             self.end_window();
-            spent = start.elapsed();
+            spent = since();
             plan.cost += spent;
             self.ageing.add_cost(spent);
         }
@@ -50,7 +52,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         plan.trimmed = trimmed;
         plan.due = Some(now + plan.length());
         self.begin_window();
-        plan.cost = start.elapsed() - spent;
+        plan.cost = since().saturating_sub(spent);
         self.ageing.add_cost(plan.cost);
     }
 
