@@ -386,7 +386,8 @@ mod tests {
             move |row, entry: &Entry| {
                 let mut seen = answered(entry, TOTAL, 1000);
                 if let (0, Some((report, _))) = (row, &mut seen.row) {
-                    (report.resident, report.wanted) = (resident, resident);
+                    // It bids for none of them.
+                    (report.resident, report.wanted) = (resident, 1000);
                 }
                 seen
             }
