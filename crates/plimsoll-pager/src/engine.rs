@@ -1,30 +1,32 @@
 //! A pager of this process: its manager over the real driver, its addresses, its registration with the signal handler.
 
 mod fork;
+mod pinning;
+mod served;
 mod threads;
 
-use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use plimsoll_os::{Errno, Fd, thread_token};
+use plimsoll_os::Errno;
 
 use crate::addresses::Addresses;
 use crate::backing::Backing;
 use crate::driver::{DriverOptions, FaultMode, OpenError, Userfault};
 use crate::error::{MapError, RangeError};
-use crate::fault::{FaultError, Faults, Registration, SignalsBlocked, ThreadFaults, TooManyPagers};
+use crate::fault::{Registration, SignalsBlocked, TooManyPagers};
 use crate::gate::{Gate, Inside};
-use crate::manager::{BLOCK, Manager, Patience, Pin, Purpose, TakeBackError, WorkingSetError};
-use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState};
+use crate::manager::{BLOCK, Manager, TakeBackError, WorkingSetError};
+use crate::page::{CHUNK_PAGES, PAGE_SIZE, PageIndex, PageRange};
 #[cfg(not(loom))]
-use crate::pool::{Member, Pool, Usage};
+use crate::pool::Member;
 use crate::published::Publication;
 #[cfg(not(loom))]
-use crate::share::{Growth, Share, Tenant};
+use crate::share::Share;
 
 pub use fork::Forked;
+use served::Served;
 use threads::Threads;
 
 /// The smallest grant of a member of a pool that a pager works with, in bytes: the store's tables and buffers, and a few pages. Faults
@@ -33,139 +35,6 @@ pub const LEAST_GRANT: u64 = 1 << 20;
 
 /// The smallest budget: the store's tables and buffers, and some pages.
 pub(crate) const LEAST_RAM: u64 = 4 << 20;
-
-/// The part of a pager that the signal handler and the threads of the pager use.
-struct Served<B> {
-    /// The record for other processes; it ends before the manager, whose addresses it has.
-    publication: OnceLock<Publication>,
-    manager: Manager<Userfault, B>,
-    arena: Range<usize>,
-    /// Whether the balance-set manager is to end.
-    is_over: AtomicBool,
-    built: Instant,
-    /// Seconds since then for which saved copies were made older.
-    aged: AtomicU64,
-    /// Held by the balance-set manager while it works. No fault takes it.
-    balancing: Mutex<()>,
-    /// Every other thread is inside while it changes pages.
-    gate: Gate,
-    /// The pool whose shared memory the handler replaces if its file is cut.
-    #[cfg(not(loom))]
-    pool: Option<Pool>,
-}
-
-impl<B: Backing> Faults for Served<B> {
-    fn resolve(&self, address: usize) -> Result<(), FaultError> {
-        // Nothing touches an absent page of the shadow.
-        if !self.arena.contains(&address) {
-            return Err(FaultError::Refused(Errno::FAULT));
-        }
-        let _inside = self.gate.enter();
-        self.manager.fault(self.page(address))
-    }
-
-    fn is_surrendered(&self, address: usize) -> bool {
-        self.arena.contains(&address) && self.manager.is_surrendered(self.page(address))
-    }
-
-    fn pace(&self, address: usize) {
-        let delay = self.delay(address, thread_token());
-        if !delay.is_zero() {
-            let since = Instant::now();
-            plimsoll_os::sleep_briefly(delay);
-            self.add_delay(since.elapsed());
-        }
-    }
-
-    fn is_here(&self) -> bool {
-        !self.manager.driver.is_forked()
-    }
-
-    fn replace_lost_page(&self, address: usize) -> bool {
-        #[cfg(not(loom))]
-        if let Some(pool) = &self.pool {
-            return pool.replace_lost_page(address);
-        }
-        let _ = address;
-        false
-    }
-}
-
-impl<B: Backing> ThreadFaults for Served<B> {
-    fn userfault(&self) -> &Fd {
-        self.manager.driver.faults()
-    }
-
-    fn delay(&self, address: usize, thread: usize) -> Duration {
-        match self.arena.contains(&address) {
-            true => self.manager.pace(self.page(address), thread),
-            false => Duration::ZERO,
-        }
-    }
-
-    fn is_evicted(&self, address: usize) -> bool {
-        let word = self.manager.table.word(self.page(address));
-        word.load().state().is_evicted()
-    }
-
-    fn takes_faults(&self, address: usize) -> bool {
-        if !self.arena.contains(&address) {
-            return true;
-        }
-        let page = self.page(address);
-        let mode = self.manager.chunks.mode(page.number() / CHUNK_PAGES);
-        matches!(mode, ChunkMode::Managed | ChunkMode::Converting) && !self.manager.is_surrendered(page)
-    }
-
-    fn add_delay(&self, time: Duration) {
-        self.manager.thrash.add_throttled(time);
-    }
-}
-
-impl<B> Served<B> {
-    fn page(&self, address: usize) -> PageIndex {
-        PageIndex::new(((address - self.arena.start) / PAGE_SIZE) as u32)
-    }
-}
-
-#[cfg(not(loom))]
-impl<B: Backing> Tenant for Served<B> {
-    fn usage(&self) -> Usage<'_> {
-        self.manager.usage()
-    }
-
-    fn set_budget(&self, grant: u64, inherited: u64, copies: u64) {
-        self.manager.set_ram_beside(grant, inherited, copies);
-    }
-
-    fn copies(&self) -> u64 {
-        self.manager.copies.load(Ordering::Relaxed)
-    }
-
-    fn approach_budget(&self) -> bool {
-        // A fork waits until it is done. One that waits for a fault, which may wait for a larger budget, lets the ticks go on.
-        let inside = self.gate.try_enter();
-        inside.is_none_or(|_inside| self.manager.shrink())
-    }
-
-    fn shared_bytes(&self) -> u64 {
-        let driver = &self.manager.driver;
-        let frames = self
-            .manager
-            .chunks_with_frames()
-            .flat_map(|pages| driver.addresses(pages));
-        let copies = self.manager.backing.addresses();
-        frames
-            .chain([copies])
-            .map(|addresses| driver.shared_bytes(addresses))
-            .sum()
-    }
-
-    fn set_growth(&self, growth: Growth) {
-        self.manager.need.set_can_be_met(growth.is_possible);
-        self.manager.need.set_is_free(growth.is_free);
-    }
-}
 
 /// The last step of a trim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -177,14 +46,6 @@ pub enum TrimTo {
     Standby,
     /// Saved, and the frames released to the kernel.
     Store,
-}
-
-/// The first pages of a range, which were made active.
-struct MadeActive {
-    /// Their number.
-    done: u32,
-    /// The reason why the page behind them was not.
-    error: Option<FaultError>,
 }
 
 /// The reason why an engine was not built.
@@ -484,208 +345,6 @@ impl<B: Backing + 'static> Engine<B> {
     /// Ends the limits of a region.
     pub(crate) fn end_working_set(&self, _: &AtWork<'_>, pages: PageRange, number: u8) {
         self.manager().end_working_set(pages, number);
-    }
-
-    /// Makes `pages` present.
-    pub(crate) fn prefetch(&self, pages: PageRange) -> Result<(), FaultError> {
-        let manager = self.manager();
-        for piece in pages.pieces(CHUNK_PAGES) {
-            if manager.chunks.mode(piece.first.number() / CHUNK_PAGES) != ChunkMode::Managed {
-                manager.touch(piece);
-                continue;
-            }
-            let _work = self.work();
-            for page in piece.pages() {
-                self.make_active(page)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes a page of a managed chunk active, unless it is surrendered.
-    fn make_active(&self, page: PageIndex) -> Result<(), FaultError> {
-        let manager = self.manager();
-        let mut patience = Patience::default();
-        loop {
-            match manager.table.word(page).load().state() {
-                PageState::Active | PageState::Surrendered => return Ok(()),
-                // Another thread has committed the chunk.
-                PageState::Virgin
-                    if manager.chunks.mode(page.number() / CHUNK_PAGES) == ChunkMode::Native =>
-                {
-                    return Ok(());
-                }
-                PageState::Busy => patience.wait(),
-                _ => manager.fault(page)?,
-            }
-        }
-    }
-
-    /// Makes `pages` present and keeps them so until [`Engine::unpin`].
-    pub(crate) fn pin(&self, pages: PageRange) -> Result<Pin, RangeError> {
-        let manager = self.manager();
-        let pinned = (manager.pins.pages() + u64::from(pages.count)) * PAGE_SIZE as u64;
-        if pinned > manager.budget.ram() / 2 {
-            return Err(RangeError::PinTooLarge { bytes: pages.bytes() });
-        }
-        let work = self.work();
-        let pin = manager
-            .pins
-            .publish(pages, Purpose::Guard)
-            .ok_or(RangeError::TooManyPins)?;
-        drop(work);
-        match self.prefetch(pages) {
-            Ok(()) => {
-                for run in pages
-                    .pieces(CHUNK_PAGES)
-                    .flat_map(|piece| manager.own_runs(piece))
-                {
-                    // A page that the program dropped (`MADV_DONTNEED`) is active and absent.
-                    manager.touch(run);
-                }
-                Ok(pin)
-            }
-            Err(error) => {
-                manager.pins.remove(pin);
-                Err(error.into())
-            }
-        }
-    }
-
-    /// Pins as many of `pages`, from the first one on, as half of the frames of the budget allow, and makes them present without
-    /// touching them, for a system call of this thread. Returns their number, at least 1. May be called in a signal handler.
-    pub(crate) fn pin_first(&self, pages: PageRange) -> Result<(Pin, u32), RangeError> {
-        let manager = self.manager();
-        // The store may have most of the budget: a fault that finds no frame takes long.
-        let most = manager.budget.limit(manager.overhead_bytes()) / 2;
-        let left = most.saturating_sub(manager.pins.pages());
-        let wanted = PageRange::new(pages.first, left.min(pages.count.into()) as u32);
-        if wanted.count == 0 {
-            return Err(RangeError::PinTooLarge { bytes: pages.bytes() });
-        }
-        self.pin_active(wanted, Purpose::Call(thread_token()))
-    }
-
-    /// As [`Engine::pin_first`], of one page and whatever the budget has: the thread ends the pin before it waits for anything.
-    pub(crate) fn pin_for_a_moment(&self, page: PageIndex) -> Result<Pin, RangeError> {
-        // So often the page may leave between its fault and the pin.
-        const MOST_TRIES: usize = 16;
-        for _ in 0..MOST_TRIES {
-            if let Some(pin) = self.pin_after_fault(page)? {
-                return Ok(pin);
-            }
-        }
-        let (pin, _) = self.pin_active(PageRange::new(page, 1), Purpose::Moment(thread_token()))?;
-        Ok(pin)
-    }
-
-    /// Makes a page active and pins it then: a fault may take long, and the slots are few. None if the page has left in between.
-    fn pin_after_fault(&self, page: PageIndex) -> Result<Option<Pin>, RangeError> {
-        let pages = PageRange::new(page, 1);
-        let pins = &self.manager().pins;
-        let _work = self.work();
-        if let Some(error) = self.make_first_active(pages).error {
-            return Err(error.into());
-        }
-        let pin = pins.publish(pages, Purpose::Moment(thread_token()));
-        let pin = pin.ok_or(RangeError::TooManyPins)?;
-        if self.is_page_active(page) {
-            return Ok(Some(pin));
-        }
-        pins.remove(pin);
-        Ok(None)
-    }
-
-    /// As [`Engine::pin_first`], of all `pages`, for the life of the process. Half of the frames of the budget may be pinned so, and
-    /// three quarters in all: other pins, which end, leave room.
-    pub(crate) fn pin_for_ever(&self, pages: PageRange) -> Result<(), RangeError> {
-        // Signal stacks of a few threads, and their words, are pinned while the store has most of the budget, too.
-        const LEAST: u64 = 32;
-        let manager = self.manager();
-        if manager.pins.is_kept(pages) {
-            return Ok(());
-        }
-        let too_large = RangeError::PinTooLarge { bytes: pages.bytes() };
-        let most = manager.budget.limit(manager.overhead_bytes());
-        let count = u64::from(pages.count);
-        let kept = manager.pins.kept_pages() + count;
-        let fits = kept <= most / 2 && manager.pins.pages() + count <= most / 4 * 3;
-        if !fits && kept > LEAST {
-            return Err(too_large);
-        }
-        let (pin, count) = self.pin_active(pages, Purpose::Process(thread_token()))?;
-        if count < pages.count {
-            manager.pins.remove(pin);
-            return Err(too_large);
-        }
-        manager.pins.keep(pin);
-        Ok(())
-    }
-
-    /// Pins `pages` and makes them active, up to the first one that cannot be. Returns their number, at least 1.
-    fn pin_active(&self, pages: PageRange, purpose: Purpose) -> Result<(Pin, u32), RangeError> {
-        let manager = self.manager();
-        let _work = self.work();
-        let pin = manager
-            .pins
-            .publish(pages, purpose)
-            .ok_or(RangeError::TooManyPins)?;
-        let mut done = 0;
-        for piece in pages.pieces(CHUNK_PAGES) {
-            let made = self.make_first_active(piece);
-            done += made.done;
-            let Some(error) = made.error else { continue };
-            if done == 0 {
-                manager.pins.remove(pin);
-                return Err(error.into());
-            }
-            manager.pins.shorten(pin, PageRange::new(pages.first, done));
-            break;
-        }
-        Ok((pin, done))
-    }
-
-    /// Makes the first pages of `piece`, which lies in one chunk, active, or has the kernel resolve their faults.
-    fn make_first_active(&self, piece: PageRange) -> MadeActive {
-        // The kernel makes pages of a native chunk present when a system call uses them. A thread that makes the chunk managed
-        // makes pinned pages present before.
-        if self.manager().settled_mode(piece.first) == ChunkMode::Native {
-            let (done, error) = (piece.count, None);
-            return MadeActive { done, error };
-        }
-        let mut done = 0;
-        let error = piece.pages().find_map(|page| {
-            let error = self.make_active(page).err();
-            done += u32::from(error.is_none());
-            error
-        });
-        MadeActive { done, error }
-    }
-
-    /// Whether all `pages` are active, or the kernel resolves their faults. They may leave at once unless they are pinned.
-    pub(crate) fn is_active(&self, pages: PageRange) -> bool {
-        let _work = self.work();
-        pages.pages().all(|page| self.is_page_active(page))
-    }
-
-    /// As [`Engine::is_active`], of a page, by a thread at work. A pin that was there before keeps the page so.
-    fn is_page_active(&self, page: PageIndex) -> bool {
-        let manager = self.manager();
-        match manager.table.word(page).load().state() {
-            PageState::Active | PageState::Surrendered => true,
-            PageState::Virgin => manager.settled_mode(page) == ChunkMode::Native,
-            _ => false,
-        }
-    }
-
-    /// Whether a page of `pages` is pinned.
-    pub(crate) fn is_pinned(&self, pages: PageRange) -> bool {
-        self.manager().pins.any(pages)
-    }
-
-    /// Ends a pin.
-    pub(crate) fn unpin(&self, pin: Pin) {
-        self.manager().pins.remove(pin);
     }
 
     /// Drops the contents of `pages`: they read as zero.

@@ -2,82 +2,20 @@
 
 use std::time::Duration;
 
-use super::balance::{HIGHEST_PRIORITY, History};
-use super::distances::RefaultDistances;
 use super::error::PoolError;
 use super::handle::{Pool, program, seen_in, this_process};
 use super::identity::{Condition, Identity};
+use super::joining::{end, enter};
 use super::layout::PAGE;
+use super::limits::{Bounds, Limits, pages_up};
 use super::meter::Meter;
 use super::round::{Seen, meet_needs, next_table, reap};
 use super::row::{Acknowledged, Report};
-use super::settle::free;
-use super::table::{Damage, Entry, Table};
+use super::table::{Entry, Table};
+use super::usage::Usage;
 
 /// Time between two rounds of balancing.
 const ROUND_MS: u32 = 1000;
-/// Priority of a member that states none.
-const DEFAULT_PRIORITY: u8 = 5;
-
-/// The bounds of a member's grant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes that the member always gets: promised when it joins, granted as soon as others have freed them.
-    pub minimum: u64,
-    /// The most bytes that it gets. More than the total counts as the total.
-    pub maximum: u64,
-    /// 0 to 7; a higher one counts as 7. Each step doubles the weight of the member's stall.
-    pub priority: u8,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            minimum: 0,
-            maximum: u64::MAX,
-            priority: DEFAULT_PRIORITY,
-        }
-    }
-}
-
-/// The use of memory that a member reports. Sizes are in bytes.
-#[derive(Debug, Clone, Copy)]
-pub struct Usage<'d> {
-    /// Bytes that count against the grant: resident pages, compressed store, metadata.
-    pub resident: u64,
-    /// The working set: bytes that the member would keep if it could. It gets no more, and others get those above.
-    pub wanted: u64,
-    /// Its refaults since its start, by distance.
-    pub distances: &'d RefaultDistances,
-    /// The time that its threads waited for refaults since its start.
-    pub stall: Duration,
-    /// The member is suspended: it keeps its minimum alone until a later report. A stopped process counts as suspended
-    /// without this.
-    pub is_suspended: bool,
-    /// Threads of the member wait for memory and can trim nothing: the pool takes pages for it from others at once, down to
-    /// their minima.
-    pub is_needy: bool,
-    /// Bytes of pages that it still shares with the member from which it was forked, an upper bound.
-    pub inherited: u64,
-    /// Bytes of pages that it shares with members forked from it, an upper bound.
-    pub shared: u64,
-}
-
-impl<'d> Usage<'d> {
-    /// No memory in use.
-    pub fn new(distances: &'d RefaultDistances) -> Usage<'d> {
-        Usage {
-            resident: 0,
-            wanted: 0,
-            distances,
-            stall: Duration::ZERO,
-            is_suspended: false,
-            is_needy: false,
-            inherited: 0,
-            shared: 0,
-        }
-    }
-}
 
 /// The share of a member as of its last tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -483,80 +421,6 @@ impl Drop for Member {
     }
 }
 
-/// The table with a new member.
-fn enter(
-    pool: &Pool,
-    table: &Table,
-    row: usize,
-    identity: Identity,
-    bounds: Bounds,
-    parent: Option<Identity>,
-) -> Result<Table, PoolError> {
-    if table.is_closed {
-        return Err(PoolError::Closed);
-    }
-    // Two threads may join at the same time.
-    if let Some((at, _)) = table.of(identity)
-        && at != row
-        && pool.row(at).program() == program()
-    {
-        return Err(PoolError::AlreadyMember);
-    }
-    let total = pool.total_pages();
-    // To look at each process of a large pool costs milliseconds: only for what they would free.
-    let (mut next, given) = match room(pool, table, row, identity, bounds, pool.reported_states(table)) {
-        Ok((next, given)) if given == bounds.minimum => (next, given),
-        _ => room(pool, table, row, identity, bounds, pool.states(table))?,
-    };
-    let mut entry = Entry {
-        identity,
-        number: 1,
-        given,
-        charged: given,
-        minimum: 0,
-        maximum: 0,
-        priority: 0,
-        parent: parent.filter(|parent| next.of(*parent).is_some()),
-        history: History::new(total),
-    };
-    bounds.set(&mut entry);
-    next.entries[row] = Some(entry);
-    Ok(next)
-}
-
-/// The table with room for a new member in its row, and the pages that are free for its minimum. `seen` has the states of the others.
-fn room(
-    pool: &Pool,
-    table: &Table,
-    row: usize,
-    identity: Identity,
-    bounds: Bounds,
-    mut seen: Vec<Option<Seen>>,
-) -> Result<(Table, u64), PoolError> {
-    // An entry of this process is that of the program that it ran before; the process that had the row has ended.
-    end(&mut seen, table, identity);
-    if let Some(seen) = &mut seen[row] {
-        seen.condition = Condition::Ended;
-    }
-    let total = pool.total_pages();
-    let next = reap(table, total, &|at, entry| seen_in(&seen, at, entry));
-    if next.entries[row].is_some() {
-        return Err(pool.damaged(Damage::Row { row }));
-    }
-    bounds.check_minima(next.minima(), total)?;
-    let given = bounds.minimum.min(free(&next.entries, total));
-    Ok((next, given))
-}
-
-/// Marks the entry of a process as ended.
-fn end(seen: &mut [Option<Seen>], table: &Table, identity: Identity) {
-    if let Some((at, _)) = table.of(identity)
-        && let Some(seen) = &mut seen[at]
-    {
-        seen.condition = Condition::Ended;
-    }
-}
-
 fn own_entry(table: Option<&Table>, row: usize, identity: Identity) -> Result<Entry, PoolError> {
     let entry = table.and_then(|table| table.entries[row]);
     entry
@@ -567,91 +431,4 @@ fn own_entry(table: Option<&Table>, row: usize, identity: Identity) -> Result<En
 /// The most pages that the member of `entry` can get, by its limits and the minima of others.
 fn most(table: &Table, entry: &Entry, total: u64) -> u64 {
     entry.maximum.min(total - (table.minima() - entry.minimum))
-}
-
-/// Whole pages that hold these bytes.
-fn pages_up(bytes: u64) -> u64 {
-    bytes.div_ceil(PAGE)
-}
-
-/// Limits in pages of a pool.
-#[derive(Debug, Clone, Copy)]
-struct Bounds {
-    minimum: u64,
-    maximum: u64,
-    priority: u8,
-}
-
-impl Bounds {
-    fn of(limits: Limits, total: u64) -> Result<Bounds, PoolError> {
-        let minimum = pages_up(limits.minimum);
-        let maximum = (limits.maximum / PAGE).min(total);
-        if minimum > maximum {
-            return Err(PoolError::LimitsOutOfOrder {
-                minimum: limits.minimum,
-                maximum: maximum * PAGE,
-            });
-        }
-        Ok(Bounds {
-            minimum,
-            maximum,
-            priority: limits.priority.min(HIGHEST_PRIORITY),
-        })
-    }
-
-    /// Whether the minimum can be promised beside those of others.
-    fn check_minima(&self, others: u64, total: u64) -> Result<(), PoolError> {
-        let left = total.saturating_sub(others);
-        if self.minimum > left {
-            return Err(PoolError::MinimumTooLarge {
-                minimum: self.minimum * PAGE,
-                left: left * PAGE,
-            });
-        }
-        Ok(())
-    }
-
-    fn set(&self, entry: &mut Entry) {
-        entry.minimum = self.minimum;
-        entry.maximum = self.maximum;
-        entry.priority = self.priority;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn limits_are_whole_pages_of_the_pool() {
-        let limits = Limits {
-            minimum: 1,
-            maximum: 3 * PAGE - 1,
-            priority: 99,
-        };
-        let bounds = Bounds::of(limits, 10).expect("they are in order");
-        assert_eq!((bounds.minimum, bounds.maximum, bounds.priority), (1, 2, 7));
-        assert_eq!(
-            Bounds::of(Limits::default(), 10)
-                .map(|bounds| bounds.maximum)
-                .ok(),
-            Some(10)
-        );
-        let above = Limits {
-            minimum: 11 * PAGE,
-            ..limits
-        };
-        assert!(matches!(
-            Bounds::of(above, 10),
-            Err(PoolError::LimitsOutOfOrder { .. })
-        ));
-        assert!(bounds.check_minima(9, 10).is_ok());
-        assert!(matches!(
-            bounds.check_minima(10, 10),
-            Err(PoolError::MinimumTooLarge {
-                minimum: PAGE,
-                left: 0
-            })
-        ));
-    }
 }

@@ -53,7 +53,7 @@
 //! # Layers
 //!
 //! `identity`, `layout`, `versioned`, `balance` (nouns and the pure split); `table`, `row`, `distances`, `error`; `settle`
-//! (grants and charges), `round` (the next table); `file`; `handle` ([`Pool`]), `meter` (gains), `member` ([`Member`]), `status`.
+//! (grants and charges), `round` (the next table); `file`; `handle` ([`Pool`]), `meter` (gains), `limits`, `usage`, `joining`, `member` ([`Member`]), `status`.
 
 mod balance;
 mod distances;
@@ -63,7 +63,11 @@ mod file;
 #[cfg(not(loom))]
 mod handle;
 mod identity;
+#[cfg(not(loom))]
+mod joining;
 mod layout;
+#[cfg(not(loom))]
+mod limits;
 #[cfg(not(loom))]
 mod member;
 #[cfg(not(loom))]
@@ -74,6 +78,8 @@ mod settle;
 #[cfg(not(loom))]
 mod status;
 mod table;
+#[cfg(not(loom))]
+mod usage;
 mod versioned;
 
 pub use balance::HIGHEST_PRIORITY;
@@ -85,7 +91,11 @@ pub use handle::Pool;
 pub use identity::Identity;
 pub use layout::{FILE_BYTES, MOST_MEMBERS, PAGE};
 #[cfg(not(loom))]
-pub use member::{Grant, Limits, Member, Usage};
+pub use limits::Limits;
+#[cfg(not(loom))]
+pub use member::{Grant, Member};
 #[cfg(not(loom))]
 pub use status::{MemberStatus, PoolStatus};
 pub use table::Damage;
+#[cfg(not(loom))]
+pub use usage::Usage;

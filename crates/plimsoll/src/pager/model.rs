@@ -60,7 +60,7 @@ pub struct PagerReport {
 /// The page file of a pager.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct PageFileReport {
-    /// `writable`, `limited` or `failed`.
+    /// `writable`, `limited`, `failed` or `of-parent`.
     pub state: String,
     /// The error that limits it, or ended its writes.
     pub problem: Option<String>,
@@ -83,6 +83,7 @@ impl PageFileReport {
             State::Writable => ("writable", None),
             State::Limited { errno, .. } => ("limited", Some(errno.to_string())),
             State::Failed(failure) => ("failed", Some(failure.to_string())),
+            State::OfParent => ("of-parent", None),
             _ => ("unknown", None),
         };
         PageFileReport {
