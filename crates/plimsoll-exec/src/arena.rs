@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use plimsoll_os::Errno;
 use plimsoll_pager::{CallPin, Pager, RangeError, Region};
 
-use crate::addresses::{Addresses, Pages};
+use crate::addresses::{Addresses, Pages, Use};
 use crate::lock::{HeldValue, Locked};
 use crate::signals_blocked::SignalsBlocked;
 use crate::trampoline::{self, check};
@@ -114,6 +114,18 @@ impl Arena {
             addresses: self.table.hold(),
             _blocked: blocked,
         }
+    }
+
+    /// The bytes of the program's anonymous memory that end at `end`, an address in the arena or its end, without a gap: `most` at most.
+    pub(crate) fn anonymous_below(&self, end: usize, most: usize) -> usize {
+        let table = self.table();
+        let is_anonymous = |page: &u32| {
+            let used = table.addresses.use_of(*page..*page + 1);
+            matches!(used, Some(Use::Anonymous(_)))
+        };
+        let last = (end.wrapping_sub(ARENA + 1) / PAGE) as u32;
+        let pages = (0..=last).rev().take(most / PAGE).take_while(is_anonymous);
+        pages.last().map_or(0, |first| end - address_of(first))
     }
 
     /// Takes the lock of the table, so that a child of a fork finds it whole, until [`Arena::release_after_fork`].

@@ -8,6 +8,7 @@ use plimsoll_pager::{Pager, Stats};
 
 use crate::arena;
 use crate::configuration::Statistics;
+use crate::handlers::strips_masks;
 use crate::pool::{self, Outside};
 use crate::trampoline;
 use crate::unmanaged;
@@ -100,6 +101,14 @@ fn share(pager: &Pager) -> Share {
     }
 }
 
+/// The way in which faults and the program's system calls are served.
+fn fault_mode() -> &'static str {
+    match strips_masks() {
+        true => "signal",
+        false => "thread",
+    }
+}
+
 /// The line of counters.
 fn line(stats: &Stats, share: Share, peak: u64, unmanaged: u64) -> String {
     let mut line = String::with_capacity(1024);
@@ -131,7 +140,12 @@ fn line(stats: &Stats, share: Share, peak: u64, unmanaged: u64) -> String {
         ("direct_reclaims", stats.direct_reclaims),
     ];
     // A string takes every text.
-    let _ = write!(line, "{{\"version\":1,\"pool\":\"{}\"", share.name);
+    let mode = fault_mode();
+    let _ = write!(
+        line,
+        "{{\"version\":1,\"pool\":\"{}\",\"fault_mode\":\"{mode}\"",
+        share.name
+    );
     for (name, value) in figures {
         let _ = write!(line, ",\"{name}\":{value}");
     }

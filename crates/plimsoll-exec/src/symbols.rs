@@ -1,6 +1,8 @@
 //! The exported symbols of C. The dynamic linker finds them before those of the C library.
 #![allow(unreachable_pub, reason = "the symbols are reached by their names")]
 
+#[cfg(target_arch = "x86_64")]
+mod clone;
 mod descriptors;
 mod errors;
 mod fork;
@@ -9,6 +11,8 @@ mod malloc;
 mod mapping;
 mod signals;
 mod spawn;
+#[cfg(target_arch = "x86_64")]
+mod stacks;
 #[cfg(target_arch = "x86_64")]
 mod threads;
 mod vectors;
@@ -19,4 +23,6 @@ pub(crate) use descriptors::{LowNumbers, protect};
 pub(crate) fn prepare() {
     signals::prepare();
     fork::prepare();
+    #[cfg(target_arch = "x86_64")]
+    clone::prepare();
 }

@@ -19,14 +19,16 @@
 //!
 //! # Limits
 //! - io_uring and the kernel's AIO use memory after the call, and are refused (`ENOSYS`): programs fall back to other calls.
-//! - A forked child that the C library did not make (`clone` by the program's own instruction) does not have the arena.
+//! - A forked child that the C library did not make (`clone` by the program's own instruction, not by `syscall(2)`) does not have the
+//!   arena.
 //! - A program that sets the handlers of SIGBUS or SIGSYS by its own instruction (Go) takes them from the pager.
 //! - The C library's own helper threads block all signals: `aio_read` and its like end the process if the buffer is in the
 //!   arena.
 //! - Thread cancellation (`pthread_cancel`) does not interrupt a call that the handler makes.
 //! - A program's signal handler that leaves a call by `siglongjmp` keeps the pins of the call for ever.
 //! - The kernel's list of robust mutexes in the arena ends at an absent page.
-//! - A thread whose stack is in the arena runs on while the pages below its stack pointer are present.
+//! - A thread whose stack is in the arena runs on while the pages below its stack pointer are present. Stacks that the program names
+//!   (`makecontext`, `sigaltstack`) stay so; a thread gets one of the C library, and mappings with MAP_STACK are not in the arena.
 
 #![allow(unsafe_code, reason = "system calls")]
 
@@ -56,7 +58,7 @@ pub(crate) use memory::is_managed;
 #[cfg(not(test))]
 pub(crate) use nested::Strings;
 #[cfg(not(test))]
-pub(crate) use trap::keep_stack;
+pub(crate) use trap::{keep_memory, keep_stack};
 
 use table::Kind;
 use trap::Frame;

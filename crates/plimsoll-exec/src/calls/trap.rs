@@ -275,10 +275,20 @@ unsafe fn change_stack(call: &Call, frame: Option<&mut Frame>) -> Result<isize, 
 /// # Errors
 /// [`Errno::NOMEM`] if it cannot be pinned.
 pub(crate) fn keep_stack(stack: &libc::stack_t) -> Result<(), Errno> {
-    let start = stack.ss_sp as usize;
-    match stack.ss_flags & libc::SS_DISABLE != 0 || !memory::is_managed(start) {
+    match stack.ss_flags & libc::SS_DISABLE != 0 {
         true => Ok(()),
-        false => memory::keep(start, stack.ss_size),
+        false => keep_memory(stack.ss_sp as usize, stack.ss_size),
+    }
+}
+
+/// As [`keep_stack`], of a stack that a thread runs on.
+///
+/// # Errors
+/// As [`keep_stack`].
+pub(crate) fn keep_memory(start: usize, bytes: usize) -> Result<(), Errno> {
+    match memory::is_managed(start) {
+        true => memory::keep(start, bytes),
+        false => Ok(()),
     }
 }
 

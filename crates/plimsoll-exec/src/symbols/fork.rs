@@ -17,20 +17,22 @@
 //! `forkpty` are written anew for that reason. A child of `vfork` shares the memory, and needs nothing.
 #![allow(unsafe_code, reason = "exported symbols")]
 
-use std::ffi::{c_char, c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ffi::{c_char, c_int, c_long, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use libc::{pid_t, termios, winsize};
 use plimsoll_os::write_error;
 use plimsoll_pager::{ForkError, Forked};
 
 use super::descriptors::{Limit, unprotect};
-use super::errors::{error, failed};
+use super::errors::{error, failed, returned};
 use super::forker;
+use crate::arena::Arena;
 use crate::lock::Locked;
 use crate::next_symbol::Next;
 use crate::signals_blocked::SignalsBlocked;
-use crate::{arena, background, pool, statistics, unmanaged};
+use crate::{arena, background, pool, statistics, trampoline, unmanaged};
 
 type Step = Option<unsafe extern "C" fn()>;
 type Fork = unsafe extern "C" fn() -> pid_t;
@@ -107,6 +109,20 @@ impl List {
     fn in_parent(&self) {
         let [others, own] = self.halves();
         own.chain(others).for_each(|handlers| take(handlers.parent));
+    }
+
+    /// The heap's handlers alone: those that a system call runs no other ones around.
+    fn of_heap(mut self) -> List {
+        let own = (&raw const __dso_handle) as usize;
+        let mut kept = 0;
+        for index in 0..self.count {
+            if self.handlers[index].object == own {
+                self.handlers[kept] = self.handlers[index];
+                kept += 1;
+            }
+        }
+        self.count = kept;
+        self
     }
 
     fn in_child(&self) {
@@ -238,11 +254,38 @@ pub unsafe extern "C" fn fork() -> pid_t {
         // SAFETY: the caller's premise.
         return unsafe { next() };
     };
-    let list = List::copy();
+    // SAFETY: the caller's premise.
+    unsafe { fork_arena(arena, &List::copy(), None) }
+}
+
+/// A system call that makes a child.
+pub(super) struct System {
+    pub(super) number: c_long,
+    pub(super) arguments: [usize; 6],
+}
+
+/// As [`fork`], by a system call, which runs no handlers of the program.
+///
+/// # Safety
+/// As for the system call. Its child has a copy of the memory, and continues on its copy of this stack.
+pub(super) unsafe fn fork_by(system: &System) -> pid_t {
+    match arena::arena() {
+        // SAFETY: the caller's premise.
+        Some(arena) => unsafe { fork_arena(arena, &List::copy().of_heap(), Some(system)) },
+        None => failed(libc::ENOSYS),
+    }
+}
+
+/// Forks with the arena, by the C library's `fork` or a system call.
+unsafe fn fork_arena(arena: &Arena, list: &List, system: Option<&System>) -> pid_t {
     list.before();
     // A handler that forked meanwhile would be taken for the pager.
     let blocked = SignalsBlocked::others();
     forker::become_forker();
+    SYSTEM.store(
+        system.map_or(ptr::null_mut(), |system| ptr::from_ref(system).cast_mut()),
+        Ordering::Relaxed,
+    );
     let limit = Limit::current();
     // The numbers of the pager's pipe may be above the limit.
     limit.raise();
@@ -284,6 +327,9 @@ pub unsafe extern "C" fn fork() -> pid_t {
     }
 }
 
+/// The system call by which the thread in [`fork_arena`] forks: none for the C library's `fork`.
+static SYSTEM: AtomicPtr<System> = AtomicPtr::new(ptr::null_mut());
+
 /// Forks while the library's own locks are held: no other thread has them, and the child finds what they protect whole.
 unsafe fn fork_now(next: Fork) -> pid_t {
     let arena = arena::arena();
@@ -292,8 +338,13 @@ unsafe fn fork_now(next: Fork) -> pid_t {
         arena.hold_for_fork();
     }
     unmanaged::hold_for_fork();
-    // SAFETY: the caller's premise.
-    let child = unsafe { next() };
+    // SAFETY: the thread in `fork_arena`, which is this one, keeps it.
+    let child = match unsafe { SYSTEM.load(Ordering::Relaxed).as_ref() } {
+        // SAFETY: the premise of `fork_by`.
+        Some(system) => returned(unsafe { trampoline::call(system.number, system.arguments) }) as pid_t,
+        // SAFETY: the caller's premise.
+        None => unsafe { next() },
+    };
     let errno = error();
     unmanaged::release_after_fork();
     if let Some(arena) = arena {

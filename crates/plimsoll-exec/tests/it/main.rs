@@ -212,6 +212,25 @@ fn does_as_without_the_library(name: &str) {
     }
 }
 
+/// Waits for descriptors, signals, times and threads, and structures that the kernel fills in.
+#[test]
+fn calls_with_structures_of_the_program_do_as_the_kernel_does() {
+    does_as_without_the_library("waits");
+}
+
+/// Children of `clone` that have a copy of the memory were killed by SIGSEGV: they did not have the arena.
+#[test]
+fn children_of_each_call_have_the_memory_of_their_parent() {
+    does_as_without_the_library("children");
+}
+
+/// Where signals serve the faults, a thread or a coroutine on a stack of the program's memory was killed as soon as a page of that was
+/// absent.
+#[test]
+fn stacks_and_handlers_of_the_program_do_as_without_the_library() {
+    does_as_without_the_library("stacks");
+}
+
 #[test]
 fn forked_children_change_their_user() {
     does_as_without_the_library("users");

@@ -1,0 +1,176 @@
+/* Children by each call that makes one, with arguments and stacks that were written out of RAM before. Prints their output and their
+ * ends, which must be the same with and without the library. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sched.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define OTHER (28ul << 20)
+
+extern char **environ;
+static char *other, *data;
+
+static void *map(size_t bytes) {
+    char *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) exit(2);
+    return pages;
+}
+
+/* All other memory leaves RAM. */
+static void evict(void) {
+    static int round;
+    round++;
+    for (size_t at = 0; at < OTHER; at += 4096) memset(other + at, (int)(at >> 12) * 7 + round, 64);
+}
+
+/* Bytes of the data that are wrong. */
+static int wrong(void) {
+    int count = 0;
+    for (int at = 0; at < 1 << 20; at++) count += data[at] != (char)(at / 1000);
+    return count;
+}
+
+static void ended(const char *name, pid_t child) {
+    int status = -1;
+    pid_t got = child > 0 ? waitpid(child, &status, 0) : -1;
+    printf("%s: %d, status %x\n", name, got == child && child > 0, status);
+    fflush(stdout);
+}
+
+/* Arguments on pages of their own. */
+static char **arguments(const char *script) {
+    char **list = map(4096), *text = map(8192);
+    strcpy(text, "sh"), strcpy(text + 3, "-c"), strcpy(text + 4000, script);
+    list[0] = text, list[1] = text + 3, list[2] = text + 4000;
+    return list;
+}
+
+static char **environment(void) {
+    char **list = map(4096 * 4), *text = map(4096);
+    int count = 0;
+    for (char **entry = environ; *entry && count < 1500; entry++) list[count++] = *entry;
+    strcpy(text, "WORD=from the environment");
+    list[count] = text;
+    return list;
+}
+
+static int own_stack(void *unused) {
+    (void)unused;
+    char memory[30000];
+    memset(memory, 3, sizeof memory);
+    _exit(memory[29999] + wrong());
+}
+
+static void *fork_in_thread(void *unused) {
+    evict();
+    pid_t child = fork();
+    if (child == 0) _exit(wrong() ? 99 : 11);
+    ended("fork in a thread", child);
+    return unused;
+}
+
+int main(void) {
+    other = map(OTHER), data = map(1 << 20);
+    for (int at = 0; at < 1 << 20; at++) data[at] = at / 1000;
+    char **list = arguments("echo executed, $WORD; exit 5"), **variables = environment();
+    setvbuf(stdout, NULL, _IOLBF, 0);
+
+    evict();
+    pid_t child = fork();
+    if (child == 0) _exit(wrong() ? 99 : 10);
+    ended("fork", child);
+    evict();
+    child = fork();
+    if (child == 0) execve("/bin/sh", list, variables), _exit(98);
+    ended("fork and execve", child);
+    evict();
+    child = vfork();
+    if (child == 0) execve("/bin/sh", list, variables), _exit(98);
+    ended("vfork and execve", child);
+    evict();
+    child = vfork();
+    if (child == 0) _exit(12);
+    ended("vfork and _exit", child);
+    evict();
+    child = vfork();
+    if (child == 0) execve("/no/such/program", list, variables), _exit(errno == ENOENT ? 13 : 98);
+    ended("vfork and a failed execve", child);
+    printf("%d bytes are wrong\n", wrong());
+
+    pthread_t thread;
+    pthread_create(&thread, NULL, fork_in_thread, NULL);
+    pthread_join(thread, NULL);
+
+    posix_spawn_file_actions_t *actions = map(4096);
+    posix_spawnattr_t *attributes = map(4096);
+    sigset_t *mask = map(4096), *defaults = map(4096);
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC)) return 2;
+    posix_spawn_file_actions_init(actions);
+    posix_spawn_file_actions_adddup2(actions, ends[1], 1);
+    posix_spawn_file_actions_addopen(actions, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawnattr_init(attributes);
+    sigemptyset(mask), sigaddset(mask, SIGUSR2), sigemptyset(defaults), sigaddset(defaults, SIGPIPE);
+    posix_spawnattr_setsigmask(attributes, mask);
+    posix_spawnattr_setsigdefault(attributes, defaults);
+    posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+    pid_t *made = map(4096);
+    char **signals = arguments("grep SigBlk /proc/self/status; read line || echo no line; echo $WORD");
+    evict();
+    int failed = posix_spawn(made, "/bin/sh", actions, attributes, signals, variables);
+    close(ends[1]);
+    char *line = map(4096);
+    evict();
+    for (ssize_t got; (got = read(ends[0], line, 4096)) > 0;) printf("%.*s", (int)got, line);
+    close(ends[0]);
+    ended("posix_spawn", failed ? -1 : *made);
+    char **search = arguments("exit 6");
+    evict();
+    failed = posix_spawnp(made, "sh", NULL, NULL, search, environ);
+    ended("posix_spawnp", failed ? -1 : *made);
+    evict();
+    printf("posix_spawn of no program: %d\n", posix_spawn(made, "/no/such", NULL, NULL, search, environ));
+    evict();
+    printf("system: %x\n", system("exit 7"));
+    evict();
+    FILE *output = popen("echo from a pipe", "r");
+    evict();
+    printf("popen: %s", fgets(line, 4096, output) ? line : "nothing\n");
+    printf("pclose: %x\n", pclose(output));
+
+    char *stack = map(256 << 10);
+    evict();
+    child = clone(own_stack, stack + (256 << 10), SIGCHLD, NULL);
+    ended("clone with a stack", child);
+    evict();
+    child = clone(own_stack, stack + (256 << 10), CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
+    ended("clone that shares memory", child);
+    evict();
+    child = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) _exit(wrong() ? 99 : 14);
+    ended("the system call clone", child);
+    struct clone_args *how = map(4096);
+    int *descriptor = map(4096);
+    *how = (struct clone_args){.flags = CLONE_PIDFD, .pidfd = (uintptr_t)descriptor, .exit_signal = SIGCHLD};
+    evict();
+    child = syscall(SYS_clone3, how, sizeof *how);
+    if (child == 0) _exit(wrong() ? 99 : 15);
+    evict();
+    printf("pidfd: %d\n", *descriptor > 2);
+    ended("the system call clone3", child);
+    evict();
+    printf("%d bytes are wrong\n", wrong());
+    return 0;
+}
