@@ -36,7 +36,7 @@ plimsoll=${1:-$target/release/plimsoll}
 [[ -n ${1:-} ]] || (cd "$root" && cargo build --release --quiet --package plimsoll)
 cache=$("$here/fetch.sh") || fail 3 "the VM cannot run: QEMU or the kernel could not be fetched (see above)"
 export PATH=$cache/bin:$PATH
-boot "$cache" "$cache/kernel" "$work" "$memory_mib" "$disk_mib" "$timeout_seconds" checks.sh "plimsoll=$plimsoll"
+boot "$cache" "$cache/kernel" "$work" "$memory_mib" "$disk_mib" "$timeout_seconds" checks.sh "plimsoll=$plimsoll" "gnusort=$(command -v sort)"
 
 # Extracts the recordings from the disk image and checks them independently of plimsoll.
 debugfs -R "rdump /out $work" "$disk" 2>/dev/null

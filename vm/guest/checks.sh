@@ -319,6 +319,57 @@ equal "hold --psi: cleanup: exit code" 0 $?
 rmdir $held # it has no child
 equal "hold --psi: cleanup: nothing left behind" "$before" "$(system_state)"
 
+echo "--- a program in less RAM than it needs"
+# A dynamic program of the host. Of 22 MiB, as `sort` counts them.
+sh -c 'seq 300000 | sed "s/.*/& of many & lines &/"' >/tmp/lines
+wanted=$(gnusort -r /tmp/lines | md5sum)
+mkdir /disk/pages
+chmod 1777 /disk/pages
+sorted() { # OPTION...: the sorted lines by `exec`, whose code is in /tmp/code and whose messages are in exec.err
+    { plimsoll exec "$@" -- gnusort -r /tmp/lines 2>exec.err; echo $? >/tmp/code; } | md5sum
+}
+before=$(system_state)
+for user in root nobody; do
+    # As root a thread serves the faults of system calls; others have their calls trapped.
+    as=$(if [ $user = root ]; then sorted --engine pager --ram 12M --page-file /disk/pages,64M --stats; else
+        su nobody -c 'cd /tmp && plimsoll exec --engine pager --ram 12M --page-file /disk/pages,64M --stats -- gnusort -r /tmp/lines 2>/tmp/exec.err' |
+            md5sum; fi)
+    [ $user = root ] || cp /tmp/exec.err exec.err
+    equal "exec: pager as $user: the lines are sorted" "$wanted" "$as"
+    at_least "exec: pager as $user: pages left the working set" 1000 \
+        "$(sed -n 's/.*"trimmed_pages":\([0-9]*\).*/\1/p' exec.err)"
+done
+swapped=$(vmstat pswpout)
+equal "exec: kernel, with zram of its own: the lines are sorted" "$wanted" \
+    "$(sorted --engine kernel --ram 12M --swap zram,128M --stats)"
+equal "exec: kernel: exit code" 0 "$(cat /tmp/code)"
+at_least "exec: kernel: pages went to swap" 500 $(($(vmstat pswpout) - swapped))
+equal "exec: nothing left behind" "$before" "$(system_state)"
+# A user with a cgroup of their own, as of a login session.
+modprobe zram num_devices=0
+zram=$(cat /sys/class/zram-control/hot_add)
+echo 128M >"/sys/block/zram$zram/disksize"
+mkswap "/dev/zram$zram" >/dev/null
+swapon "/dev/zram$zram"
+mine=/sys/fs/cgroup/user.slice/nobody
+mkdir -p $mine/session
+echo +memory >$mine/cgroup.subtree_control # as systemd does for the services of a user
+chown nobody $mine $mine/cgroup.procs $mine/cgroup.subtree_control $mine/session $mine/session/cgroup.procs
+before=$(system_state)
+sh -c "echo \$\$ >$mine/session/cgroup.procs && exec su nobody -c 'cd /tmp && PLIMSOLL_STATE_DIR=/tmp/state plimsoll exec --ram 12M --stats -- gnusort -r /tmp/lines 2>/tmp/exec.err'" |
+    md5sum >/tmp/sum
+equal "exec: as a user with a cgroup: the lines are sorted" "$wanted" "$(cat /tmp/sum)"
+contains "exec: as a user with a cgroup: the engine is the kernel's" "engine kernel" /tmp/exec.err
+equal "exec: as a user with a cgroup: nothing left behind" "$before" "$(system_state)"
+sed 's/^/        /' /tmp/exec.err
+for _ in $(seq 100); do
+    rmdir $mine/session $mine 2>/dev/null && break
+    sleep 0.1
+done
+swapoff "/dev/zram$zram"
+echo "$zram" >/sys/class/zram-control/hot_remove
+rm -r /tmp/lines /tmp/state /disk/pages
+
 echo "--- cleanup after kill -9"
 before=$(system_state)
 plimsoll run compression --quick --output "$out/killed" --set size=$size --set subject=zram:zstd \
