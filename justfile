@@ -102,6 +102,11 @@ bench-exec *arguments:
     cargo build --release -p plimsoll
     benchmarks/exec/run.py {{arguments}} "{{target}}/release/plimsoll"
 
+# Run programs under `exec` for half an hour, as root, with stops, kills and budgets by chance: `just soak-exec --minutes 5`
+soak-exec *arguments:
+    cargo build --release -p plimsoll
+    benchmarks/exec/soak.py {{arguments}} "{{target}}/release/plimsoll"
+
 # Run the benchmarks of the pager and of exec, tiny, as root
 pager-by-hand: pager-builds
     cargo build --release -p plimsoll
