@@ -18,7 +18,7 @@ disk=$work/disk.img
 # reserve of 512 MiB.
 memory_mib=2560
 disk_mib=512
-timeout_seconds=900 # about 200 on a quiet machine, and other work may run beside
+timeout_seconds=1800 # about 260 on a quiet machine, four times that beside compilers on two CPUs
 
 fail() { # EXIT-CODE MESSAGE
     echo "vm/run.sh: $2" >&2
