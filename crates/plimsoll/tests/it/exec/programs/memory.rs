@@ -31,10 +31,12 @@ impl Peak {
     pub fn sample(&mut self, root: u32) {
         let tree = tree(root);
         // Read within a millisecond, so no page moves from one process to another meanwhile; a shared page counts in each process.
-        let at_once: u64 = tree.iter().filter_map(|pid| resident(*pid)).sum();
-        let shares: Vec<u64> = tree.into_iter().filter_map(share).collect();
-        // Those of a busy process take 50 ms each: pages that the pool moved meanwhile count twice.
-        let sum = shares.iter().sum::<u64>().min(at_once);
+        let at_once = || tree.iter().filter_map(|pid| resident(*pid)).sum::<u64>();
+        let before = at_once();
+        let shares: Vec<u64> = tree.iter().filter_map(|pid| share(*pid)).collect();
+        // Those of a busy process take 50 ms each: pages that the pool moved meanwhile count twice, and so do pages that a child shared
+        // when it was read, and whose other part its parent had again after the child had executed a program.
+        let sum = shares.iter().sum::<u64>().min(before).min(at_once());
         let processes = shares.len() as u64;
         self.trees.push(sum);
         self.process = self.process.max(shares.into_iter().max().unwrap_or(0));
