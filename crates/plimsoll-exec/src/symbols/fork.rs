@@ -111,7 +111,7 @@ impl List {
         own.chain(others).for_each(|handlers| take(handlers.parent));
     }
 
-    /// The heap's handlers alone: those that a system call runs no other ones around.
+    /// The heap's handlers alone: a fork by a system call runs no others.
     fn of_heap(mut self) -> List {
         let own = (&raw const __dso_handle) as usize;
         let mut kept = 0;
@@ -330,7 +330,7 @@ unsafe fn fork_arena(arena: &Arena, list: &List, system: Option<&System>) -> pid
 /// The system call by which the thread in [`fork_arena`] forks: none for the C library's `fork`.
 static SYSTEM: AtomicPtr<System> = AtomicPtr::new(ptr::null_mut());
 
-/// Forks while the library's own locks are held: no other thread has them, and the child finds what they protect whole.
+/// Forks while the library's own locks are held: no other thread has them, and the child finds the data that they protect whole.
 unsafe fn fork_now(next: Fork) -> pid_t {
     let arena = arena::arena();
     LIST.lock().acquire();
