@@ -163,7 +163,7 @@ pub enum RangeError {
         /// Bytes of the region.
         length: usize,
     },
-    /// All pins of the pager for the purpose are in use: 256 of guards and calls, 32 for a moment, 288 for ever.
+    /// All pins of the pager for the purpose are in use: 256 of guards and calls, 32 for a moment, 512 for ever.
     #[error("cannot pin a range: all pins for the purpose are in use; drop a pin")]
     TooManyPins,
     /// A pin would leave too little of the budget for the rest.

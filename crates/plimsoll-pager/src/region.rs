@@ -173,12 +173,12 @@ impl Region {
     /// pins; 128 KiB in any case.
     ///
     /// # Errors
-    /// The range is not in the region, 288 ranges are pinned, more than that memory would be, or a page cannot be restored.
+    /// The range is not in the region, 512 ranges with gaps between them are pinned, more than that memory would be, or a page cannot be restored.
     pub fn pin_for_ever(&self, range: impl RangeBounds<usize>) -> Result<(), RangeError> {
         let pages = self.covering(&range)?;
         match pages.count {
             0 => Ok(()),
-            _ => with_errno_kept(|| self.engine.pin_for_ever(pages)),
+            _ => with_errno_kept(|| self.engine.pin_for_ever(pages, self.pages)),
         }
     }
 
@@ -231,6 +231,8 @@ impl Region {
     /// ([`Stats::native_pages`](crate::Stats::native_pages)). If `range` does not fit, the parts that are native become
     /// managed, of which the pager counts the touched pages alone; if it does not fit then either, it stays managed. Before the
     /// pager trims a page, all parts become managed.
+    ///
+    /// A member of a pool without that room waits for free pages of the pool, for 100 ms at most.
     ///
     /// Parts in use stay as they are, and so does the end of the region behind its last multiple of 2 MiB. It costs a system call
     /// for a range that is not native, and none for one that is.

@@ -1,7 +1,7 @@
 //! The pagers of processes, read from outside.
 //!
 //! A watched process may be hostile. The cost of a tick is bounded for any contents of its memory: `MOST_ON_TICKS` looks of
-//! [`LOOK_READS`] reads and [`LOOK_BYTES`] bytes each, 384 reads of 256 KiB in total, and no allocation. A read can still wait
+//! [`LOOK_READS`] reads and [`LOOK_BYTES`] bytes each, 384 reads of 512 KiB in total, and no allocation. A read can still wait
 //! as long as the kernel takes to resolve a fault of the other process: a page on a slow disk, or one that its userfaultfd or
 //! FUSE file system withholds (a user-mode-only userfaultfd, all that an unprivileged program gets by default, withholds none
 //! from the kernel). Such a process stops the samples until it answers or ends: the search, which reads in time ([`BoundedMemory`]),
@@ -61,7 +61,7 @@ pub fn of_processes(pids: &[u32]) -> Vec<(u32, usize)> {
 /// shortest period of 10 ms. A program has one pager, and `plimsoll watch` reads 64 processes on ticks.
 const MOST_ON_TICKS: usize = 64;
 
-const _: () = assert!(MOST_ON_TICKS * LOOK_READS <= 384 && MOST_ON_TICKS * LOOK_BYTES <= 256 << 10);
+const _: () = assert!(MOST_ON_TICKS * LOOK_READS <= 384 && MOST_ON_TICKS * LOOK_BYTES <= 512 << 10);
 
 /// The first [`MOST_ON_TICKS`] of these pagers: the first one of each process, then the second ones, so that a process with
 /// many records displaces no pager of another.

@@ -128,9 +128,9 @@ impl<B: Backing + 'static> Engine<B> {
         Ok(None)
     }
 
-    /// As [`Engine::pin_first`], of all `pages`, for the life of the process. Half of the frames of the budget may be pinned so, and
+    /// As [`Engine::pin_first`], of all `pages` of a region, for the life of the process. Half of the frames of the budget may be pinned so, and
     /// three quarters in all: other pins, which end, leave room.
-    pub(crate) fn pin_for_ever(&self, pages: PageRange) -> Result<(), RangeError> {
+    pub(crate) fn pin_for_ever(&self, pages: PageRange, region: PageRange) -> Result<(), RangeError> {
         // Signal stacks of a few threads, and their words, are pinned while the store has most of the budget, too.
         const LEAST: u64 = 32;
         let manager = self.manager();
@@ -150,7 +150,9 @@ impl<B: Backing + 'static> Engine<B> {
             manager.pins.remove(pin);
             return Err(too_large);
         }
-        manager.pins.keep(pin);
+        // A child of a fork has whole pins.
+        let _work = self.work();
+        manager.pins.keep(pin, region);
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use crate::page::{PageIndex, PageRange};
 /// Ranges that can be pinned at the same time, for each purpose.
 const MOST_PINS: usize = if cfg!(loom) { 2 } else { 256 };
 const MOST_MOMENTS: usize = if cfg!(loom) { 0 } else { 32 };
-const MOST_KEPT: usize = if cfg!(loom) { 0 } else { 32 };
+const MOST_KEPT: usize = if cfg!(loom) { 0 } else { 512 };
 /// The ranges of all purposes.
 const SLOTS: usize = MOST_PINS + MOST_MOMENTS + MOST_KEPT;
 
@@ -32,12 +32,12 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    /// The groups with slots for the purpose, in the order of their use.
-    fn groups(self) -> &'static [Group] {
+    /// The slots for the purpose.
+    fn group(self) -> Group {
         match self {
-            Purpose::Guard | Purpose::Call(_) => &[Group::Pins],
-            Purpose::Moment(_) => &[Group::Moments],
-            Purpose::Process(_) => &[Group::Kept, Group::Pins],
+            Purpose::Guard | Purpose::Call(_) => Group::Pins,
+            Purpose::Moment(_) => Group::Moments,
+            Purpose::Process(_) => Group::Kept,
         }
     }
 
@@ -91,6 +91,8 @@ pub(crate) struct Pins {
     used: [AtomicU64; Group::ALL.len()],
     /// The thread of each pin, which stays when the pin ends, but never [`PROCESS`]. Other processes do not read it.
     owners: Box<[AtomicU64; SLOTS]>,
+    /// 1 while a thread joins pins of the process.
+    joining: AtomicU64,
 }
 
 /// The slot of a pinned range.
@@ -103,6 +105,7 @@ impl Pins {
             ranges: std::array::from_fn(|_| AtomicU64::new(0)),
             used: std::array::from_fn(|_| AtomicU64::new(0)),
             owners: Box::new(std::array::from_fn(|_| AtomicU64::new(GUARD))),
+            joining: AtomicU64::new(0),
         }
     }
 
@@ -118,14 +121,7 @@ impl Pins {
     ///
     /// No thread forks before the call returns: a child would find a pin without its owner.
     pub(crate) fn publish(&self, pages: PageRange, purpose: Purpose) -> Option<Pin> {
-        let groups = purpose.groups().iter();
-        groups
-            .copied()
-            .find_map(|group| self.publish_in(group, pages, purpose))
-    }
-
-    fn publish_in(&self, group: Group, pages: PageRange, purpose: Purpose) -> Option<Pin> {
-        let value = value_of(pages);
+        let (group, value) = (purpose.group(), value_of(pages));
         let slots = &self.ranges[group.start()..][..group.count()];
         let free = slots.iter().position(|range| {
             range
@@ -149,10 +145,37 @@ impl Pins {
         }
     }
 
-    /// Has a pin of [`Purpose::Process`], all of whose pages are present, last as long as the process.
-    pub(crate) fn keep(&self, pin: Pin) {
+    /// Has a pin of [`Purpose::Process`], all of whose pages are present, last as long as the process. It becomes one with those beside it
+    /// in `region`: stacks of a program often lie side by side, and the slots are few.
+    pub(crate) fn keep(&self, pin: Pin, region: PageRange) {
         // A thread that finds the pages kept does not look at them.
         self.owners[pin.0].store(PROCESS, Ordering::Release);
+        // Another thread joins pins: maybe the one that this signal handler interrupts.
+        if self.joining.swap(1, Ordering::Acquire) == 0 {
+            self.join(pin.0, region);
+            self.joining.store(0, Ordering::Release);
+        }
+    }
+
+    /// Joins the pin in a slot with those that overlap it or lie beside it.
+    fn join(&self, mut own: usize, region: PageRange) {
+        for other in (0..SLOTS).filter(|other| self.owners[*other].load(Ordering::Acquire) == PROCESS) {
+            let range = |slot: usize| range_of(self.ranges[slot].load(Ordering::Relaxed));
+            let (mine, beside) = (range(own), range(other));
+            let touches = mine.first.number() <= beside.end() && beside.first.number() <= mine.end();
+            let is_inside = region.first <= beside.first && beside.end() <= region.end();
+            if other == own || beside.count == 0 || !touches || !is_inside {
+                continue;
+            }
+            let first = mine.first.min(beside.first);
+            let whole = PageRange::new(first, mine.end().max(beside.end()) - first.number());
+            // A thread that looks from the first slot to the last one sees the lower slot before the change, or the higher one after.
+            let (lower, higher) = (own.min(other), own.max(other));
+            self.ranges[higher].store(value_of(whole), Ordering::SeqCst);
+            self.owners[lower].store(GUARD, Ordering::Relaxed);
+            self.ranges[lower].store(0, Ordering::SeqCst);
+            own = higher;
+        }
     }
 
     /// The slots of pins of the process.
@@ -280,19 +303,39 @@ mod tests {
         assert_eq!(take(Purpose::Moment(1)), MOST_MOMENTS);
         assert_eq!(take(Purpose::Process(1)), MOST_KEPT);
         assert_eq!(pins.pages(), SLOTS as u64);
-        let pins = Pins::new();
-        let kept = (0..).take_while(|_| keep(&pins, range));
-        assert_eq!(kept.count(), MOST_KEPT + MOST_PINS);
-        assert_eq!(pins.kept_pages(), (MOST_KEPT + MOST_PINS) as u64);
     }
 
     /// Pins a range for the life of the process. Returns whether a slot was free.
     fn keep(pins: &Pins, range: PageRange) -> bool {
         let pin = pins.publish(range, Purpose::Process(1));
         pin.is_some_and(|pin| {
-            pins.keep(pin);
+            pins.keep(pin, PageRange::new(PageIndex::new(0), 1 << 20));
             true
         })
+    }
+
+    /// Stacks of coroutines used up all slots after 288, and those of calls with them.
+    #[test]
+    fn pins_of_the_process_side_by_side_are_one() {
+        let pins = Pins::new();
+        let range = |first, count| PageRange::new(PageIndex::new(first), count);
+        for stack in 0..2000 {
+            // Some are beside none at first.
+            let place = (stack & !3) + stack * 3 % 4;
+            assert!(keep(&pins, range(10 + place * 16, 16)), "{stack}");
+        }
+        assert_eq!((pins.ranges().count(), pins.kept_pages()), (1, 32_000));
+        assert!(pins.is_kept(range(10, 32_000)) && !pins.is_kept(range(9, 2)));
+        // A pin in another region stays by itself.
+        let pin = pins
+            .publish(range(32_010, 5), Purpose::Process(1))
+            .expect("a free slot");
+        pins.keep(pin, range(32_010, 100));
+        assert_eq!(pins.ranges().count(), 2);
+        pins.remove_kept(range(0, 32_010));
+        assert_eq!(pins.ranges().collect::<Vec<_>>(), [range(32_010, 5)]);
+        let apart = (0..).take_while(|at| keep(&pins, range(40_000 + at * 2, 1)));
+        assert_eq!(apart.count(), MOST_KEPT - 1);
     }
 
     #[test]
@@ -349,7 +392,7 @@ mod tests {
         let pin = pins.publish(range, Purpose::Process(8)).expect("a free slot");
         assert_eq!(pin, failed);
         assert!(!pins.is_kept(range));
-        pins.keep(pin);
+        pins.keep(pin, range);
         assert!(pins.is_kept(range));
         assert_eq!(pins.kept_pages(), 3);
     }

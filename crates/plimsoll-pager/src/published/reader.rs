@@ -62,7 +62,7 @@ pub const LOOK_BYTES: usize =
     Root::HEAD + 2 * size_of::<Root>() + size_of::<Pins>() + size_of::<Counters>() + size_of::<Budget>();
 
 /// A sampler makes a look at each tick, with copies on its stack.
-const _: () = assert!(LOOK_BYTES <= 4096);
+const _: () = assert!(LOOK_BYTES <= 8192);
 
 /// Chunks that one call reads.
 const CHUNKS_AT_ONCE: usize = 512;

@@ -117,7 +117,7 @@ fn a_pin_for_a_moment_has_no_slot_while_its_page_is_restored() {
 fn a_range_is_kept_once_its_pages_are_present() {
     let (engine, pages) = engine_and_pages();
     let pins = &engine.manager().pins;
-    let keep = || engine.pin_for_ever(pages);
+    let keep = || engine.pin_for_ever(pages, pages);
     let (kept, early) = during_a_read(&engine, keep, || pins.is_kept(pages));
     assert_eq!((kept, early), (Ok(()), false));
     assert!(pins.is_kept(pages) && engine.is_active(pages));
@@ -133,7 +133,7 @@ fn a_range_with_a_damaged_page_is_not_kept() {
         .backing
         .copies
         .damage(PageIndex::new(pages.first.number() + 1));
-    let kept = engine.pin_for_ever(pages);
+    let kept = engine.pin_for_ever(pages, pages);
     assert!(matches!(kept, Err(RangeError::PinTooLarge { .. })), "{kept:?}");
     assert_eq!((pins.pages(), pins.kept_pages()), (0, 0));
     assert!(!pins.is_kept(PageRange::new(pages.first, 1)));
