@@ -16,7 +16,7 @@ use crate::driver::Driver;
 use crate::fault::SignalsBlocked;
 use crate::manager::Manager;
 use crate::page::{PAGE_SIZE, PageState};
-use crate::pool::{Grant, Limits, Member, Pool, PoolError, Usage};
+use crate::pool::{Grant, Limits, Member, Pool, PoolError, SHARED_PART, Usage};
 
 /// The longest time between two ticks of a member.
 const TICK: Duration = Duration::from_secs(1);
@@ -88,11 +88,12 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         Usage {
             resident: self.resident_bytes(),
             // The stock of spare frames counts too: without it the last pages would be trimmed again and again.
-            wanted: needed + needed / 16,
+            wanted: needed + needed / 16 + self.need.wished() * PAGE_SIZE as u64,
             stall: self.refaults.stall(),
             is_suspended: self.regions.are_suspended(),
             // A wait ends once there are spare frames: else each tick until then would ask for more.
-            is_needy: self.need.is_open() && self.budget.spare(self.overhead_bytes()) == 0,
+            is_needy: self.need.is_open()
+                && (self.need.wished() > 0 || self.budget.spare(self.overhead_bytes()) == 0),
             ..Usage::new(self.refaults.distances())
         }
     }
@@ -175,6 +176,11 @@ impl Share {
     /// The membership, which the thread of the share does not change until the guard is dropped: for a fork.
     pub(crate) fn still(&self) -> MutexGuard<'_, Member> {
         self.state.member()
+    }
+
+    /// The bytes that this process should have at a fork: the part of the pool that its members keep for shared pages.
+    pub(crate) fn most_shared(&self) -> u64 {
+        self.state.pool.total() / SHARED_PART
     }
 
     /// Prepares a fork, whose child shares the pages of this process, while `member` is kept still.

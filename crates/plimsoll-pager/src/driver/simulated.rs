@@ -46,6 +46,8 @@ struct State {
     unmovable: Vec<bool>,
     /// Pages of the arena that a child of a fork shares: a move of them fails until they are unshared.
     shared: Vec<bool>,
+    /// Frames that a child of a fork shares, with their bytes: one with other bytes is a copy.
+    shared_frames: BTreeMap<usize, Box<Page>>,
     /// Pages of the arena that are write-protected: every access is a fault, as all may be writes.
     protected: Vec<bool>,
     /// The most pages of both areas that were present after a step of a copy.
@@ -158,6 +160,7 @@ impl Simulated {
                 foreign: bits(),
                 unmovable: bits(),
                 shared: bits(),
+                shared_frames: BTreeMap::new(),
                 protected: bits(),
                 accessed: bits(),
                 most: 0,
@@ -210,6 +213,25 @@ impl Simulated {
     /// Has a child of a fork share a page.
     pub(crate) fn set_shared(&self, page: PageIndex) {
         self.state().shared[page.index()] = true;
+    }
+
+    /// Has a child of a fork share the frame of a page.
+    pub(crate) fn set_frame_shared(&self, page: PageIndex) {
+        let mut state = self.state();
+        // SAFETY: under the lock, and no other thread of the test changes frames.
+        let bytes = Box::new(unsafe { *self.page(Area::Shadow, page) });
+        state.shared_frames.insert(page.index(), bytes);
+    }
+
+    fn is_shared(&self, state: &State, area: Area, page: PageIndex) -> bool {
+        match area {
+            Area::Arena => state.shared[page.index()],
+            Area::Shadow => state.shared_frames.get(&page.index()).is_some_and(|bytes| {
+                // SAFETY: under the lock, and the caller holds the page busy.
+                let now = unsafe { &*self.page(area, page) };
+                **bytes == *now
+            }),
+        }
     }
 
     /// Has the program lock a page in RAM, or no page.
@@ -299,7 +321,9 @@ impl Simulated {
                 Some(Errno::NOENT)
             } else if state.present(target)[to.index()] {
                 Some(Errno::EXIST)
-            } else if from == Area::Arena && (state.unmovable[page.index()] || state.shared[page.index()]) {
+            } else if (from == Area::Arena && state.unmovable[page.index()])
+                || self.is_shared(state, from, page)
+            {
                 Some(Errno::BUSY)
             } else {
                 None
@@ -458,8 +482,10 @@ impl Driver for Simulated {
 
     fn shared(&self, area: Area, pages: PageRange) -> u64 {
         let state = self.state();
-        let is_shared = |page: PageIndex| area == Area::Arena && state.shared[page.index()];
-        pages.pages().filter(|page| is_shared(*page)).count() as u64
+        pages
+            .pages()
+            .filter(|page| self.is_shared(&state, area, *page))
+            .count() as u64
     }
 
     fn moves(&self) -> bool {
@@ -571,8 +597,9 @@ impl Simulated {
 
     fn drop_one(&self, state: &mut State, area: Area, page: PageIndex) {
         state.present(area)[page.index()] = false;
-        if area == Area::Arena {
-            state.protected[page.index()] = false;
+        match area {
+            Area::Arena => state.protected[page.index()] = false,
+            Area::Shadow => drop(state.shared_frames.remove(&page.index())),
         }
         // SAFETY: under the lock, and the caller holds the page busy.
         unsafe { *self.page(area, page) = [GONE; PAGE_SIZE] };

@@ -27,6 +27,10 @@ use crate::page::{CHUNK_PAGES, ChunkMode, PageIndex, PageRange};
 #[cfg(not(loom))]
 use crate::share::{Growth, Share, Tenant};
 
+/// The most bytes that a process releases before a fork: less than half a second of work.
+#[cfg(not(loom))]
+const MOST_BEFORE_FORK: u64 = 64 << 20;
+
 /// A process after [`Pager::fork`](crate::Pager::fork).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forked {
@@ -112,6 +116,8 @@ impl<B: Backing + 'static> Engine<B> {
         let driver = &self.manager().driver;
         let _blocked = SignalsBlocked::new();
         let _forking = Forking::begin();
+        #[cfg(not(loom))]
+        self.release_before_fork();
         self.served.gate.close();
         let mut threads = self.threads();
         let balancing = self.served.balancing.lock();
@@ -180,6 +186,17 @@ impl<B: Backing + 'static> Engine<B> {
             Ok(child) => Ok(Forked::Parent { child }),
             Err(errno) => Err(ForkError::System(errno)),
         }
+    }
+
+    /// Releases memory above the part of the pool that its members keep for shared pages: no process can free such a page alone, and
+    /// the child and this one need memory of their own.
+    #[cfg(not(loom))]
+    fn release_before_fork(&self) {
+        let Some(most) = self.share().as_ref().map(Share::most_shared) else {
+            return;
+        };
+        let _inside = self.served.gate.enter();
+        self.manager().release_to(most, MOST_BEFORE_FORK);
     }
 
     /// Makes the copy in this process, a child of a fork, a pager of its own.

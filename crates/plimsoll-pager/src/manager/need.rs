@@ -1,10 +1,13 @@
 //! Faults that wait for a larger budget: those of a pager whose budget is its grant of a pool, while the pool has free pages,
 //! and those that find nothing to trim or to save.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// After a wait that was for nothing, faults do not wait for this time.
 const PAUSE_MS: u32 = 10_000;
+
+/// The same of threads that wish for more.
+const WISH_PAUSE_MS: u32 = 1000;
 
 /// The need of more budget. A fault has it open while it waits.
 #[derive(Debug, Default)]
@@ -17,6 +20,10 @@ pub(crate) struct Need {
     waiting: AtomicU32,
     /// The time at which a wait ended without more budget, plus 1; 0 for none.
     gave_up: AtomicU32,
+    /// Pages that a thread is about to use, and for which it waits.
+    wished: AtomicU64,
+    /// As `gave_up`, of wishes.
+    gave_up_wish: AtomicU32,
 }
 
 /// A wait; it ends when this is dropped.
@@ -45,8 +52,7 @@ impl Need {
     }
 
     fn pauses(&self, now: u32) -> bool {
-        let gave_up = self.gave_up.load(Ordering::Relaxed);
-        gave_up != 0 && now.wrapping_sub(gave_up) < PAUSE_MS
+        is_within(PAUSE_MS, self.gave_up.load(Ordering::Relaxed), now)
     }
 
     /// Whether a fault waits.
@@ -63,6 +69,28 @@ impl Need {
         Some(Waiting(self))
     }
 
+    /// As [`Need::open`], of a thread that is about to use `pages` more than the budget has.
+    pub(crate) fn wish(&self, pages: u64, now: u32) -> Option<Waiting<'_>> {
+        if is_within(WISH_PAUSE_MS, self.gave_up_wish.load(Ordering::Relaxed), now) {
+            return None;
+        }
+        let waiting = self.open(now);
+        if waiting.is_some() {
+            self.wished.fetch_max(pages, Ordering::Relaxed);
+        }
+        waiting
+    }
+
+    /// The pages that threads wish for.
+    pub(crate) fn wished(&self) -> u64 {
+        self.wished.load(Ordering::Relaxed)
+    }
+
+    /// A wish was for nothing until `now`.
+    pub(crate) fn give_up_wish(&self, now: u32) {
+        self.gave_up_wish.store(now.max(1), Ordering::Relaxed);
+    }
+
     /// A wait was for nothing until `now`.
     pub(crate) fn give_up(&self, now: u32) {
         self.gave_up.store(now.max(1), Ordering::Relaxed);
@@ -74,15 +102,22 @@ impl Need {
     }
 }
 
+/// Whether less than `time` has passed since `then`, 0 for never.
+fn is_within(time: u32, then: u32, now: u32) -> bool {
+    then != 0 && now.wrapping_sub(then) < time
+}
+
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        if self.0.waiting.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.wished.store(0, Ordering::Relaxed);
+        }
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{Need, PAUSE_MS};
+    use super::{Need, PAUSE_MS, WISH_PAUSE_MS};
 
     #[test]
     fn faults_wait_while_more_may_come_and_not_soon_after_a_vain_wait() {
@@ -101,6 +136,23 @@ mod tests {
         assert!(need.open(7).is_some());
         need.set_can_be_met(false);
         assert!(need.open(7).is_none());
+    }
+
+    #[test]
+    fn a_wish_lasts_as_long_as_threads_wait_and_pauses_after_a_vain_one() {
+        let need = Need::default();
+        assert!(need.wish(9, 5).is_none() && need.wished() == 0);
+        need.set_can_be_met(true);
+        let first = need.wish(9, 5).expect("more may come");
+        let second = need.wish(4, 5).expect("more may come");
+        drop(first);
+        assert_eq!(need.wished(), 9);
+        drop(second);
+        assert_eq!(need.wished(), 0);
+        need.give_up_wish(7);
+        assert!(need.wish(9, 6 + WISH_PAUSE_MS).is_none());
+        assert!(need.open(7).is_some(), "faults still wait");
+        assert!(need.wish(9, 7 + WISH_PAUSE_MS).is_some());
     }
 
     #[test]

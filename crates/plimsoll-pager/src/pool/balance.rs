@@ -7,7 +7,8 @@
 //!
 //! 1. *Minima*: a member below its minimum gets the missing pages, if it must be from pages in use. A member whose faults
 //!    wait for memory, as it can trim nothing, needs more than it has: its need counts as a minimum. Such a member does not
-//!    wait for a round: this step alone is made at once (`meet_needs`).
+//!    wait for a round: this step alone is made at once (`meet_needs`). Pages that a member shares with its children go last:
+//!    a trim of them frees no memory, and no other step takes them.
 //! 2. *Fill*: a member below its working set gets free pages, then idle pages of others, a quarter of them a round. Idle are
 //!    pages above the working set, and those that the member does not fill: after its pages were compressed, its working set
 //!    is larger than the memory that it has resident. Pages of a suspended member are among the free ones once it has
@@ -62,6 +63,8 @@ pub(crate) struct Reading {
     pub(crate) given: u64,
     pub(crate) charged: u64,
     pub(crate) minimum: u64,
+    /// Pages of its grant that go to others last, as a trim of them frees no memory: its children share them.
+    pub(crate) kept: u64,
     pub(crate) maximum: u64,
     pub(crate) resident: u64,
     /// Working set.
@@ -185,6 +188,11 @@ impl Reading {
         }
     }
 
+    /// The pages that a trade leaves it.
+    fn floor(&self) -> u64 {
+        self.minimum.max(self.kept)
+    }
+
     /// The most pages that it wants.
     fn target(&self) -> u64 {
         self.wanted.clamp(self.minimum, self.maximum)
@@ -303,11 +311,14 @@ impl<'r> Round<'r> {
         let mut found = self.take_available(needed);
         let idle = self.each(|reading, pages| pages.saturating_sub(reading.filled_target(self.room)));
         found += self.take(needed - found, &idle);
-        for seller in self.sellers() {
-            let above = self.pages[seller].saturating_sub(self.readings[seller].minimum);
-            let taken = above.min(needed - found);
-            self.pages[seller] -= taken;
-            found += taken;
+        let floors: [fn(&Reading) -> u64; 2] = [Reading::floor, |reading| reading.minimum];
+        for floor in floors {
+            for seller in self.sellers() {
+                let above = self.pages[seller].saturating_sub(floor(&self.readings[seller]));
+                let taken = above.min(needed - found);
+                self.pages[seller] -= taken;
+                found += taken;
+            }
         }
         self.add(&split(found, &missing));
     }
@@ -361,7 +372,7 @@ impl<'r> Round<'r> {
             let (reading, pages) = (&self.readings[at], self.pages[at]);
             // Idle pages are cheap; no others go at their price.
             let target = reading.filled_target(self.room);
-            let floor = if pages > target { target } else { reading.minimum };
+            let floor = if pages > target { target } else { reading.floor() };
             (at, pages.saturating_sub(floor).min(step(at)))
         };
         let mut buyers: Vec<(usize, u64)> = self.buyers().into_iter().map(wants).collect();

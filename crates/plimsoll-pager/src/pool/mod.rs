@@ -95,6 +95,8 @@ pub use limits::Limits;
 #[cfg(not(loom))]
 pub use member::{Grant, Member};
 #[cfg(not(loom))]
+pub(crate) use round::SHARED_PART;
+#[cfg(not(loom))]
 pub use status::{MemberStatus, PoolStatus};
 pub use table::Damage;
 #[cfg(not(loom))]

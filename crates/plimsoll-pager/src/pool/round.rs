@@ -1,6 +1,6 @@
 //! A round of balancing: from a version of the table and the members' reports to the next version. Pure.
 
-use super::balance::{self, Activity, Decision, Reading, balance};
+use super::balance::{self, Activity, Decision, Reading, balance, split};
 use super::identity::Condition;
 use super::row::{Acknowledged, Report};
 use super::settle::{apply, bury, free};
@@ -15,6 +15,9 @@ pub(crate) const SILENT_MS: u32 = 5000;
 /// A member whose faults wait gets this part of the total above its pages, and so many pages at least.
 const NEED: u64 = 64;
 const LEAST_NEED: u64 = 64;
+
+/// Members keep the pages that their children share, up to this part of the total for all.
+pub(crate) const SHARED_PART: u64 = 2;
 
 /// The pages above its own that a member gets whose faults wait, of a pool with `total`.
 pub(crate) fn need(total: u64) -> u64 {
@@ -97,9 +100,11 @@ fn shared_out(
     let mut next = reap(table, total, seen);
     let free = free(&next.entries, total);
     let rows: Vec<usize> = next.members().map(|(row, _)| row).collect();
+    let kept = kept(&next, total, seen);
     let readings: Vec<Reading> = next
         .members()
-        .map(|(row, entry)| reading(entry, &seen(row, entry), total, now, free))
+        .zip(kept)
+        .map(|((row, entry), kept)| reading(entry, &seen(row, entry), total, now, free, kept))
         .collect();
     let mut wishes = vec![0; next.entries.len()];
     for (row, decision) in rows.into_iter().zip(split(total, &readings)) {
@@ -156,10 +161,23 @@ pub(crate) fn idle(entry: &Entry, report: &Report, answer: Acknowledged, total: 
         condition: Condition::Runs,
         row: Some((*report, answer)),
     };
-    balance::idle(total, &reading(entry, &seen, total, report.seen_at, 0))
+    balance::idle(total, &reading(entry, &seen, total, report.seen_at, 0, 0))
 }
 
-fn reading(entry: &Entry, seen: &Seen, total: u64, now: u32, free: u64) -> Reading {
+/// The pages of each member that its children share, up to a half of the total for all: the rest is for pages of their own. A parent
+/// that trimmed them would free none, and each child would have to trim its copies.
+fn kept(table: &Table, total: u64, seen: &dyn Fn(usize, &Entry) -> Seen) -> Vec<u64> {
+    let shared = |(row, entry): (usize, &Entry)| {
+        let report = seen(row, entry)
+            .row
+            .map_or_else(Report::default, |(report, _)| report);
+        report.shared.saturating_sub(report.inherited).min(entry.given)
+    };
+    let shared: Vec<u64> = table.members().map(shared).collect();
+    split(total / SHARED_PART, &shared)
+}
+
+fn reading(entry: &Entry, seen: &Seen, total: u64, now: u32, free: u64, kept: u64) -> Reading {
     let (report, activity) = match seen.row {
         None => (Report::default(), Activity::Silent),
         Some((report, answer)) => (report, activity(entry, seen.condition, &report, answer, now)),
@@ -177,6 +195,7 @@ fn reading(entry: &Entry, seen: &Seen, total: u64, now: u32, free: u64) -> Readi
         given: entry.given,
         charged: entry.charged,
         minimum: entry.minimum.max(needed),
+        kept,
         maximum: entry.maximum,
         resident: report.resident,
         wanted: report.wanted,
@@ -430,6 +449,37 @@ mod tests {
         let given = |shared| given(&next_table(&before, TOTAL, &seen(shared), NOW), 2);
         assert_eq!(given(4000) - given(1500), 2500);
         assert_eq!(given(9000), given(4000));
+    }
+
+    /// Workers of a fork pool took the pages of their parent, which they shared with it: the parent freed none, and each worker had
+    /// to trim its copies.
+    #[test]
+    fn a_parent_keeps_the_pages_that_its_children_share_up_to_a_half_of_the_total() {
+        let rest = |shared: u64, inherited: u64| {
+            let mut now = table(&[TOTAL - 2000, 2000]);
+            for _ in 0..100 {
+                let seen = |row, entry: &Entry| {
+                    let mut seen = answered(entry, TOTAL, if row == 0 { 0 } else { 1_000_000 });
+                    if let Some((report, _)) = &mut seen.row {
+                        (report.resident, report.gain_now) = (entry.given, report.gain);
+                        if row == 0 {
+                            (report.shared, report.inherited) = (shared, inherited);
+                        }
+                    }
+                    seen
+                };
+                now = next_table(&now, TOTAL, &seen, NOW);
+            }
+            given(&now, 0)
+        };
+        assert_eq!(rest(0, 0), 1000, "its minimum");
+        assert_eq!(rest(TOTAL / 4, 0), TOTAL / 4);
+        assert_eq!(
+            rest(TOTAL / 4, TOTAL / 8),
+            TOTAL / 8,
+            "its parent keeps the inherited ones"
+        );
+        assert_eq!(rest(TOTAL, 0), TOTAL / SHARED_PART);
     }
 
     #[test]

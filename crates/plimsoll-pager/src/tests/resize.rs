@@ -7,7 +7,7 @@ use crate::backing::model::ModelStore;
 use crate::driver::simulated::{Injection, Simulated};
 use crate::driver::{Area, Driver};
 use crate::manager::Manager;
-use crate::page::{CHUNK_PAGES, PAGE_SIZE, PageIndex, PageRange};
+use crate::page::{CHUNK_PAGES, PAGE_SIZE, PageIndex, PageRange, PageState};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -78,6 +78,106 @@ fn a_budget_shrinks_to_its_target_and_grows_at_once() {
             "all of it fits"
         );
     }
+}
+
+#[test]
+fn shared_frames_leave_the_budget_when_they_are_released_taken_copied_or_dropped() {
+    let manager = sim(2000, 0, 1);
+    // Contents that compress well.
+    for page in 0..200 {
+        access(&manager, PageIndex::new(page), |bytes| bytes.fill(page as u8));
+    }
+    let pages = PageRange::new(PageIndex::new(0), 100);
+    assert_eq!(manager.trim_range(pages), 100);
+    while manager.save_modified(100).pages > 0 {}
+    pages
+        .pages()
+        .for_each(|page| manager.driver.set_frame_shared(page));
+    // The other chunks reserve pages while they are native.
+    let native = PageRange::new(PageIndex::new(CHUNK_PAGES), PAGES - CHUNK_PAGES);
+    manager.trim_range(native);
+    let grant = 104 * PAGE + manager.overhead_bytes();
+    manager.set_ram_beside(grant, 100 * PAGE, 0);
+    manager.shrink();
+    let left = || (manager.budget.target() - grant) / PAGE;
+    assert_eq!(left(), 100);
+
+    let released = u64::from(manager.release_standby(10));
+    assert!(released >= 10);
+    assert_eq!(left(), 100 - released);
+
+    let before = left();
+    let standby = |page: &PageIndex| manager.table.word(*page).load().state() == PageState::Standby;
+    let copied = pages.pages().find(standby).expect("some are left");
+    access(&manager, copied, |bytes| {
+        assert_eq!(bytes[0], copied.number() as u8)
+    });
+    assert_eq!((left(), manager.stats().copied_frames), (before - 1, 1));
+
+    let before = left();
+    let dropped = pages.pages().find(standby).expect("some are left");
+    manager
+        .discard(PageRange::new(dropped, 1))
+        .expect("nothing pins it");
+    assert_eq!(left(), before - 1);
+
+    let (before, taken) = (left(), manager.stats().taken_frames);
+    for page in 200..230 {
+        access(&manager, PageIndex::new(page), |bytes| bytes.fill(page as u8));
+    }
+    let taken = manager.stats().taken_frames - taken;
+    assert!(taken > 0, "{:?}", manager.stats());
+    assert!(left() <= before - taken, "{} of {before}, {taken} taken", left());
+    assert_eq!(manager.validate(), []);
+}
+
+/// The stock of spare frames was a part of the budget with the pages of the parent: the balance-set manager of a child tried to trim
+/// each of them, for nothing.
+#[test]
+fn pages_of_the_parent_need_no_stock_of_spare_frames() {
+    const COUNT: u32 = 12 * CHUNK_PAGES;
+    let driver = Simulated::new(COUNT, Injection::default());
+    let manager = Manager::new(driver, ModelStore::default(), COUNT, 20_000 * PAGE).expect("memory");
+    let all = PageRange::new(PageIndex::new(0), COUNT);
+    manager.open(all).expect("a small region");
+    write_all(&manager, COUNT);
+    // Managed, as those of a child are.
+    manager.shrink();
+    all.pages().for_each(|page| {
+        manager.manage(page);
+        manager.driver.set_shared(page);
+    });
+    let grant = 130 * PAGE + manager.overhead_bytes();
+    manager.set_ram_beside(grant, u64::from(COUNT) * PAGE, 0);
+    shrink(&manager);
+    let spare = manager.spare_frames();
+    assert!(
+        (64..manager.budget.ram() / PAGE / 64).contains(&spare),
+        "enough for {grant} bytes and not for all pages: {spare}"
+    );
+    let before = manager.stats();
+    manager.balance();
+    let after = manager.stats();
+    assert_eq!(after.unmovable_pages, before.unmovable_pages);
+    assert_eq!(after.trimmed_pages, before.trimmed_pages);
+}
+
+#[test]
+fn memory_is_released_to_a_size_and_no_more_than_asked_for() {
+    let manager = sim(2000, 0, 1);
+    write_all(&manager, 1000);
+    let before = manager.resident_bytes();
+    manager.release_to(0, 100 * PAGE);
+    let after = manager.resident_bytes();
+    assert!(
+        (95 * PAGE..=110 * PAGE).contains(&(before - after)),
+        "{before} {after}"
+    );
+    manager.release_to(500 * PAGE, u64::MAX);
+    let end = manager.resident_bytes();
+    assert!((450 * PAGE..=500 * PAGE).contains(&end), "{end}");
+    check_all(&manager, 1000);
+    assert_eq!((manager.validate(), manager.budget.ram()), (vec![], 2000 * PAGE));
 }
 
 #[test]

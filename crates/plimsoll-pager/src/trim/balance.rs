@@ -1,5 +1,7 @@
 //! The balance-set manager: keeps a stock of spare frames, so that faults find one without trimming themselves.
 
+use std::sync::atomic::Ordering;
+
 use crate::backing::Backing;
 use crate::driver::Driver;
 use crate::manager::{BLOCK, Manager, TrimMode};
@@ -23,9 +25,11 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     /// The stock of spare frames below which the balance-set manager works, and up to which. Thrash control may add a part
     /// of all frames: not of the budget, most of which may be the store's.
     pub(crate) fn watermarks(&self) -> (u64, u64) {
-        let pages = self.budget.ram() / PAGE_SIZE as u64;
+        // Pages of the parent need no stock: the process has few of its own at first.
+        let own =
+            (self.budget.ram() / PAGE_SIZE as u64).saturating_sub(self.inherited.load(Ordering::Relaxed));
         let more = self.thrash.standby_frames(self.budget.frames());
-        ((pages / 64).max(16) + more, (pages / 24).max(64) + more)
+        ((own / 64).max(16) + more, (own / 24).max(64) + more)
     }
 
     /// Whether the pool of the budget has free pages: a fault takes those, and no page is trimmed for it.

@@ -1,6 +1,7 @@
 //! Native chunks: those of a sparse region that become native, and registering any.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use plimsoll_os::Errno;
 
@@ -11,6 +12,12 @@ use crate::page::{CHUNK_PAGES, Chunk, ChunkMode, PAGE_SIZE, PageIndex, PageRange
 
 /// A fault, or a change of a mapping, ends before; but a thread must not wait for ever.
 const MOST_WAITS: u32 = 1000;
+/// The longest wait for a larger budget: 100 ms. It takes about 1 ms on a quiet machine.
+const NAP: Duration = Duration::from_micros(100);
+const MOST_NAPS: u32 = 1000;
+const NAPS_A_WAKE: u32 = 10;
+/// A wait asks for this part of the pages in use, too, so that waits become rare.
+const WISHED_PART: u64 = 4;
 /// Native chunks that a trim makes managed at most before it trims a page.
 const MOST_GIVEN_UP: u32 = 64;
 
@@ -78,7 +85,10 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     pub(crate) fn commit(&self, pages: PageRange) {
         let wanted = self.chunks.uncommitted(pages).count() as u64;
         let count = wanted * u64::from(CHUNK_PAGES);
-        if wanted == 0 || self.budget.ram() > self.budget.target() || !self.reserve_committed(count) {
+        if wanted == 0 || self.budget.ram() > self.budget.target() {
+            return;
+        }
+        if !self.reserve_committed(count) && !self.grow_for(pages, count) {
             return;
         }
         let mut numbers = self
@@ -115,6 +125,41 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         }
         self.give_up_committed(u32::MAX);
         reserve()
+    }
+
+    /// In a pager whose budget is a grant: has the pool give it free pages, waits for a moment, and reserves the budget as
+    /// [`Manager::reserve_committed`]. A fault of each page would take longer.
+    fn grow_for(&self, pages: PageRange, count: u64) -> bool {
+        let used = self.resident_bytes() / PAGE_SIZE as u64;
+        // Each program has a large table of its heap, of which it uses little, and small parts of chunks: it would hold much more than
+        // it uses. Of memory that more than doubles its use, it may use little too.
+        if count > (2 * u64::from(pages.count)).min(used.max(u64::from(CHUNK_PAGES)))
+            || !self.has_free_pages()
+        {
+            return false;
+        }
+        let wish = count + self.watermarks().1 + used / WISHED_PART;
+        let Some(_waiting) = self.need.wish(wish, plimsoll_os::coarse_milliseconds()) else {
+            return false;
+        };
+        let mut before = self.budget.ram();
+        for nap in 0..MOST_NAPS {
+            if nap % NAPS_A_WAKE == 0 {
+                // Its thread wakes that of the pool.
+                self.wake_balancer();
+            }
+            plimsoll_os::sleep_briefly(NAP);
+            let now = self.budget.ram();
+            if now > before && self.reserve_committed(count) {
+                return true;
+            }
+            before = now;
+            if !self.has_free_pages() {
+                return false;
+            }
+        }
+        self.need.give_up_wish(plimsoll_os::coarse_milliseconds());
+        false
     }
 
     /// Makes the chunks of a run native, which are changing. Returns false if the kernel refuses: then they are managed.

@@ -106,6 +106,7 @@ impl Pool {
                 given,
                 charged: given,
                 minimum: 0,
+                kept: 0,
                 maximum: TOTAL,
                 resident: 0,
                 wanted: 0,

@@ -47,6 +47,7 @@ fn reading(total: u64) -> impl Strategy<Value = (Reading, u64, u64)> {
                 given,
                 charged: given + more,
                 minimum,
+                kept: 0,
                 maximum: maximum * total / 1000,
                 resident: resident * total / 1000,
                 wanted: wanted * total / 1000,
@@ -122,6 +123,24 @@ proptest! {
             Activity::Silent | Activity::Suspended => decision.given.max(reading.charged),
         });
         prop_assert!(occupied.sum::<u64>() <= total);
+    }
+
+    #[test]
+    fn pages_that_children_share_go_for_minima_alone(
+        (total, mut readings) in bidders(),
+        parts in prop::collection::vec(0..=1000_u64, 9),
+    ) {
+        for (reading, part) in readings.iter_mut().zip(parts) {
+            // They are resident, and a part of the working set.
+            reading.kept = reading.given.min(reading.resident).min(reading.wanted).min(reading.maximum) * part / 1000;
+        }
+        let missing: u64 = readings.iter().map(|reading| reading.minimum.saturating_sub(reading.given)).sum();
+        for decisions in [balance(total, &readings), meet_needs(total, &readings)] {
+            let members = || readings.iter().zip(&decisions);
+            let taken: u64 = members().map(|(reading, decision)| reading.kept.saturating_sub(decision.given)).sum();
+            prop_assert!(taken <= missing, "{taken} of {missing}");
+            prop_assert!(members().all(|(reading, decision)| decision.given >= reading.minimum));
+        }
     }
 
     #[test]
@@ -251,6 +270,7 @@ fn pair(gain: u64, loss: u64) -> [Reading; 2] {
         given,
         charged: given,
         minimum: 0,
+        kept: 0,
         maximum: total,
         resident: given,
         wanted: total,
