@@ -128,6 +128,18 @@ impl Arena {
         pages.last().map_or(0, |first| end - address_of(first))
     }
 
+    /// As [`Arena::anonymous_below`], of those that begin at `start`, an address in the arena.
+    pub(crate) fn anonymous_above(&self, start: usize, most: usize) -> usize {
+        let table = self.table();
+        let first = ((start - ARENA) / PAGE) as u32;
+        let is_anonymous = |page: &u32| {
+            let used = table.addresses.use_of(*page..*page + 1);
+            matches!(used, Some(Use::Anonymous(_)))
+        };
+        let pages = (first..first + (most / PAGE) as u32).take_while(is_anonymous);
+        pages.last().map_or(0, |last| address_of(last + 1) - start)
+    }
+
     /// Takes the lock of the table, so that a child of a fork finds it whole, until [`Arena::release_after_fork`].
     pub(crate) fn hold_for_fork(&self) {
         self.table.lock().acquire();
@@ -204,6 +216,11 @@ impl Arena {
         let end = range.end;
         let (guard, bytes) = self.region.pin_in_signal_handler(range.clone()).ok()?;
         (range.start + bytes == end).then_some(Pin { _guard: guard })
+    }
+
+    /// Whether signals serve the faults: the kernel does not wait for the pager.
+    pub(crate) fn has_signals(&self) -> bool {
+        !self.pager.serves_system_calls()
     }
 
     /// As [`Arena::pin`], of the page with `address` and whatever the budget allows: the thread drops the pin before it waits.

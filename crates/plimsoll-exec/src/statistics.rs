@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use plimsoll_pager::{Pager, Stats};
 
-use crate::arena;
+use crate::arena::{self, Arena};
 use crate::configuration::Statistics;
-use crate::handlers::strips_masks;
 use crate::pool::{self, Outside};
 use crate::trampoline;
 use crate::unmanaged;
@@ -103,7 +102,7 @@ fn share(pager: &Pager) -> Share {
 
 /// The way in which faults and the program's system calls are served.
 fn fault_mode() -> &'static str {
-    match strips_masks() {
+    match arena::arena().is_some_and(Arena::has_signals) {
         true => "signal",
         false => "thread",
     }

@@ -92,6 +92,26 @@ fn shape(number: i64) -> Shape {
     }
 }
 
+/// Whether a transfer that was cut goes on with the next piece: it ends early for an error alone.
+pub(super) fn goes_on(call: &Call, way: Transfer) -> bool {
+    pieces(call, way) == Pieces::All
+}
+
+/// Makes a transfer in pieces, up to an error or a short one. `make` transfers the bytes behind those that are done, and returns its
+/// result, and whether it was a whole piece with another one behind it.
+pub(super) fn in_pieces(mut make: impl FnMut(usize) -> Result<(isize, bool), Errno>) -> Result<isize, Errno> {
+    let mut done = 0;
+    loop {
+        match make(done) {
+            Ok((moved @ 1.., true)) => done += moved as usize,
+            Ok((moved @ 1.., false)) => return Ok(done as isize + moved),
+            // The next call of the program meets the error.
+            _ if done > 0 => return Ok(done as isize),
+            other => return other.map(|(result, _)| result),
+        }
+    }
+}
+
 /// Serves a transfer.
 ///
 /// # Safety
@@ -130,26 +150,16 @@ fn piece(shape: &Shape, arguments: [usize; 6], done: usize) -> [usize; 6] {
     arguments
 }
 
-/// Makes a transfer in pieces, up to an error or a short one.
+/// Makes a transfer in pieces.
 unsafe fn all(call: &Call, shape: &Shape, way: Transfer) -> Result<isize, Errno> {
     let mut arguments = call.arguments;
     arguments[shape.length] = arguments[shape.length].min(MOST_AT_ONCE);
-    let mut done = 0;
-    while done < arguments[shape.length] {
-        let piece = piece(shape, arguments, done);
+    let bytes = arguments[shape.length];
+    in_pieces(|done| {
         // SAFETY: the caller's premise.
-        let result = unsafe { one(call, shape, way, piece) };
-        match result {
-            Ok(moved @ 1..) => done += moved as usize,
-            // The next call of the program meets the error.
-            _ if done > 0 => break,
-            other => return other,
-        }
-        if !done.is_multiple_of(PIECE) {
-            break;
-        }
-    }
-    Ok(done as isize)
+        let moved = unsafe { one(call, shape, way, piece(shape, arguments, done)) }?;
+        Ok((moved, moved == PIECE as isize && done + PIECE < bytes))
+    })
 }
 
 /// Makes a transfer with its buffer pinned or copied.

@@ -96,7 +96,7 @@ pub(super) fn is_present(address: usize, bytes: usize) -> bool {
 }
 
 /// Whether the program can read `bytes` from `address`. Pages of the arena are present afterwards, for a moment at least.
-pub(super) fn is_readable(address: usize, bytes: usize) -> bool {
+pub(crate) fn is_readable(address: usize, bytes: usize) -> bool {
     let Some(end) = address.checked_add(bytes) else {
         return false;
     };

@@ -45,18 +45,51 @@ struct Done {
 
 /// Transfers the message with the header at `user`.
 unsafe fn one(outer: &Call, socket: usize, user: usize, flags: usize, way: Transfer) -> Result<Done, Errno> {
-    let header: msghdr = memory::read(user)?;
+    let kind = Kind::of(socket, flags, way);
+    let mut bytes = 0;
+    let result = chunked::in_pieces(|done| {
+        // SAFETY: the caller's premise.
+        let part = unsafe { part(outer, socket, user, flags, way, kind, done) }?;
+        if done == 0 {
+            bytes = part.bytes;
+        }
+        Ok((part.result, part.is_continued && kind.goes_on))
+    })?;
+    Ok(Done { result, bytes })
+}
+
+/// A part of a message.
+struct Part {
+    result: isize,
+    /// Bytes of the program's buffers that were not done before.
+    bytes: usize,
+    /// All bytes of a message that was cut are transferred.
+    is_continued: bool,
+}
+
+/// Transfers a message, or the part of it behind the bytes that are done, which has no control data.
+unsafe fn part(
+    outer: &Call,
+    socket: usize,
+    user: usize,
+    flags: usize,
+    way: Transfer,
+    kind: Kind,
+    done: usize,
+) -> Result<Part, Errno> {
+    let mut header: msghdr = memory::read(user)?;
+    let mut flags = flags;
+    if done > 0 {
+        (header.msg_control, header.msg_controllen) = (std::ptr::null_mut(), 0);
+        // The kernel sends none if it has taken a part of a message.
+        flags |= libc::MSG_NOSIGNAL as usize;
+    }
     let mut loan = Loan::new();
     let mut lent = header;
     lend_name(&mut loan, &header, &mut lent, way)?;
     lend_control(&mut loan, &header, &mut lent, way)?;
-    let buffers = Buffers::lend(
-        &mut loan,
-        header.msg_iov as usize,
-        header.msg_iovlen,
-        way,
-        demands(socket, flags, way),
-    )?;
+    let vector = header.msg_iov as usize;
+    let buffers = Buffers::lend(&mut loan, vector, header.msg_iovlen, done, way, kind.demands)?;
     lent.msg_iov = buffers.address() as *mut libc::iovec;
     lent.msg_iovlen = buffers.count;
     let number = match way {
@@ -70,22 +103,40 @@ unsafe fn one(outer: &Call, socket: usize, user: usize, flags: usize, way: Trans
         // SAFETY: the kernel would write these fields.
         unsafe { write_back(user, &lent) }?;
     }
-    Ok(Done {
+    Ok(Part {
+        is_continued: buffers.is_continued(result),
         result: loan.settle(buffers.settle(result)),
         bytes: buffers.bytes(),
     })
 }
 
-/// A stream takes all bytes of a call that may wait, and gives all to one with `MSG_WAITALL`.
-fn demands(socket: usize, flags: usize, way: Transfer) -> Demands {
-    let has = |flag: libc::c_int| flags & flag as usize != 0;
-    let is_awaited = || match way {
-        Transfer::Out => !has(libc::MSG_DONTWAIT) && !chunked::does_not_block(socket),
-        Transfer::In => has(libc::MSG_WAITALL),
-    };
-    Demands {
-        is_whole: !chunked::is_stream(socket) || is_awaited(),
-        is_lasting: way == Transfer::Out && has(libc::MSG_ZEROCOPY),
+/// The way in which a call transfers messages.
+#[derive(Debug, Clone, Copy)]
+struct Kind {
+    demands: Demands,
+    /// A message that was cut goes on with its next part.
+    goes_on: bool,
+}
+
+impl Kind {
+    /// A stream takes all bytes of a call that may wait, part by part, and gives all to one with `MSG_WAITALL`.
+    fn of(socket: usize, flags: usize, way: Transfer) -> Kind {
+        let has = |flag: libc::c_int| flags & flag as usize != 0;
+        let is_stream = chunked::is_stream(socket);
+        let is_out = way == Transfer::Out;
+        // Each call has one notification.
+        let is_lasting = is_out && has(libc::MSG_ZEROCOPY);
+        Kind {
+            demands: Demands {
+                is_whole: !is_stream || is_lasting || (!is_out && has(libc::MSG_WAITALL)),
+                is_lasting,
+            },
+            goes_on: is_out
+                && is_stream
+                && !is_lasting
+                && !has(libc::MSG_DONTWAIT)
+                && !chunked::does_not_block(socket),
+        }
     }
 }
 
@@ -302,6 +353,63 @@ mod tests {
         drop(sender);
         assert!(reader.join().expect("no panic") == sent);
         assert_eq!(result, BYTES as isize);
+    }
+
+    /// The call copied up to 256 MiB outside of the budget. Later, a part of a message would have had the descriptors of the first again.
+    #[test]
+    fn a_stream_takes_more_than_any_copy_and_descriptors_once() {
+        const BYTES: usize = MOST_COPIED + 2 * 4096;
+        crate::trampoline::map().expect("free addresses");
+        let _refused = without_pins();
+        let (sender, receiver) = UnixStream::pair().expect("sockets");
+        let pages = Pages::of_arena(1 + BYTES / 4096);
+        pages.fill(BYTES, b"the last page");
+        header(&pages, 0, 4096, BYTES);
+        let descriptors = libc::cmsghdr {
+            cmsg_len: size_of::<libc::cmsghdr>() + size_of::<i32>(),
+            cmsg_level: libc::SOL_SOCKET,
+            cmsg_type: libc::SCM_RIGHTS,
+        };
+        // SAFETY: a structure without padding.
+        let bytes = unsafe { std::mem::transmute::<libc::cmsghdr, [u8; 16]>(descriptors) };
+        pages.fill(512, &bytes);
+        pages.fill(528, &sender.as_raw_fd().to_ne_bytes());
+        let control = (pages.start() + 512).to_ne_bytes();
+        pages.fill(offset_of!(msghdr, msg_control), &control);
+        pages.fill(offset_of!(msghdr, msg_controllen), &24usize.to_ne_bytes());
+        let reader = thread::spawn(move || {
+            let (mut received, mut descriptors, mut end) = (0, 0, Vec::new());
+            loop {
+                let (mut part, mut control) = (vec![0u8; 1 << 20], [0u64; 8]);
+                let mut vector = libc::iovec {
+                    iov_base: part.as_mut_ptr().cast(),
+                    iov_len: part.len(),
+                };
+                // SAFETY: valid as zeroes.
+                let mut header: msghdr = unsafe { std::mem::zeroed() };
+                (header.msg_iov, header.msg_iovlen) = (&raw mut vector, 1);
+                (header.msg_control, header.msg_controllen) = (control.as_mut_ptr().cast(), 64);
+                // SAFETY: the kernel writes to the buffers above.
+                let bytes = unsafe { libc::recvmsg(receiver.as_raw_fd(), &raw mut header, 0) };
+                if header.msg_controllen > 0 {
+                    descriptors += 1;
+                    // SAFETY: a new descriptor, after the header of 16 bytes.
+                    unsafe { libc::close(control[2] as i32) };
+                }
+                if bytes <= 0 {
+                    return (received, descriptors, end);
+                }
+                received += bytes as usize;
+                end = part[..bytes as usize].to_vec();
+            }
+        });
+        let arguments = [sender.as_raw_fd() as usize, pages.start(), 0, 0, 0, 0];
+        // SAFETY: the kernel reads the test's pages.
+        let result = unsafe { super::super::serve(Call::new(libc::SYS_sendmsg, arguments)) };
+        drop(sender);
+        let (received, descriptors, end) = reader.join().expect("no panic");
+        assert_eq!((result, received, descriptors), (BYTES as isize, BYTES, 1));
+        assert!(end.windows(13).any(|bytes| bytes == b"the last page"));
     }
 
     /// The buffer had to be copied whole, and the call failed with `ENOMEM`.

@@ -54,7 +54,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use plimsoll_os::Errno;
 
 #[cfg(not(test))]
-pub(crate) use memory::is_managed;
+pub(crate) use memory::{is_managed, is_readable};
 #[cfg(not(test))]
 pub(crate) use nested::Strings;
 #[cfg(not(test))]

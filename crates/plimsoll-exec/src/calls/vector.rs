@@ -57,7 +57,7 @@ pub(super) struct Buffers<'l> {
 }
 
 impl<'l> Buffers<'l> {
-    /// Lends the buffers of the vector at `vector`.
+    /// Lends the buffers of the vector at `vector`, without its first `done` bytes.
     ///
     /// # Errors
     /// Those of the kernel: [`Errno::INVAL`] for too many buffers or too many bytes, [`Errno::FAULT`]; [`Errno::NOMEM`] if neither
@@ -66,6 +66,7 @@ impl<'l> Buffers<'l> {
         loan: &mut Loan,
         vector: usize,
         count: usize,
+        done: usize,
         way: Transfer,
         demands: Demands,
     ) -> Result<Buffers<'l>, Errno> {
@@ -78,13 +79,13 @@ impl<'l> Buffers<'l> {
         // before they are read.
         let (program, kernel) = unsafe {
             memory::copy_in(vector, memory as *mut u8, bytes)?;
-            memory::copy_in(memory, (memory + bytes) as *mut u8, bytes)?;
-            let program = slice::from_raw_parts(memory as *const iovec, count);
             (
-                program,
+                slice::from_raw_parts_mut(memory as *mut iovec, count),
                 slice::from_raw_parts_mut((memory + bytes) as *mut iovec, count),
             )
         };
+        skip(program, done);
+        kernel.copy_from_slice(program);
         let mut buffers = Buffers {
             program,
             kernel,
@@ -99,6 +100,13 @@ impl<'l> Buffers<'l> {
     pub(super) fn bytes(&self) -> usize {
         let lengths = self.program.iter().map(|buffer| buffer.iov_len);
         lengths.fold(0, usize::saturating_add).min(MOST_AT_ONCE)
+    }
+
+    /// Whether a call with this result has transferred all bytes that it had, of a vector that was cut.
+    pub(super) fn is_continued(&self, result: isize) -> bool {
+        let lengths = self.kernel[..self.count].iter().map(|buffer| buffer.iov_len);
+        let lent = lengths.fold(0, usize::saturating_add);
+        result == lent as isize && lent < self.bytes()
     }
 
     fn lend_all(&mut self, loan: &mut Loan, demands: Demands) -> Result<(), Errno> {
@@ -200,6 +208,16 @@ impl<'l> Buffers<'l> {
     }
 }
 
+/// Removes the first `bytes` of a vector.
+fn skip(vector: &mut [iovec], mut bytes: usize) {
+    for buffer in vector {
+        let part = buffer.iov_len.min(bytes);
+        buffer.iov_base = buffer.iov_base.wrapping_byte_add(part);
+        buffer.iov_len -= part;
+        bytes -= part;
+    }
+}
+
 /// Whether a buffer has bytes in the arena.
 fn is_absent(buffer: &iovec) -> bool {
     buffer.iov_len > 0 && memory::is_managed(buffer.iov_base as usize)
@@ -225,12 +243,20 @@ fn small_bytes(buffers: &[iovec]) -> Result<usize, Errno> {
 /// # Safety
 /// The program asked for the effects of the call.
 pub(super) unsafe fn vector(call: &Call, way: Transfer) -> Result<isize, Errno> {
-    let mut loan = Loan::new();
-    let [file, vector, count, third, fourth, fifth] = call.arguments;
-    let buffers = Buffers::lend(&mut loan, vector, count, way, Demands::NONE)?;
-    // SAFETY: the caller's premise.
-    let result = unsafe { call.make([file, buffers.address(), buffers.count, third, fourth, fifth]) };
-    Ok(buffers.settle(result))
+    let [file, vector, count, offset, upper, flags] = call.arguments;
+    chunked::in_pieces(|done| {
+        let mut loan = Loan::new();
+        let buffers = Buffers::lend(&mut loan, vector, count, done, way, Demands::NONE)?;
+        let offset = match offset {
+            // The place of the descriptor, which each piece changes.
+            usize::MAX => offset,
+            _ => offset.wrapping_add(done),
+        };
+        // SAFETY: the caller's premise.
+        let result = unsafe { call.make([file, buffers.address(), buffers.count, offset, upper, flags]) };
+        let goes_on = buffers.is_continued(result) && chunked::goes_on(call, way);
+        Ok((buffers.settle(result), goes_on))
+    })
 }
 
 /// `vmsplice`. At the end of a pipe for writes the kernel keeps the pages, or those of a copy; at the other end it copies the bytes
@@ -249,7 +275,7 @@ pub(super) unsafe fn splice(call: &Call) -> Result<isize, Errno> {
         is_whole: false,
         is_lasting: way == Transfer::Out,
     };
-    let buffers = Buffers::lend(&mut loan, vector, count, way, demands)?;
+    let buffers = Buffers::lend(&mut loan, vector, count, 0, way, demands)?;
     // SAFETY: the caller's premise.
     let result = unsafe { call.make([file, buffers.address(), buffers.count, flags, 0, 0]) };
     Ok(buffers.settle(result))
@@ -265,7 +291,7 @@ pub(super) unsafe fn other_memory(call: &Call, way: Transfer) -> Result<isize, E
     if other_count > MOST_BUFFERS {
         return Err(Errno::INVAL);
     }
-    let buffers = Buffers::lend(&mut loan, own, own_count, way, Demands::NONE)?;
+    let buffers = Buffers::lend(&mut loan, own, own_count, 0, way, Demands::NONE)?;
     let bytes = other_count * size_of::<iovec>();
     let copy = loan.take(bytes)?;
     // SAFETY: the copy is memory of the loan; the rest is the caller's premise.
@@ -307,6 +333,7 @@ mod tests {
                 loan,
                 vector.as_ptr() as usize,
                 count,
+                0,
                 Transfer::Out,
                 Demands::NONE,
             )
@@ -316,7 +343,7 @@ mod tests {
         assert_eq!(lend(&mut loan, &[], 1025), Some(Errno::INVAL));
         let long = [buffer(8, usize::MAX)];
         assert_eq!(lend(&mut loan, &long, 1), Some(Errno::INVAL));
-        let wrong = Buffers::lend(&mut loan, 8, 1, Transfer::Out, Demands::NONE).err();
+        let wrong = Buffers::lend(&mut loan, 8, 1, 0, Transfer::Out, Demands::NONE).err();
         assert_eq!(wrong, Some(Errno::FAULT));
         let pages = Pages::of_arena(1);
         pages.forbid(0);
@@ -357,7 +384,8 @@ mod tests {
         assert_eq!(pages.bytes(7 * 4096, 4), b"n-xx");
     }
 
-    /// A vector of many large buffers failed with `ENOMEM` if they could not be pinned.
+    /// A vector of many large buffers failed with `ENOMEM` if they could not be pinned, and was cut at 1 MiB later: not all programs
+    /// expect that of a file.
     #[test]
     fn vectors_of_many_large_buffers_are_served_without_pins() {
         const COUNT: usize = 100;
@@ -372,21 +400,45 @@ mod tests {
             .collect();
         // SAFETY: a new descriptor.
         let file = unsafe { libc::memfd_create(c"test".as_ptr(), 0) } as usize;
-        let call = |number, skipped: usize, offset: usize| {
-            let vector = parts[skipped..].as_ptr() as usize;
-            Call::new(number, [file, vector, COUNT - skipped, offset, 0, 0])
-        };
+        let call =
+            |number, offset: usize| Call::new(number, [file, parts.as_ptr() as usize, COUNT, offset, 0, 0]);
         // SAFETY: the kernel reads and writes the test's memory.
         let serve = |call| unsafe { super::super::serve(call) };
-        // The last buffer that is copied is cut.
-        assert_eq!(serve(call(libc::SYS_pwritev, 0, 0)), PIECE as isize);
-        let (whole, done) = (PIECE / BYTES, PIECE / BYTES * BYTES);
-        let rest = (COUNT * BYTES - done) as isize;
-        assert_eq!(serve(call(libc::SYS_pwritev, whole, done)), rest);
-        pages.fill(0, &vec![0; COUNT * BYTES]);
-        assert_eq!(serve(call(libc::SYS_preadv, 0, 0)), PIECE as isize);
-        assert_eq!(serve(call(libc::SYS_preadv, whole, done)), rest);
-        assert!(pages.bytes(0, COUNT * BYTES) == sent);
+        // In two pieces: the last buffer of the first one is cut. A file takes all.
+        const { assert!(PIECE < COUNT * BYTES && !PIECE.is_multiple_of(BYTES)) };
+        let seek = |offset| {
+            // SAFETY: changes the test's file alone.
+            let now = unsafe { libc::lseek(file as i32, offset, libc::SEEK_SET) };
+            assert_eq!(now, offset);
+        };
+        for (write, read, offset) in [
+            (libc::SYS_pwritev, libc::SYS_preadv, 77),
+            (libc::SYS_pwritev2, libc::SYS_preadv2, usize::MAX),
+            (libc::SYS_writev, libc::SYS_readv, 0),
+        ] {
+            pages.fill(0, &sent);
+            seek(5);
+            assert_eq!(serve(call(write, offset)), sent.len() as isize);
+            pages.fill(0, &vec![0; COUNT * BYTES]);
+            seek(5);
+            assert_eq!(serve(call(read, offset)), sent.len() as isize);
+            assert!(pages.bytes(0, COUNT * BYTES) == sent);
+        }
+        // A pipe without room for all takes a part of the first piece.
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        // SAFETY: changes the test's pipe alone.
+        unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
+        let arguments = [
+            writer.as_raw_fd() as usize,
+            parts.as_ptr() as usize,
+            COUNT,
+            0,
+            0,
+            0,
+        ];
+        let part = serve(Call::new(libc::SYS_writev, arguments));
+        assert!((1..PIECE as isize).contains(&part), "{part}");
+        drop(reader);
         // SAFETY: the test's descriptor.
         unsafe { libc::close(file as i32) };
     }

@@ -41,6 +41,8 @@ type Register = unsafe extern "C" fn(Step, Step, Step, *mut c_void) -> c_int;
 // SAFETY: the types of the functions.
 static NEXT_FORK: Next<Fork> = unsafe { Next::new(c"fork") };
 // SAFETY: as above.
+static NEXT_BARE: Next<Fork> = unsafe { Next::new(c"_Fork") };
+// SAFETY: as above.
 static NEXT_REGISTER: Next<Register> = unsafe { Next::new(c"__register_atfork") };
 // SAFETY: as above.
 static NEXT_FINALIZE: Next<unsafe extern "C" fn(*mut c_void)> = unsafe { Next::new(c"__cxa_finalize") };
@@ -255,7 +257,23 @@ pub unsafe extern "C" fn fork() -> pid_t {
         return unsafe { next() };
     };
     // SAFETY: the caller's premise.
-    unsafe { fork_arena(arena, &List::copy(), None) }
+    unsafe { fork_arena(arena, &List::copy(), None, &mut |_| ()) }
+}
+
+/// `_Fork(3)`: as [`fork`], without the handlers of the program.
+///
+/// # Safety
+/// As for the C library's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn _Fork() -> pid_t {
+    // SAFETY: the caller's premise.
+    unsafe {
+        match (arena::arena(), NEXT_BARE.find()) {
+            (Some(_), _) => fork_by(None, &mut |_| ()),
+            (None, Some(next)) => next(),
+            (None, None) => failed(libc::ENOSYS),
+        }
+    }
 }
 
 /// A system call that makes a child.
@@ -264,21 +282,37 @@ pub(super) struct System {
     pub(super) arguments: [usize; 6],
 }
 
-/// As [`fork`], by a system call, which runs no handlers of the program.
+/// As [`fork`], without the handlers of the program, by the C library's `fork` or a system call. `made` is called in the parent with the
+/// PID and in the child with 0, before a handler of a signal runs.
 ///
 /// # Safety
 /// As for the system call. Its child has a copy of the memory, and continues on its copy of this stack.
-pub(super) unsafe fn fork_by(system: &System) -> pid_t {
+pub(super) unsafe fn fork_by(system: Option<&System>, made: &mut dyn FnMut(pid_t)) -> pid_t {
     match arena::arena() {
         // SAFETY: the caller's premise.
-        Some(arena) => unsafe { fork_arena(arena, &List::copy().of_heap(), Some(system)) },
+        Some(arena) => unsafe { fork_arena(arena, &List::copy().of_heap(), system, made) },
         None => failed(libc::ENOSYS),
     }
 }
 
-/// Forks with the arena, by the C library's `fork` or a system call.
-unsafe fn fork_arena(arena: &Arena, list: &List, system: Option<&System>) -> pid_t {
+/// Bytes of the stack that a fork uses: below its frame, and those of its callers with what the kernel reads.
+const BELOW: usize = 64 << 10;
+const ABOVE: usize = 32 << 10;
+
+/// Forks with the arena, by the C library's `fork` or a system call. `made` is as that of [`fork_by`].
+unsafe fn fork_arena(
+    arena: &'static Arena,
+    list: &List,
+    system: Option<&System>,
+    made: &mut dyn FnMut(pid_t),
+) -> pid_t {
     list.before();
+    // No page of a coroutine's stack could return during the fork.
+    let here = (&raw const made) as usize;
+    let _stack = arena::contains(here).then(|| {
+        let above = arena.anonymous_above(here, ABOVE);
+        arena.pin(here - arena.anonymous_below(here, BELOW), here + above)
+    });
     // A handler that forked meanwhile would be taken for the pager.
     let blocked = SignalsBlocked::others();
     forker::become_forker();
@@ -294,6 +328,11 @@ unsafe fn fork_arena(arena: &Arena, list: &List, system: Option<&System>) -> pid
     forker::clear();
     if !matches!(forked, Ok(Forked::Child)) {
         limit.set();
+    }
+    match forked {
+        Ok(Forked::Parent { child }) => made(child),
+        Ok(Forked::Child) => made(0),
+        _ => {}
     }
     drop(blocked);
     match forked {
@@ -446,5 +485,6 @@ pub unsafe extern "C" fn forkpty(
 /// Finds the C library's functions that are called when it may not search.
 pub(crate) fn prepare() {
     NEXT_FORK.find();
+    NEXT_BARE.find();
     NEXT_FINALIZE.find();
 }

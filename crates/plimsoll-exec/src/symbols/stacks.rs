@@ -2,34 +2,48 @@
 //!
 //! The kernel writes the frame of a signal to the stack of the thread, and ends the process if it cannot. So where signals serve the
 //! faults, a stack in the arena stays present: every page, as a stack that is new has pages that were never used. The pin stays
-//! when the stack is given up: others may have got its address from the heap by then.
+//! when the stack is given up: others may have got its address from the heap by then. A stack beyond half of the budget, or beyond the
+//! number of such pins, is not kept: the process ends if a page of it is absent when the thread needs it.
 #![allow(unsafe_code, reason = "exported symbols")]
 
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{pthread_attr_t, size_t, ucontext_t};
-use plimsoll_os::write_error;
+use plimsoll_os::{address_space, write_error};
 
-use crate::handlers::strips_masks;
+use crate::arena::Arena;
 use crate::next_symbol::Next;
 use crate::{arena, calls};
 
-/// Keeps a stack in the arena present. Returns whether it is so.
-fn keep(start: usize, bytes: usize) -> bool {
-    !strips_masks() || calls::keep_memory(start, bytes).is_ok()
+/// Whether signals serve the faults.
+fn has_signals() -> bool {
+    arena::arena().is_some_and(Arena::has_signals)
+}
+
+/// Keeps a stack in the arena present, if that is possible. Says so once if it is not.
+fn keep(start: usize, bytes: usize) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    let is_kept = !has_signals() || calls::keep_memory(start, bytes).is_ok();
+    if !is_kept && !SAID.swap(true, Ordering::Relaxed) {
+        write_error(
+            b"plimsoll exec: a stack of the program cannot stay in RAM, and the process ends if a page of it is absent: too many \
+              stacks, or more than half of the budget: raise --ram\n",
+        );
+    }
 }
 
 /// Bytes of a stack of which the program names only the upper end.
 const BELOW: usize = 256 << 10;
 
 /// As [`keep`], of a stack that ends at `end`.
-pub(super) fn keep_below(end: usize) -> bool {
-    let is_managed = strips_masks() && calls::is_managed(end.wrapping_sub(1));
-    let Some(arena) = arena::arena().filter(|_| is_managed) else {
-        return true;
-    };
-    let bytes = arena.anonymous_below(end, BELOW);
-    keep(end - bytes, bytes)
+pub(super) fn keep_below(end: usize) {
+    if let Some(arena) = arena::arena().filter(|_| calls::is_managed(end.wrapping_sub(1))) {
+        let bytes = arena.anonymous_below(end, BELOW);
+        if bytes > 0 {
+            keep(end - bytes, bytes);
+        }
+    }
 }
 
 /// `pthread_attr_setstack(3)`. Where signals serve the faults, a thread whose stack would be in the arena has one of the C library, of
@@ -50,13 +64,31 @@ pub unsafe extern "C" fn pthread_attr_setstack(
     let Some(next) = NEXT.find() else {
         return libc::ENOSYS;
     };
-    if strips_masks() && calls::is_managed(start as usize) {
-        // SAFETY: the caller's premise.
-        unsafe { libc::pthread_attr_setstacksize(attributes, bytes) }
-    } else {
-        // SAFETY: as above.
-        unsafe { next(attributes, start, bytes) }
+    // SAFETY: the caller's premise.
+    unsafe {
+        if !has_signals() || !calls::is_managed(start as usize) {
+            next(attributes, start, bytes)
+        } else if names_a_stack(attributes) {
+            // The attributes would go on to name that one. Each such call has a new stack: nothing states when one is free.
+            match address_space::map(bytes) {
+                Ok(stack) => next(attributes, stack as *mut c_void, bytes),
+                Err(error) => error.raw(),
+            }
+        } else {
+            libc::pthread_attr_setstacksize(attributes, bytes)
+        }
     }
+}
+
+/// Whether attributes name a stack. Without one, its end is 0.
+///
+/// # Safety
+/// They are initialised.
+unsafe fn names_a_stack(attributes: *const pthread_attr_t) -> bool {
+    let (mut start, mut bytes) = (std::ptr::null_mut(), 0);
+    // SAFETY: the caller's premise.
+    let error = unsafe { libc::pthread_attr_getstack(attributes, &raw mut start, &raw mut bytes) };
+    error == 0 && (start as usize).wrapping_add(bytes) != 0
 }
 
 /// A pointer to `makecontext`.
@@ -98,11 +130,8 @@ unsafe extern "C" fn prepare(context: *mut ucontext_t) -> MakeContext {
     static NEXT: Next<MakeContext> = unsafe { Next::new(c"makecontext") };
     // SAFETY: the premise of `makecontext`.
     let stack = unsafe { (*context).uc_stack };
-    if !keep(stack.ss_sp as usize, stack.ss_size) {
-        write_error(
-            b"plimsoll exec: the stacks of coroutines would need more than half of the budget: raise --ram\n",
-        );
-        plimsoll_os::abort()
+    if stack.ss_size > 0 {
+        keep(stack.ss_sp as usize, stack.ss_size);
     }
     NEXT.find().unwrap_or(no_function)
 }

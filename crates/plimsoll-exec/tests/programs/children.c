@@ -81,6 +81,18 @@ static void *fork_in_thread(void *unused) {
     return unused;
 }
 
+static void on_signal(int number) { (void)number; }
+
+static volatile int is_over;
+static void *nothing(void *unused) { return unused; }
+static void *come_and_go(void *unused) {
+    while (!is_over) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, nothing, NULL) == 0) pthread_join(thread, NULL);
+    }
+    return unused;
+}
+
 int main(void) {
     other = map(OTHER), data = map(1 << 20);
     for (int at = 0; at < 1 << 20; at++) data[at] = at / 1000;
@@ -171,6 +183,67 @@ int main(void) {
     siginfo_t *end = map(4096);
     printf("pidfd: %d\n", waitid(P_PIDFD, *descriptor, end, WEXITED | WNOWAIT) == 0 && end->si_pid == child && end->si_status == 15);
     ended("the system call clone3", child);
+    close(*descriptor);
+
+    int *numbers = map(8192), *of_child = numbers + 1024;
+    int *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    *numbers = *of_child = 0;
+    evict();
+    child = syscall(SYS_clone, CLONE_PARENT_SETTID | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID | SIGCHLD, 0, numbers, of_child, 0);
+    if (child == 0) _exit(*of_child == getpid() && *numbers == 0 ? 16 : 99);
+    printf("numbers: %d\n", *numbers == child && *of_child == 0);
+    ended("clone with numbers", child);
+    evict();
+    child = syscall(SYS_clone, CLONE_VFORK | SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) usleep(200000), *numbers = 5, *shared = 6, _exit(wrong() ? 99 : 17);
+    printf("the parent waited: %d, %d\n", *shared == 6, *numbers == 5);
+    ended("clone that waits", child);
+    evict();
+    child = _Fork();
+    if (child == 0) _exit(wrong() ? 99 : 18);
+    ended("_Fork", child);
+    struct sigaction handled = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, seen;
+    sigaction(SIGUSR1, &handled, NULL), sigaction(SIGUSR2, &handled, NULL), sigaction(SIGBUS, &handled, NULL);
+    evict();
+    child = syscall(SYS_clone, SIGUSR1, 0, 0, 0, 0);
+    if (child == 0) _exit(wrong() ? 99 : 19);
+    int status = -1;
+    printf("clone with another signal: %d, status %x\n", waitpid(child, &status, __WALL) == child, status);
+    *how = (struct clone_args){.flags = CLONE_CLEAR_SIGHAND, .exit_signal = SIGCHLD};
+    evict();
+    child = syscall(SYS_clone3, how, sizeof *how);
+    if (child == 0) {
+        int defaults = 0;
+        for (int at = 0; at < 3; at++) {
+            sigaction((int[]){SIGUSR1, SIGUSR2, SIGBUS}[at], NULL, &seen);
+            defaults = 2 * defaults + (seen.sa_handler == SIG_DFL);
+        }
+        evict();
+        _exit(wrong() ? 99 : 20 + defaults);
+    }
+    ended("clone3 without handlers", child);
+    sigaction(SIGUSR2, NULL, &seen);
+    printf("the parent has them: %d\n", seen.sa_handler == on_signal);
+    errno = 0;
+    long made_by_nothing = syscall(SYS_clone3, NULL, sizeof *how);
+    printf("clone3 of nothing: %ld, %d\n", made_by_nothing, errno == EFAULT);
+    *how = (struct clone_args){.exit_signal = SIGUSR1};
+    evict();
+    child = syscall(SYS_clone3, how, sizeof *how);
+    if (child == 0) _exit(wrong() ? 99 : 30);
+    printf("clone3 with another signal: %d, status %x\n", waitpid(child, &status, __WALL) == child, status);
+
+    /* Threads that come and go, while this one makes children. */
+    pthread_create(&thread, NULL, come_and_go, NULL);
+    int good = 0;
+    for (int at = 0; at < 60; at++) {
+        child = at % 2 ? syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : _Fork();
+        if (child == 0) _exit(wrong() ? 99 : 0);
+        good += waitpid(child, &status, 0) == child && status == 0;
+    }
+    is_over = 1;
+    pthread_join(thread, NULL);
+    printf("%d children beside threads\n", good);
     evict();
     printf("%d bytes are wrong\n", wrong());
     return 0;

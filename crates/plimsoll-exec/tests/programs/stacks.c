@@ -56,6 +56,38 @@ static void thread(char *stack, const char *name) {
     else pthread_join(made, NULL);
 }
 
+static char of_program[2][STACK] __attribute__((aligned(4096)));
+static pthread_barrier_t both;
+
+static void *beside(void *name) {
+    volatile char bytes[60000];
+    memset((char *)bytes, *(char *)name, sizeof bytes);
+    pthread_barrier_wait(&both);
+    pthread_barrier_wait(&both);
+    long wrong = 0;
+    for (size_t at = 0; at < sizeof bytes; at++) wrong += bytes[at] != *(char *)name;
+    return (void *)wrong;
+}
+
+/* One set of attributes, for a stack of the program's data and then for one of malloc. */
+static void reused(void) {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_t threads[2];
+    void *block = NULL, *wrong[2];
+    if (posix_memalign(&block, 4096, STACK)) exit(2);
+    pthread_barrier_init(&both, NULL, 3);
+    pthread_attr_setstack(&attributes, of_program[0], STACK);
+    if (pthread_create(&threads[0], &attributes, beside, "a")) exit(3);
+    pthread_attr_setstack(&attributes, block, STACK);
+    if (pthread_create(&threads[1], &attributes, beside, "b")) exit(3);
+    pthread_barrier_wait(&both);
+    evict();
+    pthread_barrier_wait(&both);
+    for (int at = 0; at < 2; at++) pthread_join(threads[at], &wrong[at]);
+    printf("two threads by one set of attributes: %ld %ld\n", (long)wrong[0], (long)wrong[1]);
+}
+
 static ucontext_t outer, inner[3];
 
 static void coroutine(int number) {
@@ -83,6 +115,22 @@ static void coroutines(char *(*make)(void), const char *name) {
 
 static char *mapped(void) { return map(STACK, PROT_READ | PROT_WRITE, 0); }
 static char *of_malloc(void) { return memset(malloc(STACK), 1, STACK); }
+
+/* More coroutines than pins, one after the other on new stacks, most of them side by side. */
+static void many(void) {
+    enum { MANY = 600, SMALL = 8 << 10 };
+    char *stacks = map(MANY * 2 * SMALL, PROT_READ | PROT_WRITE, 0);
+    for (int number = 0; number < MANY; number++) {
+        getcontext(&inner[0]);
+        inner[0].uc_stack.ss_sp = stacks + (number < 450 ? number : 2 * number - 450) * SMALL;
+        inner[0].uc_stack.ss_size = SMALL;
+        inner[0].uc_link = &outer;
+        makecontext(&inner[0], (void (*)(void))deep, 1, 0);
+        swapcontext(&outer, &inner[0]);
+    }
+    evict();
+    puts("many coroutines");
+}
 
 static char *guarded;
 static int faults;
@@ -156,6 +204,8 @@ int main(void) {
     thread(block, "a thread on a block of malloc");
     coroutines(mapped, "coroutines on mappings");
     coroutines(of_malloc, "coroutines on blocks of malloc");
+    reused();
+    many();
     handlers();
     return 0;
 }
