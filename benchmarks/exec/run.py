@@ -3,10 +3,10 @@
 
 Each round runs a program natively and with each budget once on each engine, one after another, in a folder of its own: a
 ratio is that of two runs of the same round, its value the median over the rounds with an interval of 95 % (bootstrap). The
-output of every run has to equal that of the native one. The limit of the kernel does not count the copies in zram: their most
-is a column of the table. The engine pager runs as user nobody, where it serves system calls
-by a filter; the engine kernel as root, with zram of LZ4. Budgets: half and a quarter of the RAM of the largest process, and
-1 GiB, which all of them fit in.
+output of every run has to equal that of the native one. Each round begins with starts of `true`, native and on the pager.
+The limit of the kernel does not count the copies in zram: their most is a column of the table. The engine pager runs as
+user nobody, where it serves system calls by a filter; the engine kernel as root, with zram of LZ4. Budgets: half and a
+quarter of the RAM of the largest process, and 1 GiB, which all of them fit in.
 
 Prints the table, and writes a folder: README.md, raw.jsonl (a line a run), machine.json. The exit code is 1 if a run failed;
 one that the OOM killer of its own memory cgroup ended is a result of the kernel, and is counted.
@@ -46,7 +46,7 @@ REPOSITORY = (
 # Program: command, file that it reads, commands before it, commands that print its result, budgets in MiB.
 PROGRAMS = {
     "python3": (["python3", "everything.py"], "everything.py", "", "", [96, 48]),
-    "sqlite3": (["sqlite3", "data.db", ".read numbers.sql"], "numbers.sql", "", "sha256sum data.db", [36, 18]),
+    "sqlite3": (["sqlite3", "data.db", ".read numbers.sql"], "numbers.sql", "", "sha256sum data.db", [104, 52]),
     "g++": (["g++", "-std=c++17", "-c", "-o", "regex.o", "regex.cc"], "regex.cc", "", "sha256sum regex.o", [128, 64]),
     "perl": (["perl", "words.pl"], "words.pl", "", "", [36, 18]),
     "sort": (["sort", "-S", "256M", "-o", "sorted", "lines"], None, LINES, "sha256sum sorted", [12, 6]),
@@ -59,6 +59,8 @@ ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "PYTHONHAS
 AS_NOBODY = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups", "--"]
 # The target of the median ratio of the pager to the kernel, of the worst program, and to the native run where all fits.
 MEDIAN, WORST, FITTING = 1.0, 1.5, 1.03
+# The target in ms of the time that the pager adds to `true`, and the pairs of runs in a round.
+START, STARTS = 15, 20
 
 
 def prefix(engine, ram, plimsoll):
@@ -132,11 +134,23 @@ def run(program, engine, ram, plimsoll):
         return {"seconds": seconds, **beside, "output": output + shell(after).stdout}
 
 
+def starts(plimsoll):
+    """The ms that the pager adds to the run of a program that does nothing, of pairs of runs."""
+    def milliseconds(engine):
+        start = time.monotonic()
+        subprocess.run([*prefix(engine, FITS, plimsoll), "true"], check=True, stdin=subprocess.DEVNULL,
+                       env=ENVIRONMENT | {"XDG_CACHE_HOME": str(pathlib.Path(plimsoll).parent / "cache")})
+        return (time.monotonic() - start) * 1000
+
+    pairs = [(milliseconds(NATIVE), milliseconds(PAGER)) for _ in range(STARTS)]
+    return [managed - native for native, managed in pairs]
+
+
 def ratios(raw, program, ram, of, to):
     """Times of `of` over those of `to` in the same round. The native run has no budget."""
     def times(engine):
         budget = None if engine == NATIVE else ram
-        return {line["round"]: line["seconds"] for line in raw if "seconds" in line and line["program"] == program
+        return {line["round"]: line["seconds"] for line in raw if "seconds" in line and line.get("program") == program
                 and line["engine"] == engine and line["ram"] == budget}
     mine, others = times(of), times(to)
     return [mine[nth] / others[nth] for nth in sorted(mine.keys() & others.keys())]
@@ -168,13 +182,13 @@ def report(raw, programs, described, options, failures):
     ]
     tight, fitting = [], []
     for program in programs:
-        native = [line["seconds"] for line in raw if line["program"] == program and line["engine"] == NATIVE and "seconds" in line]
+        native = [line["seconds"] for line in raw if line.get("program") == program and line["engine"] == NATIVE and "seconds" in line]
         for ram in [FITS, *(f"{mib}M" for mib in PROGRAMS[program][4])]:
             both = ratios(raw, program, ram, PAGER, KERNEL)
             alone = ratios(raw, program, ram, PAGER, NATIVE)
-            killed = sum("oom" in line for line in raw if line["program"] == program and line["ram"] == ram)
+            killed = sum("oom" in line for line in raw if line.get("program") == program and line["ram"] == ram)
             copies = [line["zram_bytes"] for line in raw
-                      if line["program"] == program and line["ram"] == ram and "zram_bytes" in line]
+                      if line.get("program") == program and line["ram"] == ram and "zram_bytes" in line]
             cells = [program, ram, f"{statistics.median(native):.2f}" if native else "-", shown(alone),
                      shown(ratios(raw, program, ram, KERNEL, NATIVE)), shown(both),
                      f"{statistics.median(copies) / 2**20:.1f}" if copies else "-", str(killed or "")]
@@ -184,8 +198,10 @@ def report(raw, programs, described, options, failures):
             else:
                 tight += [statistics.median(both)] if both else []
     median = [statistics.median(tight)] if tight else []
+    median_start, low, high = interval([added for line in raw for added in line.get("starts", [])])
     lines += [
         "", "| target | value | bound | |", "|---|---|---|---|",
+        f"| added to the start of a program, ms | {median_start:.1f} ({low:.1f}-{high:.1f}) | {START} | {verdict([median_start], START)} |",
         f"| pager / kernel, median of programs and budgets below the RAM | {median[0] if median else 0:.2f} | {MEDIAN} | {verdict(median, MEDIAN)} |",
         f"| pager / kernel, the worst of them | {max(tight, default=0):.2f} | {WORST} | {verdict(tight, WORST)} |",
         f"| pager / native, all fits, the worst | {max(fitting, default=0):.2f} | {FITTING} | {verdict(fitting, FITTING)} |", "",
@@ -223,7 +239,10 @@ def main():
         cache = pathlib.Path(folder) / "cache"
         cache.mkdir()
         shutil.chown(cache, "nobody", "nogroup")
+        # The first start unpacks the library.
+        starts(plimsoll)
         for nth in range(options.rounds):
+            raw.append({"round": nth, "starts": starts(plimsoll)})
             for program in programs:
                 turns = [(NATIVE, None)]
                 for ram in [FITS, *(f"{mib}M" for mib in PROGRAMS[program][4])]:

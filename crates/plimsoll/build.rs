@@ -14,12 +14,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use sha2::{Digest, Sha256};
+
 /// A library to embed.
 struct Library {
     package: &'static str,
     /// Its profile in the manifest of the workspace.
     profile: &'static str,
     file: &'static str,
+    /// The variable of the outer build with its SHA-256.
+    hash: &'static str,
 }
 
 const LIBRARIES: [Library; 2] = [
@@ -27,11 +31,13 @@ const LIBRARIES: [Library; 2] = [
         package: "plimsoll-malloc",
         profile: "malloc",
         file: "libplimsoll_malloc.so",
+        hash: "PLIMSOLL_MALLOC_HASH",
     },
     Library {
         package: "plimsoll-exec",
         profile: "exec",
         file: "libplimsoll_exec.so",
+        hash: "PLIMSOLL_EXEC_HASH",
     },
 ];
 
@@ -113,6 +119,9 @@ fn embed(
     }
     let file = folder.join(target).join(library.profile).join(library.file);
     let bytes = fs::read(&file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
+    // Only names the folder of the library: all its bytes are compared at each start, which a hash at each start would make slower.
+    let hash: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    println!("cargo::rustc-env={}={hash}", library.hash);
     fs::write(out.join(library.file), bytes)?;
     Ok(())
 }

@@ -9,16 +9,20 @@ pub use unpack::{LibraryError, Refusal};
 pub struct Library {
     name: &'static str,
     bytes: &'static [u8],
+    /// The SHA-256 of the bytes, in hexadecimal digits.
+    hash: &'static str,
 }
 
 /// The heap of `heap run`.
 pub static MALLOC: Library = Library {
     name: "libplimsoll_malloc.so",
     bytes: include_bytes!(concat!(env!("OUT_DIR"), "/libplimsoll_malloc.so")),
+    hash: env!("PLIMSOLL_MALLOC_HASH"),
 };
 
 /// The pager and the heap of `exec`.
 pub static EXEC: Library = Library {
     name: "libplimsoll_exec.so",
     bytes: include_bytes!(concat!(env!("OUT_DIR"), "/libplimsoll_exec.so")),
+    hash: env!("PLIMSOLL_EXEC_HASH"),
 };

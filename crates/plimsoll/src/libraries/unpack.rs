@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use plimsoll_proc::{Distrust, TrustedFolder};
 use rustix::fs::{OFlags, StatVfsMountFlags};
 use rustix::rand::{GetRandomFlags, getrandom};
-use sha2::{Digest, Sha256};
 
 use super::Library;
 
@@ -117,13 +116,11 @@ fn unpack_into(library: &Library, folders: &[PathBuf], user: u32) -> Result<Path
     })
 }
 
-/// Unpacks the library into a folder in `folder` named by its digest, so that programs of older releases keep theirs.
+/// Unpacks the library into a folder in `folder` named by its hash, so that programs of older releases keep theirs.
 fn place(library: &Library, folder: &Path, user: u32) -> Result<PathBuf, Refusal> {
-    let digest = Sha256::digest(library.bytes);
-    let digest: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     // Check before the first write: a folder of root in another user's folder would lock that user out.
     let (there, missing) = TrustedFolder::nearest_of(folder, user)?;
-    let path = there.path().join(missing).join(&digest).join(library.name);
+    let path = there.path().join(missing).join(library.hash).join(library.name);
     if path
         .as_os_str()
         .as_bytes()
@@ -134,7 +131,7 @@ fn place(library: &Library, folder: &Path, user: u32) -> Result<PathBuf, Refusal
     }
     let folder = TrustedFolder::make_own_of(folder, user)?;
     share(&folder, user)?;
-    let own = folder.make_folder(digest.as_ref())?;
+    let own = folder.make_folder(library.hash.as_ref())?;
     share(&own, user)?;
     let mounted =
         rustix::fs::fstatvfs(&own).map_err(|error| doing("look at its file system")(error.into()))?;
@@ -170,13 +167,16 @@ fn doing(doing: &'static str) -> impl Fn(io::Error) -> Refusal {
 
 /// Whether the folder has the library: a regular file of the user with the embedded bytes.
 fn is_in(folder: &TrustedFolder, library: &Library) -> bool {
-    let Ok(file) = folder.own_file(OsStr::new(library.name), OFlags::RDONLY, 0) else {
+    let Ok(mut file) = folder.own_file(OsStr::new(library.name), OFlags::RDONLY, 0) else {
         return false;
     };
-    let mut bytes = Vec::new();
-    // One byte more tells a longer file.
-    let read = file.take(library.bytes.len() as u64 + 1).read_to_end(&mut bytes);
-    read.is_ok() && bytes == library.bytes
+    // A start waits for this: small enough for the processor's cache.
+    let mut bytes = [0; 64 << 10];
+    let has_all = library.bytes.chunks(bytes.len()).all(|part| {
+        let bytes = &mut bytes[..part.len()];
+        file.read_exact(bytes).is_ok() && bytes == part
+    });
+    has_all && matches!(file.read(&mut bytes), Ok(0))
 }
 
 /// Writes the library under another name and renames it, so that no program loads a part of it.

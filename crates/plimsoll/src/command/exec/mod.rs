@@ -21,6 +21,7 @@ use plimsoll_lab::environment::OwnSwap;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::quantity::bytes;
 use plimsoll_model::sanitize::sanitize;
+use plimsoll_pager::BuildError;
 use signal_hook::consts::SIGKILL;
 
 /// Folder of swap files and page files by default.
@@ -105,20 +106,22 @@ fn pager(
     attendance: Option<&Attendance<'_>>,
 ) -> Result<ExitCode, Failure> {
     let mut settings = settings(options, ram)?;
-    let omitted = page_file::omit_if_impossible(&mut settings);
-    if let Some(refusal) = refusal(program, &settings) {
-        if !options.allow_unmanaged || refusal.exit == Exit::Usage {
+    let omitted = match check(program, &mut settings) {
+        Ok(omitted) => omitted,
+        Err(refusal) if !options.allow_unmanaged || refusal.exit == Exit::Usage => {
             return Err(refused(program.name, &refusal, why));
         }
-        if !verbosity.quiet {
-            super::print_error(&format!(
-                "`{}` runs without a limit: {}",
-                spoken(program.name),
-                refusal.error
-            ));
+        Err(refusal) => {
+            if !verbosity.quiet {
+                super::print_error(&format!(
+                    "`{}` runs without a limit: {}",
+                    spoken(program.name),
+                    refusal.error
+                ));
+            }
+            return run(program, ram, None, attendance);
         }
-        return run(program, ram, None, attendance);
-    }
+    };
     let launch = Launch {
         library: EXEC.unpack().or_exit(Exit::Missing)?,
         settings,
@@ -198,13 +201,12 @@ fn settings(options: &Exec, ram: u64) -> Result<Settings, Failure> {
     })
 }
 
-/// Why the pager cannot manage the program, if it cannot.
-fn refusal(program: &Program<'_>, settings: &Settings) -> Option<Failure> {
+/// Checks that the pager can manage the program. Returns the reason if it has no page file although it usually would.
+fn check(program: &Program<'_>, settings: &mut Settings) -> Result<Option<BuildError>, Failure> {
     if let Some(obstacle) = obstacle(&program.path) {
-        return Some(Failure::new(Exit::Unsupported, obstacle));
+        return Err(Failure::new(Exit::Unsupported, obstacle));
     }
-    let lack = exec::check(settings).err()?;
-    Some(Failure::new(lack.exit(), lack))
+    page_file::check(settings).map_err(|lack| Failure::new(lack.exit(), lack))
 }
 
 fn obstacle(path: &Path) -> Option<exec::Obstacle> {

@@ -37,16 +37,16 @@ pub(super) fn of(options: &Exec, ram: u64) -> Result<Option<PageFile>, Failure> 
     }
 }
 
-/// Removes a page file that the user did not ask for, if it cannot be made here. Returns the reason.
-pub(super) fn omit_if_impossible(settings: &mut Settings) -> Option<BuildError> {
-    if settings.page_file.as_ref().is_none_or(|file| file.is_required) {
-        return None;
-    }
+/// Checks that a pager with these settings can be built here. Removes a page file that the user did not ask for, if it cannot be made,
+/// and returns the reason.
+pub(super) fn check(settings: &mut Settings) -> Result<Option<BuildError>, Lack> {
+    let is_usual = settings.page_file.as_ref().is_some_and(|file| !file.is_required);
     match exec::check(settings) {
-        Err(Lack::Pager(error @ BuildError::PageFile(_))) => {
+        Err(Lack::Pager(error @ BuildError::PageFile(_))) if is_usual => {
             settings.page_file = None;
-            Some(error)
+            exec::check(settings)?;
+            Ok(Some(error))
         }
-        _ => None,
+        checked => checked.map(|()| None),
     }
 }
