@@ -7,6 +7,7 @@ mod pager;
 mod programs;
 mod recorded;
 mod refusals;
+mod terminal;
 
 use std::fs;
 use std::path::{Path, PathBuf};

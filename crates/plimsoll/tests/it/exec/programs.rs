@@ -67,6 +67,8 @@ struct Case<'a> {
     before: &'a str,
     /// Commands of a shell after it, without a limit. Their output counts as that of the program.
     after: &'a str,
+    /// Whether it runs as the caller: its files may be closed to others.
+    keeps_user: bool,
     /// Whether its processes may have more than their budget for a moment, as after a fork with much memory.
     exceeds_briefly: bool,
 }
@@ -228,7 +230,7 @@ impl Drop for Group {
 
 /// Runs a case in a folder of its own, with a limit or without. Returns its end and all of its output.
 fn run(case: &Case<'_>, ram: Option<u64>) -> (Ended, String) {
-    let place = Place::new();
+    let place = Place::of(case.keeps_user);
     for name in case.sources {
         fs::copy(source(name), place.work().join(name)).expect("copied");
     }
