@@ -140,7 +140,7 @@ ci:
 
 # Make a tarball and a Debian package of the release in target/dist, with man pages, completions, licences and the C library
 dist:
-    cargo build --release --locked
+    cargo build --release --locked -p plimsoll
     cargo rustc --release --locked -p plimsoll-pager-c --crate-type cdylib -- -Clink-arg=-Wl,-soname,libplimsoll_pager_c.so.0
     rm -rf "${CARGO_TARGET_DIR:-target}/dist"
     packaging/build.sh "${CARGO_TARGET_DIR:-target}/release/plimsoll" \

@@ -120,7 +120,10 @@ fn embed(
     let file = folder.join(target).join(library.profile).join(library.file);
     let bytes = fs::read(&file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
     // Only names the folder of the library: all its bytes are compared at each start, which a hash at each start would make slower.
-    let hash: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let hash: String = Sha256::digest(&bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     println!("cargo::rustc-env={}={hash}", library.hash);
     fs::write(out.join(library.file), bytes)?;
     Ok(())
