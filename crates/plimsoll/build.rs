@@ -31,13 +31,13 @@ const LIBRARIES: [Library; 2] = [
         package: "plimsoll-malloc",
         profile: "malloc",
         file: "libplimsoll_malloc.so",
-        hash: "PLIMSOLL_MALLOC_HASH",
+        hash: "MALLOC_SHA256",
     },
     Library {
         package: "plimsoll-exec",
         profile: "exec",
         file: "libplimsoll_exec.so",
-        hash: "PLIMSOLL_EXEC_HASH",
+        hash: "EXEC_SHA256",
     },
 ];
 

@@ -17,12 +17,12 @@ pub struct Library {
 pub static MALLOC: Library = Library {
     name: "libplimsoll_malloc.so",
     bytes: include_bytes!(concat!(env!("OUT_DIR"), "/libplimsoll_malloc.so")),
-    hash: env!("PLIMSOLL_MALLOC_HASH"),
+    hash: env!("MALLOC_SHA256"),
 };
 
 /// The pager and the heap of `exec`.
 pub static EXEC: Library = Library {
     name: "libplimsoll_exec.so",
     bytes: include_bytes!(concat!(env!("OUT_DIR"), "/libplimsoll_exec.so")),
-    hash: env!("PLIMSOLL_EXEC_HASH"),
+    hash: env!("EXEC_SHA256"),
 };
