@@ -387,9 +387,13 @@ fn the_monitor_shows_the_program_and_ends_with_it() {
         command.extend(["--", "sh", "-c", script]);
         Terminal::start(OWNED, &command, &[("XDG_CACHE_HOME", cache)])
     };
-    let mut terminal = start(&[&report], "cat; echo said; sleep 2; exit 9");
+    // The programs wait for the test, and the test for them: each may be slow on a busy machine.
+    let [seen, trapped] = ["seen", "trapped"].map(|name| place.path().join(name));
+    let until_seen = format!("until [ -e {} ]; do sleep 0.05; done", seen.display());
+    let mut terminal = start(&[&report], &format!("cat; echo said; {until_seen}; exit 9"));
     terminal.until_text("page cache");
     terminal.until_text("sh -c");
+    fs::write(&seen, "").expect("written");
     assert_eq!(terminal.end(), Some(9));
     terminal.until_text("estimated slowdown");
     assert_eq!(
@@ -398,8 +402,13 @@ fn the_monitor_shows_the_program_and_ends_with_it() {
     );
     assert_opens(&recording);
     // The user quits.
-    let mut terminal = start(&[], "trap 'exit 4' TERM; while :; do sleep 0.05; done");
+    let loops = format!(
+        "trap 'exit 4' TERM; : >{}; while :; do sleep 0.05; done",
+        trapped.display()
+    );
+    let mut terminal = start(&[], &loops);
     terminal.until_text("page cache");
+    terminal.until("the trap of the program", |_| trapped.exists());
     terminal.press("q");
     assert_eq!(terminal.end(), Some(4));
     assert!(
