@@ -36,6 +36,11 @@ const LIMIT: u64 = 32 << 20;
 /// page was in use shortly before: of a file of 128 MiB, it counted one wait in six.
 const FILE: u64 = 40 << 20;
 
+/// Threads of the worker for each CPU: one alone stalls for a tenth of its time where other programs use the CPUs.
+const THREADS: u32 = 4;
+/// Most threads, however many CPUs there are.
+const MOST_THREADS: u32 = 64;
+
 /// Time in which the pressure of other programs is measured.
 const OTHERS: Duration = Duration::from_secs(1);
 
@@ -159,21 +164,24 @@ fn hold_in(
     })?;
     let pid = worker.pid();
     session.process_started(pid).map_err(HoldError::Environment)?;
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
+    let threads = cpus.saturating_mul(THREADS).min(MOST_THREADS);
     let begin = Request::Begin {
         folder: options.folder.clone(),
         bytes: FILE,
-        threads: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32),
+        threads,
     };
     ask(&mut worker, &begin, stop.flag())?;
-    let held = press(&mut worker, source, goal, options, stop, observer);
+    let held = press(&mut worker, threads, source, goal, options, stop, observer);
     drop(worker);
     session.process_ended(pid).map_err(HoldError::Environment)?;
     held
 }
 
-/// The loop: read the pressure, and have the worker read pages for more or less of the time.
+/// The loop: read the pressure, and have more or fewer threads of the worker read pages.
 fn press(
     worker: &mut Worker,
+    threads: u32,
     source: &Source,
     goal: Pressure,
     options: &Options,
@@ -189,7 +197,7 @@ fn press(
         cgroup: options.scope.cgroup(),
     })?;
     let mut summary = Summary::of(settings);
-    let mut controller = Controller::new(goal.percent / 100.0, options.ramp);
+    let mut controller = Controller::new(goal.percent / 100.0, options.ramp, threads);
     let mut meter = Meter::default();
     let start = Instant::now();
     let mut ticks = Ticks::since(start);
@@ -207,8 +215,8 @@ fn press(
             break Ending::Reserve(trip);
         }
         let total_us = source.read()?;
-        let share = controller.step(elapsed, total_us);
-        ask(worker, &Request::Read { share }, stop.flag())?;
+        let threads = controller.step(elapsed, total_us);
+        ask(worker, &Request::Read { threads }, stop.flag())?;
         let percent = 100.0 * meter.add(elapsed, total_us);
         let status = Status {
             elapsed,

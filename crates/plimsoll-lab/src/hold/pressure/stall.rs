@@ -2,8 +2,8 @@
 //!
 //! The worker is alone in a cgroup with a limit far below the size of a file. Each page that a thread reads and that is not in
 //! RAM makes the kernel reclaim another page of this cgroup, and read the page from the disk. The page was in use before,
-//! so that the kernel counts the wait as a stall for memory. The threads read for a share of each slot and sleep for
-//! the rest.
+//! so that the kernel counts the wait as a stall for memory. As many threads read as the pressure needs,
+//! the last of them for a share of each slot.
 
 use std::fs::File;
 use std::io;
@@ -44,8 +44,8 @@ pub(super) enum Request {
         bytes: u64,
         threads: u32,
     },
-    /// Read in this share of time, 0 to 1, from now on.
-    Read { share: f64 },
+    /// Read in so many of the threads from now on; in the last of them for a share of its time.
+    Read { threads: f64 },
 }
 
 impl Request {
@@ -85,14 +85,15 @@ struct Stalls {
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// The share of time, as the bits of an f64.
-    share: AtomicU64,
+    /// The threads that read, as the bits of an f64.
+    reading: AtomicU64,
     ended: AtomicBool,
 }
 
 impl Shared {
-    fn share(&self) -> f64 {
-        f64::from_bits(self.share.load(Ordering::Relaxed)).clamp(0.0, 1.0)
+    /// The share of time in which thread `number` reads.
+    fn share(&self, number: u32) -> f64 {
+        (f64::from_bits(self.reading.load(Ordering::Relaxed)) - f64::from(number)).clamp(0.0, 1.0)
     }
 }
 
@@ -117,15 +118,15 @@ impl Stalls {
             let shared = Arc::clone(&stalls.shared);
             let thread = std::thread::Builder::new()
                 .name("stall".to_owned())
-                .spawn(move || read_pages(&file, bytes / PAGE, u64::from(number), &shared))
+                .spawn(move || read_pages(&file, bytes / PAGE, number, &shared))
                 .map_err(StallError::Thread)?;
             stalls.threads.push(thread);
         }
         Ok(stalls)
     }
 
-    fn read(&mut self, share: f64) -> Result<(), StallError> {
-        self.shared.share.store(share.to_bits(), Ordering::Relaxed);
+    fn read(&mut self, threads: f64) -> Result<(), StallError> {
+        self.shared.reading.store(threads.to_bits(), Ordering::Relaxed);
         let Some(ended) = self.threads.iter().position(JoinHandle::is_finished) else {
             return Ok(());
         };
@@ -184,15 +185,15 @@ fn write(file: &mut File, bytes: u64) -> Result<io::Result<()>, StallError> {
 }
 
 /// Reads pages at random, in a share of each slot.
-fn read_pages(file: &File, pages: u64, number: u64, shared: &Shared) -> io::Result<()> {
-    let mut random = SEED + number;
+fn read_pages(file: &File, pages: u64, number: u32, shared: &Shared) -> io::Result<()> {
+    let mut random = SEED + u64::from(number);
     let mut next = || {
         random = random.wrapping_add(1 << 32);
         mix(random) % pages * PAGE
     };
     let mut page = [0; PAGE as usize];
     while !shared.ended.load(Ordering::Relaxed) {
-        let (start, reading) = (Instant::now(), SLOT.mul_f64(shared.share()));
+        let (start, reading) = (Instant::now(), SLOT.mul_f64(shared.share(number)));
         while start.elapsed() < reading {
             let (one, other) = (next(), next());
             // Each page twice, and not twice in a row: to the kernel, it is in use.
@@ -220,8 +221,8 @@ impl Stalling {
                 self.0 = Some(Stalls::begin(folder, *bytes, *threads)?);
                 Ok(*bytes)
             }
-            Request::Read { share } => {
-                self.0.as_mut().ok_or(StallError::NotBegun)?.read(*share)?;
+            Request::Read { threads } => {
+                self.0.as_mut().ok_or(StallError::NotBegun)?.read(*threads)?;
                 Ok(0)
             }
         }
@@ -248,7 +249,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut stalling = Stalling::default();
         assert!(matches!(
-            stalling.carry_out(&Request::Read { share: 0.5 }),
+            stalling.carry_out(&Request::Read { threads: 0.5 }),
             Err(StallError::NotBegun)
         ));
         let begin = Request::Begin {
@@ -258,8 +259,8 @@ mod tests {
         };
         assert_eq!(stalling.carry_out(&begin).unwrap(), 4 << 20);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
-        stalling.carry_out(&Request::Read { share: 1.0 }).unwrap();
-        stalling.carry_out(&Request::Read { share: 0.0 }).unwrap();
+        stalling.carry_out(&Request::Read { threads: 1.5 }).unwrap();
+        stalling.carry_out(&Request::Read { threads: 0.0 }).unwrap();
         drop(stalling);
     }
 
