@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
 """Compares real programs under `plimsoll exec` with the kernel's memory cgroup on zram and with their native run, as root.
 
-Each round runs a program natively and with each budget once on each engine, one after another, in a folder of its own: a
-ratio is that of two runs of the same round, its value the median over the rounds with an interval of 95 % (bootstrap). The
-output of every run has to equal that of the native one. Each round begins with starts of `true`, native and on the pager.
-The limit of the kernel does not count the copies in zram: their most is a column of the table. The engine pager runs as
-user nobody, where it serves system calls by a filter; the engine kernel as root, with zram of LZ4. Budgets: half and a
-quarter of the RAM of the largest process, and 1 GiB, which all of them fit in.
+Each round begins with starts of `true`, native and on the pager. Then it runs each program natively and with each budget once
+on each engine, one after another, in a folder of its own: a ratio is that of two runs of the same round, its value the median
+over the rounds with an interval of 95 % (bootstrap). The output of every run has to equal that of the native one.
 
-Prints the table, and writes a folder: README.md, raw.jsonl (a line a run), machine.json. The exit code is 1 if a run failed;
-one that the OOM killer of its own memory cgroup ended is a result of the kernel, and is counted.
+The limit of the kernel does not count the copies in zram: their most is a column of the table. So the engine kernel runs once
+more with a limit that is as much lower as its copies are large: both engines then have the budget as RAM. If no such limit
+lets the program end, it does not fit.
+
+The engine pager runs as user nobody, where it serves system calls by a filter; the engine kernel as root, with zram of LZ4.
+Budgets: half and a quarter of the RAM of the largest process, and 1 GiB, which all of them fit in.
+
+Prints the table, and writes a folder: README.md, raw.jsonl (a line a run, and one for the starts of each round),
+machine.json. The exit code is 1 if a run failed; one that the OOM killer of its own memory cgroup ended is a result of the
+kernel, and is counted.
 
 Usage: benchmarks/exec/run.py [--rounds 5] [--quick] [--programs sqlite3,xz] [--output DIR] PLIMSOLL
 PLIMSOLL is a release build: `just bench-exec` builds it. No other swap may be in use.
@@ -37,6 +42,10 @@ SOURCES = pathlib.Path(__file__).resolve().parent.parent.parent / "crates/plimso
 TIMEOUT = 600
 FITS = "1G"
 NATIVE, KERNEL, PAGER = "native", "kernel", "pager"
+# The engine kernel with a limit that leaves room for its copies.
+EQUAL = "kernel, same RAM"
+# The least limit in bytes that is tried, and tries to find one for a budget.
+LEAST, TRIES = 2 << 20, 5
 LINES = "awk 'BEGIN { srand(7); for (n = 0; n < 300000; n++) printf \"%d %d\\n\", rand() * 1e9, n * 7919 }' >lines"
 REPOSITORY = (
     "export GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a@example.org; "
@@ -66,7 +75,7 @@ START, STARTS = 15, 20
 def prefix(engine, ram, plimsoll):
     if engine == NATIVE:
         return AS_NOBODY
-    if engine == KERNEL:
+    if engine in (KERNEL, EQUAL):
         return [plimsoll, "exec", "--ram", ram, "--engine", "kernel", "--swap", "zram:lz4", "--quiet", "--"]
     return [*AS_NOBODY, plimsoll, "exec", "--ram", ram, "--engine", "pager", "--quiet", "--"]
 
@@ -110,7 +119,7 @@ def run(program, engine, ram, plimsoll):
         prepared = shell(before)
         if prepared.returncode:
             return {"error": f"before it: {prepared.stderr[-300:]}"}
-        if engine != KERNEL:
+        if engine not in (KERNEL, EQUAL):
             subprocess.run(["chown", "-R", "nobody:nogroup", folder], check=True)
         start = time.monotonic()
         with Copies() as copies, subprocess.Popen(
@@ -125,13 +134,29 @@ def run(program, engine, ram, plimsoll):
                 return {"error": f"did not end within {TIMEOUT} s"}
         seconds = time.monotonic() - start
         # A memory cgroup that ends the program: a result, not a failure of the benchmark.
-        if engine == KERNEL and (child.returncode == -signal.SIGKILL or "OOM killer" in output):
+        if engine in (KERNEL, EQUAL) and (child.returncode == -signal.SIGKILL or "OOM killer" in output):
             return {"oom": True}
         if child.returncode:
             return {"error": f"exit code {child.returncode}: {output.strip()[-300:]}"}
         subprocess.run(["chown", "-R", "root:root", folder], check=True)
-        beside = {"zram_bytes": copies.most} if engine == KERNEL else {}
+        beside = {"zram_bytes": copies.most} if engine in (KERNEL, EQUAL) else {}
         return {"seconds": seconds, **beside, "output": output + shell(after).stdout}
+
+
+def limit_beside_copies(program, mib, plimsoll):
+    """The limit in bytes with which the program and its copies in zram have so many MiB. None if the program does not end with it."""
+    budget = limit = mib << 20
+    for _ in range(TRIES):
+        line = run(program, EQUAL, str(limit), plimsoll)
+        if "seconds" not in line:
+            return None
+        excess = limit + line["zram_bytes"] - budget
+        if excess <= budget // 50:
+            return limit
+        limit = budget - line["zram_bytes"]
+        if limit < LEAST:
+            break
+    return None
 
 
 def starts(plimsoll):
@@ -142,6 +167,8 @@ def starts(plimsoll):
                        env=ENVIRONMENT | {"XDG_CACHE_HOME": str(pathlib.Path(plimsoll).parent / "cache")})
         return (time.monotonic() - start) * 1000
 
+    # The first start of all unpacks the library.
+    milliseconds(PAGER)
     pairs = [(milliseconds(NATIVE), milliseconds(PAGER)) for _ in range(STARTS)]
     return [managed - native for native, managed in pairs]
 
@@ -177,33 +204,43 @@ def report(raw, programs, described, options, failures):
         "Medians of the ratios of paired wall-clock times, with an interval of 95 %. OOM: runs that the OOM killer ended on the",
         "engine kernel, whose limit counts the page cache and kernel memory too. Its copies in zram are beside the limit: the kernel",
         "has that much more RAM than the pager, whose budget counts copies and tables.", "",
-        "| program | RAM | native, s | pager / native | kernel / native | pager / kernel | copies in zram, MiB | OOM |",
-        "|---|---|---|---|---|---|---|---|",
+        "*Same RAM*: the kernel's limit is lower by its copies. A dash: no such limit was found with which the program ends.", "",
+        "| program | RAM | native, s | pager / native | kernel / native | pager / kernel | copies in zram, MiB | OOM "
+        "| pager / kernel, same RAM | its limit, MiB |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    tight, fitting = [], []
+    tight, same, fitting = [], [], []
     for program in programs:
         native = [line["seconds"] for line in raw if line.get("program") == program and line["engine"] == NATIVE and "seconds" in line]
         for ram in [FITS, *(f"{mib}M" for mib in PROGRAMS[program][4])]:
             both = ratios(raw, program, ram, PAGER, KERNEL)
             alone = ratios(raw, program, ram, PAGER, NATIVE)
-            killed = sum("oom" in line for line in raw if line.get("program") == program and line["ram"] == ram)
-            copies = [line["zram_bytes"] for line in raw
-                      if line.get("program") == program and line["ram"] == ram and "zram_bytes" in line]
+            killed = sum("oom" in line for line in raw if line.get("program") == program and line["ram"] == ram
+                         and line["engine"] == KERNEL)
+            copies = [line["zram_bytes"] for line in raw if line.get("program") == program and line["ram"] == ram
+                      and line["engine"] == KERNEL and "zram_bytes" in line]
             cells = [program, ram, f"{statistics.median(native):.2f}" if native else "-", shown(alone),
                      shown(ratios(raw, program, ram, KERNEL, NATIVE)), shown(both),
                      f"{statistics.median(copies) / 2**20:.1f}" if copies else "-", str(killed or "")]
+            beside = ratios(raw, program, ram, PAGER, EQUAL)
+            limits = {line["limit"] for line in raw if line.get("program") == program and line["ram"] == ram and line.get("limit")}
+            cells += [shown(beside), f"{limits.pop() / 2**20:.1f}" if limits else "-"]
+            same += [statistics.median(beside)] if beside else []
             lines.append("| " + " | ".join(cells) + " |")
             if ram == FITS:
                 fitting += [statistics.median(alone)] if alone else []
             else:
                 tight += [statistics.median(both)] if both else []
     median = [statistics.median(tight)] if tight else []
-    median_start, low, high = interval([added for line in raw for added in line.get("starts", [])])
+    added = [added for line in raw for added in line.get("starts", [])]
+    median_start = [statistics.median(added)] if added else []
     lines += [
         "", "| target | value | bound | |", "|---|---|---|---|",
-        f"| added to the start of a program, ms | {median_start:.1f} ({low:.1f}-{high:.1f}) | {START} | {verdict([median_start], START)} |",
+        f"| added to the start of a program, ms | {shown(added)} | {START} | {verdict(median_start, START)} |",
         f"| pager / kernel, median of programs and budgets below the RAM | {median[0] if median else 0:.2f} | {MEDIAN} | {verdict(median, MEDIAN)} |",
         f"| pager / kernel, the worst of them | {max(tight, default=0):.2f} | {WORST} | {verdict(tight, WORST)} |",
+        f"| pager / kernel, same RAM, median of those in which the program ends | {statistics.median(same) if same else 0:.2f} | {MEDIAN} | "
+        f"{verdict([statistics.median(same)] if same else [], MEDIAN)} |",
         f"| pager / native, all fits, the worst | {max(fitting, default=0):.2f} | {FITTING} | {verdict(fitting, FITTING)} |", "",
     ]
     if failures:
@@ -239,22 +276,28 @@ def main():
         cache = pathlib.Path(folder) / "cache"
         cache.mkdir()
         shutil.chown(cache, "nobody", "nogroup")
-        # The first start unpacks the library.
-        starts(plimsoll)
+        limits = {(program, mib): limit_beside_copies(program, mib, plimsoll)
+                  for program in programs for mib in PROGRAMS[program][4]}
         for nth in range(options.rounds):
-            raw.append({"round": nth, "starts": starts(plimsoll)})
+            try:
+                raw.append({"round": nth, "starts": starts(plimsoll)})
+            except subprocess.CalledProcessError as error:
+                failures.append(f"true, round {nth + 1}: {error}")
             for program in programs:
                 turns = [(NATIVE, None)]
                 for ram in [FITS, *(f"{mib}M" for mib in PROGRAMS[program][4])]:
                     turns += [(KERNEL, ram), (PAGER, ram)] if nth % 2 else [(PAGER, ram), (KERNEL, ram)]
+                    if ram != FITS and limits[program, int(ram[:-1])]:
+                        turns.append((EQUAL, ram))
                 expected = None
                 for engine, ram in turns:
-                    line = run(program, engine, ram, plimsoll)
+                    limit = limits[program, int(ram[:-1])] if engine == EQUAL else None
+                    line = run(program, engine, str(limit) if limit else ram, plimsoll)
                     output = line.pop("output", None)
                     expected = output if engine == NATIVE else expected
                     if output is not None and output != expected:
                         line = {"error": "its output is not that of the native run"}
-                    raw.append({"round": nth, "program": program, "engine": engine, "ram": ram, **line})
+                    raw.append({"round": nth, "program": program, "engine": engine, "ram": ram, **line} | ({"limit": limit} if limit else {}))
                     if "error" in line:
                         failures.append(f"{program}, {engine}, {ram}, round {nth + 1}: {line['error']}")
             print(f"round {nth + 1} of {options.rounds} done", file=sys.stderr, flush=True)
