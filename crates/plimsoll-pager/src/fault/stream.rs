@@ -5,7 +5,10 @@ use plimsoll_os::Errno;
 use crate::backing::Backing;
 use crate::driver::{Area, Driver};
 use crate::manager::{Event, MOST_AHEAD, Manager};
-use crate::page::{CHUNK_PAGES, Locked, PAGE_SIZE, Page, PageIndex, PageRange, PageState, Place, ZERO_PAGE};
+use crate::page::{CHUNK_PAGES, Locked, PAGE_SIZE, Page, PageIndex, PageRange, PageState, Place};
+
+/// Zeros for the pages of a batch.
+static ZERO_PAGES: [Page; MOST_AHEAD as usize] = [[0; PAGE_SIZE]; MOST_AHEAD as usize];
 
 /// Pages that this thread holds busy, from the first one on.
 type Batch<'m> = [Option<Locked<'m>>; MOST_AHEAD as usize];
@@ -118,21 +121,29 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         done
     }
 
+    /// Fills virgin pages with zeros, in one call.
     fn zero_run(&self, run: PageRange, batch: &mut Batch<'_>) -> u32 {
-        let mut done = 0;
-        for (page, slot) in run.pages().zip(batch) {
-            let Some(locked) = slot.take() else { break };
-            if !self.budget.charge(1, self.overhead_bytes()) {
-                break;
+        let charged = (0..run.count).take_while(|_| self.budget.charge(1, self.overhead_bytes()));
+        let charged = charged.count() as u32;
+        let (mut done, mut most) = (0, charged);
+        while done < charged {
+            let zeros = &ZERO_PAGES[..most.min(charged - done) as usize];
+            let copied = self.driver.copy_run(run.first.plus(done), zeros);
+            done += copied.done;
+            match copied.stopped {
+                // A page that is present was native a moment ago.
+                Some(Errno::EXIST) if copied.done == 0 => done += 1,
+                // After progress, the next call reports the cause.
+                _ if copied.done > 0 => {}
+                // The run is in two mappings: the kernel copies into one alone.
+                Some(Errno::NOENT) if most > 1 => most /= 2,
+                _ => break,
             }
-            // A page that is present was native a moment ago.
-            let copied = self.driver.copy(page, &ZERO_PAGE);
-            if copied.is_err_and(|errno| errno != Errno::EXIST) {
-                self.budget.uncharge(1);
-                break;
-            }
+        }
+        self.budget.uncharge(u64::from(charged - done));
+        let slots = batch.iter_mut().map_while(Option::take);
+        for (page, locked) in run.pages().zip(slots).take(done as usize) {
             self.activate(page, locked, Locked::fill_zero);
-            done += 1;
         }
         done
     }
