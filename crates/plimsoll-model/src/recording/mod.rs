@@ -6,7 +6,7 @@
 //!        +------------- Writer::resume <-----------+ (cut short)          Follow::open -> poll, poll ... (while it grows)
 //! ```
 //!
-//! Invariant: the format is in [`model`] and the column table alone; writer and reader hold no names of their own.
+//! Invariant: the format is in [`model`], the modules that it names, and the column table alone; writer and reader hold no names of their own.
 //! Invariant: at every instant the folder opens. Files are replaced whole or appended to in whole records, and an
 //! append that fails is taken back. Checked by `a_run_that_was_killed_opens_with_everything_that_was_written`.
 //!
@@ -46,6 +46,7 @@ pub mod size;
 mod starts;
 mod statement;
 mod stream;
+mod trial;
 mod warning;
 mod writer;
 

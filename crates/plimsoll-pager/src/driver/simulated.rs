@@ -4,6 +4,9 @@
     reason = "a model of memory that the tests of the manager share between threads"
 )]
 
+mod injection;
+mod steps;
+
 use std::cell::UnsafeCell;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -11,7 +14,10 @@ use std::sync::{Mutex, MutexGuard};
 
 use plimsoll_os::Errno;
 
-use super::by_copy::{Steps, move_by_copy};
+pub(crate) use injection::Injection;
+use steps::other;
+
+use super::by_copy::move_by_copy;
 use super::uncounted::with_uncounted;
 use super::{Accesses, Area, Driver, Partial};
 use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange};
@@ -63,57 +69,6 @@ struct State {
     /// The last word of pages into which a thread of the program wrote at the moment of a move.
     raced: BTreeMap<PageIndex, u64>,
     injection: Injection,
-}
-
-/// Injected errors, and writes that race with moves.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Injection {
-    /// Calls of 1000 that fail.
-    per_mille: u32,
-    /// State of the random numbers: any number but 0.
-    seed: u64,
-    /// Errors so far, by kind.
-    injected: BTreeMap<&'static str, u64>,
-}
-
-impl Injection {
-    /// Fails `per_mille` of 1000 calls.
-    pub(crate) fn new(per_mille: u32, seed: u64) -> Injection {
-        Injection {
-            per_mille,
-            seed,
-            injected: BTreeMap::new(),
-        }
-    }
-
-    /// Changes the share of calls that fail.
-    pub(crate) fn set(&mut self, per_mille: u32) {
-        self.per_mille = per_mille;
-    }
-
-    /// Errors so far, by kind.
-    pub(crate) fn injected(&self) -> &BTreeMap<&'static str, u64> {
-        &self.injected
-    }
-
-    pub(crate) fn random(&mut self) -> u64 {
-        let mut x = self.seed.max(1);
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        self.seed = x;
-        x
-    }
-
-    /// One of `errors`, each with the name that counts it, or none.
-    pub(crate) fn draw<E: Copy>(&mut self, errors: &[(&'static str, E)]) -> Option<E> {
-        if self.per_mille == 0 || self.random() % 1000 >= u64::from(self.per_mille) {
-            return None;
-        }
-        let (name, error) = errors[self.random() as usize % errors.len()];
-        *self.injected.entry(name).or_default() += 1;
-        Some(error)
-    }
 }
 
 impl State {
@@ -182,6 +137,12 @@ impl Simulated {
             Area::Arena => self.arena[page.index()].get(),
             Area::Shadow => self.shadow[page.index()].get(),
         }
+    }
+
+    /// Copies a page to one of the other area, for a caller that holds both busy.
+    fn copy_page(&self, _locked: &mut State, from: Area, page: PageIndex, to: PageIndex) {
+        // SAFETY: under the lock of the state, and no other thread accesses busy pages.
+        unsafe { *self.page(other(from), to) = *self.page(from, page) };
     }
 
     /// An access of the program: calls `access` if the page is present or native; else the access is a fault, and it
@@ -603,86 +564,5 @@ impl Simulated {
         }
         // SAFETY: under the lock, and the caller holds the page busy.
         unsafe { *self.page(area, page) = [GONE; PAGE_SIZE] };
-    }
-}
-
-fn other(area: Area) -> Area {
-    match area {
-        Area::Arena => Area::Shadow,
-        Area::Shadow => Area::Arena,
-    }
-}
-
-/// Each step is under the lock by itself: accesses of the program come between them.
-impl Steps for Simulated {
-    fn write_protect(&self, pages: PageRange, protect: bool) -> Result<(), Errno> {
-        let mut state = self.state();
-        let errno = state.injection.draw(&[("EAGAIN of a protection", Errno::AGAIN)]);
-        for page in pages.pages() {
-            // An error comes after a part of the pages.
-            if let Some(errno) = errno
-                && state.injection.random().is_multiple_of(2)
-            {
-                return Err(errno);
-            }
-            // Only present pages can be protected.
-            state.protected[page.index()] = protect && state.arena[page.index()];
-        }
-        errno.map_or(Ok(()), Err)
-    }
-
-    fn copy_across(&self, from: Area, pages: PageRange, to: PageIndex) -> Partial {
-        let mut state = self.state();
-        for (page, done) in pages.pages().zip(0..) {
-            let to = to.plus(done);
-            let injected = state.injection.draw(&[
-                ("ENOMEM of a move by copy", Errno::NOMEM),
-                ("EAGAIN of a move by copy", Errno::AGAIN),
-            ]);
-            let stopped = if injected.is_some() {
-                injected
-            } else if !state.present(from)[page.index()] {
-                Some(Errno::NOENT)
-            } else if state.present(other(from))[to.index()] {
-                Some(Errno::EXIST)
-            } else {
-                None
-            };
-            if let Some(errno) = stopped {
-                return Partial {
-                    done,
-                    stopped: Some(if done > 0 { Errno::AGAIN } else { errno }),
-                };
-            }
-            // SAFETY: under the lock, and the caller holds both pages busy.
-            unsafe { *self.page(other(from), to) = *self.page(from, page) };
-            state.present(other(from))[to.index()] = true;
-        }
-        state.most = state.most.max(state.resident());
-        Partial {
-            done: pages.count,
-            stopped: None,
-        }
-    }
-
-    /// Drops pages until an injected error, which locked pages stand for: in the arena alone.
-    fn drop_pages(&self, area: Area, pages: PageRange) -> Result<(), Errno> {
-        let mut state = self.state();
-        for page in pages.pages() {
-            if area == Area::Arena
-                && let Some(errno) = state.injection.draw(&[("EINVAL of a drop", Errno::INVAL)])
-            {
-                return Err(errno);
-            }
-            if area == Area::Arena && state.injection.draw(&[("write at a drop", ())]).is_some() {
-                self.race(&mut state, page);
-            }
-            self.drop_one(&mut state, area, page);
-        }
-        Ok(())
-    }
-
-    fn is_present(&self, page: PageIndex) -> bool {
-        self.state().arena[page.index()]
     }
 }

@@ -5,16 +5,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use plimsoll_os::Errno;
 use proptest::prelude::*;
 
 use crate::backing::Backing;
 use crate::backing::model::ModelStore;
 use crate::driver::simulated::{Injection, Simulated};
 use crate::fault::FaultError;
-use crate::manager::{Manager, Purpose, TakeBackError, TrimMode};
-use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, Page, PageIndex, PageRange, PageState, Violation};
-use crate::stats::Stats;
+use crate::manager::{Manager, Purpose};
+use crate::page::{CHUNK_PAGES, PAGE_SIZE, Page, PageIndex, PageRange, PageState, Violation};
 
 pub(super) type Sim = Manager<Simulated, ModelStore>;
 
@@ -51,7 +49,7 @@ pub(super) fn an_hour_later() -> Duration {
 }
 
 /// Ends the injected errors, and returns those so far, by kind.
-fn end_injection(manager: &Sim) -> BTreeMap<&'static str, u64> {
+pub(super) fn end_injection(manager: &Sim) -> BTreeMap<&'static str, u64> {
     let mut injected = manager.driver.inject(0);
     injected.extend(manager.backing.end_injection());
     injected
@@ -141,7 +139,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Pages from `first` on that are in the region.
-fn range(first: u32, count: u32) -> PageRange {
+pub(super) fn range(first: u32, count: u32) -> PageRange {
     PageRange::new(PageIndex::new(first), count.min(PAGES - first))
 }
 
@@ -250,7 +248,7 @@ fn violations_beside_dropped_pages(manager: &Sim) -> Vec<Violation> {
 }
 
 /// The program maps something over pages.
-fn surrender(manager: &Sim, pages: PageRange, model: &mut [u8]) {
+pub(super) fn surrender(manager: &Sim, pages: PageRange, model: &mut [u8]) {
     let before: Vec<bool> = pages.pages().map(|page| manager.is_surrendered(page)).collect();
     // A chunk that cannot be registered ends it early.
     let surrendered = manager.surrender(pages);
@@ -269,7 +267,7 @@ fn surrender(manager: &Sim, pages: PageRange, model: &mut [u8]) {
 }
 
 /// The program maps fresh memory over the surrendered ones of `pages`, in runs.
-fn reclaim(manager: &Sim, pages: PageRange) {
+pub(super) fn reclaim(manager: &Sim, pages: PageRange) {
     for chunk in pages.pieces(CHUNK_PAGES) {
         let runs: Vec<PageRange> = manager
             .runs_of(chunk)
@@ -415,240 +413,6 @@ fn a_million_injected_errors_cost_no_byte() {
     inject(1_000_000, KINDS, |ram, seed| sim(ram, 200, seed));
 }
 
-/// A page of each chunk that is committed or not, by number of the chunk: whether the kernel resolves its fault.
-fn is_native(manager: &Sim, chunk: u32) -> bool {
-    manager.chunks.mode(chunk) == ChunkMode::Native
-}
-
-#[test]
-fn a_sparse_region_is_native_while_all_that_is_committed_fits() {
-    let manager = sim(900, 0, 1);
-    let chunk = |number: u32| PageRange::new(PageIndex::new(number * CHUNK_PAGES), CHUNK_PAGES);
-    manager.commit(PageRange::new(PageIndex::new(5), 1));
-    assert!(is_native(&manager, 0) && manager.budget.native() == u64::from(CHUNK_PAGES));
-    for page in 0..100 {
-        let written = manager
-            .driver
-            .access(PageIndex::new(page), |bytes| *bytes = contents(3));
-        assert!(written.is_some(), "the fault of page {page} comes to the pager");
-    }
-    assert_eq!(manager.validate(), []);
-    // Both together do not fit: the pages in use are counted from here on, and then the second one does.
-    manager.commit(chunk(1));
-    assert!(!is_native(&manager, 0) && is_native(&manager, 1));
-    assert_eq!(
-        (manager.budget.native(), manager.budget.frames()),
-        (u64::from(CHUNK_PAGES), 100)
-    );
-    assert_eq!(manager.validate(), []);
-    // Untouched pages of it are given up before a page is trimmed.
-    for page in 100..CHUNK_PAGES {
-        access(&manager, PageIndex::new(page), |bytes| *bytes = contents(3));
-    }
-    assert!(!is_native(&manager, 1) && !manager.chunks.has_record(1));
-    assert!(manager.stats().active_pages > 400, "{:?}", manager.stats());
-    // It may be committed again when there is room.
-    manager.discard(chunk(0)).expect("nothing is locked");
-    manager.commit(chunk(1));
-    assert!(is_native(&manager, 1));
-    access(&manager, PageIndex::new(CHUNK_PAGES), |bytes| {
-        *bytes = contents(5)
-    });
-    manager.decommit(chunk(1)).expect("nothing is locked");
-    assert_eq!((manager.budget.native(), manager.budget.frames()), (0, 0));
-    access(&manager, PageIndex::new(CHUNK_PAGES), |bytes| {
-        assert_eq!(bytes[0], 0)
-    });
-    assert_eq!(manager.validate(), []);
-}
-
-/// A system call uses pinned pages, and may fail where their faults come to the pager.
-#[test]
-fn pinned_pages_of_a_native_chunk_are_present_before_it_is_managed() {
-    let manager = sim(900, 0, 1);
-    manager.commit(PageRange::new(PageIndex::new(0), CHUNK_PAGES));
-    let pinned = PageRange::new(PageIndex::new(CHUNK_PAGES - 5), 10);
-    let pin = manager.pins.publish(pinned, Purpose::Guard).expect("a free slot");
-    let is_active = |page: PageIndex| manager.table.word(page).load().state() == PageState::Active;
-    // The program has no right to them: a page that was used is present, the others are not.
-    manager.driver.access(pinned.first, |bytes| *bytes = contents(3));
-    manager.driver.set_read_only(true);
-    assert!(!manager.manage(PageIndex::new(0)) && is_native(&manager, 0));
-    assert_eq!(manager.trim_active(100), 0);
-    assert!(is_native(&manager, 0) && manager.validate().is_empty());
-    manager.driver.set_read_only(false);
-    assert!(manager.manage(PageIndex::new(0)) && !is_native(&manager, 0));
-    assert!(pinned.pages().take(5).all(is_active));
-    assert_eq!((manager.trim_active(100), manager.budget.frames()), (0, 5));
-    manager.pins.remove(pin);
-    assert_eq!(manager.trim_active(100), 5);
-    access(&manager, pinned.first, |bytes| assert!(*bytes == contents(3)));
-    assert_eq!(manager.validate(), []);
-}
-
-/// The chunk of a pinned page that stays absent is managed when the pin has ended.
-#[test]
-fn a_chunk_with_an_absent_pinned_page_is_managed_later() {
-    let manager = sim(900, 0, 1);
-    let chunk = PageRange::new(PageIndex::new(0), CHUNK_PAGES);
-    manager.commit(chunk);
-    manager.driver.set_read_only(true);
-    let pin = manager
-        .pins
-        .publish(PageRange::new(PageIndex::new(7), 1), Purpose::Guard)
-        .expect("a free slot");
-    assert_eq!(
-        manager.surrender(PageRange::new(PageIndex::new(8), 1)),
-        Err(Errno::NOMEM)
-    );
-    manager.give_up_committed(u32::MAX);
-    assert!(is_native(&manager, 0) && manager.chunks.committed() == 1);
-    manager.pins.remove(pin);
-    manager.give_up_committed(u32::MAX);
-    assert!(!is_native(&manager, 0) && manager.chunks.committed() == 0);
-    assert_eq!(manager.validate(), []);
-}
-
-/// A page that the program has locked in RAM does not go: its chunk keeps it, and its charge.
-#[test]
-fn a_committed_chunk_with_a_locked_page_keeps_it() {
-    let manager = sim(900, 0, 1);
-    let chunk = PageRange::new(PageIndex::new(0), CHUNK_PAGES);
-    manager.commit(chunk);
-    let page = PageIndex::new(7);
-    access(&manager, page, |bytes| *bytes = contents(5));
-    manager.driver.set_locked(Some(page));
-    assert_eq!(manager.decommit(chunk), Err(Errno::INVAL));
-    assert_eq!((manager.budget.native(), manager.budget.frames()), (0, 1));
-    assert_eq!(manager.validate(), []);
-    manager.driver.set_locked(None);
-    access(&manager, page, |bytes| assert!(*bytes == contents(5)));
-}
-
-#[test]
-fn a_region_larger_than_the_budget_stays_within_it() {
-    // 300 frames for 1124 pages that shrink to a few bytes each.
-    let manager = sim(300, 0, 1);
-    for round in 1..=3_u8 {
-        for page in 0..PAGES {
-            access(&manager, PageIndex::new(page), |bytes| bytes.fill(round));
-            let resident = manager.driver.resident() * PAGE_SIZE as u64 + manager.overhead_bytes();
-            assert!(
-                resident <= 300 * PAGE_SIZE as u64,
-                "{resident} bytes after page {page}"
-            );
-        }
-    }
-    assert_eq!(manager.budget.forced(), 0);
-    assert_eq!(manager.validate(), []);
-}
-
-#[test]
-fn sixteen_faulting_threads_never_have_more_frames_than_the_budget() {
-    const THREADS: u32 = 16;
-    let manager = sim(500, 50, 3);
-    let most = AtomicU64::new(0);
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                let used = manager.driver.resident() * PAGE_SIZE as u64 + manager.overhead_bytes();
-                most.fetch_max(used, Ordering::Relaxed);
-            }
-        });
-        let workers: Vec<_> = (0..THREADS)
-            .map(|worker| {
-                let manager = &manager;
-                scope.spawn(move || {
-                    for round in 1..=6_u8 {
-                        for page in (worker..PAGES).step_by(THREADS as usize) {
-                            access(manager, PageIndex::new(page), |bytes| bytes.fill(round));
-                        }
-                    }
-                })
-            })
-            .collect();
-        let results: Vec<_> = workers.into_iter().map(|worker| worker.join()).collect();
-        done.store(true, Ordering::Relaxed);
-        results.into_iter().for_each(|result| result.expect("no panic"));
-    });
-    let (most, ram) = (most.load(Ordering::Relaxed), manager.budget.ram());
-    assert!(most <= ram / 100 * 102, "{most} bytes of {ram}");
-    assert_eq!(manager.budget.forced(), 0);
-    end_injection(&manager);
-    assert_eq!(manager.validate(), []);
-}
-
-/// A scan over twice the budget: in the per-fault mode each fault at the cap pays a trim, a save and a release of one
-/// frame. Streams once restored pages ahead into the frames that the trims had freed, and the trims took a batch whenever
-/// the store had grown by a page.
-#[test]
-fn the_per_fault_mode_trims_a_page_a_fault_and_keeps_no_stock() {
-    const ROUNDS: u8 = 3;
-    let scan = |mode, after_access: fn(&Sim, &Stats, u64)| {
-        let manager = sim(600, 0, 1);
-        manager.set_trim_mode(mode);
-        for round in 1..=ROUNDS {
-            for page in 0..PAGES {
-                let (before, excess) = (manager.stats(), manager.budget.excess(manager.overhead_bytes()));
-                access(&manager, PageIndex::new(page), |bytes| *bytes = contents(round));
-                after_access(&manager, &before, excess);
-            }
-        }
-        assert_eq!(manager.validate(), []);
-        manager.stats()
-    };
-    let per_fault = scan(TrimMode::PerFault, |manager, before, excess| {
-        let now = manager.stats();
-        let trimmed = now.trimmed_pages - before.trimmed_pages;
-        let overhead = |stats: &Stats| stats.store_bytes + stats.metadata_bytes;
-        let displaced = overhead(&now).saturating_sub(overhead(before)) / PAGE_SIZE as u64 + 1;
-        assert!(
-            trimmed <= 1 + excess + displaced,
-            "{trimmed} pages for a fault: {now:?}"
-        );
-        assert_eq!((now.modified_pages, now.standby_pages), (0, [0; 8]));
-        assert!(
-            trimmed == 0 || manager.spare_frames() <= 1,
-            "a fault leaves no stock"
-        );
-    });
-    let balanced = scan(TrimMode::BalanceSet, |_, _, _| ());
-    // Every frame came by a fault and, but for the last ones, went by a trim.
-    let faults = per_fault.zero_faults + per_fault.hard_faults;
-    assert_eq!(faults, u64::from(PAGES) * u64::from(ROUNDS));
-    assert_eq!(per_fault.trimmed_pages, faults - per_fault.active_pages);
-    assert_eq!(per_fault.released_frames, per_fault.trimmed_pages);
-    assert_eq!((per_fault.stream_pages, per_fault.taken_frames), (0, 0));
-    assert!(
-        balanced.released_frames < per_fault.released_frames / 4,
-        "{balanced:?}"
-    );
-}
-
-#[test]
-fn a_full_store_exceeds_the_budget_and_says_so() {
-    let driver = Simulated::new(CHUNK_PAGES, Injection::default());
-    let store = ModelStore::with_capacity(1000);
-    let ram = 64 * PAGE_SIZE as u64;
-    let manager = Manager::new(driver, store, CHUNK_PAGES, ram).expect("memory");
-    manager
-        .open(PageRange::new(PageIndex::new(0), 300))
-        .expect("a small region");
-    for page in 0..300 {
-        access(&manager, PageIndex::new(page), |bytes| {
-            *bytes = contents(page as u8)
-        });
-    }
-    assert!(manager.budget.forced() > 100);
-    for page in 0..300 {
-        access(&manager, PageIndex::new(page), |bytes| {
-            assert!(*bytes == contents(page as u8))
-        });
-    }
-    assert_eq!(manager.validate(), []);
-}
-
 #[test]
 fn a_damaged_copy_is_an_error_and_no_wrong_byte() {
     let manager = sim(300, 0, 1);
@@ -667,121 +431,6 @@ fn a_damaged_copy_is_an_error_and_no_wrong_byte() {
         manager.driver.access(page, |_| ()).is_none(),
         "nothing was made present"
     );
-}
-
-/// Its pages once were present for a moment after their charge was returned, so that the pages of other threads exceeded
-/// the budget. The simulated driver refuses that.
-#[test]
-fn a_closed_region_leaves_nothing() {
-    for ram in [300, 4000] {
-        close_a_region(&sim(ram, 0, 1));
-    }
-}
-
-fn close_a_region(manager: &Sim) {
-    let is_native = manager.budget.native() > 0;
-    for page in 0..PAGES {
-        access(manager, PageIndex::new(page), |bytes| {
-            *bytes = contents(page as u8)
-        });
-    }
-    assert!(is_native || manager.backing.copies() > 0);
-    manager
-        .close(PageRange::new(PageIndex::new(0), PAGES))
-        .expect("no page is locked");
-    assert_eq!(manager.backing.copies(), 0);
-    assert_eq!((manager.budget.frames(), manager.budget.native()), (0, 0));
-    assert_eq!(manager.driver.resident(), 0);
-    assert_eq!(manager.validate(), []);
-}
-
-#[test]
-fn a_region_whose_page_stays_locked_stays_charged() {
-    let region = PageRange::new(PageIndex::new(0), PAGES);
-    let manager = sim(4000, 0, 1);
-    for page in region.pages() {
-        access(&manager, page, |bytes| *bytes = contents(1));
-    }
-    let native = manager.budget.native();
-    assert_eq!(native, u64::from(PAGES));
-    manager.driver.set_locked(Some(PageIndex::new(3)));
-    manager.driver.keep_lock(true);
-    assert_eq!(manager.close(region), Err(Errno::INVAL));
-    assert_eq!((manager.budget.native(), manager.validate()), (native, vec![]));
-    manager.driver.keep_lock(false);
-    manager.close(region).expect("the lock ends with the region");
-    assert_eq!((manager.budget.native(), manager.driver.resident()), (0, 0));
-}
-
-#[test]
-fn surrendered_pages_are_left_alone_until_they_are_reclaimed() {
-    for ram in [300, 4000] {
-        let manager = sim(ram, 0, 1);
-        for page in 0..PAGES {
-            access(&manager, PageIndex::new(page), |bytes| *bytes = contents(3));
-        }
-        let part = range(CHUNK_PAGES - 50, 100);
-        let mut model = vec![3; PAGES as usize];
-        surrender(&manager, part, &mut model);
-        assert_eq!(manager.counters.pages_in(PageState::Surrendered), 100);
-        assert!(manager.fault(part.first).is_err());
-        let whole = range(0, PAGES);
-        manager.trim_range(whole);
-        manager.save_range(whole);
-        manager.release_range(whole);
-        manager.discard(whole).expect("no page is locked");
-        assert_eq!(manager.reset(whole), 0);
-        manager.balance();
-        let parts: Vec<PageRange> = manager.own_parts(3 * CHUNK_PAGES).collect();
-        let behind = PageIndex::new(part.end());
-        assert_eq!(
-            parts,
-            [
-                PageRange::new(PageIndex::new(0), part.first.number()),
-                PageRange::new(behind, 3 * CHUNK_PAGES - part.end())
-            ]
-        );
-        assert_eq!(manager.validate(), []);
-        assert_eq!(
-            manager.take_back(range(CHUNK_PAGES - 51, 100)),
-            Err(TakeBackError::Owned)
-        );
-        let snapshot = manager.snapshot();
-        assert_eq!(snapshot.pages_in(PageState::Surrendered), 100);
-
-        let half = range(CHUNK_PAGES, 50);
-        reclaim(&manager, half);
-        for page in half.pages() {
-            access(&manager, page, |bytes| {
-                assert!(*bytes == contents(0));
-                *bytes = contents(4);
-            });
-        }
-        assert_eq!(manager.validate(), []);
-        reclaim(&manager, part);
-        assert_eq!(manager.counters.pages_in(PageState::Surrendered), 0);
-        manager.close(whole).expect("no page is locked");
-        assert_eq!((manager.driver.resident(), manager.validate()), (0, vec![]));
-    }
-}
-
-/// A region of 256 GiB of which two chunks are in use.
-#[test]
-fn the_work_of_a_sparse_region_is_for_the_chunks_in_use() {
-    const CHUNKS: u32 = 1 << 17;
-    let driver = Simulated::new(CHUNK_PAGES, Injection::default());
-    let ram = 300 * PAGE_SIZE as u64;
-    let pages = CHUNKS * CHUNK_PAGES;
-    let manager = Manager::new(driver, ModelStore::default(), pages, ram).expect("addresses");
-    let before = manager.metadata_bytes();
-    manager
-        .chunks
-        .open_sparse(PageRange::new(PageIndex::new(0), pages));
-    let page = PageIndex::new(7);
-    access(&manager, page, |bytes| *bytes = contents(3));
-    assert_eq!(manager.fault(page), Ok(()));
-    assert_eq!(manager.chunks.with_records().count(), 1);
-    assert!(manager.metadata_bytes() - before <= 3 * PAGE_SIZE as u64);
 }
 
 #[test]
