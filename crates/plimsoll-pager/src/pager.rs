@@ -65,6 +65,14 @@ impl Pager {
         self.engine.is_forked()
     }
 
+    /// In a process of a [pool](crate::pool): releases memory above half of the pool if the pool has little left, for 200 ms at most. No
+    /// process can free a page that it shares with others, and after a fork each needs pages of its own. To be called before the
+    /// caller of [`Pager::fork`] takes locks for its child.
+    #[cfg(not(loom))]
+    pub fn prepare_fork(&self) {
+        self.engine.release_before_fork();
+    }
+
     /// Forks this process, as `fork(2)` does. The child has a copy of every region, as it is at the fork: the kernel copies a
     /// page when one of them writes to it, and the child compresses and restores its pages by itself, under a budget of its
     /// own with the same bytes, or as a member of the parent's pool, charged for the pages that it does not share with its

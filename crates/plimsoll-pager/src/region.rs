@@ -232,8 +232,9 @@ impl Region {
     /// managed, of which the pager counts the touched pages alone; if it does not fit then either, it stays managed. Before the
     /// pager trims a page, all parts become managed.
     ///
-    /// A member of a pool without that room waits for free pages of the pool, for 100 ms at most, if `range` is half of those parts
-    /// or more, and no more than what is resident.
+    /// A member of a pool without that room waits for free pages of the pool, for about 100 ms at most, if the pool has as many,
+    /// `range` covers at least half of those parts, and the parts together are no larger than the resident memory (a single part
+    /// always qualifies).
     ///
     /// Parts in use stay as they are, and so does the end of the region behind its last multiple of 2 MiB. It costs a system call
     /// for a range that is not native, and none for one that is.

@@ -47,6 +47,8 @@ pub(crate) struct Growth {
     pub(crate) is_possible: bool,
     /// The pool has pages that no other member uses.
     pub(crate) is_free: bool,
+    /// Pages that no member is charged for.
+    pub(crate) free: u64,
 }
 
 /// A pager that has its budget from a pool.
@@ -92,8 +94,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             stall: self.refaults.stall(),
             is_suspended: self.regions.are_suspended(),
             // A wait ends once there are spare frames: else each tick until then would ask for more.
-            is_needy: self.need.is_open()
-                && (self.need.wished() > 0 || self.budget.spare(self.overhead_bytes()) == 0),
+            is_needy: self.need.is_open() && self.budget.spare(self.overhead_bytes()) == 0,
+            is_wishing: self.need.is_wished(),
             ..Usage::new(self.refaults.distances())
         }
     }
@@ -178,9 +180,15 @@ impl Share {
         self.state.member()
     }
 
-    /// The bytes that this process should have at a fork: the part of the pool that its members keep for shared pages.
-    pub(crate) fn most_shared(&self) -> u64 {
-        self.state.pool.total() / SHARED_PART
+    /// The bytes that this process should have at a fork: the part of the pool that its members keep for shared pages. None if it
+    /// shares pages already, which a release would copy, or if the pool has a quarter of its pages left for pages of its members' own.
+    pub(crate) fn most_shared(&self) -> Option<u64> {
+        let is_low = self
+            .state
+            .pool
+            .free()
+            .is_ok_and(|pages| pages < self.state.pool.total_pages() / 4);
+        (is_low && !self.state.looks()).then(|| self.state.pool.total() / SHARED_PART)
     }
 
     /// Prepares a fork, whose child shares the pages of this process, while `member` is kept still.
@@ -267,7 +275,6 @@ impl State {
         self.look_nanoseconds.store(0, Ordering::Relaxed);
         let usage = self.own_usage(tenant, &member);
         member.tick(&usage)?;
-        tenant.set_growth(growth(&member)?);
         drop(member);
         loop {
             // The parent may have ended in this round, whose grant then has its pages.
@@ -275,6 +282,8 @@ impl State {
             let copies = tenant.copies();
             let before = self.own_usage(tenant, &member).inherited;
             set_budget(tenant, &member, before, copies);
+            // After the budget: a thread that waits for it goes on without it once the pool has no free pages.
+            tenant.set_growth(growth(&member)?);
             drop(member);
             let looked = Instant::now();
             let is_recent = || !self.looks() || looked.elapsed() < self.next_look();
@@ -349,6 +358,7 @@ fn growth(member: &Member) -> Result<Growth, PoolError> {
     Ok(Growth {
         is_possible: member.can_grow(),
         is_free: member.pool().has_spare_pages(member.place().0)?,
+        free: member.pool().free()?,
     })
 }
 

@@ -17,7 +17,7 @@ use libc::{clone_args, pid_t};
 use plimsoll_os::write_error;
 
 use super::errors::failed;
-use super::fork::{System, fork_by};
+use super::fork::{Steps, System, fork_by};
 use super::signals::sigaction;
 use super::stacks::keep_below;
 use crate::next_symbol::Next;
@@ -93,12 +93,27 @@ fn refusal(flags: u64) -> Option<(&'static [u8], c_int)> {
     }
     // The child has no privilege over the user namespace of the kernel.
     let needs_privilege = || arena::arena().is_some_and(|arena| !arena.has_signals());
-    if has(libc::CLONE_NEWUSER) && needs_privilege() && !has_device() {
+    if has(libc::CLONE_NEWUSER) && needs_privilege() && !is_for_all() && !has_device() {
         let reason = b"plimsoll exec: a child in another user namespace cannot be managed: it may not use userfaultfd; a run as \
             a user without privilege has no such limit\n";
         return Some((reason, libc::EPERM));
     }
     None
+}
+
+/// Whether the system allows userfaultfd for system calls to all users.
+fn is_for_all() -> bool {
+    let mut digit = 0u8;
+    // SAFETY: a path that ends; the kernel writes a byte at most.
+    unsafe {
+        let file = libc::open(
+            c"/proc/sys/vm/unprivileged_userfaultfd".as_ptr(),
+            libc::O_RDONLY | libc::O_CLOEXEC,
+        );
+        let read = libc::read(file, (&raw mut digit).cast(), 1);
+        libc::close(file);
+        read == 1 && digit == b'1'
+    }
 }
 
 /// Whether `/dev/userfaultfd` can be opened.
@@ -108,7 +123,8 @@ fn has_device() -> bool {
 }
 
 /// The wait of a parent until its child executes a program or ends: a pipe whose end for writes is the child's. Children that the child
-/// makes before, and those that another thread makes in the same moment, have that end too: the parent waits for them as well.
+/// makes before have that end too: the parent waits for them as well.
+#[derive(Clone, Copy)]
 struct Latch {
     read: c_int,
     write: c_int,
@@ -125,21 +141,56 @@ impl Latch {
         })
     }
 
-    /// Ends the part of this process, after a fork with this result.
-    fn end(self, made: pid_t) {
-        // SAFETY: descriptors of the latch, and a byte that nothing else uses.
+    /// Keeps the end of the child in the child, and that of the parent in the parent. `child` is the result of the fork.
+    fn split(self, child: pid_t) {
+        // SAFETY: a descriptor of the latch, which this process uses no more.
+        unsafe { libc::close(if child == 0 { self.read } else { self.write }) };
+    }
+
+    /// Waits in the parent.
+    fn wait(self, child: pid_t) {
+        let mut byte = 0u8;
+        // SAFETY: a descriptor of the latch, and a byte that nothing else uses.
         unsafe {
-            if made == 0 {
-                libc::close(self.read);
-                return;
-            }
-            libc::close(self.write);
-            let mut byte = 0u8;
-            while made > 0
+            while child > 0
                 && libc::read(self.read, (&raw mut byte).cast(), 1) == -1
                 && super::errors::error() == libc::EINTR
             {}
             libc::close(self.read);
+        }
+    }
+}
+
+/// The steps around the fork of a child.
+struct Making<'a> {
+    asked: &'a Asked,
+    by_system: bool,
+    numbers: *const Numbers,
+    latch: Option<Latch>,
+}
+
+impl Steps for Making<'_> {
+    /// A pipe of earlier would have its end in children of other threads too.
+    fn before(&mut self) -> Result<(), c_int> {
+        if self.asked.flags & VFORK != 0 {
+            self.latch = Some(Latch::new().ok_or(libc::EAGAIN)?);
+        }
+        Ok(())
+    }
+
+    fn forked(&mut self, child: pid_t) {
+        if let Some(latch) = self.latch {
+            latch.split(child);
+        }
+    }
+
+    fn made(&mut self, child: pid_t) {
+        // SAFETY: the program asks for these numbers; those of the kernel are there.
+        unsafe {
+            match child {
+                0 => self.asked.begin(self.by_system, self.numbers),
+                child => self.asked.tell(child, self.numbers),
+            }
         }
     }
 }
@@ -158,25 +209,19 @@ impl Asked {
             write_error(reason);
             return failed(error);
         }
-        let latch = match self.flags & VFORK {
-            0 => None,
-            _ => match Latch::new() {
-                None => return failed(libc::EAGAIN),
-                latch => latch,
-            },
-        };
         let numbers = UnsafeCell::new(Numbers::default());
         let system = (!self.is_plain()).then(|| system(self.flags & !SERVED, numbers.get()));
-        // SAFETY: the caller's premise.
-        let made = unsafe {
-            fork_by(system.as_ref(), &mut |made| match made {
-                0 => self.begin(system.is_some(), numbers.get()),
-                made => self.tell(made, numbers.get()),
-            })
+        let mut making = Making {
+            asked: self,
+            by_system: system.is_some(),
+            numbers: numbers.get(),
+            latch: None,
         };
-        if let Some(latch) = latch {
+        // SAFETY: the caller's premise.
+        let made = unsafe { fork_by(system.as_ref(), &mut making) };
+        if let Some(latch) = making.latch.filter(|_| made != 0) {
             let error = super::errors::error();
-            latch.end(made);
+            latch.wait(made);
             if made < 0 {
                 failed(error);
             }

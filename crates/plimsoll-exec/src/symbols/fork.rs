@@ -28,7 +28,7 @@ use plimsoll_pager::{ForkError, Forked};
 use super::descriptors::{Limit, unprotect};
 use super::errors::{error, failed, returned};
 use super::forker;
-use crate::arena::Arena;
+use crate::arena::{Arena, Pin};
 use crate::lock::Locked;
 use crate::next_symbol::Next;
 use crate::signals_blocked::SignalsBlocked;
@@ -257,7 +257,7 @@ pub unsafe extern "C" fn fork() -> pid_t {
         return unsafe { next() };
     };
     // SAFETY: the caller's premise.
-    unsafe { fork_arena(arena, &List::copy(), None, &mut |_| ()) }
+    unsafe { fork_arena(arena, &List::copy(), None, &mut NoSteps) }
 }
 
 /// `_Fork(3)`: as [`fork`], without the handlers of the program.
@@ -269,12 +269,33 @@ pub unsafe extern "C" fn _Fork() -> pid_t {
     // SAFETY: the caller's premise.
     unsafe {
         match (arena::arena(), NEXT_BARE.find()) {
-            (Some(_), _) => fork_by(None, &mut |_| ()),
+            (Some(_), _) => fork_by(None, &mut NoSteps),
             (None, Some(next)) => next(),
             (None, None) => failed(libc::ENOSYS),
         }
     }
 }
+
+/// Steps of a caller around a fork.
+pub(super) trait Steps {
+    /// Before the fork. No other thread makes a child with a copy of the memory until [`Steps::forked`].
+    ///
+    /// # Errors
+    /// The number of the error of the whole call.
+    fn before(&mut self) -> Result<(), c_int> {
+        Ok(())
+    }
+
+    /// After the fork, which made `child`: 0 in the child, -1 if it failed. Pages of the arena may be absent for ever.
+    fn forked(&mut self, _child: pid_t) {}
+
+    /// After a fork that made `child`, before a handler of a signal runs.
+    fn made(&mut self, _child: pid_t) {}
+}
+
+struct NoSteps;
+
+impl Steps for NoSteps {}
 
 /// A system call that makes a child.
 pub(super) struct System {
@@ -282,15 +303,14 @@ pub(super) struct System {
     pub(super) arguments: [usize; 6],
 }
 
-/// As [`fork`], without the handlers of the program, by the C library's `fork` or a system call. `made` is called in the parent with the
-/// PID and in the child with 0, before a handler of a signal runs.
+/// As [`fork`], without the handlers of the program, by the C library's `fork` or a system call.
 ///
 /// # Safety
 /// As for the system call. Its child has a copy of the memory, and continues on its copy of this stack.
-pub(super) unsafe fn fork_by(system: Option<&System>, made: &mut dyn FnMut(pid_t)) -> pid_t {
+pub(super) unsafe fn fork_by(system: Option<&System>, steps: &mut dyn Steps) -> pid_t {
     match arena::arena() {
         // SAFETY: the caller's premise.
-        Some(arena) => unsafe { fork_arena(arena, &List::copy().of_heap(), system, made) },
+        Some(arena) => unsafe { fork_arena(arena, &List::copy().of_heap(), system, steps) },
         None => failed(libc::ENOSYS),
     }
 }
@@ -298,24 +318,50 @@ pub(super) unsafe fn fork_by(system: Option<&System>, made: &mut dyn FnMut(pid_t
 /// Bytes of the stack that a fork uses: below its frame, and those of its callers with what the kernel reads.
 const BELOW: usize = 64 << 10;
 const ABOVE: usize = 32 << 10;
+/// The same, of a stack that the library does not know to be larger.
+const LEAST_BELOW: usize = 16 << 10;
+const LEAST_ABOVE: usize = 4 << 10;
 
-/// Forks with the arena, by the C library's `fork` or a system call. `made` is as that of [`fork_by`].
+/// Holds the pages of a coroutine's stack around `here` in RAM: none could return during a fork. None if the budget does not allow it.
+fn hold_stack(arena: &'static Arena, here: usize) -> Option<Option<Pin>> {
+    if !arena::contains(here) {
+        return Some(None);
+    }
+    let range = |below, above| {
+        let below = arena.anonymous_below(here, below);
+        (here - below, here + arena.anonymous_above(here, above))
+    };
+    let (first, end) = range(BELOW, ABOVE);
+    if let Some(pin) = arena.pin(first, end) {
+        return Some(Some(pin));
+    }
+    // The stack may be in RAM for ever, and leave no part of the budget for a pin.
+    let (first, end) = range(LEAST_BELOW, LEAST_ABOVE);
+    arena.keep(first, end).then_some(None)
+}
+
+/// Forks with the arena, by the C library's `fork` or a system call.
 unsafe fn fork_arena(
     arena: &'static Arena,
     list: &List,
     system: Option<&System>,
-    made: &mut dyn FnMut(pid_t),
+    steps: &mut dyn Steps,
 ) -> pid_t {
+    let Some(_stack) = hold_stack(arena, (&raw const steps) as usize) else {
+        return failed(libc::ENOMEM);
+    };
+    // Before other threads wait for the locks of the heap.
+    arena.pager.prepare_fork();
     list.before();
-    // No page of a coroutine's stack could return during the fork.
-    let here = (&raw const made) as usize;
-    let _stack = arena::contains(here).then(|| {
-        let above = arena.anonymous_above(here, ABOVE);
-        arena.pin(here - arena.anonymous_below(here, BELOW), here + above)
-    });
     // A handler that forked meanwhile would be taken for the pager.
     let blocked = SignalsBlocked::others();
     forker::become_forker();
+    if let Err(error) = steps.before() {
+        forker::clear();
+        drop(blocked);
+        list.in_parent();
+        return failed(error);
+    }
     SYSTEM.store(
         system.map_or(ptr::null_mut(), |system| ptr::from_ref(system).cast_mut()),
         Ordering::Relaxed,
@@ -325,13 +371,18 @@ unsafe fn fork_arena(
     limit.raise();
     // SAFETY: the child has the locks of the library and of the heap; the rest is the caller's premise.
     let forked = unsafe { arena.pager.fork() };
+    steps.forked(match forked {
+        Ok(Forked::Parent { child }) => child,
+        Ok(_) => 0,
+        Err(_) => -1,
+    });
     forker::clear();
     if !matches!(forked, Ok(Forked::Child)) {
         limit.set();
     }
     match forked {
-        Ok(Forked::Parent { child }) => made(child),
-        Ok(Forked::Child) => made(0),
+        Ok(Forked::Parent { child }) => steps.made(child),
+        Ok(Forked::Child) => steps.made(0),
         _ => {}
     }
     drop(blocked);

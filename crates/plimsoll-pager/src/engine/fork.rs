@@ -13,6 +13,8 @@
 #![allow(unsafe_code, reason = "fork(2), and a handler in its children")]
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+#[cfg(not(loom))]
+use std::time::{Duration, Instant};
 
 use plimsoll_os::{Errno, thread_token};
 
@@ -27,9 +29,9 @@ use crate::page::{CHUNK_PAGES, ChunkMode, PageIndex, PageRange};
 #[cfg(not(loom))]
 use crate::share::{Growth, Share, Tenant};
 
-/// The most bytes that a process releases before a fork: less than half a second of work.
+/// The longest time for which a process releases memory before a fork.
 #[cfg(not(loom))]
-const MOST_BEFORE_FORK: u64 = 64 << 20;
+const LONGEST_RELEASE: Duration = Duration::from_millis(200);
 
 /// A process after [`Pager::fork`](crate::Pager::fork).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,8 +118,6 @@ impl<B: Backing + 'static> Engine<B> {
         let driver = &self.manager().driver;
         let _blocked = SignalsBlocked::new();
         let _forking = Forking::begin();
-        #[cfg(not(loom))]
-        self.release_before_fork();
         self.served.gate.close();
         let mut threads = self.threads();
         let balancing = self.served.balancing.lock();
@@ -188,15 +188,25 @@ impl<B: Backing + 'static> Engine<B> {
         }
     }
 
-    /// Releases memory above the part of the pool that its members keep for shared pages: no process can free such a page alone, and
-    /// the child and this one need memory of their own.
+    /// Releases memory above the part of the pool that its members keep for shared pages, before a fork whose child shares them: no
+    /// process can free such a page alone, and the child and this one need memory of their own.
     #[cfg(not(loom))]
-    fn release_before_fork(&self) {
-        let Some(most) = self.share().as_ref().map(Share::most_shared) else {
+    pub(crate) fn release_before_fork(&self) {
+        if self.is_forked() {
+            return;
+        }
+        // A handler that forks meanwhile would wait for the lock of this thread.
+        let _blocked = SignalsBlocked::new();
+        let Some(most) = self.share().as_ref().and_then(Share::most_shared) else {
             return;
         };
-        let _inside = self.served.gate.enter();
-        self.manager().release_to(most, MOST_BEFORE_FORK);
+        let end = Instant::now() + LONGEST_RELEASE;
+        // Another thread's fork waits for one step, not for all.
+        let release = || {
+            let _work = self.work();
+            self.manager().release_above(most)
+        };
+        while Instant::now() < end && release() {}
     }
 
     /// Makes the copy in this process, a child of a fork, a pager of its own.

@@ -148,6 +148,6 @@ impl<B: Backing> Tenant for Served<B> {
 
     fn set_growth(&self, growth: Growth) {
         self.manager.need.set_can_be_met(growth.is_possible);
-        self.manager.need.set_is_free(growth.is_free);
+        self.manager.need.set_is_free(growth.is_free, growth.free);
     }
 }

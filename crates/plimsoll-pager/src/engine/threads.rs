@@ -71,7 +71,9 @@ impl<B: Backing> Work for Served<B> {
             return false;
         }
         #[cfg(not(loom))]
-        if let Some(pool) = self.pool.as_ref().filter(|_| self.manager.need.is_open()) {
+        if let Some(pool) = self.pool.as_ref()
+            && (self.manager.need.is_open() || self.manager.need.is_wished())
+        {
             pool.wake_own_member();
         }
         let _balancing = self.balancing.lock().unwrap_or_else(PoisonError::into_inner);

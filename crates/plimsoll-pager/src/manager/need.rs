@@ -6,29 +6,64 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 /// After a wait that was for nothing, faults do not wait for this time.
 const PAUSE_MS: u32 = 10_000;
 
-/// The same of threads that wish for more.
+/// After a vain wish, no other begins for this time, twice as long after each further one.
 const WISH_PAUSE_MS: u32 = 1000;
+const MOST_DOUBLED: u32 = 6;
 
 /// The need of more budget. A fault has it open while it waits.
 #[derive(Debug, Default)]
 pub(crate) struct Need {
     /// Whether the pool may grant more.
     can_be_met: AtomicBool,
-    /// Whether free pages of the pool would meet it, so that no other member loses any.
+    /// Whether pages that no member of the pool uses would meet it, so that no other member trims any.
     is_free: AtomicBool,
+    /// Pages that no member of the pool is charged for.
+    free: AtomicU64,
     /// Faults that wait.
     waiting: AtomicU32,
     /// The time at which a wait ended without more budget, plus 1; 0 for none.
     gave_up: AtomicU32,
-    /// Pages that a thread is about to use, and for which it waits.
+    /// Threads that wish for more: they are about to use memory, and go on without it.
+    wishing: AtomicU32,
+    /// The pages that the last one wishes for.
     wished: AtomicU64,
     /// As `gave_up`, of wishes.
     gave_up_wish: AtomicU32,
+    /// Wishes one after another that were vain.
+    vain_wishes: AtomicU32,
 }
 
 /// A wait; it ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiting<'n>(&'n Need);
+
+/// A wish; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Wish<'n>(&'n Need);
+
+impl Wish<'_> {
+    /// States the pages above the budget, again and again: another thread's wish may have replaced them.
+    pub(crate) fn set(&self, pages: u64) {
+        self.0.wished.store(pages, Ordering::Relaxed);
+    }
+
+    /// The budget has grown enough.
+    pub(crate) fn is_met(&self) {
+        self.0.vain_wishes.store(0, Ordering::Relaxed);
+    }
+
+    /// It was vain until `now`.
+    pub(crate) fn give_up(&self, now: u32) {
+        self.0.vain_wishes.fetch_add(1, Ordering::Relaxed);
+        self.0.gave_up_wish.store(now.max(1), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Wish<'_> {
+    fn drop(&mut self) {
+        self.0.wishing.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl Need {
     /// States whether more budget may come. It may not at first.
@@ -41,9 +76,11 @@ impl Need {
         self.can_be_met.load(Ordering::Relaxed)
     }
 
-    /// States whether free pages of the pool would meet the need. They would not at first.
-    pub(crate) fn set_is_free(&self, is_free: bool) {
+    /// States whether pages that no member of the pool uses would meet the need, and the pages that no member is charged for. None
+    /// at first.
+    pub(crate) fn set_is_free(&self, is_free: bool, free: u64) {
         self.is_free.store(is_free, Ordering::Relaxed);
+        self.free.store(free, Ordering::Relaxed);
     }
 
     /// Whether free pages of the pool would meet the need at `now`, so that a wait costs less than a trim.
@@ -69,26 +106,33 @@ impl Need {
         Some(Waiting(self))
     }
 
-    /// As [`Need::open`], of a thread that is about to use `pages` more than the budget has.
-    pub(crate) fn wish(&self, pages: u64, now: u32) -> Option<Waiting<'_>> {
-        if is_within(WISH_PAUSE_MS, self.gave_up_wish.load(Ordering::Relaxed), now) {
+    /// Begins a wish for `pages` more, which free pages of the pool may meet at `now`; none if it would be for nothing.
+    pub(crate) fn wish(&self, pages: u64, now: u32) -> Option<Wish<'_>> {
+        let vain = self.vain_wishes.load(Ordering::Relaxed);
+        let pause = WISH_PAUSE_MS << vain.saturating_sub(1).min(MOST_DOUBLED);
+        if is_within(pause, self.gave_up_wish.load(Ordering::Relaxed), now) || !self.has_free(pages) {
             return None;
         }
-        let waiting = self.open(now);
-        if waiting.is_some() {
-            self.wished.fetch_max(pages, Ordering::Relaxed);
-        }
-        waiting
+        self.wishing.fetch_add(1, Ordering::Relaxed);
+        Some(Wish(self))
     }
 
-    /// The pages that threads wish for.
+    /// Whether the pool has so many free pages and may grant them.
+    pub(crate) fn has_free(&self, pages: u64) -> bool {
+        self.can_be_met() && self.free.load(Ordering::Relaxed) >= pages
+    }
+
+    /// Whether a thread wishes for more budget.
+    pub(crate) fn is_wished(&self) -> bool {
+        self.wishing.load(Ordering::Relaxed) > 0
+    }
+
+    /// The pages that threads wish for: none if none does.
     pub(crate) fn wished(&self) -> u64 {
-        self.wished.load(Ordering::Relaxed)
-    }
-
-    /// A wish was for nothing until `now`.
-    pub(crate) fn give_up_wish(&self, now: u32) {
-        self.gave_up_wish.store(now.max(1), Ordering::Relaxed);
+        match self.is_wished() {
+            true => self.wished.load(Ordering::Relaxed),
+            false => 0,
+        }
     }
 
     /// A wait was for nothing until `now`.
@@ -109,9 +153,7 @@ fn is_within(time: u32, then: u32, now: u32) -> bool {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if self.0.waiting.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.0.wished.store(0, Ordering::Relaxed);
-        }
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -139,33 +181,46 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_lasts_as_long_as_threads_wait_and_pauses_after_a_vain_one() {
+    fn a_wish_lasts_until_its_end_and_pauses_after_vain_ones() {
         let need = Need::default();
-        assert!(need.wish(9, 5).is_none() && need.wished() == 0);
         need.set_can_be_met(true);
-        let first = need.wish(9, 5).expect("more may come");
-        let second = need.wish(4, 5).expect("more may come");
+        need.set_is_free(true, 8);
+        assert!(need.wish(9, 5).is_none(), "the pool has too few free pages");
+        let (first, second) = (
+            need.wish(8, 5).expect("free pages"),
+            need.wish(4, 5).expect("free pages"),
+        );
+        first.set(9);
         drop(first);
-        assert_eq!(need.wished(), 9);
+        second.set(4);
+        assert_eq!((need.wished(), need.is_open()), (4, false));
+        second.give_up(7);
         drop(second);
         assert_eq!(need.wished(), 0);
-        need.give_up_wish(7);
-        assert!(need.wish(9, 6 + WISH_PAUSE_MS).is_none());
+        assert!(need.wish(4, 6 + WISH_PAUSE_MS).is_none());
         assert!(need.open(7).is_some(), "faults still wait");
-        assert!(need.wish(9, 7 + WISH_PAUSE_MS).is_some());
+        let third = need.wish(4, 7 + WISH_PAUSE_MS).expect("after the pause");
+        third.give_up(10_000);
+        assert!(need.wish(4, 10_000 + 2 * WISH_PAUSE_MS - 1).is_none());
+        let fourth = need
+            .wish(4, 10_000 + 2 * WISH_PAUSE_MS)
+            .expect("after twice the pause");
+        fourth.is_met();
+        fourth.give_up(20_000);
+        assert!(need.wish(4, 20_000 + WISH_PAUSE_MS).is_some());
     }
 
     #[test]
     fn free_pages_are_waited_for_while_they_come() {
         let need = Need::default();
-        need.set_is_free(true);
+        need.set_is_free(true, 0);
         assert!(!need.is_free(|| 5), "the limits allow no more");
         need.set_can_be_met(true);
         assert!(need.is_free(|| 5));
         need.give_up(7);
         assert!(!need.is_free(|| 7) && need.is_free(|| 7 + PAUSE_MS));
         need.is_met();
-        need.set_is_free(false);
+        need.set_is_free(false, 0);
         assert!(!need.is_free(|| 7));
     }
 }

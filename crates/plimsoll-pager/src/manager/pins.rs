@@ -247,7 +247,8 @@ impl Pins {
         let ranges = self
             .ranges
             .iter()
-            .map(|range| range_of(range.load(Ordering::Relaxed)));
+            // In their order: a pin that is joined moves to a later slot.
+            .map(|range| range_of(range.load(Ordering::Acquire)));
         ranges.filter(|range| range.count > 0)
     }
 

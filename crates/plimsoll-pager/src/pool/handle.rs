@@ -151,6 +151,12 @@ impl Pool {
         closed.and_then(|_| self.file.unlink())
     }
 
+    /// Pages that no member is charged for.
+    pub(crate) fn free(&self) -> Result<u64, PoolError> {
+        let (_, table) = self.table()?;
+        Ok(self.total_pages().saturating_sub(table.charged()))
+    }
+
     pub(crate) fn total_pages(&self) -> u64 {
         self.file.header.total_pages
     }

@@ -225,7 +225,7 @@ impl Member {
         let is_due = |table: &Table| at_once || now.wrapping_sub(table.balanced_at) >= ROUND_MS;
         self.pool.change(row, |table| {
             own_entry(Some(table), row, identity)?;
-            if !is_due(table) && !usage.is_needy {
+            if !is_due(table) && !usage.is_needy && !usage.is_wishing {
                 return Ok(None);
             }
             let with = |seen: Vec<Option<Seen>>| {
@@ -270,6 +270,7 @@ impl Member {
             gain_now: self.meter.gain_now,
             is_suspended: usage.is_suspended,
             is_needy: usage.is_needy,
+            is_wishing: usage.is_wishing,
             inherited: pages_up(usage.inherited),
             shared: pages_up(usage.shared),
             seen_at: now,

@@ -101,6 +101,13 @@ fn shared_out(
     let free = free(&next.entries, total);
     let rows: Vec<usize> = next.members().map(|(row, _)| row).collect();
     let kept = kept(&next, total, seen);
+    let states = states(&next, seen);
+    let reports = states.iter().filter_map(|seen| seen.as_ref()?.row);
+    let wishing = reports.filter(|(report, _)| report.is_wishing).count() as u64;
+    let free = Free {
+        pages: free,
+        each: free / wishing.max(1),
+    };
     let readings: Vec<Reading> = next
         .members()
         .zip(kept)
@@ -161,7 +168,10 @@ pub(crate) fn idle(entry: &Entry, report: &Report, answer: Acknowledged, total: 
         condition: Condition::Runs,
         row: Some((*report, answer)),
     };
-    balance::idle(total, &reading(entry, &seen, total, report.seen_at, 0, 0))
+    balance::idle(
+        total,
+        &reading(entry, &seen, total, report.seen_at, Free::default(), 0),
+    )
 }
 
 /// The pages of each member that its children share, up to a half of the total for all: the rest is for pages of their own. A parent
@@ -177,19 +187,27 @@ fn kept(table: &Table, total: u64, seen: &dyn Fn(usize, &Entry) -> Seen) -> Vec<
     split(total / SHARED_PART, &shared)
 }
 
-fn reading(entry: &Entry, seen: &Seen, total: u64, now: u32, free: u64, kept: u64) -> Reading {
+/// The free pages of a pool.
+#[derive(Debug, Clone, Copy, Default)]
+struct Free {
+    pages: u64,
+    /// Those for each member that wishes for more.
+    each: u64,
+}
+
+fn reading(entry: &Entry, seen: &Seen, total: u64, now: u32, free: Free, kept: u64) -> Reading {
     let (report, activity) = match seen.row {
         None => (Report::default(), Activity::Silent),
         Some((report, answer)) => (report, activity(entry, seen.condition, &report, answer, now)),
     };
-    // A need counts as a minimum, for as long as it lasts.
-    let needed = match report.is_needy {
-        true => {
-            let has = report.resident.max(entry.given);
-            // Free pages come in larger and larger steps: each costs a wait.
-            (has + need(total).max((has / 2).min(free / 2))).min(entry.maximum)
-        }
-        false => 0,
+    let has = report.resident.max(entry.given);
+    // Free pages come in larger and larger steps: each costs a wait.
+    let step = need(total).max((has / 2).min(free.pages / 2));
+    // A need counts as a minimum, for as long as it lasts. So does a wish, as far as there are free pages.
+    let needed = match (report.is_needy, report.is_wishing) {
+        (true, _) => (has + step).min(entry.maximum),
+        (false, true) => (has.min(entry.charged) + step.min(free.each)).min(entry.maximum),
+        (false, false) => 0,
     };
     Reading {
         given: entry.given,
@@ -395,6 +413,32 @@ mod tests {
         assert_eq!(more(2000), TOTAL / NEED, "a 64th at least");
         let free = 60_000;
         assert_eq!(more(TOTAL - free), free / 2);
+    }
+
+    /// Members that committed memory got the pages of others once none was free.
+    #[test]
+    fn wishes_share_the_free_pages_and_take_none_from_others() {
+        let seen = |row, entry: &Entry| {
+            let mut seen = answered(entry, entry.given, 0);
+            if let Some((report, _)) = &mut seen.row {
+                // It has more than it is charged for: pages of a fork that a write made its own.
+                (report.is_wishing, report.resident) = (row > 0, entry.given + 5000);
+            }
+            seen
+        };
+        let grants = |free: u64| {
+            let before = table(&[TOTAL - free - 200_000, 100_000, 100_000]);
+            let next = meet_needs(&before, TOTAL, &seen, NOW);
+            [0, 1, 2].map(|row| given(&next, row))
+        };
+        assert_eq!(grants(0), [TOTAL - 200_000, 100_000, 100_000]);
+        // The excess of each row is charged first.
+        let [first, second, third] = grants(15_000 + 8000);
+        assert_eq!(first, TOTAL - 223_000);
+        assert!(
+            second + third <= 223_000 - 5000 && second > 103_000 && third > 103_000,
+            "{second} {third}"
+        );
     }
 
     /// Five processes wrote to pages that they shared, 12 MiB beside a budget of 80: each was over its grant, and the pool gave

@@ -63,6 +63,8 @@ pub(crate) struct Report {
     pub(crate) is_suspended: bool,
     /// Faults of the member wait for memory and can trim nothing.
     pub(crate) is_needy: bool,
+    /// Free pages are to be given to it at once.
+    pub(crate) is_wishing: bool,
     /// Pages that it still shares with the member from which it was forked.
     pub(crate) inherited: u64,
     /// Pages that it shares with members forked from it, an upper bound.
@@ -151,7 +153,14 @@ impl<'m> Row<'m> {
     /// States the member's use of memory after a trim.
     #[cfg(not(loom))]
     pub(crate) fn publish_use(&self, resident: u64, inherited: u64, shared: u64) {
-        for (place, value) in [(RESIDENT, resident), (INHERITED, inherited), (SHARED, shared)] {
+        // Other members' ticks do not meet a need or a wish again.
+        let values = [
+            (RESIDENT, resident),
+            (INHERITED, inherited),
+            (SHARED, shared),
+            (NEEDY, 0),
+        ];
+        for (place, value) in values {
             self.words[place].store(value, Ordering::Relaxed);
         }
     }
@@ -171,7 +180,10 @@ impl<'m> Row<'m> {
             (GAIN, report.gain),
             (GAIN_NOW, report.gain_now),
             (SUSPENDED, u64::from(report.is_suspended)),
-            (NEEDY, u64::from(report.is_needy)),
+            (
+                NEEDY,
+                u64::from(report.is_needy) | u64::from(report.is_wishing) << 1,
+            ),
             (INHERITED, report.inherited),
             (SHARED, report.shared),
             (SEEN_AT, u64::from(report.seen_at)),
@@ -197,7 +209,8 @@ impl<'m> Row<'m> {
             gain: word(GAIN),
             gain_now: word(GAIN_NOW),
             is_suspended: word(SUSPENDED) != 0,
-            is_needy: word(NEEDY) != 0,
+            is_needy: word(NEEDY) & 1 != 0,
+            is_wishing: word(NEEDY) & 2 != 0,
             inherited: word(INHERITED).min(MOST_PAGES),
             shared: word(SHARED).min(MOST_PAGES),
             seen_at: word(SEEN_AT) as u32,
@@ -231,6 +244,7 @@ mod tests {
             gain_now: 8,
             is_suspended: true,
             is_needy: true,
+            is_wishing: true,
             inherited: 6,
             shared: 9,
             seen_at: 7,

@@ -21,6 +21,8 @@ pub struct Usage<'d> {
     /// Threads of the member wait for memory and can trim nothing: the pool takes pages for it from others at once, down to
     /// their minima.
     pub is_needy: bool,
+    /// Threads of the member are about to use more memory: the pool gives it free pages at once.
+    pub is_wishing: bool,
     /// Bytes of pages that it still shares with the member from which it was forked, an upper bound.
     pub inherited: u64,
     /// Bytes of pages that it shares with members forked from it, an upper bound.
@@ -37,6 +39,7 @@ impl<'d> Usage<'d> {
             stall: Duration::ZERO,
             is_suspended: false,
             is_needy: false,
+            is_wishing: false,
             inherited: 0,
             shared: 0,
         }

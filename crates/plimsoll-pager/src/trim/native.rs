@@ -1,6 +1,7 @@
 //! Native chunks: those of a sparse region that become native, and registering any.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use plimsoll_os::Errno;
@@ -12,9 +13,9 @@ use crate::page::{CHUNK_PAGES, Chunk, ChunkMode, PAGE_SIZE, PageIndex, PageRange
 
 /// A fault, or a change of a mapping, ends before; but a thread must not wait for ever.
 const MOST_WAITS: u32 = 1000;
-/// The longest wait for a larger budget: 100 ms. It takes about 1 ms on a quiet machine.
+/// The longest wait for a larger budget. It takes about 1 ms on a quiet machine.
+const LONGEST_WISH_MS: u32 = 100;
 const NAP: Duration = Duration::from_micros(100);
-const MOST_NAPS: u32 = 1000;
 const NAPS_A_WAKE: u32 = 10;
 /// A wait asks for this part of the pages in use, too, so that waits become rare.
 const WISHED_PART: u64 = 4;
@@ -88,7 +89,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         if wanted == 0 || self.budget.ram() > self.budget.target() {
             return;
         }
-        if !self.reserve_committed(count) && !self.grow_for(pages, count) {
+        if !(self.reserve(count) || self.grow_for(pages, count) || self.give_up_for(count)) {
             return;
         }
         let mut numbers = self
@@ -111,55 +112,65 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         self.budget.release_native(count - committed);
     }
 
-    /// Reserves the budget for pages of chunks that are to be committed. Reservations for pages that were never touched end
-    /// if that makes room.
-    fn reserve_committed(&self, count: u64) -> bool {
+    /// Reserves the budget for pages of chunks that are to be committed.
+    fn reserve(&self, count: u64) -> bool {
         let stock = self.watermarks().1 * PAGE_SIZE as u64;
-        let reserve = || self.budget.reserve_native(count, self.overhead_bytes() + stock);
-        if reserve() {
-            return true;
-        }
-        let spare = self.budget.spare(self.overhead_bytes() + stock);
-        if spare + u64::from(self.chunks.committed()) * u64::from(CHUNK_PAGES) < count {
+        self.budget.reserve_native(count, self.overhead_bytes() + stock)
+    }
+
+    /// The frames that the budget has room for beside the stock of spare frames.
+    fn spare_without_stock(&self) -> u64 {
+        let stock = self.watermarks().1 * PAGE_SIZE as u64;
+        self.budget.spare(self.overhead_bytes() + stock)
+    }
+
+    /// As [`Manager::reserve`], after the reservations for pages that were never touched have ended, if that makes room.
+    fn give_up_for(&self, count: u64) -> bool {
+        if self.spare_without_stock() + u64::from(self.chunks.committed()) * u64::from(CHUNK_PAGES) < count {
             return false;
         }
         self.give_up_committed(u32::MAX);
-        reserve()
+        self.reserve(count)
     }
 
-    /// In a pager whose budget is a grant: has the pool give it free pages, waits for a moment, and reserves the budget as
-    /// [`Manager::reserve_committed`]. A fault of each page would take longer.
+    /// As [`Manager::reserve`], in a pager whose budget is a grant: has the pool give it free pages, and waits for a moment. A fault of
+    /// each page would take longer.
     fn grow_for(&self, pages: PageRange, count: u64) -> bool {
-        let used = self.resident_bytes() / PAGE_SIZE as u64;
+        let inherited = self.inherited.load(Ordering::Relaxed);
+        let used = (self.resident_bytes() / PAGE_SIZE as u64).saturating_sub(inherited);
         // Each program has a large table of its heap, of which it uses little, and small parts of chunks: it would hold much more than
         // it uses. Of memory that more than doubles its use, it may use little too.
-        if count > (2 * u64::from(pages.count)).min(used.max(u64::from(CHUNK_PAGES)))
-            || !self.has_free_pages()
-        {
+        if count > (2 * u64::from(pages.count)).min(used.max(u64::from(CHUNK_PAGES))) {
             return false;
         }
-        let wish = count + self.watermarks().1 + used / WISHED_PART;
-        let Some(_waiting) = self.need.wish(wish, plimsoll_os::coarse_milliseconds()) else {
+        let start = plimsoll_os::coarse_milliseconds();
+        let Some(wish) = self.need.wish(count, start) else {
             return false;
         };
-        let mut before = self.budget.ram();
-        for nap in 0..MOST_NAPS {
-            if nap % NAPS_A_WAKE == 0 {
+        let mut naps = 0;
+        loop {
+            if naps % NAPS_A_WAKE == 0 {
+                wish.set(count + self.watermarks().1 + used / WISHED_PART);
                 // Its thread wakes that of the pool.
                 self.wake_balancer();
             }
             plimsoll_os::sleep_briefly(NAP);
-            let now = self.budget.ram();
-            if now > before && self.reserve_committed(count) {
+            naps += 1;
+            // Before the look at the pool, whose last free pages may be those of this budget now.
+            if self.reserve(count) {
+                wish.is_met();
                 return true;
             }
-            before = now;
-            if !self.has_free_pages() {
+            let now = plimsoll_os::coarse_milliseconds();
+            let missing = count.saturating_sub(self.spare_without_stock());
+            if !self.need.has_free(missing) {
+                return self.reserve(count);
+            }
+            if now.wrapping_sub(start) > LONGEST_WISH_MS {
+                wish.give_up(now);
                 return false;
             }
         }
-        self.need.give_up_wish(plimsoll_os::coarse_milliseconds());
-        false
     }
 
     /// Makes the chunks of a run native, which are changing. Returns false if the kernel refuses: then they are managed.

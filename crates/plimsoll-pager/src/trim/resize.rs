@@ -73,22 +73,11 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         self.budget.ram() <= self.budget.target()
     }
 
-    /// Releases up to `most` bytes until no more than `bytes` are resident. Bounded work.
-    pub(crate) fn release_to(&self, bytes: u64, most: u64) {
-        let end = bytes.max(self.resident_bytes().saturating_sub(most));
-        let excess = || {
-            self.resident_bytes()
-                .saturating_sub(end)
-                .div_ceil(PAGE_SIZE as u64)
-        };
-        let batch = u64::from(BLOCK);
-        // Other threads restore pages meanwhile.
-        for _ in 0..4 * (excess() / batch) + 16 {
-            let now = excess();
-            if now == 0 || !self.release_some(now.min(batch) as u32) {
-                return;
-            }
-        }
+    /// Releases pages of those above `bytes`: bounded work. Returns whether there may be more.
+    pub(crate) fn release_above(&self, bytes: u64) -> bool {
+        let above = self.resident_bytes().saturating_sub(bytes);
+        let pages = above.div_ceil(PAGE_SIZE as u64).min(u64::from(BLOCK));
+        pages > 0 && self.release_some(pages as u32)
     }
 
     /// Releases frames until the budget holds. Returns false if too little can be trimmed: bounded work.
@@ -119,9 +108,11 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let mut saves = self.save_modified(want);
         if saves.pages == 0 && !saves.is_full {
             let native = self.budget.native();
+            let present = || self.budget.frames() + self.budget.native();
+            let before = present();
             // That may be enough: of a child of a fork, whose pages cannot be moved, a trim would try each.
             self.give_up_some();
-            if self.budget.native() < native {
+            if present() < before {
                 return true;
             }
             let trimmed = self.trim_active(BLOCK);

@@ -134,6 +134,36 @@ fn a_forked_child_is_a_member_and_pays_for_its_own_pages() {
     });
 }
 
+/// A child cannot free a page that it shares: of a parent with nearly all of the pool, it would have no memory of its own.
+#[test]
+fn a_parent_releases_memory_before_a_fork_if_the_pool_has_little_left() {
+    let test = "forked_pool::a_parent_releases_memory_before_a_fork_if_the_pool_has_little_left";
+    with_pool(test, |pool, _| {
+        for (data, is_released) in [(20, false), (60, true)] {
+            let (pager, region) = filled(pool, data, 1);
+            let resident = || pager.stats().resident_bytes();
+            let before = resident();
+            // A thread for faults may still count pages that this one has written to.
+            assert!(
+                before + MIB >= data.min(40) * MIB,
+                "{before} bytes: {:?}",
+                pager.stats()
+            );
+            // 200 ms may be too short on a busy machine.
+            for _ in 0..10 {
+                pager.prepare_fork();
+            }
+            let after = resident();
+            match is_released {
+                true => assert!(after <= TOTAL / 2, "{after} bytes after {before}"),
+                false => assert!(after + MIB >= before, "{after} bytes after {before}"),
+            }
+            verify(&region, 1);
+            assert_eq!(pager.validate(), []);
+        }
+    });
+}
+
 #[test]
 fn the_pages_of_a_parent_that_ends_are_charged_to_its_child() {
     const DATA: u64 = 24;
