@@ -6,8 +6,7 @@ on each engine, one after another, in a folder of its own: a ratio is that of tw
 over the rounds with an interval of 95 % (bootstrap). The output of every run has to equal that of the native one.
 
 The limit of the kernel does not count the copies in zram: their most is a column of the table. So the engine kernel runs once
-more with a limit that is as much lower as its copies are large: both engines then have the budget as RAM. If no such limit
-lets the program end, it does not fit.
+more with its limit lowered by the size of its copies: both engines then have the budget as RAM.
 
 The engine pager runs as user nobody, where it serves system calls by a filter; the engine kernel as root, with zram of LZ4.
 Budgets: half and a quarter of the RAM of the largest process, and 1 GiB, which all of them fit in.
@@ -46,6 +45,8 @@ NATIVE, KERNEL, PAGER = "native", "kernel", "pager"
 EQUAL = "kernel, same RAM"
 # The least limit in bytes that is tried, and tries to find one for a budget.
 LEAST, TRIES = 2 << 20, 5
+# Output where the OOM killer ended the program or one of its children: of plimsoll, g++ and git.
+KILLED = ("OOM killer", "Killed signal", "died of signal 9")
 LINES = "awk 'BEGIN { srand(7); for (n = 0; n < 300000; n++) printf \"%d %d\\n\", rand() * 1e9, n * 7919 }' >lines"
 REPOSITORY = (
     "export GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a@example.org; "
@@ -134,7 +135,7 @@ def run(program, engine, ram, plimsoll):
                 return {"error": f"did not end within {TIMEOUT} s"}
         seconds = time.monotonic() - start
         # A memory cgroup that ends the program: a result, not a failure of the benchmark.
-        if engine in (KERNEL, EQUAL) and (child.returncode == -signal.SIGKILL or "OOM killer" in output):
+        if engine in (KERNEL, EQUAL) and (child.returncode == -signal.SIGKILL or any(text in output for text in KILLED)):
             return {"oom": True}
         if child.returncode:
             return {"error": f"exit code {child.returncode}: {output.strip()[-300:]}"}
@@ -144,19 +145,20 @@ def run(program, engine, ram, plimsoll):
 
 
 def limit_beside_copies(program, mib, plimsoll):
-    """The limit in bytes with which the program and its copies in zram have so many MiB. None if the program does not end with it."""
+    """The limit in bytes with which the program and its copies in zram have so many MiB, or the reason why there is none."""
     budget = limit = mib << 20
     for _ in range(TRIES):
         line = run(program, EQUAL, str(limit), plimsoll)
-        if "seconds" not in line:
-            return None
-        excess = limit + line["zram_bytes"] - budget
-        if excess <= budget // 50:
+        if "error" in line:
+            raise RuntimeError(f"{program}, {EQUAL}, {limit}: {line['error']}")
+        if "oom" in line:
+            return f"killed at {limit / 2**20:.1f}"
+        if abs(limit + line["zram_bytes"] - budget) <= budget // 50:
             return limit
         limit = budget - line["zram_bytes"]
         if limit < LEAST:
-            break
-    return None
+            return "its copies alone are larger"
+    return "none found"
 
 
 def starts(plimsoll):
@@ -196,7 +198,7 @@ def verdict(medians, bound):
     return "met" if max(medians) <= bound else "**missed**"
 
 
-def report(raw, programs, described, options, failures):
+def report(raw, limits, programs, described, options, failures):
     lines = [
         f"# exec, {datetime.date.today().isoformat()}", "", "Made by", "", "    just bench-exec " + " ".join(sys.argv[1:-1]), "",
         f"on {described['cpus']} CPUs ({described['cpu']}), {described['mem_total']}, Linux {described['kernel']}, "
@@ -204,7 +206,7 @@ def report(raw, programs, described, options, failures):
         "Medians of the ratios of paired wall-clock times, with an interval of 95 %. OOM: runs that the OOM killer ended on the",
         "engine kernel, whose limit counts the page cache and kernel memory too. Its copies in zram are beside the limit: the kernel",
         "has that much more RAM than the pager, whose budget counts copies and tables.", "",
-        "*Same RAM*: the kernel's limit is lower by its copies. A dash: no such limit was found with which the program ends.", "",
+        "*Same RAM*: the kernel with its limit lowered by the size of its copies, so that both together were the budget, within 2 %.", "",
         "| program | RAM | native, s | pager / native | kernel / native | pager / kernel | copies in zram, MiB | OOM "
         "| pager / kernel, same RAM | its limit, MiB |",
         "|---|---|---|---|---|---|---|---|---|---|",
@@ -223,8 +225,10 @@ def report(raw, programs, described, options, failures):
                      shown(ratios(raw, program, ram, KERNEL, NATIVE)), shown(both),
                      f"{statistics.median(copies) / 2**20:.1f}" if copies else "-", str(killed or "")]
             beside = ratios(raw, program, ram, PAGER, EQUAL)
-            limits = {line["limit"] for line in raw if line.get("program") == program and line["ram"] == ram and line.get("limit")}
-            cells += [shown(beside), f"{limits.pop() / 2**20:.1f}" if limits else "-"]
+            limit = limits.get((program, ram), "-")
+            ended = sum("oom" in line for line in raw if line.get("program") == program and line["ram"] == ram
+                        and line["engine"] == EQUAL)
+            cells += [shown(beside), (f"{limit / 2**20:.1f}" if isinstance(limit, int) else limit) + f" ({ended} OOM)" * bool(ended)]
             same += [statistics.median(beside)] if beside else []
             lines.append("| " + " | ".join(cells) + " |")
             if ram == FITS:
@@ -276,8 +280,12 @@ def main():
         cache = pathlib.Path(folder) / "cache"
         cache.mkdir()
         shutil.chown(cache, "nobody", "nogroup")
-        limits = {(program, mib): limit_beside_copies(program, mib, plimsoll)
-                  for program in programs for mib in PROGRAMS[program][4]}
+        limits = {}
+        for program, mib in ((program, mib) for program in programs for mib in PROGRAMS[program][4]):
+            try:
+                limits[program, f"{mib}M"] = limit_beside_copies(program, mib, plimsoll)
+            except RuntimeError as error:
+                failures.append(str(error))
         for nth in range(options.rounds):
             try:
                 raw.append({"round": nth, "starts": starts(plimsoll)})
@@ -287,11 +295,11 @@ def main():
                 turns = [(NATIVE, None)]
                 for ram in [FITS, *(f"{mib}M" for mib in PROGRAMS[program][4])]:
                     turns += [(KERNEL, ram), (PAGER, ram)] if nth % 2 else [(PAGER, ram), (KERNEL, ram)]
-                    if ram != FITS and limits[program, int(ram[:-1])]:
+                    if isinstance(limits.get((program, ram)), int):
                         turns.append((EQUAL, ram))
                 expected = None
                 for engine, ram in turns:
-                    limit = limits[program, int(ram[:-1])] if engine == EQUAL else None
+                    limit = limits[program, ram] if engine == EQUAL else None
                     line = run(program, engine, str(limit) if limit else ram, plimsoll)
                     output = line.pop("output", None)
                     expected = output if engine == NATIVE else expected
@@ -301,7 +309,7 @@ def main():
                     if "error" in line:
                         failures.append(f"{program}, {engine}, {ram}, round {nth + 1}: {line['error']}")
             print(f"round {nth + 1} of {options.rounds} done", file=sys.stderr, flush=True)
-    text = report(raw, programs, described, options, failures)
+    text = report(raw, limits, programs, described, options, failures)
     print(text)
     output = options.output
     if output is None and not options.quick:
