@@ -92,8 +92,8 @@ def shell(commands, folder, environment):
     return subprocess.run(["sh", "-e", "-c", commands], cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-def run(name, prefix, cache, disturb):
-    """One run: its output, the disturbance, and errors."""
+def run(name, user, prefix, cache, disturb):
+    """One run as the user of `prefix`: its output, the disturbance, and errors."""
     command, source, before, after, _ = PROGRAMS[name]
     errors = []
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder, tempfile.TemporaryDirectory(dir="/var/tmp") as temporary:
@@ -104,7 +104,8 @@ def run(name, prefix, cache, disturb):
         if prepared.returncode:
             return "", None, [f"before it: {prepared.stderr[-300:]}"]
         for path in (folder, temporary):
-            subprocess.run(["chown", "-R", "nobody:nogroup", path], check=True)
+            # Git refuses a repository of another user.
+            subprocess.run(["chown", "-R", "nobody:nogroup" if user == "nobody" else "root:root", path], check=True)
         with subprocess.Popen(
             [*prefix, *command], cwd=folder, env=environment, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, start_new_session=True,
@@ -167,13 +168,13 @@ def main():
             pages, codec, is_kill = chance.choice([[], ["--page-file", "none"]]), chance.choice(["lz4", "zstd", "auto"]), chance.random() < 0.25
             as_user = bench.AS_NOBODY if user == "nobody" else []
             if name not in native:
-                output, _, errors = run(name, bench.AS_NOBODY, caches["nobody"], lambda _: contextlib.nullcontext())
+                output, _, errors = run(name, "nobody", bench.AS_NOBODY, caches["nobody"], lambda _: contextlib.nullcontext())
                 if errors:
                     sys.exit(f"{name} fails without a limit: {errors}")
                 native[name] = output
             managed = [*as_user, plimsoll, "exec", "--engine", "pager", "--ram", f"{ram}M", "--codec", codec, *pages, "--quiet", "--"]
             start = time.monotonic()
-            output, disturbance, errors = run(name, managed, caches[user], lambda group: Disturbance(group, chance, is_kill))
+            output, disturbance, errors = run(name, user, managed, caches[user], lambda group: Disturbance(group, chance, is_kill))
             seconds = time.monotonic() - start
             killed = bool(disturbance and disturbance.killed)
             if not errors and not killed and output != native[name]:
