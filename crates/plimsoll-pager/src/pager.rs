@@ -65,9 +65,9 @@ impl Pager {
         self.engine.is_forked()
     }
 
-    /// In a process of a [pool](crate::pool): releases memory above half of the pool if the pool has little left, for 200 ms at most. No
-    /// process can free a page that it shares with others, and after a fork each needs pages of its own. To be called before the
-    /// caller of [`Pager::fork`] takes locks for its child.
+    /// In a member of a [pool](crate::pool) that shares no pages yet: releases what it has above half of the pool if less than a quarter
+    /// of the pool is free, for about 200 ms. No process can free a page that it shares with others, and after a fork each needs pages
+    /// of its own. To be called before the caller of [`Pager::fork`] takes locks for its child.
     #[cfg(not(loom))]
     pub fn prepare_fork(&self) {
         self.engine.release_before_fork();

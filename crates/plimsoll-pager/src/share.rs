@@ -181,14 +181,14 @@ impl Share {
     }
 
     /// The bytes that this process should have at a fork: the part of the pool that its members keep for shared pages. None if it
-    /// shares pages already, which a release would copy, or if the pool has a quarter of its pages left for pages of its members' own.
+    /// already shares pages (a release of those only copies them), or if at least a quarter of the pool is free.
     pub(crate) fn most_shared(&self) -> Option<u64> {
-        let is_low = self
-            .state
-            .pool
-            .free()
-            .is_ok_and(|pages| pages < self.state.pool.total_pages() / 4);
-        (is_low && !self.state.looks()).then(|| self.state.pool.total() / SHARED_PART)
+        let pool = &self.state.pool;
+        most_at_fork(
+            pool.total(),
+            pool.free().ok()? * PAGE_SIZE as u64,
+            self.state.looks(),
+        )
     }
 
     /// Prepares a fork, whose child shares the pages of this process, while `member` is kept still.
@@ -346,6 +346,11 @@ impl State {
     }
 }
 
+/// As [`Share::most_shared`], of a pool with so many bytes, some of them free.
+fn most_at_fork(total: u64, free: u64, shares_pages: bool) -> Option<u64> {
+    (!shares_pages && free < total / 4).then_some(total / SHARED_PART)
+}
+
 /// Has the pager follow its grant, beside the pages that the parent pays for. Both fit into the pool.
 fn set_budget(tenant: &dyn Tenant, member: &Member, inherited: u64, copies: u64) {
     let grant = member.grant().bytes();
@@ -383,4 +388,16 @@ pub(crate) fn first_grant(member: &mut Member, wanted: u64, least: u64) -> Resul
         }
     }
     Ok(given)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::most_at_fork;
+
+    #[test]
+    fn a_fork_releases_memory_if_the_pool_has_little_left_and_no_page_is_shared() {
+        assert_eq!(most_at_fork(64, 15, false), Some(32));
+        assert_eq!(most_at_fork(64, 16, false), None);
+        assert_eq!(most_at_fork(64, 15, true), None);
+    }
 }

@@ -197,14 +197,14 @@ impl<B: Backing + 'static> Engine<B> {
         }
         // A handler that forks meanwhile would wait for the lock of this thread.
         let _blocked = SignalsBlocked::new();
-        let Some(most) = self.share().as_ref().and_then(Share::most_shared) else {
-            return;
-        };
         let end = Instant::now() + LONGEST_RELEASE;
-        // Another thread's fork waits for one step, not for all.
+        // Another thread's fork waits for one step, not for all, and its child shares the pages from then on.
         let release = || {
-            let _work = self.work();
-            self.manager().release_above(most)
+            let most = self.share().as_ref().and_then(Share::most_shared);
+            most.is_some_and(|most| {
+                let _work = self.work();
+                self.manager().release_above(most)
+            })
         };
         while Instant::now() < end && release() {}
     }

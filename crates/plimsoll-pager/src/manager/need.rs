@@ -42,7 +42,7 @@ pub(crate) struct Waiting<'n>(&'n Need);
 pub(crate) struct Wish<'n>(&'n Need);
 
 impl Wish<'_> {
-    /// States the pages above the budget, again and again: another thread's wish may have replaced them.
+    /// Sets the number of pages wished for. To be called repeatedly: another thread's wish may overwrite it.
     pub(crate) fn set(&self, pages: u64) {
         self.0.wished.store(pages, Ordering::Relaxed);
     }
@@ -54,7 +54,10 @@ impl Wish<'_> {
 
     /// It was vain until `now`.
     pub(crate) fn give_up(&self, now: u32) {
-        self.0.vain_wishes.fetch_add(1, Ordering::Relaxed);
+        // Wishes of several threads at one time count once.
+        if !is_within(WISH_PAUSE_MS, self.0.gave_up_wish.load(Ordering::Relaxed), now) {
+            self.0.vain_wishes.fetch_add(1, Ordering::Relaxed);
+        }
         self.0.gave_up_wish.store(now.max(1), Ordering::Relaxed);
     }
 }
@@ -200,6 +203,8 @@ mod tests {
         assert!(need.wish(4, 6 + WISH_PAUSE_MS).is_none());
         assert!(need.open(7).is_some(), "faults still wait");
         let third = need.wish(4, 7 + WISH_PAUSE_MS).expect("after the pause");
+        let of_another_thread = need.wish(4, 7 + WISH_PAUSE_MS).expect("after the pause");
+        of_another_thread.give_up(10_000);
         third.give_up(10_000);
         assert!(need.wish(4, 10_000 + 2 * WISH_PAUSE_MS - 1).is_none());
         let fourth = need

@@ -304,6 +304,7 @@ impl Member {
             pages_up(usage.resident),
             pages_up(usage.inherited),
             pages_up(usage.shared),
+            usage.is_needy,
         );
         // Pages that cannot be trimmed stay charged.
         let held = pages_up(usage.resident).max(self.grant.given);

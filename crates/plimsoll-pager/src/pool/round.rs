@@ -102,11 +102,20 @@ fn shared_out(
     let rows: Vec<usize> = next.members().map(|(row, _)| row).collect();
     let kept = kept(&next, total, seen);
     let states = states(&next, seen);
-    let reports = states.iter().filter_map(|seen| seen.as_ref()?.row);
-    let wishing = reports.filter(|(report, _)| report.is_wishing).count() as u64;
+    // A member that is stopped, or has not answered, gets none.
+    let bidding = next.members().filter_map(|(row, entry)| {
+        let seen = states[row]?;
+        let (report, answer) = seen.row?;
+        let activity = activity(entry, seen.condition, &report, answer, now);
+        (activity == Activity::Bids).then_some(report)
+    });
+    let bidding: Vec<Report> = bidding.collect();
+    let wishing = bidding.iter().filter(|report| report.is_wishing).count() as u64;
+    // A need in the same round may take all free pages, and then those of others.
+    let is_needed = bidding.iter().any(|report| report.is_needy);
     let free = Free {
         pages: free,
-        each: free / wishing.max(1),
+        each: if is_needed { 0 } else { free / wishing.max(1) },
     };
     let readings: Vec<Reading> = next
         .members()
@@ -203,10 +212,11 @@ fn reading(entry: &Entry, seen: &Seen, total: u64, now: u32, free: Free, kept: u
     let has = report.resident.max(entry.given);
     // Free pages come in larger and larger steps: each costs a wait.
     let step = need(total).max((has / 2).min(free.pages / 2));
+    let wished = step.max(report.wanted.saturating_sub(has));
     // A need counts as a minimum, for as long as it lasts. So does a wish, as far as there are free pages.
     let needed = match (report.is_needy, report.is_wishing) {
         (true, _) => (has + step).min(entry.maximum),
-        (false, true) => (has.min(entry.charged) + step.min(free.each)).min(entry.maximum),
+        (false, true) => (has.min(entry.charged) + wished.min(free.each)).min(entry.maximum),
         (false, false) => 0,
     };
     Reading {
@@ -439,6 +449,43 @@ mod tests {
             second + third <= 223_000 - 5000 && second > 103_000 && third > 103_000,
             "{second} {third}"
         );
+    }
+
+    /// Small steps took a wish of 16 MiB three rounds, each of which may take 15 ms on a busy machine.
+    #[test]
+    fn a_wish_is_met_at_once_if_no_member_needs_the_free_pages() {
+        let seen = |is_needed: bool| {
+            move |row, entry: &Entry| {
+                let mut seen = answered(entry, entry.given, 0);
+                if let Some((report, _)) = &mut seen.row {
+                    report.resident = entry.given;
+                    match row {
+                        0 => (report.is_wishing, report.wanted) = (true, entry.given + 60_000),
+                        _ => report.is_needy = is_needed,
+                    }
+                }
+                seen
+            }
+        };
+        let before = table(&[4096, TOTAL - 4096 - 80_000]);
+        let next = meet_needs(&before, TOTAL, &seen(false), NOW);
+        assert_eq!([0, 1].map(|row| given(&next, row)), [64_096, TOTAL - 84_096]);
+        let next = meet_needs(&before, TOTAL, &seen(true), NOW);
+        assert_eq!(given(&next, 0), 4096);
+        assert!(given(&next, 1) > TOTAL - 84_096);
+        // A stopped member takes none, whatever it needed before.
+        let stopped = |row, entry: &Entry| {
+            let condition = if row == 0 {
+                Condition::Runs
+            } else {
+                Condition::Stopped
+            };
+            Seen {
+                condition,
+                ..seen(true)(row, entry)
+            }
+        };
+        assert_eq!(given(&meet_needs(&before, TOTAL, &stopped, NOW), 0), 64_096);
     }
 
     /// Five processes wrote to pages that they shared, 12 MiB beside a budget of 80: each was over its grant, and the pool gave

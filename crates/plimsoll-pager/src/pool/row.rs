@@ -152,13 +152,13 @@ impl<'m> Row<'m> {
 
     /// States the member's use of memory after a trim.
     #[cfg(not(loom))]
-    pub(crate) fn publish_use(&self, resident: u64, inherited: u64, shared: u64) {
-        // Other members' ticks do not meet a need or a wish again.
+    pub(crate) fn publish_use(&self, resident: u64, inherited: u64, shared: u64, is_needy: bool) {
+        // Without the wish: other members' ticks do not serve it twice.
         let values = [
             (RESIDENT, resident),
             (INHERITED, inherited),
             (SHARED, shared),
-            (NEEDY, 0),
+            (NEEDY, u64::from(is_needy)),
         ];
         for (place, value) in values {
             self.words[place].store(value, Ordering::Relaxed);

@@ -144,28 +144,31 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             return false;
         }
         let start = plimsoll_os::coarse_milliseconds();
-        let Some(wish) = self.need.wish(count, start) else {
+        let missing = || count.saturating_sub(self.spare_without_stock());
+        let Some(wish) = self.need.wish(missing(), start) else {
             return false;
         };
-        let mut naps = 0;
+        let (mut naps, mut now, mut woken_at) = (0, start, None);
         loop {
-            if naps % NAPS_A_WAKE == 0 {
+            // A nap takes longer on a busy machine.
+            if naps % NAPS_A_WAKE == 0 || woken_at != Some(now) {
+                woken_at = Some(now);
                 wish.set(count + self.watermarks().1 + used / WISHED_PART);
                 // Its thread wakes that of the pool.
                 self.wake_balancer();
             }
             plimsoll_os::sleep_briefly(NAP);
             naps += 1;
-            // Before the look at the pool, whose last free pages may be those of this budget now.
+            // The last free pages of the pool may just have been granted to this member.
+            let has_more = self.need.has_free(missing());
             if self.reserve(count) {
                 wish.is_met();
                 return true;
             }
-            let now = plimsoll_os::coarse_milliseconds();
-            let missing = count.saturating_sub(self.spare_without_stock());
-            if !self.need.has_free(missing) {
-                return self.reserve(count);
+            if !has_more {
+                return false;
             }
+            now = plimsoll_os::coarse_milliseconds();
             if now.wrapping_sub(start) > LONGEST_WISH_MS {
                 wish.give_up(now);
                 return false;
