@@ -11,7 +11,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 const GAIN: f64 = 0.6;
 /// Bounds of the stalled time for each thread that reads: few pages wait, or others wait, too.
 const SLOPES: (f64, f64) = (0.1, 2.0);
-/// Threads that read from which their effect is known.
+/// Below this many reading threads, the effect is too small to measure.
 const LEAST_KNOWN: f64 = 0.02;
 
 /// The stalled time of a scope, as the kernel's `avg10` shows it, from the totals alone: the average moves at each
@@ -48,6 +48,8 @@ pub(super) struct Controller {
     /// Threads that read. The last of them reads for a share of its time.
     reading: f64,
     last: Duration,
+    /// The time of the last halving of `reading`.
+    halved: Duration,
 }
 
 impl Controller {
@@ -60,6 +62,7 @@ impl Controller {
             threads: f64::from(threads),
             reading: 0.0,
             last: Duration::ZERO,
+            halved: Duration::ZERO,
         }
     }
 
@@ -82,6 +85,13 @@ impl Controller {
         let Some(stalled) = self.stalled() else {
             return self.reading;
         };
+        // Several threads read beside programs that keep the CPUs busy. Once these end, all tasks stall all the time.
+        let is_far_above = stalled > 2.0 * goal && self.reading > 1.0;
+        if is_far_above && now.saturating_sub(self.halved) >= WINDOW {
+            self.halved = now;
+            self.reading /= 2.0;
+            return self.reading;
+        }
         let slope = match self.reading > LEAST_KNOWN {
             true => (stalled / self.reading).clamp(SLOPES.0, SLOPES.1),
             false => 1.0,
@@ -153,6 +163,26 @@ mod tests {
             reading = controller.step(TICK * tick, total as u64);
         }
         assert!((reading - 3.0).abs() < 0.1, "{reading} threads");
+    }
+
+    /// Eight threads read when the busy programs ended: it took 4 s, in which all tasks stalled, until fewer did.
+    #[test]
+    fn threads_are_halved_while_all_tasks_stall() {
+        let mut controller = Controller::new(0.3, Duration::ZERO, 8);
+        let mut total = 0.0;
+        let mut after = |ticks: std::ops::Range<u32>, slope: f64| {
+            let reading = ticks.map(|tick| {
+                total += 0.1e6 * (slope * controller.reading).min(1.0);
+                controller.step(TICK * tick, total as u64)
+            });
+            reading.last().expect("ticks")
+        };
+        let busy = after(1..600, 0.02);
+        assert!(busy > 7.9, "{busy} threads");
+        let rested = after(600..630, 0.6);
+        assert!(rested < 1.5, "{rested} threads 3 s after the others");
+        let held = after(630..900, 0.6);
+        assert!((held - 0.5).abs() < 0.05, "{held} threads");
     }
 
     /// The kernel's `avg10` after a constant stall of 30%: 1 - exp(-t / 10 s) of it.

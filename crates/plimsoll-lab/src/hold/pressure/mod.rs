@@ -36,9 +36,10 @@ const LIMIT: u64 = 32 << 20;
 /// page was in use shortly before: of a file of 128 MiB, it counted one wait in six.
 const FILE: u64 = 40 << 20;
 
-/// Threads of the worker for each CPU: one alone stalls for a tenth of its time where other programs use the CPUs.
+/// Threads of the worker for each CPU, for `some`: one alone stalls for a tenth of its time where other programs use the CPUs. For
+/// `full` it has one: a CPU counts as stalled while all of its threads are.
 const THREADS: u32 = 4;
-/// Most threads, however many CPUs there are.
+/// So many threads are more than one for each CPU at most.
 const MOST_THREADS: u32 = 64;
 
 /// Time in which the pressure of other programs is measured.
@@ -165,7 +166,10 @@ fn hold_in(
     let pid = worker.pid();
     session.process_started(pid).map_err(HoldError::Environment)?;
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
-    let threads = cpus.saturating_mul(THREADS).min(MOST_THREADS);
+    let threads = match goal.kind {
+        PressureKind::Some => cpus.saturating_mul(THREADS).min(MOST_THREADS.max(cpus)),
+        PressureKind::Full => cpus,
+    };
     let begin = Request::Begin {
         folder: options.folder.clone(),
         bytes: FILE,
