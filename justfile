@@ -50,7 +50,7 @@ format *options:
 # Check formatting, clippy and shell scripts
 lint: (format "--check")
     cargo clippy --workspace --all-targets -- -D warnings
-    shellcheck vm/*.sh vm/guest/* .ci/run .ci/smoke .ci/left-behind .ci/loom .ci/portability .ci/heap-by-hand .ci/pager-by-hand .ci/kubernetes docs/pictures.sh .ci/package packaging/build.sh
+    shellcheck vm/*.sh vm/guest/init vm/guest/*.sh .ci/run .ci/smoke .ci/left-behind .ci/loom .ci/portability .ci/heap-by-hand .ci/pager-by-hand .ci/kubernetes docs/pictures.sh .ci/package packaging/build.sh
     .ci/inputs check
     packaging/third_party.py check
 
@@ -121,7 +121,7 @@ heap-by-hand: heap-builds
 vm:
     vm/run.sh
 
-# Test the pager on the kernel of the Debian release, which may lack UFFDIO_MOVE, in an emulated VM
+# Test the pager and exec on the kernel of the Debian release, which may lack UFFDIO_MOVE, in an emulated VM
 vm-pager:
     vm/pager.sh
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the initramfs that the VM boots: busybox, the kernel modules that the checks need, programs with their libraries,
-# and scripts of guest/.
+# and the folder guest/.
 #
 #   vm/initramfs.sh CACHE KERNEL VERSION CHECKS OUTPUT NAME=PROGRAM...
 #
@@ -55,7 +55,9 @@ for entry in "${programs[@]}"; do
     done
 done
 
-cp "$here/guest/init" "$stage/init"
-cp "$here/guest/$checks" "$stage/checks.sh"
-chmod +x "$stage/init"
+cp -r "$here/guest" "$stage/guest"
+ln -s guest/init "$stage/init"
+ln -s "guest/$checks" "$stage/checks.sh"
+chmod -R a+rX "$stage/guest" # another user reads it
+chmod +x "$stage/guest/init"
 (cd "$stage" && find . | cpio --create --format=newc --owner=+0:+0 --quiet | gzip -1) >"$output"

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Boots the kernel of the Debian release (6.1 in bookworm) under software emulation, and runs tests of the pager inside: that
-# kernel is older than UFFDIO_MOVE, so the pager copies pages. It checks function, not speed.
+# Boots the kernel of the Debian release (6.1 in bookworm) under software emulation, and runs guest/pager.sh inside: programs
+# under `plimsoll exec --engine pager`, and tests of the pager. That kernel is older than UFFDIO_MOVE, so the pager copies pages.
+# It checks function, not speed.
 #
-#   vm/pager.sh    fetch missing packages, build the tests, boot, run them
+#   vm/pager.sh [PLIMSOLL]    fetch missing packages, build the tests, boot, run all; without PLIMSOLL build the release binary
 #
 # PLIMSOLL_VM_CACHE     folder for the fetched packages (default: ~/.cache/plimsoll/vm)
 #
-# Exit codes: 0 every test passed; 1 a test failed; 3 the VM cannot run here.
+# Exit codes: 0 every check and test passed; 1 one failed; 3 the VM cannot run here.
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "$0")")
@@ -38,6 +39,8 @@ for line in sys.stdin:
 '
 )
 ((${#programs[@]} == 2)) || fail 1 "cargo built ${#programs[@]} test programs of plimsoll-pager, not 2"
+plimsoll=${1:-$target/release/plimsoll}
+[[ -n ${1:-} ]] || (cd "$root" && cargo build --release --quiet --package plimsoll)
 cache=$("$here/fetch.sh") || fail 3 "the VM cannot run: QEMU or the kernel could not be fetched (see above)"
-# 1800 s: 840 were needed at a load of 30.
-boot "$cache" "$cache/release" "$target/vm-pager" 1024 512 1800 pager.sh "${programs[@]}"
+# 3600 s: the tests needed 840 at a load of 30, and root's programs 400 at a load of 10 on two CPUs.
+boot "$cache" "$cache/release" "$target/vm-pager" 1024 512 3600 pager.sh "plimsoll=$plimsoll" "${programs[@]}"

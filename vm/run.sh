@@ -18,7 +18,7 @@ disk=$work/disk.img
 # reserve of 512 MiB.
 memory_mib=2560
 disk_mib=512
-timeout_seconds=1800 # about 260 on a quiet machine, four times that beside compilers on two CPUs
+timeout_seconds=3000 # without guest/exec.sh about 260 on a quiet machine, four times that beside compilers on two CPUs
 
 fail() { # EXIT-CODE MESSAGE
     echo "vm/run.sh: $2" >&2
@@ -35,8 +35,7 @@ done
 plimsoll=${1:-$target/release/plimsoll}
 [[ -n ${1:-} ]] || (cd "$root" && cargo build --release --quiet --package plimsoll)
 cache=$("$here/fetch.sh") || fail 3 "the VM cannot run: QEMU or the kernel could not be fetched (see above)"
-export PATH=$cache/bin:$PATH
-boot "$cache" "$cache/kernel" "$work" "$memory_mib" "$disk_mib" "$timeout_seconds" checks.sh "plimsoll=$plimsoll" "gnusort=$(command -v sort)"
+boot "$cache" "$cache/kernel" "$work" "$memory_mib" "$disk_mib" "$timeout_seconds" checks.sh "plimsoll=$plimsoll"
 
 # Extracts the recordings from the disk image and checks them independently of plimsoll.
 debugfs -R "rdump /out $work" "$disk" 2>/dev/null

@@ -9,31 +9,8 @@ size=32M
 # Pages that leave the working set in each trial, at least: 95% of `size`. There is a trial a class, three in all, but
 # the pages of `constant` need not reach the device, and zswap passes those of `random` on to the disk.
 size_pages=7780
-passed=0 failed=0
-
-pass() {
-    passed=$((passed + 1))
-    echo "ok      $1"
-}
-
-not_ok() {
-    failed=$((failed + 1))
-    echo "FAILED  $1"
-    shift
-    for detail; do echo "$detail" | sed 's/^/        /'; done
-}
-
-equal() { # NAME EXPECTED ACTUAL
-    if [ "$2" = "$3" ]; then pass "$1"; else not_ok "$1" "expected: $2" "got:      $3"; fi
-}
-
-at_least() { # NAME LEAST ACTUAL
-    if [ "${3:-0}" -ge "$2" ]; then pass "$1 ($3)"; else not_ok "$1" "expected at least $2, got ${3:-nothing}"; fi
-}
-
-contains() { # NAME WORD FILE
-    if grep -qiF -- "$2" "$3"; then pass "$1"; else not_ok "$1" "\`$2\` is not in:" "$(head -n 40 "$3")"; fi
-}
+# shellcheck source=vm/guest/expect.sh
+. /guest/expect.sh
 
 vmstat() { awk -v name="$1" '$1 == name { print $2 }' /proc/vmstat; }
 
@@ -319,26 +296,18 @@ equal "hold --psi: cleanup: exit code" 0 $?
 rmdir $held # it has no child
 equal "hold --psi: cleanup: nothing left behind" "$before" "$(system_state)"
 
-echo "--- a program in less RAM than it needs"
+# shellcheck source=vm/guest/exec.sh
+. /guest/exec.sh
+exec_checks thread
+
+echo "--- a program in less RAM than it needs, by the kernel"
 # A dynamic program of the host. Of 22 MiB, as `sort` counts them.
 sh -c 'seq 300000 | sed "s/.*/& of many & lines &/"' >/tmp/lines
 wanted=$(gnusort -r /tmp/lines | md5sum)
-mkdir /disk/pages
-chmod 1777 /disk/pages
 sorted() { # OPTION...: the sorted lines by `exec`, whose code is in /tmp/code and whose messages are in exec.err
     { plimsoll exec "$@" -- gnusort -r /tmp/lines 2>exec.err; echo $? >/tmp/code; } | md5sum
 }
 before=$(system_state)
-for user in root nobody; do
-    # As root a thread serves the faults of system calls; others have their calls trapped.
-    as=$(if [ $user = root ]; then sorted --engine pager --ram 12M --page-file /disk/pages,64M --stats; else
-        su nobody -c 'cd /tmp && plimsoll exec --engine pager --ram 12M --page-file /disk/pages,64M --stats -- gnusort -r /tmp/lines 2>/tmp/exec.err' |
-            md5sum; fi)
-    [ $user = root ] || cp /tmp/exec.err exec.err
-    equal "exec: pager as $user: the lines are sorted" "$wanted" "$as"
-    at_least "exec: pager as $user: pages left the working set" 1000 \
-        "$(sed -n 's/.*"trimmed_pages":\([0-9]*\).*/\1/p' exec.err)"
-done
 swapped=$(vmstat pswpout)
 equal "exec: kernel, with zram of its own: the lines are sorted" "$wanted" \
     "$(sorted --engine kernel --ram 12M --swap zram,128M --stats)"
@@ -368,7 +337,7 @@ for _ in $(seq 100); do
 done
 swapoff "/dev/zram$zram"
 echo "$zram" >/sys/class/zram-control/hot_remove
-rm -r /tmp/lines /tmp/state /disk/pages
+rm -r /tmp/lines /tmp/state
 
 echo "--- cleanup after kill -9"
 before=$(system_state)

@@ -1,11 +1,15 @@
 # shellcheck shell=dash
-# The tests of the pager that run inside the VM, by busybox sh: on memory of the guest's kernel, which cannot move pages, in
-# each mode. The exit code is 1 if one failed.
+# The tests of the pager and the checks of `exec` that run inside the VM, by busybox sh: on memory of the guest's kernel, which
+# cannot move pages, in each mode. The exit code is 1 if one failed.
 
 export TMPDIR=/disk/tmp PLIMSOLL_REQUIRE=root,io-uring
 mkdir "$TMPDIR"
 chmod 1777 "$TMPDIR" # a test becomes another user
-failed=0
+# shellcheck source=vm/guest/expect.sh
+. /guest/expect.sh
+# shellcheck source=vm/guest/exec.sh
+. /guest/exec.sh
+exec_checks signal # where pages are copied, each call pins its pages
 
 tests() { # PROGRAM MODE FILTER...
     program=$1 mode=$2

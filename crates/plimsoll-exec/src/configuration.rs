@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `ram` | the budget, in bytes; required |
 //! | `codec` | `lz4` (the default), `zstd` or `auto` |
-//! | `faults` | `thread` or `signal`; by default the first if the system allows it |
+//! | `faults` | `thread` or `signal`; by default the first if the kernel moves pages and the user may have it |
 //! | `page-file` | `PATH,BYTES`; `%` and two hexadecimal digits are a byte of the path |
 //! | `page-file-if-possible` | the same; the program runs without a page file if it cannot be made |
 //! | `pool` | `DESCRIPTOR,FILE`: the open descriptor of the pool that all processes share, and the number of its file (`st_ino`) |

@@ -11,7 +11,7 @@ use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 
 use plimsoll_lfh::Heap;
-use plimsoll_os::{UffdMode, open_from_device, open_userfaultfd, write_error};
+use plimsoll_os::{UffdFeatures, UffdMode, api_handshake, open_from_device, open_userfaultfd, write_error};
 use plimsoll_pager::{BuildError, FaultMode, Pager};
 
 use crate::arena::{ARENA, ARENA_BYTES, Arena};
@@ -152,16 +152,45 @@ fn build_with(
     builder().ram(pool::LEAST.min(configuration.ram)).build()
 }
 
-/// A thread for faults, if the system allows that it serves those of system calls.
+/// The mode of faults that this system allows.
 fn best_mode() -> FaultMode {
-    let by_call = || open_userfaultfd(UffdMode::Full).is_ok();
+    let by_call = || open_userfaultfd(UffdMode::Full).ok();
     let by_device = || {
         use std::os::fd::AsRawFd;
-        let device = std::fs::File::open("/dev/userfaultfd");
-        device.is_ok_and(|device| open_from_device(device.as_raw_fd(), UffdMode::Full).is_ok())
+        let device = std::fs::File::open("/dev/userfaultfd").ok()?;
+        open_from_device(device.as_raw_fd(), UffdMode::Full).ok()
     };
-    match by_call() || by_device() {
-        true => FaultMode::Thread,
-        false => FaultMode::Signal,
+    let full = by_call().or_else(by_device);
+    mode_with(
+        full.and_then(|uffd| api_handshake(&uffd).ok())
+            .map(|api| UffdFeatures(api.features)),
+    )
+}
+
+/// A thread for faults, if the system allows that it serves those of system calls (it has a userfaultfd for them, with
+/// `features`), and moves pages. A pager that copies pages does not notice that a device still writes to a page (direct reads,
+/// io_uring), and drops it with the data. Only the mode of signals pins the pages of system calls, and refuses io_uring.
+fn mode_with(features: Option<UffdFeatures>) -> FaultMode {
+    match features {
+        Some(features) if features.has(UffdFeatures::MOVE) => FaultMode::Thread,
+        _ => FaultMode::Signal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On Linux 6.1, as root, `dd iflag=direct` into a block that is larger than the budget returned other bytes than the
+    /// file's: a thread served the faults, and the pager dropped pages that the disk still wrote to.
+    #[test]
+    fn a_kernel_that_moves_no_pages_has_no_thread_for_faults() {
+        let of_linux_6_1 = UffdFeatures::WRITE_PROTECT.with(UffdFeatures::SIGBUS);
+        assert_eq!(mode_with(Some(of_linux_6_1)), FaultMode::Signal);
+        assert_eq!(
+            mode_with(Some(of_linux_6_1.with(UffdFeatures::MOVE))),
+            FaultMode::Thread
+        );
+        assert_eq!(mode_with(None), FaultMode::Signal);
     }
 }
