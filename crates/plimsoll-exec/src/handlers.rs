@@ -137,7 +137,7 @@ pub(crate) fn install_for_calls(handler: Handler) -> Result<(), Errno> {
         libc::SIGSYS,
         handler,
         libc::SA_SIGINFO | libc::SA_NODEFER,
-        SignalsBlocked::BUT_FAULTS,
+        SignalsBlocked::BUT_FAULTS | SignalsBlocked::CANCELLATION,
     )
 }
 

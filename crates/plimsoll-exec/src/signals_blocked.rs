@@ -25,11 +25,16 @@ const OF_FAULTS: u64 = 1 << (libc::SIGBUS - 1)
 
 /// The signals by which the C library cancels a thread, and has each thread change its user: `setgroups(3)` and its like wait until
 /// all threads have answered.
-const OF_C_LIBRARY: u64 = 1 << (32 - 1) | 1 << (33 - 1);
+const OF_C_LIBRARY: u64 = OF_CANCELLATION | 1 << (33 - 1);
+const OF_CANCELLATION: u64 = 1 << (32 - 1);
 
 impl SignalsBlocked {
     /// The kernel's mask of all signals but those of faults, and those of the C library: a thread that starts meanwhile inherits it.
     pub(crate) const BUT_FAULTS: u64 = !(OF_FAULTS | OF_C_LIBRARY);
+
+    /// The signal of thread cancellation. In a function that waits, the C library's handler ends the thread where it is, and that must not
+    /// be in a frame of this library: it comes when the handler of a trapped call has returned.
+    pub(crate) const CANCELLATION: u64 = OF_CANCELLATION;
 
     /// Blocks all signals. A fault ends the process meanwhile: the thread touches no memory of the arena.
     pub(crate) fn new() -> SignalsBlocked {

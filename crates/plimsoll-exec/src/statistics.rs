@@ -46,6 +46,20 @@ const LOOK_INTERVAL: u64 = 512;
 /// Pages that were freed since the last look.
 static FREED: AtomicU64 = AtomicU64::new(0);
 
+/// System calls of this process that the filter trapped.
+static TRAPPED: AtomicU64 = AtomicU64::new(0);
+
+/// Counts a trapped system call.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn note_trapped() {
+    TRAPPED.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Trapped system calls so far.
+pub(crate) fn trapped() -> u64 {
+    TRAPPED.load(Ordering::Relaxed)
+}
+
 /// Looks at the contents before so many pages are freed, if many were since the last look: their peak is in front of that.
 pub(crate) fn look_before_release(pages: usize) {
     if FILE.load(Ordering::Relaxed) < 0 {
@@ -109,7 +123,7 @@ fn fault_mode() -> &'static str {
 }
 
 /// The line of counters.
-fn line(stats: &Stats, share: Share, peak: u64, unmanaged: u64) -> String {
+fn line(stats: &Stats, share: Share, peak: u64, unmanaged: u64, trapped: u64) -> String {
     let mut line = String::with_capacity(1024);
     let faults = stats.zero_faults + stats.soft_faults + stats.hard_faults;
     let figures = [
@@ -137,6 +151,7 @@ fn line(stats: &Stats, share: Share, peak: u64, unmanaged: u64) -> String {
         ("unmovable_pages", stats.unmovable_pages),
         ("forced_frames", stats.forced_frames),
         ("direct_reclaims", stats.direct_reclaims),
+        ("trapped_calls", trapped),
     ];
     // A string takes every text.
     let mode = fault_mode();
@@ -168,6 +183,7 @@ pub(crate) extern "C" fn report() {
         share(&arena.pager),
         PEAK.load(Ordering::Relaxed),
         unmanaged::bytes_in_use(),
+        trapped(),
     );
     write(file, text.as_bytes());
 }
@@ -219,7 +235,7 @@ mod tests {
             name: "member",
             granted: 9,
         };
-        let line = line(&stats, share, 5, 6);
+        let line = line(&stats, share, 5, 6, 7);
         assert!(line.starts_with("{\"version\":1,") && line.ends_with("}\n"));
         assert!(line.contains("\"wanted_bytes\":12288,") && line.contains("\"peak_wanted_bytes\":5,"));
         assert_eq!(line.lines().count(), 1);

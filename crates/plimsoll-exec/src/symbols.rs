@@ -15,6 +15,7 @@ mod spawn;
 mod stacks;
 #[cfg(target_arch = "x86_64")]
 mod threads;
+mod transfers;
 mod vectors;
 
 pub(crate) use descriptors::{LowNumbers, protect};
@@ -22,6 +23,7 @@ pub(crate) use descriptors::{LowNumbers, protect};
 /// Finds the C library's functions that are called when it may not search. Called at the start.
 pub(crate) fn prepare() {
     signals::prepare();
+    transfers::prepare();
     fork::prepare();
     #[cfg(target_arch = "x86_64")]
     clone::prepare();

@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use plimsoll_os::Errno;
 
 use super::Call;
-use super::loan::{Loan, MOST_COPIED, Manner, Way};
+use super::loan::{self, Loan, MOST_COPIED, Manner, Way};
 use super::memory;
 use super::plain;
 use super::table::{Length, Pointer, Transfer};
@@ -183,9 +183,30 @@ fn manner(call: &Call, user: usize, bytes: usize) -> Manner {
     let keeps_pages = call.number == libc::SYS_sendto && call.arguments[3] & libc::MSG_ZEROCOPY as usize != 0;
     match keeps_pages {
         true => Manner::Lasting,
-        false if (user | bytes).is_multiple_of(SECTOR) => Manner::InPlace,
+        false if (user | bytes).is_multiple_of(SECTOR) && is_direct(call.arguments[0]) => Manner::InPlace,
         false => Manner::Any,
     }
+}
+
+/// Whether a transfer needs no pin: its bytes fit into a copy on the stack, and its other arguments are not in the arena.
+pub(super) fn is_copied(call: &Call) -> bool {
+    let shape = shape(call.number);
+    let (user, bytes) = (call.arguments[shape.buffer], call.arguments[shape.length]);
+    let is_other = |pointer: &Pointer| memory::is_managed(call.arguments[usize::from(pointer.argument)]);
+    bytes <= loan::MOST_ON_STACK
+        && !shape.others.iter().any(is_other)
+        && manner(call, user, bytes) == Manner::Any
+}
+
+/// Whether the buffer of a transfer is present now.
+pub(super) fn is_present(call: &Call) -> bool {
+    let shape = shape(call.number);
+    memory::can_kernel_read(call.arguments[shape.buffer], call.arguments[shape.length])
+}
+
+/// Whether the kernel may transfer bytes between a file and memory without the page cache.
+fn is_direct(file: usize) -> bool {
+    status_flags(file).is_some_and(|flags| flags & libc::O_DIRECT != 0)
 }
 
 /// The way in which the transfer of a large buffer may be made in pieces.
@@ -365,6 +386,56 @@ mod tests {
     fn large_transfers_without_pins_are_the_same() {
         let _refused = super::super::testing::without_pins();
         check_large_transfers();
+    }
+
+    #[test]
+    fn short_transfers_of_the_buffer_alone_have_a_copy() {
+        crate::trampoline::map().expect("free addresses");
+        let pages = Pages::of_arena(4);
+        let file = tempfile();
+        let is_copied = |number, offset, bytes| {
+            let arguments = [
+                file.as_raw_fd() as usize,
+                pages.start() + offset,
+                bytes,
+                0,
+                pages.start(),
+                0,
+            ];
+            is_copied(&Call::new(number, arguments))
+        };
+        for number in [libc::SYS_read, libc::SYS_pwrite64] {
+            assert!(is_copied(number, PAGE - 1, 4096) && is_copied(number, 0, 4096));
+            assert!(!is_copied(number, 0, loan::MOST_ON_STACK + 1));
+        }
+        // Its address is in the arena too.
+        assert!(!is_copied(libc::SYS_recvfrom, 0, 10));
+        // As if it were absent.
+        pages.forbid(1);
+        let is_present = |bytes| {
+            let arguments = [0, pages.start() + PAGE - 1, bytes, 0, 0, 0];
+            is_present(&Call::new(libc::SYS_read, arguments))
+        };
+        assert!(is_present(1) && !is_present(2));
+    }
+
+    #[test]
+    fn direct_transfers_are_in_place() {
+        use std::os::unix::fs::OpenOptionsExt;
+        crate::trampoline::map().expect("free addresses");
+        let path = std::env::temp_dir().join(format!("direct-{}", std::process::id()));
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create(true).custom_flags(libc::O_DIRECT);
+        let opened = options.open(&path);
+        let _ = std::fs::remove_file(&path);
+        // A file system without direct I/O (tmpfs of old kernels) refuses.
+        let Ok(file) = opened else { return };
+        let pages = Pages::of_arena(1);
+        let arguments = [file.as_raw_fd() as usize, pages.start(), 4096, 0, 0, 0];
+        let call = Call::new(libc::SYS_pwrite64, arguments);
+        assert_eq!(manner(&call, pages.start(), 4096), Manner::InPlace);
+        assert!(!is_copied(&call));
+        assert_eq!(manner(&call, pages.start() + 1, 4096), Manner::Any);
     }
 
     /// Its buffer had to be pinned, and the call failed with `ENOMEM`.

@@ -99,6 +99,11 @@ fn wait_of(number: i64, arguments: &[usize; 6]) -> Wait {
     }
 }
 
+/// Whether a signal may end the call, while it waits.
+pub(super) fn may_wait(call: &Call) -> bool {
+    wait_of(call.number, &call.arguments) != Wait::Never
+}
+
 /// Makes a call with the mask of the program, while this thread blocks all signals but those of faults.
 ///
 /// # Safety

@@ -20,6 +20,8 @@ use crate::trampoline::{call, check};
 
 /// Bytes of copies on the stack.
 const INLINE: usize = 4096 + 256;
+/// Bytes of a part that has a copy on the stack, if it is the only one.
+pub(super) const MOST_ON_STACK: usize = INLINE;
 /// Parts of a call.
 const MOST_PARTS: usize = 16;
 /// The largest copy in a mapping: that of a message whose pages cannot be pinned.

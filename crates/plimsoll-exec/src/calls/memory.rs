@@ -14,6 +14,7 @@ use plimsoll_os::Errno;
 use plimsoll_pager::RangeError;
 
 use crate::arena::{self, PAGE, Pin};
+use crate::signals_blocked::SignalsBlocked;
 use crate::trampoline::call;
 
 /// Looks at a pinned page before its address counts as a bad one.
@@ -114,26 +115,36 @@ pub(crate) fn is_readable(address: usize, bytes: usize) -> bool {
 }
 
 fn is_page_readable(page: usize) -> bool {
-    if can_kernel_read(page) {
+    if can_kernel_read_page(page) {
         return true;
     }
     if !is_managed(page) {
         return false;
     }
+    // A handler that leaves by `siglongjmp` would leave the pin behind.
+    let _blocked = SignalsBlocked::others();
     for _ in 0..MOST_TRIES {
         let Some(_held) = hold(page, MOST_WAIT) else {
             return false;
         };
-        if can_kernel_read(page) {
+        if can_kernel_read_page(page) {
             return true;
         }
     }
     false
 }
 
+/// Whether the kernel can read `bytes` from `address` now.
+pub(super) fn can_kernel_read(address: usize, bytes: usize) -> bool {
+    let first = address & !(PAGE - 1);
+    address
+        .checked_add(bytes)
+        .is_some_and(|end| (first..end).step_by(PAGE).all(can_kernel_read_page))
+}
+
 /// Whether the kernel can read a word of the page: it reads the signal set of a call that it refuses then, since -1 is no way to
 /// change a mask.
-fn can_kernel_read(page: usize) -> bool {
+fn can_kernel_read_page(page: usize) -> bool {
     const NO_WAY: usize = usize::MAX;
     // A null pointer is no set.
     if page == 0 {

@@ -24,7 +24,8 @@
 //! - A program that sets the handlers of SIGBUS or SIGSYS by its own instruction (Go) takes them from the pager.
 //! - The C library's own helper threads block all signals: `aio_read` and its like end the process if the buffer is in the
 //!   arena.
-//! - Thread cancellation (`pthread_cancel`) does not interrupt a call that the handler makes.
+//! - Thread cancellation (`pthread_cancel`) does not interrupt a call that is served and waits; the thread ends at its next
+//!   cancellation point.
 //! - A program's signal handler that leaves a call by `siglongjmp` keeps the pins of the call for ever.
 //! - The kernel's list of robust mutexes in the arena ends at an absent page.
 //! - A thread whose stack is in the arena runs on while the pages below its stack pointer are present. Stacks that the program names
@@ -183,6 +184,22 @@ pub(crate) unsafe fn serve(call: Call) -> isize {
     let blocked = SignalsBlocked::others();
     // SAFETY: the caller's premise.
     unsafe { serve_in(call.with_mask(blocked.former()), None) }
+}
+
+/// As [`serve`], for a transfer of bytes. A short one has a copy of its bytes and no pin: a signal may come at any time, as in a
+/// program without the library, and the thread saves the system calls that block it. One that may wait has it only if its memory is
+/// present: a signal that came while that is restored would not end the wait.
+///
+/// # Safety
+/// As [`serve`].
+pub(crate) unsafe fn serve_transfer(call: Call) -> isize {
+    // SAFETY: the caller's premise.
+    unsafe {
+        match chunked::is_copied(&call) && (!interruption::may_wait(&call) || chunked::is_present(&call)) {
+            true => serve_in(call, None),
+            false => serve(call),
+        }
+    }
 }
 
 /// As [`serve`], for a call that a handler of SIGSYS interrupted at `frame`.

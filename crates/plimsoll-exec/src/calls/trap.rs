@@ -13,7 +13,6 @@
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plimsoll_os::Errno;
 
@@ -22,6 +21,8 @@ use super::filter::MARK;
 use super::loan::{Loan, Manner, Way};
 use super::memory;
 use crate::handlers::{self, stripped};
+use crate::signals_blocked::SignalsBlocked;
+use crate::statistics;
 use crate::trampoline;
 
 /// The first fields of `siginfo_t` for SIGSYS.
@@ -77,14 +78,6 @@ impl Frame {
 /// The code of this library: calls that it makes by itself are for the kernel as they are.
 static OWN_CODE: OnceLock<Range<usize>> = OnceLock::new();
 
-/// Trapped calls.
-static TRAPPED: AtomicUsize = AtomicUsize::new(0);
-
-/// Trapped calls of this process so far.
-fn count() -> usize {
-    TRAPPED.load(Ordering::Relaxed)
-}
-
 /// Installs the handler.
 ///
 /// # Errors
@@ -96,7 +89,7 @@ pub(super) fn install() -> Result<(), Errno> {
 
 /// Whether this process has the filter already, as a child of `execve` does. The handler must be installed.
 pub(super) fn is_filtered() -> bool {
-    let before = count();
+    let before = statistics::trapped();
     // SAFETY: the call has no arguments; one in the arena is trapped by the filter alone.
     unsafe {
         std::arch::asm!(
@@ -107,7 +100,7 @@ pub(super) fn is_filtered() -> bool {
             lateout("r11") _,
         );
     }
-    count() != before
+    statistics::trapped() != before
 }
 
 /// The addresses of the object that this function is in.
@@ -147,9 +140,14 @@ extern "C" fn on_sigsys(signal: c_int, info: *mut libc::siginfo_t, context: *mut
         handlers::pass_on(signal, info, context);
         return;
     }
-    TRAPPED.fetch_add(1, Ordering::Relaxed);
+    statistics::note_trapped();
     let mut frame = Frame(context.cast());
-    let mask = *frame.mask();
+    let kept = match i64::from(trapped.number) {
+        // The new program inherits the mask.
+        libc::SYS_execve | libc::SYS_execveat => 0,
+        _ => SignalsBlocked::CANCELLATION,
+    };
+    let mask = *frame.mask() | kept;
     let call = frame.call(trapped.number).with_mask(mask);
     let is_own = OWN_CODE
         .get()

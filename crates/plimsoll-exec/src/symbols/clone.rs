@@ -170,7 +170,7 @@ struct Making<'a> {
 }
 
 impl Steps for Making<'_> {
-    /// A pipe of earlier would have its end in children of other threads too.
+    /// A pipe created earlier would be inherited by other threads' children.
     fn before(&mut self) -> Result<(), c_int> {
         if self.asked.flags & VFORK != 0 {
             self.latch = Some(Latch::new().ok_or(libc::EAGAIN)?);

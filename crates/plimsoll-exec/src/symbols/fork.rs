@@ -318,9 +318,9 @@ pub(super) unsafe fn fork_by(system: Option<&System>, steps: &mut dyn Steps) -> 
 /// Bytes of the stack that a fork uses: below its frame, and those of its callers with what the kernel reads.
 const BELOW: usize = 64 << 10;
 const ABOVE: usize = 32 << 10;
-/// The same, of a stack that the library does not know to be larger.
+/// The least that a fork needs, used if the larger range cannot be pinned.
 const LEAST_BELOW: usize = 16 << 10;
-const LEAST_ABOVE: usize = 4 << 10;
+const LEAST_ABOVE: usize = 16 << 10;
 
 /// Holds the pages of a coroutine's stack around `here` in RAM: none could return during a fork. None if the budget does not allow it.
 fn hold_stack(arena: &'static Arena, here: usize) -> Option<Option<Pin>> {
@@ -335,7 +335,7 @@ fn hold_stack(arena: &'static Arena, here: usize) -> Option<Option<Pin>> {
     if let Some(pin) = arena.pin(first, end) {
         return Some(Some(pin));
     }
-    // The stack may be in RAM for ever, and leave no part of the budget for a pin.
+    // Stacks pinned for the life of the process may have used up the pin budget; this stack may be one of them.
     let (first, end) = range(LEAST_BELOW, LEAST_ABOVE);
     arena.keep(first, end).then_some(None)
 }

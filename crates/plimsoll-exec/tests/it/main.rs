@@ -189,6 +189,33 @@ fn memory_that_fits_has_no_faults_of_the_pager() {
     }
 }
 
+#[test]
+fn transfers_do_as_without_the_library() {
+    does_as_without_the_library("transfers");
+}
+
+/// Each `pread` and `pwrite` of a database was trapped: SQLite took 1.45 times as long with memory enough for all.
+#[test]
+fn transfers_by_functions_of_the_c_library_are_not_trapped() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = TempDir::new().expect("a folder");
+    let program = compiled("transfers", folder.path());
+    let trapped = |way: &str| {
+        let settings = format!("1;ram={};faults=signal;stats=2", 16 << 20);
+        let mut command = under("signal", &program);
+        let command = command.arg(way).env("PLIMSOLL_EXEC", settings);
+        let output = command.output().expect("it starts");
+        text(&output);
+        value(&String::from_utf8_lossy(&output.stderr), "trapped_calls")
+    };
+    let (functions, direct) = (trapped("functions"), trapped("direct"));
+    assert!(functions < 100, "{functions}");
+    // Their buffer is in the arena.
+    assert!(direct >= 5000, "{direct}");
+}
+
 /// A value in the line of counters.
 fn value(line: &str, name: &str) -> u64 {
     let (_, rest) = line
