@@ -191,6 +191,13 @@ impl Share {
         )
     }
 
+    /// Gives back the part of the grant that this process does not use, if that is more than the pool has free: children need memory
+    /// of their own at once, and a round takes a second.
+    pub(crate) fn give_back(&self, tenant: &dyn Tenant) {
+        // The grant stays if that fails: it may rise or fall later.
+        let _ = self.state.give_back(tenant);
+    }
+
     /// Prepares a fork, whose child shares the pages of this process, while `member` is kept still.
     pub(crate) fn begin_fork(&self, member: &Member) {
         self.state.has_children.store(true, Ordering::Relaxed);
@@ -273,7 +280,10 @@ impl State {
     fn tick(&self, tenant: &dyn Tenant) -> Result<(), PoolError> {
         let mut member = self.member();
         self.look_nanoseconds.store(0, Ordering::Relaxed);
-        let usage = self.own_usage(tenant, &member);
+        let mut usage = self.own_usage(tenant, &member);
+        // A write makes a shared page this process's own without a fault, and a trim of a shared page frees nothing: without a wish,
+        // the process would copy and compress all pages that it shares.
+        usage.is_wishing |= self.looks() && usage.resident > member.grant().bytes() && self.pool.free()? > 0;
         member.tick(&usage)?;
         drop(member);
         loop {
@@ -300,6 +310,28 @@ impl State {
             if self.is_over() || usage.inherited == before {
                 return member.acknowledge_use(&usage);
             }
+        }
+    }
+
+    /// As [`Share::give_back`].
+    fn give_back(&self, tenant: &dyn Tenant) -> Result<(), PoolError> {
+        let mut member = self.member();
+        let copies = tenant.copies();
+        let Usage {
+            resident, inherited, ..
+        } = self.own_usage(tenant, &member);
+        if !member.give_back(resident)? {
+            return Ok(());
+        }
+        set_budget(tenant, &member, inherited, copies);
+        // Faults of other threads may have used the former grant: the next tick trims that.
+        match tenant.approach_budget() {
+            true => {
+                let usage = self.own_usage(tenant, &member);
+                member.acknowledge_use(&usage)?;
+                member.settle()
+            }
+            false => Ok(()),
         }
     }
 

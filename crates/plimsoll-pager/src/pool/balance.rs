@@ -201,11 +201,7 @@ impl Reading {
     /// The most pages that it wants and fills. `room` is for those that it is about to fill: it reports before it knows its
     /// grant, and some frames of a grant are always spare.
     fn filled_target(&self, room: u64) -> u64 {
-        let filled = self
-            .resident
-            .saturating_add(self.resident / 8)
-            .saturating_add(room);
-        self.target().min(filled.max(self.minimum))
+        self.target().min(filled(self.resident, room).max(self.minimum))
     }
 
     fn gain(&self) -> u64 {
@@ -260,8 +256,13 @@ pub(crate) fn idle(total: u64, reading: &Reading) -> u64 {
 }
 
 /// The pages that a member may have above those that it fills.
-fn room(total: u64) -> u64 {
+pub(crate) fn room(total: u64) -> u64 {
     total / LARGEST_STEP * 2
+}
+
+/// The pages that a member with so many resident fills, and those that it is about to fill.
+pub(crate) fn filled(resident: u64, room: u64) -> u64 {
+    resident.saturating_add(resident / 8).saturating_add(room)
 }
 
 /// The grants between two rounds: the first step alone. Histories stay.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::balance::{filled, room};
 use super::error::PoolError;
 use super::handle::{Pool, program, seen_in, this_process};
 use super::identity::{Condition, Identity};
@@ -168,6 +169,45 @@ impl Member {
             return None;
         }
         row.of(parent).map(|(report, _)| report.shared * PAGE)
+    }
+
+    /// Lowers the grant to the pages that the member fills with `resident` bytes, as a round would in some seconds, if that leaves more
+    /// than the pool has free. They are free once the member acknowledges. Returns whether the grant fell.
+    pub(crate) fn give_back(&mut self, resident: u64) -> Result<bool, PoolError> {
+        self.check_process()?;
+        let kept = filled(pages_up(resident), room(self.pool.total_pages()));
+        let free = self.pool.free()?;
+        let changed = self.change_entry(|entry| {
+            let kept = kept.max(entry.minimum);
+            if entry.given.saturating_sub(kept) > free && entry.can_change(self.answer) {
+                entry.give(kept);
+            }
+        })?;
+        if let Some(entry) = &changed {
+            self.grant = Grant::of(entry);
+        }
+        Ok(changed.is_some())
+    }
+
+    /// Frees the pages that the last answer leaves, which the next round would do.
+    pub(crate) fn settle(&self) -> Result<(), PoolError> {
+        self.check_process()?;
+        let changed = self.change_entry(|entry| entry.settle(self.answer))?;
+        debug_assert!(changed.is_none_or(|entry| entry.given == self.grant.given));
+        Ok(())
+    }
+
+    /// Changes the entry of this member alone. None if it stays as it is.
+    fn change_entry(&self, mut change: impl FnMut(&mut Entry)) -> Result<Option<Entry>, PoolError> {
+        let changed = self.pool.change(self.row, |table| {
+            let before = own_entry(Some(table), self.row, self.identity)?;
+            let mut entry = before;
+            change(&mut entry);
+            let mut next = table.clone();
+            next.entries[self.row] = Some(entry);
+            Ok((entry != before).then_some(next))
+        })?;
+        Ok(changed.and_then(|table| table.entries[self.row]))
     }
 
     /// States that this process forks a child that shares its pages.
