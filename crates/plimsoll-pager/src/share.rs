@@ -1,6 +1,6 @@
 //! A pager's share of a pool: the thread that follows its grant.
 //!
-//! The thread sleeps until the pool changes, for a second at most. Then it reports the pager's use of memory, takes the
+//! The thread sleeps until the pool changes, for a second at most, and for 250 ms if threads of the program wait for pages. Then it reports the pager's use of memory, takes the
 //! grant as the pager's budget, trims to it together with the balance-set manager, and acknowledges. See
 //! [`pool`](crate::pool) for the promise that an acknowledgement is.
 
@@ -20,6 +20,8 @@ use crate::pool::{Grant, Limits, Member, Pool, PoolError, SHARED_PART, Usage};
 
 /// The longest time between two ticks of a member.
 const TICK: Duration = Duration::from_secs(1);
+/// The same of a member whose threads wait for pages: each tick is a round of the pool.
+const STALLED_TICK: Duration = Duration::from_millis(250);
 /// The shortest time between two ticks of a member that shares pages with its parent or with children, and looks at them: a write
 /// makes a page its own without a fault. The time between two ticks is so many times the CPU time of the looks of one, up to [`TICK`].
 const SHORTEST_LOOK: Duration = Duration::from_millis(10);
@@ -77,16 +79,18 @@ pub(crate) trait Tenant: Send + Sync {
 impl<D: Driver, B: Backing> Manager<D, B> {
     /// The use of memory, as a member of a pool reports it.
     pub(crate) fn usage(&self) -> Usage<'_> {
-        let states = [
-            PageState::Active,
-            PageState::Modified,
-            PageState::Standby,
-            PageState::Compressed,
-            PageState::PageFile,
-        ];
-        let pages: u64 = states.iter().map(|state| self.counters.pages_in(*state)).sum();
-        let pages = (pages + self.budget.native()) * PAGE_SIZE as u64;
-        let needed = pages + self.metadata_bytes() + self.budget.reserve();
+        let count =
+            |states: &[PageState]| -> u64 { states.iter().map(|state| self.counters.pages_in(*state)).sum() };
+        let evicted = count(&[PageState::Compressed, PageState::PageFile]);
+        let managed = evicted + count(&[PageState::Active, PageState::Modified, PageState::Standby]);
+        let pages = (managed + self.budget.native()) * PAGE_SIZE as u64;
+        // A process without copies does not use the store's tables and buffers.
+        let fixed = if evicted > 0 {
+            self.backing.fixed_bytes()
+        } else {
+            0
+        };
+        let needed = pages + self.metadata_bytes() + fixed + self.budget.reserve();
         Usage {
             resident: self.resident_bytes(),
             // The stock of spare frames counts too: without it the last pages would be trimmed again and again.
@@ -192,7 +196,7 @@ impl Share {
     }
 
     /// Gives back the part of the grant that this process does not use, if that is more than the pool has free: children need memory
-    /// of their own at once, and a round takes a second.
+    /// of their own at once, and a round gives them a quarter of the unused pages.
     pub(crate) fn give_back(&self, tenant: &dyn Tenant) {
         // The grant stays if that fails: it may rise or fall later.
         let _ = self.state.give_back(tenant);
@@ -262,11 +266,15 @@ impl State {
 
     /// The longest time until the next tick.
     fn next_look(&self) -> Duration {
-        match self.looks() {
+        let most = match self.member().is_stalled() {
+            true => STALLED_TICK,
             false => TICK,
+        };
+        match self.looks() {
+            false => most,
             true => {
                 let cost = Duration::from_nanos(self.look_nanoseconds.load(Ordering::Relaxed));
-                (cost * LOOK_PART).clamp(SHORTEST_LOOK, TICK)
+                (cost * LOOK_PART).clamp(SHORTEST_LOOK, most)
             }
         }
     }

@@ -16,7 +16,7 @@ use super::table::{Entry, Table};
 use super::usage::Usage;
 
 /// Time between two rounds of balancing.
-const ROUND_MS: u32 = 1000;
+const ROUND_MS: u32 = 250;
 
 /// The share of a member as of its last tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,7 +235,7 @@ impl Member {
         self.grant
     }
 
-    /// Reports the use of memory, balances the pool if its last round is a second ago, and returns the present grant. To be
+    /// Reports the use of memory, balances the pool if its last round is a quarter of a second ago, and returns the present grant. To be
     /// called about once a second and after [`Member::wait`].
     ///
     /// # Errors
@@ -404,6 +404,11 @@ impl Member {
     /// The most bytes of a grant, by the limits.
     pub(crate) fn most_bytes(&self) -> u64 {
         self.maximum * PAGE
+    }
+
+    /// Whether its threads waited for pages for a sixteenth of the time between the last two measurements, or for more.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.meter.is_stalled
     }
 
     /// Whether the grant may rise, as of the last tick: others have pages above their minima.

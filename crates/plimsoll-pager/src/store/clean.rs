@@ -5,12 +5,16 @@ use super::place::{PageIndex, Place};
 use super::relocation::{Mover, Walk};
 use super::segment::{Content, State};
 use super::space::{Purpose, Space};
-use super::units::SEGMENT_UNITS;
-use super::writer::Target;
+use super::units::{SEGMENT_PAGES, SEGMENT_UNITS};
+use super::writer::{MOST_OPEN, Target};
 use super::{BusyError, Store};
 
-/// A segment with more units in use is not cleaned: it would yield less than an eighth of the bytes that move.
+/// A segment with a larger part of its pages in use, in units of a full one, is not cleaned: it would yield less than an eighth of the
+/// bytes that move.
 const MOST_LIVE: u32 = SEGMENT_UNITS / 8 * 7;
+
+/// Writers may have this part of all segments open before those with entries out of use are closed early.
+const MOST_OPEN_PART: usize = 8;
 
 /// Segments that one search finds.
 const VICTIMS: usize = 16;
@@ -30,6 +34,7 @@ impl Store {
         budget: u64,
         mut relocate: impl FnMut(PageIndex, Place, Place) -> bool,
     ) -> Result<Cleaned, BusyError> {
+        self.close_sparse();
         let purpose = self.space.moving();
         let mut mover = self.mover(&mut relocate)?;
         let mut cleaned = Cleaned::default();
@@ -53,11 +58,29 @@ impl Store {
     }
 }
 
-/// The closed segments with the fewest units in use, fewest first.
+impl Store {
+    /// In a small store, closes open segments with entries out of use: they would be most of its memory.
+    fn close_sparse(&self) {
+        let touched = self.writers.touched();
+        if touched * MOST_OPEN * MOST_OPEN_PART < self.space.begun() as usize {
+            return;
+        }
+        for slot in 0..touched {
+            if let Some(mut writer) = self.writers.lease_slot(&self.space.memory, slot) {
+                writer.close_sparse(&self.space);
+            }
+        }
+    }
+}
+
+/// The closed segments with the fewest units in use for each of their pages, fewest first.
 fn victims(space: &Space) -> [Option<u32>; VICTIMS] {
     let mut found = [(MOST_LIVE, None); VICTIMS];
     for segment in 0..space.begun() {
-        let (state, live) = space.record(segment).state_and_live();
+        let record = space.record(segment);
+        let (state, live) = record.state_and_live();
+        // One that was closed early has fewer pages.
+        let live = live * SEGMENT_PAGES / record.extent().resident.max(1);
         if state == State::Closed && live < found[VICTIMS - 1].0 {
             found[VICTIMS - 1] = (live, Some(segment));
             found.sort_unstable_by_key(|(live, _)| *live);

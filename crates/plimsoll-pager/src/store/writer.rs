@@ -200,6 +200,16 @@ impl WriterArea {
         }
     }
 
+    /// Closes the open segments of whose entries at least a half is out of use, so that they can be cleaned.
+    pub(super) fn close_sparse(&mut self, space: &Space) {
+        for open in self.open.iter_mut().flatten() {
+            let live = |number: u32| space.record(number - 1).live();
+            if open.number != 0 && live(open.number) <= open.filled / 2 {
+                close(space, open);
+            }
+        }
+    }
+
     /// Closes all open segments, so that they can be cleaned and spilled.
     pub(super) fn close_all(&mut self, space: &Space) {
         for open in self.open.iter_mut().flatten() {

@@ -288,10 +288,10 @@ fn pair(gain: u64, loss: u64) -> [Reading; 2] {
 #[test]
 fn pages_in_use_move_by_steps_and_only_for_more_than_their_price() {
     let given = |readings: &[Reading; 2]| balance(100_000, readings)[1].given;
-    assert_eq!(given(&pair(100, 0)), 100_000 / 128);
+    assert_eq!(given(&pair(100, 0)), 100_000 / FIRST_STEP);
     assert_eq!(given(&pair(0, 0)), 0);
     assert_eq!(given(&pair(125, 100)), 0, "a quarter more is not enough");
-    assert_eq!(given(&pair(126, 100)), 100_000 / 128);
+    assert_eq!(given(&pair(126, 100)), 100_000 / FIRST_STEP);
 }
 
 #[test]
