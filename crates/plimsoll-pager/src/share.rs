@@ -1,8 +1,8 @@
 //! A pager's share of a pool: the thread that follows its grant.
 //!
-//! The thread sleeps until the pool changes, for a second at most, and for 250 ms if threads of the program wait for pages. Then it reports the pager's use of memory, takes the
-//! grant as the pager's budget, trims to it together with the balance-set manager, and acknowledges. See
-//! [`pool`](crate::pool) for the promise that an acknowledgement is.
+//! The thread sleeps until the pool changes: for a second at most, or for 260 ms if threads of the program wait for pages. Then it
+//! reports the pager's use of memory, takes the grant as the pager's budget, trims to it together with the balance-set manager, and
+//! acknowledges. See [`pool`](crate::pool) for the promise that an acknowledgement is.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,10 +20,10 @@ use crate::pool::{Grant, Limits, Member, Pool, PoolError, SHARED_PART, Usage};
 
 /// The longest time between two ticks of a member.
 const TICK: Duration = Duration::from_secs(1);
-/// The same of a member whose threads wait for pages: each tick is a round of the pool.
-const STALLED_TICK: Duration = Duration::from_millis(250);
+/// The same of a member whose threads wait for pages: each tick is a round of the pool, by its coarse clock too.
+const STALLED_TICK: Duration = Duration::from_millis(260);
 /// The shortest time between two ticks of a member that shares pages with its parent or with children, and looks at them: a write
-/// makes a page its own without a fault. The time between two ticks is so many times the CPU time of the looks of one, up to [`TICK`].
+/// makes a page its own without a fault. The time between two ticks is so many times the CPU time of the looks of one, up to [`TICK`] or [`STALLED_TICK`].
 const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 const LOOK_PART: u32 = 20;
 /// The longest time between two tries of a member that waits for its first grant, and the number of tries.
@@ -66,8 +66,11 @@ pub(crate) trait Tenant: Send + Sync {
     /// Pages that were shared and are not any more, as this process copied or released them, since its start.
     fn copies(&self) -> u64;
 
-    /// Trims towards the budget: bounded work. Returns whether it has that budget now.
+    /// Trims towards the budget: bounded work. Returns whether it has that budget now, or cannot get there during a fork.
     fn approach_budget(&self) -> bool;
+
+    /// Whether it has the budget that was set last.
+    fn has_budget(&self) -> bool;
 
     /// Whether the budget may grow: faults may wait for it.
     fn set_growth(&self, growth: Growth);
@@ -291,7 +294,10 @@ impl State {
         let mut usage = self.own_usage(tenant, &member);
         // A write makes a shared page this process's own without a fault, and a trim of a shared page frees nothing: without a wish,
         // the process would copy and compress all pages that it shares.
-        usage.is_wishing |= self.looks() && usage.resident > member.grant().bytes() && self.pool.free()? > 0;
+        usage.is_wishing |= self.looks()
+            && usage.resident > member.grant().bytes()
+            && member.can_grow()
+            && self.pool.free().is_ok_and(|free| free > 0);
         member.tick(&usage)?;
         drop(member);
         loop {
@@ -299,6 +305,7 @@ impl State {
             let member = self.member();
             let copies = tenant.copies();
             let before = self.own_usage(tenant, &member).inherited;
+            let grant = member.grant();
             set_budget(tenant, &member, before, copies);
             // After the budget: a thread that waits for it goes on without it once the pool has no free pages.
             tenant.set_growth(growth(&member)?);
@@ -314,8 +321,13 @@ impl State {
             }
             let mut member = self.member();
             let usage = self.own_usage(tenant, &member);
-            // Pages that were trimmed are shared no more.
-            if self.is_over() || usage.inherited == before {
+            // Pages that were trimmed are shared no more, and a fork may have given a part of the grant back.
+            let is_same = usage.inherited == before && member.grant() == grant;
+            // Not during a fork, if its threads could still use the former budget: the next tick answers.
+            if !tenant.has_budget() && !self.is_over() {
+                return Ok(());
+            }
+            if self.is_over() || is_same {
                 return member.acknowledge_use(&usage);
             }
         }
@@ -324,23 +336,22 @@ impl State {
     /// As [`Share::give_back`].
     fn give_back(&self, tenant: &dyn Tenant) -> Result<(), PoolError> {
         let mut member = self.member();
-        let copies = tenant.copies();
-        let Usage {
-            resident, inherited, ..
-        } = self.own_usage(tenant, &member);
-        if !member.give_back(resident)? {
+        // An upper bound of its own pages: no look.
+        if !member.give_back(tenant.usage().resident)? {
             return Ok(());
         }
-        set_budget(tenant, &member, inherited, copies);
-        // Faults of other threads may have used the former grant: the next tick trims that.
-        match tenant.approach_budget() {
-            true => {
-                let usage = self.own_usage(tenant, &member);
-                member.acknowledge_use(&usage)?;
-                member.settle()
-            }
-            false => Ok(()),
+        let copies = tenant.copies();
+        let before = self.own_usage(tenant, &member).inherited;
+        set_budget(tenant, &member, before, copies);
+        tenant.approach_budget();
+        let usage = self.own_usage(tenant, &member);
+        // Else faults of other threads have used the former grant, or another thread forks: the next tick answers.
+        if tenant.has_budget() && usage.inherited == before {
+            member.acknowledge_use(&usage)?;
+            member.settle()?;
         }
+        tenant.set_growth(growth(&member)?);
+        Ok(())
     }
 
     /// The use of memory without the pages that the parent pays for: no more than this process shares, and no more than the parent

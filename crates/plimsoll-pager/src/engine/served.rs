@@ -133,6 +133,10 @@ impl<B: Backing> Tenant for Served<B> {
         inside.is_none_or(|_inside| self.manager.shrink())
     }
 
+    fn has_budget(&self) -> bool {
+        self.manager.budget.ram() <= self.manager.budget.target()
+    }
+
     fn shared_bytes(&self) -> u64 {
         let driver = &self.manager.driver;
         let frames = self

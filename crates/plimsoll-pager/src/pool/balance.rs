@@ -19,7 +19,7 @@
 //!
 //! Each member trades at most its *step* a round. The step grows by half while the member goes on in one direction and
 //! halves when it turns back, within bounds that are shares of the total (the rule of Rprop, M. Riedmiller and H. Braun, A
-//! direct adaptive method for faster backpropagation learning, 1993). The loss halves in 177 rounds, so that a member whose
+//! direct adaptive method for faster backpropagation learning, 1993). The loss halves in 89 rounds, so that a member whose
 //! working set has shrunk is asked again.
 //!
 //! Properties, each with its test:
@@ -43,12 +43,14 @@ pub const HIGHEST_PRIORITY: u8 = 7;
 /// A larger gain counts as this one: with the weight of a priority it fits a word.
 pub(crate) const MOST_GAIN: u64 = 1 << 48;
 
-/// A member's first trade, and its largest one, is at most this part of the total.
+/// A member's first trade is at most this part of the total.
 const FIRST_STEP: u64 = 64;
+
+/// The largest trade of a round is at most this part of the total.
 const LARGEST_STEP: u64 = 16;
 
-/// A round takes this part of a loss away: half of it within 44 s.
-const LOSS_PART: u64 = 256;
+/// A round takes this part of a loss away: half of it within 89 rounds.
+const LOSS_PART: u64 = 128;
 
 /// A member may have this part of the total above the pages that it fills.
 const ROOM: u64 = 16;

@@ -171,12 +171,16 @@ impl Member {
         row.of(parent).map(|(report, _)| report.shared * PAGE)
     }
 
-    /// Lowers the grant to the pages that the member fills with `resident` bytes, as a round would in some seconds, if that leaves more
-    /// than the pool has free. They are free once the member acknowledges. Returns whether the grant fell.
+    /// Lowers the grant to the pages that the member fills with `resident` bytes, as a round would in some seconds, if that frees more
+    /// pages than the pool has free now: once the member acknowledges. Returns whether the grant fell.
     pub(crate) fn give_back(&mut self, resident: u64) -> Result<bool, PoolError> {
         self.check_process()?;
         let kept = filled(pages_up(resident), room(self.pool.total_pages()));
         let free = self.pool.free()?;
+        // Most forks find nothing to give back.
+        if self.grant.given.saturating_sub(kept) <= free {
+            return Ok(false);
+        }
         let changed = self.change_entry(|entry| {
             let kept = kept.max(entry.minimum);
             if entry.given.saturating_sub(kept) > free && entry.can_change(self.answer) {
@@ -190,10 +194,11 @@ impl Member {
     }
 
     /// Frees the pages that the last answer leaves, which the next round would do.
-    pub(crate) fn settle(&self) -> Result<(), PoolError> {
+    pub(crate) fn settle(&mut self) -> Result<(), PoolError> {
         self.check_process()?;
-        let changed = self.change_entry(|entry| entry.settle(self.answer))?;
-        debug_assert!(changed.is_none_or(|entry| entry.given == self.grant.given));
+        if let Some(entry) = self.change_entry(|entry| entry.settle(self.answer))? {
+            self.grant = Grant::of(&entry);
+        }
         Ok(())
     }
 
@@ -406,7 +411,7 @@ impl Member {
         self.maximum * PAGE
     }
 
-    /// Whether its threads waited for pages for a sixteenth of the time between the last two measurements, or for more.
+    /// Whether its threads together waited for pages for a sixteenth of the time between the last two measurements, or longer.
     pub(crate) fn is_stalled(&self) -> bool {
         self.meter.is_stalled
     }

@@ -7,7 +7,7 @@ use super::distances::{Counts, Period, RefaultDistances};
 /// The shortest time over which refaults are counted to a rate.
 const SHORTEST_PERIOD_MS: u32 = 200;
 
-/// A member with so much stall of the time asks for rounds more often.
+/// A member whose threads together stall for this part of the time asks for rounds more often.
 const STALLED_PART: u64 = 16;
 
 /// The gain of a member over time.
@@ -20,7 +20,7 @@ pub(super) struct Meter {
     pub(super) gain: u64,
     /// The gain by the last measurement alone.
     pub(super) gain_now: u64,
-    /// Whether at least a sixteenth of the last period was stall.
+    /// Whether the stall of all threads together was at least a sixteenth of the last period.
     pub(super) is_stalled: bool,
 }
 

@@ -9,11 +9,11 @@ use super::units::{SEGMENT_PAGES, SEGMENT_UNITS};
 use super::writer::{MOST_OPEN, Target};
 use super::{BusyError, Store};
 
-/// A segment with a larger part of its pages in use, in units of a full one, is not cleaned: it would yield less than an eighth of the
-/// bytes that move.
+/// The most units in use, scaled to a segment with all pages resident, of a segment that is cleaned: a fuller one would yield less than
+/// an eighth of the bytes that move.
 const MOST_LIVE: u32 = SEGMENT_UNITS / 8 * 7;
 
-/// Writers may have this part of all segments open before those with entries out of use are closed early.
+/// Open segments are closed early if writers may have this part of all segments open.
 const MOST_OPEN_PART: usize = 8;
 
 /// Segments that one search finds.
@@ -34,9 +34,9 @@ impl Store {
         budget: u64,
         mut relocate: impl FnMut(PageIndex, Place, Place) -> bool,
     ) -> Result<Cleaned, BusyError> {
-        self.close_sparse();
         let purpose = self.space.moving();
         let mut mover = self.mover(&mut relocate)?;
+        self.close_sparse(&mut mover);
         let mut cleaned = Cleaned::default();
         loop {
             let mut is_worth_more = false;
@@ -59,10 +59,15 @@ impl Store {
 }
 
 impl Store {
-    /// In a small store, closes open segments with entries out of use: they would be most of its memory.
-    fn close_sparse(&self) {
-        let touched = self.writers.touched();
-        if touched * MOST_OPEN * MOST_OPEN_PART < self.space.begun() as usize {
+    /// In a store with few segments, closes the open ones of whose entries half is out of use: they would be a large part of its memory.
+    fn close_sparse(&self, mover: &mut Mover<'_, '_>) {
+        let (touched, begun) = (self.writers.touched(), self.space.begun());
+        if touched * MOST_OPEN * MOST_OPEN_PART < begun as usize {
+            return;
+        }
+        mover.writer.close_sparse(&self.space);
+        // Another thread that writes during a lease takes memory of its own.
+        if !(0..begun).any(|segment| self.space.record(segment).is_open_and_sparse()) {
             return;
         }
         for slot in 0..touched {

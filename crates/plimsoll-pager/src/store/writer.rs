@@ -203,8 +203,8 @@ impl WriterArea {
     /// Closes the open segments of whose entries at least a half is out of use, so that they can be cleaned.
     pub(super) fn close_sparse(&mut self, space: &Space) {
         for open in self.open.iter_mut().flatten() {
-            let live = |number: u32| space.record(number - 1).live();
-            if open.number != 0 && live(open.number) <= open.filled / 2 {
+            let is_sparse = |segment: u32| space.record(segment).is_open_and_sparse();
+            if open.number.checked_sub(1).is_some_and(is_sparse) {
                 close(space, open);
             }
         }

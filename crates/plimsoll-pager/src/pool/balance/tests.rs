@@ -11,7 +11,7 @@ fn history(total: u64) -> impl Strategy<Value = History> {
         Just(Direction::Gave)
     ];
     let loss = prop_oneof![Just(0_u64), 0..100_000_u64, Just(MOST_GAIN)];
-    (loss, 1..=(total / 32).max(1), direction).prop_map(|(loss, step, direction)| History {
+    (loss, 1..=(total / LARGEST_STEP).max(1), direction).prop_map(|(loss, step, direction)| History {
         loss,
         step,
         direction,
@@ -347,7 +347,7 @@ fn pages_that_a_member_does_not_fill_go_to_one_that_refaults() {
     assert!(readings[0].given > 11_250);
 }
 
-/// A member whose gain still fell from earlier refaults gave a step, and asked that gain as its price for 44 rounds.
+/// A member whose gain still fell from earlier refaults gave a step, and asked that gain as its price for many rounds.
 #[test]
 fn a_loss_is_not_learned_from_earlier_refaults() {
     let mut readings = pair(1000, 0);
