@@ -26,6 +26,8 @@ const STALLED_TICK: Duration = Duration::from_millis(260);
 /// makes a page its own without a fault. The time between two ticks is so many times the CPU time of the looks of one, up to [`TICK`] or [`STALLED_TICK`].
 const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 const LOOK_PART: u32 = 20;
+/// Reports of one tick at most, while a process writes to shared pages faster than the pool grants free ones.
+const WISHES: u32 = 4;
 /// The longest time between two tries of a member that waits for its first grant, and the number of tries.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const FIRST_TRIES: u32 = 20;
@@ -289,27 +291,9 @@ impl State {
 
     /// Reports, follows the grant, and acknowledges it.
     fn tick(&self, tenant: &dyn Tenant) -> Result<(), PoolError> {
-        let mut member = self.member();
         self.look_nanoseconds.store(0, Ordering::Relaxed);
-        let mut usage = self.own_usage(tenant, &member);
-        // A write makes a shared page this process's own without a fault, and a trim of a shared page frees nothing: without a wish,
-        // the process would copy and compress all pages that it shares.
-        usage.is_wishing |= self.looks()
-            && usage.resident > member.grant().bytes()
-            && member.can_grow()
-            && self.pool.free().is_ok_and(|free| free > 0);
-        member.tick(&usage)?;
-        drop(member);
         loop {
-            // The parent may have ended in this round, whose grant then has its pages.
-            let member = self.member();
-            let copies = tenant.copies();
-            let before = self.own_usage(tenant, &member).inherited;
-            let grant = member.grant();
-            set_budget(tenant, &member, before, copies);
-            // After the budget: a thread that waits for it goes on without it once the pool has no free pages.
-            tenant.set_growth(growth(&member)?);
-            drop(member);
+            let (before, grant) = self.take_grant(tenant)?;
             let looked = Instant::now();
             let is_recent = || !self.looks() || looked.elapsed() < self.next_look();
             let mut is_there = false;
@@ -331,6 +315,38 @@ impl State {
                 return member.acknowledge_use(&usage);
             }
         }
+    }
+
+    /// Reports, and sets the budget by the grant and by the bytes that the parent pays for. Returns these.
+    fn take_grant(&self, tenant: &dyn Tenant) -> Result<(u64, Grant), PoolError> {
+        let mut member = self.member();
+        // Before a look: the last shared page may have become its own.
+        let shared = self.looks();
+        let mut tries = 0;
+        let (before, copies) = loop {
+            let mut usage = self.own_usage(tenant, &member);
+            usage.is_wishing |= shared && self.lacks_free_pages(&usage, &member);
+            member.tick(&usage)?;
+            let copies = tenant.copies();
+            // The parent may have ended in this round, whose grant then has its pages; and writes go on.
+            let usage = self.own_usage(tenant, &member);
+            tries += 1;
+            if tries == WISHES || !(shared && self.lacks_free_pages(&usage, &member)) {
+                break (usage.inherited, copies);
+            }
+        };
+        set_budget(tenant, &member, before, copies);
+        // After the budget: a thread that waits for it goes on without it once the pool has no free pages.
+        tenant.set_growth(growth(&member)?);
+        Ok((before, member.grant()))
+    }
+
+    /// Whether this process, which shares pages, has more of its own than its grant, and the pool may grant more. A write makes a shared
+    /// page its own without a fault. A trim would copy and compress all pages that it shares, and free nothing.
+    fn lacks_free_pages(&self, usage: &Usage<'_>, member: &Member) -> bool {
+        usage.resident > member.grant().bytes()
+            && member.can_grow()
+            && self.pool.free().is_ok_and(|free| free > 0)
     }
 
     /// As [`Share::give_back`].
