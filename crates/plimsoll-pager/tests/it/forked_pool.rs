@@ -178,8 +178,15 @@ fn children_of_a_parent_that_has_released_memory_write_to_shared_pages_without_t
         });
         drop(released);
         assert!(pool.status().expect("it is whole").free < 4 * MIB);
-        pager.prepare_fork();
-        let free = pool.status().expect("it is whole").free;
+        let free = || pool.status().expect("it is whole").free;
+        // On a busy machine, the balance-set manager may hold the budget.
+        for _ in 0..300 {
+            pager.prepare_fork();
+            if free() > 2 * DATA * MIB {
+                break;
+            }
+        }
+        let free = free();
         assert!(free > 2 * DATA * MIB, "{free} bytes are free");
         let trimmed = pager.stats().trimmed_pages;
         let child = fork(&pager, || {
