@@ -64,7 +64,7 @@ extern "C" fn start() {
     background::start(others);
 }
 
-/// Ends the process, whose program must not run without what was asked for.
+/// Ends the process, whose program must not run without the requested limits.
 fn fail(reason: impl Display) -> ! {
     write_error(format!("plimsoll exec: {reason}\n").as_bytes());
     // SAFETY: the call ends the process.

@@ -69,6 +69,11 @@ pub(crate) trait Backing: Send + Sync {
     /// Bytes of RAM that store and page file occupy: segments, headers, tables and buffers.
     fn used_bytes(&self) -> u64;
 
+    /// Those of them that stay in use without any copy: tables and buffers.
+    fn fixed_bytes(&self) -> u64 {
+        0
+    }
+
     /// Addresses of the copies in RAM: whole pages.
     fn addresses(&self) -> Range<usize> {
         0..0

@@ -171,6 +171,10 @@ impl Backing for SavedCopies {
         self.store.used_bytes() + self.file.as_ref().map_or(0, FileTier::bytes)
     }
 
+    fn fixed_bytes(&self) -> u64 {
+        self.store.fixed_bytes() + self.file.as_ref().map_or(0, FileTier::bytes)
+    }
+
     fn addresses(&self) -> Range<usize> {
         self.store.addresses()
     }

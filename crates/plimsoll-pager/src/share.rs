@@ -1,8 +1,8 @@
 //! A pager's share of a pool: the thread that follows its grant.
 //!
-//! The thread sleeps until the pool changes, for a second at most. Then it reports the pager's use of memory, takes the
-//! grant as the pager's budget, trims to it together with the balance-set manager, and acknowledges. See
-//! [`pool`](crate::pool) for the promise that an acknowledgement is.
+//! The thread sleeps until the pool changes: for a second at most, or for 260 ms if threads of the program wait for pages. Then it
+//! reports the pager's use of memory, takes the grant as the pager's budget, trims to it together with the balance-set manager, and
+//! acknowledges. See [`pool`](crate::pool) for the promise that an acknowledgement is.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,10 +20,16 @@ use crate::pool::{Grant, Limits, Member, Pool, PoolError, SHARED_PART, Usage};
 
 /// The longest time between two ticks of a member.
 const TICK: Duration = Duration::from_secs(1);
+/// The same of a member whose threads wait for pages: each tick is a round of the pool, by its coarse clock too.
+const STALLED_TICK: Duration = Duration::from_millis(260);
 /// The shortest time between two ticks of a member that shares pages with its parent or with children, and looks at them: a write
-/// makes a page its own without a fault. The time between two ticks is so many times the CPU time of the looks of one, up to [`TICK`].
+/// makes a page its own without a fault. The time between two ticks is so many times the CPU time of the looks of one, up to [`TICK`] or [`STALLED_TICK`].
 const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 const LOOK_PART: u32 = 20;
+/// Reports of one tick at most, while a process writes to shared pages faster than the pool grants free ones.
+const WISHES: u32 = 4;
+/// Tries to lower the budget before a fork, each of which may wait for the balance-set manager for 100 us.
+const GIVE_BACK_TRIES: u32 = 50;
 /// The longest time between two tries of a member that waits for its first grant, and the number of tries.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const FIRST_TRIES: u32 = 20;
@@ -64,8 +70,11 @@ pub(crate) trait Tenant: Send + Sync {
     /// Pages that were shared and are not any more, as this process copied or released them, since its start.
     fn copies(&self) -> u64;
 
-    /// Trims towards the budget: bounded work. Returns whether it has that budget now.
+    /// Trims towards the budget: bounded work. Returns whether it has that budget now, or cannot get there during a fork.
     fn approach_budget(&self) -> bool;
+
+    /// Whether it has the budget that was set last.
+    fn has_budget(&self) -> bool;
 
     /// Whether the budget may grow: faults may wait for it.
     fn set_growth(&self, growth: Growth);
@@ -77,16 +86,18 @@ pub(crate) trait Tenant: Send + Sync {
 impl<D: Driver, B: Backing> Manager<D, B> {
     /// The use of memory, as a member of a pool reports it.
     pub(crate) fn usage(&self) -> Usage<'_> {
-        let states = [
-            PageState::Active,
-            PageState::Modified,
-            PageState::Standby,
-            PageState::Compressed,
-            PageState::PageFile,
-        ];
-        let pages: u64 = states.iter().map(|state| self.counters.pages_in(*state)).sum();
-        let pages = (pages + self.budget.native()) * PAGE_SIZE as u64;
-        let needed = pages + self.metadata_bytes() + self.budget.reserve();
+        let count =
+            |states: &[PageState]| -> u64 { states.iter().map(|state| self.counters.pages_in(*state)).sum() };
+        let evicted = count(&[PageState::Compressed, PageState::PageFile]);
+        let managed = evicted + count(&[PageState::Active, PageState::Modified, PageState::Standby]);
+        let pages = (managed + self.budget.native()) * PAGE_SIZE as u64;
+        // A process without copies does not use the store's tables and buffers.
+        let fixed = if evicted > 0 {
+            self.backing.fixed_bytes()
+        } else {
+            0
+        };
+        let needed = pages + self.metadata_bytes() + fixed + self.budget.reserve();
         Usage {
             resident: self.resident_bytes(),
             // The stock of spare frames counts too: without it the last pages would be trimmed again and again.
@@ -191,6 +202,13 @@ impl Share {
         )
     }
 
+    /// Gives back the part of the grant that this process does not use, if that is more than the pool has free: children need memory
+    /// of their own at once, and a round gives them a quarter of the unused pages.
+    pub(crate) fn give_back(&self, tenant: &dyn Tenant) {
+        // The grant stays if that fails: it may rise or fall later.
+        let _ = self.state.give_back(tenant);
+    }
+
     /// Prepares a fork, whose child shares the pages of this process, while `member` is kept still.
     pub(crate) fn begin_fork(&self, member: &Member) {
         self.state.has_children.store(true, Ordering::Relaxed);
@@ -255,11 +273,15 @@ impl State {
 
     /// The longest time until the next tick.
     fn next_look(&self) -> Duration {
-        match self.looks() {
+        let most = match self.member().is_stalled() {
+            true => STALLED_TICK,
             false => TICK,
+        };
+        match self.looks() {
+            false => most,
             true => {
                 let cost = Duration::from_nanos(self.look_nanoseconds.load(Ordering::Relaxed));
-                (cost * LOOK_PART).clamp(SHORTEST_LOOK, TICK)
+                (cost * LOOK_PART).clamp(SHORTEST_LOOK, most)
             }
         }
     }
@@ -271,20 +293,9 @@ impl State {
 
     /// Reports, follows the grant, and acknowledges it.
     fn tick(&self, tenant: &dyn Tenant) -> Result<(), PoolError> {
-        let mut member = self.member();
         self.look_nanoseconds.store(0, Ordering::Relaxed);
-        let usage = self.own_usage(tenant, &member);
-        member.tick(&usage)?;
-        drop(member);
         loop {
-            // The parent may have ended in this round, whose grant then has its pages.
-            let member = self.member();
-            let copies = tenant.copies();
-            let before = self.own_usage(tenant, &member).inherited;
-            set_budget(tenant, &member, before, copies);
-            // After the budget: a thread that waits for it goes on without it once the pool has no free pages.
-            tenant.set_growth(growth(&member)?);
-            drop(member);
+            let (before, grant) = self.take_grant(tenant)?;
             let looked = Instant::now();
             let is_recent = || !self.looks() || looked.elapsed() < self.next_look();
             let mut is_there = false;
@@ -296,11 +307,69 @@ impl State {
             }
             let mut member = self.member();
             let usage = self.own_usage(tenant, &member);
-            // Pages that were trimmed are shared no more.
-            if self.is_over() || usage.inherited == before {
+            // Pages that were trimmed are shared no more, and a fork may have given a part of the grant back.
+            let is_same = usage.inherited == before && member.grant() == grant;
+            // Not during a fork, if its threads could still use the former budget: the next tick answers.
+            if !tenant.has_budget() && !self.is_over() {
+                return Ok(());
+            }
+            if self.is_over() || is_same {
                 return member.acknowledge_use(&usage);
             }
         }
+    }
+
+    /// Reports, and sets the budget by the grant and by the bytes that the parent pays for. Returns these.
+    fn take_grant(&self, tenant: &dyn Tenant) -> Result<(u64, Grant), PoolError> {
+        let mut member = self.member();
+        // Before a look: the last shared page may have become its own.
+        let shared = self.looks();
+        let mut tries = 0;
+        let (before, copies) = loop {
+            let mut usage = self.own_usage(tenant, &member);
+            usage.is_wishing |= shared && self.lacks_free_pages(&usage, &member);
+            member.tick(&usage)?;
+            let copies = tenant.copies();
+            // The parent may have ended in this round, whose grant then has its pages; and writes go on.
+            let usage = self.own_usage(tenant, &member);
+            tries += 1;
+            if tries == WISHES || !(shared && self.lacks_free_pages(&usage, &member)) {
+                break (usage.inherited, copies);
+            }
+        };
+        set_budget(tenant, &member, before, copies);
+        // After the budget: a thread that waits for it goes on without it once the pool has no free pages.
+        tenant.set_growth(growth(&member)?);
+        Ok((before, member.grant()))
+    }
+
+    /// Whether this process, which shares pages, has more of its own than its grant, and the pool may grant more. A write makes a shared
+    /// page its own without a fault. A trim would copy and compress all pages that it shares, and free nothing.
+    fn lacks_free_pages(&self, usage: &Usage<'_>, member: &Member) -> bool {
+        usage.resident > member.grant().bytes()
+            && member.can_grow()
+            && self.pool.free().is_ok_and(|free| free > 0)
+    }
+
+    /// As [`Share::give_back`].
+    fn give_back(&self, tenant: &dyn Tenant) -> Result<(), PoolError> {
+        let mut member = self.member();
+        // An upper bound of its own pages: no look.
+        if !member.give_back(tenant.usage().resident)? {
+            return Ok(());
+        }
+        let copies = tenant.copies();
+        let before = self.own_usage(tenant, &member).inherited;
+        set_budget(tenant, &member, before, copies);
+        (0..GIVE_BACK_TRIES).any(|_| tenant.approach_budget());
+        let usage = self.own_usage(tenant, &member);
+        // Else faults of other threads have used the former grant, or another thread forks: the next tick answers.
+        if tenant.has_budget() && usage.inherited == before {
+            member.acknowledge_use(&usage)?;
+            member.settle()?;
+        }
+        tenant.set_growth(growth(&member)?);
+        Ok(())
     }
 
     /// The use of memory without the pages that the parent pays for: no more than this process shares, and no more than the parent

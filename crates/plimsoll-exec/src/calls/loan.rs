@@ -1,6 +1,6 @@
 //! Memory that the kernel may use in place of absent pages: the pages themselves while they are pinned, or copies of them.
 //!
-//! A copy is safer than a pin for what is small. A call may block for hours, the pager has 256 pins, and half of the budget at
+//! A copy is safer than a pin for a small buffer. A call may block for hours, the pager has 256 pins, and half of the budget at
 //! most is pinned. A structure that the kernel writes is never lost: the copy back waits for the page.
 //!
 //! | bytes | way |
@@ -78,7 +78,7 @@ struct Part {
     way: Way,
 }
 
-/// What a call borrows. Copies and pins end with it.
+/// The copies and pins of a call, which end with it.
 pub(super) struct Loan {
     inline: MaybeUninit<[u128; INLINE / 16]>,
     used: usize,

@@ -189,7 +189,8 @@ impl<B: Backing + 'static> Engine<B> {
     }
 
     /// Releases memory above the part of the pool that its members keep for shared pages, before a fork whose child shares them: no
-    /// process can free such a page alone, and the child and this one need memory of their own.
+    /// process can free such a page alone, and the child and this one need memory of their own. Gives back the grant that it does not
+    /// use.
     #[cfg(not(loom))]
     pub(crate) fn release_before_fork(&self) {
         if self.is_forked() {
@@ -207,6 +208,9 @@ impl<B: Backing + 'static> Engine<B> {
             })
         };
         while Instant::now() < end && release() {}
+        if let Some(share) = self.share().as_ref() {
+            share.give_back(&*self.served);
+        }
     }
 
     /// Makes the copy in this process, a child of a fork, a pager of its own.

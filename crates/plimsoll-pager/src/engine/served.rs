@@ -1,8 +1,12 @@
 //! The part of a pager that its signal handler, its threads and its pool use.
 
 use std::ops::Range;
+#[cfg(not(loom))]
+use std::sync::TryLockError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
+#[cfg(not(loom))]
+use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_os::{Errno, Fd, thread_token};
@@ -129,8 +133,22 @@ impl<B: Backing> Tenant for Served<B> {
 
     fn approach_budget(&self) -> bool {
         // A fork waits until it is done. One that waits for a fault, which may wait for a larger budget, lets the ticks go on.
-        let inside = self.gate.try_enter();
-        inside.is_none_or(|_inside| self.manager.shrink())
+        let Some(_inside) = self.gate.try_enter() else {
+            return true;
+        };
+        // As the balance-set manager, which shrinks the budget too: another thread may check the pages meanwhile.
+        match self.balancing.try_lock() {
+            Ok(_balancing) => self.manager.shrink(),
+            Err(TryLockError::Poisoned(_)) => self.manager.shrink(),
+            Err(TryLockError::WouldBlock) => {
+                thread::sleep(Duration::from_micros(100));
+                false
+            }
+        }
+    }
+
+    fn has_budget(&self) -> bool {
+        self.manager.budget.ram() <= self.manager.budget.target()
     }
 
     fn shared_bytes(&self) -> u64 {

@@ -19,7 +19,7 @@
 //!
 //! Each member trades at most its *step* a round. The step grows by half while the member goes on in one direction and
 //! halves when it turns back, within bounds that are shares of the total (the rule of Rprop, M. Riedmiller and H. Braun, A
-//! direct adaptive method for faster backpropagation learning, 1993). The loss halves in 44 rounds, so that a member whose
+//! direct adaptive method for faster backpropagation learning, 1993). The loss halves in 89 rounds, so that a member whose
 //! working set has shrunk is asked again.
 //!
 //! Properties, each with its test:
@@ -43,8 +43,17 @@ pub const HIGHEST_PRIORITY: u8 = 7;
 /// A larger gain counts as this one: with the weight of a priority it fits a word.
 pub(crate) const MOST_GAIN: u64 = 1 << 48;
 
-/// A trade of a round is at most this part of the total.
-const LARGEST_STEP: u64 = 32;
+/// A member's first trade is at most this part of the total.
+const FIRST_STEP: u64 = 64;
+
+/// The largest trade of a round is at most this part of the total.
+const LARGEST_STEP: u64 = 16;
+
+/// A round takes this part of a loss away: half of it within 89 rounds.
+const LOSS_PART: u64 = 128;
+
+/// A member may have this part of the total above the pages that it fills.
+const ROOM: u64 = 16;
 
 /// The ability of a member to change in this round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,7 +120,7 @@ impl History {
     pub(crate) fn new(total: u64) -> History {
         History {
             loss: 0,
-            step: (total / 128).max(1),
+            step: (total / FIRST_STEP).max(1),
             direction: Direction::None,
         }
     }
@@ -139,7 +148,7 @@ impl History {
 
     /// After a round in which the member had this gain, took and gave these pages.
     fn after(self, total: u64, gain: u64, took: u64, gave: u64) -> History {
-        let decayed = self.loss - self.loss.div_ceil(64);
+        let decayed = self.loss - self.loss.div_ceil(LOSS_PART);
         let learned = if self.direction == Direction::Gave {
             gain
         } else {
@@ -201,11 +210,7 @@ impl Reading {
     /// The most pages that it wants and fills. `room` is for those that it is about to fill: it reports before it knows its
     /// grant, and some frames of a grant are always spare.
     fn filled_target(&self, room: u64) -> u64 {
-        let filled = self
-            .resident
-            .saturating_add(self.resident / 8)
-            .saturating_add(room);
-        self.target().min(filled.max(self.minimum))
+        self.target().min(filled(self.resident, room).max(self.minimum))
     }
 
     fn gain(&self) -> u64 {
@@ -260,8 +265,13 @@ pub(crate) fn idle(total: u64, reading: &Reading) -> u64 {
 }
 
 /// The pages that a member may have above those that it fills.
-fn room(total: u64) -> u64 {
-    total / LARGEST_STEP * 2
+pub(crate) fn room(total: u64) -> u64 {
+    total / ROOM
+}
+
+/// The pages that a member with so many resident fills, and those that it is about to fill.
+pub(crate) fn filled(resident: u64, room: u64) -> u64 {
+    resident.saturating_add(resident / 8).saturating_add(room)
 }
 
 /// The grants between two rounds: the first step alone. Histories stay.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::balance::{filled, room};
 use super::error::PoolError;
 use super::handle::{Pool, program, seen_in, this_process};
 use super::identity::{Condition, Identity};
@@ -15,7 +16,7 @@ use super::table::{Entry, Table};
 use super::usage::Usage;
 
 /// Time between two rounds of balancing.
-const ROUND_MS: u32 = 1000;
+const ROUND_MS: u32 = 250;
 
 /// The share of a member as of its last tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,6 +171,50 @@ impl Member {
         row.of(parent).map(|(report, _)| report.shared * PAGE)
     }
 
+    /// Lowers the grant to the pages that the member fills with `resident` bytes, as a round would in some seconds, if that frees more
+    /// pages than the pool has free now: once the member acknowledges. Returns whether the grant fell.
+    pub(crate) fn give_back(&mut self, resident: u64) -> Result<bool, PoolError> {
+        self.check_process()?;
+        let kept = filled(pages_up(resident), room(self.pool.total_pages()));
+        let free = self.pool.free()?;
+        // Most forks find nothing to give back.
+        if self.grant.given.saturating_sub(kept) <= free {
+            return Ok(false);
+        }
+        let changed = self.change_entry(|entry| {
+            let kept = kept.max(entry.minimum);
+            if entry.given.saturating_sub(kept) > free && entry.can_change(self.answer) {
+                entry.give(kept);
+            }
+        })?;
+        if let Some(entry) = &changed {
+            self.grant = Grant::of(entry);
+        }
+        Ok(changed.is_some())
+    }
+
+    /// Frees the pages that the last answer leaves, which the next round would do.
+    pub(crate) fn settle(&mut self) -> Result<(), PoolError> {
+        self.check_process()?;
+        if let Some(entry) = self.change_entry(|entry| entry.settle(self.answer))? {
+            self.grant = Grant::of(&entry);
+        }
+        Ok(())
+    }
+
+    /// Changes the entry of this member alone. None if it stays as it is.
+    fn change_entry(&self, mut change: impl FnMut(&mut Entry)) -> Result<Option<Entry>, PoolError> {
+        let changed = self.pool.change(self.row, |table| {
+            let before = own_entry(Some(table), self.row, self.identity)?;
+            let mut entry = before;
+            change(&mut entry);
+            let mut next = table.clone();
+            next.entries[self.row] = Some(entry);
+            Ok((entry != before).then_some(next))
+        })?;
+        Ok(changed.and_then(|table| table.entries[self.row]))
+    }
+
     /// States that this process forks a child that shares its pages.
     pub(crate) fn begin_fork(&self) {
         self.pool.row(self.row).share_all();
@@ -195,7 +240,7 @@ impl Member {
         self.grant
     }
 
-    /// Reports the use of memory, balances the pool if its last round is a second ago, and returns the present grant. To be
+    /// Reports the use of memory, balances the pool if its last round is a quarter of a second ago, and returns the present grant. To be
     /// called about once a second and after [`Member::wait`].
     ///
     /// # Errors
@@ -364,6 +409,11 @@ impl Member {
     /// The most bytes of a grant, by the limits.
     pub(crate) fn most_bytes(&self) -> u64 {
         self.maximum * PAGE
+    }
+
+    /// Whether its threads together waited for pages for a sixteenth of the time between the last two measurements, or longer.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.meter.is_stalled
     }
 
     /// Whether the grant may rise, as of the last tick: others have pages above their minima.

@@ -7,6 +7,9 @@ use super::distances::{Counts, Period, RefaultDistances};
 /// The shortest time over which refaults are counted to a rate.
 const SHORTEST_PERIOD_MS: u32 = 200;
 
+/// A member whose threads together stall for this part of the time asks for rounds more often.
+const STALLED_PART: u64 = 16;
+
 /// The gain of a member over time.
 #[derive(Debug)]
 pub(super) struct Meter {
@@ -17,6 +20,8 @@ pub(super) struct Meter {
     pub(super) gain: u64,
     /// The gain by the last measurement alone.
     pub(super) gain_now: u64,
+    /// Whether the stall of all threads together was at least a sixteenth of the last period.
+    pub(super) is_stalled: bool,
 }
 
 impl Meter {
@@ -27,6 +32,7 @@ impl Meter {
             measured_at: None,
             gain: 0,
             gain_now: 0,
+            is_stalled: false,
         }
     }
 
@@ -52,6 +58,7 @@ impl Meter {
                 stall_us: stall_us.saturating_sub(self.stall_us),
                 milliseconds: u64::from(milliseconds),
             };
+            self.is_stalled = period.stall_us >= period.milliseconds * 1000 / STALLED_PART;
             self.gain_now = period.gain(least, most);
             self.gain = self.gain / 2 + self.gain_now / 2;
         }
@@ -79,5 +86,8 @@ mod tests {
         assert_eq!((meter.gain, meter.gain_now), (128_000, 256_000));
         meter.measure(&distances, Duration::from_micros(6000), 1900, 1, 1 << 20);
         assert_eq!((meter.gain, meter.gain_now), (64_000, 0), "no more refaults");
+        assert!(!meter.is_stalled);
+        meter.measure(&distances, Duration::from_micros(6000 + 62_500), 2900, 1, 1 << 20);
+        assert!(meter.is_stalled);
     }
 }

@@ -1,8 +1,8 @@
 //! A budget of RAM that several processes of one user share.
 //!
 //! A pool is a small file of shared memory, in a folder of the user or in memory alone; there is no daemon. Each process joins
-//! as a [`Member`], states its [`Limits`], and calls [`Member::tick`] about once a second with its [`Usage`]. The tick returns
-//! the member's [`Grant`], the bytes that it may have resident. Once a second the member whose tick is the first moves budget
+//! as a [`Member`], states its [`Limits`], and calls [`Member::tick`] at least once a second with its [`Usage`]. The tick returns
+//! the member's [`Grant`], the bytes that it may have resident. At most four times a second, the member whose tick is the first moves budget
 //! from members that refault little to those that refault much (see `balance`).
 //!
 //! ```

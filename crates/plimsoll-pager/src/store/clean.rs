@@ -5,12 +5,16 @@ use super::place::{PageIndex, Place};
 use super::relocation::{Mover, Walk};
 use super::segment::{Content, State};
 use super::space::{Purpose, Space};
-use super::units::SEGMENT_UNITS;
-use super::writer::Target;
+use super::units::{SEGMENT_PAGES, SEGMENT_UNITS};
+use super::writer::{MOST_OPEN, Target};
 use super::{BusyError, Store};
 
-/// A segment with more units in use is not cleaned: it would yield less than an eighth of the bytes that move.
+/// The most units in use, scaled to a segment with all pages resident, of a segment that is cleaned: a fuller one would yield less than
+/// an eighth of the bytes that move.
 const MOST_LIVE: u32 = SEGMENT_UNITS / 8 * 7;
+
+/// Open segments are closed early if writers may have this part of all segments open.
+const MOST_OPEN_PART: usize = 8;
 
 /// Segments that one search finds.
 const VICTIMS: usize = 16;
@@ -32,6 +36,7 @@ impl Store {
     ) -> Result<Cleaned, BusyError> {
         let purpose = self.space.moving();
         let mut mover = self.mover(&mut relocate)?;
+        self.close_sparse(&mut mover);
         let mut cleaned = Cleaned::default();
         loop {
             let mut is_worth_more = false;
@@ -53,11 +58,34 @@ impl Store {
     }
 }
 
-/// The closed segments with the fewest units in use, fewest first.
+impl Store {
+    /// In a store with few segments, closes the open ones of whose entries half is out of use: they would be a large part of its memory.
+    fn close_sparse(&self, mover: &mut Mover<'_, '_>) {
+        let (touched, begun) = (self.writers.touched(), self.space.begun());
+        if touched * MOST_OPEN * MOST_OPEN_PART < begun as usize {
+            return;
+        }
+        mover.writer.close_sparse(&self.space);
+        // Another thread that writes during a lease takes memory of its own.
+        if !(0..begun).any(|segment| self.space.record(segment).is_open_and_sparse()) {
+            return;
+        }
+        for slot in 0..touched {
+            if let Some(mut writer) = self.writers.lease_slot(&self.space.memory, slot) {
+                writer.close_sparse(&self.space);
+            }
+        }
+    }
+}
+
+/// The closed segments with the fewest units in use for each of their pages, fewest first.
 fn victims(space: &Space) -> [Option<u32>; VICTIMS] {
     let mut found = [(MOST_LIVE, None); VICTIMS];
     for segment in 0..space.begun() {
-        let (state, live) = space.record(segment).state_and_live();
+        let record = space.record(segment);
+        let (state, live) = record.state_and_live();
+        // One that was closed early has fewer pages.
+        let live = live * SEGMENT_PAGES / record.extent().resident.max(1);
         if state == State::Closed && live < found[VICTIMS - 1].0 {
             found[VICTIMS - 1] = (live, Some(segment));
             found.sort_unstable_by_key(|(live, _)| *live);

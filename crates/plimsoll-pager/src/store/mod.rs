@@ -199,7 +199,8 @@ impl Store {
             return Err(StoreError::Codec);
         }
         let failed = |error| StoreError::Memory { bytes: most, error };
-        // A closed segment is full to the last of its pages but three, as no entry is longer; writers have open ones.
+        // A closed segment is full to the last of its pages but three, as no entry is longer; writers have open ones. Segments that are
+        // closed early are cleaned soon.
         let open = Writers::COUNT * writer::MOST_OPEN;
         let segments = most.div_ceil(((SEGMENT - entry::LONGEST) / PAGE * PAGE) as u64) + open as u64;
         let segments = u32::try_from(segments).map_err(|_| failed(Errno::INVAL))?;
@@ -330,6 +331,11 @@ impl Store {
     /// Bytes of RAM that the store uses: segments, headers, tables, buffers.
     pub fn used_bytes(&self) -> u64 {
         self.space.used()
+    }
+
+    /// Those of the used bytes that stay in use without any entry: tables and buffers.
+    pub fn fixed_bytes(&self) -> u64 {
+        self.space.fixed()
     }
 
     /// Addresses of all segments that were ever used.

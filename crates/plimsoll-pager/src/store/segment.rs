@@ -28,7 +28,7 @@ pub(super) enum State {
     Free = 0,
     /// A writer appends to it.
     Open = 1,
-    /// Full.
+    /// No writer appends to it.
     Closed = 2,
     /// A cleaner or a spill moves its entries.
     Claimed = 3,
@@ -128,6 +128,13 @@ impl Record {
     pub(super) fn state_and_live(&self) -> (State, u32) {
         let word = self.word.load(Ordering::Acquire);
         (State::of(word), word >> LIVE_SHIFT)
+    }
+
+    /// Whether a writer appends to it, of whose entries half is out of use.
+    pub(super) fn is_open_and_sparse(&self) -> bool {
+        let (state, live) = self.state_and_live();
+        let filled = self.extent().filled;
+        state == State::Open && filled > 0 && live <= filled / 2
     }
 
     pub(super) fn epoch(&self) -> u32 {

@@ -49,6 +49,8 @@ pub(super) struct Space {
     /// Segments that were ever used: those below.
     begun: AtomicU32,
     used: AtomicU64,
+    /// Those of the used bytes that stay in use without any entry.
+    fixed: AtomicU64,
     limit: AtomicU64,
     /// Free segments whose pages are resident, to be used again soon.
     recycled: FreeList,
@@ -85,6 +87,7 @@ impl Space {
             segments,
             begun: AtomicU32::new(0),
             used: AtomicU64::new(0),
+            fixed: AtomicU64::new(0),
             limit: AtomicU64::new(limit),
             recycled: FreeList::new(),
             returned: FreeList::new(),
@@ -150,6 +153,11 @@ impl Space {
     /// Counts bytes that are resident from now on whatever the limit: of tables and areas.
     pub(super) fn count(&self, bytes: usize) {
         self.used.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.fixed.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn fixed(&self) -> u64 {
+        self.fixed.load(Ordering::Relaxed)
     }
 
     /// Moving from now on: within the limit, or within the reserve above the present use, where the limit was lowered below

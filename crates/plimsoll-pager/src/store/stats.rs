@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::Store;
 use super::segment::{Content, State};
-use super::units::{SEGMENT, UNIT};
+use super::units::{PAGE, SEGMENT, UNIT};
 
 /// Counters that every put and free changes.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ pub struct Stats {
     pub recycled: u64,
     /// Segments that writers append to.
     pub open_segments: u64,
-    /// Segments that are full, those that are cleaned at the moment included.
+    /// Segments that no writer appends to, those that are cleaned at the moment included.
     pub closed_segments: u64,
     /// Segments that hold a damaged entry; they are free when all their pages are.
     pub damaged_segments: u64,
@@ -74,7 +74,7 @@ impl Store {
                 State::Closed | State::Claimed | State::Damaged => {
                     stats.closed_segments += 1;
                     stats.damaged_segments += u64::from(state == State::Damaged);
-                    stats.dead += SEGMENT as u64 - live;
+                    stats.dead += (u64::from(extent.resident) * PAGE as u64).saturating_sub(live);
                 }
             }
             stats.live += live;

@@ -200,6 +200,16 @@ impl WriterArea {
         }
     }
 
+    /// Closes the open segments of whose entries at least a half is out of use, so that they can be cleaned.
+    pub(super) fn close_sparse(&mut self, space: &Space) {
+        for open in self.open.iter_mut().flatten() {
+            let is_sparse = |segment: u32| space.record(segment).is_open_and_sparse();
+            if open.number.checked_sub(1).is_some_and(is_sparse) {
+                close(space, open);
+            }
+        }
+    }
+
     /// Closes all open segments, so that they can be cleaned and spilled.
     pub(super) fn close_all(&mut self, space: &Space) {
         for open in self.open.iter_mut().flatten() {

@@ -64,7 +64,9 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 self.release_excess();
                 return true;
             }
-            self.budget.approach_target(step);
+            // Frames that are not used need no steps.
+            let spare = self.budget.spare(self.overhead_bytes()) * PAGE_SIZE as u64;
+            self.budget.approach_target(step.saturating_add(spare));
             if !self.release_excess() {
                 // Nothing more can be trimmed, whatever the budget is.
                 step = u64::MAX;

@@ -22,7 +22,7 @@ const BASE: usize = MOST;
 const WORK: usize = 2 * MOST;
 
 /// Rounds of the pool in which a goal must be reached.
-pub(crate) const MOST_ROUNDS: u64 = 60;
+pub(crate) const MOST_ROUNDS: u64 = 240;
 
 pub(crate) fn limits() -> Limits {
     Limits {

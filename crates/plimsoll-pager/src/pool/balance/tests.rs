@@ -11,7 +11,7 @@ fn history(total: u64) -> impl Strategy<Value = History> {
         Just(Direction::Gave)
     ];
     let loss = prop_oneof![Just(0_u64), 0..100_000_u64, Just(MOST_GAIN)];
-    (loss, 1..=(total / 32).max(1), direction).prop_map(|(loss, step, direction)| History {
+    (loss, 1..=(total / LARGEST_STEP).max(1), direction).prop_map(|(loss, step, direction)| History {
         loss,
         step,
         direction,
@@ -288,10 +288,10 @@ fn pair(gain: u64, loss: u64) -> [Reading; 2] {
 #[test]
 fn pages_in_use_move_by_steps_and_only_for_more_than_their_price() {
     let given = |readings: &[Reading; 2]| balance(100_000, readings)[1].given;
-    assert_eq!(given(&pair(100, 0)), 100_000 / 128);
+    assert_eq!(given(&pair(100, 0)), 100_000 / FIRST_STEP);
     assert_eq!(given(&pair(0, 0)), 0);
     assert_eq!(given(&pair(125, 100)), 0, "a quarter more is not enough");
-    assert_eq!(given(&pair(126, 100)), 100_000 / 128);
+    assert_eq!(given(&pair(126, 100)), 100_000 / FIRST_STEP);
 }
 
 #[test]
@@ -347,7 +347,7 @@ fn pages_that_a_member_does_not_fill_go_to_one_that_refaults() {
     assert!(readings[0].given > 11_250);
 }
 
-/// A member whose gain still fell from earlier refaults gave a step, and asked that gain as its price for 44 rounds.
+/// A member whose gain still fell from earlier refaults gave a step, and asked that gain as its price for many rounds.
 #[test]
 fn a_loss_is_not_learned_from_earlier_refaults() {
     let mut readings = pair(1000, 0);
