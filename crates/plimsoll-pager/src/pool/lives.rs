@@ -238,6 +238,8 @@ mod tests {
             scope.spawn(come_and_go);
         });
         let _reader = Reader::start();
+        // It has its name by the time it answers.
+        assert!(lives_of(vec![own]).iter().all(Result::is_ok));
         assert!(!threads().is_empty());
     }
 
