@@ -171,7 +171,7 @@ impl Share {
             ticks: AtomicU64::new(0),
             failed_ticks: AtomicU64::new(0),
         });
-        let reader = Reader::start();
+        let reader = Reader::start()?;
         // Faults may come before the thread's first tick.
         tenant.set_growth(growth(&state.member()).unwrap_or_default());
         let ticker = state.clone();
@@ -183,6 +183,7 @@ impl Share {
         drop(blocked);
         let thread =
             thread.map_err(|error| Errno::of_number(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+        reader.wait();
         Ok(Share {
             state,
             thread: Some(thread),

@@ -3,7 +3,9 @@
 use std::io;
 use std::num::NonZeroU64;
 
-use plimsoll_os::{Errno, process_life, this_process};
+#[cfg(not(loom))]
+use plimsoll_os::Errno;
+use plimsoll_os::{process_life, this_process};
 
 #[cfg(not(loom))]
 use super::lives::{Life, lives_of};
@@ -103,7 +105,7 @@ impl Identity {
             .collect()
     }
 
-    /// An error other than "no such process" leaves open whether the process runs: it counts as running, so that its share is not given
+    /// The condition that this life shows. An error other than "no such process" leaves open whether the process runs: it counts as running, so that its share is not given
     /// out while it may use it.
     #[cfg(not(loom))]
     fn condition_of(self, life: Life) -> Condition {
@@ -118,7 +120,7 @@ impl Identity {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -1,14 +1,18 @@
-//! The lives of processes (`/proc/PID/stat`), read without a descriptor that the program could meet.
+//! The lives of processes (`/proc/PID/stat`), read without a descriptor in the program's table.
 //!
 //! `open(2)` returns the lowest free number, and programs rely on it: `close(0)` and `open` replace the standard input. A thread of the
 //! pager that opens a file takes that number for a moment. So a thread with a table of descriptors of its own reads the files
-//! (`CLOSE_RANGE_UNSHARE`). A process has at most one such thread, which ends with the last [`Reader`].
+//! (`CLOSE_RANGE_UNSHARE`). A process has at most one such thread, which ends with the last [`Reader`]. If it cannot start, callers read
+//! the files themselves. If the kernel refuses it a table of its own, it uses that of the program.
 //!
-//! A child of a fork has the parent's desk, perhaps locked by a thread that it lacks: it knows by the number of the process, and makes
-//! another one.
+//! The table lacks the pager's descriptors, so the thread cannot resolve a fault: it must not touch managed memory. An embedder keeps its
+//! global allocator off the pager's memory, as for the other threads of the pager.
+//!
+//! A child of a fork has a copy of the parent's [`Exchange`], which a thread that the child lacks may have locked. The exchange knows
+//! that it is a copy, and the child makes its own.
 #![allow(
     unsafe_code,
-    reason = "descriptors of a thread, and a desk that lives as long as its process"
+    reason = "descriptors of a thread, and an exchange that lives as long as its process"
 )]
 
 use std::ptr;
@@ -16,20 +20,20 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use plimsoll_os::{Errno, ProcessLife, process_life, this_process};
+use plimsoll_os::{Errno, Origin, ProcessLife, process_life};
 
 use crate::fault::SignalsBlocked;
 
 /// The life of a process, or the error of the read.
 pub(super) type Life = Result<ProcessLife, Errno>;
 
-/// The desk of this process, or of the process that forked it. None of them is ever freed.
-static DESK: AtomicPtr<Desk> = AtomicPtr::new(ptr::null_mut());
+/// That of this process, or of the process that forked it. None is ever freed.
+static EXCHANGE: AtomicPtr<Exchange> = AtomicPtr::new(ptr::null_mut());
 
-/// The meeting place of the thread and of those that ask it.
-struct Desk {
+/// The questions to the thread and its answers.
+struct Exchange {
     /// The process that made it.
-    process: u32,
+    origin: Origin,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -37,10 +41,12 @@ struct Desk {
 #[derive(Default)]
 struct State {
     readers: usize,
-    /// None without readers, or if it could not start.
+    /// None while there are no readers, or if it could not start.
     thread: Option<JoinHandle<()>>,
     /// The number of the thread that runs, or of the next one.
     number: u64,
+    /// Whether the thread has its table: it may hold copies of the program's open files before.
+    has_table: bool,
     question: Question,
 }
 
@@ -55,39 +61,53 @@ enum Question {
     Answered(Vec<Life>),
 }
 
-/// Has the thread run until it is dropped.
+/// Keeps the thread running until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Reader(());
 
 impl Reader {
     /// Starts the thread, if it does not run.
-    pub(crate) fn start() -> Reader {
-        let desk = Desk::of_this_process();
-        let mut state = desk.state();
+    ///
+    /// # Errors
+    /// The process has no room for a mapping.
+    pub(crate) fn start() -> Result<Reader, Errno> {
+        let exchange = Exchange::of_this_process()?;
+        let mut state = exchange.state();
         state.readers += 1;
-        if state.readers == 1 {
+        if state.thread.is_none() {
+            state.has_table = false;
             // The thread inherits the mask: no handler of the program runs on it.
             let blocked = SignalsBlocked::new();
             let thread = thread::Builder::new().name("pager-proc".to_owned());
-            // Without the thread, those that ask read by themselves.
             let number = state.number;
-            state.thread = thread.spawn(move || desk.serve(number)).ok();
+            state.thread = thread.spawn(move || exchange.serve(number)).ok();
             drop(blocked);
         }
-        Reader(())
+        Ok(Reader(()))
+    }
+
+    /// Waits until the thread has its table. A file that the program closes before then may stay open for a moment: a peer would see the
+    /// end of a pipe late, and an `execve(2)` of a file just written could fail with `ETXTBSY`.
+    pub(crate) fn wait(&self) {
+        if let Some(exchange) = Exchange::existing() {
+            let is_ready = |state: &State| state.has_table || state.thread.is_none();
+            drop(exchange.until(exchange.state(), is_ready));
+        }
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        let Some(desk) = Desk::existing() else { return };
-        let mut state = desk.state();
+        let Some(exchange) = Exchange::existing() else {
+            return;
+        };
+        let mut state = exchange.state();
         state.readers = state.readers.saturating_sub(1);
         if state.readers == 0
             && let Some(thread) = state.thread.take()
         {
             state.number += 1;
-            desk.changed.notify_all();
+            exchange.changed.notify_all();
             drop(state);
             // A thread that panicked has reported it.
             let _ = thread.join();
@@ -97,8 +117,8 @@ impl Drop for Reader {
 
 /// The lives of processes, in their order.
 pub(super) fn lives_of(processes: Vec<u32>) -> Vec<Life> {
-    match Desk::existing() {
-        Some(desk) => desk.ask(processes),
+    match Exchange::existing() {
+        Some(exchange) => exchange.ask(processes),
         None => read(&processes),
     }
 }
@@ -107,26 +127,26 @@ fn read(processes: &[u32]) -> Vec<Life> {
     processes.iter().map(|process| process_life(*process)).collect()
 }
 
-impl Desk {
+impl Exchange {
     /// That of this process, if it has one.
-    fn existing() -> Option<&'static Desk> {
-        // SAFETY: null, or a desk that is never freed.
-        let desk = unsafe { DESK.load(Ordering::Acquire).as_ref() };
-        desk.filter(|desk| desk.process == this_process())
+    fn existing() -> Option<&'static Exchange> {
+        // SAFETY: null, or one that is never freed.
+        let exchange = unsafe { EXCHANGE.load(Ordering::Acquire).as_ref() };
+        exchange.filter(|exchange| exchange.origin.is_here())
     }
 
-    fn of_this_process() -> &'static Desk {
+    fn of_this_process() -> Result<&'static Exchange, Errno> {
         loop {
-            if let Some(desk) = Desk::existing() {
-                return desk;
+            if let Some(exchange) = Exchange::existing() {
+                return Ok(exchange);
             }
-            let former = DESK.load(Ordering::Acquire);
-            let new = Box::into_raw(Box::new(Desk {
-                process: this_process(),
+            let former = EXCHANGE.load(Ordering::Acquire);
+            let new = Box::into_raw(Box::new(Exchange {
+                origin: Origin::here()?,
                 state: Mutex::default(),
                 changed: Condvar::new(),
             }));
-            let exchanged = DESK.compare_exchange(former, new, Ordering::AcqRel, Ordering::Relaxed);
+            let exchanged = EXCHANGE.compare_exchange(former, new, Ordering::AcqRel, Ordering::Relaxed);
             if exchanged.is_err() {
                 // SAFETY: it is this call's own: no other thread has seen it.
                 drop(unsafe { Box::from_raw(new) });
@@ -169,9 +189,14 @@ impl Desk {
 
     /// The work of the thread with this number. It answers an open question before it ends.
     fn serve(&self, number: u64) {
-        // A kernel without the call (before 5.9), or a filter, leaves it the table of the program.
-        // SAFETY: this thread uses no descriptor that was open before.
+        // Kernels before 5.9 lack the call, and a filter may refuse it.
+        // SAFETY: this thread uses no descriptor that was open before: it touches no managed memory.
         let _ = unsafe { plimsoll_os::unshare_descriptors() };
+        {
+            let mut state = self.state();
+            state.has_table |= state.number == number;
+        }
+        self.changed.notify_all();
         loop {
             let has_work =
                 |state: &State| state.number != number || matches!(state.question, Question::Asked(_));
@@ -191,97 +216,116 @@ impl Desk {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, File};
+    use std::path::PathBuf;
+
+    use plimsoll_os::this_process;
+
     use super::*;
 
-    /// Folders of the threads with the name of the reader.
-    fn threads() -> Vec<std::path::PathBuf> {
-        let tasks = std::fs::read_dir("/proc/self/task").expect("there is /proc");
+    /// Above all numbers of processes.
+    const NONE: u32 = 1 << 22;
+
+    /// The folders in `/proc` of the threads with the reader's name.
+    fn threads() -> Vec<PathBuf> {
+        let tasks = fs::read_dir("/proc/self/task").expect("there is /proc");
         let paths = tasks.filter_map(|task| Some(task.ok()?.path()));
-        let is_reader = |path: &std::path::PathBuf| {
-            let name = std::fs::read_to_string(path.join("comm"));
+        let is_reader = |path: &PathBuf| {
+            let name = fs::read_to_string(path.join("comm"));
             name.is_ok_and(|name| name.trim() == "pager-proc")
         };
         paths.filter(is_reader).collect()
     }
 
-    /// Many threads ask while readers come and go, as pagers of other tests of this process do. Each gets its own answers.
+    /// Many threads ask while readers come and go. Each gets the answers to its own question.
     #[test]
     fn each_question_has_its_answer() {
-        const MOST: u32 = (1 << 22) - 1;
         let own = this_process();
-        let start = |life: &Life| life.map(|life| life.start_ticks);
         let expected = process_life(own).expect("it runs").start_ticks;
         let ask = || {
             for count in 0..200 {
-                let numbers = (0..count % 5).map(|at| if at % 2 == 0 { own } else { MOST });
+                let numbers = (0..count % 5).map(|at| if at % 2 == 0 { own } else { NONE });
                 let numbers: Vec<u32> = numbers.collect();
                 let lives = lives_of(numbers.clone());
                 assert_eq!(lives.len(), numbers.len());
                 for (number, life) in numbers.iter().zip(&lives) {
+                    let start = life.map(|life| life.start_ticks);
                     match *number == own {
-                        true => assert_eq!(start(life), Ok(expected)),
-                        false => assert!(life.is_err(), "{life:?}"),
+                        true => assert_eq!(start, Ok(expected)),
+                        false => assert!(start.is_err(), "{life:?}"),
                     }
                 }
             }
         };
         let come_and_go = || {
             for _ in 0..200 {
-                drop((Reader::start(), Reader::start()));
+                let readers = [Reader::start(), Reader::start()];
+                assert!(readers.iter().all(Result::is_ok));
             }
         };
-        thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(ask);
-            }
-            scope.spawn(come_and_go);
-            scope.spawn(come_and_go);
-        });
-        let _reader = Reader::start();
-        // It has its name by the time it answers.
-        assert!(lives_of(vec![own]).iter().all(Result::is_ok));
-        assert!(!threads().is_empty());
+        let all = |with_ends: bool| {
+            thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(ask);
+                }
+                if with_ends {
+                    scope.spawn(come_and_go);
+                    scope.spawn(come_and_go);
+                }
+            });
+        };
+        all(true);
+        let _reader = Reader::start().expect("there is room");
+        all(false);
     }
 
-    /// A thread that forks has copies of all locks, also of those that other threads hold: the child asks without them.
+    /// The child of a fork has copies of all locks, also of those that other threads hold: it asks without them.
     #[test]
-    fn a_child_has_a_desk_of_its_own() {
-        let reader = Reader::start();
-        let desk = Desk::existing().expect("it was made");
-        let held = desk.state();
-        // SAFETY: the child makes a desk, and ends by a signal if it waits for the lock.
+    fn a_child_makes_its_own_exchange() {
+        let _reader = Reader::start().expect("there is room");
+        let exchange = Exchange::existing().expect("it was made");
+        let held = exchange.state();
+        // SAFETY: the child makes an exchange, and ends by a signal if it waits for the lock.
         let child = unsafe { libc::fork() };
+        assert!(child >= 0);
         if child == 0 {
             // SAFETY: the calls take no memory.
             unsafe { libc::alarm(20) };
             let before = lives_of(vec![this_process()]);
             let reader = Reader::start();
             let with = lives_of(vec![this_process()]);
-            drop(reader);
             let are_right = [before, with].iter().all(|lives| matches!(lives[..], [Ok(_)]));
+            let failed = !are_right || reader.is_err();
             // SAFETY: the child ends without the parent's handlers.
-            unsafe { libc::_exit(i32::from(!are_right)) };
+            unsafe { libc::_exit(i32::from(failed)) };
         }
         drop(held);
         let mut status = -1;
         // SAFETY: the kernel writes the status.
         assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
         assert_eq!(status, 0);
-        drop(reader);
     }
 
-    /// Its files have numbers of its own table: the lowest of this process stays free.
+    /// The thread had files of the program open, or the program those of the thread.
     #[test]
-    fn the_thread_has_a_table_of_its_own() {
-        let reader = Reader::start();
-        lives_of(vec![this_process()]);
-        // That of an earlier test may be about to end.
-        let tables: Vec<usize> = threads()
-            .iter()
-            .filter_map(|thread| Some(std::fs::read_dir(thread.join("fd")).ok()?.count()))
+    fn the_thread_has_none_of_the_programs_files() {
+        let files: Vec<File> = (0..10)
+            .map(|_| File::open("/dev/null").expect("there is one"))
             .collect();
+        let reader = Reader::start().expect("there is room");
+        reader.wait();
+        let counts = || -> Vec<usize> {
+            let open = |thread: &PathBuf| Some(fs::read_dir(thread.join("fd")).ok()?.count());
+            threads().iter().filter_map(open).collect()
+        };
+        // That of an earlier test may be about to end, and has no files then.
+        let counts = (0..1000).find_map(|_| {
+            thread::yield_now();
+            let counts = counts();
+            (counts.len() == 1).then_some(counts)
+        });
         // At most the file that it reads for another test.
-        assert!(tables.iter().any(|descriptors| *descriptors <= 1), "{tables:?}");
-        drop(reader);
+        assert!(counts.as_ref().is_some_and(|counts| counts[0] <= 1), "{counts:?}");
+        drop(files);
     }
 }

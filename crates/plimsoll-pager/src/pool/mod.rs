@@ -52,7 +52,7 @@
 //!
 //! # Layers
 //!
-//! `identity` (by `lives`), `layout`, `versioned`, `balance` (nouns and the pure split); `table`, `row`, `distances`, `error`; `settle`
+//! `identity` (which uses `lives`), `layout`, `versioned`, `balance` (nouns and the pure split); `table`, `row`, `distances`, `error`; `settle`
 //! (grants and charges), `round` (the next table); `file`; `handle` ([`Pool`]), `meter` (gains), `limits`, `usage`, `joining`, `member` ([`Member`]), `status`.
 
 mod balance;
