@@ -13,10 +13,10 @@ use plimsoll_os::{Errno, thread_time};
 
 use crate::backing::Backing;
 use crate::driver::Driver;
-use crate::fault::SignalsBlocked;
 use crate::manager::Manager;
 use crate::page::{PAGE_SIZE, PageState};
 use crate::pool::{Grant, Limits, Member, Pool, PoolError, Reader, SHARED_PART, Usage};
+use crate::signals_blocked::SignalsBlocked;
 
 /// The longest time between two ticks of a member.
 const TICK: Duration = Duration::from_secs(1);

@@ -22,7 +22,7 @@ use std::thread::{self, JoinHandle};
 
 use plimsoll_os::{Errno, Origin, ProcessLife, process_life};
 
-use crate::fault::SignalsBlocked;
+use crate::signals_blocked::SignalsBlocked;
 
 /// The life of a process, or the error of the read.
 pub(super) type Life = Result<ProcessLife, Errno>;
@@ -285,20 +285,13 @@ mod tests {
         let _reader = Reader::start().expect("there is room");
         let exchange = Exchange::existing().expect("it was made");
         let held = exchange.state();
-        // SAFETY: the child makes an exchange, and ends by a signal if it waits for the lock.
-        let child = unsafe { libc::fork() };
-        assert!(child >= 0);
-        if child == 0 {
-            // SAFETY: the calls take no memory.
-            unsafe { libc::alarm(20) };
+        let child = plimsoll_testkit::fork(20, || {
             let before = lives_of(vec![this_process()]);
             let reader = Reader::start();
             let with = lives_of(vec![this_process()]);
             let are_right = [before, with].iter().all(|lives| matches!(lives[..], [Ok(_)]));
-            let failed = !are_right || reader.is_err();
-            // SAFETY: the child ends without the parent's handlers.
-            unsafe { libc::_exit(i32::from(failed)) };
-        }
+            i32::from(!are_right || reader.is_err())
+        });
         drop(held);
         let mut status = -1;
         // SAFETY: the kernel writes the status.
