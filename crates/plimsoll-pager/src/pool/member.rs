@@ -181,12 +181,11 @@ impl Member {
         if self.grant.given.saturating_sub(kept) <= free {
             return Ok(false);
         }
-        let changed = self.change_entry(|_, entry| {
+        let changed = self.change_entry(|entry| {
             let kept = kept.max(entry.minimum);
             if entry.given.saturating_sub(kept) > free && entry.can_change(self.answer) {
                 entry.give(kept);
             }
-            Ok(())
         })?;
         if let Some(entry) = &changed {
             self.grant = Grant::of(entry);
@@ -197,25 +196,18 @@ impl Member {
     /// Frees the pages that the last answer leaves, which the next round would do.
     pub(crate) fn settle(&mut self) -> Result<(), PoolError> {
         self.check_process()?;
-        let settle = |_: &Table, entry: &mut Entry| {
-            entry.settle(self.answer);
-            Ok(())
-        };
-        if let Some(entry) = self.change_entry(settle)? {
+        if let Some(entry) = self.change_entry(|entry| entry.settle(self.answer))? {
             self.grant = Grant::of(&entry);
         }
         Ok(())
     }
 
     /// Changes the entry of this member alone. None if it stays as it is.
-    fn change_entry(
-        &self,
-        mut change: impl FnMut(&Table, &mut Entry) -> Result<(), PoolError>,
-    ) -> Result<Option<Entry>, PoolError> {
+    fn change_entry(&self, mut change: impl FnMut(&mut Entry)) -> Result<Option<Entry>, PoolError> {
         let changed = self.pool.change(self.row, |table| {
             let before = own_entry(Some(table), self.row, self.identity)?;
             let mut entry = before;
-            change(table, &mut entry)?;
+            change(&mut entry);
             let mut next = table.clone();
             next.entries[self.row] = Some(entry);
             Ok((entry != before).then_some(next))
@@ -399,11 +391,16 @@ impl Member {
     pub fn set_limits(&mut self, limits: Limits) -> Result<(), PoolError> {
         self.check_process()?;
         let bounds = Bounds::of(limits, self.pool.total_pages())?;
-        self.change_entry(|table, entry| {
+        let (row, identity) = (self.row, self.identity);
+        let changed = self.pool.change(row, |table| {
+            let mut entry = own_entry(Some(table), row, identity)?;
             bounds.check_minima(table.minima() - entry.minimum, self.pool.total_pages())?;
-            bounds.set(entry);
-            Ok(())
-        })?;
+            bounds.set(&mut entry);
+            let mut next = table.clone();
+            next.entries[row] = Some(entry);
+            Ok(Some(next))
+        });
+        changed?;
         self.limits = limits;
         self.maximum = bounds.maximum;
         Ok(())
