@@ -519,10 +519,10 @@ fn zswap_is_off_for_subjects_that_do_not_ask_for_it() {
     if !has_zswap() {
         return;
     }
-    let mut session = session("test-zswap-off");
     let enabled = format!("{ZSWAP}/enabled");
-    // A failure left zswap on, so that a later test found no page in zram.
+    // A failure left zswap on, so that a later test found no page in zram. It is dropped after the session, which may restore `Y`.
     let _restored = Restored::of(&enabled);
+    let mut session = session("test-zswap-off");
     fs::write(&enabled, "Y").unwrap();
     let environment = Environment::prepare(&mut session, &settings("swapfile")).unwrap();
     assert_eq!(read(&enabled), "N");
