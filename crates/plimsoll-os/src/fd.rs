@@ -1,9 +1,10 @@
 //! An owned file descriptor, since `std::os::fd::OwnedFd` is not in `core`.
 #![allow(unsafe_code)]
 
-use core::ffi::c_int;
+use core::ffi::{c_int, c_uint};
 
 use crate::Errno;
+use crate::raw::system_call;
 
 /// A file descriptor that is closed when it is dropped.
 #[derive(Debug)]
@@ -32,6 +33,21 @@ impl Fd {
 pub unsafe fn renumber(from: i32, to: i32) -> Result<(), Errno> {
     // SAFETY: the caller's premise.
     Errno::check(unsafe { libc::dup3(from, to, libc::O_CLOEXEC) }).map(|_| ())
+}
+
+/// Gives the calling thread a table of descriptors of its own, which is empty: the files that it opens from then on take no number of the
+/// process's other threads, and it keeps none of their files open.
+///
+/// # Errors
+/// Kernels before 5.9 lack the call, and a filter may refuse it.
+///
+/// # Safety
+/// The thread uses no descriptor that is open now.
+pub unsafe fn unshare_descriptors() -> Result<(), Errno> {
+    let flags = libc::CLOSE_RANGE_UNSHARE as usize;
+    let arguments = [0, c_uint::MAX as usize, flags, 0, 0, 0];
+    // SAFETY: the call takes no memory; the rest is the caller's premise.
+    unsafe { system_call(libc::SYS_close_range, arguments) }.map(drop)
 }
 
 impl Drop for Fd {

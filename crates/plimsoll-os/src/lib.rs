@@ -46,7 +46,7 @@ pub use backing_file::BackingFile;
 pub use clock::{coarse_milliseconds, thread_time};
 pub use environment::with_environment;
 pub use errno::{Errno, thread_token};
-pub use fd::{Fd, renumber};
+pub use fd::{Fd, renumber, unshare_descriptors};
 pub use futex::{futex_wait, futex_wake, own_page};
 pub use helper_thread::{Helper, HelperState, Privileges, compare_privileges, start_helper_thread};
 pub use identity::{has_threads, this_process, this_thread};

@@ -15,7 +15,7 @@ use crate::addresses::Addresses;
 use crate::backing::Backing;
 use crate::driver::{DriverOptions, FaultMode, OpenError, Userfault};
 use crate::error::{MapError, RangeError};
-use crate::fault::{Registration, SignalsBlocked, TooManyPagers};
+use crate::fault::{Registration, TooManyPagers};
 use crate::gate::{Gate, Inside};
 use crate::manager::{BLOCK, Manager, TakeBackError, WorkingSetError};
 use crate::page::{CHUNK_PAGES, PAGE_SIZE, PageIndex, PageRange};
@@ -24,6 +24,7 @@ use crate::pool::Member;
 use crate::published::Publication;
 #[cfg(not(loom))]
 use crate::share::Share;
+use crate::signals_blocked::SignalsBlocked;
 
 pub use fork::Forked;
 use served::Served;

@@ -52,7 +52,7 @@
 //! | [`page_file`] | the encrypted file for pages that the store cannot hold |
 //! | `saved` | store and page file as the manager sees them: spills, recompression |
 //! | [`pool`] | a RAM budget that processes share; `share` is a pager's membership in it |
-//! | `descriptors` | the numbers of files that a pager opens while its program runs |
+//! | `descriptors`, `signals_blocked` | the numbers of files that a pager opens while its program runs; signals that a thread blocks |
 //! | `addresses`, `engine`, `gate` | the regions of an arena; a pager of this process, and its forks |
 //! | `builder`, `pager`, `region`, `error` | the interface of embedders |
 #![warn(missing_docs)]
@@ -77,6 +77,7 @@ mod region;
 mod saved;
 #[cfg(not(loom))]
 mod share;
+mod signals_blocked;
 mod snapshot;
 mod stats;
 pub mod store;

@@ -13,10 +13,10 @@ use plimsoll_os::{Errno, thread_time};
 
 use crate::backing::Backing;
 use crate::driver::Driver;
-use crate::fault::SignalsBlocked;
 use crate::manager::Manager;
 use crate::page::{PAGE_SIZE, PageState};
-use crate::pool::{Grant, Limits, Member, Pool, PoolError, SHARED_PART, Usage};
+use crate::pool::{Grant, Limits, Member, Pool, PoolError, Reader, SHARED_PART, Usage};
+use crate::signals_blocked::SignalsBlocked;
 
 /// The longest time between two ticks of a member.
 const TICK: Duration = Duration::from_secs(1);
@@ -119,6 +119,8 @@ pub(crate) struct Share {
     state: Arc<State>,
     /// None once it is dropped.
     thread: Option<JoinHandle<()>>,
+    /// Reads the lives of the other members.
+    _reader: Reader,
 }
 
 #[derive(Debug)]
@@ -169,6 +171,7 @@ impl Share {
             ticks: AtomicU64::new(0),
             failed_ticks: AtomicU64::new(0),
         });
+        let reader = Reader::start()?;
         // Faults may come before the thread's first tick.
         tenant.set_growth(growth(&state.member()).unwrap_or_default());
         let ticker = state.clone();
@@ -180,9 +183,11 @@ impl Share {
         drop(blocked);
         let thread =
             thread.map_err(|error| Errno::of_number(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+        reader.wait();
         Ok(Share {
             state,
             thread: Some(thread),
+            _reader: reader,
         })
     }
 

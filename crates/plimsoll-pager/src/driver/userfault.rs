@@ -8,7 +8,7 @@ mod forked;
 mod opening;
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, Seek};
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
 
@@ -32,6 +32,7 @@ const ALIGNMENT: usize = CHUNK_PAGES as usize * PAGE_SIZE;
 
 /// The memory of this process as a file.
 const OWN_MEMORY: &str = "/proc/self/mem";
+const OWN_ACCESSES: &str = "/proc/self/smaps";
 
 /// Two areas of equal size, and the userfaultfd that both are registered with.
 ///
@@ -52,6 +53,8 @@ pub(crate) struct Userfault {
     serves_system_calls: bool,
     /// `/proc/self/mem`: a read of it never waits for a fault, and heeds no right of the program.
     memory: File,
+    /// `/proc/self/smaps`. One caller reads it at a time. To open it each time would take a number that the program may expect.
+    accesses: File,
     /// The process that made it: in a child of a fork the areas are not mapped, and `uffd` acts on the parent's.
     origin: Origin,
 }
@@ -67,6 +70,7 @@ impl Userfault {
         let pagemap = Pagemap::own().map_err(failed)?;
         let serves_system_calls = mode == UffdMode::Full;
         let memory = File::open(OWN_MEMORY).map_err(failed)?;
+        let accesses = File::open(OWN_ACCESSES).map_err(failed)?;
         let origin = Origin::here().map_err(OpenError::Failed)?;
         let arena = match options.arena {
             Some(address) => reserve_at(address, bytes),
@@ -91,6 +95,7 @@ impl Userfault {
             options,
             serves_system_calls,
             memory,
+            accesses,
             origin,
         })
     }
@@ -333,8 +338,9 @@ impl Driver for Userfault {
 
     fn accesses(&self, each: &mut dyn FnMut(PageRange, Accesses)) -> Result<(), Errno> {
         let failed = |error: std::io::Error| Errno::of_number(error.raw_os_error().unwrap_or(libc::EIO));
-        let smaps = File::open("/proc/self/smaps").map_err(failed)?;
-        let smaps = BufReader::with_capacity(64 << 10, smaps);
+        let mut file = &self.accesses;
+        file.rewind().map_err(failed)?;
+        let smaps = BufReader::with_capacity(64 << 10, file);
         accesses::read(smaps, &self.arena(), &mut |range, accesses| {
             let first = ((range.start - self.arena) / PAGE_SIZE) as u32;
             let count = (range.len() / PAGE_SIZE) as u32;

@@ -23,11 +23,12 @@ use super::threads::Threads;
 use crate::backing::Backing;
 use crate::driver::{FaultMode, Registered};
 use crate::error::ForkError;
-use crate::fault::{SignalsBlocked, forget_other_handlers};
+use crate::fault::forget_other_handlers;
 use crate::manager::Patience;
 use crate::page::{CHUNK_PAGES, ChunkMode, PageIndex, PageRange};
 #[cfg(not(loom))]
 use crate::share::{Growth, Share, Tenant};
+use crate::signals_blocked::SignalsBlocked;
 
 /// The longest time for which a process releases memory before a fork.
 #[cfg(not(loom))]

@@ -10,8 +10,9 @@ use plimsoll_os::Errno;
 use super::Served;
 use crate::backing::Backing;
 use crate::driver::FaultMode;
-use crate::fault::{FaultThread, SignalsBlocked};
+use crate::fault::FaultThread;
 use crate::manager::INTERVAL;
+use crate::signals_blocked::SignalsBlocked;
 
 /// The longest time between two looks of the balance-set manager.
 const TICK: Duration = Duration::from_secs(1);

@@ -20,7 +20,7 @@ use crate::driver::{Area, Driver};
 use crate::manager::{Event, Manager, Patience, TrimMode};
 use crate::page::{CHUNK_PAGES, ChunkMode, Locked, PageIndex, PageRange, PageState, ZERO_PAGE};
 
-pub(crate) use signal::{Faults, Registration, SignalsBlocked, TooManyPagers, forget_other_handlers};
+pub(crate) use signal::{Faults, Registration, TooManyPagers, forget_other_handlers};
 pub(crate) use thread::{FaultThread, ThreadFaults};
 
 /// The reason why a page cannot be made present.

@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use plimsoll_os::{Errno, FaultReader, Fd};
 
 use super::FaultError;
-use super::signal::{Faults, SignalsBlocked, report};
+use super::signal::{Faults, report};
 use crate::manager::Patience;
 use crate::page::PAGE_SIZE;
+use crate::signals_blocked::SignalsBlocked;
 
 /// A pager whose faults a thread resolves.
 pub(crate) trait ThreadFaults: Faults {

@@ -89,7 +89,7 @@ impl Pool {
     pub fn status(&self) -> Result<PoolStatus, PoolError> {
         let (_, table) = self.table()?;
         let members = table.members().map(|(at, entry)| {
-            let seen = self.state_of(at, entry);
+            let seen = self.state_of(at, entry, entry.identity.condition());
             MemberStatus::of(entry, &seen)
         });
         let members: Vec<MemberStatus> = members.collect();
@@ -283,15 +283,19 @@ impl Pool {
 
     /// The states of the members of a table, by row.
     pub(crate) fn states(&self, table: &Table) -> Vec<Option<Seen>> {
+        let identities: Vec<Identity> = table.members().map(|(_, entry)| entry.identity).collect();
+        let mut conditions = Identity::conditions(&identities).into_iter();
         let entries = table.entries.iter().enumerate();
-        entries
-            .map(|(at, entry)| entry.as_ref().map(|entry| self.state_of(at, entry)))
-            .collect()
+        let state = |(at, entry): (usize, &Option<Entry>)| {
+            let entry = entry.as_ref()?;
+            Some(self.state_of(at, entry, conditions.next()?))
+        };
+        entries.map(state).collect()
     }
 
-    fn state_of(&self, at: usize, entry: &Entry) -> Seen {
+    fn state_of(&self, at: usize, entry: &Entry, condition: Condition) -> Seen {
         let row = self.row(at).of(entry.identity);
-        let condition = match entry.identity.condition() {
+        let condition = match condition {
             Condition::Runs if self.has_executed(at, row.as_ref()) => Condition::Ended,
             condition => condition,
         };

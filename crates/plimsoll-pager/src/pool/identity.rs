@@ -3,7 +3,12 @@
 use std::io;
 use std::num::NonZeroU64;
 
-use plimsoll_os::{Errno, process_life, this_process};
+#[cfg(not(loom))]
+use plimsoll_os::Errno;
+use plimsoll_os::{process_life, this_process};
+
+#[cfg(not(loom))]
+use super::lives::{Life, lives_of};
 
 /// Bits of a process number: the kernel's numbers are below 2^22 (`PID_MAX_LIMIT`).
 const PID_BITS: u32 = 22;
@@ -81,10 +86,30 @@ impl Identity {
         pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
     }
 
-    /// Whether the process runs. An error other than "no such process" leaves that open: it counts as running, so that its
-    /// share is not given out while it may use it.
+    /// Whether the process runs.
+    #[cfg(not(loom))]
     pub(crate) fn condition(self) -> Condition {
-        match process_life(self.pid()) {
+        let lives = lives_of(vec![self.pid()]);
+        lives
+            .first()
+            .map_or(Condition::Runs, |life| self.condition_of(*life))
+    }
+
+    /// Whether these processes run, in their order. All are read at once.
+    #[cfg(not(loom))]
+    pub(crate) fn conditions(identities: &[Identity]) -> Vec<Condition> {
+        let lives = lives_of(identities.iter().map(|identity| identity.pid()).collect());
+        let pairs = identities.iter().zip(lives);
+        pairs
+            .map(|(identity, life)| identity.condition_of(life))
+            .collect()
+    }
+
+    /// The condition that this life shows. An error other than "no such process" leaves open whether the process runs: it counts as running, so that its share is not given
+    /// out while it may use it.
+    #[cfg(not(loom))]
+    fn condition_of(self, life: Life) -> Condition {
+        match life {
             Ok(life) if life.has_ended || life.start_ticks != self.start_ticks() => Condition::Ended,
             Ok(life) if life.is_stopped => Condition::Stopped,
             Err(errno) if errno == Errno::SRCH || errno.raw() == rustix::io::Errno::NOENT.raw_os_error() => {
@@ -95,7 +120,7 @@ impl Identity {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -181,11 +181,12 @@ impl Member {
         if self.grant.given.saturating_sub(kept) <= free {
             return Ok(false);
         }
-        let changed = self.change_entry(|entry| {
+        let changed = self.change_entry(|_, entry| {
             let kept = kept.max(entry.minimum);
             if entry.given.saturating_sub(kept) > free && entry.can_change(self.answer) {
                 entry.give(kept);
             }
+            Ok(())
         })?;
         if let Some(entry) = &changed {
             self.grant = Grant::of(entry);
@@ -196,18 +197,25 @@ impl Member {
     /// Frees the pages that the last answer leaves, which the next round would do.
     pub(crate) fn settle(&mut self) -> Result<(), PoolError> {
         self.check_process()?;
-        if let Some(entry) = self.change_entry(|entry| entry.settle(self.answer))? {
+        let settle = |_: &Table, entry: &mut Entry| {
+            entry.settle(self.answer);
+            Ok(())
+        };
+        if let Some(entry) = self.change_entry(settle)? {
             self.grant = Grant::of(&entry);
         }
         Ok(())
     }
 
     /// Changes the entry of this member alone. None if it stays as it is.
-    fn change_entry(&self, mut change: impl FnMut(&mut Entry)) -> Result<Option<Entry>, PoolError> {
+    fn change_entry(
+        &self,
+        mut change: impl FnMut(&Table, &mut Entry) -> Result<(), PoolError>,
+    ) -> Result<Option<Entry>, PoolError> {
         let changed = self.pool.change(self.row, |table| {
             let before = own_entry(Some(table), self.row, self.identity)?;
             let mut entry = before;
-            change(&mut entry);
+            change(table, &mut entry)?;
             let mut next = table.clone();
             next.entries[self.row] = Some(entry);
             Ok((entry != before).then_some(next))
@@ -391,16 +399,11 @@ impl Member {
     pub fn set_limits(&mut self, limits: Limits) -> Result<(), PoolError> {
         self.check_process()?;
         let bounds = Bounds::of(limits, self.pool.total_pages())?;
-        let (row, identity) = (self.row, self.identity);
-        let changed = self.pool.change(row, |table| {
-            let mut entry = own_entry(Some(table), row, identity)?;
+        self.change_entry(|table, entry| {
             bounds.check_minima(table.minima() - entry.minimum, self.pool.total_pages())?;
-            bounds.set(&mut entry);
-            let mut next = table.clone();
-            next.entries[row] = Some(entry);
-            Ok(Some(next))
-        });
-        changed?;
+            bounds.set(entry);
+            Ok(())
+        })?;
         self.limits = limits;
         self.maximum = bounds.maximum;
         Ok(())

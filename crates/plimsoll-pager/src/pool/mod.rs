@@ -52,7 +52,7 @@
 //!
 //! # Layers
 //!
-//! `identity`, `layout`, `versioned`, `balance` (nouns and the pure split); `table`, `row`, `distances`, `error`; `settle`
+//! `identity` (which uses `lives`), `layout`, `versioned`, `balance` (nouns and the pure split); `table`, `row`, `distances`, `error`; `settle`
 //! (grants and charges), `round` (the next table); `file`; `handle` ([`Pool`]), `meter` (gains), `limits`, `usage`, `joining`, `member` ([`Member`]), `status`.
 
 mod balance;
@@ -68,6 +68,8 @@ mod joining;
 mod layout;
 #[cfg(not(loom))]
 mod limits;
+#[cfg(not(loom))]
+mod lives;
 #[cfg(not(loom))]
 mod member;
 #[cfg(not(loom))]
@@ -92,6 +94,8 @@ pub use identity::Identity;
 pub use layout::{FILE_BYTES, MOST_MEMBERS, PAGE};
 #[cfg(not(loom))]
 pub use limits::Limits;
+#[cfg(not(loom))]
+pub(crate) use lives::Reader;
 #[cfg(not(loom))]
 pub use member::{Grant, Member};
 #[cfg(not(loom))]

@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd;
 use plimsoll_os::{Advice, Errno, RegisterMode, UffdMode, address_space, uffd_register};
 
 use super::opening::{OpenError, ThisKernel, open};
-use super::{OWN_MEMORY, Userfault};
+use super::{OWN_ACCESSES, OWN_MEMORY, Userfault};
 use crate::driver::{Area, Driver, Pagemap};
 use crate::page::{PAGE_SIZE, PageRange};
 
@@ -74,6 +74,8 @@ impl Userfault {
         replace(self.pagemap.as_raw_fd(), pagemap.as_raw_fd())?;
         let memory = File::open(OWN_MEMORY).map_err(failed)?;
         replace(self.memory.as_raw_fd(), memory.as_raw_fd())?;
+        let accesses = File::open(OWN_ACCESSES).map_err(failed)?;
+        replace(self.accesses.as_raw_fd(), accesses.as_raw_fd())?;
         for (pages, registered) in runs {
             let frames = self.at(Area::Shadow, pages.first);
             uffd_register(&self.uffd, frames, pages.bytes(), RegisterMode::Missing)?;

@@ -154,3 +154,30 @@ fn forks_with_a_page_file_leave_low_descriptors_to_the_program() {
     native.arg("--");
     assert_eq!(shell(managed), shell(native));
 }
+
+/// A single-threaded program gets the lowest free number for each descriptor, and relies on it: `close(0)` and `open(2)` replace the
+/// standard input. The threads of the pager opened files of `/proc` for moments, at that number: a test of Python's `subprocess` found
+/// one in its child.
+#[test]
+fn a_program_short_of_memory_gets_the_lowest_numbers_for_its_descriptors() {
+    if !has("python3") {
+        return;
+    }
+    let script = "import os, time\n\
+                  rows = [bytes([number]) * (1 << 20) for number in range(48)]\n\
+                  lowest = os.dup(2)\n\
+                  os.close(lowest)\n\
+                  others = dups = 0\n\
+                  end = time.monotonic() + 4\n\
+                  while time.monotonic() < end or dups < 60000:\n    \
+                      sum(row[number] for row in rows for number in range(0, 1 << 20, 4096))\n    \
+                      for _ in range(10000):\n        \
+                          number = os.dup(2)\n        \
+                          others += number != lowest\n        \
+                          os.close(number)\n    \
+                      dups += 10000\n\
+                  assert others == 0, f'{others} of {dups}'\n";
+    let limits = ["--engine", "pager", "--ram", "32M", "--"];
+    let output = ran(exec().args(limits).args(["python3", "-c", script]));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}

@@ -64,7 +64,7 @@ fn python_passes_its_tests_of_fork() {
     passes("test_fork1", [12, 6], &[]);
 }
 
-/// One test demands that its child has no descriptors but those that it got. The pager of the child has five or more.
+/// One test demands that its child has no descriptors but those that it got. The pager of the child has six or more.
 #[test]
 fn python_passes_its_tests_of_subprocesses() {
     passes("test_subprocess", [36, 24], &["test_pass_fds_redirected"]);
