@@ -140,6 +140,7 @@ impl<B: Backing + 'static> Engine<B> {
             built: Instant::now(),
             aged: AtomicU64::new(0),
             balancing: Mutex::new(()),
+            shrinking: Mutex::new(()),
             gate: Gate::default(),
             #[cfg(not(loom))]
             pool: funds.member.as_ref().map(|member| member.pool().clone()),
@@ -215,11 +216,9 @@ impl<B: Backing + 'static> Engine<B> {
             return None;
         }
         self.rest();
-        let _balancing = self
-            .served
-            .balancing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _balancing = self.balancing();
+        let shrinking = &self.served.shrinking;
+        let _shrinking = shrinking.lock().unwrap_or_else(PoisonError::into_inner);
         // A handler that touches a page which the look holds busy would wait for its own thread.
         let _blocked = SignalsBlocked::new();
         Some(look(self.manager()))

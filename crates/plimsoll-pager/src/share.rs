@@ -28,8 +28,6 @@ const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 const LOOK_PART: u32 = 20;
 /// Reports of one tick at most, while a process writes to shared pages faster than the pool grants free ones.
 const WISHES: u32 = 4;
-/// Tries to lower the budget before a fork, each of which may wait for the balance-set manager for 100 us.
-const GIVE_BACK_TRIES: u32 = 50;
 /// The longest time between two tries of a member that waits for its first grant, and the number of tries.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const FIRST_TRIES: u32 = 20;
@@ -366,7 +364,7 @@ impl State {
         let copies = tenant.copies();
         let before = self.own_usage(tenant, &member).inherited;
         set_budget(tenant, &member, before, copies);
-        (0..GIVE_BACK_TRIES).any(|_| tenant.approach_budget());
+        tenant.approach_budget();
         let usage = self.own_usage(tenant, &member);
         // Else faults of other threads have used the former grant, or another thread forks: the next tick answers.
         if tenant.has_budget() && usage.inherited == before {
@@ -394,8 +392,10 @@ impl State {
             false => 0,
         };
         // After the look: the pages of a parent that has ended are shared no more, and its charge covers them until the next round.
-        let by_parent = (before > 0).then(|| member.shared_by_parent()).flatten();
-        let inherited = by_parent.map_or(before, |by_parent| before.min(shared).min(by_parent));
+        let inherited = match before {
+            0 => 0,
+            _ => member.still_inherited(before, shared),
+        };
         self.inherited.store(inherited, Ordering::Relaxed);
         // Without a shared page, no child has one of them.
         self.has_children.fetch_and(shared > 0, Ordering::Relaxed);

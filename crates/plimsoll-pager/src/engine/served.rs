@@ -2,11 +2,9 @@
 
 use std::ops::Range;
 #[cfg(not(loom))]
-use std::sync::TryLockError;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
-#[cfg(not(loom))]
-use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_os::{Errno, Fd, thread_token};
@@ -36,6 +34,9 @@ pub(super) struct Served<B> {
     pub(super) aged: AtomicU64,
     /// Held by the balance-set manager while it works. No fault takes it.
     pub(super) balancing: Mutex<()>,
+    /// Held by a thread that shrinks the budget for the pool, and by one that checks the pages. Not `balancing`: such a thread may wait
+    /// until the balance-set manager has made a page file.
+    pub(super) shrinking: Mutex<()>,
     /// Every other thread is inside while it changes pages.
     pub(super) gate: Gate,
     /// The pool whose shared memory the handler replaces if its file is cut.
@@ -136,15 +137,8 @@ impl<B: Backing> Tenant for Served<B> {
         let Some(_inside) = self.gate.try_enter() else {
             return true;
         };
-        // As the balance-set manager, which shrinks the budget too: another thread may check the pages meanwhile.
-        match self.balancing.try_lock() {
-            Ok(_balancing) => self.manager.shrink(),
-            Err(TryLockError::Poisoned(_)) => self.manager.shrink(),
-            Err(TryLockError::WouldBlock) => {
-                thread::sleep(Duration::from_micros(100));
-                false
-            }
-        }
+        let _shrinking = self.shrinking.lock().unwrap_or_else(PoisonError::into_inner);
+        self.manager.shrink()
     }
 
     fn has_budget(&self) -> bool {

@@ -9,7 +9,8 @@ use std::time::Duration;
 use super::error::PoolError;
 use super::file::PoolFile;
 use super::identity::{Condition, Identity};
-use super::layout::{HEAD, MOST_MEMBERS, PAGE, TABLE_WORDS, buffer_bytes, buffers, row};
+use super::layout::{HEAD, MOST_MEMBERS, PAGE, TABLE_WORDS, buffer_bytes, buffers, last_look, row};
+use super::looks::{Conditions, LastLook};
 use super::round::{SILENT_MS, Seen, idle, need, reap};
 use super::row::{Acknowledged, Report, Row, bell};
 use super::status::{MemberStatus, PoolStatus};
@@ -88,8 +89,9 @@ impl Pool {
     /// [`PoolError::Damaged`], [`PoolError::Busy`].
     pub fn status(&self) -> Result<PoolStatus, PoolError> {
         let (_, table) = self.table()?;
+        let conditions = Conditions::read(&table, None);
         let members = table.members().map(|(at, entry)| {
-            let seen = self.state_of(at, entry, entry.identity.condition());
+            let seen = self.state_of(at, entry, conditions.of_member(at, entry));
             MemberStatus::of(entry, &seen)
         });
         let members: Vec<MemberStatus> = members.collect();
@@ -138,8 +140,8 @@ impl Pool {
         let identity = this_process()?;
         let row = self.claim_row(identity)?;
         let closed = self.change(row, |table| {
-            let seen = self.states(table);
-            let mut next = reap(table, self.total_pages(), &|at, entry| seen_in(&seen, at, entry));
+            let seen = self.states(table, &self.look(table, identity));
+            let mut next = reap(table, self.total_pages(), &|at, _| seen_in(&seen, at));
             let members = next.members().count();
             if members > 0 {
                 return Err(PoolError::InUse { members });
@@ -269,26 +271,33 @@ impl Pool {
         Err(PoolError::Busy)
     }
 
-    /// The states of the members of a table, by row, as if all lived and were running.
-    pub(crate) fn reported_states(&self, table: &Table) -> Vec<Option<Seen>> {
-        let entries = table.entries.iter().enumerate();
-        let reported = |at: usize, entry: &Entry| Seen {
-            condition: Condition::Runs,
-            row: self.row(at).of(entry.identity),
-        };
-        entries
-            .map(|(at, entry)| entry.as_ref().map(|entry| reported(at, entry)))
-            .collect()
+    /// The conditions of the members of a table as of the last look of any member.
+    pub(crate) fn last_look(&self, table: &Table) -> Conditions {
+        self.looks().conditions(table)
     }
 
-    /// The states of the members of a table, by row.
-    pub(crate) fn states(&self, table: &Table) -> Vec<Option<Seen>> {
-        let identities: Vec<Identity> = table.members().map(|(_, entry)| entry.identity).collect();
-        let mut conditions = Identity::conditions(&identities).into_iter();
+    /// Begins a look at time `now`, unless another member has looked just before.
+    pub(crate) fn begin_look(&self, now: u32) -> bool {
+        self.looks().begin(now)
+    }
+
+    /// Looks at the members of a table, of which this process is `own`.
+    pub(crate) fn look(&self, table: &Table, own: Identity) -> Conditions {
+        let found = Conditions::read(table, Some(own));
+        self.looks().note(&found);
+        found
+    }
+
+    fn looks(&self) -> LastLook<'_> {
+        LastLook::new(&self.file.memory.words()[last_look()])
+    }
+
+    /// The states of the members of a table in these conditions, by row.
+    pub(crate) fn states(&self, table: &Table, conditions: &Conditions) -> Vec<Option<Seen>> {
         let entries = table.entries.iter().enumerate();
         let state = |(at, entry): (usize, &Option<Entry>)| {
             let entry = entry.as_ref()?;
-            Some(self.state_of(at, entry, conditions.next()?))
+            Some(self.state_of(at, entry, conditions.of_member(at, entry)))
         };
         entries.map(state).collect()
     }
@@ -343,11 +352,11 @@ fn concerned(before: &Table, after: &Table) -> impl Iterator<Item = usize> {
     pairs.filter_map(move |(at, (before, after))| (share(before) != share(after)).then_some(at))
 }
 
-/// The state of a member among those that [`Pool::states`] returned.
-pub(crate) fn seen_in(seen: &[Option<Seen>], at: usize, entry: &Entry) -> Seen {
+/// The state of a member of the table among those that [`Pool::states`] returned for it.
+pub(crate) fn seen_in(seen: &[Option<Seen>], at: usize) -> Seen {
     let known = seen.get(at).copied().flatten();
     known.unwrap_or(Seen {
-        condition: entry.identity.condition(),
+        condition: Condition::Runs,
         row: None,
     })
 }

@@ -105,8 +105,8 @@ impl Identity {
             .collect()
     }
 
-    /// The condition that this life shows. An error other than "no such process" leaves open whether the process runs: it counts as running, so that its share is not given
-    /// out while it may use it.
+    /// The condition that this life shows. An error other than "no such process" leaves open whether the process runs: it counts as
+    /// running, so that its share is not given out while it may use it.
     #[cfg(not(loom))]
     fn condition_of(self, life: Life) -> Condition {
         match life {

@@ -5,11 +5,12 @@ use super::error::PoolError;
 use super::handle::{Pool, program, seen_in};
 use super::identity::{Condition, Identity};
 use super::limits::Bounds;
+use super::looks::Conditions;
 use super::round::{Seen, reap};
 use super::settle::free;
 use super::table::{Damage, Entry, Table};
 
-/// The table with a new member.
+/// The table with a new member. `looked` has the findings of the look of an earlier try, or of this one.
 pub(super) fn enter(
     pool: &Pool,
     table: &Table,
@@ -17,6 +18,7 @@ pub(super) fn enter(
     identity: Identity,
     bounds: Bounds,
     parent: Option<Identity>,
+    looked: &mut Option<Conditions>,
 ) -> Result<Table, PoolError> {
     if table.is_closed {
         return Err(PoolError::Closed);
@@ -29,10 +31,16 @@ pub(super) fn enter(
         return Err(PoolError::AlreadyMember);
     }
     let total = pool.total_pages();
-    // To look at each process of a large pool costs milliseconds: only for what they would free.
-    let (mut next, given) = match room(pool, table, row, identity, bounds, pool.reported_states(table)) {
-        Ok((next, given)) if given == bounds.minimum => (next, given),
-        _ => room(pool, table, row, identity, bounds, pool.states(table))?,
+    let room = |conditions: &Conditions| {
+        let seen = pool.states(table, conditions);
+        room(pool, table, row, identity, bounds, seen)
+    };
+    // To look at each process of a large pool costs milliseconds: only for the memory that ended ones had.
+    let known = looked.clone().unwrap_or_else(|| pool.last_look(table));
+    let (mut next, given) = match room(&known) {
+        Ok((next, given)) if given == bounds.minimum || looked.is_some() => (next, given),
+        Err(error) if looked.is_some() => return Err(error),
+        _ => room(looked.insert(pool.look(table, identity)))?,
     };
     let mut entry = Entry {
         identity,
@@ -65,7 +73,7 @@ fn room(
         seen.condition = Condition::Ended;
     }
     let total = pool.total_pages();
-    let next = reap(table, total, &|at, entry| seen_in(&seen, at, entry));
+    let next = reap(table, total, &|at, _| seen_in(&seen, at));
     if next.entries[row].is_some() {
         return Err(pool.damaged(Damage::Row { row }));
     }

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | 0-7 | header: [`Header`] |
 //! | 8 | head of the table, see `versioned` |
-//! | 9-15 | zero |
+//! | 9-11 | the last look at the members' processes, see `looks` |
+//! | 12-15 | zero |
 //! | 16-2047 | 127 rows of 16 words, each written by its member alone, see `row` |
 //! | 2048-262143 | buffers of the table, two for each row, of 1024 words, see `table` |
 
@@ -16,6 +17,9 @@ pub const MOST_MEMBERS: usize = 127;
 pub(crate) const HEADER_WORDS: usize = 8;
 /// Place of the head.
 pub(crate) const HEAD: usize = 8;
+/// Words of the last look, and their first place.
+pub(crate) const LOOK_WORDS: usize = 3;
+const FIRST_LOOK: usize = 9;
 pub(crate) const ROW_WORDS: usize = 16;
 const FIRST_ROW: usize = 16;
 pub(crate) const TABLE_WORDS: usize = 1024;
@@ -37,6 +41,11 @@ pub(crate) const MOST_PAGES: u64 = 1 << 39;
 pub(crate) fn row(number: usize) -> Range<usize> {
     let start = FIRST_ROW + number * ROW_WORDS;
     start..start + ROW_WORDS
+}
+
+/// The words of the last look.
+pub(crate) fn last_look() -> Range<usize> {
+    FIRST_LOOK..FIRST_LOOK + LOOK_WORDS
 }
 
 pub(crate) fn buffers() -> Range<usize> {
@@ -180,6 +189,7 @@ mod tests {
     #[test]
     fn rows_and_buffers_do_not_overlap() {
         assert_eq!(row(0).start, HEAD + 8);
+        assert!(last_look().start > HEAD && last_look().end <= row(0).start);
         assert_eq!(row(MOST_MEMBERS - 1).end, buffers().start);
         assert_eq!(buffer_bytes(0).start, buffers().start as u64 * 8);
         assert_eq!(buffer_bytes(MOST_MEMBERS - 1).end, FILE_BYTES);

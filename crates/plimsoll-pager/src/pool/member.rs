@@ -9,8 +9,9 @@ use super::identity::{Condition, Identity};
 use super::joining::{end, enter};
 use super::layout::PAGE;
 use super::limits::{Bounds, Limits, pages_up};
+use super::looks::Conditions;
 use super::meter::Meter;
-use super::round::{Seen, meet_needs, next_table, reap};
+use super::round::{meet_needs, next_table, reap};
 use super::row::{Acknowledged, Report};
 use super::table::{Entry, Table};
 use super::usage::Usage;
@@ -101,8 +102,9 @@ impl Member {
             ..Report::default()
         };
         pool.row(row).publish(&report);
+        let mut looked = None;
         let entered = pool.change(row, |table| {
-            enter(pool, table, row, identity, bounds, parent_identity).map(Some)
+            enter(pool, table, row, identity, bounds, parent_identity, &mut looked).map(Some)
         });
         let entry = entered.and_then(|table| own_entry(table.as_ref(), row, identity));
         match entry {
@@ -160,15 +162,22 @@ impl Member {
         self.has_parent
     }
 
-    /// The bytes that the member from which this process was forked shares with its children, an upper bound. None if that member
-    /// has ended or executes another program: the next round charges its children.
-    pub(crate) fn shared_by_parent(&self) -> Option<u64> {
-        let (parent, row) = self.parent?;
-        let row = self.pool.row(row);
-        if row.is_executing() || row.program() != program() || parent.condition() == Condition::Ended {
-            return None;
-        }
-        row.of(parent).map(|(report, _)| report.shared * PAGE)
+    /// The bytes that this process still shares with the member from which it was forked, an upper bound: of `before` as of the last look,
+    /// and `shared` with any process now. They stay once that member has ended or executes another program, whose report is old and whose
+    /// memory is gone: the next round charges its children.
+    pub(crate) fn still_inherited(&self, before: u64, shared: u64) -> u64 {
+        let by_parent = || {
+            let (parent, row) = self.parent?;
+            let row = self.pool.row(row);
+            if row.is_executing() || row.program() != program() {
+                return None;
+            }
+            let (report, _) = row.of(parent)?;
+            let inherited = before.min(shared).min(report.shared * PAGE);
+            // To read its condition costs more than all the rest.
+            (inherited < before && parent.condition() != Condition::Ended).then_some(inherited)
+        };
+        by_parent().unwrap_or(before)
     }
 
     /// Lowers the grant to the pages that the member fills with `resident` bytes, as a round would in some seconds, if that frees more
@@ -276,13 +285,15 @@ impl Member {
         let total = self.pool.total_pages();
         let (row, identity) = (self.row, self.identity);
         let is_due = |table: &Table| at_once || now.wrapping_sub(table.balanced_at) >= ROUND_MS;
+        let mut looked = None;
         self.pool.change(row, |table| {
             own_entry(Some(table), row, identity)?;
             if !is_due(table) && !usage.is_needy && !usage.is_wishing {
                 return Ok(None);
             }
-            let with = |seen: Vec<Option<Seen>>| {
-                let seen = |at, entry: &Entry| seen_in(&seen, at, entry);
+            let with = |conditions: &Conditions| {
+                let seen = self.pool.states(table, conditions);
+                let seen = |at, _: &Entry| seen_in(&seen, at);
                 match is_due(table) {
                     true => next_table(table, total, &seen, now),
                     false => meet_needs(table, total, &seen, now),
@@ -290,11 +301,12 @@ impl Member {
             };
             // A need is urgent, and free pages meet it: what ended processes have is looked for only if they do not.
             let given = |table: &Table| table.entries[row].map_or(0, |entry| entry.given);
-            let quick = (!is_due(table)).then(|| with(self.pool.reported_states(table)));
-            let next = match quick.filter(|quick| given(quick) > given(table)) {
-                Some(quick) => quick,
-                None => with(self.pool.states(table)),
-            };
+            let is_met = |next: &Table| !is_due(table) && given(next) > given(table);
+            let known = looked.clone().unwrap_or_else(|| self.pool.last_look(table));
+            let mut next = with(&known);
+            if looked.is_none() && !is_met(&next) && (at_once || self.pool.begin_look(now)) {
+                next = with(looked.insert(self.pool.look(table, identity)));
+            }
             // An unmet need must not wake all members again and again.
             Ok((next != *table).then_some(next))
         })?;
@@ -450,10 +462,10 @@ impl Member {
         self.has_left = true;
         let identity = self.identity;
         let left = self.pool.change(self.row, |table| {
-            let mut seen = self.pool.states(table);
+            let mut seen = self.pool.states(table, &self.pool.last_look(table));
             end(&mut seen, table, identity);
             let total = self.pool.total_pages();
-            Ok(Some(reap(table, total, &|at, entry| seen_in(&seen, at, entry))))
+            Ok(Some(reap(table, total, &|at, _| seen_in(&seen, at))))
         });
         self.pool.row(self.row).release(identity);
         left.map(drop)

@@ -71,6 +71,8 @@ mod limits;
 #[cfg(not(loom))]
 mod lives;
 #[cfg(not(loom))]
+mod looks;
+#[cfg(not(loom))]
 mod member;
 #[cfg(not(loom))]
 mod meter;
