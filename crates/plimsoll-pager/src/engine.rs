@@ -37,6 +37,9 @@ pub const LEAST_GRANT: u64 = 1 << 20;
 /// The smallest budget: the store's tables and buffers, and some pages.
 pub(crate) const LEAST_RAM: u64 = 4 << 20;
 
+/// Tries of a trim to release the frames of a block.
+const MOST_RELEASES: u32 = 8;
+
 /// The last step of a trim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -302,8 +305,13 @@ impl<B: Backing + 'static> Engine<B> {
                 manager.save_range(block);
             }
             if to >= TrimTo::Store {
-                manager.wait_for_busy(block);
-                manager.release_range(block);
+                // A thread that moves the copy of a page may take it after the wait, or keep it for longer.
+                let has_released = || {
+                    manager.wait_for_busy(block);
+                    manager.release_range(block);
+                    !manager.has_standby_or_busy(block)
+                };
+                (0..MOST_RELEASES).any(|_| has_released());
             }
         }
         trimmed

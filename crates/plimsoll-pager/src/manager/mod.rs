@@ -289,6 +289,12 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         }
     }
 
+    /// Whether one of the pages is on standby or busy.
+    pub(crate) fn has_standby_or_busy(&self, pages: PageRange) -> bool {
+        let mut states = pages.pages().map(|page| self.table.word(page).load().state());
+        states.any(|state| matches!(state, PageState::Standby | PageState::Busy))
+    }
+
     /// Moves a saved copy of `owner` if it still is at `old`: the store calls it while it cleans. Returns whether the page
     /// now has its copy at `new`; if not, the copy at `old` stays valid.
     pub(crate) fn relocate(&self, owner: PageIndex, old: Place, new: Place) -> bool {

@@ -461,8 +461,10 @@ impl Member {
         self.check_process()?;
         self.has_left = true;
         let identity = self.identity;
+        let mut looked = None;
         let left = self.pool.change(self.row, |table| {
-            let mut seen = self.pool.states(table, &self.pool.last_look(table));
+            let conditions = looked.get_or_insert_with(|| self.pool.look(table, identity));
+            let mut seen = self.pool.states(table, conditions);
             end(&mut seen, table, identity);
             let total = self.pool.total_pages();
             Ok(Some(reap(table, total, &|at, _| seen_in(&seen, at))))

@@ -2,6 +2,8 @@
 
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use crate::backing::Backing;
 use crate::backing::model::ModelStore;
@@ -206,6 +208,31 @@ fn writers_race_with_trims_of_their_pages() {
     });
     assert!(engine.manager().stats().trimmed_pages > u64::from(pages.count));
     validate(&engine);
+}
+
+/// A page that the cleaner of the store held for longer than a trim waits kept its frame.
+#[test]
+fn a_trim_releases_a_page_that_another_thread_holds_for_a_while() {
+    let engine = engine(64 * MIB);
+    let pages = PageRange::new(map(&engine, MIB).first, 16);
+    fill(bytes(&engine, pages), 0, 1);
+    engine.trim(pages, TrimTo::Standby);
+    let word = |page| engine.manager().table.word(page);
+    let held = pages
+        .pages()
+        .find_map(|page| word(page).try_lock_in(PageState::Standby));
+    let held = held.expect("a page on standby");
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(300));
+            drop(held);
+        });
+        engine.trim(pages, TrimTo::Store);
+    });
+    for page in pages.pages() {
+        assert_eq!(word(page).load().state(), PageState::Compressed);
+    }
+    verify(bytes(&engine, pages), 0, 1);
 }
 
 #[test]

@@ -146,15 +146,24 @@ fn a_parent_releases_memory_before_a_fork_if_the_pool_has_little_left() {
         });
         let before = pager.stats();
         assert!(before.resident_bytes() > TOTAL / 2, "{before:?}");
-        // 200 ms may be too short on a busy machine.
+        // 200 ms may be too short on a busy machine. Then the grant falls to what is left, which may free a quarter of the pool, and later
+        // forks release no more.
+        let is_enough = || {
+            let free = pool.status().expect("it is whole").free;
+            pager.stats().resident_bytes() <= TOTAL / 2 || free >= TOTAL / 4
+        };
         for _ in 0..300 {
             pager.prepare_fork();
-            if pager.stats().resident_bytes() <= TOTAL / 2 {
+            if is_enough() {
                 break;
             }
         }
         let after = pager.stats();
-        assert!(after.resident_bytes() <= TOTAL / 2, "{after:?} after {before:?}");
+        assert!(is_enough(), "{after:?} after {before:?}");
+        assert!(
+            after.resident_bytes() < before.resident_bytes(),
+            "{after:?} after {before:?}"
+        );
         verify(&region, 1);
         assert_eq!(pager.validate(), []);
     });
