@@ -3,7 +3,7 @@
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::Instant;
 
 use crate::backing::Backing;
 use crate::backing::model::ModelStore;
@@ -222,9 +222,13 @@ fn a_trim_releases_a_page_that_another_thread_holds_for_a_while() {
         .pages()
         .find_map(|page| word(page).try_lock_in(PageState::Standby));
     let held = held.expect("a page on standby");
+    let start = Instant::now();
+    engine.manager().wait_for_busy(pages);
+    let one_wait = start.elapsed();
     thread::scope(|scope| {
         scope.spawn(|| {
-            thread::sleep(Duration::from_millis(300));
+            // The steps before wait too.
+            thread::sleep(one_wait * 5);
             drop(held);
         });
         engine.trim(pages, TrimTo::Store);
