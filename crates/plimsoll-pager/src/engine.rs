@@ -6,8 +6,9 @@ mod served;
 mod threads;
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use plimsoll_os::Errno;
 
@@ -219,11 +220,18 @@ impl<B: Backing + 'static> Engine<B> {
             return None;
         }
         self.rest();
-        let _balancing = self.balancing();
-        let shrinking = &self.served.shrinking;
-        let _shrinking = shrinking.lock().unwrap_or_else(PoisonError::into_inner);
         // A handler that touches a page which the look holds busy would wait for its own thread.
         let _blocked = SignalsBlocked::new();
+        let _resting = loop {
+            let balancing = self.balancing();
+            // The thread that has it may wait for the balance-set manager.
+            match self.served.shrinking.try_lock() {
+                Ok(shrinking) => break (balancing, shrinking),
+                Err(TryLockError::Poisoned(shrinking)) => break (balancing, shrinking.into_inner()),
+                Err(TryLockError::WouldBlock) => drop(balancing),
+            }
+            thread::sleep(Duration::from_micros(100));
+        };
         Some(look(self.manager()))
     }
 
@@ -297,7 +305,7 @@ impl<B: Backing + 'static> Engine<B> {
         let pieces = manager.chunks.pieces(pages);
         for block in pieces.flat_map(|piece| piece.pieces(BLOCK)) {
             // Another thread may fork between two blocks.
-            let _inside = self.served.gate.enter();
+            let inside = self.served.gate.enter();
             manager.wait_for_busy(block);
             trimmed += manager.trim_range(block);
             if to >= TrimTo::Standby {
@@ -305,8 +313,10 @@ impl<B: Backing + 'static> Engine<B> {
                 manager.save_range(block);
             }
             if to >= TrimTo::Store {
-                // A thread that moves the copy of a page may take it after the wait, or keep it for longer.
+                drop(inside);
+                // A thread that moves the copy of a page may lock the page after the wait, or hold it longer.
                 let has_released = || {
+                    let _inside = self.served.gate.enter();
                     manager.wait_for_busy(block);
                     manager.release_range(block);
                     !manager.has_standby_or_busy(block)

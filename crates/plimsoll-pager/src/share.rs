@@ -28,6 +28,8 @@ const SHORTEST_LOOK: Duration = Duration::from_millis(10);
 const LOOK_PART: u32 = 20;
 /// Reports of one tick at most, while a process writes to shared pages faster than the pool grants free ones.
 const WISHES: u32 = 4;
+/// Tries to lower the budget before a fork, each of which may wait for a check of the pages for 100 us.
+const GIVE_BACK_TRIES: u32 = 50;
 /// The longest time between two tries of a member that waits for its first grant, and the number of tries.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const FIRST_TRIES: u32 = 20;
@@ -364,7 +366,7 @@ impl State {
         let copies = tenant.copies();
         let before = self.own_usage(tenant, &member).inherited;
         set_budget(tenant, &member, before, copies);
-        tenant.approach_budget();
+        (0..GIVE_BACK_TRIES).any(|_| tenant.approach_budget());
         let usage = self.own_usage(tenant, &member);
         // Else faults of other threads have used the former grant, or another thread forks: the next tick answers.
         if tenant.has_budget() && usage.inherited == before {

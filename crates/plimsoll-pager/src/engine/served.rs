@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 #[cfg(not(loom))]
-use std::sync::PoisonError;
+use std::sync::TryLockError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
+#[cfg(not(loom))]
+use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_os::{Errno, Fd, thread_token};
@@ -34,8 +36,9 @@ pub(super) struct Served<B> {
     pub(super) aged: AtomicU64,
     /// Held by the balance-set manager while it works. No fault takes it.
     pub(super) balancing: Mutex<()>,
-    /// Held by a thread that shrinks the budget for the pool, and by one that checks the pages. Not `balancing`: such a thread may wait
-    /// until the balance-set manager has made a page file.
+    /// Held by a thread that shrinks the budget for the pool, inside of the gate, and by one that checks the pages, which holds
+    /// `balancing` too: so a fork, which closes the gate and takes `balancing`, never copies it locked. Not `balancing` itself: a thread
+    /// that shrinks the budget may wait until the balance-set manager has made a page file.
     pub(super) shrinking: Mutex<()>,
     /// Every other thread is inside while it changes pages.
     pub(super) gate: Gate,
@@ -137,8 +140,15 @@ impl<B: Backing> Tenant for Served<B> {
         let Some(_inside) = self.gate.try_enter() else {
             return true;
         };
-        let _shrinking = self.shrinking.lock().unwrap_or_else(PoisonError::into_inner);
-        self.manager.shrink()
+        // Another thread may check the pages.
+        match self.shrinking.try_lock() {
+            Ok(_shrinking) => self.manager.shrink(),
+            Err(TryLockError::Poisoned(_)) => self.manager.shrink(),
+            Err(TryLockError::WouldBlock) => {
+                thread::sleep(Duration::from_micros(100));
+                false
+            }
+        }
     }
 
     fn has_budget(&self) -> bool {

@@ -271,14 +271,14 @@ impl Pool {
         Err(PoolError::Busy)
     }
 
-    /// The conditions of the members of a table as of the last look of any member.
-    pub(crate) fn last_look(&self, table: &Table) -> Conditions {
-        self.looks().conditions(table)
+    /// The conditions of the members of a table as of the last look of any member. This process, `own`, runs.
+    pub(crate) fn last_look(&self, table: &Table, own: Identity) -> Conditions {
+        self.looks().conditions(table, own)
     }
 
-    /// Begins a look at time `now`, unless another member has looked just before.
-    pub(crate) fn begin_look(&self, now: u32) -> bool {
-        self.looks().begin(now)
+    /// Begins a look, unless another member began one in the last 20 ms.
+    pub(crate) fn begin_look(&self) -> bool {
+        self.looks().begin(plimsoll_os::coarse_milliseconds())
     }
 
     /// Looks at the members of a table, of which this process is `own`.

@@ -36,7 +36,7 @@ pub(super) fn enter(
         room(pool, table, row, identity, bounds, seen)
     };
     // To look at each process of a large pool costs milliseconds: only for the memory that ended ones had.
-    let known = looked.clone().unwrap_or_else(|| pool.last_look(table));
+    let known = looked.clone().unwrap_or_else(|| pool.last_look(table, identity));
     let (mut next, given) = match room(&known) {
         Ok((next, given)) if given == bounds.minimum || looked.is_some() => (next, given),
         Err(error) if looked.is_some() => return Err(error),

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0-7 | header: [`Header`] |
 //! | 8 | head of the table, see `versioned` |
-//! | 9-11 | the last look at the members' processes, see `looks` |
+//! | 9-11 | the last look at the members' processes, see `looks`; older programs ignore them |
 //! | 12-15 | zero |
 //! | 16-2047 | 127 rows of 16 words, each written by its member alone, see `row` |
 //! | 2048-262143 | buffers of the table, two for each row, of 1024 words, see `table` |

@@ -1,7 +1,8 @@
 //! The conditions of the members' processes, and the last look of any member at them.
 //!
-//! A look reads `/proc/PID/stat` of each member: milliseconds in a large pool. So the members share their looks: one looks, at most once in
-//! 20 ms, and writes down the stopped ones. It takes those that have ended out of the table itself.
+//! A look reads `/proc/PID/stat` of each member: milliseconds in a large pool. So the members share the looks of their ticks. At most once
+//! in 20 ms, one member looks, records in the file the rows of stopped members, and removes ended members from the table. A member that
+//! joins or leaves looks at any time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +10,7 @@ use super::identity::{Condition, Identity};
 use super::layout::{LOOK_WORDS, MOST_MEMBERS};
 use super::table::{Entry, Table};
 
-/// The shortest time between two looks of members that can wait.
+/// The shortest time between two looks of ticks.
 const PERIOD_MS: u32 = 20;
 
 /// In the word of the time: there was a look.
@@ -22,7 +23,7 @@ pub(crate) struct LastLook<'m> {
 }
 
 impl<'m> LastLook<'m> {
-    /// That in these words, of which there are [`LOOK_WORDS`].
+    /// The look in these words, of which there are [`LOOK_WORDS`].
     pub(crate) fn new(words: &'m [AtomicU64]) -> LastLook<'m> {
         debug_assert_eq!(words.len(), LOOK_WORDS);
         LastLook { words }
@@ -31,7 +32,9 @@ impl<'m> LastLook<'m> {
     /// Begins a look at time `now`, unless another member began one in the last 20 ms.
     pub(crate) fn begin(&self, now: u32) -> bool {
         let last = self.words[0].load(Ordering::Relaxed);
-        let is_recent = last & LOOKED != 0 && now.wrapping_sub(last as u32) < PERIOD_MS;
+        // The clock of another member may have been read a little later.
+        let since = now.wrapping_sub(last as u32).wrapping_add(PERIOD_MS);
+        let is_recent = last & LOOKED != 0 && since < 2 * PERIOD_MS;
         let next = LOOKED | u64::from(now);
         let exchange = || self.words[0].compare_exchange(last, next, Ordering::Relaxed, Ordering::Relaxed);
         !is_recent && exchange().is_ok()
@@ -44,13 +47,13 @@ impl<'m> LastLook<'m> {
         self.words[2].store((stopped >> 64) as u64, Ordering::Relaxed);
     }
 
-    /// The conditions of the members of a table as of the last look: none has ended.
-    pub(crate) fn conditions(&self, table: &Table) -> Conditions {
+    /// The conditions of the members of a table as of the last look, which reports no member as ended. This process, `own`, runs.
+    pub(crate) fn conditions(&self, table: &Table, own: Identity) -> Conditions {
         let [low, high] = [1, 2].map(|at| self.words[at].load(Ordering::Relaxed));
         let stopped = u128::from(high) << 64 | u128::from(low);
-        Conditions::of(table, |at, _| match stopped >> at & 1 {
-            0 => Condition::Runs,
-            _ => Condition::Stopped,
+        Conditions::of(table, |at, identity| match stopped >> at & 1 {
+            1 if identity != own => Condition::Stopped,
+            _ => Condition::Runs,
         })
     }
 }
@@ -71,7 +74,7 @@ impl Conditions {
         Conditions(rows.map(condition).collect())
     }
 
-    /// Reads those of the members of a table. `own`, which is this process, runs.
+    /// Reads the conditions of the members of a table. This process, `own`, runs.
     pub(crate) fn read(table: &Table, own: Option<Identity>) -> Conditions {
         let others = table.members().map(|(_, entry)| entry.identity);
         let others: Vec<Identity> = others.filter(|identity| Some(*identity) != own).collect();
@@ -82,7 +85,7 @@ impl Conditions {
         })
     }
 
-    /// That of the member of a row. One that joined after the look runs.
+    /// The condition of the member of a row. A member that joined after the look runs.
     pub(crate) fn of_member(&self, at: usize, entry: &Entry) -> Condition {
         match self.0.get(at).copied().flatten() {
             Some((identity, condition)) if identity == entry.identity => condition,
@@ -125,8 +128,10 @@ mod tests {
             assert!(!last.begin(first) && !last.begin(first.wrapping_add(PERIOD_MS - 1)));
             assert!(last.begin(first.wrapping_add(PERIOD_MS)));
         }
-        // A time to come is not that of a look.
+        // A member that read its clock before another one does not look again.
         words[0].store(LOOKED | 5000, Ordering::Relaxed);
+        assert!(!last.begin(4996));
+        // A time far ahead is damage.
         assert!(last.begin(4000));
     }
 
@@ -141,7 +146,8 @@ mod tests {
             _ => Condition::Runs,
         });
         last.note(&found);
-        let known = last.conditions(&table);
+        let own = |pid| entry(pid, 10, 10, 100).identity;
+        let known = last.conditions(&table, own(1));
         let conditions: Vec<Condition> = table
             .members()
             .map(|(at, entry)| known.of_member(at, entry))
@@ -149,10 +155,12 @@ mod tests {
         assert_eq!(
             conditions,
             [Condition::Runs, Condition::Runs, Condition::Stopped],
-            "the member that looked takes ended ones out of the table"
+            "the member that looked removes ended ones from the table"
         );
+        // A process that a signal continued knows that it runs.
+        assert_eq!(last.conditions(&table, own(127)).stopped(), 0);
         last.note(&Conditions::of(&table, |_, _| Condition::Runs));
-        assert_eq!(last.conditions(&table).stopped(), 0);
+        assert_eq!(last.conditions(&table, own(1)).stopped(), 0);
     }
 
     #[test]

@@ -162,9 +162,9 @@ impl Member {
         self.has_parent
     }
 
-    /// The bytes that this process still shares with the member from which it was forked, an upper bound: of `before` as of the last look,
-    /// and `shared` with any process now. They stay once that member has ended or executes another program, whose report is old and whose
-    /// memory is gone: the next round charges its children.
+    /// An upper bound of the bytes that this process and the member from which it was forked share: at most `before`, the bound of the
+    /// last tick, and `shared`, the bytes that this process shares with any other now. It is `before` if that member has ended or executes
+    /// another program: the next round charges its children.
     pub(crate) fn still_inherited(&self, before: u64, shared: u64) -> u64 {
         let by_parent = || {
             let (parent, row) = self.parent?;
@@ -285,28 +285,38 @@ impl Member {
         let total = self.pool.total_pages();
         let (row, identity) = (self.row, self.identity);
         let is_due = |table: &Table| at_once || now.wrapping_sub(table.balanced_at) >= ROUND_MS;
+        let asks = usage.is_needy || usage.is_wishing;
         let mut looked = None;
         self.pool.change(row, |table| {
             own_entry(Some(table), row, identity)?;
-            if !is_due(table) && !usage.is_needy && !usage.is_wishing {
-                return Ok(None);
-            }
-            let with = |conditions: &Conditions| {
+            let with = |conditions: &Conditions, is_round: bool| {
                 let seen = self.pool.states(table, conditions);
                 let seen = |at, _: &Entry| seen_in(&seen, at);
-                match is_due(table) {
+                match is_round {
                     true => next_table(table, total, &seen, now),
                     false => meet_needs(table, total, &seen, now),
                 }
             };
-            // A need is urgent, and free pages meet it: what ended processes have is looked for only if they do not.
-            let given = |table: &Table| table.entries[row].map_or(0, |entry| entry.given);
-            let is_met = |next: &Table| !is_due(table) && given(next) > given(table);
-            let known = looked.clone().unwrap_or_else(|| self.pool.last_look(table));
-            let mut next = with(&known);
-            if looked.is_none() && !is_met(&next) && (at_once || self.pool.begin_look(now)) {
-                next = with(looked.insert(self.pool.look(table, identity)));
-            }
+            let next = match &looked {
+                // Another member changed the table after the look, whose findings it may lack.
+                Some(found) => with(found, is_due(table)),
+                None if !asks && !is_due(table) => return Ok(None),
+                None => {
+                    // A need is urgent, and free pages meet it: what ended processes have is looked for only if they do not.
+                    let given = |table: &Table| table.entries[row].map_or(0, |entry| entry.given);
+                    let needs = asks.then(|| with(&self.pool.last_look(table, identity), false));
+                    let met = needs.as_ref().is_some_and(|next| given(next) > given(table));
+                    match needs {
+                        Some(next) if met && !is_due(table) => next,
+                        needs if !at_once && !self.pool.begin_look() => match needs {
+                            Some(next) => next,
+                            // The member that looks makes the round.
+                            None => return Ok(None),
+                        },
+                        _ => with(looked.insert(self.pool.look(table, identity)), is_due(table)),
+                    }
+                }
+            };
             // An unmet need must not wake all members again and again.
             Ok((next != *table).then_some(next))
         })?;

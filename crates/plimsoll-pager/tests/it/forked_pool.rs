@@ -160,10 +160,6 @@ fn a_parent_releases_memory_before_a_fork_if_the_pool_has_little_left() {
         }
         let after = pager.stats();
         assert!(is_enough(), "{after:?} after {before:?}");
-        assert!(
-            after.resident_bytes() < before.resident_bytes(),
-            "{after:?} after {before:?}"
-        );
         verify(&region, 1);
         assert_eq!(pager.validate(), []);
     });
