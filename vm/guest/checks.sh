@@ -128,8 +128,11 @@ at_least "service: the working set has the hot memory, less a tenth" $(((hot << 
 at_least "service: the working set has no cold memory, but the programs of the workers" "$found" $(((hot << 20) * 11 / 10 + (4 << 20)))
 plimsoll size --pid "$(head -n 1 $service/cgroup.procs)" --duration 600s --output "$out/service-killed" >/dev/null 2>killed.err &
 sizing=$!
+# A sizing lifts its cap when tasks stall too long, also between a look at the cap and the kill.
 for _ in $(seq 300); do
+    kill -STOP $sizing
     [ "$(cat $service/memory.high)" != max ] && break
+    kill -CONT $sizing
     sleep 0.2
 done
 kill -9 $sizing
