@@ -14,6 +14,7 @@ use crate::shared_budget::{MIB, MOST_ROUNDS, PAGE, TOTAL, limits, with_pool};
 /// Words of the test: the state of the children.
 const WRITTEN: usize = 0;
 const MAY_END: usize = 8;
+const TRIMMED: usize = 16;
 /// Words of a page that are noise.
 const NOISE: usize = 128;
 /// Children of a parent.
@@ -106,6 +107,8 @@ fn a_forked_child_is_a_member_and_pays_for_its_own_pages() {
                 assert!(charged < 8 * MIB, "{charged} bytes are charged for shared pages");
                 fill(&region, 2);
                 wait_for(pool, "own pages", || {
+                    // Pages that it trimmed on a busy machine are in use too.
+                    verify(&region, 2);
                     member(pool, pid).is_some_and(|own| own.given >= DATA * MIB && own.charged >= DATA * MIB)
                 });
                 verify(&region, 2);
@@ -167,49 +170,73 @@ fn a_parent_releases_memory_before_a_fork_if_the_pool_has_little_left() {
 
 /// The parent held 992 of 1,024 MB after it had released most of that, so that its children copied and compressed all pages that they
 /// shared: a write makes a page theirs, and a trim of a shared page frees nothing.
+///
+/// A round gives free pages to the parent again. On a busy machine, it may come before the child has written to its pages: so there are
+/// several tries.
 #[test]
 fn children_of_a_parent_that_has_released_memory_write_to_shared_pages_without_trims() {
-    const DATA: u64 = 16;
+    const TRIES: usize = 8;
     let test =
         "forked_pool::children_of_a_parent_that_has_released_memory_write_to_shared_pages_without_trims";
     with_pool(test, |pool, shared| {
-        let (pager, region) = filled(pool, DATA, 1);
-        let released = pager
-            .map((TOTAL - DATA * MIB - 8 * MIB) as usize)
-            .expect("addresses are free");
-        wait_for(pool, "nearly all of the pool", || {
-            fill(&released, 1);
-            pool.status().expect("it is whole").free < 4 * MIB
-        });
-        drop(released);
-        assert!(pool.status().expect("it is whole").free < 4 * MIB);
-        let free = || pool.status().expect("it is whole").free;
-        // On a busy machine, the balance-set manager may hold the budget.
-        for _ in 0..300 {
-            pager.prepare_fork();
-            if free() > 2 * DATA * MIB {
-                break;
-            }
+        let (pager, region) = filled(pool, SHARED_MIB, 1);
+        let mut trimmed = Vec::new();
+        while trimmed.len() < TRIES && trimmed.last().is_none_or(|pages| *pages >= MOST_TRIMMED) {
+            release_nearly_all(pool, &pager, &region);
+            trimmed.push(trimmed_by_a_child(pool, shared, &pager, &region));
         }
-        let free = free();
-        assert!(free > 2 * DATA * MIB, "{free} bytes are free");
-        let trimmed = pager.stats().trimmed_pages;
-        let child = fork(&pager, || {
-            fill(&region, 2);
-            shared.set(WRITTEN, 1);
-            wait_for(pool, "own pages", || {
-                member(pool, std::process::id()).is_some_and(|own| own.given >= DATA * MIB)
-            });
-            verify(&region, 2);
-            let more = pager.stats().trimmed_pages - trimmed;
-            assert!(more < DATA * MIB / PAGE / 8, "{more} pages were trimmed");
-            i32::from(!pager.validate().is_empty())
-        });
-        shared.wait_for(WRITTEN, 1);
-        assert_eq!(wait(child), 0);
+        assert!(
+            trimmed.last().is_some_and(|pages| *pages < MOST_TRIMMED),
+            "trimmed pages of each try: {trimmed:?}"
+        );
         verify(&region, 1);
         assert_eq!(pager.validate(), []);
     });
+}
+
+/// The memory that the children of a test share with their parent.
+const SHARED_MIB: u64 = 16;
+/// A child that trims an eighth of these pages lacked memory.
+const MOST_TRIMMED: u64 = SHARED_MIB * MIB / PAGE / 8;
+
+/// Has the pager use nearly all of the pool, and release all but `region`.
+fn release_nearly_all(pool: &Pool, pager: &Pager, region: &Region) {
+    let free = || pool.status().expect("it is whole").free;
+    let released = pager.map((TOTAL - SHARED_MIB * MIB - 8 * MIB) as usize);
+    let released = released.expect("addresses are free");
+    wait_for(pool, "nearly all of the pool", || {
+        fill(&released, 1);
+        free() < 4 * MIB
+    });
+    drop(released);
+    verify(region, 1);
+    assert!(free() < 4 * MIB);
+    // On a busy machine, the balance-set manager may hold the budget.
+    for _ in 0..300 {
+        pager.prepare_fork();
+        if free() > 2 * SHARED_MIB * MIB {
+            return;
+        }
+    }
+    panic!("{} bytes are free", free());
+}
+
+/// The pages that a child trims while it writes to all pages that it shares with its parent.
+fn trimmed_by_a_child(pool: &Pool, shared: &Shared, pager: &Pager, region: &Region) -> u64 {
+    let before = pager.stats().trimmed_pages;
+    let trimmed = || pager.stats().trimmed_pages - before;
+    let child = fork(pager, || {
+        fill(region, 2);
+        wait_for(pool, "own pages", || {
+            let own = member(pool, std::process::id());
+            trimmed() >= MOST_TRIMMED || own.is_some_and(|own| own.given >= SHARED_MIB * MIB)
+        });
+        shared.set(TRIMMED, trimmed());
+        verify(region, 2);
+        i32::from(!pager.validate().is_empty())
+    });
+    assert_eq!(wait(child), 0);
+    shared.get(TRIMMED)
 }
 
 #[test]

@@ -21,8 +21,8 @@ const HOT: usize = 0;
 const BASE: usize = MOST;
 const WORK: usize = 2 * MOST;
 
-/// Rounds of the pool in which a goal must be reached.
-pub(crate) const MOST_ROUNDS: u64 = 240;
+/// Rounds of the pool in which a goal must be reached: there are four in a second.
+pub(crate) const MOST_ROUNDS: u64 = 960;
 
 pub(crate) fn limits() -> Limits {
     Limits {
