@@ -249,6 +249,12 @@ fn a_load_line_of_the_pager_needs_no_root() {
     }
 }
 
+/// The fewest faults of a scan of 16 MiB under two thirds of it: each fault restores its page and 32 more at most.
+///
+/// A scan of cached random data has 125 to 155 on a quiet machine. A slow one has time for pages ahead, and had below 100 in
+/// half a second, most of which it spent on the pages that the cap had left in RAM.
+pub(super) const FEWEST_FAULTS: f64 = 4096.0 / 3.0 / 33.0;
+
 /// The text's 32 MiB cap without a cgroup: each scan of 16 MiB under a budget of 10 MiB faults on the pager. Under the
 /// pathological rule, which trims a page at every fault, nearly every page faults; a balance-set manager restores ahead.
 #[test]
@@ -267,7 +273,7 @@ fn a_budget_is_a_cap_that_needs_no_cgroup() {
         "--set",
         "load=1.5",
         "--set",
-        "duration=0.5",
+        "duration=2",
         "--set",
         "hold=0",
         "--set",
@@ -288,7 +294,7 @@ fn a_budget_is_a_cap_that_needs_no_cgroup() {
         };
         let faults = |phase: &Value| super::figure(phase, "faults_per_scan_count");
         assert_eq!(faults(uncapped), 0.0, "{trial:#}");
-        assert!(faults(capped) > 100.0, "{trial:#}");
+        assert!(faults(capped) > FEWEST_FAULTS, "{trial:#}");
         assert!(super::figure(emptied, "stayed_bytes") < 1e6, "{trial:#}");
         assert!(metric(trial, "slowdown_ratio") > 1.0, "{trial:#}");
         assert_eq!(trial["params"]["mechanism"], "budget of the worker's pager");
