@@ -239,6 +239,7 @@ impl Pool {
                 (0..MOST_MEMBERS).find(|at| claimed(at, &has_ended))
             });
         let row = row.ok_or(PoolError::Full)?;
+        self.looks().forget(row);
         let allocated = self.file.allocate(buffer_bytes(row));
         if allocated.is_err() {
             self.row(row).release(identity);

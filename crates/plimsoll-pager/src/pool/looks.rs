@@ -47,6 +47,11 @@ impl<'m> LastLook<'m> {
         self.words[2].store((stopped >> 64) as u64, Ordering::Relaxed);
     }
 
+    /// Forgets the process of a row, which another one has taken.
+    pub(crate) fn forget(&self, row: usize) {
+        self.words[1 + row / 64].fetch_and(!(1 << (row % 64)), Ordering::Relaxed);
+    }
+
     /// The conditions of the members of a table as of the last look, which reports no member as ended. This process, `own`, runs.
     pub(crate) fn conditions(&self, table: &Table, own: Identity) -> Conditions {
         let [low, high] = [1, 2].map(|at| self.words[at].load(Ordering::Relaxed));
@@ -159,6 +164,12 @@ mod tests {
         );
         // A process that a signal continued knows that it runs.
         assert_eq!(last.conditions(&table, own(127)).stopped(), 0);
+        // A process in the row of a stopped one that was killed runs.
+        last.forget(126);
+        assert_eq!(last.conditions(&table, own(1)).stopped(), 0);
+        last.note(&found);
+        last.forget(3);
+        assert_eq!(last.conditions(&table, own(1)).stopped(), 1 << 126);
         last.note(&Conditions::of(&table, |_, _| Condition::Runs));
         assert_eq!(last.conditions(&table, own(1)).stopped(), 0);
     }

@@ -9,15 +9,12 @@ use super::identity::{Condition, Identity};
 use super::joining::{end, enter};
 use super::layout::PAGE;
 use super::limits::{Bounds, Limits, pages_up};
-use super::looks::Conditions;
 use super::meter::Meter;
-use super::round::{meet_needs, next_table, reap};
+use super::round::reap;
 use super::row::{Acknowledged, Report};
 use super::table::{Entry, Table};
+use super::turn::Turn;
 use super::usage::Usage;
-
-/// Time between two rounds of balancing.
-const ROUND_MS: u32 = 250;
 
 /// The share of a member as of its last tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -284,41 +281,19 @@ impl Member {
         self.report(usage, &table, now)?;
         let total = self.pool.total_pages();
         let (row, identity) = (self.row, self.identity);
-        let is_due = |table: &Table| at_once || now.wrapping_sub(table.balanced_at) >= ROUND_MS;
-        let asks = usage.is_needy || usage.is_wishing;
-        let mut looked = None;
+        let mut turn = Turn {
+            pool: &self.pool,
+            row,
+            identity,
+            now,
+            at_once,
+            asks: usage.is_needy || usage.is_wishing,
+            looked: None,
+        };
         self.pool.change(row, |table| {
             own_entry(Some(table), row, identity)?;
-            let with = |conditions: &Conditions, is_round: bool| {
-                let seen = self.pool.states(table, conditions);
-                let seen = |at, _: &Entry| seen_in(&seen, at);
-                match is_round {
-                    true => next_table(table, total, &seen, now),
-                    false => meet_needs(table, total, &seen, now),
-                }
-            };
-            let next = match &looked {
-                // Another member changed the table after the look, whose findings it may lack.
-                Some(found) => with(found, is_due(table)),
-                None if !asks && !is_due(table) => return Ok(None),
-                None => {
-                    // A need is urgent, and free pages meet it: what ended processes have is looked for only if they do not.
-                    let given = |table: &Table| table.entries[row].map_or(0, |entry| entry.given);
-                    let needs = asks.then(|| with(&self.pool.last_look(table, identity), false));
-                    let met = needs.as_ref().is_some_and(|next| given(next) > given(table));
-                    match needs {
-                        Some(next) if met && !is_due(table) => next,
-                        needs if !at_once && !self.pool.begin_look() => match needs {
-                            Some(next) => next,
-                            // The member that looks makes the round.
-                            None => return Ok(None),
-                        },
-                        _ => with(looked.insert(self.pool.look(table, identity)), is_due(table)),
-                    }
-                }
-            };
             // An unmet need must not wake all members again and again.
-            Ok((next != *table).then_some(next))
+            Ok(turn.next(table).filter(|next| next != table))
         })?;
         let (_, table) = self.pool.table()?;
         let entry = own_entry(Some(&table), row, identity)?;

@@ -53,7 +53,7 @@
 //! # Layers
 //!
 //! `identity` (which uses `lives`), `layout`, `versioned`, `balance` (nouns and the pure split); `table`, `row`, `distances`, `error`; `settle`
-//! (grants and charges), `round` (the next table); `file`; `handle` ([`Pool`]), `meter` (gains), `limits`, `usage`, `joining`, `member` ([`Member`]), `status`.
+//! (grants and charges), `round` (the next table); `file`; `handle` ([`Pool`]), `meter` (gains), `limits`, `usage`, `joining`, `turn`, `member` ([`Member`]), `status`.
 
 mod balance;
 mod distances;
@@ -82,6 +82,8 @@ mod settle;
 #[cfg(not(loom))]
 mod status;
 mod table;
+#[cfg(not(loom))]
+mod turn;
 #[cfg(not(loom))]
 mod usage;
 mod versioned;
