@@ -31,6 +31,8 @@ const OWNER_ALONE: Mode = Mode::RUSR.union(Mode::WUSR);
 const OF_OTHERS: u32 = 0o077;
 /// Bits of a mode that let other users write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// Tries of an allocation that signals interrupt.
+const MOST_INTERRUPTS: usize = 100;
 /// Times that a file is looked for which another process makes or removes meanwhile.
 const TRIES: usize = 100;
 
@@ -290,10 +292,15 @@ fn fill(handle: &OwnedFd, path: &Path, total_pages: u64) -> Result<(), PoolError
 
 fn allocate(handle: &OwnedFd, path: &Path, bytes: std::ops::Range<u64>) -> Result<(), PoolError> {
     let length = bytes.end - bytes.start;
-    match rustix::fs::fallocate(handle, FallocateFlags::empty(), bytes.start, length) {
-        // A file system without the call has no holes, or says so at the first write.
-        Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
-        Err(errno) => Err(io_error("allocate space for", path, errno)),
+    let mut interrupts = 0;
+    loop {
+        match rustix::fs::fallocate(handle, FallocateFlags::empty(), bytes.start, length) {
+            // A file system without the call has no holes, or says so at the first write.
+            Ok(()) | Err(Errno::OPNOTSUPP) => return Ok(()),
+            // Linux 6.1 does not restart the call on a file in memory, and the end of an io_uring a moment before interrupts it, too.
+            Err(Errno::INTR) if interrupts < MOST_INTERRUPTS => interrupts += 1,
+            Err(errno) => return Err(io_error("allocate space for", path, errno)),
+        }
     }
 }
 

@@ -4,10 +4,12 @@
 use std::ops::Range;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::time::Duration;
 
 use plimsoll_pager::{Codec, Pager, Region, TrimTo};
 use plimsoll_testkit::{again, role};
 
+use crate::alarm::Alarm;
 use crate::allocations;
 use crate::page_file::folder;
 
@@ -94,43 +96,6 @@ extern "C" fn on_alarm(_: libc::c_int) {
     }
 }
 
-/// A timer that sends SIGALRM to the thread that made it, each 300 us, until it is dropped.
-struct Alarm(libc::timer_t);
-
-impl Alarm {
-    fn new() -> Alarm {
-        let period = libc::timespec {
-            tv_sec: 0,
-            tv_nsec: 300_000,
-        };
-        let times = libc::itimerspec {
-            it_interval: period,
-            it_value: period,
-        };
-        let mut timer = null_mut();
-        // SAFETY: valid arguments; the process has a handler of the signal.
-        unsafe {
-            let mut event: libc::sigevent = std::mem::zeroed();
-            event.sigev_notify = libc::SIGEV_THREAD_ID;
-            event.sigev_signo = libc::SIGALRM;
-            event.sigev_notify_thread_id = libc::gettid();
-            assert_eq!(
-                libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer),
-                0
-            );
-            assert_eq!(libc::timer_settime(timer, 0, &raw const times, null_mut()), 0);
-        }
-        Alarm(timer)
-    }
-}
-
-impl Drop for Alarm {
-    fn drop(&mut self) {
-        // SAFETY: a timer of this value.
-        unsafe { libc::timer_delete(self.0) };
-    }
-}
-
 /// The alarm comes between any two instructions of the one thread: also while it trims, waits or holds pages.
 #[test]
 fn a_signal_handler_uses_a_region_in_the_middle_of_faults_and_trims() {
@@ -150,14 +115,7 @@ fn a_signal_handler_uses_a_region_in_the_middle_of_faults_and_trims() {
     let of_thread = OF_HANDLER..pages;
     write(region.bytes_mut(), of_thread.clone(), 0);
     REGION.store(region.bytes_mut().as_mut_ptr(), Ordering::Relaxed);
-    // SAFETY: a handler that touches memory alone, in a process of the test.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = on_alarm as *const () as usize;
-        action.sa_flags = libc::SA_RESTART;
-        assert_eq!(libc::sigaction(libc::SIGALRM, &raw const action, null_mut()), 0);
-    }
-    let alarm = Alarm::new();
+    let alarm = Alarm::every(Duration::from_micros(300), on_alarm);
     for round in 0..6 {
         assert_eq!(
             wrong(region.bytes(), of_thread.clone(), round),

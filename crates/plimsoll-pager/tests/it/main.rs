@@ -33,6 +33,7 @@
 
 mod address_space;
 mod ageing;
+mod alarm;
 mod allocations;
 mod cap;
 mod children;
