@@ -85,10 +85,18 @@ fn check(trial: &Value) {
     );
 }
 
-/// The sums of the anonymous memory in RAM of the workers of a run, as the kernel counts them, from a thread that looks all the time.
+/// The anonymous memory in RAM of the workers of a run at one time, as the kernel counts it.
+struct Sum {
+    /// Bytes of all workers.
+    bytes: u64,
+    /// Bytes of the smallest one: of the probe, unless it has not started.
+    smallest: u64,
+}
+
+/// The sums of the workers of a run, from a thread that looks all the time.
 struct Sums {
     is_over: Arc<AtomicBool>,
-    thread: JoinHandle<Vec<u64>>,
+    thread: JoinHandle<Vec<Sum>>,
 }
 
 impl Sums {
@@ -105,8 +113,11 @@ impl Sums {
                     .iter()
                     .filter_map(|(pid, bytes)| Some(*bytes.min(again.get(pid)?)))
                     .collect();
-                if least.len() > 1 {
-                    sums.push(least.iter().sum());
+                if let (Some(smallest), true) = (least.iter().min(), least.len() > 1) {
+                    sums.push(Sum {
+                        bytes: least.iter().sum(),
+                        smallest: *smallest,
+                    });
                 }
                 std::thread::sleep(Duration::from_millis(3));
             }
@@ -115,7 +126,7 @@ impl Sums {
         Sums { is_over, thread }
     }
 
-    fn end(self) -> Vec<u64> {
+    fn end(self) -> Vec<Sum> {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.join().expect("no panic")
     }
@@ -160,14 +171,15 @@ fn two_pagers_share_the_limit_without_root() {
     ended.assert_went_well();
     assert_eq!(ended.trials().len(), 10, "five pagers, idle and suspended");
     ended.trials().iter().for_each(check);
-    // Buffers of the two workers and of the probe.
-    let most = LIMIT / 100 * 102 + (6 << 20);
-    let largest = sums.iter().max().copied().unwrap_or_default();
     assert!(sums.len() > 100, "{} sums", sums.len());
-    assert!(
-        (LIMIT / 2..=most).contains(&largest),
-        "{largest} bytes at once, {most} at most"
-    );
+    // Both workers have beside their pagers' memory what the probe has, which has no pager: relocated pages of the program,
+    // a heap, stacks. That is 1.3 MB of a release build, and 2.5 MB of one with debug assertions.
+    let within = |sum: &&Sum| sum.bytes <= LIMIT / 100 * 102 + 3 * sum.smallest.min(3 << 20);
+    if let Some(Sum { bytes, smallest }) = sums.iter().find(|sum| !within(sum)) {
+        panic!("{bytes} bytes at once, of which a worker without a pager has {smallest}");
+    }
+    let largest = sums.iter().map(|sum| sum.bytes).max();
+    assert!(largest >= Some(LIMIT / 2), "{largest:?} bytes at most");
 }
 
 /// One run compares zram with pagers: the same metrics, in one report.
