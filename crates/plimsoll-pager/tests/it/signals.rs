@@ -235,7 +235,7 @@ fn signals_interrupt_neither_a_new_pool_nor_a_member_that_joins() {
     }
     // Longer than a call takes on an emulated processor.
     let alarm = Alarm::every(Duration::from_micros(500), on_alarm);
-    for _ in 0..1000 {
+    for _ in 0..300 {
         let pool = Pool::in_memory(64 << 20).expect("a pool");
         pool.join(Limits::default()).expect("a member");
     }
