@@ -35,7 +35,7 @@ impl Turn<'_> {
         if !self.asks && !is_due {
             return None;
         }
-        // A need is urgent, and free pages meet it: what ended processes have is looked for only if they do not.
+        // A need is urgent: if free pages meet it, the member does not look for the pages of ended processes.
         let last_look = || self.pool.last_look(table, self.identity);
         let needs = self.asks.then(|| self.with(table, &last_look(), false));
         let given = |table: &Table| table.entries[self.row].map_or(0, |entry| entry.given);
