@@ -212,19 +212,46 @@ pub(crate) fn end_in_child() -> Option<i32> {
 
 #[allow(unsafe_code, reason = "a write to a file by its number")]
 fn write(file: i32, bytes: &[u8]) {
-    // The program may have closed the file: then nobody waits for the line.
-    // SAFETY: the kernel reads the bytes.
-    unsafe {
-        trampoline::call(
-            libc::SYS_write,
-            [file as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0],
-        )
-    };
+    const INTERRUPTED: isize = -(libc::EINTR as isize);
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let arguments = [file as usize, rest.as_ptr() as usize, rest.len(), 0, 0, 0];
+        // SAFETY: the kernel reads the bytes.
+        match unsafe { trampoline::call(libc::SYS_write, arguments) } {
+            INTERRUPTED => {}
+            written @ 1.. => rest = &rest[rest.len().min(written as usize)..],
+            // The program may have closed the file: then nobody waits for the line.
+            _ => return,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+    use std::thread;
+    use std::time::Duration;
+
     use super::*;
+    use crate::calls::testing::Signals;
+
+    /// A signal took the line of a program whose reader was slow.
+    #[test]
+    fn signals_take_nothing_of_a_line() {
+        let (mut reader, writer) = std::io::pipe().expect("a pipe");
+        // More than a pipe has room for: the write waits for the reader.
+        let line = vec![b'7'; 1 << 20];
+        let read = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(100));
+            let mut read = Vec::new();
+            reader.read_to_end(&mut read).map(|_| read)
+        });
+        let signals = Signals::to_this_thread();
+        write(writer.as_raw_fd(), &line);
+        drop((signals, writer));
+        assert!(read.join().expect("a reader").expect("a pipe") == line);
+    }
 
     #[test]
     fn the_line_is_one_object() {

@@ -3,7 +3,7 @@
 
 use core::ffi::{CStr, c_uint};
 
-use crate::{Errno, Fd};
+use crate::{Errno, Fd, allocate_file};
 
 /// A file of this value alone, zero at first, that is gone when it and the regions on it are.
 ///
@@ -45,18 +45,12 @@ impl BackingFile {
         Ok(BackingFile { file, length })
     }
 
-    /// Gives the file blocks for all its bytes, so that no later write finds the disk full (`fallocate(2)`). A file
-    /// system without such a call leaves it as it is.
+    /// [`allocate_file`] for all its bytes.
     ///
     /// # Errors
-    /// `ENOSPC` where the disk has no room.
+    /// Those of [`allocate_file`].
     pub(crate) fn reserve(&self) -> Result<(), Errno> {
-        // SAFETY: the call takes numbers, and changes no byte of the file.
-        let returned = unsafe { libc::fallocate(self.file.raw(), 0, 0, self.length as libc::off_t) };
-        match Errno::check(returned) {
-            Err(errno) if errno.raw() == libc::EOPNOTSUPP => Ok(()),
-            outcome => outcome.map(drop),
-        }
+        allocate_file(self.file.raw(), 0..self.length as u64)
     }
 
     /// Length in bytes.

@@ -2,16 +2,24 @@
 //! `errno`.
 #![allow(unsafe_code)]
 
+use core::ffi::c_int;
+
+use crate::Errno;
 use crate::raw::system_call;
 
 /// Writes `text` to the standard error stream, as far as it takes it.
 pub fn write_error(text: &[u8]) {
+    write(libc::STDERR_FILENO, text);
+}
+
+fn write(file: c_int, text: &[u8]) {
     let mut rest = text;
     while !rest.is_empty() {
-        let arguments = [2, rest.as_ptr() as usize, rest.len(), 0, 0, 0];
+        let arguments = [file as usize, rest.as_ptr() as usize, rest.len(), 0, 0, 0];
         // SAFETY: the kernel reads the text, and not past its length.
         match unsafe { system_call(libc::SYS_write, arguments) } {
             Ok(written) if written > 0 => rest = &rest[written.min(rest.len())..],
+            Err(Errno::INTR) => {}
             _ => return,
         }
     }
@@ -30,5 +38,57 @@ pub fn abort() -> ! {
             let code = 128 + libc::SIGABRT as usize;
             let _ = system_call(libc::SYS_exit_group, [code, 0, 0, 0, 0, 0]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::io::Read;
+    use std::os::fd::AsRawFd;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+    use std::{thread, vec, vec::Vec};
+
+    use super::*;
+
+    extern "C" fn on_signal(_: c_int) {}
+
+    /// A signal took the reason of an end away, where the reader of the stream was slow.
+    #[test]
+    fn signals_take_nothing_of_a_text() {
+        // SAFETY: the structure is valid as zeroes, and the handler, without SA_RESTART, does nothing.
+        let (process, target) = unsafe {
+            let mut action: libc::sigaction = core::mem::zeroed();
+            action.sa_sigaction = on_signal as *const () as usize;
+            assert_eq!(
+                libc::sigaction(libc::SIGUSR1, &raw const action, core::ptr::null_mut()),
+                0
+            );
+            (libc::getpid(), libc::gettid())
+        };
+        let (mut reader, writer) = std::io::pipe().expect("a pipe");
+        // More than a pipe has room for: the write waits for the reader.
+        let text = vec![b'7'; 1 << 20];
+        let done = AtomicBool::new(false);
+        let read = thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    // SAFETY: the thread lives until this one has ended, and handles the signal.
+                    unsafe { libc::syscall(libc::SYS_tgkill, process, target, libc::SIGUSR1) };
+                }
+            });
+            let read = scope.spawn(move || {
+                thread::sleep(Duration::from_millis(100));
+                let mut read = Vec::new();
+                reader.read_to_end(&mut read).map(|_| read)
+            });
+            write(writer.as_raw_fd(), &text);
+            done.store(true, Ordering::Relaxed);
+            drop(writer);
+            read.join().expect("a reader")
+        });
+        assert!(read.expect("a pipe") == text);
     }
 }

@@ -234,43 +234,19 @@ fn is_ready(file: usize, events: i16) -> bool {
         events,
         revents: 0,
     };
+    // A signal interrupts the call even though it does not wait.
     // SAFETY: the kernel writes the entry, and does not wait.
-    unsafe { trampoline::call(libc::SYS_poll, [(&raw mut entry) as usize, 1, 0, 0, 0, 0]) != 0 }
+    unsafe { trampoline::call(libc::SYS_poll, [(&raw mut entry) as usize, 1, 0, 0, 0, 0]) > 0 }
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsRawFd;
-    use std::sync::Once;
     use std::thread;
     use std::time::Duration;
 
-    use super::super::testing::{Pages, while_pinned};
+    use super::super::testing::{INTERRUPTING, Pages, RESTARTING, Signals, install_handlers, while_pinned};
     use super::*;
-
-    const INTERRUPTING: i32 = libc::SIGUSR1;
-    const RESTARTING: i32 = libc::SIGUSR2;
-
-    extern "C" fn on_signal(_: i32) {}
-
-    fn install_handlers() {
-        static DONE: Once = Once::new();
-        DONE.call_once(|| {
-            crate::trampoline::map().expect("free addresses");
-            for (signal, flags) in [(INTERRUPTING, 0), (RESTARTING, libc::SA_RESTART)] {
-                // SAFETY: the structure is valid as zeroes, and the handler does nothing.
-                unsafe {
-                    let mut action: libc::sigaction = std::mem::zeroed();
-                    action.sa_sigaction = on_signal as *const () as usize;
-                    action.sa_flags = flags;
-                    assert_eq!(
-                        libc::sigaction(signal, &raw const action, std::ptr::null_mut()),
-                        0
-                    );
-                }
-            }
-        });
-    }
 
     /// Serves a call to which `signal` comes when its memory is there.
     fn serve_with(signal: i32, number: i64, arguments: [usize; 6]) -> isize {
@@ -309,6 +285,22 @@ mod tests {
         let arguments = [reader.as_raw_fd() as usize, pages.start(), 8192, 0, 0, 0];
         assert_eq!(serve_with(INTERRUPTING, libc::SYS_read, arguments), 4);
         assert_eq!(pages.bytes(0, 4), b"here");
+    }
+
+    /// A poll that a signal interrupted returned an error, which counted as ready: a read then waited, with the signal lost to it.
+    #[test]
+    fn a_signal_makes_no_file_ready() {
+        install_handlers();
+        let (reader, _writer) = std::io::pipe().expect("a pipe");
+        let signals = Signals::to_this_thread();
+        let looks = std::iter::repeat_n((), 200_000);
+        let ready = looks.filter(|()| is_ready(reader.as_raw_fd() as usize, libc::POLLIN));
+        assert_eq!(
+            ready.count(),
+            0,
+            "of 200,000 looks beside {} signals",
+            signals.sent()
+        );
     }
 
     /// The end of a pipe for reads is never ready for a write.

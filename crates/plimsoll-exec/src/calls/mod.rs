@@ -46,7 +46,7 @@ mod plain;
 mod space;
 mod table;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod trap;
 mod vector;
 

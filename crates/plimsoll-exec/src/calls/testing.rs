@@ -1,8 +1,10 @@
-//! Memory for tests, at addresses of the arena or elsewhere.
-#![allow(unsafe_code, reason = "memory of tests")]
+//! Memory for tests, at addresses of the arena or elsewhere, and signals.
+#![allow(unsafe_code, reason = "memory and signals of tests")]
 
 use std::cell::{Cell, RefCell};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Once};
+use std::thread::JoinHandle;
 
 use crate::arena::{ARENA, PAGE};
 
@@ -45,6 +47,76 @@ pub(crate) fn while_pinned(code: impl Fn() + 'static) -> impl Drop {
 /// Runs the code of [`while_pinned`].
 pub(super) fn run_hook() {
     HOOK.with_borrow(|hook| hook.iter().for_each(|code| code()));
+}
+
+/// A signal whose handler interrupts calls.
+pub(crate) const INTERRUPTING: i32 = libc::SIGUSR1;
+/// A signal with a handler after which the kernel makes calls again.
+pub(crate) const RESTARTING: i32 = libc::SIGUSR2;
+
+/// Installs the handlers of both, which do nothing, and maps the trampoline.
+pub(crate) fn install_handlers() {
+    static DONE: Once = Once::new();
+    DONE.call_once(|| {
+        crate::trampoline::map().expect("free addresses");
+        handle(INTERRUPTING, 0);
+        handle(RESTARTING, libc::SA_RESTART);
+    });
+}
+
+fn handle(signal: i32, flags: i32) {
+    extern "C" fn on_signal(_: i32) {}
+    // SAFETY: the structure is valid as zeroes, and the handler does nothing.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_signal as *const () as usize;
+        action.sa_flags = flags;
+        assert_eq!(
+            libc::sigaction(signal, &raw const action, std::ptr::null_mut()),
+            0
+        );
+    }
+}
+
+/// A thread that sends [`INTERRUPTING`] to the thread that started it, again and again until it is dropped.
+pub(crate) struct Signals {
+    thread: Option<JoinHandle<()>>,
+    state: Arc<(AtomicBool, AtomicUsize)>,
+}
+
+impl Signals {
+    pub(crate) fn to_this_thread() -> Signals {
+        install_handlers();
+        let state = Arc::new((AtomicBool::new(false), AtomicUsize::new(0)));
+        let shared = Arc::clone(&state);
+        // SAFETY: these take no memory.
+        let (process, target) = unsafe { (libc::getpid(), libc::gettid()) };
+        let thread = std::thread::spawn(move || {
+            while !shared.0.load(Ordering::Relaxed) {
+                // SAFETY: the thread lives until this one has ended, and handles the signal.
+                unsafe { libc::syscall(libc::SYS_tgkill, process, target, INTERRUPTING) };
+                shared.1.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        Signals {
+            thread: Some(thread),
+            state,
+        }
+    }
+
+    /// How many it has sent.
+    pub(crate) fn sent(&self) -> usize {
+        self.state.1.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        self.state.0.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("a sender of signals");
+        }
+    }
 }
 
 /// Pages of a test, unmapped when dropped.

@@ -285,7 +285,12 @@ fn try_block(file: &OpenFile) -> Result<(), (bool, Errno)> {
         return Err((true, Errno::FBIG));
     }
     fill_random(&mut written.0).map_err(space)?;
-    let count = file.write_at(&written.0, 0).map_err(space)?;
+    let count = loop {
+        match file.write_at(&written.0, 0) {
+            Err(Errno::INTR) => {}
+            tried => break tried.map_err(space)?,
+        }
+    };
     file.settle(0, length).map_err(space)?;
     let whole = read_all(file, &mut read.0, 0).map_err(space)?;
     match count == written.0.len() && whole && written.0 == read.0 {

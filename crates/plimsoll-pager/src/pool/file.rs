@@ -12,8 +12,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use plimsoll_os::SharedWords;
-use rustix::fs::{AtFlags, CWD, FallocateFlags, FileType, MemfdFlags, Mode, OFlags, SealFlags, Stat};
+use plimsoll_os::{SharedWords, allocate_file};
+use rustix::fs::{AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, SealFlags, Stat};
 use rustix::io::Errno;
 
 use super::error::{Defect, PoolError};
@@ -31,8 +31,6 @@ const OWNER_ALONE: Mode = Mode::RUSR.union(Mode::WUSR);
 const OF_OTHERS: u32 = 0o077;
 /// Bits of a mode that let other users write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
-/// Tries of an allocation that signals interrupt.
-const MOST_INTERRUPTS: usize = 100;
 /// Times that a file is looked for which another process makes or removes meanwhile.
 const TRIES: usize = 100;
 
@@ -291,17 +289,10 @@ fn fill(handle: &OwnedFd, path: &Path, total_pages: u64) -> Result<(), PoolError
 }
 
 fn allocate(handle: &OwnedFd, path: &Path, bytes: std::ops::Range<u64>) -> Result<(), PoolError> {
-    let length = bytes.end - bytes.start;
-    let mut interrupts = 0;
-    loop {
-        match rustix::fs::fallocate(handle, FallocateFlags::empty(), bytes.start, length) {
-            // A file system without the call has no holes, or says so at the first write.
-            Ok(()) | Err(Errno::OPNOTSUPP) => return Ok(()),
-            // Linux 6.1 does not restart the call on a file in memory, and the end of an io_uring a moment before interrupts it, too.
-            Err(Errno::INTR) if interrupts < MOST_INTERRUPTS => interrupts += 1,
-            Err(errno) => return Err(io_error("allocate space for", path, errno)),
-        }
-    }
+    allocate_file(handle.as_raw_fd(), bytes).map_err(|errno| {
+        let source = io::Error::from_raw_os_error(errno.raw());
+        io_error("allocate space for", path, source)
+    })
 }
 
 /// The boot and the namespaces of this process.
