@@ -13,9 +13,17 @@ default:
 run *arguments:
     cargo run --release -- run {{arguments}}
 
-# Run every test, those that hold the machine beside the others
+# Run the tests, those that hold the machine beside the others
 test:
     cargo xtask test
+
+# Run real programs in less RAM than they need, and on the heap
+programs:
+    cargo xtask test programs
+
+# Run tests of the pager in each of its other modes
+modes:
+    cargo xtask test modes
 
 # Stress the heap with many threads for minutes: `just heap-stress 300`
 heap-stress seconds="120":

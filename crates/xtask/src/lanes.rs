@@ -1,7 +1,7 @@
 //! Two lanes of jobs that run beside each other.
 //!
 //! The first lane starts with the tests that hold the machine, the second with the longest others. A free lane takes the
-//! next job. Heavy tests follow both lanes. The output of a job is printed whole when it ends, followed by the longest waits for a line of it: in the lane
+//! next job. The output of a job is printed whole when it ends, followed by the longest waits for a line of it: in the lane
 //! whose tests run one after another, these are the slowest tests.
 
 use std::collections::VecDeque;
@@ -37,10 +37,9 @@ pub(crate) fn run(jobs: Jobs) -> ExitCode {
         }
     };
     thread::scope(|scope| {
-        scope.spawn(|| lane(Some(jobs.machine)));
+        scope.spawn(|| lane(jobs.machine));
         lane(None);
     });
-    run_one(jobs.after);
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     let seconds = start.elapsed().as_secs();
     if failed.is_empty() {
@@ -154,22 +153,19 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("xtask-{}", std::process::id()));
         let touch = format!("touch {}", folder.display());
         let failed = run(Jobs {
-            machine: job("exit 1"),
+            machine: Some(job("exit 1")),
             others: [job("true"), job(&touch)].into(),
-            after: job("true"),
         });
         assert_eq!(failed, ExitCode::from(101));
         std::fs::remove_file(&folder).expect("the job after the failure ran");
         let failed = run(Jobs {
-            machine: job("true"),
+            machine: Some(job("true")),
             others: [job("false")].into(),
-            after: job("true"),
         });
         assert_eq!(failed, ExitCode::from(101));
         let failed = run(Jobs {
-            machine: job("true"),
-            others: VecDeque::new(),
-            after: job("false"),
+            machine: None,
+            others: [job("false")].into(),
         });
         assert_eq!(failed, ExitCode::from(101));
         let missing = Job {
@@ -177,15 +173,13 @@ mod tests {
             command: command("/missing/program"),
         };
         let failed = run(Jobs {
-            machine: missing,
+            machine: Some(missing),
             others: VecDeque::new(),
-            after: job("true"),
         });
         assert_eq!(failed, ExitCode::from(101));
         let passed = run(Jobs {
-            machine: job("true"),
+            machine: Some(job("true")),
             others: [job("true")].into(),
-            after: job("true"),
         });
         assert_eq!(passed, ExitCode::SUCCESS);
     }

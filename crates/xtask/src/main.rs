@@ -1,19 +1,33 @@
-//! Tasks of this workspace that cargo has no command for. `cargo xtask test` runs every test in two lanes.
+//! Tasks of this workspace that cargo has no command for. `cargo xtask test` runs the tests in two lanes, `cargo xtask test
+//! programs` and `cargo xtask test modes` the groups that it leaves out.
 
 mod lanes;
 mod plan;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask test";
+const USAGE: &str = "usage: cargo xtask test [programs|modes]";
+
+fn usage() -> ExitCode {
+    eprintln!("{USAGE}");
+    ExitCode::from(2)
+}
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments != ["test"] {
-        eprintln!("{USAGE}");
-        return ExitCode::from(2);
-    }
-    let planned = plan::build().and_then(|programs| plan::jobs(&programs));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let group = match arguments[..] {
+        ["test"] => None,
+        ["test", name] => match plan::group(name) {
+            Some(group) => Some(group),
+            None => return usage(),
+        },
+        _ => return usage(),
+    };
+    let planned = plan::build().and_then(|programs| match group {
+        Some(group) => plan::group_jobs(&programs, group),
+        None => plan::jobs(&programs),
+    });
     match planned {
         Ok(jobs) => lanes::run(jobs),
         Err(error) => {

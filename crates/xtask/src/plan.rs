@@ -21,10 +21,30 @@ const HOLDERS: [&str; 12] = [
     "hold::pressure::",
     "doctor::here::",
 ];
-/// Modules of the same tests that keep all processors busy for minutes. Experiments beside them are not trustworthy.
-const HEAVY: [&str; 1] = ["exec::programs::"];
 /// The crate whose integration tests contain [`HOLDERS`].
 const HOLDERS_CRATE: &str = "plimsoll";
+/// Integration tests of one crate that keep all processors busy for minutes, and that a part of the tree can break. `cargo
+/// xtask test` leaves them out, and `.ci/run` skips a group whose inputs are those of its last green run.
+pub(crate) struct Group {
+    pub(crate) name: &'static str,
+    crate_name: &'static str,
+    modules: &'static [&'static str],
+}
+
+const GROUPS: [Group; 2] = [
+    // Real programs in less RAM than they need, and on the heap.
+    Group {
+        name: "programs",
+        crate_name: "plimsoll",
+        modules: &["exec::programs::", "heap::programs::", "heap::redis::"],
+    },
+    // Tests of the pager again, in each of its other modes.
+    Group {
+        name: "modes",
+        crate_name: "plimsoll-pager",
+        modules: &["modes::the_cap_and_forks_hold"],
+    },
+];
 /// The longest other tests: they start first.
 const LONG: [&str; 2] = ["plimsoll-pager", "plimsoll-lfh"];
 
@@ -53,6 +73,21 @@ impl Program {
         self.crate_name() == HOLDERS_CRATE && self.is_integration()
     }
 
+    fn is_of(&self, group: &Group) -> bool {
+        self.is_integration() && self.crate_name() == group.crate_name
+    }
+
+    /// Options that leave out these modules and those of the groups.
+    fn left_out(&self, modules: &[&'static str]) -> Vec<&'static str> {
+        let groups = GROUPS.iter().filter(|group| self.is_of(group));
+        let of_groups = groups.flat_map(|group| group.modules);
+        modules
+            .iter()
+            .chain(of_groups)
+            .flat_map(|module| ["--skip", module])
+            .collect()
+    }
+
     fn job(&self, note: &str, arguments: &[&str]) -> Job {
         let source = self.source.strip_prefix(&self.folder).unwrap_or(&self.source);
         let mut command = Command::new(&self.executable);
@@ -76,14 +111,18 @@ pub(crate) struct Job {
 /// The jobs of both lanes.
 pub(crate) struct Jobs {
     /// The tests that hold the machine.
-    pub(crate) machine: Job,
+    pub(crate) machine: Option<Job>,
     /// The others, the longest first.
     pub(crate) others: VecDeque<Job>,
-    /// The heavy tests, when both lanes have ended.
-    pub(crate) after: Job,
 }
 
-/// Builds every test program.
+/// The group with this name.
+pub(crate) fn group(name: &str) -> Option<&'static Group> {
+    GROUPS.iter().find(|group| group.name == name)
+}
+
+/// Builds every test program. A group has no build of its own: with the features of one crate alone, cargo would compile
+/// most dependencies again.
 pub(crate) fn build() -> Result<Vec<Program>, Box<dyn Error>> {
     let output = cargo()
         .args([
@@ -107,22 +146,32 @@ pub(crate) fn build() -> Result<Vec<Program>, Box<dyn Error>> {
     Ok(programs)
 }
 
-/// The jobs that run every test of these programs once, and the examples of the API documentation.
+/// The only job of a group.
+pub(crate) fn group_jobs(programs: &[Program], group: &Group) -> Result<Jobs, Box<dyn Error>> {
+    let program = programs
+        .iter()
+        .find(|program| program.is_of(group))
+        .ok_or_else(|| format!("no integration tests of {} were built", group.crate_name))?;
+    Ok(Jobs {
+        machine: None,
+        others: [program.job(&format!(", {}", group.name), group.modules)].into(),
+    })
+}
+
+/// The jobs that run every test of these programs once, but those of the groups, and the examples of the API documentation.
 pub(crate) fn jobs(programs: &[Program]) -> Result<Jobs, Box<dyn Error>> {
     let holder = programs
         .iter()
         .find(|program| program.has_holders())
         .ok_or_else(|| format!("no integration tests of {HOLDERS_CRATE} were built"))?;
     let machine = holder.job(", tests that hold the machine", &HOLDERS);
-    let after = holder.job(", programs in less RAM", &HEAVY);
-    let elsewhere = HOLDERS.iter().chain(&HEAVY);
-    let skips: Vec<&str> = elsewhere.flat_map(|module| ["--skip", module]).collect();
-    let mut others = VecDeque::from([holder.job(", other tests", &skips)]);
+    let mut others = VecDeque::from([holder.job(", other tests", &holder.left_out(&HOLDERS))]);
     let (long, short): (Vec<&Program>, Vec<&Program>) = programs
         .iter()
         .filter(|program| !program.has_holders())
         .partition(|program| LONG.contains(&program.crate_name()));
-    others.extend(long.into_iter().chain(short).map(|program| program.job("", &[])));
+    let rest = long.into_iter().chain(short);
+    others.extend(rest.map(|program| program.job("", &program.left_out(&[]))));
     let mut examples = cargo();
     examples.args(["test", "--workspace", "--doc"]);
     others.push_back(Job {
@@ -130,9 +179,8 @@ pub(crate) fn jobs(programs: &[Program]) -> Result<Jobs, Box<dyn Error>> {
         command: examples,
     });
     Ok(Jobs {
-        machine,
+        machine: Some(machine),
         others,
-        after,
     })
 }
 
@@ -189,32 +237,53 @@ mod tests {
     }
 
     #[test]
-    fn both_lanes_together_run_every_test_once() {
+    fn both_lanes_and_the_groups_together_run_every_test_once() {
         let holder = program(&artifact(true, r#""/t/it-1""#)).expect("a test program");
-        let other = Program {
+        let library = Program {
             source: "/w/crates/plimsoll/src/lib.rs".into(),
             executable: "/t/lib-1".into(),
             ..holder.clone()
         };
-        let planned = jobs(&[other, holder]).expect("a plan");
-        assert_eq!(arguments(&planned.machine), HOLDERS);
-        let rest = arguments(&planned.others[0]);
-        assert_eq!(arguments(&planned.after), HEAVY);
-        assert_eq!(rest.len(), 2 * (HOLDERS.len() + HEAVY.len()));
-        assert!(
-            rest.chunks(2)
-                .zip(HOLDERS.into_iter().chain(HEAVY))
-                .all(|(pair, module)| pair == ["--skip", module])
-        );
-        assert_eq!(planned.others[0].command.get_program(), "/t/it-1");
-        assert_eq!(planned.others[1].command.get_program(), "/t/lib-1");
-        assert!(arguments(&planned.others[1]).is_empty());
-        assert!(arguments(&planned.others[2]).contains(&"--doc"));
-        assert_eq!(planned.others.len(), 3);
+        let pager = Program {
+            folder: "/w/crates/plimsoll-pager".into(),
+            source: "/w/crates/plimsoll-pager/tests/it/main.rs".into(),
+            executable: "/t/it-2".into(),
+        };
+        let all = [library, holder, pager];
+        let mut planned = jobs(&all).expect("a plan");
+        let machine = planned.machine.expect("tests that hold the machine");
+        assert_eq!(arguments(&machine), HOLDERS);
+        let in_group = |name| {
+            let asked = group(name).expect("a group");
+            let planned = group_jobs(&all, asked).expect("a plan");
+            assert!(planned.machine.is_none() && planned.others.len() == 1);
+            let job = &planned.others[0];
+            assert_eq!(arguments(job), asked.modules);
+            (job.command.get_program().to_owned(), asked.modules)
+        };
+        let left_out = |job: &Job, modules: &[&[&str]]| {
+            let expected: Vec<&str> = modules.concat();
+            let pairs: Vec<&str> = expected.iter().flat_map(|module| ["--skip", module]).collect();
+            assert_eq!(arguments(job), pairs);
+        };
+        let [ours, pagers, library, examples] = planned.others.make_contiguous() else {
+            panic!("{} jobs", planned.others.len());
+        };
+        let (program, modules) = in_group("programs");
+        assert!(program == "/t/it-1" && ours.command.get_program() == "/t/it-1");
+        left_out(ours, &[&HOLDERS, modules]);
+        let (program, modules) = in_group("modes");
+        assert!(program == "/t/it-2" && pagers.command.get_program() == "/t/it-2");
+        left_out(pagers, &[modules]);
+        assert_eq!(library.command.get_program(), "/t/lib-1");
+        assert!(arguments(library).is_empty());
+        assert!(arguments(examples).contains(&"--doc"));
     }
 
     #[test]
-    fn without_the_tests_that_hold_the_machine_there_is_no_plan() {
+    fn without_the_tests_of_a_job_there_is_no_plan() {
         assert!(jobs(&[]).is_err());
+        assert!(GROUPS.iter().all(|group| group_jobs(&[], group).is_err()));
+        assert!(group("nothing").is_none());
     }
 }

@@ -216,6 +216,15 @@ fn commands_marked_to_run_do() {
     assert!(seen > 3, "the documents mark commands to run, {seen} were found");
 }
 
+/// The example that a test runs in a cgroup that would kill it.
+#[test]
+fn readme_shows_the_program_that_completes() {
+    use crate::exec::programs::killed::{RAM_OPTION, SCRIPT};
+    let readme = fs::read_to_string(repository().join("README.md")).expect("there is a README");
+    let line = format!("\nplimsoll exec --ram {RAM_OPTION} -- python3 -c '{SCRIPT}'\n");
+    assert!(readme.contains(&line), "{line}");
+}
+
 /// Files that README.md links to or shows.
 #[test]
 fn the_readme_links_to_files_that_exist() {

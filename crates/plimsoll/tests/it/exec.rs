@@ -4,7 +4,7 @@ mod budget;
 mod command_line;
 mod kernel;
 mod pager;
-mod programs;
+pub(crate) mod programs;
 mod recorded;
 mod refusals;
 mod terminal;

@@ -6,7 +6,7 @@
 
 mod compilers;
 mod databases;
-mod killed;
+pub(crate) mod killed;
 mod memory;
 mod python;
 mod runtimes;
