@@ -108,7 +108,12 @@ impl Run {
     }
 
     fn command(&self) -> Command {
-        let mut command = plimsoll_testkit::command(PLIMSOLL);
+        self.command_of(Path::new(PLIMSOLL))
+    }
+
+    /// The command with another file of the program.
+    fn command_of(&self, program: &Path) -> Command {
+        let mut command = plimsoll_testkit::command(program);
         command
             .env("XDG_CACHE_HOME", crate::heap::cache())
             .args(&self.arguments)
