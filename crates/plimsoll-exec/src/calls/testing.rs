@@ -125,7 +125,7 @@ pub(crate) struct Pages {
     count: usize,
 }
 
-/// Pages of the arena that a test has, and one behind them for what runs over.
+/// Pages of the arena that tests have taken. One page behind those of each test stays unmapped: an overrun faults.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 impl Pages {

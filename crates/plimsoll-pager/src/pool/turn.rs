@@ -102,8 +102,8 @@ mod tests {
         }
     }
 
-    /// The member looked, then another one, which had not looked, made the round. The findings were dropped: the share of an
-    /// ended process stayed until somebody looked again, for which there was no bound.
+    /// One member looked, and another member made the round without these findings: the ended process kept its share until the
+    /// next look of any member, which could come at any later time.
     #[test]
     fn a_look_is_not_lost_to_the_round_of_a_member_that_did_not_look() {
         let (pool, _member, table) = pool();
