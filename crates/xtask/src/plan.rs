@@ -23,8 +23,9 @@ const HOLDERS: [&str; 12] = [
 ];
 /// The crate whose integration tests contain [`HOLDERS`].
 const HOLDERS_CRATE: &str = "plimsoll";
-/// Integration tests of one crate that keep all processors busy for minutes, and that a part of the tree can break. `cargo
-/// xtask test` leaves them out, and `.ci/run` skips a group whose inputs are those of its last green run.
+/// Integration tests of one crate that keep all processors busy for minutes. Only the crates and files in `SECTIONS` of
+/// `.ci/inputs` can break them. `cargo xtask test` leaves them out, and `.ci/run` skips a group whose inputs are those of its
+/// last green run.
 pub(crate) struct Group {
     pub(crate) name: &'static str,
     crate_name: &'static str,
@@ -143,6 +144,13 @@ pub(crate) fn build() -> Result<Vec<Program>, Box<dyn Error>> {
     if programs.is_empty() {
         return Err("cargo names no test program in its messages".into());
     }
+    for program in &programs {
+        let holders = HOLDERS.iter().filter(|_| program.has_holders());
+        let of_groups = GROUPS.iter().filter(|group| program.is_of(group));
+        for module in holders.chain(of_groups.flat_map(|group| group.modules)) {
+            check_tests(&program.executable, module)?;
+        }
+    }
     Ok(programs)
 }
 
@@ -182,6 +190,19 @@ pub(crate) fn jobs(programs: &[Program]) -> Result<Jobs, Box<dyn Error>> {
         machine: Some(machine),
         others,
     })
+}
+
+/// Fails if the program has no tests of this module: a run of them would pass.
+fn check_tests(program: &Path, module: &str) -> Result<(), Box<dyn Error>> {
+    let listed = Command::new(program)
+        .args(["--list", module])
+        .output()
+        .map_err(|error| format!("cannot start {}: {error}", program.display()))?;
+    let text = String::from_utf8_lossy(&listed.stdout);
+    if !text.lines().any(|line| line.ends_with(": test")) {
+        return Err(format!("{} has no test {module}", program.display()).into());
+    }
+    Ok(())
 }
 
 fn cargo() -> Command {
@@ -278,6 +299,14 @@ mod tests {
         assert_eq!(library.command.get_program(), "/t/lib-1");
         assert!(arguments(library).is_empty());
         assert!(arguments(examples).contains(&"--doc"));
+    }
+
+    #[test]
+    fn a_module_without_tests_is_refused() {
+        let program = std::env::current_exe().expect("this program has a path");
+        assert!(check_tests(&program, "plan::tests::a_module").is_ok());
+        assert!(check_tests(&program, "renamed::").is_err());
+        assert!(check_tests(Path::new("/missing/program"), "plan::").is_err());
     }
 
     #[test]
