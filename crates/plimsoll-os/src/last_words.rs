@@ -7,6 +7,9 @@ use core::ffi::c_int;
 use crate::Errno;
 use crate::raw::system_call;
 
+/// Tries of a write that signals interrupt. A terminal that stops its background writers interrupts each.
+const MOST_INTERRUPTS: usize = 1000;
+
 /// Writes `text` to the standard error stream, as far as it takes it.
 pub fn write_error(text: &[u8]) {
     write(libc::STDERR_FILENO, text);
@@ -14,12 +17,16 @@ pub fn write_error(text: &[u8]) {
 
 fn write(file: c_int, text: &[u8]) {
     let mut rest = text;
+    let mut interrupts = 0;
     while !rest.is_empty() {
         let arguments = [file as usize, rest.as_ptr() as usize, rest.len(), 0, 0, 0];
         // SAFETY: the kernel reads the text, and not past its length.
         match unsafe { system_call(libc::SYS_write, arguments) } {
-            Ok(written) if written > 0 => rest = &rest[written.min(rest.len())..],
-            Err(Errno::INTR) => {}
+            Ok(written) if written > 0 => {
+                rest = &rest[written.min(rest.len())..];
+                interrupts = 0;
+            }
+            Err(Errno::INTR) if interrupts < MOST_INTERRUPTS => interrupts += 1,
             _ => return,
         }
     }
@@ -55,7 +62,7 @@ mod tests {
 
     extern "C" fn on_signal(_: c_int) {}
 
-    /// A signal took the reason of an end away, where the reader of the stream was slow.
+    /// A signal interrupted the write to a full pipe, and the text was lost.
     #[test]
     fn signals_take_nothing_of_a_text() {
         // SAFETY: the structure is valid as zeroes, and the handler, without SA_RESTART, does nothing.
@@ -77,6 +84,8 @@ mod tests {
                 while !done.load(Ordering::Relaxed) {
                     // SAFETY: the thread lives until this one has ended, and handles the signal.
                     unsafe { libc::syscall(libc::SYS_tgkill, process, target, libc::SIGUSR1) };
+                    // Signals without a pause would leave the thread in its handler.
+                    thread::sleep(Duration::from_micros(50));
                 }
             });
             let read = scope.spawn(move || {

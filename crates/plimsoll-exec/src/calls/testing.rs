@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Once};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::arena::{ARENA, PAGE};
 
@@ -54,7 +55,7 @@ pub(crate) const INTERRUPTING: i32 = libc::SIGUSR1;
 /// A signal with a handler after which the kernel makes calls again.
 pub(crate) const RESTARTING: i32 = libc::SIGUSR2;
 
-/// Installs the handlers of both, which do nothing, and maps the trampoline.
+/// Installs the handlers of both, which count, and maps the trampoline.
 pub(crate) fn install_handlers() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {
@@ -64,9 +65,14 @@ pub(crate) fn install_handlers() {
     });
 }
 
+/// Signals that the handlers took.
+static HANDLED: AtomicUsize = AtomicUsize::new(0);
+
 fn handle(signal: i32, flags: i32) {
-    extern "C" fn on_signal(_: i32) {}
-    // SAFETY: the structure is valid as zeroes, and the handler does nothing.
+    extern "C" fn on_signal(_: i32) {
+        HANDLED.fetch_add(1, Ordering::Relaxed);
+    }
+    // SAFETY: the structure is valid as zeroes, and the handler touches a word alone.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_signal as *const () as usize;
@@ -81,38 +87,39 @@ fn handle(signal: i32, flags: i32) {
 /// A thread that sends [`INTERRUPTING`] to the thread that started it, again and again until it is dropped.
 pub(crate) struct Signals {
     thread: Option<JoinHandle<()>>,
-    state: Arc<(AtomicBool, AtomicUsize)>,
+    is_over: Arc<AtomicBool>,
 }
 
 impl Signals {
     pub(crate) fn to_this_thread() -> Signals {
         install_handlers();
-        let state = Arc::new((AtomicBool::new(false), AtomicUsize::new(0)));
-        let shared = Arc::clone(&state);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let shared = Arc::clone(&is_over);
         // SAFETY: these take no memory.
         let (process, target) = unsafe { (libc::getpid(), libc::gettid()) };
         let thread = std::thread::spawn(move || {
-            while !shared.0.load(Ordering::Relaxed) {
+            while !shared.load(Ordering::Relaxed) {
                 // SAFETY: the thread lives until this one has ended, and handles the signal.
                 unsafe { libc::syscall(libc::SYS_tgkill, process, target, INTERRUPTING) };
-                shared.1.fetch_add(1, Ordering::Relaxed);
+                // Signals without a pause would leave the thread in its handler.
+                std::thread::sleep(Duration::from_micros(20));
             }
         });
         Signals {
             thread: Some(thread),
-            state,
+            is_over,
         }
     }
 
-    /// How many it has sent.
-    pub(crate) fn sent(&self) -> usize {
-        self.state.1.load(Ordering::Relaxed)
+    /// How many signals of tests the handlers took.
+    pub(crate) fn handled() -> usize {
+        HANDLED.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        self.state.0.store(true, Ordering::Relaxed);
+        self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             thread.join().expect("a sender of signals");
         }

@@ -22,7 +22,7 @@ use super::queue::{Plain, Queue};
 use super::ring::Ring;
 use super::seals::Seals;
 use super::slot_map::SlotMap;
-use super::space::Space;
+use super::space::{MOST_INTERRUPTS, Space};
 use super::units::{BlockBuffer, MOST_SLOTS, SLOTS_PER_WRITE, WRITE_BYTES};
 use super::writer::Writer;
 
@@ -285,9 +285,10 @@ fn try_block(file: &OpenFile) -> Result<(), (bool, Errno)> {
         return Err((true, Errno::FBIG));
     }
     fill_random(&mut written.0).map_err(space)?;
+    let mut interrupts = 0;
     let count = loop {
         match file.write_at(&written.0, 0) {
-            Err(Errno::INTR) => {}
+            Err(Errno::INTR) if interrupts < MOST_INTERRUPTS => interrupts += 1,
             tried => break tried.map_err(space)?,
         }
     };

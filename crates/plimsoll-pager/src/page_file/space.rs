@@ -14,8 +14,8 @@ const CHUNK_BYTES: u64 = WRITE_BYTES as u64;
 const FIRST_STEP: u32 = 16;
 /// Chunks of the largest step: 1 GiB.
 const LARGEST_STEP: u32 = 1024;
-/// Tries of an allocation that signals interrupt; then half of it is tried.
-const MOST_INTERRUPTS: u32 = 16;
+/// Tries of a call that signals interrupt; of an allocation, half is tried then.
+pub(super) const MOST_INTERRUPTS: u32 = 16;
 
 /// The slots of a write: a run for each of the kernel's operations.
 #[derive(Debug, Clone, Copy)]
