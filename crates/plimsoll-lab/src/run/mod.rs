@@ -121,6 +121,7 @@ pub fn run(
         .map_err(|error| anyhow::anyhow!("cannot take over signals: {error}"))
         .or_exit(Exit::Missing)?;
     let fallback = requirements::adapt(&mut options.plan);
+    check_settings(&options.plan)?;
     match options.wait {
         None => requirements::refuse(&options.plan, &options.machine)?,
         Some(_) => requirements::requirements(&options.plan).refuse(&options.plan)?,
@@ -175,11 +176,16 @@ pub fn check_sizes(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
         environment::safe_size(machine, disk_free, settings)
             .map_err(|error| anyhow::anyhow!("trial {}: {error}", trial.id))
             .or_exit(Exit::Missing)?;
-        settings
-            .check()
-            .map_err(|error| Failure::message(Exit::Usage, format_args!("trial {}: {error}", trial.id)))?;
     }
-    Ok(())
+    check_settings(plan)
+}
+
+/// Refuses settings that no machine can run.
+fn check_settings(plan: &Plan) -> Result<(), Failure> {
+    plan.trials.iter().try_for_each(|trial| {
+        let checked = trial.settings.check();
+        checked.map_err(|error| Failure::message(Exit::Usage, format_args!("trial {}: {error}", trial.id)))
+    })
 }
 
 /// Takes the machine lock, if at least one trial can run.
