@@ -76,7 +76,7 @@ fn undo_killed(name: &str) {
             return;
         }
         assert!(Instant::now() < deadline, "cleanup never undid {name}: {said}");
-        std::thread::sleep(Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 
@@ -311,6 +311,15 @@ impl Ended {
             .as_array()
             .map(Vec::as_slice)
             .unwrap_or_default()
+    }
+
+    /// The trials of a section.
+    fn of_section(&self, section: &str) -> Vec<&Value> {
+        let is_of = |trial: &&Value| {
+            let id = trial["id"].as_str().and_then(|id| id.split('/').next());
+            id == Some(section)
+        };
+        self.trials().iter().filter(is_of).collect()
     }
 
     /// The run went as asked. On a busy machine its figures may be untrustworthy (7); that is a right answer.

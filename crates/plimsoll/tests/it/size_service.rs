@@ -229,13 +229,13 @@ impl Sizing {
         self.command(arguments).output().expect("plimsoll starts")
     }
 
-    /// Starts a sizing of the cgroup and waits until it has lowered the cap.
-    fn started(&self, folder: &Path, cap_file: &Path) -> Kept {
+    /// Starts a sizing of the cgroup and waits until it has lowered the cap: for the interval of its orders, a two-hundredth of
+    /// the duration.
+    fn started(&self, folder: &Path, cap_file: &Path, duration: &str) -> Kept {
         let before = read(cap_file);
         let path = folder.to_str().expect("text");
-        let child = self
-            .command(&["--cgroup", path, "--duration", "10m", "--psi", "1%", "--json"])
-            .spawn();
+        let options = ["--cgroup", path, "--duration", duration, "--psi", "1%", "--json"];
+        let child = self.command(&options).spawn();
         let mut child = Kept(child.expect("plimsoll starts"));
         wait_until("a lower cap", || {
             let ended = child.0.try_wait().expect("a child");

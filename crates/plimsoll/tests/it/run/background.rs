@@ -81,7 +81,7 @@ fn a_background_that_dies_fails_its_trial() {
     if !has_laboratory() {
         return;
     }
-    let run = beside_96_mib("hold=3");
+    let run = beside_96_mib("hold=0.5");
     let mut started = run.start();
     started.await_event("phase-end", "fill");
     let background = rustix::process::Pid::from_raw(started.children()[0] as i32).expect("a process");

@@ -53,7 +53,7 @@ fn a_worker_killed_from_outside_fails_its_trial() {
     if !has_laboratory() {
         return;
     }
-    let run = Run::new(&["--set", "class=random", "--set", "hold=2"]);
+    let run = Run::new(&["--set", "class=random", "--set", "hold=0.5"]);
     let mut started = run.start();
     started.await_event("phase-end", "fill");
     let worker = Pid::from_raw(started.worker() as i32).expect("a process id");
@@ -67,7 +67,7 @@ fn one_wrong_byte_fails_the_trial_and_is_found() {
     if !has_laboratory() {
         return;
     }
-    let run = Run::new(&["--set", "class=constant", "--set", "hold=1"]);
+    let run = Run::new(&["--set", "class=constant", "--set", "hold=0.5"]);
     let mut started = run.start();
     started.await_event("phase-end", "fill");
     flip_a_byte(started.worker());

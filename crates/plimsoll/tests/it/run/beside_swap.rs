@@ -1,12 +1,13 @@
 //! Runs beside other programs that swap: the run's device takes their pages too, and other devices may take the run's.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use plimsoll_model::scenario::builtin;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use super::{Run, has_laboratory, phases};
+use super::{Run, Started, has_laboratory, phases};
 use crate::foreign::{OtherSwap, SwappingCgroup};
 
 const MIB: u64 = 1 << 20;
@@ -29,16 +30,20 @@ fn distrust<'t>(trial: &'t Value, metric: &str) -> Vec<&'t str> {
         .collect()
 }
 
-/// A run of one trial, whose rests are long enough for other programs to change their swap.
-fn random_on_zram() -> Run {
-    Run::new(&[
-        "--set",
-        "class=random",
-        "--set",
-        "subject=zram",
-        "--set",
-        "hold=3",
-    ])
+/// A run of one trial with rests of `hold`.
+fn random_on_zram(hold: &str) -> Run {
+    Run::new(&["--set", "class=random", "--set", "subject=zram", "--set", hold])
+}
+
+/// Stops the trial's worker at the start of its fill until other programs have changed their swap. Before the fill another
+/// test's run may have the machine.
+fn before_the_fill<T>(started: &mut Started<'_>, change: impl FnOnce() -> T) -> T {
+    started.await_event("phase-start", "fill");
+    started.stop_worker();
+    let changed = change();
+    let worker = Pid::from_raw(started.worker() as i32).expect("a process id");
+    kill_process(worker, Signal::CONT).expect("it lives");
+    changed
 }
 
 /// "random shrinks 1.22:1": a program of 220 MiB in a cgroup of 150 MiB swapped onto the run's device.
@@ -47,11 +52,16 @@ fn pages_of_another_cgroup_are_no_compression() {
     if !has_laboratory() {
         return;
     }
-    let run = random_on_zram();
+    let run = random_on_zram("hold=0.5");
     let mut started = run.start();
-    // Now the run has the machine: before, the program would swap to the device of another test's run.
-    started.await_event("phase-start", "fill");
-    let foreign = SwappingCgroup::start(40 * MIB, 56 * MIB);
+    let foreign = before_the_fill(&mut started, || {
+        let foreign = SwappingCgroup::start(40 * MIB, 56 * MIB);
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while foreign.most_swapped() <= 8 * MIB && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        foreign
+    });
     started.await_event("phase-end", "trim");
     let swapped = foreign.most_swapped();
     drop(foreign);
@@ -100,13 +110,12 @@ fn swap_that_others_turn_on_during_a_run_is_noticed() {
     if !has_laboratory() {
         return;
     }
-    let run = random_on_zram();
+    let run = random_on_zram("hold=1");
     let mut started = run.start();
-    started.await_event("phase-end", "fill");
-    let other = OtherSwap::turn_on(64 * MIB);
+    let other = before_the_fill(&mut started, || OtherSwap::turn_on(64 * MIB));
     started.await_event("phase-end", "trim");
-    // A third of the rest after the trim: swap that goes between two samples has no share that they could show.
-    std::thread::sleep(Duration::from_secs(1));
+    // Two fifths of the rest after the trim: swap that goes between two samples has no share that they could show.
+    std::thread::sleep(Duration::from_millis(400));
     drop(other);
     let ended = started.finish();
     let trial = &ended.trials()[0];

@@ -1,11 +1,12 @@
 //! Runs whose caller leaves them signals, file descriptors or a umask that differ from a login shell's.
 
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::LazyLock;
 
 use rustix::process::Signal;
 
-use super::{PLIMSOLL, Run, has_laboratory};
+use super::{Ended, PLIMSOLL, Run, has_laboratory};
 
 /// The command of `run` as `starter` executes it.
 fn started_by(starter: &[&str], run: &Run) -> Command {
@@ -35,26 +36,67 @@ const fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
+/// A run whose caller leaves it ignored and blocked signals and no standard files, for several tests.
+struct Seen {
+    /// Those of [`CALLERS`] that the run ignores.
+    ignored: u64,
+    /// The signals that each worker ignores and blocks.
+    of_workers: Vec<[u64; 2]>,
+    /// The files of the first three file descriptors.
+    files: [PathBuf; 3],
+    /// The end; the results are those of the recording.
+    ended: Ended,
+}
+
+/// The signals that the caller ignores.
+const CALLERS: u64 = bit(libc::SIGHUP) | bit(libc::SIGINT);
+
+static SEEN: LazyLock<Seen> = LazyLock::new(|| {
+    let run = Run::new(&["--set", "class=constant", "--set", "hold=1"]);
+    let nohup = ["env", "--ignore-signal=HUP,INT", "--block-signal=USR1"];
+    let closed = ["sh", "-c", "umask 077; exec \"$@\" <&- >&- 2>&-", "sh"];
+    let mut started = run.start_by(started_by(&[&nohup[..], &closed].concat(), &run));
+    started.await_event("phase-end", "fill");
+    let pid = started.pid();
+    let ignored = signals(pid, "SigIgn:") & CALLERS;
+    let workers = started.children().into_iter();
+    let of_workers = workers.map(|worker| ["SigIgn:", "SigBlk:"].map(|set| signals(worker, set)));
+    let of_workers = of_workers.collect();
+    let files = [0, 1, 2].map(|fd| std::fs::read_link(format!("/proc/{pid}/fd/{fd}")).expect("a file"));
+    started.signal(Signal::HUP);
+    started.signal(Signal::INT);
+    let mut ended = started.finish();
+    ended.results = serde_json::from_slice(&report(&run).stdout).unwrap_or_default();
+    Seen {
+        ignored,
+        of_workers,
+        files,
+        ended,
+    }
+});
+
+/// `plimsoll report --json` of a run's recording.
+fn report(run: &Run) -> Output {
+    plimsoll_testkit::command(PLIMSOLL)
+        .arg("report")
+        .arg(run.recording().unwrap_or_default())
+        .arg("--json")
+        .output()
+        .expect("plimsoll starts")
+}
+
 /// `nohup plimsoll run ... &` in a script: the run took SIGHUP over, and the terminal's end ended it.
 #[test]
 fn a_run_under_nohup_ignores_the_signals_of_its_caller() {
     if !has_laboratory() {
         return;
     }
-    let run = Run::new(&["--set", "class=constant", "--set", "hold=1"]);
-    let nohup = started_by(&["env", "--ignore-signal=HUP,INT", "--block-signal=USR1"], &run);
-    let mut started = run.start_by(nohup);
-    started.await_event("phase-end", "fill");
-    let ignored = bit(libc::SIGHUP) | bit(libc::SIGINT);
-    assert_eq!(signals(started.pid(), "SigIgn:") & ignored, ignored);
-    for worker in started.children() {
+    assert_eq!(SEEN.ignored, CALLERS);
+    for worker in &SEEN.of_workers {
         // Rust's runtime ignores SIGPIPE in every program.
-        assert_eq!(signals(worker, "SigIgn:"), bit(libc::SIGPIPE));
-        assert_eq!(signals(worker, "SigBlk:"), 0);
+        assert_eq!(*worker, [bit(libc::SIGPIPE), 0]);
     }
-    started.signal(Signal::HUP);
-    started.signal(Signal::INT);
-    started.finish().assert_went_well();
+    SEEN.ended.assert_went_well();
 }
 
 /// A launcher that blocks SIGTERM leaves a run that only SIGKILL would end, and one that ignores SIGCHLD a run that
@@ -78,25 +120,55 @@ fn a_run_without_standard_files_writes_into_its_recording_alone() {
     if !has_laboratory() {
         return;
     }
-    let run = Run::new(&["--set", "class=constant", "--set", "hold=1"]);
-    let closed = started_by(&["sh", "-c", "umask 077; exec \"$@\" <&- >&- 2>&-", "sh"], &run);
-    let mut started = run.start_by(closed);
-    started.await_event("phase-end", "fill");
-    for fd in 0..3 {
-        let file = std::fs::read_link(format!("/proc/{}/fd/{fd}", started.pid())).expect("a file");
+    for (fd, file) in SEEN.files.iter().enumerate() {
         assert_eq!(file.to_str(), Some("/dev/null"), "file descriptor {fd}");
     }
-    let ended = started.finish();
-    assert!([0, 7].contains(&ended.code), "exit {}", ended.code);
-    let report = plimsoll_testkit::command(PLIMSOLL)
-        .arg("report")
-        .arg(run.recording().expect("a recording"))
-        .arg("--json")
-        .output()
-        .expect("plimsoll starts");
-    let results: serde_json::Value = serde_json::from_slice(&report.stdout).expect("one document");
+    let Ended { code, results, .. } = &SEEN.ended;
+    assert!([0, 7].contains(code), "exit {code}");
     assert_eq!(results["trials"].as_array().map(Vec::len), Some(1), "{results:#}");
 }
+
+/// A run that was told to open its page in a browser.
+pub(super) struct Opened {
+    pub(super) ended: Ended,
+    has_page: bool,
+    /// The address of the page.
+    url: String,
+    /// The addresses that the browser got.
+    urls: Vec<String>,
+}
+
+impl Opened {
+    fn of(has_browser: bool, hold: &str, limit: &str) -> (Run, Opened) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let opened = folder.path().join("opened");
+        let script = folder.path().join("browser");
+        std::fs::write(&script, "printf '%s\n' \"$2\" >>\"$1\"\n").expect("written");
+        // Words without a shell: no path here has a space.
+        let browser = match has_browser {
+            true => format!("sh {} {} %s", script.display(), opened.display()),
+            false => "/nonexistent".to_owned(),
+        };
+        let run = Run::new(&["--set", "class=constant", "--set", hold, "--set", limit, "--open"]);
+        let mut command = run.command();
+        command.env("BROWSER", browser);
+        let ended = run.start_by(command).finish();
+        let page = run.recording().unwrap_or_default().join("report.html");
+        let opened = Opened {
+            ended,
+            has_page: page.exists(),
+            url: format!("file://{}", page.display()),
+            urls: lines_of(&opened),
+        };
+        (run, opened)
+    }
+}
+
+/// A run with a browser that its time limit stops, and `plimsoll report` of its recording.
+pub(super) static LATE: LazyLock<(Opened, Output)> = LazyLock::new(|| {
+    let (run, opened) = Opened::of(true, "hold=600", "time-limit=2");
+    (opened, report(&run))
+});
 
 /// A browser that does not start is an error of a run that went well, and hides no worse exit code.
 #[test]
@@ -104,26 +176,16 @@ fn a_run_opens_its_report_and_keeps_its_exit_code() {
     if !has_laboratory() {
         return;
     }
-    let folder = tempfile::tempdir().expect("a folder");
-    let opened = folder.path().join("opened");
-    let script = folder.path().join("browser");
-    std::fs::write(&script, "printf '%s\n' \"$2\" >>\"$1\"\n").expect("written");
-    // Words without a shell: no path here has a space.
-    let browser = format!("sh {} {} %s", script.display(), opened.display());
-    let (fine, late) = (["--set", "hold=0.1"], ["--set", "hold=600"]);
-    for (browser, hold, limit, codes) in [
-        (browser.as_str(), fine, "time-limit=600", [0, 7]),
-        ("/nonexistent", fine, "time-limit=600", [3, 7]),
-        (browser.as_str(), late, "time-limit=1", [2, 2]),
-        ("/nonexistent", late, "time-limit=1", [2, 2]),
+    let (fine, late) = (["hold=0.1", "time-limit=600"], ["hold=600", "time-limit=1"]);
+    let opened = |has_browser, [hold, limit]: [&str; 2]| Opened::of(has_browser, hold, limit).1;
+    for (opened, has_browser, codes) in [
+        (&opened(true, fine), true, [0, 7]),
+        (&opened(false, fine), false, [3, 7]),
+        (&LATE.0, true, [2, 2]),
+        (&opened(false, late), false, [2, 2]),
     ] {
-        let set = ["--set", "class=constant", "--set", limit, "--open"];
-        let run = Run::new(&[hold.as_slice(), set.as_slice()].concat());
-        let before = lines_of(&opened).len();
-        let mut command = run.command();
-        command.env("BROWSER", browser);
-        let ended = run.start_by(command).finish();
-        let said = format!("{browser}: exit {}: {}", ended.code, ended.stderr);
+        let ended = &opened.ended;
+        let said = format!("{has_browser}: exit {}: {}", ended.code, ended.stderr);
         assert!(codes.contains(&ended.code), "{said}");
         // A machine with other load makes metrics untrustworthy, and that is worse than no browser.
         assert_eq!(
@@ -131,11 +193,9 @@ fn a_run_opens_its_report_and_keeps_its_exit_code() {
             ended.results["status"] == "untrustworthy",
             "{said}"
         );
-        let page = run.recording().expect("a recording").join("report.html");
-        assert!(page.exists(), "{said}");
-        let urls = lines_of(&opened);
-        let expected = (browser != "/nonexistent").then(|| format!("file://{}", page.display()));
-        assert_eq!(urls[before..], Vec::from_iter(expected), "{said}");
+        assert!(opened.has_page, "{said}");
+        let expected = has_browser.then(|| opened.url.clone());
+        assert_eq!(opened.urls, Vec::from_iter(expected), "{said}");
     }
 }
 

@@ -1,13 +1,15 @@
 //! `plimsoll run` with the workload `command`: programs of the user in a real cgroup, on real zram and swap files.
 
+use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use plimsoll_model::scenario::workloads::command::Status;
 use plimsoll_os::{UsageScope, resource_usage};
 use plimsoll_proc::cgroup::Hierarchy;
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::refusals::unprivileged;
 use super::{
@@ -31,31 +33,14 @@ impl Programs {
     }
 
     fn in_folder(folder: tempfile::TempDir, command: &[&str], keys: &str) -> Programs {
-        let words: Vec<String> = command
-            .iter()
-            .map(|word| toml::Value::from(*word).to_string())
-            .collect();
+        let command = toml::Value::from(command.to_vec());
         let text = format!(
-            "[scenario]\nname = \"mine\"\n[global]\nworkload = \"command\"\nrun-time = 1\nrepeat = 1\ncommand = [{}]\n{keys}",
-            words.join(", ")
+            "[scenario]\nname = \"mine\"\n[global]\nworkload = \"command\"\nrun-time = 1\nrepeat = 1\ncommand = {command}\n{keys}"
         );
         let file = folder.path().join("mine.toml");
         std::fs::write(&file, text).expect("write");
         let run = Run::of(file.to_str().expect("UTF-8"), &[]);
         Programs { folder, run }
-    }
-
-    /// Shell scripts, each of a section with keys of its own, in this order. Each finds the path of a file of its own in
-    /// `$FILE`. One run of all of them is calibrated once.
-    fn shells(sections: &[(&str, &str)], keys: &str) -> Programs {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut keys = format!("order = \"fixed\"\n{keys}");
-        for (number, (script, more)) in sections.iter().enumerate() {
-            let script = format!("FILE={}.{number}; {script}", folder.path().join("file").display());
-            let script = toml::Value::from(script);
-            keys += &format!("[section{number}]\ncommand = [\"sh\", \"-c\", {script}]\n{more}");
-        }
-        Programs::in_folder(folder, &["true"], &keys)
     }
 
     /// A shell script, which finds the path of a file of its own in `$FILE`.
@@ -72,12 +57,7 @@ impl Programs {
 
     /// The process whose number the program has written to its file.
     pub(super) fn written_pid(&self) -> u32 {
-        number_in(&self.file())
-    }
-
-    /// The same of a section.
-    fn written_pid_of(&self, section: usize) -> u32 {
-        number_in(&self.folder.path().join(format!("file.{section}")))
+        number_in(&self.file()).expect("the program has written its number")
     }
 
     fn finish(&self) -> Ended {
@@ -85,10 +65,150 @@ impl Programs {
     }
 }
 
-fn number_in(file: &Path) -> u32 {
-    let text = std::fs::read_to_string(file).expect("the program has written its file");
-    text.trim().parse().expect("a number")
+fn number_in(file: &Path) -> Option<u32> {
+    std::fs::read_to_string(file).ok()?.trim().parse().ok()
 }
+
+/// Programs of several tests, in sections of one run: it is calibrated once. Its folder goes at its end, as nothing drops a
+/// static.
+struct Shared {
+    ended: Ended,
+    /// Whether the process ended whose number the program of a section has written to its file.
+    gone: BTreeMap<String, bool>,
+}
+
+impl Shared {
+    fn of(sections: &[String]) -> Shared {
+        let folder = tempfile::tempdir().expect("a folder");
+        let files = folder.path().to_owned();
+        let sections = sections
+            .concat()
+            .replace("$FOLDER", files.to_str().expect("UTF-8"));
+        let keys = format!("subject = \"none\"\norder = \"fixed\"\n{sections}");
+        let programs = Programs::in_folder(folder, &["true"], &keys);
+        let ended = programs.finish();
+        let entries = std::fs::read_dir(files).expect("the folder").flatten();
+        let gone = entries.filter_map(|entry| {
+            let section = entry.file_name().into_string().expect("UTF-8");
+            Some((section, ends_soon(number_in(&entry.path())?)))
+        });
+        Shared {
+            gone: gone.collect(),
+            ended,
+        }
+    }
+
+    /// The end of the run, with the trials of a test alone: its sections' names start like this.
+    fn of_test(&self, start: &str) -> Ended {
+        let trials = self.ended.trials().iter();
+        let of_test = trials.filter(|trial| trial["id"].as_str().is_some_and(|id| id.starts_with(start)));
+        Ended {
+            code: self.ended.code,
+            stderr: self.ended.stderr.clone(),
+            results: json!({ "trials": of_test.collect::<Vec<_>>() }),
+        }
+    }
+}
+
+/// A section of a shared run. Its program finds the path of a file of its own in `$FILE`.
+fn section(name: &str, command: &[&str], keys: &str) -> String {
+    let command = toml::Value::from(command.to_vec()).to_string();
+    let command = command.replace("$FILE", &format!("$FOLDER/{name}"));
+    format!("[{name}]\ncommand = {command}\n{keys}\n")
+}
+
+fn script(name: &str, script: &str, keys: &str) -> String {
+    section(name, &["sh", "-c", script], keys)
+}
+
+const SPEED: &str = "metric = \"speed: ([0-9.]+)\"";
+/// Second runs that end in another way than the first, with keys of their section, and their statuses.
+const SECOND_RUNS: [(&str, &str, Status); 5] = [
+    ("exit 7", "", Status::OtherExit),
+    ("echo b", "same-output = true", Status::OtherOutput),
+    ("echo b", "", Status::Done),
+    ("echo b", SPEED, Status::NoMetric),
+    ("echo 'speed: 1'", SPEED, Status::Done),
+];
+
+const OUTLIVED: [&str; 2] = ["outlived-in-group", "outlived-elsewhere"];
+
+/// Programs that leave processes come last: they disturb no other.
+static GOOD: LazyLock<Shared> = LazyLock::new(|| {
+    let mut sections = vec![
+        section("reads", &["cat"], "limit = \"64M\""),
+        section(
+            "starts",
+            &["dd", "if=/dev/zero", "of=/dev/null", "bs=24M", "count=3"],
+            "limits = [\"64M\", \"12M\", \"512K\"]",
+        ),
+        script(
+            "late",
+            "if [ -e $FILE ]; then echo $$ > $FILE; exec sleep 1000; fi; touch $FILE",
+            "limits = [\"64M\", \"32M\"]\nphase-timeout = 2",
+        ),
+        section(
+            "sweep",
+            &["true"],
+            "subject = [\"none\", \"zram\"]\nlimit = [\"64M\", \"48M\"]\ncache = [\"cold\", \"warm\"]",
+        ),
+    ];
+    // Each run but the first finds the file of the one before.
+    sections.extend(SECOND_RUNS.iter().enumerate().map(|(number, (then, keys, _))| {
+        script(
+            &format!("second-{number}"),
+            &format!("if [ -e $FILE ]; then {then}; else touch $FILE; echo 'speed: 12.5'; fi"),
+            &format!("limits = [\"64M\", \"32M\"]\n{keys}"),
+        )
+    }));
+    // A limit that a run never meets slows nothing, so it fills more page cache than the small one.
+    let counted = "dd if=/dev/zero of=$FILE.big bs=1M count=16 2>/dev/null; \
+                   if [ -e $FILE ]; then echo 'ops/s: 50'; else touch $FILE; echo 'ops/s: 7'; echo 'ops/s: 100'; fi";
+    let keys = "limits = [\"64M\", \"8M\"]\nmetric = \"ops/s: ([0-9]+)\"";
+    sections.push(script(
+        "counts-up",
+        counted,
+        &format!("{keys}\nhigher-is-better = true"),
+    ));
+    sections.push(script("counts-down", counted, keys));
+    for (name, leave) in OUTLIVED.iter().zip(["sleep 1000 &", "setsid sleep 1000 &"]) {
+        sections.push(script(
+            name,
+            &format!("{leave} echo $! > $FILE"),
+            "limit = \"64M\"",
+        ));
+    }
+    Shared::of(&sections)
+});
+
+/// The program that leaves its cgroup comes last: it disturbs no other.
+static FAILED: LazyLock<Shared> = LazyLock::new(|| {
+    let own = Hierarchy::of_this_process()
+        .expect("a hierarchy")
+        .own
+        .join("cgroup.procs");
+    let leave = format!("echo $$ > $FILE; echo $$ > {}; exec sleep 1000", own.display());
+    let endless = "phase-timeout = 1.5\nmetric = \"ops: ([0-9]+)\"";
+    Shared::of(&[
+        script(
+            "fails-exit",
+            "echo 'line one' >&2; echo 'no input file' >&2; exit 3",
+            "limits = [\"64M\", \"32M\"]",
+        ),
+        script("fails-signal", "kill -ABRT $$", ""),
+        script("fails-metric", "echo nothing", "metric = \"ops: ([0-9]+)\""),
+        script("fails-terminal", "exec < /dev/tty", "limit = \"64M\""),
+        section(
+            "differs",
+            &["cat", "/proc/sys/kernel/random/uuid"],
+            "limit = \"64M\"\nsearch = true\nsame-output = true",
+        ),
+        // Without a line feed too.
+        script("endless-lines", "exec yes", endless),
+        script("endless-line", "exec cat /dev/zero", endless),
+        script("leaves", &leave, "limit = \"64M\""),
+    ])
+});
 
 fn status(point: &Value) -> Status {
     Status::of_number(figure(point, "status")).expect("a status")
@@ -142,7 +262,7 @@ fn hot_set_role() {
 /// The search for the need of a program with `hot` bytes of `total` in use, on a subject.
 fn sized(subject: &str, total: u64, hot: u64) -> Ended {
     let program = std::env::current_exe().expect("this program has a path");
-    let role = format!("PLIMSOLL_TEST_ROLE=hot:{total}:{hot}:6");
+    let role = format!("PLIMSOLL_TEST_ROLE=hot:{total}:{hot}:3");
     let command = [
         "env",
         &role,
@@ -193,16 +313,7 @@ fn a_program_that_fails_at_once_is_quoted() {
     if !has_laboratory() {
         return;
     }
-    let sections = [
-        (
-            "echo 'line one' >&2; echo 'no input file' >&2; exit 3",
-            "limits = [\"64M\", \"32M\"]\n",
-        ),
-        ("kill -ABRT $$", ""),
-        ("echo nothing", "metric = \"ops: ([0-9]+)\"\n"),
-        ("exec < /dev/tty", "limit = \"64M\"\n"),
-    ];
-    let ended = Programs::shells(&sections, "subject = \"none\"\n").finish();
+    let ended = FAILED.of_test("fails-");
     ended.assert_failed(2, "program-failed");
     let parts: [&[&str]; 4] = [
         &["exit code 3", "no input file"],
@@ -224,15 +335,12 @@ fn processes_that_outlive_the_program_are_counted_and_ended() {
     if !has_laboratory() {
         return;
     }
-    let sections = ["sleep 1000 &", "setsid sleep 1000 &"].map(|leave| format!("{leave} echo $! > $FILE"));
-    let sections = sections.each_ref().map(|script| (script.as_str(), ""));
-    let programs = Programs::shells(&sections, "subject = \"none\"\nlimit = \"64M\"\n");
-    let ended = programs.finish();
+    let ended = GOOD.of_test("outlived-");
     ended.assert_went_well();
     assert_eq!(ended.trials().len(), 2);
-    for (number, trial) in ended.trials().iter().enumerate() {
+    for (section, trial) in OUTLIVED.iter().zip(ended.trials()) {
         assert_eq!(figure(&phases(trial)[0], "left_processes"), 1.0, "{trial:#}");
-        assert!(ends_soon(programs.written_pid_of(number)), "{trial:#}");
+        assert_eq!(GOOD.gone.get(*section), Some(&true), "{trial:#}");
     }
 }
 
@@ -241,14 +349,8 @@ fn a_program_that_leaves_its_cgroup_fails_the_trial_and_is_ended() {
     if !has_laboratory() {
         return;
     }
-    let own = Hierarchy::of_this_process()
-        .expect("a hierarchy")
-        .own
-        .join("cgroup.procs");
-    let script = format!("echo $$ > $FILE; echo $$ > {}; exec sleep 1000", own.display());
-    let programs = Programs::shell(&script, "subject = \"none\"\nlimit = \"64M\"\n");
-    programs.finish().assert_failed(2, "program-moved");
-    assert!(ends_soon(programs.written_pid()));
+    FAILED.of_test("leaves").assert_failed(2, "program-moved");
+    assert_eq!(FAILED.gone.get("leaves"), Some(&true));
 }
 
 #[test]
@@ -256,7 +358,7 @@ fn a_program_that_reads_has_no_input() {
     if !has_laboratory() {
         return;
     }
-    let ended = Programs::new(&["cat"], "subject = \"none\"\nlimit = \"64M\"\n").finish();
+    let ended = GOOD.of_test("reads");
     ended.assert_went_well();
     assert_eq!(figure(&phases(&ended.trials()[0])[0], "output_bytes"), 0.0);
 }
@@ -266,8 +368,7 @@ fn a_limit_below_the_start_of_a_program_is_a_status() {
     if !has_laboratory() {
         return;
     }
-    let keys = "subject = \"none\"\nlimits = [\"64M\", \"12M\", \"512K\"]\n";
-    let ended = Programs::new(&["dd", "if=/dev/zero", "of=/dev/null", "bs=24M", "count=3"], keys).finish();
+    let ended = GOOD.of_test("starts");
     ended.assert_went_well();
     let trial = &ended.trials()[0];
     assert_eq!(statuses(trial), [Status::Done, Status::Killed, Status::Killed]);
@@ -281,26 +382,10 @@ fn another_exit_code_another_output_and_no_metric_are_statuses() {
     if !has_laboratory() {
         return;
     }
-    let metric = "metric = \"speed: ([0-9.]+)\"\n";
-    let second = [
-        ("exit 7", "", Status::OtherExit),
-        ("echo b", "same-output = true\n", Status::OtherOutput),
-        ("echo b", "", Status::Done),
-        ("echo b", metric, Status::NoMetric),
-        ("echo 'speed: 1'", metric, Status::Done),
-    ];
-    // Each run but the first finds the file of the one before.
-    let scripts = second
-        .map(|(then, ..)| format!("if [ -e $FILE ]; then {then}; else touch $FILE; echo 'speed: 12.5'; fi"));
-    let sections: Vec<(&str, &str)> = scripts
-        .iter()
-        .zip(second)
-        .map(|(script, (_, more, _))| (script.as_str(), more))
-        .collect();
-    let ended = Programs::shells(&sections, "subject = \"none\"\nlimits = [\"64M\", \"32M\"]\n").finish();
+    let ended = GOOD.of_test("second-");
     ended.assert_went_well();
-    assert_eq!(ended.trials().len(), second.len());
-    for (trial, (then, more, expected)) in ended.trials().iter().zip(second) {
+    assert_eq!(ended.trials().len(), SECOND_RUNS.len());
+    for (trial, (then, more, expected)) in ended.trials().iter().zip(SECOND_RUNS) {
         assert_eq!(statuses(trial), [Status::Done, expected], "{then} {more}");
     }
 }
@@ -311,8 +396,7 @@ fn an_output_that_differs_by_itself_is_not_compared() {
     if !has_laboratory() {
         return;
     }
-    let keys = "subject = \"none\"\nlimit = \"64M\"\nsearch = true\nsame-output = true\n";
-    let ended = Programs::new(&["cat", "/proc/sys/kernel/random/uuid"], keys).finish();
+    let ended = FAILED.of_test("differs");
     ended.assert_failed(2, "program-failed");
     let trial = &ended.trials()[0];
     assert!(message(trial).contains("same-output"), "{trial:#}");
@@ -323,13 +407,10 @@ fn a_run_that_takes_too_long_is_ended_with_a_status() {
     if !has_laboratory() {
         return;
     }
-    let script = "if [ -e $FILE ]; then echo $$ > $FILE; exec sleep 1000; fi; touch $FILE";
-    let keys = "subject = \"none\"\nlimits = [\"64M\", \"32M\"]\nphase-timeout = 2\n";
-    let programs = Programs::shell(script, keys);
-    let ended = programs.finish();
+    let ended = GOOD.of_test("late");
     ended.assert_went_well();
     assert_eq!(statuses(&ended.trials()[0]), [Status::Done, Status::Timeout]);
-    assert!(ends_soon(programs.written_pid()));
+    assert_eq!(GOOD.gone.get("late"), Some(&true));
 }
 
 #[test]
@@ -337,12 +418,7 @@ fn a_metric_counts_in_its_direction() {
     if !has_laboratory() {
         return;
     }
-    // A limit that a run never meets slows nothing, so it fills more page cache than the small one.
-    let script = "dd if=/dev/zero of=$FILE.big bs=1M count=16 2>/dev/null; \
-                  if [ -e $FILE ]; then echo 'ops/s: 50'; else touch $FILE; echo 'ops/s: 7'; echo 'ops/s: 100'; fi";
-    let keys = "subject = \"none\"\nlimits = [\"64M\", \"8M\"]\nmetric = \"ops/s: ([0-9]+)\"\n";
-    let sections = [(script, "higher-is-better = true\n"), (script, "")];
-    let ended = Programs::shells(&sections, keys).finish();
+    let ended = GOOD.of_test("counts-");
     ended.assert_went_well();
     assert_eq!(ended.trials().len(), 2);
     for (trial, slowdown) in ended.trials().iter().zip([1.0, -0.5]) {
@@ -357,10 +433,7 @@ fn endless_output_ends_with_the_phase() {
     if !has_laboratory() {
         return;
     }
-    // Without a line feed too.
-    let sections = [("exec yes", ""), ("exec cat /dev/zero", "")];
-    let keys = "subject = \"none\"\nphase-timeout = 1.5\nmetric = \"ops: ([0-9]+)\"\n";
-    let ended = Programs::shells(&sections, keys).finish();
+    let ended = FAILED.of_test("endless-");
     ended.assert_failed(2, "phase-timeout");
     assert_eq!(ended.trials().len(), 2);
 }
@@ -416,8 +489,7 @@ fn a_list_of_limits_without_a_search_sweeps_by_trial() {
     if !has_laboratory() {
         return;
     }
-    let keys = "subject = [\"none\", \"zram\"]\nlimit = [\"64M\", \"48M\"]\ncache = [\"cold\", \"warm\"]\n";
-    let ended = Programs::new(&["true"], keys).finish();
+    let ended = GOOD.of_test("sweep");
     ended.assert_went_well();
     assert_eq!(ended.trials().len(), 8);
     for trial in ended.trials() {

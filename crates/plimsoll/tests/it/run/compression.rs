@@ -4,6 +4,8 @@ use plimsoll_model::recording::model::RESULTS_SCHEMA;
 use plimsoll_testkit::capability;
 use serde_json::Value;
 
+use super::devices::{AS_ROOT, compressible};
+use super::stores::EVERY_STORE;
 use super::{Run, has_laboratory, phase_names, phases};
 
 #[test]
@@ -104,18 +106,18 @@ fn every_way_to_trim_empties_the_working_set() {
     if !has_laboratory() {
         return;
     }
-    let run = Run::new(&[
-        "--set",
-        "trim=[\"worker\", \"process-madvise\", \"cgroup\"]",
-        "--set",
-        "class=runs20",
-    ]);
-    let ended = run.finish();
-    ended.assert_went_well();
-    assert_eq!(ended.trials().len(), 3);
-    for trial in ended.trials() {
-        let share = trial["metrics"]["trimmed_ratio"].as_f64().expect("trimmed_ratio");
-        assert!(share > 0.8, "{}: {share}", trial["params"]["trim"]);
+    EVERY_STORE.assert_went_well();
+    for way in ["worker", "process-madvise", "cgroup"] {
+        let is_of = |trial: &&Value| {
+            let params = &trial["params"];
+            params["trim"] == way && params["memory"] == "anonymous"
+        };
+        let trials: Vec<&Value> = EVERY_STORE.trials().iter().filter(is_of).collect();
+        assert_eq!(trials.len(), 2, "of one thread and of three");
+        for trial in trials {
+            let share = trial["metrics"]["trimmed_ratio"].as_f64().expect("trimmed_ratio");
+            assert!(share > 0.8, "{way}: {share}");
+        }
     }
 }
 
@@ -125,20 +127,14 @@ fn swap_files_and_zswap_are_subjects_too() {
     if !has_laboratory() || !capability("swapfile", zswap, "needs zswap") {
         return;
     }
-    let run = Run::new(&[
-        "--set",
-        "subject=[\"swapfile\", \"zswap\"]",
-        "--set",
-        "class=runs20",
-    ]);
-    let ended = run.finish();
+    let ended = &AS_ROOT.0;
     ended.assert_went_well();
-    for trial in ended.trials() {
+    let (file, zswap) = (compressible(ended, "swapfile"), compressible(ended, "zswap"));
+    for trial in [file, zswap] {
         let swapped = trial["metrics"]["swapped_bytes"].as_f64().expect("swapped_bytes");
         assert!(swapped > 30e6, "{}: {swapped}", trial["subject"]);
     }
-    let file = ended.trials().iter().find(|trial| trial["subject"] == "swapfile");
-    let phases = &file.expect("swapfile")["phases"];
+    let phases = phases(file);
     // What stays in the swap cache is in RAM: a restore that finds it there reads no disk.
     assert!(
         phases[2]["major_faults"].as_u64() > Some(100),
@@ -147,15 +143,10 @@ fn swap_files_and_zswap_are_subjects_too() {
     );
     let cached = phases[1]["after"]["swap_cache"].as_i64().expect("swap_cache");
     assert!(cached < 4 << 20, "{cached} bytes of the trim are still in RAM");
-    let zswap = ended
-        .trials()
-        .iter()
-        .find(|trial| trial["subject"] == "zswap")
-        .expect("zswap");
     let stored = zswap["metrics"]["stored_bytes"].as_f64().expect("stored_bytes");
     assert!(
         stored > 0.0 && stored < 20e6,
-        "zswap compresses runs of 20: {stored}"
+        "zswap compresses data of 2.5: {stored}"
     );
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::sync::LazyLock;
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -33,6 +34,39 @@ fn run_of(lines: &str) -> HeapRun {
         run: Run::of(file.to_str().expect("UTF-8"), &[]),
         file: folder,
     }
+}
+
+const LOADS: [&str; 8] = [
+    "replacement",
+    "larson",
+    "aggressive",
+    "fragmentation",
+    "scaling",
+    "cross-thread",
+    "large",
+    "idle-threads",
+];
+const PROFILES: [&str; 2] = ["plimsoll:lfh", "plimsoll:lfh,hardened"];
+
+/// One run, calibrated once, with a section for each of several tests.
+static SECTIONS: LazyLock<Ended> = LazyLock::new(|| {
+    let sections = format!(
+        "[loads]\nheap-load = {LOADS:?}\nblock-size = 32\nfree-order = \"random\"\nthreads = 4\nvolume = \"1M\"\n\
+         subject = \"glibc\"\n\
+         [default-limit]\nsubject = \"plimsoll:lfh\"\nheap-load = \"fragmentation\"\n\
+         [inside]\nsubject = [\"glibc\", \"plimsoll:lfh\", \"plimsoll:standard\"]\nheap-load = \"fragmentation\"\n\
+         volume = \"8M\"\n\
+         [profiles]\nsubject = {PROFILES:?}\nheap-load = \"cross-thread\""
+    );
+    run_of(&sections).finish()
+});
+
+/// The trials of a section of [`SECTIONS`], as many as there must be.
+fn of_section(section: &str, count: usize) -> Vec<&'static Value> {
+    SECTIONS.assert_went_well();
+    let found = SECTIONS.of_section(section);
+    assert_eq!(found.len(), count, "{section}: {:#}", SECTIONS.results);
+    found
 }
 
 fn open_to_all(folder: &TempDir) {
@@ -121,23 +155,7 @@ fn every_allocator_of_the_machine_is_measured_and_proves_that_it_is_the_one() {
 
 #[test]
 fn every_load_has_its_figures() {
-    let loads = [
-        "replacement",
-        "larson",
-        "aggressive",
-        "fragmentation",
-        "scaling",
-        "cross-thread",
-        "large",
-        "idle-threads",
-    ];
-    let ended = run_of(&format!(
-        "heap-load = {loads:?}\nblock-size = 32\nfree-order = \"random\"\nthreads = 4\nvolume = \"1M\"\nsubject = \"glibc\""
-    ))
-    .finish();
-    ended.assert_went_well();
-    assert_eq!(ended.trials().len(), loads.len());
-    for trial in ended.trials() {
+    for trial in of_section("loads", LOADS.len()) {
         let load = trial["params"]["heap-load"].as_str().expect("a load");
         let own: &[&str] = match load {
             "larson" => &["operation_cpu_s", "threads_lived"],
@@ -186,10 +204,7 @@ fn every_load_has_its_figures() {
 /// By its defaults the load of `plimsoll:lfh` once ended by the OOM killer: the limit had no room for the table of blocks.
 #[test]
 fn fragmentation_fits_into_its_default_limit() {
-    let loads = "subject = \"plimsoll:lfh\"\nheap-load = \"fragmentation\"";
-    let ended = run_of(loads).finish();
-    ended.assert_went_well();
-    for trial in ended.trials() {
+    for trial in of_section("default-limit", 1) {
         assert_eq!(trial["verified"], true, "{trial:#}");
         assert!(metric(trial, "peak_growth_bytes") > 100e6, "{trial:#}");
     }
@@ -198,19 +213,13 @@ fn fragmentation_fits_into_its_default_limit() {
 /// The values of the talk: free blocks, uncommitted ranges, and both kinds of fragmentation. Other allocators have none.
 #[test]
 fn our_heaps_are_looked_into_while_fragmentation_holds_its_blocks() {
-    let subjects = "subject = [\"glibc\", \"plimsoll:lfh\", \"plimsoll:standard\"]";
-    let ended = run_of(&format!(
-        "{subjects}\nheap-load = \"fragmentation\"\nvolume = \"8M\""
-    ))
-    .finish();
-    ended.assert_went_well();
     let inside = [
         "free_blocks",
         "uncommitted_ranges",
         "external_fragmentation_percent",
         "virtual_fragmentation_percent",
     ];
-    for trial in ended.trials() {
+    for trial in of_section("inside", 3) {
         assert_eq!(phase_names(trial), ["fragmentation", "free", "left"]);
         if trial["subject"] == "glibc" {
             assert!(
@@ -234,15 +243,9 @@ fn our_heaps_are_looked_into_while_fragmentation_holds_its_blocks() {
 
 #[test]
 fn our_heap_is_measured_with_the_hardened_profile_if_it_is_named() {
-    let subjects = ["plimsoll:lfh", "plimsoll:lfh,hardened"];
-    let ended = run_of(&format!("subject = {subjects:?}\nheap-load = \"cross-thread\"")).finish();
-    ended.assert_went_well();
-    let found: BTreeSet<&str> = ended
-        .trials()
-        .iter()
-        .filter_map(|trial| trial["subject"].as_str())
-        .collect();
-    assert_eq!(found, BTreeSet::from(subjects));
+    let trials = of_section("profiles", PROFILES.len());
+    let subjects = trials.iter().filter_map(|trial| trial["subject"].as_str());
+    assert_eq!(subjects.collect::<BTreeSet<_>>(), BTreeSet::from(PROFILES));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use rustix::process::Signal;
 
+use super::callers::{LATE, Opened};
 use super::{PLIMSOLL, Run, has_laboratory};
 
 /// Ends a run by `signal` at an event and checks that it says so and leaves nothing. A signal that comes late, on a machine
@@ -49,15 +50,8 @@ fn a_run_that_passes_its_time_limit_is_stopped_and_undone() {
     if !has_laboratory() {
         return;
     }
-    let run = Run::new(&["--set", "class=constant", "--set", "hold=600", "time-limit=2"]);
-    let ended = run.finish();
+    let (Opened { ended, .. }, report) = &*LATE;
     ended.assert_stopped(2, "time-limit", "`time-limit`");
-    let report = plimsoll_testkit::command(PLIMSOLL)
-        .arg("report")
-        .arg(run.recording().expect("a recording"))
-        .arg("--json")
-        .output()
-        .expect("plimsoll starts");
     assert!(
         report.status.success(),
         "{}",

@@ -1,10 +1,13 @@
 //! `plimsoll run loadline` on real zram.
 
+use std::sync::LazyLock;
+
 use rustix::process::Signal;
 use serde_json::Value;
 
+use super::pager::{has_userfaultfd, samples};
 use super::refusals::unprivileged;
-use super::{Run, figure, has_laboratory, phases};
+use super::{Ended, Run, figure, has_laboratory, phases};
 
 const LIMIT: f64 = (32 << 20) as f64;
 
@@ -23,7 +26,64 @@ fn small(arguments: &[&str]) -> Run {
     Run::of("loadline", &[&small[..], arguments].concat())
 }
 
-/// The points of the only trial, by load.
+/// A scenario of short load lines, a section for each test: one run of all of them is calibrated once.
+pub(super) fn scenario(sections: &str) -> String {
+    format!(
+        r#"
+[scenario]
+name = "sections"
+[global]
+workload = "loadline"
+subject = "zram"
+class = "ratio=2.5"
+compute = 0.000005
+limit = "32M"
+duration = 0.15
+repeat = 1
+{sections}"#
+    )
+}
+
+/// Runs these sections to the end.
+pub(super) fn run_of(sections: &str) -> (Run, Ended) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("sections.toml");
+    std::fs::write(&file, scenario(sections)).expect("write");
+    let run = Run::of(file.to_str().expect("UTF-8"), &[]);
+    let ended = run.finish();
+    (run, ended)
+}
+
+/// The trials of a section of a run that went well.
+pub(super) fn trials_of<'e>(ended: &'e Ended, section: &str) -> Vec<&'e Value> {
+    ended.assert_went_well();
+    let trials = ended.of_section(section);
+    assert!(!trials.is_empty(), "no {section}: {:#}", ended.results);
+    trials
+}
+
+/// A search on zram and one on a pager, in one run. Its files are read at once: a static is never dropped, so their folder
+/// would stay.
+pub(super) struct Searches {
+    pub(super) ended: Ended,
+    pub(super) page: String,
+    pub(super) samples: String,
+}
+
+pub(super) static SEARCHES: LazyLock<Searches> = LazyLock::new(|| {
+    let zram = "[zram]\nsubject = \"zram:lz4\"\nmax-load = 2\ntarget-p99 = 0.00002\n";
+    let pager = "[pager]\nsubject = \"pager:lz4\"\nmax-load = 2\n";
+    let pager = if has_userfaultfd() { pager } else { "" };
+    let (run, ended) = run_of(&format!("{zram}{pager}"));
+    let recording = run.recording().unwrap_or_default();
+    Searches {
+        ended,
+        page: std::fs::read_to_string(recording.join("report.html")).unwrap_or_default(),
+        samples: samples(&recording),
+    }
+});
+
+/// The points of a trial, by load.
 fn points(trial: &Value) -> Vec<&Value> {
     let mut points: Vec<&Value> = phases(trial).iter().collect();
     points.sort_by(|a, b| figure(a, "load").total_cmp(&figure(b, "load")));
@@ -35,10 +95,7 @@ fn loads_beyond_the_limit_go_to_zram_and_every_page_is_right() {
     if !has_laboratory() {
         return;
     }
-    let run = small(&["--set", "subject=zram"]);
-    let ended = run.finish();
-    ended.assert_went_well();
-    let trial = &ended.trials()[0];
+    let trial = trials_of(&SEARCHES.ended, "zram")[0];
     let points = points(trial);
     let loads: Vec<f64> = points.iter().map(|point| figure(point, "load")).collect();
     for load in [0.5, 1.0, 1.5, 2.0] {
@@ -79,9 +136,7 @@ fn loads_beyond_the_limit_go_to_zram_and_every_page_is_right() {
     if let (Some(knee), Some(high)) = (metrics["knee_load"].as_f64(), metrics["knee_high_load"].as_f64()) {
         assert!(low <= knee && knee <= high && high <= low * 1.051, "{metrics:#}");
     }
-    let page =
-        std::fs::read_to_string(run.recording().expect("a recording").join("report.html")).expect("a page");
-    assert!(page.contains("data-chart=\"work-over-load\""));
+    assert!(SEARCHES.page.contains("data-chart=\"work-over-load\""));
 }
 
 #[test]

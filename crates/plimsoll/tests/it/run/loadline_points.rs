@@ -1,21 +1,70 @@
 //! `plimsoll run loadline` on real zram and swap files: given points, a fixed working set, targets, threads, reads beside
 //! writes, and visits that are due at a rate.
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
+use super::loadline::{self, SEARCHES, run_of};
 use super::{Ended, Run, figure, has_laboratory, phases};
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// One short trial with these settings.
-fn run(settings: &[&str]) -> Ended {
-    let mut arguments = vec!["--repeat", "1"];
-    for setting in ["subject=zram", "duration=0.15"].iter().chain(settings) {
-        arguments.extend(["--set", setting]);
-    }
-    let ended = Run::of("loadline", &arguments).finish();
-    ended.assert_went_well();
+/// The given points of most tests here, and of two of `page_cache`, in one run.
+static POINTS: LazyLock<Ended> = LazyLock::new(|| {
+    // No visit takes ten seconds here, and none takes less than a nanosecond. A visit of a millisecond is ten times longer than
+    // a rate of 10000 allows: overload, even where all memory is resident.
+    let (_, ended) = run_of(
+        r#"
+[targets]
+loads = [1.5, 0.5, 1.25]
+target-p99 = [10, 0.000000001]
+[just-above]
+loads = [1.025, 1.028, 1.031, 1.034, 1.04, 1.05]
+[without-swap]
+subject = "none"
+size = "32M"
+limit = ["64M", "48M", "24M", "16M"]
+[threads]
+loads = [0.5, 1.5]
+threads = [1, 4]
+pattern = ["zipf", "chase"]
+[reads]
+subject = "swapfile"
+loads = [0.5, 1.5]
+write-percent = [0, 25, 100]
+[rate]
+loads = [0.5, 1.5]
+duration = 0.2
+compute = 0
+threads = 2
+rate = 2000
+[overload]
+loads = [0.5, 1]
+duration = 0.2
+compute = 0.001
+rate = 10000
+[file]
+subject = "none"
+loads = [0.5, 1.5]
+duration = 0.2
+write-percent = 0
+file-percent = 100
+pattern = "zipf"
+[written-file]
+loads = [0.5, 1.5]
+duration = 0.2
+write-percent = 50
+file-percent = 30
+threads = 2
+pattern = "chase"
+"#,
+    );
     ended
+});
+
+pub(super) fn trials_of(section: &str) -> Vec<&'static Value> {
+    loadline::trials_of(&POINTS, section)
 }
 
 fn figures_of(trial: &Value, name: &str) -> Vec<f64> {
@@ -31,8 +80,7 @@ fn given_loads_are_measured_in_their_order_and_no_others() {
     if !has_laboratory() {
         return;
     }
-    let ended = run(&["limit=32M", "loads=[1.5, 0.5, 1.25]"]);
-    let trial = &ended.trials()[0];
+    let trial = trials_of("targets")[0];
     assert_eq!(figures_of(trial, "load"), [0.5, 1.25, 1.5]);
     assert_eq!(trial["params"]["loads"], "0.5,1.25,1.5");
     let rates = figures_of(trial, "visits_per_s");
@@ -47,9 +95,7 @@ fn the_oom_killer_spares_workers_just_above_the_limit() {
     if !has_laboratory() {
         return;
     }
-    let loads = "loads=[1.025, 1.028, 1.031, 1.034, 1.04, 1.05]";
-    let ended = run(&["limit=32M", loads]);
-    let killed: f64 = figures_of(&ended.trials()[0], "early_kills").iter().sum();
+    let killed: f64 = figures_of(trials_of("just-above")[0], "early_kills").iter().sum();
     assert!(killed <= 1.0, "{killed} early kills");
 }
 
@@ -121,8 +167,7 @@ fn without_swap_a_fixed_working_set_needs_a_limit_that_holds_it() {
     if !has_laboratory() {
         return;
     }
-    let ended = run(&["subject=none", "size=32M", "limit=[64M, 48M, 24M, 16M]"]);
-    let trial = &ended.trials()[0];
+    let trial = trials_of("without-swap")[0];
     let points = phases(trial);
     assert_eq!(points.len(), 3, "16M would be no better than 24M");
     assert_eq!(figure(&points[2], "oom_killed"), 1.0);
@@ -136,9 +181,7 @@ fn a_target_of_p99_has_a_load_line_beside_useful_work() {
     if !has_laboratory() {
         return;
     }
-    // No visit takes ten seconds here, and none takes less than a nanosecond.
-    let ended = run(&["limit=32M", "loads=[0.5, 1, 1.5]", "target-p99=[10, 0.000000001]"]);
-    for trial in ended.trials() {
+    for trial in trials_of("targets") {
         let (target, missed) = (metric(trial, "target_load"), metric(trial, "target_high_load"));
         match trial["params"]["target-p99"].as_str() {
             Some("10") => assert_eq!((target, missed), (Some(1.5), None)),
@@ -148,13 +191,7 @@ fn a_target_of_p99_has_a_load_line_beside_useful_work() {
         assert!(metric(trial, "knee_low_load").is_some());
     }
     // A search brackets the target too.
-    let ended = run(&[
-        "limit=32M",
-        "max-load=2",
-        "target-p99=0.00002",
-        "compute=0.000005",
-    ]);
-    let trial = &ended.trials()[0];
+    let trial = loadline::trials_of(&SEARCHES.ended, "zram")[0];
     if let (Some(target), Some(missed)) = (metric(trial, "target_load"), metric(trial, "target_high_load")) {
         assert!(
             target < missed && missed <= target * 1.051,
@@ -177,14 +214,9 @@ fn several_threads_visit_one_memory_and_no_count_is_lost() {
         return;
     }
     // A wrong tag or a lost count would have failed the trial.
-    let ended = run(&[
-        "limit=32M",
-        "loads=[0.5, 1.5]",
-        "threads=[1, 4]",
-        "pattern=[zipf, chase]",
-    ]);
-    assert_eq!(ended.trials().len(), 4);
-    for trial in ended.trials() {
+    let trials = trials_of("threads");
+    assert_eq!(trials.len(), 4);
+    for trial in trials {
         assert_eq!(trial["verified"], true);
         for point in phases(trial) {
             assert!(figure(point, "visits") >= 10.0, "{point:#}");
@@ -198,13 +230,7 @@ fn reads_stand_beside_writes() {
     if !has_laboratory() {
         return;
     }
-    let ended = run(&[
-        "limit=32M",
-        "loads=[0.5, 1.5]",
-        "write-percent=[0, 25, 100]",
-        "subject=swapfile",
-    ]);
-    for trial in ended.trials() {
+    for trial in trials_of("reads") {
         let percent: f64 = trial["params"]["write-percent"]
             .as_str()
             .map_or(100.0, |text| text.parse().unwrap());
@@ -226,15 +252,7 @@ fn an_open_loop_reports_what_it_achieved_of_its_rate() {
     if !has_laboratory() {
         return;
     }
-    let ended = run(&[
-        "limit=32M",
-        "loads=[0.5, 1.5]",
-        "rate=2000",
-        "threads=2",
-        "duration=0.2",
-        "compute=0",
-    ]);
-    let trial = &ended.trials()[0];
+    let trial = trials_of("rate")[0];
     for point in phases(trial) {
         let (visits, unserved) = (figure(point, "visits"), figure(point, "unserved_visits"));
         assert_eq!(
@@ -245,27 +263,19 @@ fn an_open_loop_reports_what_it_achieved_of_its_rate() {
         assert!((figure(point, "visits_per_s") - visits / 0.2).abs() < 1e-6);
         assert!(point["values"]["net_visit_s"].is_null());
     }
-    // A millisecond of work, ten times as often as that is possible: overload, even where all memory is resident.
-    let ended = run(&[
-        "limit=32M",
-        "loads=[0.5, 1]",
-        "rate=10000",
-        "duration=0.2",
-        "compute=0.001",
-    ]);
-    let trial = &ended.trials()[0];
+    let trial = trials_of("overload")[0];
     assert_eq!(metric(trial, "overload_load"), Some(0.5));
     assert_eq!(
         (metric(trial, "knee_load"), metric(trial, "knee_low_load")),
         (None, None)
     );
-    let codes: Vec<&str> = ended.results["warnings"]
-        .as_array()
-        .expect("warnings")
-        .iter()
-        .filter_map(|warning| warning["code"].as_str())
-        .collect();
-    assert!(codes.contains(&"overload"), "{codes:?}");
+    let id = trial["id"].as_str().expect("an id");
+    let warnings = POINTS.results["warnings"].as_array().expect("warnings");
+    let of_trial = |warning: &Value| {
+        let text = warning["text"].as_str().expect("a text");
+        warning["code"] == "overload" && text.starts_with(&format!("{id}:"))
+    };
+    assert!(warnings.iter().any(of_trial), "{warnings:#?}");
     // Nothing is left out of the percentiles: the median visit waited for a large part of the stretch.
     assert!(
         figures_of(trial, "p50_s").iter().all(|p50| *p50 > 0.05),

@@ -1,8 +1,10 @@
 //! `plimsoll run map`.
 
+use std::sync::LazyLock;
+
 use serde_json::Value;
 
-use super::{Run, has_laboratory, phase};
+use super::{Ended, Run, has_laboratory, phase};
 
 const SIZE: f64 = 16.0 * 1048576.0;
 
@@ -10,13 +12,25 @@ fn figure(phase: &Value, name: &str) -> Option<f64> {
     phase["values"][name].as_f64()
 }
 
-/// Runs each mapping once: the scenario that comes with the program has a section with swap and one without.
-fn run(arguments: &[&str]) -> super::Ended {
+/// One run, calibrated once, with a section for each of several tests.
+static SECTIONS: LazyLock<Ended> = LazyLock::new(|| {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("map.toml");
-    let text = "[scenario]\nname = \"map\"\n[global]\nworkload = \"map\"\nsize = \"16M\"\nhold = 0.2\nrepeat = 1\n[map]\n";
+    let text = "[scenario]\nname = \"map\"\n[global]\nworkload = \"map\"\nsize = \"16M\"\nhold = 0.2\nrepeat = 1\n\
+                subject = \"none\"\n\
+                [private]\nmapping = \"anonymous\"\ntouch = \"whole\"\nsubject = \"zram\"\n\
+                [files]\nmapping = [\"memfd\", \"file\"]\ntouch = \"4k\"\n\
+                [few]\nmapping = [\"anonymous\", \"populate\"]\ntouch = \"64k\"\n";
     std::fs::write(&file, text).expect("write");
-    Run::of(file.to_str().expect("UTF-8"), arguments).finish()
+    Run::of(file.to_str().expect("UTF-8"), &[]).finish()
+});
+
+/// The trial of a mapping in a section of [`SECTIONS`].
+fn trial_of(section: &str, mapping: &str) -> &'static Value {
+    SECTIONS.assert_went_well();
+    let mut trials = SECTIONS.of_section(section).into_iter();
+    let found = trials.find(|trial| trial["params"]["mapping"] == mapping);
+    found.unwrap_or_else(|| panic!("no {mapping} of {section}: {:#}", SECTIONS.results))
 }
 
 #[test]
@@ -24,16 +38,7 @@ fn private_memory_is_handed_back_in_every_way_and_what_it_holds_is_checked() {
     if !has_laboratory() {
         return;
     }
-    let ended = run(&[
-        "--set",
-        "mapping=anonymous",
-        "--set",
-        "touch=whole",
-        "--set",
-        "subject=zram",
-    ]);
-    ended.assert_went_well();
-    let trial = &ended.trials()[0];
+    let trial = trial_of("private", "anonymous");
     let ways = [
         "munmap", "dontneed", "free", "mremap", "map-over", "pageout", "exit",
     ];
@@ -89,24 +94,16 @@ fn only_a_hole_or_the_end_hands_the_pages_of_a_file_back() {
     if !has_laboratory() {
         return;
     }
-    let mappings = r#"mapping=["memfd", "file"]"#;
-    let ended = run(&["--set", mappings, "--set", "touch=4k", "--set", "subject=none"]);
-    ended.assert_went_well();
-    for trial in ended
-        .trials()
-        .iter()
-        .filter(|trial| trial["params"]["mapping"] == "memfd")
-    {
-        for (way, back) in [
-            ("munmap", false),
-            ("dontneed", false),
-            ("punch", true),
-            ("exit", true),
-        ] {
-            let phase = phase(trial, way);
-            let share = figure(phase, "back_percent").expect("back_percent");
-            assert_eq!(share >= 95.0, back, "{way}: {phase:#}");
-        }
+    let trial = trial_of("files", "memfd");
+    for (way, back) in [
+        ("munmap", false),
+        ("dontneed", false),
+        ("punch", true),
+        ("exit", true),
+    ] {
+        let phase = phase(trial, way);
+        let share = figure(phase, "back_percent").expect("back_percent");
+        assert_eq!(share >= 95.0, back, "{way}: {phase:#}");
     }
 }
 
@@ -115,15 +112,8 @@ fn few_touches_bring_in_few_pages_unless_they_are_populated() {
     if !has_laboratory() {
         return;
     }
-    let mappings = r#"mapping=["anonymous", "populate"]"#;
-    let ended = run(&["--set", mappings, "--set", "touch=64k", "--set", "subject=none"]);
-    ended.assert_went_well();
     let faults = |mapping: &str| {
-        let trial = ended
-            .trials()
-            .iter()
-            .find(|trial| trial["params"]["mapping"] == mapping);
-        phase(trial.expect("the mapping"), "munmap")["minor_faults"]
+        phase(trial_of("few", mapping), "munmap")["minor_faults"]
             .as_u64()
             .expect("faults")
     };

@@ -60,9 +60,11 @@ fn the_wakeup_is_outside_of_the_cgroup_and_stays_for_the_whole_run() {
     if !has_laboratory() {
         return;
     }
-    let run = twice("hold=3");
+    let run = twice("hold=0.5");
     let mut started = run.start();
-    started.await_event("phase-end", "fill");
+    started.await_event("phase-start", "fill");
+    // The first trial lasts until the test has looked.
+    started.stop_worker();
     let (wakeup, worker) = (started.children()[0], started.worker());
     assert_ne!(wakeup, worker);
     let cgroup = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("it lives");
@@ -79,6 +81,8 @@ fn the_wakeup_is_outside_of_the_cgroup_and_stays_for_the_whole_run() {
         Some("0"),
         "it is an ordinary process"
     );
+    let go_on = Pid::from_raw(worker as i32).expect("a process id");
+    kill_process(go_on, Signal::CONT).expect("it lives");
     let ended = started.finish();
     ended.assert_went_well();
     assert!(super::ends_soon(wakeup));
@@ -89,9 +93,9 @@ fn a_dead_wakeup_probe_is_a_warning_and_is_replaced() {
     if !has_laboratory() {
         return;
     }
-    let run = twice("hold=3");
+    let run = twice("hold=0.5");
     let mut started = run.start();
-    started.await_event("phase-end", "fill");
+    started.await_event("phase-start", "fill");
     // The first trial lasts until the probe is dead.
     started.stop_worker();
     let [probe, worker] = [started.children()[0], started.worker()];

@@ -1,22 +1,31 @@
 //! `plimsoll run loadline` with pages of a file beside anonymous ones, under one limit: the choice that `vm.swappiness` makes.
 
+use std::sync::LazyLock;
+
 use serde_json::{Value, json};
 
-use super::{Ended, Run, figure, has_laboratory, is_trusted, metric, phases};
+use super::loadline::{run_of, trials_of};
+use super::{Ended, Run, figure, has_laboratory, is_trusted, loadline_points, metric, phases};
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// Trials of two loads with these settings.
-fn run(settings: &[&str]) -> Ended {
-    let mut arguments = vec!["--repeat", "1"];
-    let all = ["limit=32M", "loads=[0.5, 1.5]", "duration=0.2", "write-percent=0"];
-    for setting in all.iter().chain(settings) {
-        arguments.extend(["--set", setting]);
-    }
-    let ended = Run::of("loadline", &arguments).finish();
-    ended.assert_went_well();
+/// One run for two tests. Half of the pages of each trial are those of a file, so its headline says that of any of them.
+static HALF: LazyLock<Ended> = LazyLock::new(|| {
+    let (_, ended) = run_of(
+        r#"
+write-percent = 0
+file-percent = 50
+[usual]
+loads = [0.5, 1.5]
+duration = 0.2
+[swappiness]
+loads = [0.5, 1.25]
+duration = 0.2
+swappiness = [1, 200]
+"#,
+    );
     ended
-}
+});
 
 fn at(trial: &Value, load: f64) -> &Value {
     let point = phases(trial).iter().find(|point| figure(point, "load") == load);
@@ -28,8 +37,7 @@ fn file_pages_and_anonymous_pages_share_one_limit() {
     if !has_laboratory() {
         return;
     }
-    let ended = run(&["subject=zram", "file-percent=50"]);
-    let trial = &ended.trials()[0];
+    let trial = trials_of(&HALF, "usual")[0];
     assert_eq!(trial["verified"], true);
     assert_eq!(trial["params"]["file-percent"], "50");
     let place = trial["params"]["file-system"].as_str().expect("the file system");
@@ -56,7 +64,7 @@ fn file_pages_and_anonymous_pages_share_one_limit() {
         kept.iter().all(|kept| (0.0..=100.0).contains(kept)) && kept[0] + kept[1] < 200.0,
         "{kept:?}"
     );
-    let bullets = ended.results["headline"]["bullets"].as_array().expect("bullets");
+    let bullets = HALF.results["headline"]["bullets"].as_array().expect("bullets");
     let stated = bullets
         .iter()
         .find(|bullet| bullet["code"] == "loadline-file-pages");
@@ -78,16 +86,12 @@ fn higher_swappiness_takes_fewer_file_pages_for_each_swapped_one() {
     if !has_laboratory() {
         return;
     }
-    let ended = run(&[
-        "subject=zram",
-        "file-percent=50",
-        "swappiness=[1, 200]",
-        "loads=[0.5, 1.25]",
-    ]);
+    let trials = trials_of(&HALF, "swappiness");
     let of_file = |swappiness: &str| {
-        let mut trials = ended.trials().iter();
-        let trial = trials.find(|trial| trial["params"]["swappiness"] == swappiness);
-        let trial = trial.unwrap_or_else(|| panic!("no swappiness {swappiness}: {:#}", ended.results));
+        let trial = trials
+            .iter()
+            .find(|trial| trial["params"]["swappiness"] == swappiness);
+        let trial = trial.unwrap_or_else(|| panic!("no swappiness {swappiness}: {trials:#?}"));
         let point = at(trial, 1.25);
         let (file, swapped) = (
             figure(point, "file_refaults_per_s"),
@@ -106,8 +110,7 @@ fn pages_of_a_file_alone_are_carried_without_swap() {
     if !has_laboratory() {
         return;
     }
-    let ended = run(&["subject=none", "file-percent=100", "pattern=zipf"]);
-    let trial = &ended.trials()[0];
+    let trial = loadline_points::trials_of("file")[0];
     assert_eq!(trial["metrics"]["oom_killed_load"], Value::Null, "{trial:#}");
     let heavy = at(trial, 1.5);
     assert_eq!(figure(heavy, "file_size_bytes"), 48.0 * MIB);
@@ -120,14 +123,7 @@ fn visits_that_write_to_file_pages_are_counted_too() {
     if !has_laboratory() {
         return;
     }
-    let ended = run(&[
-        "subject=zram",
-        "file-percent=30",
-        "write-percent=50",
-        "threads=2",
-        "pattern=chase",
-    ]);
-    let trial = &ended.trials()[0];
+    let trial = loadline_points::trials_of("written-file")[0];
     assert_eq!(trial["verified"], true);
     let heavy = at(trial, 1.5);
     assert!(figure(heavy, "writes") > 0.0 && figure(heavy, "writes") < figure(heavy, "visits"));

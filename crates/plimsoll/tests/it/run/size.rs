@@ -290,24 +290,13 @@ fn a_second_size_is_refused_with_the_name_of_the_first() {
     assert_gone(&name, "7204");
 }
 
-/// A program needs more than 1 MiB to start; the known sizes keep a budget. On a busy machine the need may be untrustworthy, and the budget unknown (7).
+/// On a busy machine the need may be untrustworthy, and the budget unknown (7).
 #[test]
 fn a_broken_budget_ends_with_6_and_names_the_engine() {
     if !has_laboratory() {
         return;
     }
-    let options = [
-        "--wait",
-        "--engine",
-        "none",
-        "--repeat",
-        "1",
-        "--tolerate",
-        "1000%",
-        "--fail-if-needs-more-than",
-        "1M",
-    ];
-    let (_, ended) = sized(&options, &["sleep", "0.1"]);
+    let ended = &programs::OVER_BUDGET.ended;
     let engine = &ended.results["engines"][0];
     let known = engine["untrustworthy"] == false && engine["recommended_bytes"].as_u64().is_some();
     let code = if known { 6 } else { 7 };

@@ -1,9 +1,12 @@
 //! `plimsoll run thrash` on real zram in a real cgroup: four consumers of 24 MiB in two fifths of that.
 
+use std::sync::LazyLock;
+
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Run, ends_soon, has_laboratory, is_trusted, metric, phase_names, phases};
+use super::pager::has_userfaultfd;
+use super::{Ended, PLIMSOLL, Run, ends_soon, has_laboratory, is_trusted, metric, phase_names, phases};
 
 /// 4 x 24 MiB, a cycle of a third of an area and 20 ms of sleep, a consumer every 0.4 s. In a cgroup of a few
 /// thousand pages the kernel now and then finds none to reclaim, and kills; this one has ten thousand.
@@ -23,6 +26,40 @@ fn small(more: &[&str]) -> Run {
     Run::of("thrash", &[&SMALL[..], more].concat())
 }
 
+/// One run of [`SMALL`] on zram and on a pager, for several tests. A static is never dropped, and would keep the folder of
+/// the recording: its files are read here.
+pub(super) struct Shared {
+    pub(super) ended: Ended,
+    pub(super) page: String,
+    pub(super) csv: String,
+}
+
+pub(super) static SHARED: LazyLock<Shared> = LazyLock::new(|| {
+    let subjects = match has_userfaultfd() {
+        true => "subject=[zram, pager:lz4]",
+        false => "subject=zram",
+    };
+    let run = small(&[subjects]);
+    let ended = run.finish();
+    let recording = run.recording().unwrap_or_default();
+    let csv = plimsoll_testkit::command(PLIMSOLL)
+        .args(["report", "--format", "csv"])
+        .arg(&recording)
+        .output()
+        .expect("plimsoll starts");
+    Shared {
+        ended,
+        page: std::fs::read_to_string(recording.join("report.html")).unwrap_or_default(),
+        csv: String::from_utf8_lossy(&csv.stdout).into_owned(),
+    }
+});
+
+/// The trial of a subject.
+fn of_subject<'e>(ended: &'e Ended, subject: &str) -> &'e Value {
+    let found = ended.trials().iter().find(|trial| trial["subject"] == subject);
+    found.unwrap_or_else(|| panic!("no trial of {subject}: {:#}", ended.results))
+}
+
 pub(super) fn list(trial: &Value, name: &str) -> Vec<f64> {
     let values = trial["lists"][name].as_array();
     let values = values.unwrap_or_else(|| panic!("{name}: {trial:#}"));
@@ -34,16 +71,11 @@ fn consumers_start_one_after_the_other_write_and_end_together() {
     if !has_laboratory() {
         return;
     }
-    let run = small(&[]);
-    let ended = run.finish();
+    let Shared { ended, page, .. } = &*SHARED;
     ended.assert_went_well();
-    let [trial] = ended.trials() else {
-        panic!("one trial: {:#}", ended.results)
-    };
+    let trial = of_subject(ended, "zram");
     check_consumers(trial);
     check_figures(trial);
-    let page = std::fs::read_to_string(run.recording().expect("a recording").join("report.html"));
-    let page = page.expect("a page");
     for part in [
         "data-chart=\"swap-in\"",
         "data-chart=\"wakeup\"",
@@ -52,13 +84,26 @@ fn consumers_start_one_after_the_other_write_and_end_together() {
     ] {
         assert!(page.contains(part), "the page lacks `{part}`");
     }
-    let recovery = ["the machine recovered ", "the machine did not recover within "];
-    let is_told = recovery.iter().any(|words| page.contains(words));
-    assert_eq!(
-        is_told,
-        is_trusted(trial, "cycles_per_s"),
-        "a headline has all trustworthy metrics, and no others: {trial:#}"
-    );
+    let tells = |text: &str| {
+        ["the machine recovered ", "the machine did not recover within "]
+            .iter()
+            .any(|words| text.contains(words))
+    };
+    let bullets = ended.results["headline"]["bullets"].as_array().expect("a list");
+    let is_told = |trial: &Value| {
+        let mut own = bullets
+            .iter()
+            .filter(|bullet| bullet["names"]["group"] == trial["subject"]);
+        own.any(|bullet| bullet["text"].as_str().is_some_and(tells))
+    };
+    for trial in ended.trials() {
+        assert_eq!(
+            is_told(trial),
+            is_trusted(trial, "cycles_per_s"),
+            "a headline has all trustworthy metrics, and no others: {trial:#}"
+        );
+    }
+    assert_eq!(tells(page), ended.trials().iter().any(is_told), "{bullets:#?}");
 }
 
 /// Starts 0.4 s apart, the common end 2 s after the first start, as many sleeps as cycles or one less.
@@ -139,26 +184,26 @@ fn fewer_writes_page_less_a_cycle_and_longer_sleeps_make_fewer_cycles() {
         return;
     }
     // e2, e1 and e3 of the paper in small: a third of the area, a thirtieth, twenty times the sleep.
-    let ended = small(&["W=[200, 2000]"]).finish();
-    ended.assert_went_well();
+    let ended = small(&["W=200", "ts=[0.02, 0.4]"]).finish();
+    for ended in [&ended, &SHARED.ended] {
+        ended.assert_went_well();
+    }
     assert_eq!(ended.trials().len(), 2);
-    let of_writes = |writes: &str| {
+    let of_sleep = |sleep: &str| {
         let found = ended
             .trials()
             .iter()
-            .find(|trial| trial["params"]["writes"] == writes);
-        found.unwrap_or_else(|| panic!("no trial of {writes} writes: {:#}", ended.results))
+            .find(|trial| trial["params"]["sleep"] == sleep);
+        found.unwrap_or_else(|| panic!("no trial of {sleep} s: {:#}", ended.results))
     };
     // By the cycle, since how many there are in two seconds is the machine's.
     let pages = |trial: &Value| {
         let cycles: f64 = list(trial, "consumer_cycles").iter().sum();
         2.0 * metric(trial, "load_pages_in_per_s") / cycles
     };
-    let (e2, e1) = (pages(of_writes("2000")), pages(of_writes("200")));
+    let (e2, e1) = (pages(of_subject(&SHARED.ended, "zram")), pages(of_sleep("0.02")));
     assert!(e1 < e2, "e1 {e1}, e2 {e2} pages in a cycle");
-    let ended = small(&["ts=0.4"]).finish();
-    ended.assert_went_well();
-    let e3 = &ended.trials()[0];
+    let e3 = of_sleep("0.4");
     let (cycles, active) = (list(e3, "consumer_cycles"), list(e3, "consumer_active_s"));
     for (cycles, active) in cycles.iter().zip(active) {
         assert!(*cycles >= 1.0 && *cycles <= active / 0.4 + 1.0, "{e3:#}");

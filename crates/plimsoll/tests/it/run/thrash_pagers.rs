@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::pager::has_userfaultfd;
 use super::refusals::unprivileged;
-use super::thrash::{SMALL, list};
-use super::{PLIMSOLL, Run, Started, ends_soon, figure, has_laboratory, metric, phase, phase_names};
+use super::thrash::{SHARED, SMALL, Shared, list};
+use super::{Run, Started, ends_soon, figure, has_laboratory, metric, phase, phase_names};
 
 /// The metrics that only pagers have, and those that only the kernel counts.
 const OF_PAGERS: [&str; 5] = [
@@ -58,8 +58,7 @@ fn consumers_on_zram_and_on_pagers_are_rows_of_one_report() {
     if !has_userfaultfd() || !has_laboratory() {
         return;
     }
-    let run = Run::of("thrash", &[&SMALL[..], &["subject=[zram, pager:lz4]"]].concat());
-    let ended = run.finish();
+    let Shared { ended, page, csv } = &*SHARED;
     ended.assert_went_well();
     assert_eq!(ended.trials().len(), 2);
     for trial in ended.trials() {
@@ -78,8 +77,6 @@ fn consumers_on_zram_and_on_pagers_are_rows_of_one_report() {
             assert_eq!(foreign.count(), 0, "{trial:#}");
         }
     }
-    let recording = run.recording().expect("a recording");
-    let page = std::fs::read_to_string(recording.join("report.html")).expect("a page");
     for part in [
         "id=\"thrash-thrash-pagers\"",
         "data-chart=\"swap-in\"",
@@ -87,12 +84,6 @@ fn consumers_on_zram_and_on_pagers_are_rows_of_one_report() {
     ] {
         assert!(page.contains(part), "the page lacks `{part}`");
     }
-    let csv = plimsoll_testkit::command(PLIMSOLL)
-        .args(["report", "--format", "csv"])
-        .arg(&recording)
-        .output()
-        .expect("plimsoll starts");
-    let csv = String::from_utf8_lossy(&csv.stdout).into_owned();
     for text in ["zram", "pager:lz4", "pager_stalled_percent"] {
         assert!(csv.contains(text), "no {text}: {csv}");
     }

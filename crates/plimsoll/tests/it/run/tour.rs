@@ -17,7 +17,7 @@ const TINY: &[&str] = &[
     "contention.size=16M",
     "contention.request=8M",
     "loadline.limit=32M",
-    "loadline.max-load=2",
+    "loadline.loads=[0.5, 1, 2]",
     "loadline.duration=0.1",
     "thrash.consumers=3",
     "thrash.consumer-size=16M",
@@ -92,14 +92,6 @@ fn the_tour_takes_every_experiment_and_answers_on_one_page() {
 /// The sections of a tour whose work runs on a pager in any case.
 const PAGED: [&str; 5] = ["compression", "contention", "loadline", "thrash", "wscap"];
 
-fn trials_of<'e>(ended: &'e Ended, section: &str) -> Vec<&'e serde_json::Value> {
-    let is_it = |trial: &&serde_json::Value| {
-        let id = trial["id"].as_str().unwrap_or_default();
-        id.starts_with(&format!("{section}/"))
-    };
-    ended.trials().iter().filter(is_it).collect()
-}
-
 fn on_pager(trial: &serde_json::Value) -> bool {
     trial["subject"]
         .as_str()
@@ -121,7 +113,7 @@ fn a_tour_without_root_measures_what_a_pager_can_carry() {
         assert!(codes.contains(&code), "{code}: {codes:?}");
     }
     for section in PAGED {
-        let trials = trials_of(&ended, section);
+        let trials = ended.of_section(section);
         assert!(
             !trials.is_empty() && trials.iter().all(|trial| on_pager(trial)),
             "{section}"
@@ -150,14 +142,14 @@ fn a_tour_of_the_pager_needs_no_root_and_leaves_map_out() {
     ended.assert_went_well();
     assert!(ended.trials().iter().all(on_pager), "{:#}", ended.results);
     for section in PAGED {
-        assert!(!trials_of(&ended, section).is_empty(), "{section}");
+        assert!(!ended.of_section(section).is_empty(), "{section}");
     }
     let codes = ended.warning_codes();
     assert!(
         codes.contains(&"subject-omitted") && !codes.contains(&"capability-missing"),
         "{codes:?}"
     );
-    assert!(trials_of(&ended, "map").is_empty(), "{:#}", ended.results);
+    assert!(ended.of_section("map").is_empty(), "{:#}", ended.results);
     assert!(
         ended.stderr.contains("`map`") && ended.stderr.contains("map.subject=zram"),
         "{}",

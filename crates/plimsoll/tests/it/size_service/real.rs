@@ -9,7 +9,7 @@ use super::*;
 
 /// The working set of the service, and the memory that it touched once.
 const HOT: u64 = 64 * MIB;
-const COLD: u64 = 128 * MIB;
+const COLD: u64 = 32 * MIB;
 /// Memory of two workers besides: their programs, stacks and page tables.
 const OVERHEAD: u64 = 8 * MIB;
 
@@ -63,7 +63,7 @@ impl Service {
 
     /// Starts a sizing and waits until it has lowered the cap.
     fn sized_by(&self, sizing: &Sizing) -> Kept {
-        sizing.started(&self.folder, &self.file)
+        sizing.started(&self.folder, &self.file, "2m")
     }
 
     fn end(mut self) {
@@ -116,7 +116,7 @@ fn wait(mut process: Kept) -> Output {
     output
 }
 
-/// A known answer: one process reads 64 MiB in a circle, another one touched 128 MiB once.
+/// A known answer: one process reads 64 MiB in a circle, another one touched 32 MiB once.
 #[test]
 fn the_working_set_of_a_service_is_found() {
     let Some(service) = Service::start() else { return };
@@ -126,7 +126,7 @@ fn the_working_set_of_a_service_is_found() {
         "--cgroup",
         service.path(),
         "--duration",
-        "40s",
+        "20s",
         "--psi",
         "1%",
         "--json",
@@ -229,7 +229,8 @@ fn a_service_that_outgrows_the_cap_is_not_killed() {
     let cached = inside(&group.folder, &words).output().expect("a shell");
     assert_eq!(code(&cached), 0, "{}", stderr(&cached));
     let sizing = Sizing::new();
-    let process = sizing.started(&group.folder, &group.cap_file());
+    // With a longer interval: the memory comes before the next orders.
+    let process = sizing.started(&group.folder, &group.cap_file(), "10m");
     let more = Worker::cold(&group.folder, 256 * MIB);
     let document = stopped(process, Signal::INT);
     assert_eq!(cgroup.oom_kills().expect("root may"), 0, "{document:#}");

@@ -47,15 +47,15 @@ fn assert_consistent(engine: &Value) {
     assert!(points.len() > 4 && points.len() <= 16, "{engine:#}");
 }
 
-/// Of 224 MiB that the program touches once, it uses 96 MiB again and again.
+/// Of 160 MiB that the program touches once, it uses 96 MiB again and again.
 #[test]
 fn with_swap_a_program_needs_its_hot_set_and_without_all_that_it_touches() {
     if !has_laboratory() {
         return;
     }
-    let (total, hot) = (224 * MIB, 96 * MIB);
+    let (total, hot) = (160 * MIB, 96 * MIB);
     let program = std::env::current_exe().expect("this program has a path");
-    let role = format!("PLIMSOLL_TEST_ROLE=hot:{total}:{hot}:6");
+    let role = format!("PLIMSOLL_TEST_ROLE=hot:{total}:{hot}:3");
     let options = [
         "--wait",
         "--engine",

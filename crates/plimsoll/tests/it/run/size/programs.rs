@@ -1,9 +1,11 @@
 //! Programs that a size has to cope with, and a size that is interrupted at any moment.
 
+use std::sync::LazyLock;
+
 use plimsoll_proc::cgroup::Hierarchy;
 use rustix::process::Signal;
 
-use super::super::has_laboratory;
+use super::super::{Ended, has_laboratory};
 use super::{assert_gone, assert_no_sleep, await_event, recordings, size, sized, start};
 
 /// A search of few runs: no run is too slow.
@@ -17,21 +19,39 @@ const QUICK: [&str; 7] = [
     "10000%",
 ];
 
-/// It reads nothing, and leaves one process in its group and one that has a session of its own.
+/// One search for two tests: of a program that reads nothing, and leaves one process in its group and one that has a session of
+/// its own. It needs more than its budget of 1 MiB to start; the known sizes keep a budget.
+pub(super) struct OverBudget {
+    pub(super) ended: Ended,
+    /// The name of the search's recording, and its trials.
+    name: String,
+    trials: String,
+}
+
+pub(super) static OVER_BUDGET: LazyLock<OverBudget> = LazyLock::new(|| {
+    let options = [&QUICK[..], &["--fail-if-needs-more-than", "1M"]].concat();
+    let script = "test -z \"$(cat)\" || exit 3; sleep 7205 & setsid sleep 7205 & true";
+    let (run, ended) = sized(&options, &["sh", "-c", script]);
+    let recording = recordings(&run, "size-2").pop();
+    let recording = recording.unwrap_or_else(|| panic!("no recording: {}", ended.stderr));
+    OverBudget {
+        ended,
+        name: recording.file_name().expect("a name").to_string_lossy().into(),
+        trials: std::fs::read_to_string(recording.join("trials.jsonl")).expect("trials"),
+    }
+});
+
 #[test]
 fn a_program_without_input_that_leaves_processes_is_sized() {
     if !has_laboratory() {
         return;
     }
-    let script = "test -z \"$(cat)\" || exit 3; sleep 7205 & setsid sleep 7205 & true";
-    let (run, ended) = sized(&QUICK, &["sh", "-c", script]);
-    assert!([0, 7].contains(&ended.code), "{}", ended.stderr);
+    let OverBudget { ended, name, trials } = &*OVER_BUDGET;
+    // Its need is found, or untrustworthy on a busy machine.
+    assert!([6, 7].contains(&ended.code), "{}", ended.stderr);
     assert_eq!(ended.results["schema"], 1, "{:#}", ended.results);
-    let recording = recordings(&run, "size-2").pop().expect("a recording");
-    let name = recording.file_name().expect("a name").to_string_lossy();
-    assert_gone(&name, "7205");
-    let left = std::fs::read_to_string(recording.join("trials.jsonl")).expect("trials");
-    assert!(left.contains("\"left_processes\":2.0"), "{left}");
+    assert_gone(name, "7205");
+    assert!(trials.contains("\"left_processes\":2.0"), "{trials}");
 }
 
 #[test]
