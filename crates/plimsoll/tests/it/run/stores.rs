@@ -1,11 +1,10 @@
 //! Memory of files and memory files, and workers of several threads: compression and wscap for real.
 
 use std::collections::BTreeSet;
-use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use super::{Ended, Run, figure, has_laboratory, metric, phase, phase_names};
+use super::{Run, figure, has_laboratory, metric, phase, phase_names};
 
 const SIZE: f64 = (16 << 20) as f64;
 
@@ -30,9 +29,12 @@ const OF_SWAP: [&str; 5] = [
 /// Metrics of files alone.
 const OF_FILES: [&str; 2] = ["dirty_bytes", "cached_bytes"];
 
-/// One run of every store, way to trim and number of threads, for several tests.
-pub(super) static EVERY_STORE: LazyLock<Ended> = LazyLock::new(|| {
-    Run::of(
+#[test]
+fn every_store_is_trimmed_in_every_way_by_one_thread_and_by_several() {
+    if !has_laboratory() {
+        return;
+    }
+    let run = Run::of(
         "compression",
         &[
             "--set",
@@ -54,16 +56,8 @@ pub(super) static EVERY_STORE: LazyLock<Ended> = LazyLock::new(|| {
             "--repeat",
             "1",
         ],
-    )
-    .finish()
-});
-
-#[test]
-fn every_store_is_trimmed_in_every_way_by_one_thread_and_by_several() {
-    if !has_laboratory() {
-        return;
-    }
-    let ended = &*EVERY_STORE;
+    );
+    let ended = run.finish();
     ended.assert_went_well();
     assert_eq!(ended.trials().len(), 18);
     let seen: BTreeSet<_> = ended
@@ -119,34 +113,43 @@ fn a_cap_on_memory_of_files_refaults_from_the_file() {
     if !has_laboratory() {
         return;
     }
-    let run = |sections: &str| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let file = folder.path().join("stores.toml");
-        let text = format!(
-            "[scenario]\nname = \"stores\"\n[global]\nworkload = \"wscap\"\nsize = \"16M\"\nload = 2\nhold = 0\n\
-             class = \"ratio=2.5\"\nsubject = \"zram\"\nthreads = [1, 3]\nrepeat = 1\n{sections}"
-        );
-        std::fs::write(&file, text).expect("write");
-        let ended = Run::of(file.to_str().expect("UTF-8"), &[]).finish();
+    let settings = |duration: &str, memory: &str, cap: &str| {
+        let mut arguments = ["--repeat", "1"].map(str::to_owned).to_vec();
+        for setting in [
+            "size=16M",
+            "hold=0",
+            "subject=zram",
+            "threads=[1, 3]",
+            duration,
+            memory,
+            cap,
+        ] {
+            arguments.extend(["--set".to_owned(), setting.to_owned()]);
+        }
+        arguments
+    };
+    let run = |settings: &[String]| {
+        let arguments: Vec<&str> = settings.iter().map(String::as_str).collect();
+        let ended = Run::of("wscap", &arguments).finish();
         ended.assert_went_well();
         ended
     };
-    // Each scan of a capped file writes 16 MiB to the disk and reads it again. A slow disk ends none in time.
-    let limited =
-        |duration: f64| format!("[limited]\nmemory = \"file\"\ncap-by = \"limit\"\nduration = {duration}\n");
-    let others = "[memfd]\nmemory = \"memfd\"\ncap-by = [\"limit\", \"balance\"]\nduration = 0.3\n\
-                  [balanced]\nmemory = \"file\"\ncap-by = \"balance\"\nduration = 0.3\n";
-    let mut ended = run(&format!("{others}{}", limited(0.6)));
+    let mut ended = run(&settings(
+        "duration=0.6",
+        "memory=[memfd, file]",
+        "cap-by=[limit, balance]",
+    ));
     assert_eq!(ended.trials().len(), 8);
-    for longer in [Some(2.4), Some(9.6), None] {
+    // Each scan of a capped file writes 16 MiB to the disk and reads it again. A slow disk ends none in time.
+    for longer in ["duration=2.4", "duration=9.6", ""] {
         let (whole, cut): (Vec<&Value>, Vec<&Value>) =
             ended.trials().iter().partition(|trial| is_whole(trial));
         whole.into_iter().for_each(check_wscap);
         if cut.is_empty() {
             return;
         }
-        let longer = longer.unwrap_or_else(|| panic!("no scan in 9.6 s: {cut:#?}"));
-        ended = run(&limited(longer));
+        assert!(!longer.is_empty(), "no scan in 9.6 s: {cut:#?}");
+        ended = run(&settings(longer, "memory=file", "cap-by=limit"));
     }
 }
 
