@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::os::fd::IntoRawFd;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
+use plimsoll_os::{Errno, write_all};
 use plimsoll_pager::{Pager, Stats};
 
 use crate::arena::{self, Arena};
@@ -212,24 +213,13 @@ pub(crate) fn end_in_child() -> Option<i32> {
 
 #[allow(unsafe_code, reason = "a write to a file by its number")]
 fn write(file: i32, bytes: &[u8]) {
-    const INTERRUPTED: isize = -(libc::EINTR as isize);
-    // A terminal that stops its background writers interrupts each try.
-    const MOST_INTERRUPTS: usize = 1000;
-    let mut rest = bytes;
-    let mut interrupts = 0;
-    while !rest.is_empty() {
+    // The program may have closed the file: then nobody waits for the line.
+    write_all(bytes, |rest| {
         let arguments = [file as usize, rest.as_ptr() as usize, rest.len(), 0, 0, 0];
         // SAFETY: the kernel reads the bytes.
-        match unsafe { trampoline::call(libc::SYS_write, arguments) } {
-            INTERRUPTED if interrupts < MOST_INTERRUPTS => interrupts += 1,
-            written @ 1.. => {
-                rest = &rest[rest.len().min(written as usize)..];
-                interrupts = 0;
-            }
-            // The program may have closed the file: then nobody waits for the line.
-            _ => return,
-        }
-    }
+        let returned = unsafe { trampoline::call(libc::SYS_write, arguments) };
+        usize::try_from(returned).map_err(|_| Errno::of_number(-returned as i32))
+    });
 }
 
 #[cfg(test)]

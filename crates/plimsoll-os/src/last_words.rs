@@ -4,11 +4,12 @@
 
 use core::ffi::c_int;
 
-use crate::Errno;
 use crate::raw::system_call;
+use crate::{Errno, coarse_milliseconds};
 
-/// Tries of a write that signals interrupt. A terminal that stops its background writers interrupts each.
-const MOST_INTERRUPTS: usize = 1000;
+/// Milliseconds for which signals may interrupt each try of a write. A terminal that stops its background writers interrupts
+/// every one.
+const LONGEST_INTERRUPTION: u32 = 10_000;
 
 /// Writes `text` to the standard error stream, as far as it takes it.
 pub fn write_error(text: &[u8]) {
@@ -16,17 +17,31 @@ pub fn write_error(text: &[u8]) {
 }
 
 fn write(file: c_int, text: &[u8]) {
-    let mut rest = text;
-    let mut interrupts = 0;
-    while !rest.is_empty() {
+    write_all(text, |rest| {
         let arguments = [file as usize, rest.as_ptr() as usize, rest.len(), 0, 0, 0];
         // SAFETY: the kernel reads the text, and not past its length.
-        match unsafe { system_call(libc::SYS_write, arguments) } {
+        unsafe { system_call(libc::SYS_write, arguments) }
+    });
+}
+
+/// Writes a text by calls of `write`, which returns the bytes that it has written, until all is written or a call fails. A
+/// call that a signal interrupted is made again.
+pub fn write_all(text: &[u8], write: impl Fn(&[u8]) -> Result<usize, Errno>) {
+    let mut rest = text;
+    let mut interrupted_since = None;
+    while !rest.is_empty() {
+        match write(rest) {
             Ok(written) if written > 0 => {
                 rest = &rest[written.min(rest.len())..];
-                interrupts = 0;
+                interrupted_since = None;
             }
-            Err(Errno::INTR) if interrupts < MOST_INTERRUPTS => interrupts += 1,
+            Err(Errno::INTR) => {
+                let now = coarse_milliseconds();
+                let since = *interrupted_since.get_or_insert(now);
+                if now.wrapping_sub(since) > LONGEST_INTERRUPTION {
+                    return;
+                }
+            }
             _ => return,
         }
     }
@@ -85,7 +100,7 @@ mod tests {
                     // SAFETY: the thread lives until this one has ended, and handles the signal.
                     unsafe { libc::syscall(libc::SYS_tgkill, process, target, libc::SIGUSR1) };
                     // Signals without a pause would leave the thread in its handler.
-                    thread::sleep(Duration::from_micros(50));
+                    thread::sleep(Duration::from_micros(500));
                 }
             });
             let read = scope.spawn(move || {

@@ -52,7 +52,7 @@ pub use file_space::allocate_file;
 pub use futex::{futex_wait, futex_wake, own_page};
 pub use helper_thread::{Helper, HelperState, Privileges, compare_privileges, start_helper_thread};
 pub use identity::{has_threads, this_process, this_thread};
-pub use last_words::{abort, write_error};
+pub use last_words::{abort, write_all, write_error};
 pub use lock_range::lock_range_on_fault;
 pub use mappings::{count_mappings, most_mappings};
 pub use nameless_file::{FileStatus, Folder, NamelessFile, file_size_limit};

@@ -65,12 +65,14 @@ pub(crate) fn install_handlers() {
     });
 }
 
-/// Signals that the handlers took.
-static HANDLED: AtomicUsize = AtomicUsize::new(0);
+thread_local! {
+    /// Number of signals that handlers of this thread took.
+    static HANDLED: AtomicUsize = const { AtomicUsize::new(0) };
+}
 
 fn handle(signal: i32, flags: i32) {
     extern "C" fn on_signal(_: i32) {
-        HANDLED.fetch_add(1, Ordering::Relaxed);
+        HANDLED.with(|count| count.fetch_add(1, Ordering::Relaxed));
     }
     // SAFETY: the structure is valid as zeroes, and the handler touches a word alone.
     unsafe {
@@ -102,7 +104,7 @@ impl Signals {
                 // SAFETY: the thread lives until this one has ended, and handles the signal.
                 unsafe { libc::syscall(libc::SYS_tgkill, process, target, INTERRUPTING) };
                 // Signals without a pause would leave the thread in its handler.
-                std::thread::sleep(Duration::from_micros(20));
+                std::thread::sleep(Duration::from_micros(100));
             }
         });
         Signals {
@@ -111,9 +113,9 @@ impl Signals {
         }
     }
 
-    /// How many signals of tests the handlers took.
+    /// Number of signals that handlers of this thread took.
     pub(crate) fn handled() -> usize {
-        HANDLED.load(Ordering::Relaxed)
+        HANDLED.with(|count| count.load(Ordering::Relaxed))
     }
 }
 

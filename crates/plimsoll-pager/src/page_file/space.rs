@@ -14,7 +14,7 @@ const CHUNK_BYTES: u64 = WRITE_BYTES as u64;
 const FIRST_STEP: u32 = 16;
 /// Chunks of the largest step: 1 GiB.
 const LARGEST_STEP: u32 = 1024;
-/// Tries of a call that signals interrupt; of an allocation, half is tried then.
+/// Interrupted tries in a row after which a call fails. An allocation then asks for half.
 pub(super) const MOST_INTERRUPTS: u32 = 16;
 
 /// The slots of a write: a run for each of the kernel's operations.
