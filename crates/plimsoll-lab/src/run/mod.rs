@@ -162,6 +162,7 @@ pub fn run(
 
 /// Refuses trials that violate the machine's reserve or do not fit their swap.
 pub fn check_sizes(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
+    check_settings(plan)?;
     for trial in &plan.trials {
         let settings = &trial.settings;
         let disk_free = match settings.uses_disk() {
@@ -177,11 +178,11 @@ pub fn check_sizes(plan: &Plan, machine: &Machine) -> Result<(), Failure> {
             .map_err(|error| anyhow::anyhow!("trial {}: {error}", trial.id))
             .or_exit(Exit::Missing)?;
     }
-    check_settings(plan)
+    Ok(())
 }
 
 /// Refuses settings that no machine can run.
-fn check_settings(plan: &Plan) -> Result<(), Failure> {
+pub fn check_settings(plan: &Plan) -> Result<(), Failure> {
     plan.trials.iter().try_for_each(|trial| {
         let checked = trial.settings.check();
         checked.map_err(|error| Failure::message(Exit::Usage, format_args!("trial {}: {error}", trial.id)))

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::cli;
 use plimsoll_lab::run::requirements::{Lack, Requirements, adapt, requirements};
-use plimsoll_lab::run::{RecordingSize, check_room, check_sizes};
+use plimsoll_lab::run::{RecordingSize, check_room, check_settings, check_sizes};
 use plimsoll_model::columns::COLUMNS;
 use plimsoll_model::exit::{Exit, Failure};
 use plimsoll_model::quantity;
@@ -94,6 +94,8 @@ pub(super) fn present(options: &cli::Run, mut plan: Plan, machine: &Machine) -> 
     for note in found.notes.iter().filter(|_| !options.json) {
         crate::command::print_error(&format!("note: {note}"));
     }
+    // As a run does, in this order.
+    check_settings(&plan)?;
     found.refuse(&plan)?;
     sizes.map(|()| Exit::Done)
 }
