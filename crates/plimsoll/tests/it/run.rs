@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll_model::for_each_workload;
 use plimsoll_testkit::capability;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -183,6 +184,12 @@ fn find(folder: &Path, name: &str, depth: usize) -> Vec<PathBuf> {
     found
 }
 
+/// Sends a signal to a process that lives.
+fn send(pid: u32, signal: Signal) {
+    let process = Pid::from_raw(pid as i32).expect("a process id");
+    kill_process(process, signal).expect("it lives");
+}
+
 /// Whether a process has ended, or does within a minute. A zombie has: its new parent may wait late.
 fn ends_soon(pid: u32) -> bool {
     let ended = || {
@@ -211,9 +218,8 @@ impl Started<'_> {
         self.child.as_ref().expect("not ended").id()
     }
 
-    fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_raw(self.pid() as i32).expect("a process id");
-        rustix::process::kill_process(pid, signal).expect("the run lives");
+    fn signal(&self, signal: Signal) {
+        send(self.pid(), signal);
     }
 
     /// The process ids of the run's workers, as they were started: the wake-up probe comes first.
@@ -229,10 +235,16 @@ impl Started<'_> {
         *self.children().last().expect("a worker")
     }
 
-    /// Stops the trial's worker (SIGSTOP): it answers nothing from now on.
-    fn stop_worker(&self) {
-        let pid = rustix::process::Pid::from_raw(self.worker() as i32).expect("a process id");
-        rustix::process::kill_process(pid, rustix::process::Signal::STOP).expect("the worker lives");
+    /// Stops the trial's worker (SIGSTOP) and returns it: it answers nothing until [`Started::resume`].
+    fn stop_worker(&self) -> u32 {
+        let worker = self.worker();
+        send(worker, Signal::STOP);
+        worker
+    }
+
+    /// Lets a stopped worker go on.
+    fn resume(&self, worker: u32) {
+        send(worker, Signal::CONT);
     }
 
     /// Waits until an event of the recording is `kind` of `phase` ("" for events without one).

@@ -229,8 +229,8 @@ impl Sizing {
         self.command(arguments).output().expect("plimsoll starts")
     }
 
-    /// Starts a sizing of the cgroup and waits until it has lowered the cap: for the interval of its orders, a two-hundredth of
-    /// the duration.
+    /// Starts a sizing of the cgroup and waits for the first lower cap, which comes after one interval: a two-hundredth of the
+    /// duration.
     fn started(&self, folder: &Path, cap_file: &Path, duration: &str) -> Kept {
         let before = read(cap_file);
         let path = folder.to_str().expect("text");

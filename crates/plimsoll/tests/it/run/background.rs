@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Ended, Run, ends_soon, has_laboratory, metric};
+use super::{Ended, Run, ends_soon, has_laboratory, metric, send};
 
 const HELD: f64 = (96 << 20) as f64;
 
@@ -84,8 +84,10 @@ fn a_background_that_dies_fails_its_trial() {
     let run = beside_96_mib("hold=0.5");
     let mut started = run.start();
     started.await_event("phase-end", "fill");
-    let background = rustix::process::Pid::from_raw(started.children()[0] as i32).expect("a process");
-    rustix::process::kill_process(background, Signal::KILL).expect("it lives");
+    // The trial lasts until the background is dead.
+    let worker = started.stop_worker();
+    send(started.children()[0], Signal::KILL);
+    started.resume(worker);
     started.finish().assert_failed(5, "background");
 }
 

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
-use super::{PLIMSOLL, Run, has_laboratory};
+use super::{PLIMSOLL, Run, has_laboratory, send};
 
 #[test]
 fn an_oom_kill_fails_the_trial_and_is_named() {
@@ -56,8 +56,7 @@ fn a_worker_killed_from_outside_fails_its_trial() {
     let run = Run::new(&["--set", "class=random", "--set", "hold=0.5"]);
     let mut started = run.start();
     started.await_event("phase-end", "fill");
-    let worker = Pid::from_raw(started.worker() as i32).expect("a process id");
-    kill_process(worker, Signal::KILL).expect("the worker lives");
+    send(started.stop_worker(), Signal::KILL);
     let ended = started.finish();
     ended.assert_failed(5, "worker-killed");
 }
@@ -70,7 +69,9 @@ fn one_wrong_byte_fails_the_trial_and_is_found() {
     let run = Run::new(&["--set", "class=constant", "--set", "hold=0.5"]);
     let mut started = run.start();
     started.await_event("phase-end", "fill");
-    flip_a_byte(started.worker());
+    let worker = started.stop_worker();
+    flip_a_byte(worker);
+    started.resume(worker);
     let ended = started.finish();
     ended.assert_failed(2, "wrong-bytes");
     assert_eq!(ended.trials()[0]["verified"], false);

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use plimsoll_model::scenario::builtin;
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::{Run, Started, has_laboratory, phases};
@@ -39,10 +38,9 @@ fn random_on_zram(hold: &str) -> Run {
 /// test's run may have the machine.
 fn before_the_fill<T>(started: &mut Started<'_>, change: impl FnOnce() -> T) -> T {
     started.await_event("phase-start", "fill");
-    started.stop_worker();
+    let worker = started.stop_worker();
     let changed = change();
-    let worker = Pid::from_raw(started.worker() as i32).expect("a process id");
-    kill_process(worker, Signal::CONT).expect("it lives");
+    started.resume(worker);
     changed
 }
 

@@ -37,8 +37,8 @@ const fn bit(signal: i32) -> u64 {
 }
 
 /// A run whose caller leaves it ignored and blocked signals and no standard files, for several tests.
-struct Seen {
-    /// Those of [`CALLERS`] that the run ignores.
+struct Observed {
+    /// Those of [`IGNORED_BY_CALLER`] that the run ignores.
     ignored: u64,
     /// The signals that each worker ignores and blocks.
     of_workers: Vec<[u64; 2]>,
@@ -49,16 +49,16 @@ struct Seen {
 }
 
 /// The signals that the caller ignores.
-const CALLERS: u64 = bit(libc::SIGHUP) | bit(libc::SIGINT);
+const IGNORED_BY_CALLER: u64 = bit(libc::SIGHUP) | bit(libc::SIGINT);
 
-static SEEN: LazyLock<Seen> = LazyLock::new(|| {
+static OBSERVED: LazyLock<Observed> = LazyLock::new(|| {
     let run = Run::new(&["--set", "class=constant", "--set", "hold=1"]);
     let nohup = ["env", "--ignore-signal=HUP,INT", "--block-signal=USR1"];
     let closed = ["sh", "-c", "umask 077; exec \"$@\" <&- >&- 2>&-", "sh"];
     let mut started = run.start_by(started_by(&[&nohup[..], &closed].concat(), &run));
     started.await_event("phase-end", "fill");
     let pid = started.pid();
-    let ignored = signals(pid, "SigIgn:") & CALLERS;
+    let ignored = signals(pid, "SigIgn:") & IGNORED_BY_CALLER;
     let workers = started.children().into_iter();
     let of_workers = workers.map(|worker| ["SigIgn:", "SigBlk:"].map(|set| signals(worker, set)));
     let of_workers = of_workers.collect();
@@ -67,7 +67,7 @@ static SEEN: LazyLock<Seen> = LazyLock::new(|| {
     started.signal(Signal::INT);
     let mut ended = started.finish();
     ended.results = serde_json::from_slice(&report(&run).stdout).unwrap_or_default();
-    Seen {
+    Observed {
         ignored,
         of_workers,
         files,
@@ -91,12 +91,12 @@ fn a_run_under_nohup_ignores_the_signals_of_its_caller() {
     if !has_laboratory() {
         return;
     }
-    assert_eq!(SEEN.ignored, CALLERS);
-    for worker in &SEEN.of_workers {
+    assert_eq!(OBSERVED.ignored, IGNORED_BY_CALLER);
+    for worker in &OBSERVED.of_workers {
         // Rust's runtime ignores SIGPIPE in every program.
         assert_eq!(*worker, [bit(libc::SIGPIPE), 0]);
     }
-    SEEN.ended.assert_went_well();
+    OBSERVED.ended.assert_went_well();
 }
 
 /// A launcher that blocks SIGTERM leaves a run that only SIGKILL would end, and one that ignores SIGCHLD a run that
@@ -120,16 +120,16 @@ fn a_run_without_standard_files_writes_into_its_recording_alone() {
     if !has_laboratory() {
         return;
     }
-    for (fd, file) in SEEN.files.iter().enumerate() {
+    for (fd, file) in OBSERVED.files.iter().enumerate() {
         assert_eq!(file.to_str(), Some("/dev/null"), "file descriptor {fd}");
     }
-    let Ended { code, results, .. } = &SEEN.ended;
+    let Ended { code, results, .. } = &OBSERVED.ended;
     assert!([0, 7].contains(code), "exit {code}");
     assert_eq!(results["trials"].as_array().map(Vec::len), Some(1), "{results:#}");
 }
 
 /// A run that was told to open its page in a browser.
-pub(super) struct Opened {
+pub(super) struct WithBrowser {
     pub(super) ended: Ended,
     has_page: bool,
     /// The address of the page.
@@ -138,8 +138,8 @@ pub(super) struct Opened {
     urls: Vec<String>,
 }
 
-impl Opened {
-    fn of(has_browser: bool, hold: &str, limit: &str) -> (Run, Opened) {
+impl WithBrowser {
+    fn of(has_browser: bool, hold: &str, limit: &str) -> (Run, WithBrowser) {
         let folder = tempfile::tempdir().expect("a folder");
         let opened = folder.path().join("opened");
         let script = folder.path().join("browser");
@@ -154,7 +154,7 @@ impl Opened {
         command.env("BROWSER", browser);
         let ended = run.start_by(command).finish();
         let page = run.recording().unwrap_or_default().join("report.html");
-        let opened = Opened {
+        let opened = WithBrowser {
             ended,
             has_page: page.exists(),
             url: format!("file://{}", page.display()),
@@ -165,8 +165,8 @@ impl Opened {
 }
 
 /// A run with a browser that its time limit stops, and `plimsoll report` of its recording.
-pub(super) static LATE: LazyLock<(Opened, Output)> = LazyLock::new(|| {
-    let (run, opened) = Opened::of(true, "hold=600", "time-limit=2");
+pub(super) static TIME_LIMITED: LazyLock<(WithBrowser, Output)> = LazyLock::new(|| {
+    let (run, opened) = WithBrowser::of(true, "hold=600", "time-limit=2");
     (opened, report(&run))
 });
 
@@ -177,11 +177,11 @@ fn a_run_opens_its_report_and_keeps_its_exit_code() {
         return;
     }
     let (fine, late) = (["hold=0.1", "time-limit=600"], ["hold=600", "time-limit=1"]);
-    let opened = |has_browser, [hold, limit]: [&str; 2]| Opened::of(has_browser, hold, limit).1;
+    let opened = |has_browser, [hold, limit]: [&str; 2]| WithBrowser::of(has_browser, hold, limit).1;
     for (opened, has_browser, codes) in [
         (&opened(true, fine), true, [0, 7]),
         (&opened(false, fine), false, [3, 7]),
-        (&LATE.0, true, [2, 2]),
+        (&TIME_LIMITED.0, true, [2, 2]),
         (&opened(false, late), false, [2, 2]),
     ] {
         let ended = &opened.ended;

@@ -69,8 +69,8 @@ fn number_in(file: &Path) -> Option<u32> {
     std::fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// Programs of several tests, in sections of one run: it is calibrated once. Its folder goes at its end, as nothing drops a
-/// static.
+/// Programs of several tests, in sections of one run: it is calibrated once. The run's folder is removed when the run has ended:
+/// Rust drops no static.
 struct Shared {
     ended: Ended,
     /// Whether the process ended whose number the program of a section has written to its file.
@@ -98,7 +98,7 @@ impl Shared {
         }
     }
 
-    /// The end of the run, with the trials of a test alone: its sections' names start like this.
+    /// The run's end, with only the trials whose section name begins with `start`.
     fn of_test(&self, start: &str) -> Ended {
         let trials = self.ended.trials().iter();
         let of_test = trials.filter(|trial| trial["id"].as_str().is_some_and(|id| id.starts_with(start)));
@@ -181,14 +181,8 @@ static GOOD: LazyLock<Shared> = LazyLock::new(|| {
     Shared::of(&sections)
 });
 
-/// The program that leaves its cgroup comes last: it disturbs no other.
+/// Programs that fail with one failure code, which is the reason for the exit code of the run.
 static FAILED: LazyLock<Shared> = LazyLock::new(|| {
-    let own = Hierarchy::of_this_process()
-        .expect("a hierarchy")
-        .own
-        .join("cgroup.procs");
-    let leave = format!("echo $$ > $FILE; echo $$ > {}; exec sleep 1000", own.display());
-    let endless = "phase-timeout = 1.5\nmetric = \"ops: ([0-9]+)\"";
     Shared::of(&[
         script(
             "fails-exit",
@@ -203,10 +197,6 @@ static FAILED: LazyLock<Shared> = LazyLock::new(|| {
             &["cat", "/proc/sys/kernel/random/uuid"],
             "limit = \"64M\"\nsearch = true\nsame-output = true",
         ),
-        // Without a line feed too.
-        script("endless-lines", "exec yes", endless),
-        script("endless-line", "exec cat /dev/zero", endless),
-        script("leaves", &leave, "limit = \"64M\""),
     ])
 });
 
@@ -349,8 +339,14 @@ fn a_program_that_leaves_its_cgroup_fails_the_trial_and_is_ended() {
     if !has_laboratory() {
         return;
     }
-    FAILED.of_test("leaves").assert_failed(2, "program-moved");
-    assert_eq!(FAILED.gone.get("leaves"), Some(&true));
+    let own = Hierarchy::of_this_process()
+        .expect("a hierarchy")
+        .own
+        .join("cgroup.procs");
+    let script = format!("echo $$ > $FILE; echo $$ > {}; exec sleep 1000", own.display());
+    let programs = Programs::shell(&script, "subject = \"none\"\nlimit = \"64M\"\n");
+    programs.finish().assert_failed(2, "program-moved");
+    assert!(ends_soon(programs.written_pid()));
 }
 
 #[test]
@@ -433,7 +429,10 @@ fn endless_output_ends_with_the_phase() {
     if !has_laboratory() {
         return;
     }
-    let ended = FAILED.of_test("endless-");
+    let keys = "phase-timeout = 1.5\nmetric = \"ops: ([0-9]+)\"";
+    // Without a line feed too.
+    let sections = [("lines", "exec yes"), ("line", "exec cat /dev/zero")];
+    let ended = Shared::of(&sections.map(|(name, program)| script(name, program, keys))).ended;
     ended.assert_failed(2, "phase-timeout");
     assert_eq!(ended.trials().len(), 2);
 }

@@ -1,11 +1,9 @@
 //! The compression experiment on every subject and mechanism, and the content of its results.
 
 use plimsoll_model::recording::model::RESULTS_SCHEMA;
-use plimsoll_testkit::capability;
 use serde_json::Value;
 
-use super::devices::{AS_ROOT, compressible};
-use super::stores::EVERY_STORE;
+use super::devices::{as_root, compressible};
 use super::{Run, has_laboratory, phase_names, phases};
 
 #[test]
@@ -102,32 +100,8 @@ fn metric(results: &Value, class: &str, name: &str) -> f64 {
 }
 
 #[test]
-fn every_way_to_trim_empties_the_working_set() {
-    if !has_laboratory() {
-        return;
-    }
-    EVERY_STORE.assert_went_well();
-    for way in ["worker", "process-madvise", "cgroup"] {
-        let is_of = |trial: &&Value| {
-            let params = &trial["params"];
-            params["trim"] == way && params["memory"] == "anonymous"
-        };
-        let trials: Vec<&Value> = EVERY_STORE.trials().iter().filter(is_of).collect();
-        assert_eq!(trials.len(), 2, "of one thread and of three");
-        for trial in trials {
-            let share = trial["metrics"]["trimmed_ratio"].as_f64().expect("trimmed_ratio");
-            assert!(share > 0.8, "{way}: {share}");
-        }
-    }
-}
-
-#[test]
 fn swap_files_and_zswap_are_subjects_too() {
-    let zswap = std::path::Path::new("/sys/module/zswap").exists();
-    if !has_laboratory() || !capability("swapfile", zswap, "needs zswap") {
-        return;
-    }
-    let ended = &AS_ROOT.0;
+    let Some((ended, _)) = as_root() else { return };
     ended.assert_went_well();
     let (file, zswap) = (compressible(ended, "swapfile"), compressible(ended, "zswap"));
     for trial in [file, zswap] {

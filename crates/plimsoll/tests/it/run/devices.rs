@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use plimsoll_testkit::capability;
 use serde_json::Value;
 
 use super::pager::has_userfaultfd;
@@ -23,12 +24,18 @@ const OF_KERNEL: [&str; 4] = ["zram:lzo-rle", "zram:lz4", "zswap", "swapfile"];
 const OF_PAGER: [&str; 2] = ["pager:lz4", "pager:zstd"];
 
 /// One run as root, for several tests, and its page. A static is never dropped, and would keep the folder of the recording.
-pub(super) static AS_ROOT: LazyLock<(Ended, String)> = LazyLock::new(|| {
+static AS_ROOT: LazyLock<(Ended, String)> = LazyLock::new(|| {
     let run = Run::of("compression-devices", &SMALL);
     let ended = run.finish();
     let page = run.recording().unwrap_or_default().join("report.html");
     (ended, std::fs::read_to_string(page).unwrap_or_default())
 });
+
+pub(super) fn as_root() -> Option<&'static (Ended, String)> {
+    let zswap = std::path::Path::new("/sys/module/zswap").exists();
+    let can_run = has_laboratory() && has_userfaultfd() && capability("zswap", zswap, "needs zswap");
+    can_run.then(|| &*AS_ROOT)
+}
 
 /// One run without root, for several tests; none where this user cannot become another.
 static WITHOUT_ROOT: LazyLock<Option<Ended>> =
@@ -67,10 +74,7 @@ fn is_complete(trial: &Value) -> bool {
 
 #[test]
 fn every_device_and_the_pager_are_measured_in_one_run() {
-    if !has_laboratory() {
-        return;
-    }
-    let (ended, page) = &*AS_ROOT;
+    let Some((ended, page)) = as_root() else { return };
     ended.assert_went_well();
     assert_eq!(ended.trials().len(), 2 * (OF_KERNEL.len() + OF_PAGER.len()));
     for subject in OF_KERNEL.iter().chain(&OF_PAGER) {

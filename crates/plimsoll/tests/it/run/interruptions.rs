@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use super::callers::{LATE, Opened};
+use super::callers::{TIME_LIMITED, WithBrowser};
 use super::{PLIMSOLL, Run, has_laboratory};
 
 /// Ends a run by `signal` at an event and checks that it says so and leaves nothing. A signal that comes late, on a machine
@@ -50,7 +50,7 @@ fn a_run_that_passes_its_time_limit_is_stopped_and_undone() {
     if !has_laboratory() {
         return;
     }
-    let (Opened { ended, .. }, report) = &*LATE;
+    let (WithBrowser { ended, .. }, report) = &*TIME_LIMITED;
     ended.assert_stopped(2, "time-limit", "`time-limit`");
     assert!(
         report.status.success(),

@@ -3,10 +3,10 @@
 use std::os::unix::process::CommandExt;
 
 use plimsoll_testkit::capability;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{PLIMSOLL, Run, SIZE, has_laboratory, metric};
+use super::{PLIMSOLL, Run, SIZE, has_laboratory, metric, send};
 
 /// Two short trials with a rest of `hold`.
 fn twice(hold: &str) -> Run {
@@ -60,12 +60,12 @@ fn the_wakeup_is_outside_of_the_cgroup_and_stays_for_the_whole_run() {
     if !has_laboratory() {
         return;
     }
-    let run = twice("hold=0.5");
+    let run = twice("hold=1");
     let mut started = run.start();
     started.await_event("phase-start", "fill");
     // The first trial lasts until the test has looked.
-    started.stop_worker();
-    let (wakeup, worker) = (started.children()[0], started.worker());
+    let worker = started.stop_worker();
+    let wakeup = started.children()[0];
     assert_ne!(wakeup, worker);
     let cgroup = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("it lives");
     let name = run.name().expect("a recording");
@@ -81,8 +81,7 @@ fn the_wakeup_is_outside_of_the_cgroup_and_stays_for_the_whole_run() {
         Some("0"),
         "it is an ordinary process"
     );
-    let go_on = Pid::from_raw(worker as i32).expect("a process id");
-    kill_process(go_on, Signal::CONT).expect("it lives");
+    started.resume(worker);
     let ended = started.finish();
     ended.assert_went_well();
     assert!(super::ends_soon(wakeup));
@@ -93,16 +92,15 @@ fn a_dead_wakeup_probe_is_a_warning_and_is_replaced() {
     if !has_laboratory() {
         return;
     }
-    let run = twice("hold=0.5");
+    let run = twice("hold=1");
     let mut started = run.start();
     started.await_event("phase-start", "fill");
     // The first trial lasts until the probe is dead.
-    started.stop_worker();
-    let [probe, worker] = [started.children()[0], started.worker()];
-    let process = |pid: u32| Pid::from_raw(pid as i32).expect("a process id");
-    kill_process(process(probe), Signal::KILL).expect("it lives");
+    let worker = started.stop_worker();
+    let probe = started.children()[0];
+    send(probe, Signal::KILL);
     assert!(super::ends_soon(probe));
-    kill_process(process(worker), Signal::CONT).expect("it lives");
+    started.resume(worker);
     let ended = started.finish();
     ended.assert_went_well();
     let warnings = ended.results["warnings"].as_array().unwrap();

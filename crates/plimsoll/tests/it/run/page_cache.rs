@@ -9,7 +9,7 @@ use super::{Ended, Run, figure, has_laboratory, is_trusted, loadline_points, met
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// One run for two tests. Half of the pages of each trial are those of a file, so its headline says that of any of them.
+/// One run for two tests. Half of the pages of each trial are those of a file, so that the headline is the same for all.
 static HALF: LazyLock<Ended> = LazyLock::new(|| {
     let (_, ended) = run_of(
         r#"

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::devices::{AS_ROOT, compressible};
+use super::devices::{as_root, compressible};
 use super::{Run, SIZE, has_laboratory};
 
 /// The elements of a list of the results about this setting.
@@ -81,10 +81,7 @@ fn six_repeats_of_real_data_end_with_a_size_of_zram() {
 
 #[test]
 fn one_repeat_has_no_recommendation_and_a_reason() {
-    if !has_laboratory() {
-        return;
-    }
-    let ended = &AS_ROOT.0;
+    let Some((ended, _)) = as_root() else { return };
     ended.assert_went_well();
     assert_eq!(ended.results["recommendations"], serde_json::json!([]));
     let withheld = about(&ended.results, "withheld", "zram-size");

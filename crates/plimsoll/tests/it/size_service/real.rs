@@ -229,7 +229,7 @@ fn a_service_that_outgrows_the_cap_is_not_killed() {
     let cached = inside(&group.folder, &words).output().expect("a shell");
     assert_eq!(code(&cached), 0, "{}", stderr(&cached));
     let sizing = Sizing::new();
-    // With a longer interval: the memory comes before the next orders.
+    // The interval is 3 s: the worker fills its memory before the sizing changes the cap again.
     let process = sizing.started(&group.folder, &group.cap_file(), "10m");
     let more = Worker::cold(&group.folder, 256 * MIB);
     let document = stopped(process, Signal::INT);

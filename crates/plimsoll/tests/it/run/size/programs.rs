@@ -20,7 +20,7 @@ const QUICK: [&str; 7] = [
 ];
 
 /// One search for two tests: of a program that reads nothing, and leaves one process in its group and one that has a session of
-/// its own. It needs more than its budget of 1 MiB to start; the known sizes keep a budget.
+/// its own. It needs more than its budget of 1 MiB to start; the tests in `known` have a budget that is kept.
 pub(super) struct OverBudget {
     pub(super) ended: Ended,
     /// The name of the search's recording, and its trials.
