@@ -250,10 +250,40 @@ proptest! {
     }
 }
 
+/// The measure of a round, [`worth`], had a copy of the formula for the room above filled pages, and kept it when the formula
+/// changed: a round that gave pages above that room to a member that fills its own was worth nothing. Few pools show it.
+#[test]
+fn pages_above_the_room_of_a_member_are_worth_more_to_one_that_fills_its_own() {
+    let total = 186_371;
+    let reading = |given, minimum, maximum, resident, wanted| Reading {
+        given,
+        charged: given,
+        minimum,
+        kept: 0,
+        maximum,
+        resident,
+        wanted,
+        gain: 0,
+        gain_now: 0,
+        priority: 0,
+        activity: Activity::Bids,
+        history: History::new(total),
+    };
+    let readings = [
+        reading(17_448, 0, 19_382, 0, 19_196),
+        reading(92_883, 92_883, 92_883, 0, 0),
+        reading(76_040, 0, 76_225, 57_402, 76_225),
+    ];
+    let next = follow(&readings, &balance(total, &readings));
+    let given: Vec<u64> = next.iter().map(|reading| reading.given).collect();
+    assert_eq!(given, [17_263, 92_883, 76_225]);
+    assert!(worth(total, &next) > worth(total, &readings));
+}
+
 /// The stall that a split saves if no gain depends on it, by priority; the pages that are filled; and those that it gives to
 /// working sets.
 fn worth(total: u64, readings: &[Reading]) -> (u128, u64, u64) {
-    let useful = |reading: &Reading| reading.given.min(reading.filled_target(total / LARGEST_STEP * 2));
+    let useful = |reading: &Reading| reading.given.min(reading.filled_target(room(total)));
     let wanted = |reading: &Reading| reading.given.min(reading.target());
     let saved = |reading: &Reading| u128::from(reading.bid()) * u128::from(useful(reading));
     (
