@@ -3,6 +3,7 @@
 
 pub mod confined;
 pub mod environment;
+pub mod guard;
 pub mod hold;
 mod program;
 pub mod recorded_hold;

@@ -24,6 +24,10 @@ pub struct PidStat<'a> {
     pub state: char,
     /// Process id of the parent; 0 for none that can be seen.
     pub parent: u32,
+    /// Session that it belongs to; 0 for one outside of the pid namespace.
+    pub session: u32,
+    /// Whether it is in the foreground process group of its terminal.
+    pub in_foreground: bool,
     /// Whether it is a thread of the kernel.
     pub kernel_thread: bool,
     /// Whether it has begun to exit: cgroup v1 then shows the root in place of its cgroup.
@@ -61,10 +65,13 @@ impl<'a> PidStat<'a> {
         // Numbered as in the manual page, where the state is the third.
         let field = |number: usize| fields[number - 3];
         let us = |number: usize| field(number)?.checked_mul(CLOCK_TICK_US as u64);
+        let has_terminal = field(7)? != 0;
         Some(PidStat {
             name,
             state,
             parent: u32::try_from(field(4)?).ok()?,
+            session: u32::try_from(field(6)?).ok()?,
+            in_foreground: has_terminal && field(5)? == field(8)?,
             kernel_thread: field(9)? & KERNEL_THREAD != 0,
             exiting: field(9)? & EXITING != 0,
             minor_faults: field(10)?,
@@ -96,6 +103,11 @@ impl<'a> PidStat<'a> {
     /// The name as text, with U+FFFD for invalid UTF-8.
     pub fn name_text(&self) -> Cow<'a, str> {
         String::from_utf8_lossy(self.name)
+    }
+
+    /// Whether a signal or a debugger has stopped it.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.state, 'T' | 't')
     }
 
     /// Whether it still runs. A zombie does not: it holds nothing but its number.

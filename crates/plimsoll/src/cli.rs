@@ -3,6 +3,7 @@
 //! The doc comments of fields and variants are the text of `--help`.
 
 mod exec;
+mod guard;
 mod hold;
 mod size;
 mod values;
@@ -20,6 +21,7 @@ use values::{address, seconds};
 
 use exec::EXEC;
 pub use exec::{Exec, ExecCodec, ExecEngine};
+pub use guard::Guard;
 pub use hold::Hold;
 pub use size::{Size, SizeCache, SizeService};
 pub use values::{PageFileArgument, SwapKind};
@@ -113,6 +115,8 @@ pub enum Command {
     Trim(Trim),
     /// Hold memory at a level while other programs come and go
     Hold(Hold),
+    /// Stop some of the processes that thrash, so that the others work
+    Guard(Guard),
     /// Run a program in less RAM than it needs
     #[command(after_help = EXEC)]
     Exec(Exec),

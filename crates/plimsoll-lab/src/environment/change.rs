@@ -68,6 +68,11 @@ pub(super) enum Change {
         pid: u32,
         start_time: u64,
     },
+    /// A guard may have stopped this process of another program.
+    Stopped {
+        pid: u32,
+        start_time: u64,
+    },
 }
 
 impl Change {
@@ -96,6 +101,7 @@ impl std::fmt::Display for Change {
                 write!(f, "memory controller for the children of {}", cgroup.display())
             }
             Change::Process { pid, .. } => write!(f, "process {pid}"),
+            Change::Stopped { pid, .. } => write!(f, "stop of process {pid}"),
         }
     }
 }

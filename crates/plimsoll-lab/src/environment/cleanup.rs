@@ -5,16 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use plimsoll_proc::TrustedFolder;
+use plimsoll_proc::{ProcessId, TrustedFolder};
 use serde::Serialize;
 
 use super::change::Change;
 use super::error::EnvironmentError;
 use super::journal::{Journal, Opened};
-use super::lock::MachineLock;
+use super::lock::{Lock, MachineLock};
 use super::state::{self, StateFolder};
 use super::undo::{Left, UndoError, UndoReport, Undone};
-use super::{cap, cgroup, confine, oom_killer, process, swap_device, swap_file, sysctl, zram};
+use super::{cap, cgroup, confine, oom_killer, process, stopped, swap_device, swap_file, sysctl, zram};
 
 /// A signal ends a cleanup at once: there is nothing to restore first.
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -79,8 +79,8 @@ pub fn cleanup_in(state: &Path, wait: Option<Duration>) -> Result<CleanupReport,
     if names.is_empty() {
         return Ok(CleanupReport::default());
     }
-    // A live run may rely on a dead run's change, so cleanup undoes nothing while a run holds the machine.
-    let holder = match MachineLock::acquire(&state, "cleanup", wait, &NEVER) {
+    // A live run may rely on a dead run's change, so cleanup undoes only stops while a run holds the machine.
+    let holder = match MachineLock::acquire(&state, Lock::Machine, "cleanup", wait, &NEVER) {
         Ok(lock) => Ok(lock),
         Err(EnvironmentError::Busy { holder, .. }) => Err(holder),
         Err(error) => return Err(error),
@@ -104,6 +104,7 @@ pub fn cleanup_in(state: &Path, wait: Option<Duration>) -> Result<CleanupReport,
     for journal in found {
         report.runs.push(match &holder {
             Ok(_) => clean_run(journal, &boot),
+            Err(_) if has_only_stops(&journal) => clean_run(journal, &boot),
             Err(holder) => {
                 let why = format!("{holder} is under way; run `plimsoll cleanup` when it has ended");
                 untouched(journal.path(), RunState::Kept, Some(why))
@@ -111,6 +112,28 @@ pub fn cleanup_in(state: &Path, wait: Option<Duration>) -> Result<CleanupReport,
         });
     }
     Ok(report)
+}
+
+/// Whether a dead guard left it: no run relies on a process that is stopped.
+fn has_only_stops(journal: &Journal) -> bool {
+    let left = journal.outstanding_since(0);
+    let is_stop = |change: &Change| matches!(change, Change::Stopped { .. });
+    !left.is_empty() && left.iter().all(|(_, change)| is_stop(change))
+}
+
+/// Continues the processes that dead guards have stopped. Returns the undone changes.
+pub(super) fn continue_stopped(state: &StateFolder) -> Result<Vec<String>, EnvironmentError> {
+    let mut undone = Vec::new();
+    let Some(runs) = state.runs()? else { return Ok(undone) };
+    let boot = plimsoll_proc::sysctl::boot_id()?;
+    for name in journals(&runs)? {
+        if let Opened::Dead(journal) = open(&runs, &name)?
+            && has_only_stops(&journal)
+        {
+            undone.extend(clean_run(*journal, &boot).undone);
+        }
+    }
+    Ok(undone)
 }
 
 /// Names of the runs under `state` that died and left a journal behind.
@@ -304,5 +327,9 @@ fn undo(change: &Change, run: &str) -> Result<Undone, UndoError> {
         Change::Cgroup { path, kill } => cgroup::undo(path, *kill),
         Change::MemoryController { cgroup } => cgroup::undo_controller(cgroup),
         Change::Process { pid, start_time } => process::undo(*pid, *start_time, run),
+        Change::Stopped { pid, start_time } => stopped::undo(ProcessId {
+            pid: *pid,
+            start_ticks: *start_time,
+        }),
     }
 }

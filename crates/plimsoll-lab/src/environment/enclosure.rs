@@ -23,8 +23,8 @@ use super::cgroup::{Cgroup, CgroupSettings, find_parent};
 use super::change::Change;
 use super::cleanup::undo_changes;
 use super::error::{EnvironmentError, Missing};
-use super::journal::{Header, Journal};
-use super::lock::MachineLock;
+use super::journal::Journal;
+use super::lock::{Lock, MachineLock};
 use super::requirements::missing_swap;
 use super::state::{self, StateFolder};
 use super::undo::Left;
@@ -119,7 +119,7 @@ impl Enclosure {
             )
         })?;
         let folder = StateFolder::make(state)?;
-        let mut journal = open_journal(&folder, state, command)?;
+        let mut journal = Journal::create_for(&folder, "exec", command)?;
         match enclose(&mut journal, &folder, &hierarchy, bytes, swap) {
             Ok(cgroup) => Ok(Enclosure {
                 state: state.to_owned(),
@@ -161,17 +161,6 @@ impl Drop for Enclosure {
     }
 }
 
-/// A journal of a unique name: nothing keeps two programs from making theirs at once.
-fn open_journal(folder: &StateFolder, state: &Path, command: &[String]) -> Result<Journal, EnvironmentError> {
-    let unnamed = Header::new("", command)?;
-    let header = Header {
-        run: format!("exec-{}-{:x}", unnamed.pid, unnamed.started_ns),
-        ..unnamed
-    };
-    Journal::create(folder.make_runs()?, header)
-        .map_err(|source| EnvironmentError::system(format!("make a journal in {}", state.display()), source))
-}
-
 fn enclose(
     journal: &mut Journal,
     folder: &StateFolder,
@@ -183,6 +172,7 @@ fn enclose(
     let _lock = match enables || swap.is_some() {
         true => Some(MachineLock::acquire(
             folder,
+            Lock::Machine,
             journal.run(),
             Some(PATIENCE),
             &NEVER,
@@ -212,7 +202,7 @@ fn undo(mut journal: Journal, state: &Path) -> Result<(), EnvironmentError> {
     };
     if left.is_empty() && !journal.outstanding_since(0).is_empty() {
         let lock = StateFolder::make(state)
-            .and_then(|folder| MachineLock::acquire(&folder, journal.run(), Some(PATIENCE), &NEVER));
+            .and_then(|folder| MachineLock::acquire(&folder, Lock::Machine, journal.run(), Some(PATIENCE), &NEVER));
         match lock {
             Ok(_lock) => left = undo_changes(&mut journal, 0, |_| true).left,
             Err(busy) => left.push(Left {

@@ -28,6 +28,8 @@ pub enum EnvironmentError {
     Missing(Vec<Missing>),
     #[error("cannot lock this machine ({}): {holder} holds it; wait for it (`--wait`) or end it", lock.display())]
     Busy { holder: Holder, lock: PathBuf },
+    #[error("cannot guard ({}): {holder} guards already; end it first", lock.display())]
+    Guarded { holder: Holder, lock: PathBuf },
     /// Another user could write to the state folder, or it cannot be opened.
     #[error(
         "cannot use the state folder {}: {defect}; set {} to a folder that only you can write to, or correct the owner and \

@@ -5,7 +5,7 @@
 //! the end of the process, also after a SIGKILL.
 //!
 //! A later change of a cap does not wait for the disk: tasks of a service may wait meanwhile, and a cap that the disk does not
-//! know ends with the machine.
+//! know ends with the machine. So does the stop of a process.
 //!
 //! Invariant: a change that is not yet undone has a `change` line and no `undone` line of its number. Checked by
 //! `a_journal_torn_anywhere_undoes_its_whole_lines`.
@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::change::Change;
 use super::error::EnvironmentError;
+use super::state::StateFolder;
 
 pub(super) const JOURNAL_VERSION: u32 = 1;
 
@@ -71,6 +72,8 @@ pub(super) struct Journal {
     file: File,
     /// Bytes of its whole lines.
     length: u64,
+    /// Bytes of its first line.
+    header_length: u64,
     header: Header,
     next: u32,
     outstanding: Vec<(u32, Change)>,
@@ -105,16 +108,36 @@ impl Journal {
             name,
             file,
             length: 0,
+            header_length: 0,
             header: header.clone(),
             next: 1,
             outstanding: Vec::new(),
             damage: Vec::new(),
         };
         journal.append(&Line::Header(header), true)?;
+        journal.header_length = journal.length;
         journal.name = rename_unique(&journal.folder, &journal.name, &journal.header.run)?;
         journal.path = journal.folder.path().join(&journal.name);
         journal.folder.sync()?;
         Ok(journal)
+    }
+
+    /// Creates a journal of a unique name in the state folder, for a command that does not hold the machine: nothing keeps
+    /// two of them from making theirs at once.
+    pub(super) fn create_for(
+        state: &StateFolder,
+        kind: &str,
+        command: &[String],
+    ) -> Result<Journal, EnvironmentError> {
+        let unnamed = Header::new("", command)?;
+        let header = Header {
+            run: format!("{kind}-{}-{:x}", unnamed.pid, unnamed.started_ns),
+            ..unnamed
+        };
+        let runs = state.make_runs()?;
+        let path = runs.path().to_owned();
+        Journal::create(runs, header)
+            .map_err(|source| EnvironmentError::system(format!("make a journal in {}", path.display()), source))
     }
 
     /// A journal in a temporary folder.
@@ -163,6 +186,7 @@ impl Journal {
                 name: name.to_owned(),
                 file,
                 length: whole as u64,
+                header_length: text.find('\n').map_or(0, |at| at as u64 + 1),
                 header: parsed.header,
                 next: parsed.next,
                 outstanding: parsed.outstanding,
@@ -193,14 +217,15 @@ impl Journal {
         self.next
     }
 
-    /// Writes down a change that is about to be made; it is on the disk when this returns, unless it changes a cap again.
+    /// Writes down a change that is about to be made; it is on the disk when this returns, unless it changes a cap
+    /// again or stops a process.
     pub(super) fn record(&mut self, change: Change) -> Result<u32, EnvironmentError> {
         let number = self.next;
         let line = Line::Change {
             number,
             change: change.clone(),
         };
-        self.append(&line, !self.is_cap_again(number, &change))
+        self.append(&line, self.is_for_disk(number, &change))
             .map_err(|source| self.cannot_write(source))?;
         self.next += 1;
         self.outstanding.push((number, change));
@@ -210,11 +235,28 @@ impl Journal {
     /// Writes down that a change is undone, or was never made.
     pub(super) fn record_undone(&mut self, number: u32) -> Result<(), EnvironmentError> {
         let mut changes = self.outstanding.iter();
-        let is_cap_again =
-            changes.any(|(other, change)| *other == number && self.is_cap_again(number, change));
+        let synced = changes
+            .find(|(other, _)| *other == number)
+            .is_none_or(|(_, change)| self.is_for_disk(number, change));
         self.outstanding.retain(|(other, _)| *other != number);
-        self.append(&Line::Undone { number }, !is_cap_again)
+        self.append(&Line::Undone { number }, synced)
             .map_err(|source| self.cannot_write(source))
+    }
+
+    /// Cuts the file to its header if every change in it is undone.
+    pub(super) fn forget_undone(&mut self) -> Result<(), EnvironmentError> {
+        if !self.outstanding.is_empty() || !self.damage.is_empty() {
+            return Ok(());
+        }
+        let cut = self.file.set_len(self.header_length);
+        cut.map_err(|source| self.cannot_write(source))?;
+        self.length = self.header_length;
+        Ok(())
+    }
+
+    /// Whether a change, or its undoing, is written to the disk at once.
+    fn is_for_disk(&self, number: u32, change: &Change) -> bool {
+        !matches!(change, Change::Stopped { .. }) && !self.is_cap_again(number, change)
     }
 
     /// Whether a change is that of a cap, and the journal has another one that is not undone.

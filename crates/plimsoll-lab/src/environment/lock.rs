@@ -1,4 +1,4 @@
-//! The machine lock: one run at a time changes this machine's memory settings.
+//! The machine lock: one run at a time changes this machine's memory settings. The guard lock: one guard at a time.
 //!
 //! Swap, zswap and the sysctls are the machine's, and two runs that measure at once would measure each other. The
 //! lock is a `flock`, so that it is free when its holder is dead, however it died.
@@ -15,6 +15,25 @@ use super::holder::Holder;
 use super::state::StateFolder;
 use rustix::fs::{FlockOperation, flock};
 
+/// A lock of the state folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lock {
+    /// Of runs.
+    Machine,
+    /// Of guards.
+    Guard,
+}
+
+impl Lock {
+    /// Name of its file.
+    pub(super) fn file(self) -> &'static str {
+        match self {
+            Lock::Machine => "machine.lock",
+            Lock::Guard => "guard.lock",
+        }
+    }
+}
+
 /// How often a waiting run looks whether the lock is free.
 const POLL: Duration = Duration::from_millis(50);
 
@@ -28,13 +47,14 @@ impl MachineLock {
     /// Takes the lock of the state folder for `run`, waiting for up to `wait`, or until `interrupted` is true.
     pub(super) fn acquire(
         state: &StateFolder,
+        which: Lock,
         run: &str,
         wait: Option<Duration>,
         interrupted: &AtomicBool,
     ) -> Result<MachineLock, EnvironmentError> {
-        let path = state.lock_path();
+        let path = state.lock_path(which);
         let failed = |source| EnvironmentError::system(format!("open the lock {}", path.display()), source);
-        let mut file = state.lock_file()?;
+        let mut file = state.lock_file(which)?;
         // `None` if the wait overflows an instant: no deadline.
         let deadline = Instant::now().checked_add(wait.unwrap_or_default());
         loop {
@@ -48,7 +68,7 @@ impl MachineLock {
                 {
                     thread::sleep(POLL);
                 }
-                Err(rustix::io::Errno::WOULDBLOCK) => return Err(busy(&mut file, path)),
+                Err(rustix::io::Errno::WOULDBLOCK) => return Err(busy(&mut file, which, path)),
                 Err(error) => return Err(failed(error.into())),
             }
         }
@@ -67,7 +87,7 @@ fn write_holder(file: &mut File, holder: &Holder) -> io::Result<()> {
     file.write_all(serde_json::to_string(holder)?.as_bytes())
 }
 
-fn busy(file: &mut File, lock: PathBuf) -> EnvironmentError {
+fn busy(file: &mut File, which: Lock, lock: PathBuf) -> EnvironmentError {
     let mut text = String::new();
     // The holder may be writing its name just now: an unreadable name is only an unknown one.
     let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
@@ -78,5 +98,8 @@ fn busy(file: &mut File, lock: PathBuf) -> EnvironmentError {
             run: String::new(),
             pid: 0,
         });
-    EnvironmentError::Busy { holder, lock }
+    match which {
+        Lock::Machine => EnvironmentError::Busy { holder, lock },
+        Lock::Guard => EnvironmentError::Guarded { holder, lock },
+    }
 }

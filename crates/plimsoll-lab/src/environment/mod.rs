@@ -3,7 +3,8 @@
 //! A [`Session`] is a run's right to change this machine: the machine lock, and a journal of every change. An
 //! [`Environment`] belongs to one trial. All undoing, whether at the end of a trial, after an error or by [`cleanup`]
 //! after a `kill -9`, goes through the journal's entries, newest first. An [`Enclosure`] is the cgroup of a program of the
-//! user: a journal without the machine lock, so that it neither waits for a run nor lets one wait.
+//! user, and a [`Vigil`] the stops of a guard: journals without the machine lock, so that they neither wait for a run nor let
+//! one wait.
 //!
 //! Invariant: no change of the system without a journal entry that was on the disk before it.
 //! Checked by `zram_of_a_killed_run_is_undone`, `zswap_and_swap_file_of_a_killed_run_are_undone` and
@@ -16,7 +17,7 @@
 //! `a_planted_change_of_any_kind_is_not_obeyed`.
 //!
 //! Layers, from the bottom: `change`, `undo` (nouns) and `error`; `state` and `journal`; one module for each kind of change, which
-//! records it and undoes it; `confine`; `cleanup`, which calls the module of a change; `session`, `enclosure`; `prepare`.
+//! records it and undoes it; `confine`; `cleanup`, which calls the module of a change; `session`, `enclosure`, `vigil`; `prepare`.
 
 mod allocators;
 mod cap;
@@ -38,11 +39,13 @@ mod requirements;
 mod reserve;
 mod session;
 mod state;
+mod stopped;
 mod swap_device;
 mod swap_file;
 mod swap_folder;
 mod sysctl;
 mod undo;
+mod vigil;
 mod zram;
 mod zswap;
 
@@ -62,4 +65,5 @@ pub use swap_device::{SwapDevice, SwapKind};
 pub use swap_folder::SwapFolderDefect;
 pub(crate) use swap_folder::not_on_disk;
 pub use undo::{Left, UndoReport};
+pub use vigil::Vigil;
 pub use zswap::ZswapDescription;

@@ -12,7 +12,7 @@ use super::change::Change;
 use super::cleanup::{dead_run_with_cap, dead_runs, undo_changes};
 use super::error::EnvironmentError;
 use super::journal::{Header, Journal};
-use super::lock::MachineLock;
+use super::lock::{Lock, MachineLock};
 use super::process;
 use super::state::{self, StateFolder};
 use super::undo::UndoReport;
@@ -61,7 +61,7 @@ impl Session {
     ) -> Result<Session, EnvironmentError> {
         let run = file_name_of(run);
         let folder = StateFolder::make(state)?;
-        let lock = MachineLock::acquire(&folder, &run, wait, interrupted)?;
+        let lock = MachineLock::acquire(&folder, Lock::Machine, &run, wait, interrupted)?;
         let header = Header::new(&run, command)?;
         let journal = Journal::create(folder.make_runs()?, header).map_err(|source| {
             EnvironmentError::system(format!("make the run's journal in {}", state.display()), source)

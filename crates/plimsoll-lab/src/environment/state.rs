@@ -12,9 +12,9 @@ use plimsoll_proc::{Distrust, TrustedFolder};
 use rustix::fs::OFlags;
 
 use super::error::{EnvironmentError, STATE_DIR};
+use super::lock::Lock;
 
 const RUNS: &str = "runs";
-const LOCK: &str = "machine.lock";
 
 /// The path of the state folder: `$PLIMSOLL_STATE_DIR`; or `/var/lib/plimsoll` for root; or `plimsoll` in the user's
 /// state folder (`$XDG_STATE_HOME`, `~/.local/state`) or, without a home, in the user's runtime folder.
@@ -78,16 +78,16 @@ impl StateFolder {
         }
     }
 
-    /// Opens the file of the machine lock, and creates it if it does not exist.
-    pub(super) fn lock_file(&self) -> Result<File, EnvironmentError> {
+    /// Opens the file of a lock, and creates it if it does not exist.
+    pub(super) fn lock_file(&self, lock: Lock) -> Result<File, EnvironmentError> {
         let flags = OFlags::RDWR | OFlags::CREATE;
-        let opened = self.0.own_file(OsStr::new(LOCK), flags, 0o600);
+        let opened = self.0.own_file(OsStr::new(lock.file()), flags, 0o600);
         opened.map_err(|defect| untrusted(self.0.path(), defect))
     }
 
-    /// Path of the machine lock, for messages.
-    pub(super) fn lock_path(&self) -> PathBuf {
-        self.0.path().join(LOCK)
+    /// Path of a lock, for messages.
+    pub(super) fn lock_path(&self, lock: Lock) -> PathBuf {
+        self.0.path().join(lock.file())
     }
 }
 

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::environment::{self, EnvironmentError, Left, Session, Tripwire};
+use crate::guard;
 use crate::hold;
 use crate::workload::protocol::{Command, Reply};
 
@@ -56,7 +57,9 @@ const CALIBRATION_TIMEOUT: Duration = Duration::from_secs(60);
 /// An input that cannot be read, or an output that cannot be written: the runner is gone.
 pub fn serve_worker(input: impl BufRead, output: impl Write) -> std::io::Result<()> {
     workload::serve(input, output, |name| {
-        workloads::work(name).or_else(|| hold::work(name))
+        workloads::work(name)
+            .or_else(|| hold::work(name))
+            .or_else(|| guard::trial::work(name))
     })
 }
 

@@ -55,6 +55,10 @@ impl Probes {
         Ok(probes)
     }
 
+    pub(super) fn pids(&self) -> Vec<u32> {
+        self.0.iter().map(Worker::pid).collect()
+    }
+
     pub(super) fn begin(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
         for ((_, kind, period), worker) in PROBES.into_iter().zip(&mut self.0) {
             context.ask(worker, &Command::Probe(Probe { kind, period }))?;

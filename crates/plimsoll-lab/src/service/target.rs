@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use plimsoll_model::sanitize::sanitize;
-use plimsoll_proc::PidStat;
+use plimsoll_proc::{PidStat, ProcessId};
 use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, HierarchyError, MemoryCgroup, members};
 
 use super::error::ServiceSizeError;
@@ -19,31 +19,6 @@ pub enum ServiceChoice {
     Pid(u32),
 }
 
-/// A process, told from a later one of the same pid by its start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Process {
-    pub(super) pid: u32,
-    start_ticks: u64,
-}
-
-impl Process {
-    fn of(pid: u32) -> io::Result<Process> {
-        let mut buffer = Vec::new();
-        let stat = PidStat::read(pid, &mut buffer)?;
-        match stat.is_alive() {
-            true => Ok(Process {
-                pid,
-                start_ticks: stat.start_ticks,
-            }),
-            false => Err(io::ErrorKind::NotFound.into()),
-        }
-    }
-
-    pub(super) fn is_alive(self) -> bool {
-        Process::of(self.pid).is_ok_and(|now| now == self)
-    }
-}
-
 /// A cgroup that can be sized.
 #[derive(Debug)]
 pub(super) struct Target {
@@ -52,7 +27,7 @@ pub(super) struct Target {
     pub(super) name: String,
     pub(super) version: CgroupVersion,
     /// The process that the user named.
-    pub(super) process: Option<Process>,
+    pub(super) process: Option<ProcessId>,
     /// Other processes in the cgroup of that process which are not its descendants.
     pub(super) strangers: Vec<u32>,
 }
@@ -63,7 +38,7 @@ impl Target {
         let (hierarchy, path, process) = match choice {
             ServiceChoice::Cgroup(path) => (own, path.clone(), None),
             ServiceChoice::Pid(pid) => {
-                let process = Process::of(*pid).map_err(|_| ServiceSizeError::NoProcess { pid: *pid })?;
+                let process = ProcessId::of(*pid).map_err(|_| ServiceSizeError::NoProcess { pid: *pid })?;
                 let hierarchy = Hierarchy::of_process(*pid).map_err(|error| match error {
                     HierarchyError::Unreadable { source, .. } if source.kind() == io::ErrorKind::NotFound => {
                         ServiceSizeError::NoProcess { pid: *pid }

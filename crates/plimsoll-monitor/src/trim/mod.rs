@@ -12,7 +12,6 @@ mod error;
 mod holdings;
 mod kept;
 mod machine;
-mod maps;
 mod model;
 mod page_out;
 mod process;

@@ -4,11 +4,10 @@ use std::io;
 
 use plimsoll_os::{Errno, Pidfd, Range};
 use plimsoll_proc::capabilities::{SYS_NICE, this_process_has};
-use plimsoll_proc::{Folder, PidStat, PidStatus, Statm, pids};
+use plimsoll_proc::{Folder, PidStat, PidStatus, Statm, maps, pids};
 
 use super::error::TrimError;
 use super::holdings::Holdings;
-use super::maps;
 use plimsoll_model::sanitize::sanitize;
 
 /// A process. Its `/proc` folder and its pidfd refer to the process, not to its pid: after its end both return errors.

@@ -8,6 +8,7 @@ mod compare;
 mod doctor;
 mod exec;
 mod export;
+mod guard;
 mod heap;
 mod hold;
 mod open_page;
@@ -57,6 +58,7 @@ pub fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Watch(options) => return watch::watch(options, verbosity),
         Command::Ps(options) => ps::ps(options, verbosity),
         Command::Hold(options) => hold::hold(options, verbosity),
+        Command::Guard(options) => guard::guard(options, verbosity),
         Command::Trim(options) => trim::trim(options, verbosity),
         Command::Doctor(options) => doctor::doctor(options, verbosity),
         Command::Cleanup(options) => cleanup::cleanup(options, verbosity),

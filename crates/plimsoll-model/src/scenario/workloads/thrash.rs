@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Descriptor, Model, Settings, Subjects, Unfit};
+use super::{Descriptor, Model, Settings, Subjects, Unfit, UnfitForPager};
 use crate::quantity;
 use crate::scenario::assignment::{Assignment, Key, PAGE, Preset, derived, key};
 use crate::scenario::builtin::builtins;
 use crate::scenario::error::Invalid;
+use crate::scenario::guard_policy::{GuardPolicy, OF_TRIALS};
 use crate::scenario::kind::{Kind, integer};
 use crate::scenario::shared_keys::{self, DAY};
 use crate::scenario::speed::SpeedHints;
@@ -26,6 +27,12 @@ pub struct Thrash {
     pub stagger: f64,
     /// Seconds of rest before the first consumer.
     pub hold: f64,
+    /// Seconds that all consumers work together; `None` for twice `stagger`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub together: Option<f64>,
+    /// The policy of the guard of the consumers' cgroup, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<GuardPolicy>,
 }
 
 /// Bytes of a page as the consumers count them.
@@ -49,6 +56,12 @@ pub mod finding {
     pub const PAGER_TRIMS: &str = "pager_trims_per_s";
     /// The most bytes that were seen in all pagers above their budget and 2% of it.
     pub const OVER_BUDGET: &str = "over_budget_bytes";
+    /// Processes that the guard stopped, a process as often as it was stopped.
+    pub const GUARD_STOPS: &str = "guard_stops";
+    /// Page-outs of the guard.
+    pub const GUARD_TRIMS: &str = "guard_trims";
+    /// CPU time of the guard in percent of one CPU.
+    pub const GUARD_CPU: &str = "guard_cpu_percent";
     /// Seconds from the common end until the machine was as at rest; absent where it was not.
     pub const RECOVERY: &str = "recovery_s";
     /// 1 where the machine was as at rest again, 0 where not.
@@ -124,6 +137,20 @@ const KEYS: &[Key] = &[
             value => value,
         })
     }),
+    key(
+        "together",
+        Kind::Seconds { min: 0.0, max: DAY },
+        Preset::Of("twice `stagger`", |values| {
+            Ok(Some(Value::Seconds(2.0 * values.number("stagger")?)))
+        }),
+        "time that all consumers work together, from the start of the last to the common end; `scale` does not shrink it",
+    ),
+    key(
+        "guard",
+        Kind::Choice(OF_TRIALS),
+        Preset::Text("none"),
+        "policy of the guard of the consumers' cgroup; `kill` is no value, as a trial ends with a consumer",
+    ),
     shared_keys::hold("rest before the first consumer, and the baseline of the recovery"),
     shared_keys::limit(
         Preset::Of("`40% size`", |values| {
@@ -142,10 +169,19 @@ fn factor(values: &Assignment<'_>) -> f64 {
 }
 
 impl Thrash {
-    /// Seconds from the start of the first consumer to the common end: when all have started, they work together
-    /// for as long as one start takes.
+    /// Seconds from the start of the first consumer to the common end.
     pub fn seconds(&self) -> f64 {
-        f64::from(self.consumers + 1) * self.stagger
+        self.all_started() + self.together()
+    }
+
+    /// Seconds from the start of the first consumer to that of the last.
+    pub fn all_started(&self) -> f64 {
+        f64::from(self.consumers.saturating_sub(1)) * self.stagger
+    }
+
+    /// Seconds that all consumers work together.
+    pub fn together(&self) -> f64 {
+        self.together.unwrap_or(2.0 * self.stagger)
     }
 
     /// Rejects a budget that cannot be shared: a pager needs some memory of its own.
@@ -175,6 +211,7 @@ pub(super) const WORKLOAD: Descriptor = Descriptor {
         "thrash-e2" "Experiment e2 of the thrashing benchmark: 10000 writes a cycle";
         "thrash-e3" "Experiment e3 of the thrashing benchmark: a second of sleep between cycles";
         "thrash-e4" "Experiment e4 of the thrashing benchmark: a consumer every second";
+        "thrash-guard" "Thrashing processes without a guard and with each of its policies";
     },
 };
 
@@ -189,6 +226,8 @@ impl Model for Thrash {
             sleep: values.number("sleep")?,
             stagger: values.number("stagger")?,
             hold: values.number("hold")?,
+            together: Some(values.number("together")?).filter(|_| values.is_given("together")),
+            guard: values.choice("guard")?,
         })
     }
 
@@ -218,6 +257,14 @@ impl Model for Thrash {
     /// Pages of the consumers are resident or stored, and in the end random in every byte.
     fn stored(&self, settings: &Settings) -> u64 {
         self.size(settings) - self.resident(settings)
+    }
+
+    fn unfit_for_pager(&self) -> Option<UnfitForPager> {
+        self.guard.map(|policy| UnfitForPager {
+            key: "guard",
+            has: policy.name(),
+            instead: "`guard = \"none\"`: the kernel sees neither their faults nor their stalls",
+        })
     }
 
     /// Rejects settings under which memory and swap cannot hold all consumers: the OOM killer would end them.

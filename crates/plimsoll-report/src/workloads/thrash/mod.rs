@@ -15,6 +15,7 @@ use plimsoll_model::scenario::workloads::thrash::Distinct;
 
 metrics! {
     CYCLES "cycles_per_s" More true "useful work" "Write cycles finished per second by all consumers together, from the first start to the common end; cycles that end later do not count.";
+    TOGETHER "together_cycles_per_s" More true "useful work, together" "Write cycles finished per second by all consumers while all of them work, from the start of the last to the common end.";
     DONE "cycles_done_percent" More true TIME "work done" "Finished write cycles, in percent of the number possible if every cycle took as long as the fastest.";
     FAIRNESS "fairness_ratio" More true TIME "fairness" "Jain's index of the consumers' cycles per active second: 1 if all are equal, 1/N if one consumer does all the work.";
     PAGES_IN "load_pages_in_per_s" Less true "pages in" "Pages swapped in per second, from the first start to the common end; with pagers, pages restored from their stores.";
@@ -41,6 +42,9 @@ metrics! {
     CYCLE_MAX "longest_cycle_s" Less false "longest cycle" "Maximum time of the writes of a cycle.";
     END_LATE "end_late_s" Less false "late end" "Time from the common end to the end of the last consumer, which finishes its cycle first.";
     DISTINCT "distinct_pages_ratio" Neither false NOTHING "pages chosen" "Distinct pages among the random places of a cycle, over the expected number n(1-(1-1/n)^W) of n pages.";
+    GUARD_STOPS "guard_stops" Neither false "stops by the guard" "Stops of consumers by the guard, from the rest to the end of the recovery. Absent without a guard.";
+    GUARD_TRIMS "guard_trims" Neither false "page-outs by the guard" "Page-outs of consumers by the guard. Absent without a guard.";
+    GUARD_CPU "guard_cpu_percent" Less false TIME "CPU of the guard" "CPU time of the guard, in percent of one CPU, from the rest to the end of the recovery. Absent without a guard.";
     RECOVERED "recovered_ratio" More false TIME "recovered" "1 if paging, stalls, wake-up latency and small set were as at rest again within 30 s after the end of the last consumer, otherwise 0.";
 }
 
@@ -74,7 +78,7 @@ pub fn metrics(trial: &Trial, thrash: &Thrash) -> BTreeMap<String, f64> {
     let phase = |name: &str| trial.phases.iter().find(|phase| phase.name == name);
     let figure = |phase: Option<&Phase>, name: &str| phase?.values.get(name).copied();
     let (rest, load, recovery) = (phase("rest"), phase("load"), phase("recovery"));
-    for name in [CYCLES, DONE, FAIRNESS, DISTINCT] {
+    for name in [CYCLES, TOGETHER, DONE, FAIRNESS, DISTINCT] {
         set(name, of_consumers(name, trial, thrash));
     }
     for (name, of_load) in [
@@ -109,7 +113,7 @@ pub fn metrics(trial: &Trial, thrash: &Thrash) -> BTreeMap<String, f64> {
             .zip(visits(rest))
             .and_then(|(load, rest)| ratio(load, rest)),
     );
-    for name in [RECOVERY, RECOVERED] {
+    for name in [RECOVERY, RECOVERED, GUARD_STOPS, GUARD_TRIMS, GUARD_CPU] {
         set(name, figure(recovery, name));
     }
     metrics
@@ -130,6 +134,13 @@ fn of_consumers(name: &str, trial: &Trial, thrash: &Thrash) -> Option<f64> {
                 return None;
             }
             ratio(in_time.iter().sum(), thrash.seconds())
+        }
+        TOGETHER => {
+            let together = list("consumer_cycles_together");
+            if together.is_empty() {
+                return None;
+            }
+            ratio(together.iter().sum(), thrash.together())
         }
         DONE => {
             let shortest = list("consumer_shortest_cycle_s").iter().copied();
@@ -183,6 +194,8 @@ mod tests {
             sleep: 0.1,
             stagger: 2.5,
             hold: 0.0,
+            together: None,
+            guard: None,
         };
         metrics(&trial, &thrash)
     }

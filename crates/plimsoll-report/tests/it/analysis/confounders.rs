@@ -248,6 +248,8 @@ fn of_consumers(mut run: Recorded) -> Recorded {
             sleep: 0.1,
             stagger: 0.1,
             hold: 0.0,
+            together: None,
+            guard: None,
         });
         planned.settings.limit = SIZE as u64;
         trial.workload = "thrash".into();

@@ -8,6 +8,7 @@
 //! expected content of the memory, and the number of distinct pages of a cycle. That number counts the generator's
 //! choices; it does not read the memory.
 
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use plimsoll_os::UsageScope;
@@ -63,6 +64,8 @@ pub(super) struct Consume {
     pub sleep: f64,
     /// Seconds from the command to its own start.
     pub start: f64,
+    /// Seconds from the command to the start of the last consumer.
+    pub together: f64,
     /// Seconds from the command to the common end.
     pub end: f64,
     pub seed: u64,
@@ -196,6 +199,7 @@ impl Consumer {
             bytes: memory.len() as u64,
         };
         let start = received + Duration::from_secs_f64(asked.start);
+        let together = received + Duration::from_secs_f64(asked.together);
         let end = received + Duration::from_secs_f64(asked.end);
         std::thread::sleep(start.saturating_duration_since(Instant::now()));
         let stalled_before = self.stalled();
@@ -203,7 +207,7 @@ impl Consumer {
         let started = Instant::now();
         let mut diary = Diary::new(choices);
         while Instant::now() < end {
-            diary.cycle(memory, asked.writes, end);
+            diary.cycle(memory, asked.writes, together..=end);
             let left = end.saturating_duration_since(Instant::now());
             let sleep = Duration::from_secs_f64(asked.sleep).min(left);
             if !sleep.is_zero() {
@@ -239,6 +243,7 @@ fn check(asked: &Consume) -> Result<(), ConsumeError> {
         writes,
         sleep,
         start,
+        together,
         end,
         ..
     } = asked;
@@ -246,7 +251,7 @@ fn check(asked: &Consume) -> Result<(), ConsumeError> {
         return Err(ConsumeError::NoWrites { writes });
     }
     let possible = |seconds: f64| Duration::try_from_secs_f64(seconds).is_ok();
-    if ![sleep, start, end].into_iter().all(possible) || end < start {
+    if ![sleep, start, together, end].into_iter().all(possible) || end < start {
         return Err(ConsumeError::Times { start, end, sleep });
     }
     Ok(())
@@ -258,6 +263,8 @@ struct Diary {
     cycles: u64,
     /// Those whose last write was done by the common end.
     cycles_in_time: u64,
+    /// Those of them that ended while all consumers worked.
+    cycles_together: u64,
     writes: u64,
     sleeps: u64,
     latencies: Latencies,
@@ -277,6 +284,7 @@ impl Diary {
             choices,
             cycles: 0,
             cycles_in_time: 0,
+            cycles_together: 0,
             writes: 0,
             sleeps: 0,
             latencies: Latencies::new(),
@@ -290,13 +298,14 @@ impl Diary {
     }
 
     /// W writes, timed; then, of some cycles, the count of the pages they fell on, which no time of a cycle holds.
-    fn cycle(&mut self, memory: &mut [u8], writes: u64, end: Instant) {
+    fn cycle(&mut self, memory: &mut [u8], writes: u64, together: RangeInclusive<Instant>) {
         let first = self.writes;
         let begun = Instant::now();
         write_all(memory, self.choices, first, writes);
         let written = Instant::now();
         let took = written - begun;
-        self.cycles_in_time += u64::from(written <= end);
+        self.cycles_in_time += u64::from(written <= *together.end());
+        self.cycles_together += u64::from(together.contains(&written));
         self.latencies
             .record(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX));
         self.shortest = self.shortest.min(took);
@@ -325,6 +334,7 @@ impl Diary {
         let mut findings = Findings::default();
         findings.set("cycles", self.cycles as f64);
         findings.set("cycles_in_time", self.cycles_in_time as f64);
+        findings.set("cycles_together", self.cycles_together as f64);
         findings.set("writes", self.writes as f64);
         findings.set("sleeps", self.sleeps as f64);
         findings.set("pages", self.choices.bytes.div_ceil(PAGE) as f64);

@@ -22,9 +22,10 @@ pub(super) struct Load {
 }
 
 /// Metrics that each consumer reports, with the name of the list.
-const LISTED: [(&str, &str); 10] = [
+const LISTED: [(&str, &str); 11] = [
     ("cycles", "consumer_cycles"),
     ("cycles_in_time", "consumer_cycles_in_time"),
+    ("cycles_together", "consumer_cycles_together"),
     ("sleeps", "consumer_sleeps"),
     ("active_s", "consumer_active_s"),
     ("start_late_s", "consumer_start_late_s"),

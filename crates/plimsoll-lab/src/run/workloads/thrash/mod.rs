@@ -7,6 +7,7 @@ mod usage;
 
 use std::time::{Duration, Instant};
 
+use crate::guard::trial;
 use crate::run::context::{Surroundings, TrialContext};
 use crate::run::phase::Worked;
 use crate::run::probes::{Probes, Readings};
@@ -57,6 +58,8 @@ struct Crew {
     most_swap: Option<u64>,
     /// Of a trial with pagers.
     budget: Option<Budget>,
+    /// The worker that guards the cgroup, if the trial has a guard.
+    guard: Option<Worker>,
 }
 
 /// Takes the consumers through rest, load and recovery.
@@ -82,10 +85,12 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, thrash: &Thrash) -> Result
         budget: context
             .is_paged()
             .then(|| Budget::new(context.plan.settings.limit)),
+        guard: None,
     };
     let ended = crew
         .experiment(context, thrash)
         .map_err(|error| crew.with_swap(context, error));
+    let ended = ended.and(crew.end_guard(context).map(drop));
     crew.probes.retire(context);
     for consumer in crew.consumers {
         context.retire(consumer);
@@ -144,6 +149,7 @@ impl Crew {
         let pids: Vec<u32> = self.consumers.iter().map(Worker::pid).collect();
         context.watch(&pids);
         self.probes.begin(context)?;
+        self.begin_guard(context, thrash)?;
         let mut baseline = None;
         context.phase("rest", Some(1), |context, before| {
             let (worked, found) = self.rest(context, thrash, &before.row)?;
@@ -166,6 +172,32 @@ impl Crew {
         }
         self.probes.end(context)?;
         self.verify(context)
+    }
+
+    /// Begins the guard of the cgroup, if the trial has one. It spares the probes.
+    fn begin_guard(
+        &mut self,
+        context: &mut TrialContext<'_, '_>,
+        thrash: &Thrash,
+    ) -> Result<(), TrialError> {
+        let (Some(policy), Some(cgroup)) = (thrash.guard, context.cgroup()) else {
+            return Ok(());
+        };
+        let worker = context.runner.start_worker(&trial::worker_options())?;
+        let worker = self.guard.insert(worker);
+        let stop = context.runner.stop.flag();
+        let begun = trial::begin(worker, policy, cgroup.path(), self.probes.pids(), stop);
+        begun.map_err(|error| context.explain(&error))
+    }
+
+    /// Ends the guard, after which all consumers run. Returns its findings.
+    fn end_guard(&mut self, context: &mut TrialContext<'_, '_>) -> Result<Findings, TrialError> {
+        let Some(mut worker) = self.guard.take() else {
+            return Ok(Findings::default());
+        };
+        let ended = trial::end(&mut worker);
+        context.retire(worker);
+        ended.map_err(|error| context.explain(&error))
     }
 
     /// Has every consumer allocate its memory, and build its pager if it has one.
@@ -214,10 +246,9 @@ impl Crew {
         let origin = Instant::now();
         self.send(context, thrash, origin)?;
         let at = |seconds: f64| origin + Duration::from_secs_f64(LEAD + seconds);
-        let last_start = f64::from(thrash.consumers - 1) * thrash.stagger;
         self.wait_until(context, at(0.0))?;
         let started = context.snapshot()?.row;
-        self.wait_until(context, at(last_start))?;
+        self.wait_until(context, at(thrash.all_started()))?;
         let all_started = context.snapshot()?.row;
         let end = at(thrash.seconds());
         self.wait_until(context, end)?;
@@ -257,6 +288,7 @@ impl Crew {
                 writes: thrash.writes,
                 sleep: thrash.sleep,
                 start: (LEAD + number as f64 * thrash.stagger - gone).max(0.0),
+                together: (LEAD + thrash.all_started() - gone).max(0.0),
                 end: (LEAD + thrash.seconds() - gone).max(0.0),
                 // Consumers of one trial write different bytes at different places.
                 seed: context.seed().rotate_left(32) ^ (number as u64 + 1),
@@ -298,6 +330,9 @@ impl Crew {
         }
         let recovered = recovery.took_s().is_some();
         findings.set(finding::RECOVERED, f64::from(u8::from(recovered)));
+        for (name, value) in self.end_guard(context)?.figures {
+            findings.set(&name, value);
+        }
         Ok(worked(readings.cost(), begun, findings))
     }
 

@@ -1,0 +1,485 @@
+//! The course of a guard: detect, measure, act, judge; lift and rest where a policy does not help.
+//!
+//! ```text
+//!            thrashing                 5 s                 fits, or calm
+//!   Calm ----------------> Measuring -------> Acting --------------------> Calm
+//!     ^                     |    ^              | no gain
+//!     +-------- calm -------+    +---- Resting <+   (the rest doubles each time)
+//! ```
+//!
+//! [`Course::feel`] goes from `Calm` to `Measuring`, and back to `Calm`; [`Course::decide`] goes the other ways.
+
+use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
+
+use plimsoll_model::scenario::GuardPolicy;
+use plimsoll_proc::ProcessId;
+
+use super::decision::{Event, Reason};
+use super::detector::{Detector, Pressure};
+use super::judge::{Span, Useful, helps};
+use super::members::Look;
+use super::policy::{Candidate, Order, Picture, Policy, begin};
+
+/// Time in which the work before a policy is measured.
+const MEASURE: Duration = Duration::from_secs(5);
+/// Time that a policy gets before its work is measured: the first processes read their pages back.
+const SETTLE: Duration = Duration::from_secs(15);
+/// Time in which the work with a policy is measured.
+const WINDOW: Duration = Duration::from_secs(20);
+/// The first rest after a policy that did not help, and the longest.
+const RESTS: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(960));
+
+#[derive(Debug)]
+enum Phase {
+    Calm,
+    /// `None` before the first look.
+    Measuring(Option<Span>),
+    Acting {
+        policy: Box<dyn Policy>,
+        since: Duration,
+        /// CPUs of user time, and the stalls, before the policy.
+        before: f64,
+        stalls_before: f64,
+        /// The interval that the next verdict is about.
+        window: Option<Span>,
+    },
+    Resting {
+        until: Duration,
+    },
+}
+
+/// Orders and events of a look.
+#[derive(Debug, Default)]
+pub(super) struct Decided {
+    pub(super) orders: Vec<Order>,
+    pub(super) events: Vec<Event>,
+}
+
+#[derive(Debug)]
+pub(super) struct Course {
+    policy: GuardPolicy,
+    dry_run: bool,
+    detector: Detector,
+    phase: Phase,
+    pressure: Pressure,
+    useful: Useful,
+    /// Mean of the stalls of the last readings.
+    stalls: f64,
+    stopped: BTreeSet<ProcessId>,
+    rest: Duration,
+}
+
+impl Course {
+    pub(super) fn new(policy: GuardPolicy, dry_run: bool) -> Course {
+        Course {
+            policy,
+            dry_run,
+            detector: Detector::default(),
+            phase: Phase::Calm,
+            pressure: Pressure::default(),
+            useful: Useful::default(),
+            stalls: 0.0,
+            stopped: BTreeSet::new(),
+            rest: RESTS.0,
+        }
+    }
+
+    /// Whether nothing points to thrashing, so that only the pressure has to be read.
+    pub(super) fn is_calm(&self) -> bool {
+        matches!(self.phase, Phase::Calm) && !self.detector.is_rising()
+    }
+
+    pub(super) fn needs_look(&self) -> bool {
+        matches!(self.phase, Phase::Measuring(_) | Phase::Acting { .. })
+    }
+
+    /// Takes in a reading of the pressure.
+    pub(super) fn feel(&mut self, at: Duration, pressure: Pressure) -> Vec<Event> {
+        self.pressure = pressure;
+        self.stalls = 0.8 * self.stalls + 0.2 * pressure.stalled;
+        // While processes are stopped, calm is the work of the policy.
+        let change = match self.stopped.is_empty() {
+            true => self.detector.take(at, pressure),
+            false => None,
+        };
+        match (change, &self.phase) {
+            (Some(true), Phase::Calm) => {
+                self.phase = Phase::Measuring(None);
+                self.useful = Useful::default();
+                vec![Event::Thrashing {
+                    stalled: pressure.stalled,
+                    refaults_per_s: pressure.refaults_per_s,
+                }]
+            }
+            (Some(false), _) => {
+                self.phase = Phase::Calm;
+                self.rest = RESTS.0;
+                vec![Event::Calm]
+            }
+            (_, Phase::Resting { until }) if at >= *until => {
+                self.phase = Phase::Measuring(None);
+                self.useful = Useful::default();
+                Vec::new()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Decides on a look at the processes. The caller carries the orders out, in their order.
+    pub(super) fn decide(&mut self, at: Duration, room: u64, look: &Look) -> Decided {
+        let mut decided = Decided::default();
+        let candidates = &look.candidates;
+        self.useful.take(candidates.iter().map(|one| (one.id, one.user_us)));
+        self.release_exempt(candidates, &mut decided);
+        match &self.phase {
+            Phase::Measuring(None) => self.phase = Phase::Measuring(Some(Span::begin(at, &self.useful))),
+            Phase::Measuring(Some(span)) if span.length(at) >= MEASURE => {
+                let before = span.rate(at, &self.useful);
+                decided.events.push(Event::Measured { useful: before });
+                self.begin(at, room, before, candidates, &mut decided);
+            }
+            _ => {}
+        }
+        if matches!(self.phase, Phase::Acting { .. }) {
+            self.act(at, room, candidates, &mut decided);
+        }
+        decided
+    }
+
+    /// Continues stopped processes that are no candidates any more.
+    fn release_exempt(&mut self, candidates: &[Candidate], decided: &mut Decided) {
+        let known: HashSet<ProcessId> = candidates.iter().map(|candidate| candidate.id).collect();
+        self.stopped.retain(|process| {
+            let stays = known.contains(process);
+            if !stays {
+                decided.orders.push(Order::Continue {
+                    process: *process,
+                    reason: Reason::Exempt,
+                });
+            }
+            stays
+        });
+    }
+
+    /// Begins to act, or rests if no policy can help.
+    fn begin(&mut self, at: Duration, room: u64, before: f64, candidates: &[Candidate], decided: &mut Decided) {
+        let needed: u64 = candidates.iter().map(|candidate| candidate.demand).sum();
+        let may_help = candidates.len() > 1 && needed > room;
+        if !may_help && !(self.policy == GuardPolicy::Kill && !candidates.is_empty()) {
+            decided.events.push(Event::Unfit {
+                candidates: candidates.len(),
+                needed,
+                room,
+            });
+            self.rest(at, decided);
+            return;
+        }
+        self.phase = Phase::Acting {
+            policy: begin(self.policy),
+            since: at,
+            before,
+            stalls_before: self.stalls,
+            window: None,
+        };
+    }
+
+    fn act(&mut self, at: Duration, room: u64, candidates: &[Candidate], decided: &mut Decided) {
+        let needed: u64 = candidates.iter().map(|candidate| candidate.demand).sum();
+        if !self.stopped.is_empty() && needed <= room / 100 * 92 {
+            self.lift(Reason::Over, decided);
+            self.phase = Phase::Calm;
+            self.detector = Detector::default();
+            self.rest = RESTS.0;
+            decided.events.push(Event::Calm);
+            return;
+        }
+        if self.judge(at, decided) == Some(false) {
+            self.lift(Reason::NoGain, decided);
+            self.rest(at, decided);
+            return;
+        }
+        let Phase::Acting { policy, .. } = &mut self.phase else {
+            return;
+        };
+        let orders = policy.step(&Picture {
+            at,
+            room,
+            is_pressed: self.pressure.is_high(),
+            candidates,
+            stopped: &self.stopped,
+        });
+        let acts = !orders.is_empty();
+        for order in orders {
+            match order {
+                Order::Stop { process, .. } => drop(self.stopped.insert(process)),
+                Order::Continue { process, .. } => drop(self.stopped.remove(&process)),
+                Order::Trim { .. } | Order::Kill { .. } => {}
+            }
+            decided.orders.push(order);
+        }
+        if self.dry_run && acts {
+            // Nothing is carried out, so that the next step would decide on a machine that is not there.
+            self.stopped.clear();
+            self.rest(at, decided);
+        }
+    }
+
+    /// The verdict, where one is due.
+    fn judge(&mut self, at: Duration, decided: &mut Decided) -> Option<bool> {
+        let Phase::Acting {
+            since,
+            before,
+            stalls_before,
+            window,
+            ..
+        } = &mut self.phase
+        else {
+            return None;
+        };
+        let Some(span) = *window else {
+            if at.saturating_sub(*since) >= SETTLE {
+                *window = Some(Span::begin(at, &self.useful));
+            }
+            return None;
+        };
+        if span.length(at) < WINDOW || self.policy == GuardPolicy::Kill {
+            return None;
+        }
+        let with = span.rate(at, &self.useful);
+        let helps = helps(*before, with, *stalls_before, self.stalls);
+        *window = Some(Span::begin(at, &self.useful));
+        decided.events.push(Event::Judged {
+            before: *before,
+            with,
+            helps,
+        });
+        if helps {
+            self.rest = RESTS.0;
+        }
+        Some(helps)
+    }
+
+    /// Continues all processes.
+    fn lift(&mut self, reason: Reason, decided: &mut Decided) {
+        let stopped = std::mem::take(&mut self.stopped);
+        let orders = stopped.into_iter().map(|process| Order::Continue { process, reason });
+        decided.orders.extend(orders);
+    }
+
+    fn rest(&mut self, at: Duration, decided: &mut Decided) {
+        self.phase = Phase::Resting { until: at + self.rest };
+        decided.events.push(Event::Resting {
+            seconds: self.rest.as_secs_f64(),
+        });
+        self.rest = (2 * self.rest).min(RESTS.1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+    const THRASHES: Pressure = Pressure {
+        stalled: 0.9,
+        refaults_per_s: 9000.0,
+    };
+
+    fn id(pid: u32) -> ProcessId {
+        ProcessId { pid, start_ticks: 1 }
+    }
+
+    fn look(pids: impl IntoIterator<Item = u32>, user_us: u64) -> Look {
+        let candidates = pids.into_iter().map(|pid| Candidate {
+            id: id(pid),
+            demand: 100 * MIB,
+            resident: 50 * MIB,
+            user_us,
+            cpu_us: user_us,
+            faults: user_us,
+            oom_adjustment: 0,
+        });
+        Look {
+            candidates: candidates.collect(),
+            ..Look::default()
+        }
+    }
+
+    /// A machine whose processes do useful work only when few of them run.
+    struct Model {
+        course: Course,
+        second: u64,
+        user_us: u64,
+        /// Work of a second while all run, and while some are stopped.
+        work: (u64, u64),
+        events: Vec<Event>,
+        most_stopped: usize,
+    }
+
+    impl Model {
+        fn new(policy: GuardPolicy, work: (u64, u64)) -> Model {
+            Model {
+                course: Course::new(policy, false),
+                second: 0,
+                user_us: 0,
+                work,
+                events: Vec::new(),
+                most_stopped: 0,
+            }
+        }
+
+        fn seconds(&mut self, seconds: u64, pids: std::ops::Range<u32>) {
+            for _ in 0..seconds {
+                self.second += 1;
+                let at = Duration::from_secs(self.second);
+                let (pressure, work) = match self.course.stopped.is_empty() {
+                    true => (THRASHES, self.work.0),
+                    false => (Pressure::default(), self.work.1),
+                };
+                self.user_us += work;
+                self.events.extend(self.course.feel(at, pressure));
+                if self.course.needs_look() {
+                    let look = look(pids.clone(), self.user_us);
+                    let decided = self.course.decide(at, 220 * MIB, &look);
+                    self.events.extend(decided.events);
+                }
+                self.most_stopped = self.most_stopped.max(self.course.stopped.len());
+            }
+        }
+
+        fn has(&self, wanted: impl Fn(&Event) -> bool) -> bool {
+            self.events.iter().any(wanted)
+        }
+    }
+
+    #[test]
+    fn a_policy_that_helps_stays_until_the_processes_fit() {
+        let mut model = Model::new(GuardPolicy::Relay, (10_000, 50_000));
+        model.seconds(120, 1..6);
+        assert_eq!(model.course.stopped.len(), 3);
+        assert!(model.has(|event| matches!(event, Event::Judged { helps: true, .. })));
+        assert!(!model.has(|event| matches!(event, Event::Judged { helps: false, .. })));
+        model.seconds(1, 1..3);
+        assert!(model.course.stopped.is_empty() && model.course.is_calm());
+    }
+
+    #[test]
+    fn a_policy_that_does_not_help_is_lifted_for_ever_longer() {
+        let mut model = Model::new(GuardPolicy::Relay, (50_000, 40_000));
+        model.seconds(600, 1..6);
+        let rests: Vec<f64> = model
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Resting { seconds } => Some(*seconds),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(rests[..4], [30.0, 60.0, 120.0, 240.0]);
+        assert_eq!(model.most_stopped, 3);
+    }
+
+    /// No order can make a single process, or processes that fit, faster.
+    #[test]
+    fn a_process_alone_is_left_alone() {
+        for pids in [1..2, 1..3] {
+            let mut model = Model::new(GuardPolicy::Relay, (10_000, 50_000));
+            model.seconds(100, pids);
+            assert_eq!(model.most_stopped, 0);
+            assert!(model.has(|event| matches!(event, Event::Unfit { .. })));
+        }
+    }
+
+    #[test]
+    fn thrashing_that_ends_by_itself_is_calm_again() {
+        let mut course = Course::new(GuardPolicy::Relay, false);
+        let mut at = Duration::ZERO;
+        let mut feel = |course: &mut Course, pressure, seconds| {
+            let mut events = Vec::new();
+            for _ in 0..seconds {
+                at += Duration::from_secs(1);
+                events.extend(course.feel(at, pressure));
+            }
+            events
+        };
+        assert!(matches!(feel(&mut course, THRASHES, 4)[..], [Event::Thrashing { .. }]));
+        assert!(course.needs_look());
+        assert_eq!(feel(&mut course, Pressure::default(), 11), [Event::Calm]);
+        assert!(course.is_calm() && !course.needs_look());
+    }
+
+    /// A dry run carries nothing out: it tells the first orders of each try, and is calm when the thrashing ends.
+    #[test]
+    fn a_dry_run_stops_nothing_and_becomes_calm() {
+        let mut course = Course::new(GuardPolicy::Relay, true);
+        let mut orders = 0;
+        let mut calm = false;
+        for second in 0..40 {
+            let at = Duration::from_secs(second);
+            let pressure = match second < 20 {
+                true => THRASHES,
+                false => Pressure::default(),
+            };
+            calm |= course.feel(at, pressure).contains(&Event::Calm);
+            if course.needs_look() {
+                orders += course.decide(at, 220 * MIB, &look(1..6, second)).orders.len();
+            }
+            assert!(course.stopped.is_empty());
+        }
+        assert_eq!(orders, 3);
+        assert!(calm && course.is_calm());
+    }
+
+    fn policies() -> impl Strategy<Value = GuardPolicy> {
+        prop::sample::select(GuardPolicy::ALL.to_vec())
+    }
+
+    proptest! {
+        /// Any processes that come, grow and go, under any pressure: an order names a candidate of its look, each stop is of a
+        /// running process and is followed by a continuation, and in the end all run.
+        #[test]
+        fn orders_name_candidates_and_each_stop_is_continued(
+            policy in policies(),
+            seconds in prop::collection::vec((0..8u32, 1..8u32, 0..300u64, any::<bool>(), 0..90_000u64), 30..200),
+        ) {
+            let mut course = Course::new(policy, false);
+            let mut stopped: BTreeSet<ProcessId> = BTreeSet::new();
+            let mut user_us = 0;
+            for (second, (first, number, mib, presses, work)) in (0..).zip(seconds) {
+                let at = Duration::from_secs(second);
+                // Pressure that lasts, with breaks: else nothing would ever begin.
+                let pressure = if presses || second % 60 < 50 { THRASHES } else { Pressure::default() };
+                course.feel(at, pressure);
+                user_us += work;
+                if !course.needs_look() {
+                    prop_assert!(stopped.is_empty());
+                    continue;
+                }
+                let mut look = look(first..first + number, user_us);
+                for (candidate, extra) in look.candidates.iter_mut().zip(0..) {
+                    candidate.demand += mib * extra * MIB;
+                }
+                for order in course.decide(at, 220 * MIB, &look).orders {
+                    let process = order.process();
+                    let is_candidate = look.candidates.iter().any(|one| one.id == process);
+                    match order {
+                        Order::Stop { .. } => prop_assert!(is_candidate && stopped.insert(process)),
+                        Order::Continue { reason, .. } => {
+                            prop_assert!(stopped.remove(&process), "{process:?}");
+                            prop_assert!(is_candidate || reason == Reason::Exempt);
+                        }
+                        Order::Trim { .. } | Order::Kill { .. } => prop_assert!(is_candidate),
+                    }
+                }
+                prop_assert_eq!(&stopped, &course.stopped);
+                prop_assert!(stopped.len() < look.candidates.len().max(1), "one works always");
+            }
+            let mut decided = Decided::default();
+            course.lift(Reason::Over, &mut decided);
+            prop_assert_eq!(decided.orders.len(), stopped.len());
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The decisions of a guard, as data and as one line of text each.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+
+use plimsoll_model::quantity::{bytes, significant};
+use plimsoll_model::scenario::GuardPolicy;
+use plimsoll_proc::ProcessId;
+use serde::Serialize;
+
+use super::actuator::Outcome;
+use super::policy::Order;
+
+/// A decision with its time.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Decision {
+    /// Seconds since the guard began.
+    pub t_s: f64,
+    #[serde(flatten)]
+    pub event: Event,
+    /// The line for people.
+    pub text: String,
+}
+
+impl Decision {
+    pub(super) fn now(at: Duration, event: Event) -> Decision {
+        Decision {
+            t_s: at.as_secs_f64(),
+            text: event.to_string(),
+            event,
+        }
+    }
+}
+
+/// Why a policy orders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// The working processes leave no room for it.
+    NoRoom,
+    /// The working processes have grown above the room.
+    Grown,
+    /// It has worked for its turn.
+    TurnOver,
+    /// Its turn begins.
+    Turn,
+    /// There is room for it beside the working processes.
+    Room,
+    /// It was the last to be active (FreeBSD).
+    LastActive,
+    /// It is the largest (Solaris).
+    Largest,
+    /// The pressure is gone.
+    Relieved,
+    /// Another process has the token.
+    Token,
+    /// Its end frees most and loses least.
+    BestVictim,
+    /// It is no candidate any more.
+    Exempt,
+    /// The processes fit, or thrash no longer.
+    Over,
+    /// The policy did not help.
+    NoGain,
+}
+
+impl Reason {
+    const fn words(self) -> &'static str {
+        match self {
+            Reason::NoRoom => "the working processes leave no room for it",
+            Reason::Grown => "the working processes need more than there is",
+            Reason::TurnOver => "its turn is over",
+            Reason::Turn => "its turn begins",
+            Reason::Room => "there is room for it",
+            Reason::LastActive => "it was the last to be active",
+            Reason::Largest => "it is the largest",
+            Reason::Relieved => "the pressure is gone",
+            Reason::Token => "another process has the token",
+            Reason::BestVictim => "its end frees most and loses least",
+            Reason::Exempt => "it is exempt now",
+            Reason::Over => "the thrashing is over",
+            Reason::NoGain => "the policy did not help",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.words())
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "decision", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum Event {
+    Begun {
+        scope: String,
+        #[serde(serialize_with = "policy_name")]
+        policy: GuardPolicy,
+    },
+    /// A stop that a killed guard left was undone.
+    Recovered {
+        what: String,
+    },
+    Thrashing {
+        /// Share of time in which tasks stall for memory, 0 to 1.
+        stalled: f64,
+        refaults_per_s: f64,
+    },
+    /// The work before a policy acts.
+    Measured {
+        useful: f64,
+    },
+    /// No policy can help.
+    Unfit {
+        candidates: usize,
+        needed: u64,
+        room: u64,
+    },
+    Stopped {
+        pid: u32,
+        name: String,
+        reason: Reason,
+    },
+    Continued {
+        pid: u32,
+        name: String,
+        reason: Reason,
+    },
+    Trimmed {
+        pid: u32,
+        name: String,
+        bytes: u64,
+        reason: Reason,
+    },
+    Killed {
+        pid: u32,
+        name: String,
+        reason: Reason,
+    },
+    /// An order that `--dry-run` does not carry out.
+    Would {
+        order: &'static str,
+        pid: u32,
+        name: String,
+        reason: Reason,
+    },
+    /// An order that was not carried out.
+    Failed {
+        order: &'static str,
+        pid: u32,
+        name: String,
+        error: String,
+    },
+    Judged {
+        /// CPUs of user time before the policy, and with it.
+        before: f64,
+        with: f64,
+        helps: bool,
+    },
+    /// The guard waits before it tries again.
+    Resting {
+        seconds: f64,
+    },
+    Calm,
+    Ended {
+        continued: usize,
+    },
+}
+
+fn policy_name<S: serde::Serializer>(policy: &GuardPolicy, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(policy.name())
+}
+
+impl Event {
+    /// The event of an order with its outcome; `None` if its process has ended.
+    pub(super) fn of_order(
+        order: &Order,
+        names: &HashMap<ProcessId, String>,
+        outcome: Outcome,
+    ) -> Option<Event> {
+        let id = order.process();
+        let (pid, name, reason) = (id.pid, names.get(&id).cloned().unwrap_or_default(), order.reason());
+        Some(match (outcome, order) {
+            (Outcome::Void, _) => return None,
+            (Outcome::Refused(error), _) => Event::Failed {
+                order: order.verb(),
+                pid,
+                name,
+                error,
+            },
+            (Outcome::Dry, _) => Event::Would {
+                order: order.verb(),
+                pid,
+                name,
+                reason,
+            },
+            (Outcome::Done(_), Order::Stop { .. }) => Event::Stopped { pid, name, reason },
+            (Outcome::Done(_), Order::Continue { .. }) => Event::Continued { pid, name, reason },
+            (Outcome::Done(bytes), Order::Trim { .. }) => Event::Trimmed {
+                pid,
+                name,
+                bytes,
+                reason,
+            },
+            (Outcome::Done(_), Order::Kill { .. }) => Event::Killed { pid, name, reason },
+        })
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Begun { scope, policy } => write!(f, "guarding {scope}, policy {}", policy.name()),
+            Event::Recovered { what } => write!(f, "undid the {what}, which a killed guard left"),
+            Event::Thrashing {
+                stalled,
+                refaults_per_s,
+            } => write!(
+                f,
+                "thrashing: tasks stall for memory {}% of the time, {} refaults per second",
+                significant(100.0 * stalled),
+                significant(*refaults_per_s)
+            ),
+            Event::Measured { useful } => {
+                write!(f, "measured {} CPUs of user time before acting", significant(*useful))
+            }
+            Event::Unfit {
+                candidates,
+                needed,
+                room,
+            } => write!(
+                f,
+                "not acting: {candidates} candidates need {}, and there is room for {}",
+                bytes(*needed as f64),
+                bytes(*room as f64)
+            ),
+            Event::Stopped { pid, name, reason } => write!(f, "stopped {name} ({pid}): {reason}"),
+            Event::Continued { pid, name, reason } => write!(f, "continued {name} ({pid}): {reason}"),
+            Event::Trimmed {
+                pid,
+                name,
+                bytes: trimmed,
+                reason,
+            } => write!(f, "trimmed {} of {name} ({pid}): {reason}", bytes(*trimmed as f64)),
+            Event::Killed { pid, name, reason } => write!(f, "killed {name} ({pid}): {reason}"),
+            Event::Would {
+                order,
+                pid,
+                name,
+                reason,
+            } => write!(f, "would {order} {name} ({pid}): {reason}"),
+            Event::Failed {
+                order,
+                pid,
+                name,
+                error,
+            } => write!(f, "cannot {order} {name} ({pid}): {error}"),
+            Event::Judged { before, with, helps } => write!(
+                f,
+                "{}: {} CPUs of user time, {} before",
+                if *helps { "the policy helps" } else { "the policy does not help" },
+                significant(*with),
+                significant(*before)
+            ),
+            Event::Resting { seconds } => write!(f, "waiting {} s before the next try", significant(*seconds)),
+            Event::Calm => f.write_str("calm"),
+            Event::Ended { continued: 0 } => f.write_str("ended; no process is stopped"),
+            Event::Ended { continued } => write!(f, "ended; continued {continued} processes"),
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Thrash control: stops some of the processes that together need more memory than there is, so that the others work.
+//!
+//! ```text
+//! gauge ---pressure--> course ---orders--> actuator ---> signals, page-outs
+//! members -candidates->  |  ^                  |
+//!                        v  |                  v
+//!                    detector, judge,       vigil (journal)
+//!                    policy
+//! ```
+//!
+//! `gauge` reads stalls, refaults and room; `members` lists the processes of the scope and their exemptions. `course` decides, and
+//! reads nothing: `detector` finds thrashing, a `policy` orders, and `judge` compares the useful work with that before, and
+//! lifts a policy that does not help. `actuator` carries out, and `trial` runs a guard beside the workers of a trial.
+//!
+//! - Invariant: an order names only a candidate of the same look. Checked by
+//!   `orders_name_candidates_and_each_stop_is_continued`.
+//! - Invariant: a process that the guard stopped runs again when the guard ends, and when it ceases to be a candidate.
+//!   Checked by the same test, and on real processes by `a_killed_guard_is_undone_by_cleanup`.
+//! - Invariant: the guard neither stops nor continues a process that another program has stopped. Checked by
+//!   `a_process_that_a_debugger_stopped_stays_stopped`.
+
+mod actuator;
+mod course;
+mod decision;
+mod detector;
+mod error;
+mod gauge;
+mod judge;
+mod members;
+mod policy;
+mod protection;
+mod scope;
+pub(crate) mod trial;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use plimsoll_model::scenario::GuardPolicy;
+use plimsoll_os::{UsageScope, resource_usage};
+use plimsoll_sample::stop::Stop;
+use serde::{Deserialize, Serialize};
+
+use crate::environment::Vigil;
+use actuator::Actuator;
+use course::Course;
+use gauge::Gauge;
+use members::Members;
+use scope::Scope;
+
+pub use decision::{Decision, Event, Reason};
+pub use error::GuardError;
+pub use protection::{Exemption, Protection};
+
+/// Time between two readings of the pressure, and between two looks at the processes while they thrash.
+const TICK: Duration = Duration::from_secs(1);
+/// Longest sleep between two looks at the request to stop.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// The processes that a guard may stop.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScopeChoice {
+    Machine,
+    /// A memory cgroup and those below it: its folder, or a path below the mount.
+    Cgroup(PathBuf),
+    /// A process and its descendants.
+    Tree(u32),
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Options {
+    pub scope: ScopeChoice,
+    pub policy: GuardPolicy,
+    pub protection: Protection,
+    /// Tell the orders, and carry out none.
+    pub dry_run: bool,
+    pub duration: Option<Duration>,
+}
+
+/// Totals of a guard at its end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    pub seconds: f64,
+    /// Times of thrashing.
+    pub episodes: u64,
+    pub stops: u64,
+    pub trims: u64,
+    pub kills: u64,
+    /// CPU time of the guard itself, in percent of one CPU.
+    pub cpu_percent: f64,
+}
+
+/// Guards until a stop or the end of its duration. Every process runs again when this returns.
+///
+/// # Errors
+/// [`GuardError`]: the guard cannot begin, its scope vanishes, or a process cannot be continued.
+pub fn guard(
+    options: &Options,
+    stop: &Stop,
+    tell: &mut dyn FnMut(&Decision),
+) -> Result<Summary, GuardError> {
+    let scope = Scope::find(&options.scope)?;
+    let gauge = Gauge::new(&scope)?;
+    let vigil = match options.dry_run {
+        true => None,
+        false => {
+            let command: Vec<String> = std::env::args().collect();
+            let (vigil, continued) = Vigil::open(&command)?;
+            for what in continued {
+                tell(&Decision::now(Duration::ZERO, Event::Recovered { what }));
+            }
+            Some(vigil)
+        }
+    };
+    let mut guard = Guard {
+        members: Members::new(scope, options.protection.clone()),
+        gauge,
+        course: Course::new(options.policy, options.dry_run),
+        actuator: Actuator::new(vigil),
+        start: Instant::now(),
+        summary: Summary::default(),
+    };
+    let cpu_before = resource_usage(UsageScope::Thread);
+    let start = Event::Begun {
+        scope: guard.members.scope_name(),
+        policy: options.policy,
+    };
+    tell(&Decision::now(Duration::ZERO, start));
+    let ended = guard.watch(options.duration, stop, tell);
+    guard.conclude(tell);
+    let cpu_after = resource_usage(UsageScope::Thread);
+    let used = |usage: plimsoll_os::ResourceUsage| (usage.user_us + usage.system_us) as f64 / 1e6;
+    guard.summary.seconds = guard.start.elapsed().as_secs_f64();
+    guard.summary.cpu_percent = 100.0 * (used(cpu_after) - used(cpu_before)) / guard.summary.seconds.max(1e-3);
+    let summary = guard.summary;
+    let undone = guard.actuator.finish();
+    ended?;
+    undone?;
+    Ok(summary)
+}
+
+struct Guard {
+    members: Members,
+    gauge: Gauge,
+    course: Course,
+    actuator: Actuator,
+    start: Instant,
+    summary: Summary,
+}
+
+impl Guard {
+    fn watch(
+        &mut self,
+        duration: Option<Duration>,
+        stop: &Stop,
+        tell: &mut dyn FnMut(&Decision),
+    ) -> Result<(), GuardError> {
+        let is_over = |now: Duration| stop.requested() || duration.is_some_and(|limit| now >= limit);
+        loop {
+            let next = Instant::now() + TICK;
+            if is_over(self.start.elapsed()) {
+                return Ok(());
+            }
+            self.step(tell)?;
+            while !is_over(self.start.elapsed()) {
+                let left = next.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    break;
+                }
+                // A trigger of the kernel wakes a calm guard. Until then it reads nothing.
+                match self.course.is_calm().then(|| self.gauge.wait_for_stalls(SLICE)).flatten() {
+                    Some(true) => break,
+                    Some(false) => self.members.check_scope()?,
+                    None => std::thread::sleep(left.min(SLICE)),
+                }
+            }
+        }
+    }
+
+    /// One reading, one look if it is needed, and the orders that follow.
+    fn step(&mut self, tell: &mut dyn FnMut(&Decision)) -> Result<(), GuardError> {
+        self.members.check_scope()?;
+        let pressure = self.gauge.read()?;
+        let now = self.start.elapsed();
+        let events = self.course.feel(now, pressure);
+        self.tell_all(now, events, tell);
+        if !self.course.needs_look() {
+            return Ok(());
+        }
+        let look = self.members.look(self.actuator.stopped())?;
+        for process in &look.foreign {
+            self.actuator.forget(*process)?;
+        }
+        let room = self.gauge.room(&look)?;
+        let decided = self.course.decide(now, room, &look);
+        let names = &look.names;
+        for order in decided.orders {
+            let outcome = self.actuator.carry_out(&order, &self.members);
+            let event = Event::of_order(&order, names, outcome);
+            self.tell_all(now, event.into_iter().collect(), tell);
+        }
+        self.tell_all(now, decided.events, tell);
+        Ok(())
+    }
+
+    fn tell_all(&mut self, now: Duration, events: Vec<Event>, tell: &mut dyn FnMut(&Decision)) {
+        for event in events {
+            self.count(&event);
+            tell(&Decision::now(now, event));
+        }
+    }
+
+    fn count(&mut self, event: &Event) {
+        match event {
+            Event::Thrashing { .. } => self.summary.episodes += 1,
+            Event::Stopped { .. } => self.summary.stops += 1,
+            Event::Trimmed { .. } => self.summary.trims += 1,
+            Event::Killed { .. } => self.summary.kills += 1,
+            _ => {}
+        }
+    }
+
+    /// Continues all processes.
+    fn conclude(&mut self, tell: &mut dyn FnMut(&Decision)) {
+        let now = self.start.elapsed();
+        let continued = self.actuator.release_all();
+        tell(&Decision::now(now, Event::Ended { continued }));
+    }
+}

@@ -1,0 +1,163 @@
+//! The scope of a guard: the machine, a cgroup or a tree of processes.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use plimsoll_model::sanitize::sanitize;
+use plimsoll_proc::cgroup::{Hierarchy, MemoryCgroup, members};
+use plimsoll_proc::{ProcessId, Tree, meminfo, pids};
+
+use super::ScopeChoice;
+use super::error::GuardError;
+
+#[derive(Debug)]
+pub(super) enum Scope {
+    Machine,
+    Cgroup {
+        group: MemoryCgroup,
+        name: String,
+    },
+    Tree {
+        root: ProcessId,
+        /// Processes of the tree that were seen: they stay in it when their parent ends.
+        known: BTreeSet<ProcessId>,
+        /// The cgroup of the root, where it limits the tree.
+        group: Option<MemoryCgroup>,
+    },
+}
+
+impl Scope {
+    pub(super) fn find(choice: &ScopeChoice) -> Result<Scope, GuardError> {
+        match choice {
+            ScopeChoice::Machine => Ok(Scope::Machine),
+            ScopeChoice::Cgroup(path) => {
+                let hierarchy = Hierarchy::of_this_process().map_err(GuardError::NoHierarchy)?;
+                let (folder, name) = hierarchy.find(path).map_err(GuardError::NoCgroup)?;
+                let group = MemoryCgroup::new(folder, hierarchy.version);
+                let name = sanitize(&name).into_owned();
+                match group.is_root_of_machine() {
+                    true => Ok(Scope::Machine),
+                    false => Ok(Scope::Cgroup { group, name }),
+                }
+            }
+            ScopeChoice::Tree(pid) => {
+                let root = ProcessId::of(*pid).map_err(|_| GuardError::NoProcess { pid: *pid })?;
+                Ok(Scope::Tree {
+                    root,
+                    known: BTreeSet::from([root]),
+                    group: limiting_group(*pid),
+                })
+            }
+        }
+    }
+
+    /// The cgroup whose pressure and room count; `None` for those of the machine.
+    pub(super) fn group(&self) -> Option<&MemoryCgroup> {
+        match self {
+            Scope::Machine => None,
+            Scope::Cgroup { group, .. } => Some(group),
+            Scope::Tree { group, .. } => group.as_ref(),
+        }
+    }
+
+    pub(super) fn is_machine(&self) -> bool {
+        matches!(self, Scope::Machine)
+    }
+
+    pub(super) fn name(&self) -> String {
+        match self {
+            Scope::Machine => "the machine".to_owned(),
+            Scope::Cgroup { name, .. } => format!("the cgroup {name}"),
+            Scope::Tree { root, .. } => format!("process {} and its descendants", root.pid),
+        }
+    }
+
+    /// Checks that the scope exists.
+    pub(super) fn check(&self) -> Result<(), GuardError> {
+        match self {
+            Scope::Machine => Ok(()),
+            Scope::Cgroup { group, .. } if group.path().exists() => Ok(()),
+            Scope::Cgroup { name, .. } => Err(GuardError::CgroupRemoved { name: name.clone() }),
+            Scope::Tree { root, known, .. } => match known.iter().any(|process| process.is_alive()) {
+                true => Ok(()),
+                false => Err(GuardError::TreeEnded { pid: root.pid }),
+            },
+        }
+    }
+
+    /// Numbers of the processes in it.
+    pub(super) fn pids(&mut self) -> Result<Vec<u32>, GuardError> {
+        match self {
+            Scope::Machine => pids::all().map_err(GuardError::Processes),
+            Scope::Cgroup { group, name } => {
+                members(group.path()).map_err(|_| GuardError::CgroupRemoved { name: name.clone() })
+            }
+            Scope::Tree { known, .. } => {
+                grow(known);
+                Ok(known.iter().map(|process| process.pid).collect())
+            }
+        }
+    }
+}
+
+/// Adds the descendants of known processes, and drops ended ones.
+fn grow(known: &mut BTreeSet<ProcessId>) {
+    known.retain(|process| process.is_alive());
+    let mut next: Vec<ProcessId> = known.iter().copied().collect();
+    while let Some(process) = next.pop() {
+        // A process that has ended meanwhile has no children.
+        for pid in pids::children(process.pid).unwrap_or_default() {
+            if let Ok(child) = ProcessId::of(pid)
+                && known.insert(child)
+            {
+                next.push(child);
+            }
+        }
+    }
+}
+
+/// The cgroup of a process, if it or one above it has a limit below RAM.
+fn limiting_group(pid: u32) -> Option<MemoryCgroup> {
+    let hierarchy = Hierarchy::of_process(pid).ok()?;
+    let ram = meminfo::read(&Tree::live(), "MemTotal")?;
+    let folder = hierarchy.ancestors().find(|path| {
+        let limit = MemoryCgroup::new(*path, hierarchy.version).limit().ok().flatten();
+        limit.is_some_and(|limit| limit < ram)
+    })?;
+    Some(MemoryCgroup::new(PathBuf::from(folder), hierarchy.version))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    use super::*;
+
+    /// A child of init is no descendant any more.
+    #[test]
+    fn a_process_whose_parent_has_ended_stays_in_the_tree() {
+        let mut shell = plimsoll_testkit::command("sh")
+            .args(["-c", "exec 3<&0; sh -c 'sleep 60 & echo $!; read go' <&3 & wait"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let sleeper: u32 = line.trim().parse().unwrap();
+        let mut scope = Scope::find(&ScopeChoice::Tree(shell.id())).unwrap();
+        assert!(scope.pids().unwrap().contains(&sleeper));
+        // Standard input ends: the inner shell, the parent of the sleeper, ends with it.
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
+        assert_eq!(scope.pids().unwrap(), [sleeper]);
+        scope.check().unwrap();
+        let pid = rustix::process::Pid::from_raw(sleeper.cast_signed()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        while scope.check().is_ok() {
+            std::thread::yield_now();
+        }
+        assert!(matches!(scope.check(), Err(GuardError::TreeEnded { .. })));
+    }
+}
