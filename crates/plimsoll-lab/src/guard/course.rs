@@ -186,7 +186,7 @@ impl Course {
 
     fn act(&mut self, at: Duration, room: u64, candidates: &[Candidate], decided: &mut Decided) {
         let needed: u64 = candidates.iter().map(|candidate| candidate.demand).sum();
-        if !self.stopped.is_empty() && needed <= room / 100 * 92 {
+        if self.policy != GuardPolicy::Kill && needed <= room / 100 * 92 {
             self.lift(Reason::Over, decided);
             self.phase = Phase::Calm;
             self.detector = Detector::default();

@@ -26,8 +26,14 @@ impl Policy for FreezeLast {
     fn step(&mut self, picture: &Picture<'_>) -> Vec<Order> {
         self.stopped.retain(|id, _| picture.get(*id).is_some());
         let mut orders = Vec::new();
+        // Where the others have ended, no process would work.
+        let first = match picture.running().next() {
+            Some(_) => None,
+            None => self.stopped.iter().min_by_key(|(_, since)| **since),
+        };
+        let first = first.map(|(id, _)| *id);
         self.stopped.retain(|id, since| {
-            let is_over = picture.at.saturating_sub(*since) >= STOPPED;
+            let is_over = picture.at.saturating_sub(*since) >= STOPPED || first == Some(*id);
             if is_over {
                 orders.push(Order::Continue {
                     process: *id,

@@ -17,6 +17,8 @@ pub(super) struct Packs {
     working: Vec<ProcessId>,
     /// The packs that follow in this round.
     waiting: VecDeque<Vec<ProcessId>>,
+    /// The processes that had their turn in this round.
+    worked: Vec<ProcessId>,
     since: Option<Duration>,
 }
 
@@ -47,7 +49,8 @@ impl Packs {
         }
         for candidate in picture.candidates {
             let id = candidate.id;
-            if !self.working.contains(&id) && !self.waiting.iter().any(|pack| pack.contains(&id)) {
+            let is_known = self.working.contains(&id) || self.worked.contains(&id);
+            if !is_known && !self.waiting.iter().any(|pack| pack.contains(&id)) {
                 let packs = std::iter::once(&mut self.working).chain(&mut self.waiting);
                 let mut packs: Vec<&mut Vec<ProcessId>> = packs.collect();
                 match place(id, &mut packs, picture) {
@@ -60,7 +63,9 @@ impl Packs {
 
     fn turn(&mut self, picture: &Picture<'_>) {
         self.since = Some(picture.at);
+        self.worked.extend_from_slice(&self.working);
         if self.waiting.is_empty() {
+            self.worked.clear();
             self.waiting = pack(picture);
             // In the next round the same first pack would work twice in a row.
             if self.waiting.len() > 1 && self.waiting.front() == Some(&self.working) {

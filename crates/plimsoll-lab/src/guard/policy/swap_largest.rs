@@ -34,6 +34,8 @@ impl Policy for SwapLargest {
             since.is_none_or(|since| picture.at.saturating_sub(since) >= time)
         };
         match self.calm {
+            // Where the others have ended, no process would work.
+            _ if picture.running().next().is_none() => self.bring_in(picture),
             None if passed(self.changed, INTERVAL) => self.swap_out(picture),
             Some(since) if passed(Some(since), CALM) && passed(self.changed, CALM) => self.bring_in(picture),
             _ => Vec::new(),

@@ -437,6 +437,7 @@ mod tests {
             writes,
             sleep,
             start: 0.0,
+            together: 0.0,
             end,
             seed: 7,
         }
@@ -557,13 +558,15 @@ mod tests {
     }
 
     #[test]
-    fn a_cycle_that_ends_after_the_common_end_is_not_in_time() {
+    fn a_cycle_counts_by_the_time_of_its_end() {
         let choices = Choices { seed: 5, bytes: PAGE };
         let (mut diary, mut memory) = (Diary::new(choices), vec![0; PAGE as usize]);
-        let now = Instant::now();
-        diary.cycle(&mut memory, 10, now + Duration::from_secs(3600));
-        diary.cycle(&mut memory, 10, now);
-        assert_eq!((diary.cycles, diary.cycles_in_time), (2, 1));
+        let (now, hour) = (Instant::now(), Duration::from_secs(3600));
+        diary.cycle(&mut memory, 10, now..=now + hour);
+        diary.cycle(&mut memory, 10, now..=now);
+        assert_eq!((diary.cycles, diary.cycles_in_time, diary.cycles_together), (2, 1, 1));
+        diary.cycle(&mut memory, 10, now + hour..=now + hour);
+        assert_eq!((diary.cycles, diary.cycles_in_time, diary.cycles_together), (3, 2, 1));
     }
 
     #[test]
