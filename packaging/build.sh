@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes a tarball and a Debian package of a stripped release binary with its man pages, completions and licences, and of the
-# C library of the pager with its header and pkg-config file.
+# Makes a tarball and a Debian package of a stripped release binary with its man pages, completions, licences and systemd unit,
+# and of the C library of the pager with its header and pkg-config file.
 # Usage: packaging/build.sh PLIMSOLL LIBRARY FOLDER
 # The same binary and commit give the same bytes. Needs cargo, python3, binutils and dpkg-deb.
 set -euo pipefail
@@ -68,6 +68,8 @@ install_into() { # PREFIX LIBRARY-FOLDER ZSH-FOLDER FISH-FOLDER
     "$plimsoll" completions fish >"$share/$3/plimsoll.fish"
     cp LICENSE-MIT LICENSE-APACHE "$share/doc/plimsoll/"
     packaging/third_party.py >"$share/doc/plimsoll/LICENSES-THIRD-PARTY"
+    # Not enabled: that is a decision of the administrator.
+    install -D -m 644 packaging/systemd/plimsoll-guard.service "$prefix/lib/systemd/system/plimsoll-guard.service"
 }
 
 # tar with the same bytes for the same files.
@@ -78,6 +80,8 @@ tarball() { # FOLDER NAME FILE
 
 name=plimsoll-$version-$machine-linux-gnu
 install_into "$work/$name" lib zsh/site-functions fish/vendor_completions.d
+# A unit names its program by the whole path; the book unpacks the tarball into /usr/local.
+sed -i 's|/usr/bin/plimsoll|/usr/local/bin/plimsoll|' "$work/$name/lib/systemd/system/plimsoll-guard.service"
 tarball "$work" "$name" "$folder/$name.tar.gz"
 
 root=$work/deb

@@ -126,7 +126,7 @@ pub enum Command {
     Pager(PagerGroup),
     /// Check the capabilities of this machine and print the commands that enable missing ones
     Doctor(Json),
-    /// Remove the swap, zram, cgroups, files and settings that a killed run left
+    /// Undo the changes that a killed run or guard left on this machine
     Cleanup(Cleanup),
     /// Measure the cost of the sampler or the speed of the fills
     Bench(Bench),

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 /// Modules whose tests take the machine lock. They run real experiments, one after another, and leave the processor
 /// mostly idle.
-const HOLDERS: [&str; 12] = [
+const HOLDERS: [&str; 13] = [
     "run::",
     "size_service::",
     "trim::",
@@ -19,6 +19,7 @@ const HOLDERS: [&str; 12] = [
     "processes::storms::",
     "watch::core::pressure::",
     "hold::pressure::",
+    "guard::pressure::",
     "doctor::here::",
 ];
 /// The crate whose integration tests contain [`HOLDERS`].

@@ -9,7 +9,7 @@
 //!
 //! [`Course::feel`] goes from `Calm` to `Measuring`, and back to `Calm`; [`Course::decide`] goes the other ways.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use plimsoll_model::scenario::GuardPolicy;
@@ -126,12 +126,17 @@ impl Course {
         }
     }
 
+    /// Takes in that a process was not stopped.
+    pub(super) fn not_stopped(&mut self, process: ProcessId) {
+        self.stopped.remove(&process);
+    }
+
     /// Decides on a look at the processes. The caller carries the orders out, in their order.
     pub(super) fn decide(&mut self, at: Duration, room: u64, look: &Look) -> Decided {
         let mut decided = Decided::default();
         let candidates = &look.candidates;
         self.useful.take(candidates.iter().map(|one| (one.id, one.user_us)));
-        self.release_exempt(candidates, &mut decided);
+        self.release_exempt(&mut decided);
         match &self.phase {
             Phase::Measuring(None) => self.phase = Phase::Measuring(Some(Span::begin(at, &self.useful))),
             Phase::Measuring(Some(span)) if span.length(at) >= MEASURE => {
@@ -148,10 +153,10 @@ impl Course {
     }
 
     /// Continues stopped processes that are no candidates any more.
-    fn release_exempt(&mut self, candidates: &[Candidate], decided: &mut Decided) {
-        let known: HashSet<ProcessId> = candidates.iter().map(|candidate| candidate.id).collect();
+    fn release_exempt(&mut self, decided: &mut Decided) {
+        let useful = &self.useful;
         self.stopped.retain(|process| {
-            let stays = known.contains(process);
+            let stays = useful.has(*process);
             if !stays {
                 decided.orders.push(Order::Continue {
                     process: *process,
@@ -212,8 +217,10 @@ impl Course {
         let acts = !orders.is_empty();
         for order in orders {
             match order {
-                Order::Stop { process, .. } => drop(self.stopped.insert(process)),
-                Order::Continue { process, .. } => drop(self.stopped.remove(&process)),
+                Order::Stop { process, .. } => _ = self.stopped.insert(process),
+                // The kernel refused its stop.
+                Order::Continue { process, .. } if !self.stopped.remove(&process) => continue,
+                Order::Continue { .. } => {}
                 Order::Trim { .. } | Order::Kill { .. } => {}
             }
             decided.orders.push(order);

@@ -13,17 +13,24 @@ use super::actuator::Outcome;
 use super::policy::Order;
 
 /// A decision with its time.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     /// Seconds since the guard began.
     pub t_s: f64,
-    #[serde(flatten)]
     pub event: Event,
     /// The line for people.
     pub text: String,
 }
 
 impl Decision {
+    /// The document of `--json`: the values of the event, `t_s` and `text`.
+    pub fn json(&self) -> serde_json::Value {
+        let mut document = serde_json::to_value(&self.event).unwrap_or_default();
+        document["t_s"] = self.t_s.into();
+        document["text"] = self.text.as_str().into();
+        document
+    }
+
     pub(super) fn now(at: Duration, event: Event) -> Decision {
         Decision {
             t_s: at.as_secs_f64(),

@@ -28,6 +28,8 @@ pub(super) struct Gauge {
     /// A pressure file with a trigger; `None` where the kernel gives none.
     trigger: Option<File>,
     before: Option<Counters>,
+    /// Whether the cgroup may have processes that the scope has not.
+    is_shared: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -51,6 +53,7 @@ impl Gauge {
             group,
             stalls,
             before: None,
+            is_shared: scope.is_tree(),
         };
         gauge.read()?;
         Ok(gauge)
@@ -113,7 +116,11 @@ impl Gauge {
         let pages = field(Field::Anon).saturating_add(field(Field::File));
         // Page tables and other memory of the kernel.
         let kernel = group.usage().map_err(unreadable)?.saturating_sub(pages);
-        let room = limit.saturating_sub(kernel).saturating_sub(look.exempt_resident);
+        let others = match self.is_shared {
+            true => field(Field::Anon).saturating_sub(held),
+            false => look.exempt_resident,
+        };
+        let room = limit.saturating_sub(kernel).saturating_sub(others);
         Ok(room.min(machine))
     }
 }

@@ -27,6 +27,11 @@ impl Useful {
         self.known = now;
     }
 
+    /// Whether it was a candidate at the last look.
+    pub(super) fn has(&self, process: ProcessId) -> bool {
+        self.known.contains_key(&process)
+    }
+
     pub(super) fn total_us(&self) -> u64 {
         self.total_us
     }

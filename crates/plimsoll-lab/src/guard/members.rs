@@ -45,7 +45,7 @@ struct Known {
     uid: Option<u32>,
     /// Its state was seen as stopped since the guard stopped it.
     seen_stopped: bool,
-    /// Another program continued it after the guard had stopped it.
+    /// Another program continued it after the guard had stopped it, or the kernel refused its stop.
     spared: bool,
 }
 
@@ -91,15 +91,22 @@ impl Members {
         self.scope.check()
     }
 
+    /// Spares a process for good.
+    pub(super) fn spare(&mut self, process: ProcessId) {
+        if let Some(known) = self.known.get_mut(&process.pid).filter(|known| known.id == process) {
+            known.spared = true;
+        }
+    }
+
     /// Looks at all processes. `stopped` are those that the guard has stopped.
     pub(super) fn look(&mut self, stopped: &BTreeSet<ProcessId>) -> Result<Look, GuardError> {
         self.looks += 1;
         let pids = self.scope.pids()?;
-        let sheltered: BTreeSet<u32> = self
+        // Ascending, each.
+        let sheltered: Vec<Vec<u32>> = self
             .protected
             .iter()
             .filter_map(|folder| members(folder).ok())
-            .flatten()
             .collect();
         let mut look = Look::default();
         let mut now = HashMap::with_capacity(pids.len());
@@ -127,7 +134,7 @@ impl Members {
         pid: u32,
         before: Option<Known>,
         stopped: &BTreeSet<ProcessId>,
-        sheltered: &BTreeSet<u32>,
+        sheltered: &[Vec<u32>],
         look: &mut Look,
     ) -> Option<Known> {
         let folder = Folder::open(pid).ok()?;
@@ -157,7 +164,8 @@ impl Members {
         (known.cpu_us, known.faults) = (cpu_us, faults);
         let is_due = !is_own_stop || self.looks >= known.read + SELDOM;
         if !stat_is_of_kernel(exemption) && (is_due || is_new) {
-            known.read_memory(&folder, &mut buffer);
+            let is_seldom = known.read == 0 || (self.looks + u64::from(pid)).is_multiple_of(SELDOM);
+            known.read_memory(&folder, &mut buffer, is_seldom);
             known.read = self.looks;
         }
         self.buffer = buffer;
@@ -170,7 +178,7 @@ impl Members {
             || foreign
             || known.spared
             || is_idle
-            || sheltered.contains(&pid)
+            || sheltered.iter().any(|pids| pids.binary_search(&pid).is_ok())
             || known.oom_adjustment <= PROTECTED_ADJUSTMENT
             || !may_signal(known.uid);
         look.names.insert(id, sanitize(&known.name).into_owned());
@@ -231,15 +239,14 @@ impl Known {
         self.seen_stopped = by_guard && is_stopped;
     }
 
-    fn read_memory(&mut self, folder: &Folder, buffer: &mut Vec<u8>) {
+    fn read_memory(&mut self, folder: &Folder, buffer: &mut Vec<u8>, with_adjustment: bool) {
         if let Ok(text) = folder.read("status", buffer) {
             let status = PidStatus::parse(text);
             self.anon = status.anon.unwrap_or(0) + status.shmem.unwrap_or(0);
             self.swap = status.swap.unwrap_or(0);
             self.uid = status.uid;
         }
-        // Rarely changed by others.
-        if self.read == 0
+        if with_adjustment
             && let Ok(text) = folder.read("oom_score_adj", buffer)
         {
             self.oom_adjustment = oom::adjustment(text).unwrap_or(0);

@@ -38,13 +38,13 @@ use std::time::{Duration, Instant};
 use plimsoll_model::scenario::GuardPolicy;
 use plimsoll_os::{UsageScope, resource_usage};
 use plimsoll_sample::stop::Stop;
-use serde::{Deserialize, Serialize};
 
 use crate::environment::Vigil;
-use actuator::Actuator;
+use actuator::{Actuator, Outcome};
 use course::Course;
 use gauge::Gauge;
 use members::Members;
+use policy::Order;
 use scope::Scope;
 
 pub use decision::{Decision, Event, Reason};
@@ -54,11 +54,10 @@ pub use protection::{Exemption, Protection};
 /// Time between two readings of the pressure, and between two looks at the processes while they thrash.
 const TICK: Duration = Duration::from_secs(1);
 /// Longest sleep between two looks at the request to stop.
-const SLICE: Duration = Duration::from_millis(100);
+const SLICE: Duration = Duration::from_millis(200);
 
 /// The processes that a guard may stop.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScopeChoice {
     Machine,
     /// A memory cgroup and those below it: its folder, or a path below the mount.
@@ -67,7 +66,7 @@ pub enum ScopeChoice {
     Tree(u32),
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     pub scope: ScopeChoice,
     pub policy: GuardPolicy,
@@ -78,7 +77,7 @@ pub struct Options {
 }
 
 /// Totals of a guard at its end.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Summary {
     pub seconds: f64,
     /// Times of thrashing.
@@ -167,11 +166,12 @@ impl Guard {
                 if left.is_zero() {
                     break;
                 }
-                // A trigger of the kernel wakes a calm guard. Until then it reads nothing.
-                match self.course.is_calm().then(|| self.gauge.wait_for_stalls(SLICE)).flatten() {
+                // A trigger of the kernel wakes a calm guard early.
+                let wait = left.min(SLICE);
+                match self.course.is_calm().then(|| self.gauge.wait_for_stalls(wait)).flatten() {
                     Some(true) => break,
-                    Some(false) => self.members.check_scope()?,
-                    None => std::thread::sleep(left.min(SLICE)),
+                    Some(false) => {}
+                    None => std::thread::sleep(wait),
                 }
             }
         }
@@ -196,6 +196,12 @@ impl Guard {
         let names = &look.names;
         for order in decided.orders {
             let outcome = self.actuator.carry_out(&order, &self.members);
+            if matches!(order, Order::Stop { .. }) && matches!(outcome, Outcome::Void | Outcome::Refused(_)) {
+                self.course.not_stopped(order.process());
+                if matches!(outcome, Outcome::Refused(_)) {
+                    self.members.spare(order.process());
+                }
+            }
             let event = Event::of_order(&order, names, outcome);
             self.tell_all(now, event.into_iter().collect(), tell);
         }

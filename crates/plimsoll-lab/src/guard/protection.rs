@@ -3,14 +3,12 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-
 use plimsoll_proc::PidStat;
 
 /// The user's and the caller's protections.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Protection {
-    /// Names of processes, as `/proc/PID/comm` has them.
+    /// Names of processes. The kernel keeps 15 bytes of a name, and so much is compared.
     pub names: Vec<String>,
     /// Cgroups, with those below them: folders, or paths below the mount.
     pub cgroups: Vec<PathBuf>,
@@ -106,13 +104,21 @@ pub(super) fn by_stat(
             Exemption::Session,
         ),
         (
-            protection.names.iter().any(|name| name.as_bytes() == stat.name),
+            protection.names.iter().any(|name| is_name(name, stat.name)),
             Exemption::Name,
         ),
         // A named cgroup or tree has the processes that its user means.
         (is_machine && stat.in_foreground, Exemption::Foreground),
     ];
     checks.into_iter().find_map(|(holds, why)| holds.then_some(why))
+}
+
+/// Bytes of a name that the kernel keeps.
+const NAME: usize = 15;
+
+fn is_name(name: &str, found: &[u8]) -> bool {
+    let name = name.as_bytes();
+    name.get(..NAME).unwrap_or(name) == found
 }
 
 #[cfg(test)]
@@ -131,7 +137,7 @@ mod tests {
             sessions: [50].into(),
         };
         let protection = Protection {
-            names: vec!["sshd".to_owned()],
+            names: vec!["sshd".to_owned(), "systemd-journald".to_owned()],
             pids: vec![99],
             ..Protection::default()
         };
@@ -145,6 +151,8 @@ mod tests {
         assert_eq!(found(70, stat("a", 50, false, 0), false), Some(Exemption::Session));
         assert_eq!(found(70, stat("sshd", 70, false, 0), false), Some(Exemption::Name));
         assert_eq!(found(70, stat("sshd2", 70, false, 0), false), None);
+        let journal = stat("systemd-journal", 70, false, 0);
+        assert_eq!(found(70, journal, false), Some(Exemption::Name), "the kernel cuts names");
         assert_eq!(found(99, stat("a", 70, false, 0), false), Some(Exemption::Pid));
         let thread = stat("kswapd0", 0, false, 0x0020_0000);
         assert_eq!(found(70, thread, true), Some(Exemption::KernelThread));

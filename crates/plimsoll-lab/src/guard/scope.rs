@@ -64,6 +64,10 @@ impl Scope {
         matches!(self, Scope::Machine)
     }
 
+    pub(super) fn is_tree(&self) -> bool {
+        matches!(self, Scope::Tree { .. })
+    }
+
     pub(super) fn name(&self) -> String {
         match self {
             Scope::Machine => "the machine".to_owned(),

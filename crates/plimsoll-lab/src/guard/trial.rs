@@ -1,6 +1,6 @@
 //! The guard of a trial: a worker outside of the trial's cgroup guards that cgroup.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
@@ -26,7 +26,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 enum Request {
-    Begin(Box<Options>),
+    Begin {
+        policy: GuardPolicy,
+        cgroup: PathBuf,
+        /// Numbers of the probes.
+        spared: Vec<u32>,
+    },
     End,
 }
 
@@ -73,7 +78,12 @@ impl Guarding {
 impl Work for Guarding {
     fn carry_out(&mut self, request: &Value, _: Option<&mut Memory>) -> Result<Reply, WorkError> {
         let findings = match typed(request)? {
-            Request::Begin(options) => {
+            Request::Begin {
+                policy,
+                cgroup,
+                spared,
+            } => {
+                let options = options(policy, cgroup, spared);
                 let stop = Arc::clone(&self.stop);
                 let thread = std::thread::Builder::new().name("guard".to_owned());
                 let thread = thread.spawn(move || guard(&options, &stop, &mut |_| {}));
@@ -102,6 +112,21 @@ impl Drop for Guarding {
     }
 }
 
+fn options(policy: GuardPolicy, cgroup: PathBuf, spared: Vec<u32>) -> Options {
+    Options {
+        scope: ScopeChoice::Cgroup(cgroup),
+        policy,
+        protection: Protection {
+            pids: spared,
+            // The trial's workers are of the session of the run.
+            own_session_is_free: true,
+            ..Protection::default()
+        },
+        dry_run: false,
+        duration: None,
+    }
+}
+
 fn findings(summary: &Summary) -> Findings {
     let mut findings = Findings::default();
     findings.set(finding::GUARD_STOPS, summary.stops as f64);
@@ -126,20 +151,12 @@ pub(crate) fn begin(
     spared: Vec<u32>,
     stop: &AtomicBool,
 ) -> Result<(), WorkerError> {
-    let options = Options {
-        scope: ScopeChoice::Cgroup(cgroup.to_owned()),
+    let begin = Request::Begin {
         policy,
-        protection: Protection {
-            pids: spared,
-            // The trial's workers are of the session of the run.
-            own_session_is_free: true,
-            ..Protection::default()
-        },
-        dry_run: false,
-        duration: None,
+        cgroup: cgroup.to_owned(),
+        spared,
     };
-    let command = Request::Begin(Box::new(options)).command();
-    worker.call(&command, PATIENCE, stop).map(drop)
+    worker.call(&begin.command(), PATIENCE, stop).map(drop)
 }
 
 /// Ends the guard; every process runs again. Returns its findings.

@@ -2,35 +2,33 @@
 
 use std::time::Duration;
 
-use super::{print_json_text, print_styled};
+use super::{print_news, print_styled};
 use crate::cli::{Guard, Verbosity};
 use plimsoll_lab::guard::{self, Decision, Event, Options, Protection, ScopeChoice, Summary};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::quantity::{counted, significant};
-use plimsoll_sample::stop::{Cause, Stop};
+use plimsoll_sample::stop::Stop;
 
 pub(super) fn guard(options: &Guard, verbosity: &Verbosity) -> Result<Exit, Failure> {
     let stop = Stop::install().or_exit(Exit::Missing)?;
-    let mut broken = None;
+    let mut unwritten = None;
     let guarded = guard::guard(&resolve(options), &stop, &mut |decision| {
-        if let Err(failure) = tell(decision, options.json, verbosity) {
-            // Without a reader, nobody sees the decisions: the guard ends, and every process runs.
-            broken.get_or_insert(failure);
-            stop.trip("cannot write the decisions".to_owned());
+        // Nothing is stopped unseen: without a reader the guard ends.
+        match tell(decision, options.json, verbosity) {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(failure) => drop(unwritten.get_or_insert(failure)),
         }
+        stop.trip("standard output is closed".to_owned());
     });
-    if let Some(failure) = broken {
+    if let Some(failure) = unwritten {
         return Err(failure);
     }
     let summary = guarded?;
     if !options.json && !verbosity.quiet {
         print_styled(&text(&summary))?;
     }
-    match stop.cause() {
-        // The usual end.
-        None | Some(Cause::Signal(_)) => Ok(Exit::Done),
-        Some(cause) => Err(Failure::message(cause.exit(), cause)),
-    }
+    Ok(Exit::Done)
 }
 
 fn resolve(options: &Guard) -> Options {
@@ -52,16 +50,15 @@ fn resolve(options: &Guard) -> Options {
     }
 }
 
-fn tell(decision: &Decision, json: bool, verbosity: &Verbosity) -> Result<(), Failure> {
+/// Prints a decision. Returns whether a reader is left.
+fn tell(decision: &Decision, json: bool, verbosity: &Verbosity) -> Result<bool, Failure> {
     if json {
-        let mut line = serde_json::to_string(decision).or_exit(Exit::WorkloadFailed)?;
-        line.push('\n');
-        return print_json_text(&line);
+        return print_news(&format!("{}\n", decision.json()));
     }
     let is_problem = matches!(decision.event, Event::Failed { .. } | Event::Recovered { .. });
     match verbosity.quiet && !is_problem {
-        true => Ok(()),
-        false => print_styled(&format!("{:>8.1} s  {}\n", decision.t_s, decision.text)),
+        true => Ok(true),
+        false => print_news(&format!("{:>8.1} s  {}\n", decision.t_s, decision.text)),
     }
 }
 

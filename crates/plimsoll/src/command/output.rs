@@ -71,13 +71,27 @@ pub(super) fn print_recording(
     }
 }
 
+/// Prints a line of a command that goes on until a signal. Returns whether a reader is left.
+pub(super) fn print_news(line: &str) -> Result<bool, Failure> {
+    let safe = match line.starts_with('{') {
+        true => sanitize_json(line),
+        false => sanitize_styled(line),
+    };
+    write_to_reader(&safe)
+}
+
 /// Writes to standard output. A closed pipe (`plimsoll list | head -1`) is not an error.
 fn write(text: &str) -> Result<(), Failure> {
+    write_to_reader(text).map(drop)
+}
+
+/// Writes to standard output. Returns false for a closed pipe.
+fn write_to_reader(text: &str) -> Result<bool, Failure> {
     let mut output = io::stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(cannot_write(&error)),
-        Ok(()) => Ok(()),
+        Ok(()) => Ok(true),
     }
 }
 

@@ -2,7 +2,6 @@
 
 mod cgroups;
 
-use std::cmp::Reverse;
 use std::io::{self, IsTerminal};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -98,31 +97,27 @@ impl<'a> Source<'a> {
 
 /// Sorts in descending order, by process id and name in ascending order; unknown values come last.
 fn sort(entries: &mut [Entry], by: PsSort) {
-    let rate = |of: fn(&Entry) -> Option<f64>| {
-        move |entry: &Entry| {
-            // Rates are finite and not negative, so thousandths sort as integers.
-            let value = of(entry).map(|value| (value * 1e3) as u64);
-            (Reverse(value), entry.identity)
-        }
+    // Rates are finite and not negative, so thousandths sort as integers.
+    let rate = |value: Option<f64>| value.map(|value| (value * 1e3) as u64);
+    let key = |entry: &Entry| match by {
+        PsSort::Wss => Some(entry.wss),
+        PsSort::Pss => entry.pss,
+        PsSort::Swap => entry.swap,
+        PsSort::Oom => entry.oom_score,
+        PsSort::Faults => rate(entry.rates.map(|rates| rates.minor_per_s + rates.major_per_s)),
+        PsSort::Major => rate(entry.rates.map(|rates| rates.major_per_s)),
+        PsSort::Cpu => rate(entry.rates.map(|rates| rates.user_percent + rates.system_percent)),
+        PsSort::Pid | PsSort::Name => None,
     };
-    let size = |of: fn(&Entry) -> Option<u64>| move |entry: &Entry| (Reverse(of(entry)), entry.identity);
-    match by {
-        PsSort::Wss => entries.sort_by_key(size(|entry| Some(entry.wss))),
-        PsSort::Pss => entries.sort_by_key(size(|entry| entry.pss)),
-        PsSort::Swap => entries.sort_by_key(size(|entry| entry.swap)),
-        PsSort::Oom => entries.sort_by_key(size(|entry| entry.oom_score)),
-        PsSort::Faults => entries.sort_by_key(rate(|entry| {
-            Some(entry.rates?.minor_per_s + entry.rates?.major_per_s)
-        })),
-        PsSort::Major => entries.sort_by_key(rate(|entry| Some(entry.rates?.major_per_s))),
-        PsSort::Cpu => {
-            entries.sort_by_key(rate(|entry| {
-                Some(entry.rates?.user_percent + entry.rates?.system_percent)
-            }));
-        }
-        PsSort::Pid => entries.sort_by_key(|entry| entry.identity),
-        PsSort::Name => entries.sort_by(|a, b| a.name.cmp(&b.name).then(a.identity.cmp(&b.identity))),
-    }
+    entries.sort_unstable_by(|a, b| {
+        let by_name = match by {
+            PsSort::Name => a.name.cmp(&b.name),
+            _ => std::cmp::Ordering::Equal,
+        };
+        by_name
+            .then_with(|| key(b).cmp(&key(a)))
+            .then_with(|| a.identity.cmp(&b.identity))
+    });
 }
 
 fn text(listing: &Listing, options: &Ps, verbosity: &Verbosity) -> String {

@@ -1,5 +1,6 @@
 //! The values of arguments: scenarios, recordings, keys, engines, processes.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use clap::Arg;
 use plimsoll_model::recording::catalog;
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::{self, Document, Key, Kind, Subject, WorkloadKind};
-use plimsoll_monitor::processes::{self, Depth};
+use plimsoll_monitor::processes::{self, Depth, Process};
 
 use super::{Answer, Candidate};
 use crate::cli::RUNS;
@@ -24,6 +25,8 @@ pub enum Source {
     /// Places of trimmed pages: `none`, `zram:lz4`.
     Engines,
     Pids,
+    /// Names of processes.
+    Names,
     Files,
     /// Numbers and other values that no list holds.
     Free,
@@ -42,6 +45,7 @@ impl Source {
             "KEY=VALUE" => Source::Keys,
             "ENGINES" => Source::Engines,
             "PID" => Source::Pids,
+            "NAME" => Source::Names,
             "FILE" | "DIR" | "PATH" | "COMMAND" => Source::Files,
             "N" | "F" | "SECONDS" | "TIME" | "BYTES" | "SIZE" | "SIZE/s" | "PERCENT" | "SWAP"
             | "KIND=SHARE" | "CLASS" | "METRIC>LIMIT" | "ADDRESS:PORT" | "REGEX" => Source::Free,
@@ -57,6 +61,7 @@ impl Source {
             Source::Keys => (false, keys(typed, scenario)),
             Source::Engines => (false, engines()),
             Source::Pids => (false, pids()),
+            Source::Names => (false, names()),
             Source::Files => (true, Vec::new()),
             Source::Free => (false, Vec::new()),
         };
@@ -163,15 +168,33 @@ fn engines() -> Vec<Candidate> {
         .collect()
 }
 
-/// The processes except this one, with their names.
-fn pids() -> Vec<Candidate> {
+/// The processes except this one.
+fn others() -> impl Iterator<Item = Process> {
     let found = processes::list(Depth::Counters).unwrap_or_default();
-    let others = found
+    found
         .processes
         .into_iter()
-        .filter(|one| one.identity.pid != std::process::id());
-    others
+        .filter(|one| one.identity.pid != std::process::id())
+}
+
+/// Process ids, with the names of their processes.
+fn pids() -> Vec<Candidate> {
+    others()
         .map(|one| Candidate::new(one.identity.pid.to_string(), sanitize(&one.name)))
+        .collect()
+}
+
+fn names() -> Vec<Candidate> {
+    distinct(others().map(|one| one.name))
+}
+
+/// Each name once, in alphabetical order.
+fn distinct(names: impl Iterator<Item = String>) -> Vec<Candidate> {
+    let names = names.filter(|name| !name.is_empty() && plain(OsStr::new(name)).is_some());
+    let names: BTreeSet<String> = names.collect();
+    names
+        .into_iter()
+        .map(|name| Candidate::new(name, "process"))
         .collect()
 }
 
@@ -238,5 +261,14 @@ mod tests {
         // The name before or after the exec.
         assert!(!sleep.meaning.is_empty());
         assert!(found.iter().all(|one| one.value != own));
+    }
+
+    #[test]
+    fn names_of_processes_are_offered_once_and_hostile_ones_never() {
+        let running = ["sshd", "nginx", "", "sshd", "-bash", "a\x1b[2J", "redis-server"];
+        let found = distinct(running.into_iter().map(str::to_owned));
+        assert_eq!(values_of(&found), ["nginx", "redis-server", "sshd"]);
+        let found = Source::Names.answer("", None);
+        assert!(!found.files && !found.candidates.is_empty());
     }
 }

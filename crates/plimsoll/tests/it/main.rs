@@ -11,6 +11,7 @@ mod environment;
 mod exec;
 mod export;
 mod foreign;
+mod guard;
 mod heap;
 mod heap_damage;
 mod heap_mistakes;

@@ -9,6 +9,7 @@ mod relay;
 mod swap_largest;
 mod token;
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -114,6 +115,11 @@ impl Order {
 
 pub(super) trait Policy: std::fmt::Debug {
     fn step(&mut self, picture: &Picture<'_>) -> Vec<Order>;
+}
+
+/// Sorts candidates by a size, the largest first.
+fn largest_first(candidates: &mut [&Candidate], size: fn(&Candidate) -> u64) {
+    candidates.sort_unstable_by_key(|candidate| (Reverse(size(candidate)), candidate.id));
 }
 
 /// A policy at its begin.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use plimsoll_proc::ProcessId;
 
-use super::{Order, Picture, Policy};
+use super::{Order, Picture, Policy, largest_first};
 use crate::guard::decision::Reason;
 
 /// Time that a pack works.
@@ -107,7 +107,7 @@ fn place(id: ProcessId, packs: &mut [&mut Vec<ProcessId>], picture: &Picture<'_>
 /// Packs of all candidates by first-fit decreasing.
 fn pack(picture: &Picture<'_>) -> VecDeque<Vec<ProcessId>> {
     let mut candidates: Vec<_> = picture.candidates.iter().collect();
-    candidates.sort_by_key(|candidate| (std::cmp::Reverse(candidate.demand), candidate.id));
+    largest_first(&mut candidates, |candidate| candidate.demand);
     let mut packs: VecDeque<Vec<ProcessId>> = VecDeque::new();
     for candidate in candidates {
         let mut known: Vec<&mut Vec<ProcessId>> = packs.iter_mut().collect();

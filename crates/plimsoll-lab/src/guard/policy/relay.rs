@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use plimsoll_proc::ProcessId;
 
-use super::{Order, Picture, Policy};
+use super::{Order, Picture, Policy, largest_first};
 use crate::guard::decision::Reason;
 
 /// Time that a process works at a stretch, where the number of working ones allows it.
@@ -63,7 +63,7 @@ impl Relay {
             .iter()
             .filter(|candidate| !is_known(self, candidate.id))
             .collect();
-        new.sort_by_key(|candidate| (std::cmp::Reverse(candidate.resident), candidate.id));
+        largest_first(&mut new, |candidate| candidate.resident);
         for candidate in new {
             if self.fits(candidate.id, picture) {
                 self.working.push_back((candidate.id, picture.at));

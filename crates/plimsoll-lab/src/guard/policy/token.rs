@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use plimsoll_proc::ProcessId;
 
-use super::{Candidate, Order, Picture, Policy};
+use super::{Candidate, Order, Picture, Policy, largest_first};
 use crate::guard::decision::Reason;
 
 /// Time that a process keeps the token at least, and at most.
@@ -83,7 +83,7 @@ fn make_room(holder: &Candidate, picture: &Picture<'_>) -> Vec<Order> {
         .running()
         .filter(|candidate| candidate.id != holder.id)
         .collect();
-    others.sort_by_key(|candidate| (std::cmp::Reverse(candidate.resident), candidate.id));
+    largest_first(&mut others, |candidate| candidate.resident);
     let mut orders = Vec::new();
     for other in others {
         let bytes = lacking.min(other.resident);

@@ -121,4 +121,40 @@ pub(super) const PAGES: &[(&str, Page)] = &[
             ],
         },
     ),
+    (
+        "plimsoll-guard",
+        Page {
+            examples: &[
+                example(
+                    "plimsoll guard --dry-run",
+                    "Print the decisions for the machine, and carry out none:",
+                ),
+                example(
+                    "plimsoll guard --cgroup /batch",
+                    "Let the processes of a cgroup take turns while they thrash, as root:",
+                ),
+                example(
+                    "plimsoll guard --protect nginx --protect-cgroup /system.slice --json",
+                    "Guard the machine except a program and a cgroup, and print JSON lines:",
+                ),
+                example(
+                    "plimsoll guard --pid 4242",
+                    "Guard a process and its descendants:",
+                ),
+            ],
+            exit: "0 at a signal or after the duration, 1 if there is no such cgroup or process, 2 if it vanished, 3 beside \
+                   another guard.",
+            files: &[JOURNALS],
+            environment: &[STATE, NO_COLOR, TERM],
+            see_also: &[
+                ("plimsoll", 1),
+                ("plimsoll-cleanup", 1),
+                ("plimsoll-ps", 1),
+                ("plimsoll-trim", 1),
+                ("process_madvise", 2),
+                ("cgroups", 7),
+                ("signal", 7),
+            ],
+        },
+    ),
 ];
