@@ -17,6 +17,8 @@ pub struct PidStatus {
     /// The process that the thread belongs to.
     pub process: Option<u32>,
     pub uid: Option<u32>,
+    /// Whether a debugger traces it.
+    pub is_traced: bool,
     /// Largest resident size that it ever had.
     pub peak_resident: Option<u64>,
     /// Resident bytes that no file is behind.
@@ -45,6 +47,7 @@ impl PidStatus {
             match key {
                 b"Tgid" => status.process = id(words(value).next()),
                 b"Uid" => status.uid = id(words(value).nth(1)),
+                b"TracerPid" => status.is_traced = id(words(value).next()).is_some_and(|tracer| tracer != 0),
                 b"VmSize" => status.address_space = kib(value),
                 b"VmLck" => status.locked = kib(value),
                 b"VmHWM" => status.peak_resident = kib(value),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use plimsoll_model::exit::Exit;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
 
 /// A request to stop, seen by everything that waits.
 #[derive(Debug, Default)]
@@ -76,6 +76,14 @@ impl Stop {
             signal_hook::flag::register(signal, Arc::clone(&stop.requested))?;
         }
         Ok(stop)
+    }
+
+    /// Ignores Ctrl-Z: a command that has stopped other processes must not be stopped itself.
+    ///
+    /// # Errors
+    /// An error of the system.
+    pub fn outlast_terminal(&self) -> std::io::Result<()> {
+        signal_hook::flag::register(SIGTSTP, Arc::default()).map(drop)
     }
 
     /// The flag that waiting code looks at.

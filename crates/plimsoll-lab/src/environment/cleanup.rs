@@ -14,7 +14,9 @@ use super::journal::{Journal, Opened};
 use super::lock::{Lock, MachineLock};
 use super::state::{self, StateFolder};
 use super::undo::{Left, UndoError, UndoReport, Undone};
-use super::{cap, cgroup, confine, oom_killer, process, stopped, swap_device, swap_file, sysctl, zram};
+use super::{
+    cap, cgroup, confine, oom_killer, process, stopped, swap_device, swap_file, sysctl, vigil, zram,
+};
 
 /// A signal ends a cleanup at once: there is nothing to restore first.
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -118,13 +120,16 @@ pub fn cleanup_in(state: &Path, wait: Option<Duration>) -> Result<CleanupReport,
 fn has_only_stops(journal: &Journal) -> bool {
     let left = journal.outstanding_since(0);
     let is_stop = |change: &Change| matches!(change, Change::Stopped { .. });
-    !left.is_empty() && left.iter().all(|(_, change)| is_stop(change))
+    let is_guard = journal.run().starts_with(vigil::KIND);
+    is_guard && left.iter().all(|(_, change)| is_stop(change))
 }
 
 /// Continues the processes that dead guards have stopped. Returns the undone changes.
 pub(super) fn continue_stopped(state: &StateFolder) -> Result<Vec<String>, EnvironmentError> {
     let mut undone = Vec::new();
-    let Some(runs) = state.runs()? else { return Ok(undone) };
+    let Some(runs) = state.runs()? else {
+        return Ok(undone);
+    };
     let boot = plimsoll_proc::sysctl::boot_id()?;
     for name in journals(&runs)? {
         if let Opened::Dead(journal) = open(&runs, &name)?

@@ -45,10 +45,9 @@ pub(super) fn check(change: &Change) -> Result<(), UndoError> {
         Change::MemoryController { cgroup } => {
             (!is_plain(cgroup)).then_some("this is no absolute path without `..`")
         }
-        Change::ZramAdd { .. }
-        | Change::Zram { .. }
-        | Change::Process { .. }
-        | Change::Stopped { .. } => None,
+        Change::ZramAdd { .. } | Change::Zram { .. } | Change::Process { .. } | Change::Stopped { .. } => {
+            None
+        }
     };
     refused.map_or(Ok(()), |why| Err(UndoError::Outside(why)))
 }

@@ -201,8 +201,9 @@ fn undo(mut journal: Journal, state: &Path) -> Result<(), EnvironmentError> {
         None => Vec::new(),
     };
     if left.is_empty() && !journal.outstanding_since(0).is_empty() {
-        let lock = StateFolder::make(state)
-            .and_then(|folder| MachineLock::acquire(&folder, Lock::Machine, journal.run(), Some(PATIENCE), &NEVER));
+        let lock = StateFolder::make(state).and_then(|folder| {
+            MachineLock::acquire(&folder, Lock::Machine, journal.run(), Some(PATIENCE), &NEVER)
+        });
         match lock {
             Ok(_lock) => left = undo_changes(&mut journal, 0, |_| true).left,
             Err(busy) => left.push(Left {

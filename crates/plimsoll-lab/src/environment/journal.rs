@@ -136,8 +136,9 @@ impl Journal {
         };
         let runs = state.make_runs()?;
         let path = runs.path().to_owned();
-        Journal::create(runs, header)
-            .map_err(|source| EnvironmentError::system(format!("make a journal in {}", path.display()), source))
+        Journal::create(runs, header).map_err(|source| {
+            EnvironmentError::system(format!("make a journal in {}", path.display()), source)
+        })
     }
 
     /// A journal in a temporary folder.

@@ -20,6 +20,9 @@ use super::lock::{Lock, MachineLock};
 use super::state::{self, StateFolder};
 use super::undo::UndoReport;
 
+/// Begin of the names of journals.
+pub(super) const KIND: &str = "guard";
+
 /// A guard does not wait for another one.
 static NEVER: AtomicBool = AtomicBool::new(false);
 
@@ -45,9 +48,9 @@ impl Vigil {
 
     fn open_in(state: &Path, command: &[String]) -> Result<(Vigil, Vec<String>), EnvironmentError> {
         let folder = StateFolder::make(state)?;
-        let lock = MachineLock::acquire(&folder, Lock::Guard, "guard", None, &NEVER)?;
+        let lock = MachineLock::acquire(&folder, Lock::Guard, KIND, None, &NEVER)?;
         let continued = continue_stopped(&folder)?;
-        let journal = Journal::create_for(&folder, "guard", command)?;
+        let journal = Journal::create_for(&folder, KIND, command)?;
         let vigil = Vigil {
             journal: Some(journal),
             _lock: lock,
@@ -86,9 +89,13 @@ impl Vigil {
             pid: process.pid,
             start_time: process.start_ticks,
         };
-        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let Some(journal) = &mut self.journal else {
+            return Ok(());
+        };
         match journal.find(|known| *known == change) {
-            Some(number) => journal.record_undone(number).and_then(|()| journal.forget_undone()),
+            Some(number) => journal
+                .record_undone(number)
+                .and_then(|()| journal.forget_undone()),
             None => Ok(()),
         }
     }
@@ -184,7 +191,9 @@ mod tests {
             };
             assert_eq!(continued, [format!("stop of process {}", process.pid)]);
             assert_eq!(names(&state), 0);
-            let stat = plimsoll_proc::PidStat::read(process.pid, &mut Vec::new()).unwrap().state;
+            let stat = plimsoll_proc::PidStat::read(process.pid, &mut Vec::new())
+                .unwrap()
+                .state;
             assert_ne!(stat, 'T');
         }
         child.kill().unwrap();
@@ -203,7 +212,10 @@ mod tests {
             vigil.released(process).unwrap();
         }
         assert_eq!(fs::metadata(&path).unwrap().len(), length);
-        let kept = ProcessId { pid: 7, start_ticks: 1 };
+        let kept = ProcessId {
+            pid: 7,
+            start_ticks: 1,
+        };
         vigil.stopping(kept).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().count(), 2, "{text}");

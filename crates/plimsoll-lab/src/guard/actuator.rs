@@ -1,9 +1,11 @@
 //! Carries orders out: signals through pidfds, page-outs, and the journal before them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
-use plimsoll_os::{Errno, Pidfd};
-use plimsoll_proc::{Folder, ProcessId, maps};
+use plimsoll_os::{Errno, Pidfd, Range};
+use plimsoll_proc::{Folder, PidStat, ProcessId, Statm, maps};
+use plimsoll_sample::stop::Stop;
 
 use super::error::GuardError;
 use super::members::Members;
@@ -12,26 +14,42 @@ use crate::environment::Vigil;
 
 /// Bytes of one call that pages out.
 const PIECE: u64 = 2 << 20;
+/// Longest page-out of one order: the other orders wait meanwhile.
+const LONGEST: Duration = Duration::from_millis(500);
 
 /// Result of an order.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Carried out; of a trim, with the bytes that were paged out at most.
+    /// Carried out; of a trim, with the bytes that left RAM.
     Done(u64),
     /// A dry run.
     Dry,
     /// The process has ended, or is no candidate any more.
     Void,
-    Refused(String),
+    Refused {
+        error: String,
+        /// A later attempt would fail too.
+        lasting: bool,
+    },
 }
 
+/// A process that the journal has.
+#[derive(Debug)]
+struct Journalled {
+    pidfd: Pidfd,
+    /// Its parent, if that ran when the process was stopped.
+    parent: Option<ProcessId>,
+}
+
+/// Dropping it continues all processes.
 #[derive(Debug)]
 pub(super) struct Actuator {
     /// `None` in a dry run.
     vigil: Option<Vigil>,
     stopped: BTreeSet<ProcessId>,
-    /// Descriptors of the processes that the journal has.
-    journalled: BTreeMap<ProcessId, Pidfd>,
+    journalled: BTreeMap<ProcessId, Journalled>,
+    /// Address that the next page-out of a process begins at.
+    cursors: BTreeMap<ProcessId, u64>,
 }
 
 impl Actuator {
@@ -40,6 +58,7 @@ impl Actuator {
             vigil,
             stopped: BTreeSet::new(),
             journalled: BTreeMap::new(),
+            cursors: BTreeMap::new(),
         }
     }
 
@@ -47,17 +66,20 @@ impl Actuator {
         &self.stopped
     }
 
-    pub(super) fn carry_out(&mut self, order: &Order, members: &Members) -> Outcome {
+    pub(super) fn carry_out(&mut self, order: &Order, members: &Members, stop: &Stop) -> Outcome {
         if self.vigil.is_none() {
             return Outcome::Dry;
         }
         let done = match order {
             Order::Stop { process, .. } => self.stop(*process, members),
             Order::Continue { process, .. } => self.go_on(*process),
-            Order::Trim { process, bytes, .. } => self.trim(*process, *bytes),
+            Order::Trim { process, bytes, .. } => self.trim(*process, *bytes, members, stop),
             Order::Kill { process, .. } => kill(*process, members),
         };
-        done.unwrap_or_else(|error| Outcome::Refused(error.to_string()))
+        done.unwrap_or_else(|error| Outcome::Refused {
+            lasting: error.is_lasting(),
+            error: error.to_string(),
+        })
     }
 
     fn stop(&mut self, process: ProcessId, members: &Members) -> Result<Outcome, GuardError> {
@@ -65,7 +87,8 @@ impl Actuator {
             let Some(pidfd) = open(process)? else {
                 return Ok(Outcome::Void);
             };
-            self.journalled.insert(process, pidfd);
+            self.journalled
+                .insert(process, Journalled { pidfd, parent: None });
         }
         // After the descriptor was opened, so that both are of the same process.
         if !members.may_stop(process) {
@@ -74,6 +97,10 @@ impl Actuator {
         }
         if let Some(vigil) = &mut self.vigil {
             vigil.stopping(process)?;
+        }
+        let parent = running_parent(process);
+        if let Some(journalled) = self.journalled.get_mut(&process) {
+            journalled.parent = parent;
         }
         match self.signal(process, libc::SIGSTOP)? {
             true => {
@@ -85,10 +112,23 @@ impl Actuator {
     }
 
     fn go_on(&mut self, process: ProcessId) -> Result<Outcome, GuardError> {
-        if !self.stopped.remove(&process) {
+        if !self.stopped.contains(&process) {
             return Ok(Outcome::Void);
         }
-        match self.signal(process, libc::SIGCONT)? {
+        let lives = self.signal(process, libc::SIGCONT)?;
+        self.stopped.remove(&process);
+        // `su`, `runuser` and `sudo` stop themselves when their child is stopped, and wait for their own continuation.
+        let parent = self
+            .journalled
+            .get(&process)
+            .and_then(|journalled| journalled.parent);
+        if let Some(parent) = parent.filter(|parent| is_stopped(*parent) && !self.stopped.contains(parent))
+            && let Some(pidfd) = open(parent)?
+        {
+            // A parent of another user stays as it is.
+            let _ = pidfd.send_signal(libc::SIGCONT);
+        }
+        match lives {
             true => Ok(Outcome::Done(0)),
             false => Ok(Outcome::Void),
         }
@@ -96,10 +136,10 @@ impl Actuator {
 
     /// Sends a signal to a journalled process. Returns whether it lives.
     fn signal(&mut self, process: ProcessId, signal: i32) -> Result<bool, GuardError> {
-        let Some(pidfd) = self.journalled.get(&process) else {
+        let Some(journalled) = self.journalled.get(&process) else {
             return Ok(false);
         };
-        match pidfd.send_signal(signal) {
+        match journalled.pidfd.send_signal(signal) {
             Ok(()) => Ok(true),
             Err(Errno::SRCH) => {
                 self.stopped.remove(&process);
@@ -118,29 +158,65 @@ impl Actuator {
         if self.stopped.contains(&process) || self.journalled.remove(&process).is_none() {
             return Ok(());
         }
+        self.cursors.remove(&process);
         match &mut self.vigil {
             Some(vigil) => Ok(vigil.released(process)?),
             None => Ok(()),
         }
     }
 
-    /// Pages out anonymous memory of a process, until so many bytes were advised on.
-    fn trim(&mut self, process: ProcessId, bytes: u64) -> Result<Outcome, GuardError> {
+    /// Strikes all processes out that run and fail `keep`.
+    pub(super) fn forget_running(&mut self, keep: impl Fn(ProcessId) -> bool) -> Result<(), GuardError> {
+        let running = self
+            .journalled
+            .keys()
+            .filter(|process| !self.stopped.contains(process));
+        let gone: Vec<ProcessId> = running.copied().filter(|process| !keep(*process)).collect();
+        gone.into_iter().try_for_each(|process| self.forget(process))
+    }
+
+    /// Pages out private anonymous memory of a process until so many bytes have left RAM, from where the last page-out ended.
+    fn trim(
+        &mut self,
+        process: ProcessId,
+        bytes: u64,
+        members: &Members,
+        stop: &Stop,
+    ) -> Result<Outcome, GuardError> {
         let Some(pidfd) = open(process)? else {
             return Ok(Outcome::Void);
         };
-        let mut buffer = Vec::new();
-        let text = Folder::open(process.pid).and_then(|folder| Ok(folder.read("maps", &mut buffer)?.to_vec()));
-        let Ok(text) = text else { return Ok(Outcome::Void) };
-        let mut advised = 0;
-        for mapping in maps::parse(&text).filter(|mapping| mapping.is_private_anonymous()) {
-            let range = plimsoll_os::Range {
-                start: mapping.start,
-                length: mapping.length,
-            };
-            match pidfd.page_out(&[range], PIECE, |done| advised + done < bytes) {
-                Ok(done) => advised += done,
-                Err(error) if matches!(error.errno, Errno::NOMEM | Errno::INVAL) => advised += error.advised,
+        if !self.stopped.contains(&process) && !members.may_stop(process) {
+            return Ok(Outcome::Void);
+        }
+        let Ok(folder) = Folder::open(process.pid) else {
+            return Ok(Outcome::Void);
+        };
+        let (mut maps, mut buffer) = (Vec::new(), Vec::new());
+        let Ok(text) = folder.read("maps", &mut maps) else {
+            return Ok(Outcome::Void);
+        };
+        let mut resident =
+            || Statm::parse(folder.read("statm", &mut buffer).ok()?).map(|statm| statm.resident);
+        let Some(before) = resident() else {
+            return Ok(Outcome::Void);
+        };
+        let begun = Instant::now();
+        let mut left = 0;
+        let mut proceed = |_| {
+            left = before.saturating_sub(resident().unwrap_or(before));
+            left < bytes && begun.elapsed() < LONGEST && !stop.requested()
+        };
+        let cursor = self.cursors.get(&process).copied().unwrap_or(0);
+        let mut next = 0;
+        for range in ranges_from(text, cursor) {
+            match pidfd.page_out(&[range], PIECE, &mut proceed) {
+                Ok(done) if done < range.length => {
+                    next = range.start + done;
+                    break;
+                }
+                Ok(_) => {}
+                Err(error) if matches!(error.errno, Errno::NOMEM | Errno::INVAL) => {}
                 Err(error) if error.errno == Errno::SRCH => return Ok(Outcome::Void),
                 Err(error) => {
                     return Err(GuardError::Trim {
@@ -149,30 +225,66 @@ impl Actuator {
                     });
                 }
             }
-            if advised >= bytes {
-                break;
-            }
         }
-        Ok(Outcome::Done(advised))
+        self.cursors.insert(process, next);
+        Ok(Outcome::Done(before.saturating_sub(resident().unwrap_or(before))))
     }
 
-    /// Continues all stopped processes. Returns their number.
-    pub(super) fn release_all(&mut self) -> usize {
+    /// Continues all stopped processes. Returns the number of continued ones, and of those that cannot be continued.
+    pub(super) fn release_all(&mut self) -> (usize, usize) {
         let stopped: Vec<ProcessId> = self.stopped.iter().copied().collect();
-        // One that cannot be continued now is in the journal, which the end undoes.
-        let continued = stopped.into_iter().filter(|process| {
-            matches!(self.go_on(*process), Ok(Outcome::Done(_)))
-        });
-        continued.count()
+        let continued = stopped
+            .into_iter()
+            .filter(|process| matches!(self.go_on(*process), Ok(Outcome::Done(_))));
+        (continued.count(), self.stopped.len())
     }
 
     /// Undoes the rest of the journal, and removes it.
-    pub(super) fn finish(self) -> Result<(), GuardError> {
-        match self.vigil {
+    pub(super) fn finish(mut self) -> Result<(), GuardError> {
+        match self.vigil.take() {
             Some(vigil) => Ok(vigil.finish().map(drop)?),
             None => Ok(()),
         }
     }
+}
+
+impl Drop for Actuator {
+    fn drop(&mut self) {
+        // The journal has those that cannot be continued.
+        let _ = self.release_all();
+    }
+}
+
+/// The mappings that can be paged out, from an address on, and then those before it.
+fn ranges_from(maps: &[u8], cursor: u64) -> Vec<Range> {
+    let mappings = maps::parse(maps);
+    let mappings =
+        mappings.filter(|mapping| mapping.is_private_anonymous() && !mapping.permissions.starts_with(b"---"));
+    let (mut first, mut rest) = (Vec::new(), Vec::new());
+    for mapping in mappings {
+        let (start, end) = (mapping.start, mapping.start + mapping.length);
+        let split = cursor.clamp(start, end);
+        for (list, start, end) in [(&mut rest, start, split), (&mut first, split, end)] {
+            if start < end {
+                let length = end - start;
+                list.push(Range { start, length });
+            }
+        }
+    }
+    first.append(&mut rest);
+    first
+}
+
+fn is_stopped(process: ProcessId) -> bool {
+    PidStat::read(process.pid, &mut Vec::new())
+        .is_ok_and(|stat| stat.start_ticks == process.start_ticks && stat.is_stopped())
+}
+
+/// The parent of a process, if it is not stopped.
+fn running_parent(process: ProcessId) -> Option<ProcessId> {
+    let parent = PidStat::read(process.pid, &mut Vec::new()).ok()?.parent;
+    let parent = ProcessId::of(parent).ok()?;
+    (!is_stopped(parent)).then_some(parent)
 }
 
 /// Opens a process; `None` if it has ended.
@@ -199,5 +311,79 @@ fn kill(process: ProcessId, members: &Members) -> Result<Outcome, GuardError> {
             pid: process.pid,
             errno,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_outs_go_on_behind_the_last_one() {
+        let text = b"1000-3000 rw-p 00000000 00:00 0 \n\
+            5000-6000 r-xp 00000000 fe:00 9 /usr/bin/a\n\
+            7000-9000 rw-p 00000000 00:00 0 \n\
+            a000-f000 ---p 00000000 00:00 0 \n";
+        let ranges = |cursor| {
+            let ranges = ranges_from(text, cursor).into_iter();
+            ranges
+                .map(|range| (range.start, range.start + range.length))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(ranges(0), [(0x1000, 0x3000), (0x7000, 0x9000)]);
+        assert_eq!(
+            ranges(0x2000),
+            [(0x2000, 0x3000), (0x7000, 0x9000), (0x1000, 0x2000)]
+        );
+        assert_eq!(
+            ranges(0x8000),
+            [(0x8000, 0x9000), (0x1000, 0x3000), (0x7000, 0x8000)]
+        );
+        assert_eq!(ranges(0xffff), [(0x1000, 0x3000), (0x7000, 0x9000)]);
+    }
+
+    /// `su` and `runuser` stop with their child, and stayed stopped when the guard continued it.
+    #[test]
+    fn a_parent_that_stopped_with_its_child_runs_again() {
+        use std::io::{BufRead, BufReader};
+        use std::process::Stdio;
+        // The parent stops itself once it sees that its child is stopped.
+        let script = "import os, signal, subprocess\n\
+            child = subprocess.Popen(['sleep', '60'])\n\
+            print(child.pid, flush=True)\n\
+            while True:\n pid, status = os.waitpid(child.pid, os.WUNTRACED)\n \
+            os.kill(os.getpid(), signal.SIGSTOP) if os.WIFSTOPPED(status) else os._exit(0)\n";
+        let mut parent = plimsoll_testkit::command("python3")
+            .args(["-c", script])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(parent.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let child = ProcessId::of(line.trim().parse().unwrap()).unwrap();
+        let id = ProcessId::of(parent.id()).unwrap();
+        let mut actuator = Actuator::new(None);
+        let pidfd = open(child).unwrap().unwrap();
+        let journalled = Journalled {
+            pidfd,
+            parent: running_parent(child),
+        };
+        actuator.journalled.insert(child, journalled);
+        assert!(actuator.signal(child, libc::SIGSTOP).unwrap());
+        actuator.stopped.insert(child);
+        let wait = |stopped| {
+            let start = Instant::now();
+            while is_stopped(id) != stopped {
+                assert!(start.elapsed() < Duration::from_secs(30), "{stopped}");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        wait(true);
+        assert_eq!(actuator.release_all(), (1, 0));
+        wait(false);
+        assert!(actuator.signal(child, libc::SIGKILL).unwrap());
+        parent.wait().unwrap();
     }
 }

@@ -29,6 +29,10 @@ const SETTLE: Duration = Duration::from_secs(15);
 const WINDOW: Duration = Duration::from_secs(20);
 /// The first rest after a policy that did not help, and the longest.
 const RESTS: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(960));
+/// Time that a policy acts at a stretch: the processes may have changed.
+const REVIEW: Duration = Duration::from_secs(600);
+/// Share of the room below which a process is no candidate, as its inverse: a stop of it frees nothing.
+const SMALL: u64 = 100;
 
 #[derive(Debug)]
 enum Phase {
@@ -101,7 +105,10 @@ impl Course {
         // While processes are stopped, calm is the work of the policy.
         let change = match self.stopped.is_empty() {
             true => self.detector.take(at, pressure),
-            false => None,
+            false => {
+                self.detector.skip();
+                None
+            }
         };
         match (change, &self.phase) {
             (Some(true), Phase::Calm) => {
@@ -134,11 +141,26 @@ impl Course {
     /// Decides on a look at the processes. The caller carries the orders out, in their order.
     pub(super) fn decide(&mut self, at: Duration, room: u64, look: &Look) -> Decided {
         let mut decided = Decided::default();
-        let candidates = &look.candidates;
-        self.useful.take(candidates.iter().map(|one| (one.id, one.user_us)));
+        let is_small = |one: &&Candidate| one.demand < room / SMALL;
+        let small: u64 = look
+            .candidates
+            .iter()
+            .filter(is_small)
+            .map(|one| one.resident)
+            .sum();
+        let room = room.saturating_sub(small);
+        let candidates = look.candidates.iter().filter(|one| !is_small(one)).copied();
+        let mut candidates: Vec<Candidate> = candidates.collect();
+        candidates.sort_unstable_by_key(|one| one.id);
+        let candidates = &candidates;
+        self.useful
+            .take(candidates.iter().map(|one| (one.id, one.user_us)));
         self.release_exempt(&mut decided);
         match &self.phase {
-            Phase::Measuring(None) => self.phase = Phase::Measuring(Some(Span::begin(at, &self.useful))),
+            // The first look with candidates is the baseline of their work.
+            Phase::Measuring(None) if !candidates.is_empty() => {
+                self.phase = Phase::Measuring(Some(Span::begin(at, &self.useful)));
+            }
             Phase::Measuring(Some(span)) if span.length(at) >= MEASURE => {
                 let before = span.rate(at, &self.useful);
                 decided.events.push(Event::Measured { useful: before });
@@ -168,10 +190,20 @@ impl Course {
     }
 
     /// Begins to act, or rests if no policy can help.
-    fn begin(&mut self, at: Duration, room: u64, before: f64, candidates: &[Candidate], decided: &mut Decided) {
+    fn begin(
+        &mut self,
+        at: Duration,
+        room: u64,
+        before: f64,
+        candidates: &[Candidate],
+        decided: &mut Decided,
+    ) {
         let needed: u64 = candidates.iter().map(|candidate| candidate.demand).sum();
-        let may_help = candidates.len() > 1 && needed > room;
-        if !may_help && !(self.policy == GuardPolicy::Kill && !candidates.is_empty()) {
+        let least = match self.policy {
+            GuardPolicy::Kill => 1,
+            _ => 2,
+        };
+        if candidates.len() < least || needed <= room {
             decided.events.push(Event::Unfit {
                 candidates: candidates.len(),
                 needed,
@@ -191,7 +223,7 @@ impl Course {
 
     fn act(&mut self, at: Duration, room: u64, candidates: &[Candidate], decided: &mut Decided) {
         let needed: u64 = candidates.iter().map(|candidate| candidate.demand).sum();
-        if self.policy != GuardPolicy::Kill && needed <= room / 100 * 92 {
+        if needed <= room / 100 * 92 {
             self.lift(Reason::Over, decided);
             self.phase = Phase::Calm;
             self.detector = Detector::default();
@@ -204,9 +236,15 @@ impl Course {
             self.rest(at, decided);
             return;
         }
-        let Phase::Acting { policy, .. } = &mut self.phase else {
+        let Phase::Acting { policy, since, .. } = &mut self.phase else {
             return;
         };
+        if at.saturating_sub(*since) >= REVIEW {
+            self.lift(Reason::Review, decided);
+            self.phase = Phase::Measuring(None);
+            self.useful = Useful::default();
+            return;
+        }
         let orders = policy.step(&Picture {
             at,
             room,
@@ -270,12 +308,16 @@ impl Course {
     /// Continues all processes.
     fn lift(&mut self, reason: Reason, decided: &mut Decided) {
         let stopped = std::mem::take(&mut self.stopped);
-        let orders = stopped.into_iter().map(|process| Order::Continue { process, reason });
+        let orders = stopped
+            .into_iter()
+            .map(|process| Order::Continue { process, reason });
         decided.orders.extend(orders);
     }
 
     fn rest(&mut self, at: Duration, decided: &mut Decided) {
-        self.phase = Phase::Resting { until: at + self.rest };
+        self.phase = Phase::Resting {
+            until: at + self.rest,
+        };
         decided.events.push(Event::Resting {
             seconds: self.rest.as_secs_f64(),
         });
@@ -412,7 +454,10 @@ mod tests {
             }
             events
         };
-        assert!(matches!(feel(&mut course, THRASHES, 4)[..], [Event::Thrashing { .. }]));
+        assert!(matches!(
+            feel(&mut course, THRASHES, 4)[..],
+            [Event::Thrashing { .. }]
+        ));
         assert!(course.needs_look());
         assert_eq!(feel(&mut course, Pressure::default(), 11), [Event::Calm]);
         assert!(course.is_calm() && !course.needs_look());

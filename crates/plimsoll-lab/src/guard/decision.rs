@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use plimsoll_model::quantity::{bytes, significant};
+use plimsoll_model::quantity::{bytes, counted, significant};
 use plimsoll_model::scenario::GuardPolicy;
 use plimsoll_proc::ProcessId;
 use serde::Serialize;
@@ -68,6 +68,8 @@ pub enum Reason {
     Exempt,
     /// The processes fit, or thrash no longer.
     Over,
+    /// The work without the policy is measured anew.
+    Review,
     /// The policy did not help.
     NoGain,
 }
@@ -87,6 +89,7 @@ impl Reason {
             Reason::BestVictim => "its end frees most and loses least",
             Reason::Exempt => "it is exempt now",
             Reason::Over => "the thrashing is over",
+            Reason::Review => "the work without the policy is measured anew",
             Reason::NoGain => "the policy did not help",
         }
     }
@@ -106,6 +109,10 @@ pub enum Event {
         scope: String,
         #[serde(serialize_with = "policy_name")]
         policy: GuardPolicy,
+    },
+    /// A protected cgroup does not exist.
+    Unprotected {
+        cgroup: String,
     },
     /// A stop that a killed guard left was undone.
     Recovered {
@@ -174,6 +181,8 @@ pub enum Event {
     Calm,
     Ended {
         continued: usize,
+        /// Processes that cannot be continued.
+        left: usize,
     },
 }
 
@@ -189,10 +198,14 @@ impl Event {
         outcome: Outcome,
     ) -> Option<Event> {
         let id = order.process();
-        let (pid, name, reason) = (id.pid, names.get(&id).cloned().unwrap_or_default(), order.reason());
+        let (pid, name, reason) = (
+            id.pid,
+            names.get(&id).cloned().unwrap_or_default(),
+            order.reason(),
+        );
         Some(match (outcome, order) {
             (Outcome::Void, _) => return None,
-            (Outcome::Refused(error), _) => Event::Failed {
+            (Outcome::Refused { error, .. }, _) => Event::Failed {
                 order: order.verb(),
                 pid,
                 name,
@@ -221,6 +234,9 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Event::Begun { scope, policy } => write!(f, "guarding {scope}, policy {}", policy.name()),
+            Event::Unprotected { cgroup } => {
+                write!(f, "no cgroup {cgroup} to protect; it is protected once it exists")
+            }
             Event::Recovered { what } => write!(f, "undid the {what}, which a killed guard left"),
             Event::Thrashing {
                 stalled,
@@ -232,7 +248,11 @@ impl fmt::Display for Event {
                 significant(*refaults_per_s)
             ),
             Event::Measured { useful } => {
-                write!(f, "measured {} CPUs of user time before acting", significant(*useful))
+                write!(
+                    f,
+                    "measured {} CPUs of user time before acting",
+                    significant(*useful)
+                )
             }
             Event::Unfit {
                 candidates,
@@ -251,7 +271,11 @@ impl fmt::Display for Event {
                 name,
                 bytes: trimmed,
                 reason,
-            } => write!(f, "trimmed {} of {name} ({pid}): {reason}", bytes(*trimmed as f64)),
+            } => write!(
+                f,
+                "trimmed {} of {name} ({pid}): {reason}",
+                bytes(*trimmed as f64)
+            ),
             Event::Killed { pid, name, reason } => write!(f, "killed {name} ({pid}): {reason}"),
             Event::Would {
                 order,
@@ -268,14 +292,27 @@ impl fmt::Display for Event {
             Event::Judged { before, with, helps } => write!(
                 f,
                 "{}: {} CPUs of user time, {} before",
-                if *helps { "the policy helps" } else { "the policy does not help" },
+                if *helps {
+                    "the policy helps"
+                } else {
+                    "the policy does not help"
+                },
                 significant(*with),
                 significant(*before)
             ),
-            Event::Resting { seconds } => write!(f, "waiting {} s before the next try", significant(*seconds)),
+            Event::Resting { seconds } => {
+                write!(f, "waiting {} s before the next try", significant(*seconds))
+            }
             Event::Calm => f.write_str("calm"),
-            Event::Ended { continued: 0 } => f.write_str("ended; no process is stopped"),
-            Event::Ended { continued } => write!(f, "ended; continued {continued} processes"),
+            Event::Ended { continued, left: 0 } => {
+                write!(f, "ended; continued {}", counted(*continued, "process"))
+            }
+            Event::Ended { continued, left } => write!(
+                f,
+                "ended; continued {}, and {} cannot be continued",
+                counted(*continued, "process"),
+                counted(*left, "process")
+            ),
         }
     }
 }

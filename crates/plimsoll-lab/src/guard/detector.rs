@@ -62,6 +62,11 @@ impl Detector {
         Some(self.thrashes)
     }
 
+    /// Leaves a reading out: those around it are not in a row.
+    pub(super) fn skip(&mut self) {
+        self.since = None;
+    }
+
     /// Whether a reading in a row asks for thrashing.
     pub(super) fn is_rising(&self) -> bool {
         !self.thrashes && self.since.is_some()

@@ -18,13 +18,13 @@ pub enum GuardError {
     NoCgroup(#[source] HierarchyError),
     #[error("cannot guard process {pid}: no such process; `plimsoll ps` lists the processes")]
     NoProcess { pid: u32 },
-    #[error("cannot guard on: the cgroup {name} was removed; no process is stopped")]
+    #[error("cannot guard on: the cgroup {name} was removed")]
     CgroupRemoved { name: String },
     #[error("cannot guard on: process {pid} and its descendants have ended")]
     TreeEnded { pid: u32 },
     #[error("cannot list the processes: {0}; mount /proc")]
     Processes(#[source] io::Error),
-    #[error("cannot guard on: {0}; no process is stopped")]
+    #[error("cannot guard on: {0}")]
     Unreadable(ControlError),
     #[error("cannot open process {pid}: {errno}")]
     Open { pid: u32, errno: Errno },
@@ -37,6 +37,11 @@ pub enum GuardError {
 }
 
 impl GuardError {
+    /// Whether the same order fails again: this user may not touch the process.
+    pub(super) fn is_lasting(&self) -> bool {
+        matches!(self, GuardError::Open { errno, .. } | GuardError::Signal { errno, .. } if *errno == Errno::PERM)
+    }
+
     /// How the program ends for it.
     pub fn exit(&self) -> Exit {
         match self {

@@ -108,7 +108,8 @@ impl Gauge {
         let Some(group) = &self.group else {
             return Ok(machine);
         };
-        let Some(limit) = group.limit().map_err(unreadable)? else {
+        let limits = [group.limit().map_err(unreadable)?, group.high().ok().flatten()];
+        let Some(limit) = limits.into_iter().flatten().min() else {
             return Ok(machine);
         };
         let stat = group.stat().map_err(unreadable)?;

@@ -7,14 +7,16 @@ use plimsoll_model::sanitize::sanitize;
 use plimsoll_proc::cgroup::{Hierarchy, members};
 use plimsoll_proc::{Folder, PidStat, PidStatus, ProcessId, oom};
 
+use super::decision::Event;
 use super::error::GuardError;
 use super::policy::Candidate;
-use super::protection::{self, Exemption, Own, PROTECTED_ADJUSTMENT, Protection};
+use super::protection::{self, Exemption, Own, Protection};
 use super::scope::Scope;
 
 /// Looks without CPU time and faults after which a process is idle.
 const IDLE: u64 = 5;
-/// Looks between two checks of a process whose exemption lasts, and between two readings of the memory of a stopped one.
+/// Looks between two checks of a process whose exemption lasts, and between two readings of the memory of an exempt or idle
+/// one.
 const SELDOM: u64 = 30;
 
 /// The processes at one time.
@@ -34,15 +36,15 @@ struct Known {
     id: ProcessId,
     lasting: Option<Exemption>,
     name: String,
-    /// Look of the last activity, and of the last reading of its memory.
+    /// Look of the last activity.
     active: u64,
-    read: u64,
     cpu_us: u64,
     faults: u64,
     anon: u64,
     swap: u64,
     oom_adjustment: i64,
     uid: Option<u32>,
+    is_traced: bool,
     /// Its state was seen as stopped since the guard stopped it.
     seen_stopped: bool,
     /// Another program continued it after the guard had stopped it, or the kernel refused its stop.
@@ -91,9 +93,34 @@ impl Members {
         self.scope.check()
     }
 
+    /// Events of the protected cgroups that do not exist.
+    pub(super) fn missing_protections(&self) -> Vec<Event> {
+        let missing = self.protected.iter().filter(|folder| members(folder).is_err());
+        missing
+            .map(|folder| Event::Unprotected {
+                cgroup: sanitize(&folder.to_string_lossy()).into_owned(),
+            })
+            .collect()
+    }
+
+    /// Takes in that the guard has stopped a process.
+    pub(super) fn stopped_again(&mut self, process: ProcessId) {
+        if let Some(known) = self
+            .known
+            .get_mut(&process.pid)
+            .filter(|known| known.id == process)
+        {
+            known.seen_stopped = false;
+        }
+    }
+
     /// Spares a process for good.
     pub(super) fn spare(&mut self, process: ProcessId) {
-        if let Some(known) = self.known.get_mut(&process.pid).filter(|known| known.id == process) {
+        if let Some(known) = self
+            .known
+            .get_mut(&process.pid)
+            .filter(|known| known.id == process)
+        {
             known.spared = true;
         }
     }
@@ -112,10 +139,9 @@ impl Members {
         let mut now = HashMap::with_capacity(pids.len());
         for pid in pids {
             let before = self.known.remove(&pid);
-            if let Some(known) = before
-                .clone()
-                .filter(|known| known.lasting.is_some() && !(self.looks + u64::from(pid)).is_multiple_of(SELDOM))
-            {
+            if let Some(known) = before.clone().filter(|known| {
+                known.lasting.is_some() && !(self.looks + u64::from(pid)).is_multiple_of(SELDOM)
+            }) {
                 look.exempt_resident += known.anon;
                 now.insert(pid, known);
                 continue;
@@ -147,7 +173,7 @@ impl Members {
         let exemption = protection::by_stat(pid, &stat, &self.own, &self.protection, self.scope.is_machine());
         let (cpu_us, user_us, faults) = (stat.user_us + stat.system_us, stat.user_us, stat.major_faults);
         let (is_stopped, waits) = (stat.is_stopped(), stat.state == 'D');
-        let name = stat.name_text().into_owned();
+        let (name, parent) = (stat.name_text().into_owned(), stat.parent);
         let before = before.filter(|known| known.id == id);
         let is_new = before.is_none();
         let mut known = before.unwrap_or_else(|| Known::new(id));
@@ -162,14 +188,12 @@ impl Members {
             known.active = self.looks;
         }
         (known.cpu_us, known.faults) = (cpu_us, faults);
-        let is_due = !is_own_stop || self.looks >= known.read + SELDOM;
-        if !stat_is_of_kernel(exemption) && (is_due || is_new) {
-            let is_seldom = known.read == 0 || (self.looks + u64::from(pid)).is_multiple_of(SELDOM);
+        let is_seldom = is_new || (self.looks + u64::from(pid)).is_multiple_of(SELDOM);
+        let is_idle = known.active + IDLE < self.looks || known.active == 0;
+        if exemption != Some(Exemption::KernelThread) && (is_seldom || (exemption.is_none() && !is_idle)) {
             known.read_memory(&folder, &mut buffer, is_seldom);
-            known.read = self.looks;
         }
         self.buffer = buffer;
-        let is_idle = known.active + IDLE < self.looks || known.active == 0;
         let foreign = is_stopped && !is_own_stop;
         if foreign {
             look.foreign.push(id);
@@ -177,9 +201,11 @@ impl Members {
         let exempt = exemption.is_some()
             || foreign
             || known.spared
+            || known.is_traced
+            || self.protection.pids.contains(&parent)
             || is_idle
             || sheltered.iter().any(|pids| pids.binary_search(&pid).is_ok())
-            || known.oom_adjustment <= PROTECTED_ADJUSTMENT
+            || protection::by_adjustment(known.oom_adjustment)
             || !may_signal(known.uid);
         look.names.insert(id, sanitize(&known.name).into_owned());
         if exempt {
@@ -219,13 +245,13 @@ impl Known {
             lasting: None,
             name: String::new(),
             active: 0,
-            read: 0,
             cpu_us: 0,
             faults: 0,
             anon: 0,
             swap: 0,
             oom_adjustment: 0,
             uid: None,
+            is_traced: false,
             seen_stopped: false,
             spared: false,
         }
@@ -245,17 +271,12 @@ impl Known {
             self.anon = status.anon.unwrap_or(0) + status.shmem.unwrap_or(0);
             self.swap = status.swap.unwrap_or(0);
             self.uid = status.uid;
+            self.is_traced = status.is_traced;
         }
-        if with_adjustment
-            && let Ok(text) = folder.read("oom_score_adj", buffer)
-        {
+        if with_adjustment && let Ok(text) = folder.read("oom_score_adj", buffer) {
             self.oom_adjustment = oom::adjustment(text).unwrap_or(0);
         }
     }
-}
-
-fn stat_is_of_kernel(exemption: Option<Exemption>) -> bool {
-    exemption == Some(Exemption::KernelThread)
 }
 
 /// Whether this user may send signals to a process of that user.
@@ -271,7 +292,10 @@ mod tests {
 
     #[test]
     fn a_process_that_another_program_continues_is_spared() {
-        let mut known = Known::new(ProcessId { pid: 1, start_ticks: 1 });
+        let mut known = Known::new(ProcessId {
+            pid: 1,
+            start_ticks: 1,
+        });
         known.see(true, false);
         assert!(!known.spared, "it waits for a page");
         known.see(true, true);
@@ -284,47 +308,86 @@ mod tests {
         assert!(known.spared);
     }
 
-    /// The look after the first: a process is active once its CPU time or its faults have grown.
-    fn candidates_of(command: &str, protection: Protection) -> (Vec<String>, usize) {
-        let mut child = plimsoll_testkit::command("sh").args(["-c", command]).spawn().unwrap();
-        let scope = Scope::find(&ScopeChoice::Tree(child.id())).unwrap();
-        let mut members = Members::new(scope, protection);
-        let mut names = Vec::new();
-        let mut foreign = 0;
-        for _ in 0..100 {
-            let look = members.look(&BTreeSet::new()).unwrap();
-            foreign = look.foreign.len();
-            names = look.candidates.iter().map(|one| look.names[&one.id].clone()).collect();
-            if !names.is_empty() {
-                break;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(10));
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
-        (names, foreign)
+    /// A shell that says when it has prepared itself, then goes on.
+    fn shell(prepare: &str, then: &str) -> std::process::Child {
+        use std::io::BufRead;
+        let script = format!("{prepare} echo ready; {then}");
+        let mut child = plimsoll_testkit::command("sh")
+            .args(["-c", &script])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        std::io::BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        assert_eq!(line, "ready\n");
+        child
     }
 
+    /// Looks at a tree until `done` or for so many looks. A process is active once its CPU time or its faults have grown.
+    fn look_at(
+        mut child: std::process::Child,
+        protection: Protection,
+        looks: u32,
+        done: impl Fn(&Look) -> bool,
+    ) -> bool {
+        let scope = Scope::find(&ScopeChoice::Tree(child.id())).unwrap();
+        let mut members = Members::new(scope, protection);
+        let found = (0..looks).any(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            done(&members.look(&BTreeSet::new()).unwrap())
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        found
+    }
+
+    /// More looks than a process takes to become a candidate on a busy machine, and some looks that suffice on a quiet one.
+    const MANY: u32 = 1500;
+    const SOME: u32 = 40;
     const SPINS: &str = "while :; do :; done";
+
+    fn free() -> Protection {
+        Protection {
+            own_session_is_free: true,
+            ..Protection::default()
+        }
+    }
+
+    fn has_candidates(look: &Look) -> bool {
+        !look.candidates.is_empty()
+    }
 
     #[test]
     fn active_processes_without_protection_are_candidates() {
-        let free = Protection {
-            own_session_is_free: true,
-            ..Protection::default()
-        };
-        assert_eq!(candidates_of(SPINS, free.clone()), (vec!["sh".to_owned()], 0));
-        assert_eq!(candidates_of("sleep 60", free.clone()).0, Vec::<String>::new());
-        assert_eq!(candidates_of("kill -STOP $$", free.clone()), (Vec::new(), 1));
+        let is_shell = |look: &Look| look.candidates.iter().any(|one| look.names[&one.id] == "sh");
+        assert!(look_at(shell("", SPINS), free(), MANY, is_shell));
+        assert!(
+            !look_at(shell("", SPINS), Protection::default(), SOME, has_candidates),
+            "own session"
+        );
         let named = Protection {
             names: vec!["sh".to_owned()],
-            ..free.clone()
+            ..free()
         };
-        assert_eq!(candidates_of(SPINS, named).0, Vec::<String>::new());
-        assert_eq!(candidates_of(SPINS, Protection::default()).0, Vec::<String>::new(), "own session");
-        let adjusted = format!("echo -500 > /proc/$$/oom_score_adj && {SPINS}");
-        if rustix::process::geteuid().is_root() {
-            assert_eq!(candidates_of(&adjusted, free).0, Vec::<String>::new());
-        }
+        assert!(!look_at(shell("", SPINS), named, SOME, has_candidates));
+        let child = shell("", SPINS);
+        let numbered = Protection {
+            pids: vec![child.id()],
+            ..free()
+        };
+        assert!(!look_at(child, numbered, SOME, has_candidates));
+        // Only CAP_SYS_RESOURCE may lower it.
+        let is_adjusted = |look: &Look| look.candidates.iter().any(|one| one.oom_adjustment == 300);
+        let adjusted = shell("echo 300 > /proc/$$/oom_score_adj;", SPINS);
+        assert!(look_at(adjusted, free(), MANY, is_adjusted));
+        assert!(protection::by_adjustment(-500) && !protection::by_adjustment(-499));
+    }
+
+    #[test]
+    fn processes_that_another_program_stopped_are_none() {
+        let is_foreign = |look: &Look| !look.foreign.is_empty() && look.candidates.is_empty();
+        assert!(look_at(shell("", "kill -STOP $$"), free(), MANY, is_foreign));
     }
 }

@@ -93,22 +93,14 @@ pub struct Summary {
 ///
 /// # Errors
 /// [`GuardError`]: the guard cannot begin, its scope vanishes, or a process cannot be continued.
-pub fn guard(
-    options: &Options,
-    stop: &Stop,
-    tell: &mut dyn FnMut(&Decision),
-) -> Result<Summary, GuardError> {
+pub fn guard(options: &Options, stop: &Stop, tell: &mut dyn FnMut(&Decision)) -> Result<Summary, GuardError> {
     let scope = Scope::find(&options.scope)?;
     let gauge = Gauge::new(&scope)?;
-    let vigil = match options.dry_run {
-        true => None,
+    let (vigil, continued) = match options.dry_run {
+        true => (None, Vec::new()),
         false => {
-            let command: Vec<String> = std::env::args().collect();
-            let (vigil, continued) = Vigil::open(&command)?;
-            for what in continued {
-                tell(&Decision::now(Duration::ZERO, Event::Recovered { what }));
-            }
-            Some(vigil)
+            let (vigil, continued) = open_vigil()?;
+            (Some(vigil), continued)
         }
     };
     let mut guard = Guard {
@@ -120,22 +112,41 @@ pub fn guard(
         summary: Summary::default(),
     };
     let cpu_before = resource_usage(UsageScope::Thread);
-    let start = Event::Begun {
+    let begun = Event::Begun {
         scope: guard.members.scope_name(),
         policy: options.policy,
     };
-    tell(&Decision::now(Duration::ZERO, start));
+    let recovered = continued.into_iter().map(|what| Event::Recovered { what });
+    let missing = guard.members.missing_protections();
+    let first = std::iter::once(begun).chain(recovered).chain(missing).collect();
+    guard.tell_all(Duration::ZERO, first, tell);
     let ended = guard.watch(options.duration, stop, tell);
     guard.conclude(tell);
     let cpu_after = resource_usage(UsageScope::Thread);
     let used = |usage: plimsoll_os::ResourceUsage| (usage.user_us + usage.system_us) as f64 / 1e6;
     guard.summary.seconds = guard.start.elapsed().as_secs_f64();
-    guard.summary.cpu_percent = 100.0 * (used(cpu_after) - used(cpu_before)) / guard.summary.seconds.max(1e-3);
+    guard.summary.cpu_percent =
+        100.0 * (used(cpu_after) - used(cpu_before)) / guard.summary.seconds.max(1e-3);
     let summary = guard.summary;
-    let undone = guard.actuator.finish();
+    // A process that stays stopped is worse than any reason to end.
+    guard.actuator.finish()?;
     ended?;
-    undone?;
     Ok(summary)
+}
+
+/// Continues the processes that a killed guard stopped. Returns the undone stops.
+///
+/// # Errors
+/// As [`guard`].
+pub fn release() -> Result<Vec<String>, GuardError> {
+    let (vigil, continued) = open_vigil()?;
+    vigil.finish().map(drop)?;
+    Ok(continued)
+}
+
+fn open_vigil() -> Result<(Vigil, Vec<String>), GuardError> {
+    let command: Vec<String> = std::env::args().collect();
+    Ok(Vigil::open(&command)?)
 }
 
 struct Guard {
@@ -160,7 +171,7 @@ impl Guard {
             if is_over(self.start.elapsed()) {
                 return Ok(());
             }
-            self.step(tell)?;
+            self.step(stop, tell)?;
             while !is_over(self.start.elapsed()) {
                 let left = next.saturating_duration_since(Instant::now());
                 if left.is_zero() {
@@ -168,7 +179,12 @@ impl Guard {
                 }
                 // A trigger of the kernel wakes a calm guard early.
                 let wait = left.min(SLICE);
-                match self.course.is_calm().then(|| self.gauge.wait_for_stalls(wait)).flatten() {
+                match self
+                    .course
+                    .is_calm()
+                    .then(|| self.gauge.wait_for_stalls(wait))
+                    .flatten()
+                {
                     Some(true) => break,
                     Some(false) => {}
                     None => std::thread::sleep(wait),
@@ -178,7 +194,7 @@ impl Guard {
     }
 
     /// One reading, one look if it is needed, and the orders that follow.
-    fn step(&mut self, tell: &mut dyn FnMut(&Decision)) -> Result<(), GuardError> {
+    fn step(&mut self, stop: &Stop, tell: &mut dyn FnMut(&Decision)) -> Result<(), GuardError> {
         self.members.check_scope()?;
         let pressure = self.gauge.read()?;
         let now = self.start.elapsed();
@@ -191,22 +207,39 @@ impl Guard {
         for process in &look.foreign {
             self.actuator.forget(*process)?;
         }
+        self.actuator
+            .forget_running(|process| look.names.contains_key(&process))?;
         let room = self.gauge.room(&look)?;
         let decided = self.course.decide(now, room, &look);
-        let names = &look.names;
         for order in decided.orders {
-            let outcome = self.actuator.carry_out(&order, &self.members);
-            if matches!(order, Order::Stop { .. }) && matches!(outcome, Outcome::Void | Outcome::Refused(_)) {
-                self.course.not_stopped(order.process());
-                if matches!(outcome, Outcome::Refused(_)) {
-                    self.members.spare(order.process());
-                }
-            }
-            let event = Event::of_order(&order, names, outcome);
+            let outcome = self.actuator.carry_out(&order, &self.members, stop);
+            self.learn(&order, &outcome);
+            let event = Event::of_order(&order, &look.names, outcome);
             self.tell_all(now, event.into_iter().collect(), tell);
         }
         self.tell_all(now, decided.events, tell);
+        if !self.course.needs_look() {
+            // From now on other programs may stop them unseen.
+            self.actuator.forget_running(|_| false)?;
+        }
         Ok(())
+    }
+
+    /// Takes in whether a process was stopped.
+    fn learn(&mut self, order: &Order, outcome: &Outcome) {
+        let Order::Stop { process, .. } = order else {
+            return;
+        };
+        match outcome {
+            Outcome::Done(_) | Outcome::Dry => self.members.stopped_again(*process),
+            Outcome::Void => self.course.not_stopped(*process),
+            Outcome::Refused { lasting, .. } => {
+                self.course.not_stopped(*process);
+                if *lasting {
+                    self.members.spare(*process);
+                }
+            }
+        }
     }
 
     fn tell_all(&mut self, now: Duration, events: Vec<Event>, tell: &mut dyn FnMut(&Decision)) {
@@ -229,7 +262,7 @@ impl Guard {
     /// Continues all processes.
     fn conclude(&mut self, tell: &mut dyn FnMut(&Decision)) {
         let now = self.start.elapsed();
-        let continued = self.actuator.release_all();
-        tell(&Decision::now(now, Event::Ended { continued }));
+        let (continued, left) = self.actuator.release_all();
+        tell(&Decision::now(now, Event::Ended { continued, left }));
     }
 }

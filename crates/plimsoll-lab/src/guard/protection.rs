@@ -19,7 +19,11 @@ pub struct Protection {
 }
 
 /// Value of `oom_score_adj` from which on down a process is protected, as the OOM killer hardly takes it.
-pub(super) const PROTECTED_ADJUSTMENT: i64 = -500;
+const PROTECTED_ADJUSTMENT: i64 = -500;
+
+pub(super) fn by_adjustment(adjustment: i64) -> bool {
+    adjustment <= PROTECTED_ADJUSTMENT
+}
 
 /// Why a process is no candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,14 +34,9 @@ pub enum Exemption {
     Session,
     KernelThread,
     Name,
-    Cgroup,
     Pid,
-    /// By `oom_score_adj`.
-    Adjustment,
     /// A user waits for it at a terminal.
     Foreground,
-    /// Another user's, and the guard is not root.
-    OtherUser,
 }
 
 impl Exemption {
@@ -45,12 +44,7 @@ impl Exemption {
     pub(super) fn is_lasting(self) -> bool {
         match self {
             Exemption::Own | Exemption::KernelThread | Exemption::Pid => true,
-            Exemption::Session
-            | Exemption::Name
-            | Exemption::Cgroup
-            | Exemption::Adjustment
-            | Exemption::Foreground
-            | Exemption::OtherUser => false,
+            Exemption::Session | Exemption::Name | Exemption::Foreground => false,
         }
     }
 }
@@ -148,11 +142,21 @@ mod tests {
         assert_eq!(found(70, stat("a", 70, false, 0), true), None);
         assert_eq!(found(1, stat("init", 1, false, 0), true), Some(Exemption::Own));
         assert_eq!(found(50, stat("a", 70, false, 0), false), Some(Exemption::Own));
-        assert_eq!(found(70, stat("a", 50, false, 0), false), Some(Exemption::Session));
-        assert_eq!(found(70, stat("sshd", 70, false, 0), false), Some(Exemption::Name));
+        assert_eq!(
+            found(70, stat("a", 50, false, 0), false),
+            Some(Exemption::Session)
+        );
+        assert_eq!(
+            found(70, stat("sshd", 70, false, 0), false),
+            Some(Exemption::Name)
+        );
         assert_eq!(found(70, stat("sshd2", 70, false, 0), false), None);
         let journal = stat("systemd-journal", 70, false, 0);
-        assert_eq!(found(70, journal, false), Some(Exemption::Name), "the kernel cuts names");
+        assert_eq!(
+            found(70, journal, false),
+            Some(Exemption::Name),
+            "the kernel cuts names"
+        );
         assert_eq!(found(99, stat("a", 70, false, 0), false), Some(Exemption::Pid));
         let thread = stat("kswapd0", 0, false, 0x0020_0000);
         assert_eq!(found(70, thread, true), Some(Exemption::KernelThread));

@@ -148,7 +148,9 @@ mod tests {
             .spawn()
             .unwrap();
         let mut line = String::new();
-        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        BufReader::new(shell.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
         let sleeper: u32 = line.trim().parse().unwrap();
         let mut scope = Scope::find(&ScopeChoice::Tree(shell.id())).unwrap();
         assert!(scope.pids().unwrap().contains(&sleeper));

@@ -149,14 +149,16 @@ pub(crate) fn begin(
     policy: GuardPolicy,
     cgroup: &Path,
     spared: Vec<u32>,
-    stop: &AtomicBool,
 ) -> Result<(), WorkerError> {
     let begin = Request::Begin {
         policy,
         cgroup: cgroup.to_owned(),
         spared,
     };
-    worker.call(&begin.command(), PATIENCE, stop).map(drop)
+    // An interrupted call would still owe its answer when the guard is ended.
+    worker
+        .call(&begin.command(), PATIENCE, &AtomicBool::new(false))
+        .map(drop)
 }
 
 /// Ends the guard; every process runs again. Returns its findings.

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use plimsoll_model::sanitize::sanitize;
-use plimsoll_proc::{PidStat, ProcessId};
 use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, HierarchyError, MemoryCgroup, members};
+use plimsoll_proc::{PidStat, ProcessId};
 
 use super::error::ServiceSizeError;
 

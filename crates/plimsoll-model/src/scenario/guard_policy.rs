@@ -48,7 +48,15 @@ impl GuardPolicy {
 }
 
 /// Values of a key for the guard of a trial. A trial ends with a consumer, so that no guard may kill one.
-pub(super) const OF_TRIALS: &[&str] = &["none", "auto", "relay", "packs", "token", "freeze-last", "swap-largest"];
+pub(super) const OF_TRIALS: &[&str] = &[
+    "none",
+    "auto",
+    "relay",
+    "packs",
+    "token",
+    "freeze-last",
+    "swap-largest",
+];
 
 impl Choice for Option<GuardPolicy> {
     fn of_name(name: &str) -> Option<Self> {
@@ -78,9 +86,18 @@ mod tests {
     #[test]
     fn a_trial_may_have_every_policy_that_ends_no_consumer() {
         let of_trials = OF_TRIALS.iter().map(|name| Option::<GuardPolicy>::of_name(name));
-        let expected = GuardPolicy::ALL.into_iter().filter(|policy| *policy != GuardPolicy::Kill);
+        let expected = GuardPolicy::ALL
+            .into_iter()
+            .filter(|policy| *policy != GuardPolicy::Kill);
         let expected: Vec<_> = expected.map(|policy| Some(Some(policy))).collect();
-        assert_eq!(of_trials.collect::<Vec<_>>(), [vec![Some(None)], expected].concat());
-        assert!(GuardPolicy::ALL.iter().all(|policy| policy.name().parse() == Ok(*policy)));
+        assert_eq!(
+            of_trials.collect::<Vec<_>>(),
+            [vec![Some(None)], expected].concat()
+        );
+        assert!(
+            GuardPolicy::ALL
+                .iter()
+                .all(|policy| policy.name().parse() == Ok(*policy))
+        );
     }
 }

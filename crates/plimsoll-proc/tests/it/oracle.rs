@@ -90,6 +90,11 @@ fn files_of_this_process() {
     );
     assert_eq!(stat.name_text(), expected.comm);
     assert_eq!((stat.state, stat.parent as i32), (expected.state, expected.ppid));
+    assert_eq!(stat.session as i32, expected.session);
+    assert_eq!(
+        stat.in_foreground,
+        expected.tty_nr != 0 && expected.tpgid == expected.pgrp
+    );
     assert_eq!(
         (stat.minor_faults, stat.major_faults),
         (expected.minflt, expected.majflt)
@@ -119,6 +124,7 @@ fn files_of_this_process() {
     let bytes = |kib: Option<u64>| kib.map(|kib| kib * 1024);
     assert_eq!(status.process, Some(expected.tgid as u32));
     assert_eq!(status.uid, Some(expected.euid));
+    assert_eq!(status.is_traced, expected.tracerpid != 0);
     assert_eq!(status.anon, bytes(expected.rssanon));
     assert_eq!(status.file, bytes(expected.rssfile));
     assert_eq!(status.shmem, bytes(expected.rssshmem));

@@ -32,6 +32,9 @@ pub struct Guard {
     /// Print the decisions and carry out none
     #[arg(long)]
     pub dry_run: bool,
+    /// Continue the processes that a killed guard stopped, and exit
+    #[arg(long, conflicts_with_all = ["scope", "policy", "protect", "protect_cgroup", "dry_run", "duration"])]
+    pub release: bool,
     /// Exit after this time [default: at a signal]
     #[arg(long, value_name = "TIME", value_parser = some_seconds)]
     pub duration: Option<f64>,

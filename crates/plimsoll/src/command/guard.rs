@@ -10,23 +10,44 @@ use plimsoll_model::quantity::{counted, significant};
 use plimsoll_sample::stop::Stop;
 
 pub(super) fn guard(options: &Guard, verbosity: &Verbosity) -> Result<Exit, Failure> {
+    if options.release {
+        return release(options.json, verbosity);
+    }
     let stop = Stop::install().or_exit(Exit::Missing)?;
+    stop.outlast_terminal().or_exit(Exit::Missing)?;
     let mut unwritten = None;
     let guarded = guard::guard(&resolve(options), &stop, &mut |decision| {
-        // Nothing is stopped unseen: without a reader the guard ends.
-        match tell(decision, options.json, verbosity) {
-            Ok(true) => return,
-            Ok(false) => {}
-            Err(failure) => drop(unwritten.get_or_insert(failure)),
+        if unwritten.is_some() {
+            return;
         }
-        stop.trip("standard output is closed".to_owned());
+        // No process is stopped unseen: without a reader the guard ends.
+        unwritten = match tell(decision, options.json, verbosity) {
+            Ok(true) => return,
+            Ok(false) => {
+                let cause = "cannot print the decisions: no program reads standard output; all processes run";
+                Some(Failure::message(Exit::Missing, cause))
+            }
+            Err(failure) => Some(failure),
+        };
+        stop.trip("standard output".to_owned());
     });
+    let summary = guarded?;
     if let Some(failure) = unwritten {
         return Err(failure);
     }
-    let summary = guarded?;
     if !options.json && !verbosity.quiet {
         print_styled(&text(&summary))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Continues the processes that a killed guard stopped.
+fn release(json: bool, verbosity: &Verbosity) -> Result<Exit, Failure> {
+    let continued = guard::release()?;
+    match (json, verbosity.quiet) {
+        (true, _) => super::print_json(&serde_json::json!({"continued": continued}))?,
+        (false, true) => {}
+        (false, false) => print_styled(&format!("continued  {}\n", counted(continued.len(), "process")))?,
     }
     Ok(Exit::Done)
 }

@@ -9,6 +9,8 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
 use super::open_page;
 
 use crate::cli::{Verbosity, When};
@@ -71,8 +73,23 @@ pub(super) fn print_recording(
     }
 }
 
-/// Prints a line of a command that goes on until a signal. Returns whether a reader is left.
+/// Longest wait for a reader of news.
+const READER: Timespec = Timespec {
+    tv_sec: 5,
+    tv_nsec: 0,
+};
+
+/// Prints a line of a command that goes on until a signal. Returns whether a reader is left: one that does not read for some
+/// seconds would stop this program.
 pub(super) fn print_news(line: &str) -> Result<bool, Failure> {
+    let output = io::stdout();
+    let mut fds = [PollFd::new(&output, PollFlags::OUT)];
+    if !matches!(
+        poll(&mut fds, Some(&READER)),
+        Ok(1..) | Err(rustix::io::Errno::INTR)
+    ) {
+        return Ok(false);
+    }
     let safe = match line.starts_with('{') {
         true => sanitize_json(line),
         false => sanitize_styled(line),

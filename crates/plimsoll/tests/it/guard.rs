@@ -328,7 +328,10 @@ fn two_guards_are_refused_and_the_second_names_the_first() {
     assert!(said.contains(&first.pid().to_string()), "{said}");
     assert!(output.stdout.is_empty(), "{output:?}");
     // A cleanup does not touch a living guard.
-    let output = state.command(&["cleanup", "--json"]).output().expect("plimsoll starts");
+    let output = state
+        .command(&["cleanup", "--json"])
+        .output()
+        .expect("plimsoll starts");
     assert_eq!(code(&output), Some(0), "{output:?}");
     let report: Value = serde_json::from_slice(&output.stdout).expect("a document");
     assert_eq!(report["runs"][0]["state"], "live", "{report:#}");
@@ -505,7 +508,10 @@ fn a_duration_ends_it_and_its_lines_are_json() {
 #[test]
 fn a_guard_that_cannot_write_its_decisions_ends() {
     let (state, sleeper) = (State::new(), sleeper());
-    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("a device");
+    let full = fs::OpenOptions::new()
+        .write(true)
+        .open("/dev/full")
+        .expect("a device");
     let output = state
         .command(&["guard", "--json", "--pid", &sleeper.pid().to_string()])
         .stdout(full)

@@ -44,6 +44,7 @@ pub(super) struct Picture<'a> {
     pub(super) room: u64,
     /// Whether the last reading was one of thrashing.
     pub(super) is_pressed: bool,
+    /// Ascending by id.
     pub(super) candidates: &'a [Candidate],
     /// Those that this guard has stopped.
     pub(super) stopped: &'a BTreeSet<ProcessId>,
@@ -51,7 +52,10 @@ pub(super) struct Picture<'a> {
 
 impl Picture<'_> {
     fn get(&self, id: ProcessId) -> Option<&Candidate> {
-        self.candidates.iter().find(|candidate| candidate.id == id)
+        let found = self
+            .candidates
+            .binary_search_by_key(&id, |candidate| candidate.id);
+        found.ok().map(|at| &self.candidates[at])
     }
 
     fn demand(&self, id: ProcessId) -> u64 {
@@ -77,11 +81,24 @@ impl Picture<'_> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
-    Stop { process: ProcessId, reason: Reason },
-    Continue { process: ProcessId, reason: Reason },
+    Stop {
+        process: ProcessId,
+        reason: Reason,
+    },
+    Continue {
+        process: ProcessId,
+        reason: Reason,
+    },
     /// Page out so many bytes.
-    Trim { process: ProcessId, bytes: u64, reason: Reason },
-    Kill { process: ProcessId, reason: Reason },
+    Trim {
+        process: ProcessId,
+        bytes: u64,
+        reason: Reason,
+    },
+    Kill {
+        process: ProcessId,
+        reason: Reason,
+    },
 }
 
 impl Order {
@@ -190,7 +207,10 @@ mod made_up {
         }
 
         pub(super) fn working(&self) -> Vec<u32> {
-            let running = self.candidates.iter().filter(|one| !self.stopped.contains(&one.id));
+            let running = self
+                .candidates
+                .iter()
+                .filter(|one| !self.stopped.contains(&one.id));
             running.map(|one| one.id.pid).collect()
         }
     }

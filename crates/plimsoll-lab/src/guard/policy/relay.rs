@@ -99,7 +99,8 @@ impl Relay {
         let interval = (TURN / self.working.len().max(1) as u32).max(LEAST);
         let has_returned = |(id, since): &(ProcessId, Duration)| {
             picture.get(*id).is_none_or(|last| {
-                last.resident / 100 >= last.demand / 10_000 * RETURNED || picture.at.saturating_sub(*since) >= TURN
+                last.resident / 100 >= last.demand / 10_000 * RETURNED
+                    || picture.at.saturating_sub(*since) >= TURN
             })
         };
         !self.waiting.is_empty()
@@ -109,7 +110,9 @@ impl Relay {
 
     /// Makes room for the process that has waited longest.
     fn pass_on(&mut self, picture: &Picture<'_>, orders: &mut Vec<Order>) {
-        let Some(next) = self.waiting.front().copied() else { return };
+        let Some(next) = self.waiting.front().copied() else {
+            return;
+        };
         self.changed = picture.at;
         while !self.working.is_empty() && !self.fits(next, picture) {
             self.stop_first(Reason::TurnOver, orders);
@@ -181,7 +184,8 @@ mod tests {
         }
         machine.candidates[2].resident = 10 * MIB;
         let begun = at;
-        let first_change = (begun + 1..begun + 60).find(|second| !machine.step(&mut relay, *second).is_empty());
+        let first_change =
+            (begun + 1..begun + 60).find(|second| !machine.step(&mut relay, *second).is_empty());
         assert_eq!(first_change, Some(begun + 20), "not before its turn is over");
     }
 
@@ -220,6 +224,9 @@ mod tests {
             seen.push(machine.working());
         }
         assert!(seen.contains(&vec![3]) && seen.contains(&vec![1, 2]), "{seen:?}");
-        assert!(!seen.contains(&vec![1, 3]) && !seen.contains(&vec![2, 3]), "{seen:?}");
+        assert!(
+            !seen.contains(&vec![1, 3]) && !seen.contains(&vec![2, 3]),
+            "{seen:?}"
+        );
     }
 }

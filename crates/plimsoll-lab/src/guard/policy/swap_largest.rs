@@ -11,12 +11,15 @@ use crate::guard::decision::Reason;
 
 /// Time between two stops.
 const INTERVAL: Duration = Duration::from_secs(5);
+/// Longest wait of a process.
+const LONGEST: Duration = Duration::from_secs(60);
 /// Time without pressure until a process returns.
 const CALM: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(super) struct SwapLargest {
-    stopped: VecDeque<ProcessId>,
+    /// With the begin of its wait, the earliest first.
+    stopped: VecDeque<(ProcessId, Duration)>,
     /// The last stop or return.
     changed: Option<Duration>,
     /// Begin of the time without pressure.
@@ -25,7 +28,7 @@ pub(super) struct SwapLargest {
 
 impl Policy for SwapLargest {
     fn step(&mut self, picture: &Picture<'_>) -> Vec<Order> {
-        self.stopped.retain(|id| picture.get(*id).is_some());
+        self.stopped.retain(|(id, _)| picture.get(*id).is_some());
         self.calm = match picture.is_pressed {
             true => None,
             false => Some(self.calm.unwrap_or(picture.at)),
@@ -36,6 +39,14 @@ impl Policy for SwapLargest {
         match self.calm {
             // Where the others have ended, no process would work.
             _ if picture.running().next().is_none() => self.bring_in(picture),
+            // Other programs may keep up the pressure.
+            _ if passed(
+                self.stopped.front().map(|(_, since)| *since).or(Some(picture.at)),
+                LONGEST,
+            ) =>
+            {
+                self.bring_in(picture)
+            }
             None if passed(self.changed, INTERVAL) => self.swap_out(picture),
             Some(since) if passed(Some(since), CALM) && passed(self.changed, CALM) => self.bring_in(picture),
             _ => Vec::new(),
@@ -50,7 +61,7 @@ impl SwapLargest {
             return Vec::new();
         };
         self.changed = Some(picture.at);
-        self.stopped.push_back(largest.id);
+        self.stopped.push_back((largest.id, picture.at));
         let (process, reason) = (largest.id, Reason::Largest);
         let bytes = largest.resident;
         vec![
@@ -64,7 +75,7 @@ impl SwapLargest {
     }
 
     fn bring_in(&mut self, picture: &Picture<'_>) -> Vec<Order> {
-        let Some(process) = self.stopped.pop_front() else {
+        let Some((process, _)) = self.stopped.pop_front() else {
             return Vec::new();
         };
         self.changed = Some(picture.at);

@@ -74,15 +74,15 @@ fn start_consumer(group: &Path) -> Kept {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn();
-    let consumer = Kept(child.expect("this program starts"));
-    wait_until("a consumer with its memory", || {
-        resident_and_swapped(consumer.pid()) >= HELD
-    });
-    consumer
+    Kept(child.expect("this program starts"))
 }
 
-/// Bytes of anonymous memory.
-fn resident_and_swapped(pid: u32) -> u64 {
+fn wait_for_memory(consumer: &Kept) {
+    wait_until("a consumer with its memory", || anonymous(consumer.pid()) >= HELD);
+}
+
+/// Bytes of anonymous memory, in RAM and in swap.
+fn anonymous(pid: u32) -> u64 {
     let text = fs::read(format!("/proc/{pid}/status")).expect("it lives");
     let status = plimsoll_proc::PidStatus::parse(&text);
     status.anon.unwrap_or(0) + status.swap.unwrap_or(0)
@@ -188,9 +188,10 @@ impl Scene {
         let guarded = environment.cgroup().expect("a cgroup").path().to_owned();
         let shelter = Group::below(&guarded, "shelter");
         let debugged = start_consumer(&guarded);
+        wait_for_memory(&debugged);
         send(debugged.pid(), Signal::STOP);
         wait_for_stop(debugged.pid());
-        Scene {
+        let scene = Scene {
             protected: start_consumer(&shelter.0),
             consumers: (0..CONSUMERS).map(|_| start_consumer(&guarded)).collect(),
             debugged,
@@ -199,7 +200,13 @@ impl Scene {
             guarded,
             environment: Some(environment),
             session,
-        }
+        };
+        scene
+            .consumers
+            .iter()
+            .chain([&scene.protected])
+            .for_each(wait_for_memory);
+        scene
     }
 
     fn guard(&self, state: &State, more: &[&str]) -> Guard {
@@ -315,12 +322,14 @@ impl Scene {
         let state = State::new();
         let mut guard = self.guard(&state, &[]);
         guard.wait_for("a stopped process", |line| line["decision"] == "stopped");
+        // The other orders of the same second follow at once.
+        std::thread::sleep(Duration::from_millis(300));
         send(guard.pid(), Signal::KILL);
         let ended = guard.finish();
         assert_eq!(ended.code, None, "{}", ended.errors);
-        wait_until("a process that the guard left stopped", || {
-            !self.stopped().is_empty()
-        });
+        for pid in stopped_by(&ended.lines) {
+            wait_for_stop(pid);
+        }
         let stopped = self.stopped();
         let journals = state.journals().len();
         let cleanup = state.command(&["cleanup"]).output().expect("plimsoll starts");

@@ -564,9 +564,15 @@ mod tests {
         let (now, hour) = (Instant::now(), Duration::from_secs(3600));
         diary.cycle(&mut memory, 10, now..=now + hour);
         diary.cycle(&mut memory, 10, now..=now);
-        assert_eq!((diary.cycles, diary.cycles_in_time, diary.cycles_together), (2, 1, 1));
+        assert_eq!(
+            (diary.cycles, diary.cycles_in_time, diary.cycles_together),
+            (2, 1, 1)
+        );
         diary.cycle(&mut memory, 10, now + hour..=now + hour);
-        assert_eq!((diary.cycles, diary.cycles_in_time, diary.cycles_together), (3, 2, 1));
+        assert_eq!(
+            (diary.cycles, diary.cycles_in_time, diary.cycles_together),
+            (3, 2, 1)
+        );
     }
 
     #[test]

@@ -175,18 +175,13 @@ impl Crew {
     }
 
     /// Begins the guard of the cgroup, if the trial has one. It spares the probes.
-    fn begin_guard(
-        &mut self,
-        context: &mut TrialContext<'_, '_>,
-        thrash: &Thrash,
-    ) -> Result<(), TrialError> {
+    fn begin_guard(&mut self, context: &mut TrialContext<'_, '_>, thrash: &Thrash) -> Result<(), TrialError> {
         let (Some(policy), Some(cgroup)) = (thrash.guard, context.cgroup()) else {
             return Ok(());
         };
         let worker = context.runner.start_worker(&trial::worker_options())?;
         let worker = self.guard.insert(worker);
-        let stop = context.runner.stop.flag();
-        let begun = trial::begin(worker, policy, cgroup.path(), self.probes.pids(), stop);
+        let begun = trial::begin(worker, policy, cgroup.path(), self.probes.pids());
         begun.map_err(|error| context.explain(&error))
     }
 
