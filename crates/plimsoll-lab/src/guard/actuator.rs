@@ -1,5 +1,6 @@
 //! Carries orders out: signals through pidfds, page-outs, and the journal before them.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -83,12 +84,11 @@ impl Actuator {
     }
 
     fn stop(&mut self, process: ProcessId, members: &Members) -> Result<Outcome, GuardError> {
-        if !self.journalled.contains_key(&process) {
+        if let Entry::Vacant(place) = self.journalled.entry(process) {
             let Some(pidfd) = open(process)? else {
                 return Ok(Outcome::Void);
             };
-            self.journalled
-                .insert(process, Journalled { pidfd, parent: None });
+            place.insert(Journalled { pidfd, parent: None });
         }
         // After the descriptor was opened, so that both are of the same process.
         if !members.may_stop(process) {

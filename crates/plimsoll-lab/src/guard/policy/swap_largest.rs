@@ -102,7 +102,7 @@ mod tests {
         let mut policy = SwapLargest::default();
         let mut working = Vec::new();
         for second in 0..40 {
-            machine.is_pressed = machine.working().iter().any(|pid| *pid == 2);
+            machine.is_pressed = machine.working().contains(&2);
             machine.step(&mut policy, second);
             working.push(machine.working());
         }
