@@ -27,7 +27,7 @@ pub struct Thrash {
     pub stagger: f64,
     /// Seconds of rest before the first consumer.
     pub hold: f64,
-    /// Seconds that all consumers work together; `None` for twice `stagger`.
+    /// Seconds that all consumers work together; `None` in older recordings, for twice `stagger`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub together: Option<f64>,
     /// The policy of the guard of the consumers' cgroup, if any.
@@ -226,7 +226,7 @@ impl Model for Thrash {
             sleep: values.number("sleep")?,
             stagger: values.number("stagger")?,
             hold: values.number("hold")?,
-            together: Some(values.number("together")?).filter(|_| values.is_given("together")),
+            together: Some(values.number("together")?),
             guard: values.choice("guard")?,
         })
     }
