@@ -498,7 +498,7 @@ fn a_duration_ends_it_and_its_lines_are_json() {
     let output = state.guard(&scope);
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(code(&output), Some(0), "{output:?}");
-    for words in [scope_name, "auto", "no process is stopped", "0 stops"] {
+    for words in [scope_name, "auto", "ended", "0 stops"] {
         assert!(text.contains(words), "`{words}`: {text}");
     }
     let output = state.guard(&[&scope[..], &["--quiet"]].concat());

@@ -42,8 +42,8 @@ metrics! {
     CYCLE_MAX "longest_cycle_s" Less false "longest cycle" "Maximum time of the writes of a cycle.";
     END_LATE "end_late_s" Less false "late end" "Time from the common end to the end of the last consumer, which finishes its cycle first.";
     DISTINCT "distinct_pages_ratio" Neither false NOTHING "pages chosen" "Distinct pages among the random places of a cycle, over the expected number n(1-(1-1/n)^W) of n pages.";
-    GUARD_STOPS "guard_stops" Neither false "stops by the guard" "Stops of consumers by the guard, from the rest to the end of the recovery. Absent without a guard.";
-    GUARD_TRIMS "guard_trims" Neither false "page-outs by the guard" "Page-outs of consumers by the guard. Absent without a guard.";
+    GUARD_STOPS "guard_stops" Neither false TIME "stops by the guard" "Stops of consumers by the guard, from the rest to the end of the recovery. Absent without a guard.";
+    GUARD_TRIMS "guard_trims" Neither false TIME "page-outs by the guard" "Page-outs of consumers by the guard. Absent without a guard.";
     GUARD_CPU "guard_cpu_percent" Less false TIME "CPU of the guard" "CPU time of the guard, in percent of one CPU, from the rest to the end of the recovery. Absent without a guard.";
     RECOVERED "recovered_ratio" More false TIME "recovered" "1 if paging, stalls, wake-up latency and small set were as at rest again within 30 s after the end of the last consumer, otherwise 0.";
 }
