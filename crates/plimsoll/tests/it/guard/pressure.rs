@@ -211,7 +211,7 @@ impl Scene {
 
     fn guard(&self, state: &State, more: &[&str]) -> Guard {
         let guarded = self.guarded.to_str().expect("ASCII");
-        let scope = ["--cgroup", guarded];
+        let scope = ["--cgroup", guarded, "--protect-cgroup", self.shelter.path()];
         Guard::start(state, &[&scope[..], more].concat())
     }
 
