@@ -11,12 +11,10 @@ use serde::Serialize;
 use super::change::Change;
 use super::error::EnvironmentError;
 use super::journal::{Journal, Opened};
-use super::lock::{Lock, MachineLock};
-use super::state::{self, StateFolder};
+use super::lock::MachineLock;
+use super::state::{self, Lock, StateFolder};
 use super::undo::{Left, UndoError, UndoReport, Undone};
-use super::{
-    cap, cgroup, confine, oom_killer, process, stopped, swap_device, swap_file, sysctl, vigil, zram,
-};
+use super::{cap, cgroup, confine, oom_killer, process, stopped, swap_device, swap_file, sysctl, zram};
 
 /// A signal ends a cleanup at once: there is nothing to restore first.
 static NEVER: AtomicBool = AtomicBool::new(false);
@@ -120,7 +118,7 @@ pub fn cleanup_in(state: &Path, wait: Option<Duration>) -> Result<CleanupReport,
 fn has_only_stops(journal: &Journal) -> bool {
     let left = journal.outstanding_since(0);
     let is_stop = |change: &Change| matches!(change, Change::Stopped { .. });
-    let is_guard = journal.run().starts_with(vigil::KIND);
+    let is_guard = journal.run().starts_with(stopped::KIND);
     is_guard && left.iter().all(|(_, change)| is_stop(change))
 }
 

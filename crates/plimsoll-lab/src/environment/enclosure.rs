@@ -24,9 +24,9 @@ use super::change::Change;
 use super::cleanup::undo_changes;
 use super::error::{EnvironmentError, Missing};
 use super::journal::Journal;
-use super::lock::{Lock, MachineLock};
+use super::lock::MachineLock;
 use super::requirements::missing_swap;
-use super::state::{self, StateFolder};
+use super::state::{self, Lock, StateFolder};
 use super::undo::Left;
 use super::{swap_file, zram};
 

@@ -12,27 +12,8 @@ use std::time::{Duration, Instant};
 
 use super::error::EnvironmentError;
 use super::holder::Holder;
-use super::state::StateFolder;
+use super::state::{Lock, StateFolder};
 use rustix::fs::{FlockOperation, flock};
-
-/// A lock of the state folder.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lock {
-    /// Of runs.
-    Machine,
-    /// Of guards.
-    Guard,
-}
-
-impl Lock {
-    /// Name of its file.
-    pub(super) fn file(self) -> &'static str {
-        match self {
-            Lock::Machine => "machine.lock",
-            Lock::Guard => "guard.lock",
-        }
-    }
-}
 
 /// How often a waiting run looks whether the lock is free.
 const POLL: Duration = Duration::from_millis(50);

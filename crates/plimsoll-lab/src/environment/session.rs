@@ -12,9 +12,9 @@ use super::change::Change;
 use super::cleanup::{dead_run_with_cap, dead_runs, undo_changes};
 use super::error::EnvironmentError;
 use super::journal::{Header, Journal};
-use super::lock::{Lock, MachineLock};
+use super::lock::MachineLock;
 use super::process;
-use super::state::{self, StateFolder};
+use super::state::{self, Lock, StateFolder};
 use super::undo::UndoReport;
 use super::zram;
 

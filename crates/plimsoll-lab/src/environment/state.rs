@@ -12,9 +12,27 @@ use plimsoll_proc::{Distrust, TrustedFolder};
 use rustix::fs::OFlags;
 
 use super::error::{EnvironmentError, STATE_DIR};
-use super::lock::Lock;
 
 const RUNS: &str = "runs";
+
+/// A lock of the state folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lock {
+    /// Of runs.
+    Machine,
+    /// Of guards.
+    Guard,
+}
+
+impl Lock {
+    /// Name of its file.
+    pub(super) fn file(self) -> &'static str {
+        match self {
+            Lock::Machine => "machine.lock",
+            Lock::Guard => "guard.lock",
+        }
+    }
+}
 
 /// The path of the state folder: `$PLIMSOLL_STATE_DIR`; or `/var/lib/plimsoll` for root; or `plimsoll` in the user's
 /// state folder (`$XDG_STATE_HOME`, `~/.local/state`) or, without a home, in the user's runtime folder.

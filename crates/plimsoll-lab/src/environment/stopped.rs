@@ -10,6 +10,9 @@ use plimsoll_proc::ProcessId;
 
 use super::undo::{UndoError, Undone};
 
+/// Begin of the names of journals of guards.
+pub(super) const KIND: &str = "guard";
+
 /// Continues the process, if it is that of the same start.
 pub(super) fn undo(process: ProcessId) -> Result<Undone, UndoError> {
     let error = |errno: Errno| std::io::Error::from_raw_os_error(errno.raw());

@@ -16,12 +16,10 @@ use super::change::Change;
 use super::cleanup::{continue_stopped, undo_changes};
 use super::error::EnvironmentError;
 use super::journal::Journal;
-use super::lock::{Lock, MachineLock};
-use super::state::{self, StateFolder};
+use super::lock::MachineLock;
+use super::state::{self, Lock, StateFolder};
+use super::stopped::KIND;
 use super::undo::UndoReport;
-
-/// Begin of the names of journals.
-pub(super) const KIND: &str = "guard";
 
 /// A guard does not wait for another one.
 static NEVER: AtomicBool = AtomicBool::new(false);

@@ -10,29 +10,13 @@ use plimsoll_sample::stop::Stop;
 
 use super::error::GuardError;
 use super::members::Members;
-use super::policy::Order;
+use super::order::{Order, Outcome};
 use crate::environment::Vigil;
 
 /// Bytes of one call that pages out.
 const PIECE: u64 = 2 << 20;
 /// Longest page-out of one order: the other orders wait meanwhile.
 const LONGEST: Duration = Duration::from_millis(500);
-
-/// Result of an order.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// Carried out; of a trim, with the bytes that left RAM.
-    Done(u64),
-    /// A dry run.
-    Dry,
-    /// The process has ended, or is no candidate any more.
-    Void,
-    Refused {
-        error: String,
-        /// A later attempt would fail too.
-        lasting: bool,
-    },
-}
 
 /// A process that the journal has.
 #[derive(Debug)]
@@ -275,9 +259,10 @@ fn ranges_from(maps: &[u8], cursor: u64) -> Vec<Range> {
     first
 }
 
+/// Whether a signal, and no debugger, has stopped it.
 fn is_stopped(process: ProcessId) -> bool {
     PidStat::read(process.pid, &mut Vec::new())
-        .is_ok_and(|stat| stat.start_ticks == process.start_ticks && stat.is_stopped())
+        .is_ok_and(|stat| stat.start_ticks == process.start_ticks && stat.state == 'T')
 }
 
 /// The parent of a process, if it is not stopped.

@@ -15,11 +15,12 @@ use std::time::Duration;
 use plimsoll_model::scenario::GuardPolicy;
 use plimsoll_proc::ProcessId;
 
-use super::decision::{Event, Reason};
+use super::decision::Event;
 use super::detector::{Detector, Pressure};
 use super::judge::{Span, Useful, helps};
 use super::members::Look;
-use super::policy::{Candidate, Order, Picture, Policy, begin};
+use super::order::{Order, Reason};
+use super::policy::{Candidate, Picture, Policy, begin};
 
 /// Time in which the work before a policy is measured.
 const MEASURE: Duration = Duration::from_secs(5);

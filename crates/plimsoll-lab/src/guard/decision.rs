@@ -1,16 +1,13 @@
 //! The decisions of a guard, as data and as one line of text each.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
 use plimsoll_model::quantity::{bytes, counted, significant};
 use plimsoll_model::scenario::GuardPolicy;
-use plimsoll_proc::ProcessId;
 use serde::Serialize;
 
-use super::actuator::Outcome;
-use super::policy::Order;
+use super::order::{Order, Outcome, Reason};
 
 /// A decision with its time.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,67 +34,6 @@ impl Decision {
             text: event.to_string(),
             event,
         }
-    }
-}
-
-/// Why a policy orders.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Reason {
-    /// The working processes leave no room for it.
-    NoRoom,
-    /// The working processes have grown above the room.
-    Grown,
-    /// It has worked for its turn.
-    TurnOver,
-    /// Its turn begins.
-    Turn,
-    /// There is room for it beside the working processes.
-    Room,
-    /// It was the last to be active (FreeBSD).
-    LastActive,
-    /// It is the largest (Solaris).
-    Largest,
-    /// The pressure is gone.
-    Relieved,
-    /// Another process has the token.
-    Token,
-    /// Its end frees most and loses least.
-    BestVictim,
-    /// It is no candidate any more.
-    Exempt,
-    /// The processes fit, or thrash no longer.
-    Over,
-    /// The work without the policy is measured anew.
-    Review,
-    /// The policy did not help.
-    NoGain,
-}
-
-impl Reason {
-    const fn words(self) -> &'static str {
-        match self {
-            Reason::NoRoom => "the working processes leave no room for it",
-            Reason::Grown => "the working processes need more than there is",
-            Reason::TurnOver => "its turn is over",
-            Reason::Turn => "its turn begins",
-            Reason::Room => "there is room for it",
-            Reason::LastActive => "it was the last to be active",
-            Reason::Largest => "it is the largest",
-            Reason::Relieved => "the pressure is gone",
-            Reason::Token => "another process has the token",
-            Reason::BestVictim => "its end frees most and loses least",
-            Reason::Exempt => "it is exempt now",
-            Reason::Over => "the thrashing is over",
-            Reason::Review => "the work without the policy is measured anew",
-            Reason::NoGain => "the policy did not help",
-        }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.words())
     }
 }
 
@@ -192,17 +128,8 @@ fn policy_name<S: serde::Serializer>(policy: &GuardPolicy, serializer: S) -> Res
 
 impl Event {
     /// The event of an order with its outcome; `None` if its process has ended.
-    pub(super) fn of_order(
-        order: &Order,
-        names: &HashMap<ProcessId, String>,
-        outcome: Outcome,
-    ) -> Option<Event> {
-        let id = order.process();
-        let (pid, name, reason) = (
-            id.pid,
-            names.get(&id).cloned().unwrap_or_default(),
-            order.reason(),
-        );
+    pub(super) fn of_order(order: &Order, name: String, outcome: Outcome) -> Option<Event> {
+        let (pid, reason) = (order.process().pid, order.reason());
         Some(match (outcome, order) {
             (Outcome::Void, _) => return None,
             (Outcome::Refused { error, .. }, _) => Event::Failed {

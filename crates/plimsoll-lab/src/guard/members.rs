@@ -7,7 +7,6 @@ use plimsoll_model::sanitize::sanitize;
 use plimsoll_proc::cgroup::{Hierarchy, members};
 use plimsoll_proc::{Folder, PidStat, PidStatus, ProcessId, oom};
 
-use super::decision::Event;
 use super::error::GuardError;
 use super::policy::Candidate;
 use super::protection::{self, Exemption, Own, Protection};
@@ -24,10 +23,29 @@ const SELDOM: u64 = 30;
 pub(super) struct Look {
     pub(super) candidates: Vec<Candidate>,
     pub(super) names: HashMap<ProcessId, String>,
+    /// The names of processes that the look before had.
+    pub(super) former: Vec<(ProcessId, String)>,
     /// Processes that another program has stopped.
     pub(super) foreign: Vec<ProcessId>,
     /// Bytes in RAM of the processes that are no candidates.
     pub(super) exempt_resident: u64,
+}
+
+impl Look {
+    /// The name of a process, also if it has left the scope since the look before.
+    pub(super) fn name(&self, process: ProcessId) -> String {
+        let former = || {
+            self.former
+                .iter()
+                .find(|(id, _)| *id == process)
+                .map(|(_, name)| name)
+        };
+        self.names
+            .get(&process)
+            .or_else(former)
+            .cloned()
+            .unwrap_or_default()
+    }
 }
 
 /// The last look at a process.
@@ -93,13 +111,11 @@ impl Members {
         self.scope.check()
     }
 
-    /// Events of the protected cgroups that do not exist.
-    pub(super) fn missing_protections(&self) -> Vec<Event> {
+    /// The protected cgroups that do not exist.
+    pub(super) fn missing_protections(&self) -> Vec<String> {
         let missing = self.protected.iter().filter(|folder| members(folder).is_err());
         missing
-            .map(|folder| Event::Unprotected {
-                cgroup: sanitize(&folder.to_string_lossy()).into_owned(),
-            })
+            .map(|folder| sanitize(&folder.to_string_lossy()).into_owned())
             .collect()
     }
 
@@ -150,7 +166,10 @@ impl Members {
                 now.insert(pid, known);
             }
         }
-        self.known = now;
+        let gone = std::mem::replace(&mut self.known, now).into_values();
+        look.former = gone
+            .map(|known| (known.id, sanitize(&known.name).into_owned()))
+            .collect();
         Ok(look)
     }
 

@@ -16,8 +16,8 @@
 //!   `orders_name_candidates_and_each_stop_is_continued`.
 //! - Invariant: a process that the guard stopped runs again when the guard ends, and when it ceases to be a candidate.
 //!   Checked by the same test, and on real processes by `a_killed_guard_is_undone_by_cleanup`.
-//! - Invariant: the guard neither stops nor continues a process that another program has stopped. Checked by
-//!   `a_process_that_a_debugger_stopped_stays_stopped`.
+//! - Invariant: the guard neither stops nor continues a process that another program has stopped, except a parent that stopped
+//!   while its child was stopped (`su`, `sudo`). Checked by `a_process_that_a_debugger_stopped_stays_stopped`.
 
 mod actuator;
 mod course;
@@ -27,6 +27,7 @@ mod error;
 mod gauge;
 mod judge;
 mod members;
+mod order;
 mod policy;
 mod protection;
 mod scope;
@@ -40,15 +41,16 @@ use plimsoll_os::{UsageScope, resource_usage};
 use plimsoll_sample::stop::Stop;
 
 use crate::environment::Vigil;
-use actuator::{Actuator, Outcome};
+use actuator::Actuator;
 use course::Course;
 use gauge::Gauge;
 use members::Members;
-use policy::Order;
+use order::{Order, Outcome};
 use scope::Scope;
 
-pub use decision::{Decision, Event, Reason};
+pub use decision::{Decision, Event};
 pub use error::GuardError;
+pub use order::Reason;
 pub use protection::{Exemption, Protection};
 
 /// Time between two readings of the pressure, and between two looks at the processes while they thrash.
@@ -117,7 +119,8 @@ pub fn guard(options: &Options, stop: &Stop, tell: &mut dyn FnMut(&Decision)) ->
         policy: options.policy,
     };
     let recovered = continued.into_iter().map(|what| Event::Recovered { what });
-    let missing = guard.members.missing_protections();
+    let missing = guard.members.missing_protections().into_iter();
+    let missing = missing.map(|cgroup| Event::Unprotected { cgroup });
     let first = std::iter::once(begun).chain(recovered).chain(missing).collect();
     guard.tell_all(Duration::ZERO, first, tell);
     let ended = guard.watch(options.duration, stop, tell);
@@ -211,13 +214,16 @@ impl Guard {
             .forget_running(|process| look.names.contains_key(&process))?;
         let room = self.gauge.room(&look)?;
         let decided = self.course.decide(now, room, &look);
+        let is_last = |event: &Event| matches!(event, Event::Resting { .. } | Event::Calm);
+        let (last, first): (Vec<Event>, Vec<Event>) = decided.events.into_iter().partition(is_last);
+        self.tell_all(now, first, tell);
         for order in decided.orders {
             let outcome = self.actuator.carry_out(&order, &self.members, stop);
             self.learn(&order, &outcome);
-            let event = Event::of_order(&order, &look.names, outcome);
+            let event = Event::of_order(&order, look.name(order.process()), outcome);
             self.tell_all(now, event.into_iter().collect(), tell);
         }
-        self.tell_all(now, decided.events, tell);
+        self.tell_all(now, last, tell);
         if !self.course.needs_look() {
             // From now on other programs may stop them unseen.
             self.actuator.forget_running(|_| false)?;

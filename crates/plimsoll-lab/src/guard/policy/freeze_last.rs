@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use plimsoll_proc::ProcessId;
 
-use super::{Candidate, Order, Picture, Policy};
-use crate::guard::decision::Reason;
+use super::{Candidate, Picture, Policy};
+use crate::guard::order::{Order, Reason};
 
 /// Time that a process is stopped.
 const STOPPED: Duration = Duration::from_secs(20);

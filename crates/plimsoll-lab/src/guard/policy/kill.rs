@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Candidate, Order, Picture, Policy};
-use crate::guard::decision::Reason;
+use super::{Candidate, Picture, Policy};
+use crate::guard::order::{Order, Reason};
 
 /// Time of pressure without a break until the first kill, and between two.
 const PATIENCE: Duration = Duration::from_secs(30);

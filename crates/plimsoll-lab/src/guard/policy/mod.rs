@@ -16,7 +16,7 @@ use std::time::Duration;
 use plimsoll_model::scenario::GuardPolicy;
 use plimsoll_proc::ProcessId;
 
-use super::decision::Reason;
+use super::order::Order;
 
 /// A process that a policy may order about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,57 +76,6 @@ impl Picture<'_> {
         self.candidates
             .iter()
             .filter(|candidate| !self.stopped.contains(&candidate.id))
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
-    Stop {
-        process: ProcessId,
-        reason: Reason,
-    },
-    Continue {
-        process: ProcessId,
-        reason: Reason,
-    },
-    /// Page out so many bytes.
-    Trim {
-        process: ProcessId,
-        bytes: u64,
-        reason: Reason,
-    },
-    Kill {
-        process: ProcessId,
-        reason: Reason,
-    },
-}
-
-impl Order {
-    pub(super) fn process(&self) -> ProcessId {
-        match self {
-            Order::Stop { process, .. }
-            | Order::Continue { process, .. }
-            | Order::Trim { process, .. }
-            | Order::Kill { process, .. } => *process,
-        }
-    }
-
-    pub(super) fn reason(&self) -> Reason {
-        match self {
-            Order::Stop { reason, .. }
-            | Order::Continue { reason, .. }
-            | Order::Trim { reason, .. }
-            | Order::Kill { reason, .. } => *reason,
-        }
-    }
-
-    pub(super) const fn verb(&self) -> &'static str {
-        match self {
-            Order::Stop { .. } => "stop",
-            Order::Continue { .. } => "continue",
-            Order::Trim { .. } => "trim",
-            Order::Kill { .. } => "kill",
-        }
     }
 }
 

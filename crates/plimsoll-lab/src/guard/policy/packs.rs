@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use plimsoll_proc::ProcessId;
 
-use super::{Order, Picture, Policy, largest_first};
-use crate::guard::decision::Reason;
+use super::{Picture, Policy, largest_first};
+use crate::guard::order::{Order, Reason};
 
 /// Time that a pack works.
 const TURN: Duration = Duration::from_secs(20);

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use plimsoll_proc::ProcessId;
 
-use super::{Order, Picture, Policy, largest_first};
-use crate::guard::decision::Reason;
+use super::{Picture, Policy, largest_first};
+use crate::guard::order::{Order, Reason};
 
 /// Time that a process works at a stretch, where the number of working ones allows it.
 const TURN: Duration = Duration::from_secs(20);
@@ -23,14 +23,15 @@ pub(super) struct Relay {
     working: VecDeque<(ProcessId, Duration)>,
     /// Stopped processes, the earliest first.
     waiting: VecDeque<ProcessId>,
-    /// The last change.
-    changed: Duration,
+    /// The last change; at first the first step.
+    changed: Option<Duration>,
 }
 
 impl Policy for Relay {
     fn step(&mut self, picture: &Picture<'_>) -> Vec<Order> {
         self.working.retain(|(id, _)| picture.get(*id).is_some());
         self.waiting.retain(|id| picture.get(*id).is_some());
+        let _ = self.changed.get_or_insert(picture.at);
         let mut orders = Vec::new();
         self.meet(picture, &mut orders);
         self.shrink(picture, &mut orders);
@@ -104,7 +105,9 @@ impl Relay {
             })
         };
         !self.waiting.is_empty()
-            && picture.at.saturating_sub(self.changed) >= interval
+            && self
+                .changed
+                .is_none_or(|changed| picture.at.saturating_sub(changed) >= interval)
             && self.working.back().is_none_or(has_returned)
     }
 
@@ -113,7 +116,7 @@ impl Relay {
         let Some(next) = self.waiting.front().copied() else {
             return;
         };
-        self.changed = picture.at;
+        self.changed = Some(picture.at);
         while !self.working.is_empty() && !self.fits(next, picture) {
             self.stop_first(Reason::TurnOver, orders);
         }

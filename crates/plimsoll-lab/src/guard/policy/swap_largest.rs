@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use plimsoll_proc::ProcessId;
 
-use super::{Order, Picture, Policy};
-use crate::guard::decision::Reason;
+use super::{Picture, Policy};
+use crate::guard::order::{Order, Reason};
 
 /// Time between two stops.
 const INTERVAL: Duration = Duration::from_secs(5);

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use plimsoll_proc::ProcessId;
 
-use super::{Candidate, Order, Picture, Policy, largest_first};
-use crate::guard::decision::Reason;
+use super::{Candidate, Picture, Policy, largest_first};
+use crate::guard::order::{Order, Reason};
 
 /// Time that a process keeps the token at least, and at most.
 const KEEP: Duration = Duration::from_secs(5);

@@ -1,0 +1,134 @@
+//! Orders about processes, their reasons and their outcomes.
+
+use std::fmt;
+
+use plimsoll_proc::ProcessId;
+use serde::Serialize;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    Stop {
+        process: ProcessId,
+        reason: Reason,
+    },
+    Continue {
+        process: ProcessId,
+        reason: Reason,
+    },
+    /// Page out so many bytes.
+    Trim {
+        process: ProcessId,
+        bytes: u64,
+        reason: Reason,
+    },
+    Kill {
+        process: ProcessId,
+        reason: Reason,
+    },
+}
+
+impl Order {
+    pub(super) fn process(&self) -> ProcessId {
+        match self {
+            Order::Stop { process, .. }
+            | Order::Continue { process, .. }
+            | Order::Trim { process, .. }
+            | Order::Kill { process, .. } => *process,
+        }
+    }
+
+    pub(super) fn reason(&self) -> Reason {
+        match self {
+            Order::Stop { reason, .. }
+            | Order::Continue { reason, .. }
+            | Order::Trim { reason, .. }
+            | Order::Kill { reason, .. } => *reason,
+        }
+    }
+
+    pub(super) const fn verb(&self) -> &'static str {
+        match self {
+            Order::Stop { .. } => "stop",
+            Order::Continue { .. } => "continue",
+            Order::Trim { .. } => "trim",
+            Order::Kill { .. } => "kill",
+        }
+    }
+}
+
+/// Result of an order.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// Carried out; of a trim, with the bytes that left RAM.
+    Done(u64),
+    /// A dry run.
+    Dry,
+    /// The process has ended, or is no candidate any more.
+    Void,
+    Refused {
+        error: String,
+        /// A later attempt would fail too.
+        lasting: bool,
+    },
+}
+
+/// Why a policy orders.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reason {
+    /// The working processes leave no room for it.
+    NoRoom,
+    /// The working processes have grown above the room.
+    Grown,
+    /// It has worked for its turn.
+    TurnOver,
+    /// Its turn begins.
+    Turn,
+    /// There is room for it beside the working processes.
+    Room,
+    /// It was the last to be active (FreeBSD).
+    LastActive,
+    /// It is the largest (Solaris).
+    Largest,
+    /// The pressure is gone.
+    Relieved,
+    /// Another process has the token.
+    Token,
+    /// Its end frees most and loses least.
+    BestVictim,
+    /// It is no candidate any more.
+    Exempt,
+    /// The processes fit, or thrash no longer.
+    Over,
+    /// The work without the policy is measured anew.
+    Review,
+    /// The policy did not help.
+    NoGain,
+}
+
+impl Reason {
+    const fn words(self) -> &'static str {
+        match self {
+            Reason::NoRoom => "the working processes leave no room for it",
+            Reason::Grown => "the working processes need more than there is",
+            Reason::TurnOver => "its turn is over",
+            Reason::Turn => "its turn begins",
+            Reason::Room => "there is room for it",
+            Reason::LastActive => "it was the last to be active",
+            Reason::Largest => "it is the largest",
+            Reason::Relieved => "the pressure is gone",
+            Reason::Token => "another process has the token",
+            Reason::BestVictim => "its end frees most and loses least",
+            Reason::Exempt => "it is exempt now",
+            Reason::Over => "the thrashing is over",
+            Reason::Review => "the work without the policy is measured anew",
+            Reason::NoGain => "the policy did not help",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.words())
+    }
+}
