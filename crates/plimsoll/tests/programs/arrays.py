@@ -16,7 +16,9 @@ order = numpy.argsort(numbers, kind="stable")
 print("sort", digest(order), bool((numpy.diff(numbers[order]) >= 0).all()))
 del order
 
-signal = numpy.sin(numpy.arange(1 << 19) * 0.01) + numbers[: 1 << 19] % 1009
+# Operations with one correct result. The last bit of a sine depends on the places of its arrays: NumPy takes arrays without a
+# gap between them for overlapping ones, and computes them without vectors.
+signal = numpy.abs(numpy.arange(1 << 19) % 628 - 314) * 0.01 + numbers[: 1 << 19] % 1009
 spectrum = numpy.fft.rfft(signal)
 returned = numpy.fft.irfft(spectrum)
 print("transform", digest(spectrum.round(3)), bool(numpy.allclose(signal, returned)))
