@@ -14,6 +14,8 @@ use plimsoll_proc::cgroup::{Hierarchy, PROCESSES};
 use plimsoll_testkit::capability;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+
+use crate::kept::Kept;
 use tempfile::TempDir;
 
 const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
@@ -53,26 +55,6 @@ fn send(pid: u32, signal: Signal) {
 /// Whether a signal has stopped a process; an ended one is not stopped.
 fn is_stopped(pid: u32) -> bool {
     PidStat::read(pid, &mut Vec::new()).is_ok_and(|stat| stat.is_stopped())
-}
-
-/// A process, killed when dropped, also if it is stopped.
-struct Kept(Child);
-
-impl Kept {
-    fn pid(&self) -> u32 {
-        self.0.id()
-    }
-
-    fn kill(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        self.kill();
-    }
 }
 
 fn sleeper() -> Kept {

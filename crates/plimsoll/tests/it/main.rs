@@ -18,6 +18,7 @@ mod heap_mistakes;
 mod heap_stat;
 mod hold;
 mod hostile;
+mod kept;
 mod machine;
 mod manual;
 mod pager_stat;

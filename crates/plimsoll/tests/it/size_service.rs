@@ -7,7 +7,7 @@ mod refusals;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use plimsoll_lab::environment::Cap;
@@ -16,6 +16,8 @@ use plimsoll_model::scenario::{FillClass, ThpMode};
 use plimsoll_proc::cgroup::Hierarchy;
 use plimsoll_testkit::capability;
 use serde_json::Value;
+
+use crate::kept::Kept;
 
 const MIB: u64 = 1 << 20;
 const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
@@ -88,26 +90,6 @@ fn inside(folder: &Path, words: &[&str]) -> Command {
         .arg(folder)
         .args(words);
     command
-}
-
-/// A process, killed when dropped.
-struct Kept(Child);
-
-impl Kept {
-    fn pid(&self) -> u32 {
-        self.0.id()
-    }
-
-    fn kill(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        self.kill();
-    }
 }
 
 /// A process that sleeps in the cgroup.

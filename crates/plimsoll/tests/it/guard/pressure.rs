@@ -463,6 +463,17 @@ fn a_process_that_a_debugger_stopped_stays_stopped() {
     assert!(naming.is_empty(), "{naming:#?}");
 }
 
+/// Checks that the last line about a process continues it, with this reason.
+fn assert_was_continued_for(reason: &str, pid: u32) {
+    let naming = SEEN.turns.ended.naming(pid);
+    let last = naming.last().expect("a line about it");
+    assert_eq!(
+        (&last["decision"], &last["reason"]),
+        (&"continued".into(), &reason.into()),
+        "{naming:#?}"
+    );
+}
+
 /// The guard had stopped and continued it before, so that its journal had it.
 #[test]
 fn a_process_that_a_debugger_stops_meanwhile_stays_stopped() {
@@ -471,13 +482,7 @@ fn a_process_that_a_debugger_stops_meanwhile_stays_stopped() {
     }
     let turns = &SEEN.turns;
     assert!(turns.stopped.contains(&turns.halted));
-    let naming = turns.ended.naming(turns.halted);
-    let last = naming.last().expect("its turn");
-    assert_eq!(
-        (&last["decision"], &last["reason"]),
-        (&"continued".into(), &"turn".into()),
-        "{naming:#?}"
-    );
+    assert_was_continued_for("turn", turns.halted);
 }
 
 #[test]
@@ -486,13 +491,7 @@ fn a_process_that_another_program_continues_is_left_alone() {
         return;
     }
     let turns = &SEEN.turns;
-    let naming = turns.ended.naming(turns.freed);
-    let last = naming.last().expect("its release");
-    assert_eq!(
-        (&last["decision"], &last["reason"]),
-        (&"continued".into(), &"exempt".into()),
-        "{naming:#?}"
-    );
+    assert_was_continued_for("exempt", turns.freed);
 }
 
 #[test]
@@ -537,13 +536,7 @@ fn a_stopped_process_that_leaves_the_cgroup_runs_again() {
     }
     let turns = &SEEN.turns;
     assert!(turns.moved_ran);
-    let naming = turns.ended.naming(turns.moved);
-    let last = naming.last().expect("its release");
-    assert_eq!(
-        (&last["decision"], &last["reason"]),
-        (&"continued".into(), &"exempt".into()),
-        "{naming:#?}"
-    );
+    assert_was_continued_for("exempt", turns.moved);
 }
 
 #[test]
