@@ -55,7 +55,7 @@ pub(super) struct Own {
     /// The guard, its ancestors, and init.
     pids: BTreeSet<u32>,
     /// Their sessions; without that of init, which may be that of everything.
-    sessions: BTreeSet<u32>,
+    pub(super) sessions: BTreeSet<u32>,
 }
 
 impl Own {
