@@ -3,14 +3,17 @@
 
 Runs each experiment at its full size with all policies in one run per round, in random order, and compares the policies
 with no guard within each round. Consumers start half a second apart and work together for a minute. Prints Markdown,
-and writes a JSON line for each trial to RAW.
+and writes a JSON line for each trial to RAW. The policy `earlyoom` is no guard, with the program earlyoom beside the trial.
 
 Usage: benchmarks/guard/run.py [--rounds 3] [--experiments e1,e2] [--policies relay,packs] [--subject zram] PLIMSOLL RAW
 """
 
 import argparse
+import contextlib
 import json
 import pathlib
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -51,6 +54,35 @@ def run(program, experiment, policies, seed, subject, together):
         }
         for trial in trials
     ]
+
+
+@contextlib.contextmanager
+def earlyoom():
+    """Runs earlyoom with its own settings for the machine, and prints how often it killed."""
+    program = shutil.which("earlyoom", path="/usr/bin:/usr/sbin:/usr/local/bin")
+    if not program:
+        sys.exit("cannot run earlyoom: there is no such program; install the package earlyoom")
+    with tempfile.TemporaryFile("w+") as log:
+        daemon = subprocess.Popen([program, "-r", "0"], stdout=log, stderr=log)
+        try:
+            yield
+        finally:
+            daemon.send_signal(signal.SIGTERM)
+            daemon.wait()
+            log.seek(0)
+            kills = sum(line.startswith("sending SIG") for line in log)
+            print(f"earlyoom: {kills} kills")
+
+
+def round_of(program, experiment, policies, *options):
+    """The trials of one round, those beside earlyoom after the others."""
+    own = [policy for policy in policies if policy != "earlyoom"]
+    trials = run(program, experiment, own, *options)
+    if "earlyoom" in policies:
+        with earlyoom():
+            beside = run(program, experiment, [], *options)
+        trials += [trial | {"policy": "earlyoom"} for trial in beside]
+    return trials
 
 
 def text(values, scale, digits):
@@ -107,7 +139,7 @@ def main():
     trials = []
     for seed in range(1, options.rounds + 1):
         for experiment in options.experiments.split(","):
-            found = run(
+            found = round_of(
                 options.program,
                 experiment,
                 options.policies.split(","),

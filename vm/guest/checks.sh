@@ -342,6 +342,9 @@ swapoff "/dev/zram$zram"
 echo "$zram" >/sys/class/zram-control/hot_remove
 rm -r /tmp/lines /tmp/state
 
+# shellcheck source=vm/guest/guard.sh
+. /guest/guard.sh
+
 echo "--- cleanup after kill -9"
 before=$(system_state)
 plimsoll run compression --quick --output "$out/killed" --set size=$size --set subject=zram:zstd \

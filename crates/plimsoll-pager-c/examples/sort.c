@@ -1,4 +1,4 @@
-/* Sorts 24 MiB of records in 8 MiB of RAM. */
+/* Sorts 12 MiB of records in 4 MiB of RAM. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,12 +21,12 @@ static int fail(const char *what) {
 }
 
 int main(void) {
-    plimsoll_pager_options_t options = {.size = sizeof options, .ram = 8 << 20};
+    plimsoll_pager_options_t options = {.size = sizeof options, .ram = 4 << 20};
     plimsoll_pager_t *pager;
     if (plimsoll_pager_create(&options, &pager) != PLIMSOLL_PAGER_OK)
         return fail("create");
 
-    size_t bytes = 24 << 20, count = bytes / sizeof(struct record);
+    size_t bytes = 12 << 20, count = bytes / sizeof(struct record);
     void *address;
     if (plimsoll_pager_map(pager, bytes, &address) != PLIMSOLL_PAGER_OK)
         return fail("map");

@@ -1,4 +1,4 @@
-//! The cap of a cgroup of other programs, which a sizing lowers for a while: `memory.high` (v2), `memory.limit_in_bytes`
+//! The cap of a cgroup of other programs, which a sizing or the throttle of a guard lowers for a while: `memory.high` (v2), `memory.limit_in_bytes`
 //! (v1). Changed through the journal, and restored unless another program has changed it since.
 //!
 //! Invariant: the journal names each content that the file gets, except the content before: a cap is lifted without a
@@ -26,7 +26,7 @@ const PIECE: u64 = 16 << 20;
 pub enum CapError {
     /// Another program has changed the cap.
     #[error(
-        "cannot size on: another program changed {} to `{found}`, from the `{ours}` of this run; let one program at a \
+        "cannot hold the cap: another program changed {} to `{found}`, from the `{ours}` of this run; let one program at a \
          time set the cap",
         path.display()
     )]
@@ -35,7 +35,7 @@ pub enum CapError {
         ours: String,
         found: String,
     },
-    #[error("cannot size on: the cgroup {} was removed; start its service, then size it again", path.display())]
+    #[error("cannot hold the cap: the cgroup {} was removed; start its service, then repeat the command", path.display())]
     Gone { path: PathBuf },
     /// The cgroup has no such file.
     #[error(
@@ -46,6 +46,11 @@ pub enum CapError {
     NoFile { path: PathBuf, file: &'static str },
     #[error("cannot change {}: permission denied; run as root", path.display())]
     Denied { path: PathBuf },
+    #[error(
+        "cannot cap the cgroup {}: the killed run {run} left it capped; run `plimsoll cleanup`",
+        cgroup.display()
+    )]
+    KilledRun { run: String, cgroup: PathBuf },
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
 }
@@ -217,6 +222,14 @@ impl Cap {
         woken.map_err(|error| self.not_turned(error.into()))
     }
 
+    /// Strikes the change out: another program has changed the cap, or the cgroup was removed, so that an undo would do nothing.
+    pub(super) fn forget(&mut self, journal: &mut Journal) -> Result<(), CapError> {
+        match self.number.take() {
+            Some(number) => Ok(journal.record_undone(number)?),
+            None => Ok(()),
+        }
+    }
+
     fn let_oom_kill(&mut self, journal: &mut Journal) -> Result<(), CapError> {
         let enabled = self.killer.enable(&self.group(), journal);
         enabled.map_err(|error| self.not_turned(error))
@@ -261,6 +274,9 @@ impl Cap {
         bytes: u64,
         stop: impl Fn() -> bool,
     ) -> Result<(), CapError> {
+        // The kernel rounds a cap down to whole pages, and the file then holds another text.
+        let page = rustix::param::page_size() as u64;
+        let bytes = bytes / page * page;
         let mut next = bytes;
         if bytes < bytes_in(&self.holds).unwrap_or(u64::MAX) {
             let left = self.reclaim(bytes, stop)?;

@@ -68,10 +68,13 @@ pub(super) enum Change {
         pid: u32,
         start_time: u64,
     },
-    /// A guard may have stopped this process of another program.
+    /// A guard may have stopped this process of another program. `parent` is the number and start time of its parent, if
+    /// that ran.
     Stopped {
         pid: u32,
         start_time: u64,
+        #[serde(default)]
+        parent: Option<(u32, u64)>,
     },
 }
 

@@ -79,7 +79,7 @@ pub fn cleanup_in(state: &Path, wait: Option<Duration>) -> Result<CleanupReport,
     if names.is_empty() {
         return Ok(CleanupReport::default());
     }
-    // A live run may rely on a dead run's change, so cleanup undoes only stops while a run holds the machine.
+    // A live run may rely on a dead run's change, so cleanup undoes only those of guards while a run holds the machine.
     let holder = match MachineLock::acquire(&state, Lock::Machine, "cleanup", wait, &NEVER) {
         Ok(lock) => Ok(lock),
         Err(EnvironmentError::Busy { holder, .. }) => Err(holder),
@@ -104,7 +104,7 @@ pub fn cleanup_in(state: &Path, wait: Option<Duration>) -> Result<CleanupReport,
     for journal in found {
         report.runs.push(match &holder {
             Ok(_) => clean_run(journal, &boot),
-            Err(_) if has_only_stops(&journal) => clean_run(journal, &boot),
+            Err(_) if is_of_guard(&journal) => clean_run(journal, &boot),
             Err(holder) => {
                 let why = format!("{holder} is under way; run `plimsoll cleanup` when it has ended");
                 untouched(journal.path(), RunState::Kept, Some(why))
@@ -114,16 +114,16 @@ pub fn cleanup_in(state: &Path, wait: Option<Duration>) -> Result<CleanupReport,
     Ok(report)
 }
 
-/// Whether a dead guard left it: no run relies on a process that is stopped.
-fn has_only_stops(journal: &Journal) -> bool {
+/// Whether a dead guard left it: no run relies on a process that is stopped, or on a cgroup that is throttled.
+fn is_of_guard(journal: &Journal) -> bool {
     let left = journal.outstanding_since(0);
-    let is_stop = |change: &Change| matches!(change, Change::Stopped { .. });
+    let is_hold = |change: &Change| matches!(change, Change::Stopped { .. } | Change::Cap { .. });
     let is_guard = journal.run().starts_with(stopped::KIND);
-    is_guard && left.iter().all(|(_, change)| is_stop(change))
+    is_guard && left.iter().all(|(_, change)| is_hold(change))
 }
 
-/// Continues the processes that dead guards have stopped. Returns the undone changes.
-pub(super) fn continue_stopped(state: &StateFolder) -> Result<Vec<String>, EnvironmentError> {
+/// Undoes the stops and throttles of dead guards. Returns the undone changes.
+pub(super) fn undo_guards(state: &StateFolder) -> Result<Vec<String>, EnvironmentError> {
     let mut undone = Vec::new();
     let Some(runs) = state.runs()? else {
         return Ok(undone);
@@ -131,7 +131,7 @@ pub(super) fn continue_stopped(state: &StateFolder) -> Result<Vec<String>, Envir
     let boot = plimsoll_proc::sysctl::boot_id()?;
     for name in journals(&runs)? {
         if let Opened::Dead(journal) = open(&runs, &name)?
-            && has_only_stops(&journal)
+            && is_of_guard(&journal)
         {
             undone.extend(clean_run(*journal, &boot).undone);
         }
@@ -330,9 +330,13 @@ fn undo(change: &Change, run: &str) -> Result<Undone, UndoError> {
         Change::Cgroup { path, kill } => cgroup::undo(path, *kill),
         Change::MemoryController { cgroup } => cgroup::undo_controller(cgroup),
         Change::Process { pid, start_time } => process::undo(*pid, *start_time, run),
-        Change::Stopped { pid, start_time } => stopped::undo(ProcessId {
-            pid: *pid,
-            start_ticks: *start_time,
-        }),
+        Change::Stopped {
+            pid,
+            start_time,
+            parent,
+        } => {
+            let id = |(pid, start_ticks)| ProcessId { pid, start_ticks };
+            stopped::undo(id((*pid, *start_time)), parent.map(id))
+        }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::path::{Component, Path};
 
-use plimsoll_proc::cgroup::CgroupVersion;
+use plimsoll_proc::cgroup::{CPU_MAX, CgroupVersion};
 use plimsoll_proc::sysctl::{PAGE_CLUSTER, SWAPPINESS};
 use plimsoll_proc::zram;
 use plimsoll_proc::zswap::Parameter;
@@ -14,7 +14,7 @@ use plimsoll_proc::zswap::Parameter;
 use super::cap::Cap;
 use super::change::Change;
 use super::undo::UndoError;
-use super::{cap, cgroup, oom_killer, swap_file};
+use super::{cap, cgroup, oom_killer, swap_file, throttle};
 
 /// Checks that a run can have made the change.
 pub(super) fn check(change: &Change) -> Result<(), UndoError> {
@@ -69,14 +69,28 @@ fn is_setting(path: &Path) -> bool {
 /// Whether the file holds the cap of a cgroup, which `wrote` lowers: an undo then only raises it.
 fn is_lowered_cap(path: &Path, before: &str, wrote: &[String; 2]) -> bool {
     let files = [CgroupVersion::V1, CgroupVersion::V2].map(Cap::file);
-    let named = path.file_name().and_then(|name| name.to_str());
     let bytes = |text: &str| cap::bytes_in(text).unwrap_or(u64::MAX);
+    let is_memory = || {
+        cap::is_cap(before)
+            && wrote
+                .iter()
+                .all(|text| cap::is_cap(text) && bytes(text) <= bytes(before))
+    };
+    let is_cpu = || {
+        let before = throttle::quota_and_period(before);
+        let lowers = |text: &String| {
+            let found = throttle::quota_and_period(text).zip(before);
+            found.is_some_and(|((quota, period), before)| quota <= before.0 && period == before.1)
+        };
+        wrote.iter().all(lowers)
+    };
+    let named = path.file_name().and_then(|name| name.to_str());
     is_plain(path)
-        && named.is_some_and(|name| files.contains(&name))
-        && cap::is_cap(before)
-        && wrote
-            .iter()
-            .all(|text| cap::is_cap(text) && bytes(text) <= bytes(before))
+        && match named {
+            Some(CPU_MAX) => is_cpu(),
+            Some(name) => files.contains(&name) && is_memory(),
+            None => false,
+        }
 }
 
 /// Whether a path is absolute and has no `..`.
@@ -150,6 +164,17 @@ mod tests {
             "9223372036854771712",
             "1"
         ));
+        let cpu = |before: &str, wrote: &str| {
+            passes(&Change::Cap {
+                path: "/sys/fs/cgroup/batch/cpu.max".into(),
+                before: before.to_owned(),
+                wrote: [before.to_owned(), wrote.to_owned()],
+            })
+        };
+        assert!(cpu("max 100000", "5000 100000") && cpu("9000 100000", "5000 100000"));
+        assert!(!cpu("4000 100000", "5000 100000"), "the undo would lower it");
+        assert!(!cpu("max 100000", "5000 50000") && !cpu("8192", "4096") && !cpu("max 100000", "5000"));
+        assert!(!cap(high, "max 100000", "5000 100000"));
         assert!(!cap(high, "8192", "16384"), "the undo would lower the cap");
         assert!(!cap(high, "8192", "max") && !cap(high, "1\n", "1") && !cap(high, "-1", "1"));
         for other in [

@@ -3,7 +3,7 @@
 //! A [`Session`] is a run's right to change this machine: the machine lock, and a journal of every change. An
 //! [`Environment`] belongs to one trial. All undoing, whether at the end of a trial, after an error or by [`cleanup`]
 //! after a `kill -9`, goes through the journal's entries, newest first. An [`Enclosure`] is the cgroup of a program of the
-//! user, and a [`Vigil`] the stops of a guard: journals without the machine lock, so that they neither wait for a run nor let
+//! user, and a [`Vigil`] the stops and throttles of a guard: journals without the machine lock, so that they neither wait for a run nor let
 //! one wait.
 //!
 //! Invariant: no change of the system without a journal entry that was on the disk before it.
@@ -44,6 +44,7 @@ mod swap_device;
 mod swap_file;
 mod swap_folder;
 mod sysctl;
+mod throttle;
 mod undo;
 mod vigil;
 mod zram;
@@ -61,6 +62,9 @@ pub use prepare::{CgroupDescription, Description, Environment, SwapDescription, 
 pub use requirements::{can_prepare, cgroup_missing, missing, missing_beside, zram_algorithms_known};
 pub use reserve::{Misfit, TooLarge, Trip, Tripwire, memory_reserve, safe_size};
 pub use session::Session;
+#[cfg(test)]
+pub(crate) use stopped::Jobs;
+pub(crate) use stopped::{is_stopped, resume_parent};
 pub use swap_device::{SwapDevice, SwapKind};
 pub use swap_folder::SwapFolderDefect;
 pub(crate) use swap_folder::not_on_disk;

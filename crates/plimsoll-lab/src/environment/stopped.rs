@@ -6,15 +6,37 @@
 //! process strikes the change out.
 
 use plimsoll_os::{Errno, Pidfd};
-use plimsoll_proc::ProcessId;
+use plimsoll_proc::{PidStat, ProcessId};
 
 use super::undo::{UndoError, Undone};
 
 /// Begin of the names of journals of guards.
 pub(super) const KIND: &str = "guard";
 
-/// Continues the process, if it is that of the same start.
-pub(super) fn undo(process: ProcessId) -> Result<Undone, UndoError> {
+/// Continues the process, if it is that of the same start. Continues its parent too if that is stopped: `su`, `runuser` and
+/// `sudo` stop themselves when their child is stopped, and wait for their own continuation.
+pub(super) fn undo(process: ProcessId, parent: Option<ProcessId>) -> Result<Undone, UndoError> {
+    let undone = resume(process)?;
+    if let Some(parent) = parent {
+        resume_parent(parent);
+    }
+    Ok(undone)
+}
+
+/// Continues the parent of a continued process if it is stopped. A parent of another user stays as it is.
+pub(crate) fn resume_parent(parent: ProcessId) {
+    if is_stopped(parent) {
+        let _ = resume(parent);
+    }
+}
+
+/// Whether a signal, and no debugger, has stopped it.
+pub(crate) fn is_stopped(process: ProcessId) -> bool {
+    PidStat::read(process.pid, &mut Vec::new())
+        .is_ok_and(|stat| stat.start_ticks == process.start_ticks && stat.state == 'T')
+}
+
+fn resume(process: ProcessId) -> Result<Undone, UndoError> {
     let error = |errno: Errno| std::io::Error::from_raw_os_error(errno.raw());
     let pidfd = match Pidfd::open(process.pid) {
         Ok(pidfd) => pidfd,
@@ -31,17 +53,61 @@ pub(super) fn undo(process: ProcessId) -> Result<Undone, UndoError> {
     }
 }
 
+/// A parent that stops itself once its child is stopped, as `su` does.
+#[cfg(test)]
+pub(crate) struct Jobs {
+    parent: std::process::Child,
+    pub(crate) child: ProcessId,
+}
+
+#[cfg(test)]
+impl Jobs {
+    pub(crate) fn start() -> Jobs {
+        use std::io::{BufRead, BufReader};
+        let script = "import os, signal, subprocess\n\
+            child = subprocess.Popen(['sleep', '60'])\n\
+            print(child.pid, flush=True)\n\
+            while True:\n pid, status = os.waitpid(child.pid, os.WUNTRACED)\n \
+            os.kill(os.getpid(), signal.SIGSTOP) if os.WIFSTOPPED(status) else os._exit(0)\n";
+        let mut parent = plimsoll_testkit::command("python3")
+            .args(["-c", script])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(parent.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let child = ProcessId::of(line.trim().parse().unwrap()).unwrap();
+        Jobs { parent, child }
+    }
+
+    pub(crate) fn parent(&self) -> ProcessId {
+        ProcessId::of(self.parent.id()).unwrap()
+    }
+
+    pub(crate) fn wait_for_parent(&self, stopped: bool) {
+        let start = std::time::Instant::now();
+        while is_stopped(self.parent()) != stopped {
+            assert!(start.elapsed() < std::time::Duration::from_secs(30), "{stopped}");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
+    pub(crate) fn end(&mut self) {
+        Pidfd::open(self.child.pid)
+            .unwrap()
+            .send_signal(libc::SIGKILL)
+            .unwrap();
+        self.parent.wait().unwrap();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::{Duration, Instant};
 
-    use plimsoll_proc::PidStat;
-
     use super::*;
-
-    fn is_stopped(process: ProcessId) -> bool {
-        PidStat::read(process.pid, &mut Vec::new()).unwrap().is_stopped()
-    }
 
     fn wait_for(process: ProcessId, stopped: bool) {
         let start = Instant::now();
@@ -65,13 +131,32 @@ mod tests {
             start_ticks: process.start_ticks + 1,
             ..process
         };
-        assert_eq!(undo(other).unwrap(), Undone::Gone);
+        assert_eq!(undo(other, None).unwrap(), Undone::Gone);
         assert!(is_stopped(process), "another process of the same number");
-        assert_eq!(undo(process).unwrap(), Undone::Gone);
+        assert_eq!(undo(process, None).unwrap(), Undone::Gone);
         wait_for(process, false);
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(undo(process).unwrap(), Undone::Gone, "it ended");
+        assert_eq!(undo(process, None).unwrap(), Undone::Gone, "it ended");
+    }
+
+    /// `su` stayed stopped after a kill of the guard that had stopped its child.
+    #[test]
+    fn a_parent_that_stopped_with_its_child_runs_again() {
+        let mut jobs = Jobs::start();
+        let pidfd = Pidfd::open(jobs.child.pid).unwrap();
+        pidfd.send_signal(libc::SIGSTOP).unwrap();
+        jobs.wait_for_parent(true);
+        let other = ProcessId {
+            start_ticks: jobs.parent().start_ticks + 1,
+            ..jobs.parent()
+        };
+        assert_eq!(undo(jobs.child, Some(other)).unwrap(), Undone::Gone);
+        assert!(is_stopped(jobs.parent()), "another process of the same number");
+        pidfd.send_signal(libc::SIGSTOP).unwrap();
+        assert_eq!(undo(jobs.child, Some(jobs.parent())).unwrap(), Undone::Gone);
+        jobs.wait_for_parent(false);
+        jobs.end();
     }
 
     /// A process that waits in the kernel (here a parent in vfork) stops only afterwards. An undo that looked at its state
@@ -97,7 +182,7 @@ mod tests {
             .unwrap()
             .send_signal(libc::SIGSTOP)
             .unwrap();
-        assert_eq!(undo(process).unwrap(), Undone::Gone);
+        assert_eq!(undo(process, None).unwrap(), Undone::Gone);
         std::thread::sleep(Duration::from_secs(1));
         assert!(!is_stopped(process));
         parent.kill().unwrap();

@@ -1,41 +1,51 @@
-//! The right of a guard to stop processes of other programs.
+//! The right of a guard to stop processes of other programs, and to throttle cgroups.
 //!
 //! A stop changes nothing of the machine that a run measures by itself, so a vigil has a journal of its own and does not hold
 //! the machine: a guard works beside runs and beside `cleanup`. It holds a lock of its own instead, as two guards would
-//! continue what the other has stopped.
+//! undo what the other has done. While a cgroup is throttled, it holds the machine too: a sizing changes the same files.
 //!
-//! Invariant: each process that a guard stops is in its journal before, and a vigil begins with the undo of the stops of dead
-//! guards. Checked by `a_new_vigil_continues_the_processes_of_a_dead_one`.
+//! Invariant: each process that a guard stops, and each cgroup that it throttles, is in its journal before, and a vigil begins
+//! with the undo of the changes of dead guards. Checked by `a_new_vigil_continues_the_processes_of_a_dead_one`, and in the VM
+//! with cgroup v2.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use plimsoll_proc::ProcessId;
 
+use super::cap::CapError;
 use super::change::Change;
-use super::cleanup::{continue_stopped, undo_changes};
+use super::cleanup::{dead_run_with_cap, undo_changes, undo_guards};
 use super::error::EnvironmentError;
 use super::journal::Journal;
 use super::lock::MachineLock;
 use super::state::{self, Lock, StateFolder};
 use super::stopped::KIND;
+use super::throttle::Throttle;
 use super::undo::UndoReport;
 
 /// A guard does not wait for another one.
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// The journal and the lock of a guard. Dropping it continues all processes; [`Vigil::finish`] also returns the result.
+/// The journal and the lock of a guard. Dropping it undoes all changes; [`Vigil::finish`] also returns the result.
 #[derive(Debug)]
 pub struct Vigil {
+    /// By the inode numbers of their folders.
+    throttled: BTreeMap<u64, Throttle>,
     /// `None` only after [`Vigil::finish`] took it.
     journal: Option<Journal>,
-    // Declared after the journal: the next guard may begin only when the journal is closed.
+    // Declared after the journal: the next guard or run may begin only when the journal is closed.
+    /// While a cgroup is throttled.
+    machine: Option<MachineLock>,
     _lock: MachineLock,
+    state: StateFolder,
+    state_path: PathBuf,
 }
 
 impl Vigil {
-    /// Takes the guard lock, continues the processes that dead guards have stopped, and opens a journal. The journal keeps
-    /// `command` for its readers. Returns the processes that it continued, too.
+    /// Takes the guard lock, undoes the changes of dead guards, and opens a journal. The journal keeps `command` for its
+    /// readers. Returns the undone changes, too.
     ///
     /// # Errors
     /// [`EnvironmentError::Guarded`] beside another guard, and an error of the system when the state folder cannot be
@@ -47,11 +57,15 @@ impl Vigil {
     fn open_in(state: &Path, command: &[String]) -> Result<(Vigil, Vec<String>), EnvironmentError> {
         let folder = StateFolder::make(state)?;
         let lock = MachineLock::acquire(&folder, Lock::Guard, KIND, None, &NEVER)?;
-        let continued = continue_stopped(&folder)?;
+        let continued = undo_guards(&folder)?;
         let journal = Journal::create_for(&folder, KIND, command)?;
         let vigil = Vigil {
+            throttled: BTreeMap::new(),
             journal: Some(journal),
+            machine: None,
             _lock: lock,
+            state: folder,
+            state_path: state.to_owned(),
         };
         Ok((vigil, continued))
     }
@@ -61,18 +75,25 @@ impl Vigil {
         self.journal.as_ref().map(|journal| journal.path().to_owned())
     }
 
-    /// Writes down that the process is about to be stopped; once for all its stops.
+    /// Writes down that the process is about to be stopped, whose parent runs; once for all its stops beside the same parent.
     ///
     /// # Errors
     /// When the journal cannot be written.
-    pub fn stopping(&mut self, process: ProcessId) -> Result<(), EnvironmentError> {
+    pub fn stopping(
+        &mut self,
+        process: ProcessId,
+        parent: Option<ProcessId>,
+    ) -> Result<(), EnvironmentError> {
         let change = Change::Stopped {
             pid: process.pid,
             start_time: process.start_ticks,
+            parent: parent.map(|parent| (parent.pid, parent.start_ticks)),
         };
         match &mut self.journal {
             Some(journal) if journal.find(|known| *known == change).is_none() => {
-                journal.record(change).map(drop)
+                let former = find_stop(journal, process);
+                journal.record(change)?;
+                former.map_or(Ok(()), |former| journal.record_undone(former))
             }
             _ => Ok(()),
         }
@@ -83,14 +104,10 @@ impl Vigil {
     /// # Errors
     /// When the journal cannot be written.
     pub fn released(&mut self, process: ProcessId) -> Result<(), EnvironmentError> {
-        let change = Change::Stopped {
-            pid: process.pid,
-            start_time: process.start_ticks,
-        };
         let Some(journal) = &mut self.journal else {
             return Ok(());
         };
-        match journal.find(|known| *known == change) {
+        match find_stop(journal, process) {
             Some(number) => journal
                 .record_undone(number)
                 .and_then(|()| journal.forget_undone()),
@@ -98,10 +115,101 @@ impl Vigil {
         }
     }
 
-    /// Continues all processes, and removes the journal.
+    /// Throttles the cgroup at `folder` with the inode number `id`: little CPU time, and little memory, by reclaim until
+    /// `stop`. A further call goes on with the latter. Returns whether it was not throttled before; `None` if the cgroup was
+    /// removed.
     ///
     /// # Errors
-    /// [`EnvironmentError::LeftBehind`] when a process cannot be continued; the journal then stays, for `cleanup`.
+    /// [`EnvironmentError::Busy`] while a run holds the machine, and those of a cap: the cgroup has no memory controller, or
+    /// another program changes the same files.
+    pub fn throttle(
+        &mut self,
+        id: u64,
+        folder: &Path,
+        stop: impl Fn() -> bool,
+    ) -> Result<Option<bool>, CapError> {
+        let (mut throttle, is_new) = match self.throttled.remove(&id) {
+            Some(throttle) => (throttle, false),
+            None => {
+                self.hold_machine()?;
+                match self.open_cgroup(id, folder) {
+                    Ok(Some(throttle)) => (throttle, true),
+                    other => {
+                        self.leave_machine();
+                        return match other {
+                            Err(CapError::Gone { .. }) | Ok(_) => Ok(None),
+                            Err(error) => Err(error),
+                        };
+                    }
+                }
+            }
+        };
+        let Some(journal) = &mut self.journal else {
+            return Ok(None);
+        };
+        let set = throttle.set(journal, stop);
+        journal.forget_undone()?;
+        // Also after an error: one of its two files may be changed.
+        self.throttled.insert(id, throttle);
+        match set {
+            Ok(()) => Ok(Some(is_new)),
+            Err(CapError::Gone { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn hold_machine(&mut self) -> Result<(), EnvironmentError> {
+        if self.machine.is_none() {
+            let lock = MachineLock::acquire(&self.state, Lock::Machine, KIND, None, &NEVER)?;
+            self.machine = Some(lock);
+        }
+        Ok(())
+    }
+
+    fn leave_machine(&mut self) {
+        if self.throttled.is_empty() {
+            self.machine = None;
+        }
+    }
+
+    /// Opens a cgroup unless a dead run has left it capped: its values are not those of the user then.
+    fn open_cgroup(&self, id: u64, folder: &Path) -> Result<Option<Throttle>, CapError> {
+        match dead_run_with_cap(&self.state_path, folder)? {
+            Some(run) => Err(CapError::KilledRun {
+                run,
+                cgroup: folder.to_owned(),
+            }),
+            None => Throttle::open(folder, id),
+        }
+    }
+
+    /// Lifts the throttle of a cgroup. Returns whether it had one and exists.
+    ///
+    /// # Errors
+    /// [`CapError::Changed`] when another program changed the files meanwhile: they stay so.
+    pub fn unthrottle(&mut self, id: u64) -> Result<bool, CapError> {
+        let (Some(journal), Some(mut throttle)) = (&mut self.journal, self.throttled.remove(&id)) else {
+            return Ok(false);
+        };
+        let lifted = throttle.lift(journal);
+        journal.forget_undone()?;
+        self.leave_machine();
+        match lifted {
+            Ok(()) => Ok(true),
+            Err(CapError::Gone { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The throttled cgroups.
+    pub fn throttled(&self) -> impl Iterator<Item = u64> {
+        self.throttled.keys().copied()
+    }
+
+    /// Undoes all changes, and removes the journal.
+    ///
+    /// # Errors
+    /// [`EnvironmentError::LeftBehind`] when a change cannot be undone; the journal then stays, for `cleanup`.
     pub fn finish(mut self) -> Result<UndoReport, EnvironmentError> {
         let Some(mut journal) = self.journal.take() else {
             return Ok(UndoReport::default());
@@ -120,6 +228,14 @@ impl Vigil {
         })?;
         Ok(done.report)
     }
+}
+
+/// Number of the change of a stop.
+fn find_stop(journal: &Journal, process: ProcessId) -> Option<u32> {
+    journal.find(|known| {
+        matches!(known, Change::Stopped { pid, start_time, .. }
+            if (*pid, *start_time) == (process.pid, process.start_ticks))
+    })
 }
 
 impl Drop for Vigil {
@@ -169,8 +285,8 @@ mod tests {
         let pidfd = plimsoll_os::Pidfd::open(process.pid).unwrap();
         for by_cleanup in [false, true] {
             let (mut dead, _) = Vigil::open_in(&state, &[]).unwrap();
-            dead.stopping(process).unwrap();
-            dead.stopping(process).unwrap();
+            dead.stopping(process, None).unwrap();
+            dead.stopping(process, None).unwrap();
             pidfd.send_signal(libc::SIGSTOP).unwrap();
             // As a kill leaves it: the lock is free, and the journal stays.
             drop(dead.journal.take());
@@ -206,7 +322,7 @@ mod tests {
         let length = fs::metadata(&path).unwrap().len();
         for pid in 1..100 {
             let process = ProcessId { pid, start_ticks: 1 };
-            vigil.stopping(process).unwrap();
+            vigil.stopping(process, None).unwrap();
             vigil.released(process).unwrap();
         }
         assert_eq!(fs::metadata(&path).unwrap().len(), length);
@@ -214,7 +330,7 @@ mod tests {
             pid: 7,
             start_ticks: 1,
         };
-        vigil.stopping(kept).unwrap();
+        vigil.stopping(kept, None).unwrap();
         let text = fs::read_to_string(&path).unwrap();
         assert_eq!(text.lines().count(), 2, "{text}");
     }

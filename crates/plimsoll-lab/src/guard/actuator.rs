@@ -1,17 +1,18 @@
-//! Carries orders out: signals through pidfds, page-outs, and the journal before them.
+//! Carries orders out: signals through pidfds, page-outs, throttles, and the journal before them.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use plimsoll_os::{Errno, Pidfd, Range};
+use plimsoll_proc::cgroup::has_hidden_members;
 use plimsoll_proc::{Folder, PidStat, ProcessId, Statm, maps};
 use plimsoll_sample::stop::Stop;
 
 use super::error::GuardError;
-use super::members::Members;
-use super::order::{Order, Outcome};
-use crate::environment::Vigil;
+use super::members::{Look, Members};
+use super::order::{GroupId, Order, Outcome, Target};
+use crate::environment::{Vigil, is_stopped, resume_parent};
 
 /// Bytes of one call that pages out.
 const PIECE: u64 = 2 << 20;
@@ -35,6 +36,8 @@ pub(super) struct Actuator {
     journalled: BTreeMap<ProcessId, Journalled>,
     /// Address that the next page-out of a process begins at.
     cursors: BTreeMap<ProcessId, u64>,
+    /// End of the reclaim of this look.
+    reclaim_until: Instant,
 }
 
 impl Actuator {
@@ -44,7 +47,18 @@ impl Actuator {
             stopped: BTreeSet::new(),
             journalled: BTreeMap::new(),
             cursors: BTreeMap::new(),
+            reclaim_until: Instant::now(),
         }
+    }
+
+    /// Begins the orders of a look.
+    pub(super) fn begin_look(&mut self) {
+        self.reclaim_until = Instant::now() + LONGEST;
+    }
+
+    /// The throttled cgroups.
+    pub(super) fn throttled(&self) -> BTreeSet<GroupId> {
+        self.vigil.iter().flat_map(Vigil::throttled).collect()
     }
 
     pub(super) fn stopped(&self) -> &BTreeSet<ProcessId> {
@@ -60,6 +74,8 @@ impl Actuator {
             Order::Continue { process, .. } => self.go_on(*process),
             Order::Trim { process, bytes, .. } => self.trim(*process, *bytes, members, stop),
             Order::Kill { process, .. } => kill(*process, members),
+            Order::Throttle { group, .. } => self.throttle(*group, members, stop),
+            Order::Unthrottle { group, .. } => self.unthrottle(*group),
         };
         done.unwrap_or_else(|error| Outcome::Refused {
             lasting: error.is_lasting(),
@@ -79,10 +95,10 @@ impl Actuator {
             self.forget(process)?;
             return Ok(Outcome::Void);
         }
-        if let Some(vigil) = &mut self.vigil {
-            vigil.stopping(process)?;
-        }
         let parent = running_parent(process);
+        if let Some(vigil) = &mut self.vigil {
+            vigil.stopping(process, parent)?;
+        }
         if let Some(journalled) = self.journalled.get_mut(&process) {
             journalled.parent = parent;
         }
@@ -101,16 +117,12 @@ impl Actuator {
         }
         let lives = self.signal(process, libc::SIGCONT)?;
         self.stopped.remove(&process);
-        // `su`, `runuser` and `sudo` stop themselves when their child is stopped, and wait for their own continuation.
         let parent = self
             .journalled
             .get(&process)
             .and_then(|journalled| journalled.parent);
-        if let Some(parent) = parent.filter(|parent| is_stopped(*parent) && !self.stopped.contains(parent))
-            && let Some(pidfd) = open(parent)?
-        {
-            // A parent of another user stays as it is.
-            let _ = pidfd.send_signal(libc::SIGCONT);
+        if let Some(parent) = parent.filter(|parent| !self.stopped.contains(parent)) {
+            resume_parent(parent);
         }
         match lives {
             true => Ok(Outcome::Done(0)),
@@ -214,6 +226,35 @@ impl Actuator {
         Ok(Outcome::Done(before.saturating_sub(resident().unwrap_or(before))))
     }
 
+    fn throttle(&mut self, group: GroupId, members: &Members, stop: &Stop) -> Result<Outcome, GuardError> {
+        let (Some(vigil), Some(folder)) = (&mut self.vigil, members.group_folder(group)) else {
+            return Ok(Outcome::Void);
+        };
+        if has_hidden_members(folder) {
+            let cgroup = members.name(Target::Group(group), &Look::default());
+            return Err(GuardError::HiddenProcesses { cgroup });
+        }
+        let until = self.reclaim_until;
+        let is_over = || Instant::now() >= until || stop.requested();
+        match vigil.throttle(group, folder, is_over) {
+            Ok(Some(true)) => Ok(Outcome::Done(0)),
+            Ok(Some(false) | None) => Ok(Outcome::Void),
+            Err(error) => {
+                // The course takes it for free. What another program has changed stays so.
+                let _ = vigil.unthrottle(group);
+                Err(error.into())
+            }
+        }
+    }
+
+    fn unthrottle(&mut self, group: GroupId) -> Result<Outcome, GuardError> {
+        let lifted = self
+            .vigil
+            .as_mut()
+            .map_or(Ok(false), |vigil| vigil.unthrottle(group))?;
+        Ok(if lifted { Outcome::Done(0) } else { Outcome::Void })
+    }
+
     /// Continues all stopped processes. Returns the number of continued ones, and of those that cannot be continued.
     pub(super) fn release_all(&mut self) -> (usize, usize) {
         let stopped: Vec<ProcessId> = self.stopped.iter().copied().collect();
@@ -259,12 +300,6 @@ fn ranges_from(maps: &[u8], cursor: u64) -> Vec<Range> {
     first
 }
 
-/// Whether a signal, and no debugger, has stopped it.
-fn is_stopped(process: ProcessId) -> bool {
-    PidStat::read(process.pid, &mut Vec::new())
-        .is_ok_and(|stat| stat.start_ticks == process.start_ticks && stat.state == 'T')
-}
-
 /// The parent of a process, if it is not stopped.
 fn running_parent(process: ProcessId) -> Option<ProcessId> {
     let parent = PidStat::read(process.pid, &mut Vec::new()).ok()?.parent;
@@ -302,6 +337,7 @@ fn kill(process: ProcessId, members: &Members) -> Result<Outcome, GuardError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::environment::Jobs;
 
     #[test]
     fn page_outs_go_on_behind_the_last_one() {
@@ -330,25 +366,8 @@ mod tests {
     /// `su` and `runuser` stop with their child, and stayed stopped when the guard continued it.
     #[test]
     fn a_parent_that_stopped_with_its_child_runs_again() {
-        use std::io::{BufRead, BufReader};
-        use std::process::Stdio;
-        // The parent stops itself once it sees that its child is stopped.
-        let script = "import os, signal, subprocess\n\
-            child = subprocess.Popen(['sleep', '60'])\n\
-            print(child.pid, flush=True)\n\
-            while True:\n pid, status = os.waitpid(child.pid, os.WUNTRACED)\n \
-            os.kill(os.getpid(), signal.SIGSTOP) if os.WIFSTOPPED(status) else os._exit(0)\n";
-        let mut parent = plimsoll_testkit::command("python3")
-            .args(["-c", script])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(parent.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let child = ProcessId::of(line.trim().parse().unwrap()).unwrap();
-        let id = ProcessId::of(parent.id()).unwrap();
+        let mut jobs = Jobs::start();
+        let child = jobs.child;
         let mut actuator = Actuator::new(None);
         let pidfd = open(child).unwrap().unwrap();
         let journalled = Journalled {
@@ -358,17 +377,9 @@ mod tests {
         actuator.journalled.insert(child, journalled);
         assert!(actuator.signal(child, libc::SIGSTOP).unwrap());
         actuator.stopped.insert(child);
-        let wait = |stopped| {
-            let start = Instant::now();
-            while is_stopped(id) != stopped {
-                assert!(start.elapsed() < Duration::from_secs(30), "{stopped}");
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        };
-        wait(true);
+        jobs.wait_for_parent(true);
         assert_eq!(actuator.release_all(), (1, 0));
-        wait(false);
-        assert!(actuator.signal(child, libc::SIGKILL).unwrap());
-        parent.wait().unwrap();
+        jobs.wait_for_parent(false);
+        jobs.end();
     }
 }

@@ -19,11 +19,13 @@ use super::decision::Event;
 use super::detector::{Detector, Pressure};
 use super::judge::{Span, Useful, helps};
 use super::members::Look;
-use super::order::{Order, Reason};
+use super::order::{GroupId, Order, Reason, Target};
 use super::policy::{Candidate, Picture, Policy, begin};
 
 /// Time in which the work before a policy is measured.
 const MEASURE: Duration = Duration::from_secs(5);
+/// Time without a candidate after which a try ends.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Time that a policy gets before its work is measured: the first processes read their pages back.
 const SETTLE: Duration = Duration::from_secs(15);
 /// Time in which the work with a policy is measured.
@@ -38,8 +40,11 @@ const SMALL: u64 = 100;
 #[derive(Debug)]
 enum Phase {
     Calm,
-    /// `None` before the first look.
-    Measuring(Option<Span>),
+    Measuring {
+        since: Duration,
+        /// `None` before the first look with candidates.
+        span: Option<Span>,
+    },
     Acting {
         policy: Box<dyn Policy>,
         since: Duration,
@@ -72,6 +77,7 @@ pub(super) struct Course {
     /// Mean of the stalls of the last readings.
     stalls: f64,
     stopped: BTreeSet<ProcessId>,
+    throttled: BTreeSet<GroupId>,
     rest: Duration,
 }
 
@@ -86,6 +92,7 @@ impl Course {
             useful: Useful::default(),
             stalls: 0.0,
             stopped: BTreeSet::new(),
+            throttled: BTreeSet::new(),
             rest: RESTS.0,
         }
     }
@@ -96,15 +103,15 @@ impl Course {
     }
 
     pub(super) fn needs_look(&self) -> bool {
-        matches!(self.phase, Phase::Measuring(_) | Phase::Acting { .. })
+        matches!(self.phase, Phase::Measuring { .. } | Phase::Acting { .. })
     }
 
     /// Takes in a reading of the pressure.
     pub(super) fn feel(&mut self, at: Duration, pressure: Pressure) -> Vec<Event> {
         self.pressure = pressure;
         self.stalls = 0.8 * self.stalls + 0.2 * pressure.stalled;
-        // While processes are stopped, calm is the work of the policy.
-        let change = match self.stopped.is_empty() {
+        // While processes are held back, calm is the work of the policy.
+        let change = match self.stopped.is_empty() && self.throttled.is_empty() {
             true => self.detector.take(at, pressure),
             false => {
                 self.detector.skip();
@@ -113,8 +120,7 @@ impl Course {
         };
         match (change, &self.phase) {
             (Some(true), Phase::Calm) => {
-                self.phase = Phase::Measuring(None);
-                self.useful = Useful::default();
+                self.measure(at);
                 vec![Event::Thrashing {
                     stalled: pressure.stalled,
                     refaults_per_s: pressure.refaults_per_s,
@@ -126,17 +132,28 @@ impl Course {
                 vec![Event::Calm]
             }
             (_, Phase::Resting { until }) if at >= *until => {
-                self.phase = Phase::Measuring(None);
-                self.useful = Useful::default();
+                self.measure(at);
                 Vec::new()
             }
             _ => Vec::new(),
         }
     }
 
-    /// Takes in that a process was not stopped.
-    pub(super) fn not_stopped(&mut self, process: ProcessId) {
-        self.stopped.remove(&process);
+    /// Begins to measure the work without a policy.
+    fn measure(&mut self, at: Duration) {
+        self.phase = Phase::Measuring {
+            since: at,
+            span: None,
+        };
+        self.useful = Useful::default();
+    }
+
+    /// Takes in that a process was not stopped, or a cgroup not throttled.
+    pub(super) fn not_held(&mut self, target: Target) {
+        match target {
+            Target::Process(process) => self.stopped.remove(&process),
+            Target::Group(group) => self.throttled.remove(&group),
+        };
     }
 
     /// Decides on a look at the processes. The caller carries the orders out, in their order.
@@ -151,18 +168,29 @@ impl Course {
             .sum();
         let room = room.saturating_sub(small);
         let candidates = look.candidates.iter().filter(|one| !is_small(one)).copied();
-        let mut candidates: Vec<Candidate> = candidates.collect();
+        let mut candidates: Vec<Candidate> = candidates
+            .map(|one| Candidate {
+                group: one.group.filter(|group| look.groups.contains(group)),
+                ..one
+            })
+            .collect();
         candidates.sort_unstable_by_key(|one| one.id);
         let candidates = &candidates;
         self.useful
             .take(candidates.iter().map(|one| (one.id, one.user_us)));
-        self.release_exempt(&mut decided);
+        self.release_exempt(look, &mut decided);
         match &self.phase {
             // The first look with candidates is the baseline of their work.
-            Phase::Measuring(None) if !candidates.is_empty() => {
-                self.phase = Phase::Measuring(Some(Span::begin(at, &self.useful)));
+            Phase::Measuring { since, span: None } if !candidates.is_empty() => {
+                self.phase = Phase::Measuring {
+                    since: *since,
+                    span: Some(Span::begin(at, &self.useful)),
+                };
             }
-            Phase::Measuring(Some(span)) if span.length(at) >= MEASURE => {
+            Phase::Measuring { since, span: None } if at.saturating_sub(*since) >= PATIENCE => {
+                self.begin(at, room, 0.0, candidates, &mut decided);
+            }
+            Phase::Measuring { span: Some(span), .. } if span.length(at) >= MEASURE => {
                 let before = span.rate(at, &self.useful);
                 decided.events.push(Event::Measured { useful: before });
                 self.begin(at, room, before, candidates, &mut decided);
@@ -175,14 +203,24 @@ impl Course {
         decided
     }
 
-    /// Continues stopped processes that are no candidates any more.
-    fn release_exempt(&mut self, decided: &mut Decided) {
+    /// Continues stopped processes that are no candidates any more, and unthrottles such cgroups.
+    fn release_exempt(&mut self, look: &Look, decided: &mut Decided) {
         let useful = &self.useful;
         self.stopped.retain(|process| {
             let stays = useful.has(*process);
             if !stays {
                 decided.orders.push(Order::Continue {
                     process: *process,
+                    reason: Reason::Exempt,
+                });
+            }
+            stays
+        });
+        self.throttled.retain(|group| {
+            let stays = look.groups.contains(group);
+            if !stays {
+                decided.orders.push(Order::Unthrottle {
+                    group: *group,
                     reason: Reason::Exempt,
                 });
             }
@@ -200,17 +238,26 @@ impl Course {
         decided: &mut Decided,
     ) {
         let needed: u64 = candidates.iter().map(|candidate| candidate.demand).sum();
-        let least = match self.policy {
-            GuardPolicy::Kill => 1,
-            _ => 2,
+        let groups: BTreeSet<Option<GroupId>> = candidates.iter().map(|one| one.group).collect();
+        let throttlable = groups.iter().flatten().count();
+        // Another one must work meanwhile, if not after a kill.
+        let can_hold = match self.policy {
+            GuardPolicy::Kill => !candidates.is_empty(),
+            GuardPolicy::Throttle => throttlable > 0 && groups.len() > 1,
+            _ => candidates.len() > 1,
         };
-        if candidates.len() < least || needed <= room {
+        if !can_hold || needed <= room {
             decided.events.push(Event::Unfit {
                 candidates: candidates.len(),
+                cgroups: (self.policy == GuardPolicy::Throttle).then_some(throttlable),
                 needed,
                 room,
             });
-            self.rest(at, decided);
+            match candidates.is_empty() {
+                // They may come at any time.
+                true => self.rest_for(RESTS.0, at, decided),
+                false => self.rest(at, decided),
+            }
             return;
         }
         self.phase = Phase::Acting {
@@ -242,8 +289,7 @@ impl Course {
         };
         if at.saturating_sub(*since) >= REVIEW {
             self.lift(Reason::Review, decided);
-            self.phase = Phase::Measuring(None);
-            self.useful = Useful::default();
+            self.measure(at);
             return;
         }
         let orders = policy.step(&Picture {
@@ -252,6 +298,7 @@ impl Course {
             is_pressed: self.pressure.is_high(),
             candidates,
             stopped: &self.stopped,
+            throttled: &self.throttled,
         });
         let acts = !orders.is_empty();
         for order in orders {
@@ -259,7 +306,9 @@ impl Course {
                 Order::Stop { process, .. } => _ = self.stopped.insert(process),
                 // The kernel refused its stop.
                 Order::Continue { process, .. } if !self.stopped.remove(&process) => continue,
-                Order::Continue { .. } => {}
+                Order::Throttle { group, .. } => _ = self.throttled.insert(group),
+                Order::Unthrottle { group, .. } if !self.throttled.remove(&group) => continue,
+                Order::Continue { .. } | Order::Unthrottle { .. } => {}
                 Order::Trim { .. } | Order::Kill { .. } => {}
             }
             decided.orders.push(order);
@@ -267,6 +316,7 @@ impl Course {
         if self.dry_run && acts {
             // Nothing is carried out, so that the next step would decide on a machine that is not there.
             self.stopped.clear();
+            self.throttled.clear();
             self.rest(at, decided);
         }
     }
@@ -306,23 +356,25 @@ impl Course {
         Some(helps)
     }
 
-    /// Continues all processes.
+    /// Continues all processes, and unthrottles all cgroups.
     fn lift(&mut self, reason: Reason, decided: &mut Decided) {
-        let stopped = std::mem::take(&mut self.stopped);
+        let stopped = std::mem::take(&mut self.stopped).into_iter();
+        let throttled = std::mem::take(&mut self.throttled).into_iter();
         let orders = stopped
-            .into_iter()
-            .map(|process| Order::Continue { process, reason });
+            .map(|process| Order::Continue { process, reason })
+            .chain(throttled.map(|group| Order::Unthrottle { group, reason }));
         decided.orders.extend(orders);
     }
 
     fn rest(&mut self, at: Duration, decided: &mut Decided) {
-        self.phase = Phase::Resting {
-            until: at + self.rest,
-        };
-        decided.events.push(Event::Resting {
-            seconds: self.rest.as_secs_f64(),
-        });
+        self.rest_for(self.rest, at, decided);
         self.rest = (2 * self.rest).min(RESTS.1);
+    }
+
+    fn rest_for(&mut self, time: Duration, at: Duration, decided: &mut Decided) {
+        self.phase = Phase::Resting { until: at + time };
+        let seconds = time.as_secs_f64();
+        decided.events.push(Event::Resting { seconds });
     }
 }
 
@@ -351,9 +403,13 @@ mod tests {
             cpu_us: user_us,
             faults: user_us,
             oom_adjustment: 0,
+            // One in four has none.
+            group: Some(GroupId::from(pid % 4)).filter(|group| *group > 0),
         });
+        let candidates: Vec<Candidate> = candidates.collect();
         Look {
-            candidates: candidates.collect(),
+            groups: candidates.iter().filter_map(|one| one.group).collect(),
+            candidates,
             ..Look::default()
         }
     }
@@ -443,6 +499,16 @@ mod tests {
         }
     }
 
+    /// The guard looked at the processes each second for as long as the pressure lasted, and told nothing.
+    #[test]
+    fn a_scope_without_candidates_is_told_and_looked_at_seldom() {
+        let mut model = Model::new(GuardPolicy::Relay, (0, 0));
+        model.seconds(60, 1..1);
+        let none = |event: &Event| matches!(event, Event::Unfit { candidates: 0, .. });
+        assert_eq!(model.events.iter().filter(|event| none(event)).count(), 2);
+        assert!(model.has(|event| matches!(event, Event::Resting { seconds: 30.0 })));
+    }
+
     #[test]
     fn thrashing_that_ends_by_itself_is_calm_again() {
         let mut course = Course::new(GuardPolicy::Relay, false);
@@ -496,43 +562,64 @@ mod tests {
         #[test]
         fn orders_name_candidates_and_each_stop_is_continued(
             policy in policies(),
-            seconds in prop::collection::vec((0..8u32, 1..8u32, 0..300u64, any::<bool>(), 0..90_000u64), 30..200),
+            seconds in prop::collection::vec(
+                (0..8u32, 1..8u32, 0..300u64, any::<bool>(), 0..90_000u64, 0..12u64),
+                30..200,
+            ),
         ) {
             let mut course = Course::new(policy, false);
             let mut stopped: BTreeSet<ProcessId> = BTreeSet::new();
+            let mut throttled: BTreeSet<GroupId> = BTreeSet::new();
             let mut user_us = 0;
-            for (second, (first, number, mib, presses, work)) in (0..).zip(seconds) {
+            for (second, (first, number, mib, presses, work, exempt)) in (0..).zip(seconds) {
                 let at = Duration::from_secs(second);
                 // Pressure that lasts, with breaks: else nothing would ever begin.
                 let pressure = if presses || second % 60 < 50 { THRASHES } else { Pressure::default() };
                 course.feel(at, pressure);
                 user_us += work;
                 if !course.needs_look() {
-                    prop_assert!(stopped.is_empty());
+                    prop_assert!(stopped.is_empty() && throttled.is_empty());
                     continue;
                 }
                 let mut look = look(first..first + number, user_us);
+                // An exempt process comes into a cgroup; another cgroup has only idle processes.
+                look.groups.remove(&exempt);
+                look.groups.insert(9);
                 for (candidate, extra) in look.candidates.iter_mut().zip(0..) {
                     candidate.demand += mib * extra * MIB;
                 }
                 for order in course.decide(at, 220 * MIB, &look).orders {
-                    let process = order.process();
-                    let is_candidate = look.candidates.iter().any(|one| one.id == process);
+                    let is_candidate = look.candidates.iter().any(|one| match order.target() {
+                        Target::Process(process) => one.id == process,
+                        Target::Group(group) => one.group == Some(group),
+                    });
                     match order {
-                        Order::Stop { .. } => prop_assert!(is_candidate && stopped.insert(process)),
-                        Order::Continue { reason, .. } => {
+                        Order::Stop { process, .. } => prop_assert!(is_candidate && stopped.insert(process)),
+                        Order::Continue { process, reason } => {
                             prop_assert!(stopped.remove(&process), "{process:?}");
+                            prop_assert!(is_candidate || reason == Reason::Exempt);
+                        }
+                        Order::Throttle { group, .. } => {
+                            prop_assert!(is_candidate);
+                            throttled.insert(group);
+                        }
+                        Order::Unthrottle { group, reason } => {
+                            prop_assert!(throttled.remove(&group), "{group}");
                             prop_assert!(is_candidate || reason == Reason::Exempt);
                         }
                         Order::Trim { .. } | Order::Kill { .. } => prop_assert!(is_candidate),
                     }
                 }
                 prop_assert_eq!(&stopped, &course.stopped);
-                prop_assert!(stopped.len() < look.candidates.len().max(1), "one works always");
+                prop_assert_eq!(&throttled, &course.throttled);
+                let works = |one: &Candidate| {
+                    !stopped.contains(&one.id) && !one.group.is_some_and(|group| throttled.contains(&group))
+                };
+                prop_assert!(look.candidates.iter().any(works) || look.candidates.is_empty(), "one works always");
             }
             let mut decided = Decided::default();
             course.lift(Reason::Over, &mut decided);
-            prop_assert_eq!(decided.orders.len(), stopped.len());
+            prop_assert_eq!(decided.orders.len(), stopped.len() + throttled.len());
         }
     }
 }

@@ -7,7 +7,7 @@ use plimsoll_model::quantity::{bytes, counted, significant};
 use plimsoll_model::scenario::GuardPolicy;
 use serde::Serialize;
 
-use super::order::{Order, Outcome, Reason};
+use super::order::{Order, Outcome, Reason, Target};
 
 /// A decision with its time.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +37,23 @@ impl Decision {
     }
 }
 
+/// A process, or a cgroup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Named {
+    Process { pid: u32, name: String },
+    Cgroup { cgroup: String },
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Named::Process { pid, name } => write!(f, "{name} ({pid})"),
+            Named::Cgroup { cgroup } => write!(f, "the cgroup {cgroup}"),
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "decision", rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -50,7 +67,7 @@ pub enum Event {
     Unprotected {
         cgroup: String,
     },
-    /// A stop that a killed guard left was undone.
+    /// A stop or throttle that a killed guard left was undone.
     Recovered {
         what: String,
     },
@@ -66,6 +83,9 @@ pub enum Event {
     /// No policy can help.
     Unfit {
         candidates: usize,
+        /// Cgroups that may be throttled; only of the policy `throttle`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cgroups: Option<usize>,
         needed: u64,
         room: u64,
     },
@@ -90,18 +110,26 @@ pub enum Event {
         name: String,
         reason: Reason,
     },
+    Throttled {
+        cgroup: String,
+        reason: Reason,
+    },
+    Unthrottled {
+        cgroup: String,
+        reason: Reason,
+    },
     /// An order that `--dry-run` does not carry out.
     Would {
         order: &'static str,
-        pid: u32,
-        name: String,
+        #[serde(flatten)]
+        target: Named,
         reason: Reason,
     },
     /// An order that was not carried out.
     Failed {
         order: &'static str,
-        pid: u32,
-        name: String,
+        #[serde(flatten)]
+        target: Named,
         error: String,
     },
     Judged {
@@ -127,32 +155,44 @@ fn policy_name<S: serde::Serializer>(policy: &GuardPolicy, serializer: S) -> Res
 }
 
 impl Event {
-    /// The event of an order with its outcome; `None` if its process has ended.
+    /// The event of an order with its outcome; `None` if its process has ended. `name` is that of the process or cgroup.
     pub(super) fn of_order(order: &Order, name: String, outcome: Outcome) -> Option<Event> {
-        let (pid, reason) = (order.process().pid, order.reason());
-        Some(match (outcome, order) {
-            (Outcome::Void, _) => return None,
-            (Outcome::Refused { error, .. }, _) => Event::Failed {
-                order: order.verb(),
-                pid,
+        let reason = order.reason();
+        let target = match order.target() {
+            Target::Process(process) => Named::Process {
+                pid: process.pid,
                 name,
-                error,
             },
-            (Outcome::Dry, _) => Event::Would {
-                order: order.verb(),
-                pid,
-                name,
-                reason,
-            },
-            (Outcome::Done(_), Order::Stop { .. }) => Event::Stopped { pid, name, reason },
-            (Outcome::Done(_), Order::Continue { .. }) => Event::Continued { pid, name, reason },
-            (Outcome::Done(bytes), Order::Trim { .. }) => Event::Trimmed {
+            Target::Group(_) => Named::Cgroup { cgroup: name },
+        };
+        let bytes = match outcome {
+            Outcome::Void => return None,
+            Outcome::Refused { error, .. } => {
+                let order = order.verb();
+                return Some(Event::Failed { order, target, error });
+            }
+            Outcome::Dry => {
+                let order = order.verb();
+                return Some(Event::Would {
+                    order,
+                    target,
+                    reason,
+                });
+            }
+            Outcome::Done(bytes) => bytes,
+        };
+        Some(match (order, target) {
+            (Order::Stop { .. }, Named::Process { pid, name }) => Event::Stopped { pid, name, reason },
+            (Order::Continue { .. }, Named::Process { pid, name }) => Event::Continued { pid, name, reason },
+            (Order::Trim { .. }, Named::Process { pid, name }) => Event::Trimmed {
                 pid,
                 name,
                 bytes,
                 reason,
             },
-            (Outcome::Done(_), Order::Kill { .. }) => Event::Killed { pid, name, reason },
+            (_, Named::Process { pid, name }) => Event::Killed { pid, name, reason },
+            (Order::Throttle { .. }, Named::Cgroup { cgroup }) => Event::Throttled { cgroup, reason },
+            (_, Named::Cgroup { cgroup }) => Event::Unthrottled { cgroup, reason },
         })
     }
 }
@@ -183,14 +223,21 @@ impl fmt::Display for Event {
             }
             Event::Unfit {
                 candidates,
+                cgroups,
                 needed,
                 room,
-            } => write!(
-                f,
-                "not acting: {candidates} candidates need {}, and there is room for {}",
-                bytes(*needed as f64),
-                bytes(*room as f64)
-            ),
+            } => {
+                let (needed, room) = (bytes(*needed as f64), bytes(*room as f64));
+                let candidates = counted(*candidates, "candidate");
+                write!(
+                    f,
+                    "not acting: {candidates} with a demand of {needed}, and room for {room}"
+                )?;
+                match cgroups {
+                    Some(number) => write!(f, "; the policy may throttle {}", counted(*number, "cgroup")),
+                    None => Ok(()),
+                }
+            }
             Event::Stopped { pid, name, reason } => write!(f, "stopped {name} ({pid}): {reason}"),
             Event::Continued { pid, name, reason } => write!(f, "continued {name} ({pid}): {reason}"),
             Event::Trimmed {
@@ -204,18 +251,14 @@ impl fmt::Display for Event {
                 bytes(*trimmed as f64)
             ),
             Event::Killed { pid, name, reason } => write!(f, "killed {name} ({pid}): {reason}"),
+            Event::Throttled { cgroup, reason } => write!(f, "throttled the cgroup {cgroup}: {reason}"),
+            Event::Unthrottled { cgroup, reason } => write!(f, "unthrottled the cgroup {cgroup}: {reason}"),
             Event::Would {
                 order,
-                pid,
-                name,
+                target,
                 reason,
-            } => write!(f, "would {order} {name} ({pid}): {reason}"),
-            Event::Failed {
-                order,
-                pid,
-                name,
-                error,
-            } => write!(f, "cannot {order} {name} ({pid}): {error}"),
+            } => write!(f, "would {order} {target}: {reason}"),
+            Event::Failed { order, target, error } => write!(f, "cannot {order} {target}: {error}"),
             Event::Judged { before, with, helps } => write!(
                 f,
                 "{}: {} CPUs of user time, {} before",

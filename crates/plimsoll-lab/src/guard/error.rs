@@ -7,7 +7,7 @@ use plimsoll_os::Errno;
 use plimsoll_proc::ControlError;
 use plimsoll_proc::cgroup::HierarchyError;
 
-use crate::environment::EnvironmentError;
+use crate::environment::{CapError, EnvironmentError};
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -32,20 +32,40 @@ pub enum GuardError {
     Signal { pid: u32, errno: Errno },
     #[error("cannot page out process {pid}: {errno}; this takes Linux 5.10 and CAP_SYS_NICE")]
     Trim { pid: u32, errno: Errno },
+    #[error(
+        "cannot guard by the policy throttle: it takes the memory controller in cgroup v2; choose another policy"
+    )]
+    NoThrottle,
+    #[error(
+        "cannot guard a process tree by the policy throttle: it throttles whole cgroups; give --cgroup instead of --pid"
+    )]
+    ThrottleOfTree,
+    #[error("processes outside of the guard's PID namespace are in the cgroup {cgroup}")]
+    HiddenProcesses { cgroup: String },
+    #[error(transparent)]
+    Throttle(#[from] CapError),
     #[error(transparent)]
     Environment(#[from] EnvironmentError),
 }
 
 impl GuardError {
-    /// Whether the same order fails again: this user may not touch the process.
+    /// Whether the same order fails again: this user may not touch the process or cgroup, or another program throttles it too.
     pub(super) fn is_lasting(&self) -> bool {
-        matches!(self, GuardError::Open { errno, .. } | GuardError::Signal { errno, .. } if *errno == Errno::PERM)
+        match self {
+            GuardError::Open { errno, .. } | GuardError::Signal { errno, .. } => *errno == Errno::PERM,
+            // A run ends.
+            GuardError::Throttle(CapError::Environment(EnvironmentError::Busy { .. })) => false,
+            GuardError::Throttle(_) | GuardError::HiddenProcesses { .. } => true,
+            _ => false,
+        }
     }
 
     /// How the program ends for it.
     pub fn exit(&self) -> Exit {
         match self {
-            GuardError::NoCgroup(_) | GuardError::NoProcess { .. } => Exit::Usage,
+            GuardError::NoCgroup(_) | GuardError::NoProcess { .. } | GuardError::ThrottleOfTree => {
+                Exit::Usage
+            }
             GuardError::CgroupRemoved { .. } | GuardError::TreeEnded { .. } => Exit::WorkloadFailed,
             _ => Exit::Missing,
         }

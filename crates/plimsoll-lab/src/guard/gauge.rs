@@ -1,18 +1,20 @@
 //! Readings of the scope: stalls and refaults since the reading before, and the room for the candidates.
 
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use plimsoll_proc::cgroup::{Field, MemoryCgroup};
+use plimsoll_proc::cgroup::{CgroupVersion, Field, MemoryCgroup};
 use plimsoll_proc::{ControlError, Tree, meminfo, psi, vmstat};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::detector::Pressure;
 use super::error::GuardError;
 use super::members::Look;
+use super::order::GroupId;
 use super::scope::Scope;
 
 /// The kernel wakes the guard after 0.2 s of stalls within 2 s. Without CAP_SYS_RESOURCE only windows of whole 2 s are allowed.
@@ -28,6 +30,8 @@ pub(super) struct Gauge {
     /// A pressure file with a trigger; `None` where the kernel gives none.
     trigger: Option<File>,
     before: Option<Counters>,
+    /// Refaults of the throttled cgroups at the last reading.
+    throttled: BTreeMap<GroupId, u64>,
     /// Whether the cgroup may have processes that the scope has not.
     is_shared: bool,
 }
@@ -53,14 +57,27 @@ impl Gauge {
             group,
             stalls,
             before: None,
+            throttled: BTreeMap::new(),
             is_shared: scope.is_tree(),
         };
-        gauge.read()?;
+        gauge.read(BTreeMap::new())?;
         Ok(gauge)
     }
 
-    /// The pressure since the reading before.
-    pub(super) fn read(&mut self) -> Result<Pressure, GuardError> {
+    /// The pressure since the reading before. The refaults of throttled cgroups, by their folders, do not count: they are the
+    /// work of the guard.
+    pub(super) fn read(&mut self, throttled: BTreeMap<GroupId, PathBuf>) -> Result<Pressure, GuardError> {
+        let refaults = |folder| refaults_of(&MemoryCgroup::new(folder, CgroupVersion::V2)).ok();
+        let throttled = throttled
+            .into_iter()
+            .filter_map(|(id, folder)| Some((id, refaults(folder)?)));
+        let throttled: BTreeMap<GroupId, u64> = throttled.collect();
+        let grown = |(id, now): (&GroupId, &u64)| Some(now.saturating_sub(*self.throttled.get(id)?));
+        let own: u64 = throttled.iter().filter_map(grown).sum();
+        if let Some(before) = &mut self.before {
+            before.refaults = before.refaults.saturating_add(own);
+        }
+        self.throttled = throttled;
         let now = Counters {
             at: Instant::now(),
             stalled_us: self.stalls.as_deref().and_then(stalled_us),
@@ -75,9 +92,7 @@ impl Gauge {
         let Some(group) = &self.group else {
             return Ok(vmstat::refaults(&Tree::live()).unwrap_or(0));
         };
-        let stat = group.stat().map_err(unreadable)?;
-        let fields = [Field::RefaultsAnon, Field::RefaultsFile];
-        Ok(fields.into_iter().filter_map(|field| stat.get(field)).sum())
+        refaults_of(group).map_err(unreadable)
     }
 
     /// Waits for stalls at most so long. Returns whether there were some; `None` without a trigger, at once.
@@ -124,6 +139,13 @@ impl Gauge {
         let room = limit.saturating_sub(kernel).saturating_sub(others);
         Ok(room.min(machine))
     }
+}
+
+/// Refaults of a cgroup and those below it.
+fn refaults_of(group: &MemoryCgroup) -> Result<u64, ControlError> {
+    let stat = group.stat()?;
+    let fields = [Field::RefaultsAnon, Field::RefaultsFile];
+    Ok(fields.into_iter().filter_map(|field| stat.get(field)).sum())
 }
 
 fn unreadable(error: ControlError) -> GuardError {

@@ -1,13 +1,15 @@
 //! The processes of the scope, as one look finds them.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_proc::cgroup::{Hierarchy, members};
 use plimsoll_proc::{Folder, PidStat, PidStatus, ProcessId, oom};
 
 use super::error::GuardError;
+use super::groups::Groups;
+use super::order::{GroupId, Target};
 use super::policy::Candidate;
 use super::protection::{self, Exemption, Own, Protection};
 use super::scope::Scope;
@@ -29,6 +31,9 @@ pub(super) struct Look {
     pub(super) foreign: Vec<ProcessId>,
     /// Bytes in RAM of the processes that are no candidates.
     pub(super) exempt_resident: u64,
+    /// The cgroups that may be throttled: below the scope, without an exempt process other than idle ones. Empty except for
+    /// the policy `throttle`.
+    pub(super) groups: BTreeSet<GroupId>,
 }
 
 impl Look {
@@ -69,6 +74,13 @@ struct Known {
     spared: bool,
 }
 
+/// The processes and cgroups that the guard holds back.
+#[derive(Debug, Clone, Copy)]
+struct Held<'a> {
+    stopped: &'a BTreeSet<ProcessId>,
+    throttled: &'a BTreeSet<GroupId>,
+}
+
 #[derive(Debug)]
 pub(super) struct Members {
     scope: Scope,
@@ -78,11 +90,13 @@ pub(super) struct Members {
     looks: u64,
     /// Folders of the protected cgroups.
     protected: Vec<PathBuf>,
+    /// `None` except for the policy `throttle`.
+    groups: Option<Groups>,
     buffer: Vec<u8>,
 }
 
 impl Members {
-    pub(super) fn new(scope: Scope, protection: Protection) -> Members {
+    pub(super) fn new(scope: Scope, protection: Protection, groups: Option<Groups>) -> Members {
         let hierarchy = Hierarchy::of_this_process().ok();
         // A cgroup that does not exist yet is looked for in each look.
         let folder = |path: &PathBuf| match &hierarchy {
@@ -99,6 +113,7 @@ impl Members {
             own: Own::find(),
             known: HashMap::new(),
             looks: 0,
+            groups,
             buffer: Vec::new(),
         }
     }
@@ -130,20 +145,44 @@ impl Members {
         }
     }
 
-    /// Spares a process for good.
-    pub(super) fn spare(&mut self, process: ProcessId) {
-        if let Some(known) = self
-            .known
-            .get_mut(&process.pid)
-            .filter(|known| known.id == process)
-        {
-            known.spared = true;
+    /// Spares a process or a cgroup for good.
+    pub(super) fn spare(&mut self, target: Target) {
+        match (target, &mut self.groups) {
+            (Target::Process(process), _) => {
+                let known = self.known.get_mut(&process.pid);
+                if let Some(known) = known.filter(|known| known.id == process) {
+                    known.spared = true;
+                }
+            }
+            (Target::Group(id), Some(groups)) => groups.spare(id),
+            (Target::Group(_), None) => {}
         }
     }
 
-    /// Looks at all processes. `stopped` are those that the guard has stopped.
-    pub(super) fn look(&mut self, stopped: &BTreeSet<ProcessId>) -> Result<Look, GuardError> {
+    /// Folder of a cgroup of the last look.
+    pub(super) fn group_folder(&self, id: GroupId) -> Option<&Path> {
+        self.groups.as_ref().and_then(|groups| groups.folder(id))
+    }
+
+    /// Name of a process or a cgroup of the last look or the one before.
+    pub(super) fn name(&self, target: Target, look: &Look) -> String {
+        match (target, &self.groups) {
+            (Target::Process(process), _) => look.name(process),
+            (Target::Group(id), Some(groups)) => groups.name(id),
+            (Target::Group(_), None) => String::new(),
+        }
+    }
+
+    /// Looks at all processes. `stopped` are those that the guard has stopped, `throttled` the cgroups that it has throttled.
+    pub(super) fn look(
+        &mut self,
+        stopped: &BTreeSet<ProcessId>,
+        throttled: &BTreeSet<GroupId>,
+    ) -> Result<Look, GuardError> {
         self.looks += 1;
+        if let Some(groups) = &mut self.groups {
+            groups.begin();
+        }
         let pids = self.scope.pids()?;
         // Ascending, each.
         let sheltered: Vec<Vec<u32>> = self
@@ -159,10 +198,12 @@ impl Members {
                 known.lasting.is_some() && !(self.looks + u64::from(pid)).is_multiple_of(SELDOM)
             }) {
                 look.exempt_resident += known.anon;
+                self.exempt_group(pid, &known);
                 now.insert(pid, known);
                 continue;
             }
-            if let Some(known) = self.one(pid, before, stopped, &sheltered, &mut look) {
+            let held = Held { stopped, throttled };
+            if let Some(known) = self.one(pid, before, held, &sheltered, &mut look) {
                 now.insert(pid, known);
             }
         }
@@ -170,7 +211,21 @@ impl Members {
         look.former = gone
             .map(|known| (known.id, sanitize(&known.name).into_owned()))
             .collect();
+        if let Some(groups) = &self.groups {
+            look.groups = groups.free();
+        }
         Ok(look)
+    }
+
+    /// Takes in that a process is exempt, and its cgroup with it.
+    fn exempt_group(&mut self, pid: u32, known: &Known) {
+        let is_in_root = known.lasting == Some(Exemption::KernelThread);
+        if let Some(groups) = self.groups.as_mut().filter(|_| !is_in_root)
+            && let Ok(folder) = Folder::open(pid)
+            && let Some(id) = groups.of(&folder, &mut self.buffer)
+        {
+            groups.exempt(id);
+        }
     }
 
     /// Looks at a process. None if it has ended.
@@ -178,7 +233,7 @@ impl Members {
         &mut self,
         pid: u32,
         before: Option<Known>,
-        stopped: &BTreeSet<ProcessId>,
+        held: Held<'_>,
         sheltered: &[Vec<u32>],
         look: &mut Look,
     ) -> Option<Known> {
@@ -196,14 +251,19 @@ impl Members {
         let before = before.filter(|known| known.id == id);
         let is_new = before.is_none();
         let mut known = before.unwrap_or_else(|| Known::new(id));
-        let is_own_stop = stopped.contains(&id);
+        let is_own_stop = held.stopped.contains(&id);
         known.see(is_own_stop, is_stopped);
         if known.name != name {
             // A name may change by exec.
             known.name = name;
         }
         known.lasting = exemption.filter(|why| why.is_lasting());
-        if !is_new && (known.cpu_us != cpu_us || known.faults != faults || waits) || is_own_stop {
+        let group = self
+            .groups
+            .as_mut()
+            .and_then(|groups| groups.of(&folder, &mut buffer));
+        let is_held = is_own_stop || group.is_some_and(|group| held.throttled.contains(&group));
+        if !is_new && (known.cpu_us != cpu_us || known.faults != faults || waits) || is_held {
             known.active = self.looks;
         }
         (known.cpu_us, known.faults) = (cpu_us, faults);
@@ -222,12 +282,14 @@ impl Members {
             || known.spared
             || known.is_traced
             || self.protection.pids.contains(&parent)
-            || is_idle
             || sheltered.iter().any(|pids| pids.binary_search(&pid).is_ok())
             || protection::by_adjustment(known.oom_adjustment)
             || !may_signal(known.uid);
+        if let (Some(groups), Some(group), true) = (&mut self.groups, group, exempt) {
+            groups.exempt(group);
+        }
         look.names.insert(id, sanitize(&known.name).into_owned());
-        if exempt {
+        if exempt || is_idle {
             look.exempt_resident += known.anon;
         } else {
             look.candidates.push(Candidate {
@@ -238,6 +300,7 @@ impl Members {
                 cpu_us,
                 faults,
                 oom_adjustment: known.oom_adjustment,
+                group,
             });
         }
         Some(known)
@@ -353,11 +416,11 @@ mod tests {
         done: impl Fn(&Look) -> bool,
     ) -> bool {
         let scope = Scope::find(&ScopeChoice::Tree(child.id())).unwrap();
-        let mut members = Members::new(scope, protection);
+        let mut members = Members::new(scope, protection, None);
         members.own.sessions.insert(child.id());
         let found = (0..looks).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(20));
-            done(&members.look(&BTreeSet::new()).unwrap())
+            done(&members.look(&BTreeSet::new(), &BTreeSet::new()).unwrap())
         });
         child.kill().unwrap();
         child.wait().unwrap();

@@ -1,4 +1,4 @@
-//! Thrash control: stops some of the processes that together need more memory than there is, so that the others work.
+//! Thrash control: holds some of the processes back that together need more memory than there is, so that the others work.
 //!
 //! ```text
 //! gauge ---pressure--> course ---orders--> actuator ---> signals, page-outs
@@ -8,14 +8,14 @@
 //!                    policy
 //! ```
 //!
-//! `gauge` reads stalls, refaults and room; `members` lists the processes of the scope and their exemptions. `course` decides, and
-//! reads nothing: `detector` finds thrashing, a `policy` orders, and `judge` compares the useful work with that before, and
+//! `gauge` reads stalls, refaults and room; `members` lists the processes of the scope and their exemptions, `groups`
+//! their cgroups. `course` decides, and reads nothing: `detector` finds thrashing, a `policy` orders, and `judge` compares the useful work with that before, and
 //! lifts a policy that does not help. `actuator` carries out, and `trial` runs a guard beside the workers of a trial.
 //!
 //! - Invariant: an order names only a candidate of the same look. Checked by
 //!   `orders_name_candidates_and_each_stop_is_continued`.
-//! - Invariant: a process that the guard stopped runs again when the guard ends, and when it ceases to be a candidate.
-//!   Checked by the same test, and on real processes by `a_killed_guard_is_undone_by_cleanup`.
+//! - Invariant: a process that the guard stopped runs again when the guard ends, and when it ceases to be a candidate; likewise
+//!   the throttle of a cgroup ends. Checked by the same test, and on real processes by `a_killed_guard_is_undone_by_cleanup`.
 //! - Invariant: the guard neither stops nor continues a process that another program has stopped, except a parent that stopped
 //!   while its child was stopped (`su`, `sudo`). Checked by `a_process_that_a_debugger_stopped_stays_stopped`.
 
@@ -25,6 +25,7 @@ mod decision;
 mod detector;
 mod error;
 mod gauge;
+mod groups;
 mod judge;
 mod members;
 mod order;
@@ -33,6 +34,7 @@ mod protection;
 mod scope;
 pub(crate) mod trial;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -44,8 +46,9 @@ use crate::environment::Vigil;
 use actuator::Actuator;
 use course::Course;
 use gauge::Gauge;
-use members::Members;
-use order::{Order, Outcome};
+use groups::Groups;
+use members::{Look, Members};
+use order::{GroupId, Order, Outcome};
 use scope::Scope;
 
 pub use decision::{Decision, Event};
@@ -86,18 +89,23 @@ pub struct Summary {
     pub episodes: u64,
     pub stops: u64,
     pub trims: u64,
+    pub throttles: u64,
     pub kills: u64,
     /// CPU time of the guard itself, in percent of one CPU.
     pub cpu_percent: f64,
 }
 
-/// Guards until a stop or the end of its duration. Every process runs again when this returns.
+/// Guards until a stop or the end of its duration. Every process runs again when this returns, and no cgroup is throttled.
 ///
 /// # Errors
 /// [`GuardError`]: the guard cannot begin, its scope vanishes, or a process cannot be continued.
 pub fn guard(options: &Options, stop: &Stop, tell: &mut dyn FnMut(&Decision)) -> Result<Summary, GuardError> {
     let scope = Scope::find(&options.scope)?;
     let gauge = Gauge::new(&scope)?;
+    let groups = match options.policy {
+        GuardPolicy::Throttle => Some(Groups::find(&scope)?),
+        _ => None,
+    };
     let (vigil, continued) = match options.dry_run {
         true => (None, Vec::new()),
         false => {
@@ -106,7 +114,7 @@ pub fn guard(options: &Options, stop: &Stop, tell: &mut dyn FnMut(&Decision)) ->
         }
     };
     let mut guard = Guard {
-        members: Members::new(scope, options.protection.clone()),
+        members: Members::new(scope, options.protection.clone(), groups),
         gauge,
         course: Course::new(options.policy, options.dry_run),
         actuator: Actuator::new(vigil),
@@ -137,7 +145,7 @@ pub fn guard(options: &Options, stop: &Stop, tell: &mut dyn FnMut(&Decision)) ->
     Ok(summary)
 }
 
-/// Continues the processes that a killed guard stopped. Returns the undone stops.
+/// Undoes the stops and throttles of a killed guard. Returns the undone changes.
 ///
 /// # Errors
 /// As [`guard`].
@@ -199,14 +207,16 @@ impl Guard {
     /// One reading, one look if it is needed, and the orders that follow.
     fn step(&mut self, stop: &Stop, tell: &mut dyn FnMut(&Decision)) -> Result<(), GuardError> {
         self.members.check_scope()?;
-        let pressure = self.gauge.read()?;
+        let pressure = self.gauge.read(self.throttled_folders())?;
         let now = self.start.elapsed();
         let events = self.course.feel(now, pressure);
         self.tell_all(now, events, tell);
         if !self.course.needs_look() {
             return Ok(());
         }
-        let look = self.members.look(self.actuator.stopped())?;
+        self.actuator.begin_look();
+        let throttled = self.actuator.throttled();
+        let look = self.members.look(self.actuator.stopped(), &throttled)?;
         for process in &look.foreign {
             self.actuator.forget(*process)?;
         }
@@ -220,7 +230,8 @@ impl Guard {
         for order in decided.orders {
             let outcome = self.actuator.carry_out(&order, &self.members, stop);
             self.learn(&order, &outcome);
-            let event = Event::of_order(&order, look.name(order.process()), outcome);
+            let name = self.members.name(order.target(), &look);
+            let event = Event::of_order(&order, name, outcome);
             self.tell_all(now, event.into_iter().collect(), tell);
         }
         self.tell_all(now, last, tell);
@@ -231,20 +242,28 @@ impl Guard {
         Ok(())
     }
 
-    /// Takes in whether a process was stopped.
+    fn throttled_folders(&self) -> BTreeMap<GroupId, PathBuf> {
+        let folder = |id: GroupId| Some((id, self.members.group_folder(id)?.to_owned()));
+        self.actuator.throttled().into_iter().filter_map(folder).collect()
+    }
+
+    /// Takes in whether a process was stopped, or a cgroup throttled.
     fn learn(&mut self, order: &Order, outcome: &Outcome) {
-        let Order::Stop { process, .. } = order else {
-            return;
-        };
-        match outcome {
-            Outcome::Done(_) | Outcome::Dry => self.members.stopped_again(*process),
-            Outcome::Void => self.course.not_stopped(*process),
-            Outcome::Refused { lasting, .. } => {
-                self.course.not_stopped(*process);
+        let target = order.target();
+        match (order, outcome) {
+            (Order::Stop { process, .. }, Outcome::Done(_) | Outcome::Dry) => {
+                self.members.stopped_again(*process)
+            }
+            (Order::Stop { .. }, Outcome::Void) => self.course.not_held(target),
+            (Order::Stop { .. } | Order::Throttle { .. }, Outcome::Refused { lasting, .. }) => {
+                self.course.not_held(target);
                 if *lasting {
-                    self.members.spare(*process);
+                    self.members.spare(target);
                 }
             }
+            // Another program has changed its values.
+            (Order::Unthrottle { .. }, Outcome::Refused { .. }) => self.members.spare(target),
+            _ => {}
         }
     }
 
@@ -260,14 +279,23 @@ impl Guard {
             Event::Thrashing { .. } => self.summary.episodes += 1,
             Event::Stopped { .. } => self.summary.stops += 1,
             Event::Trimmed { .. } => self.summary.trims += 1,
+            Event::Throttled { .. } => self.summary.throttles += 1,
             Event::Killed { .. } => self.summary.kills += 1,
             _ => {}
         }
     }
 
-    /// Continues all processes.
+    /// Lifts all throttles, and continues all processes.
     fn conclude(&mut self, tell: &mut dyn FnMut(&Decision)) {
         let now = self.start.elapsed();
+        for group in self.actuator.throttled() {
+            let reason = Reason::End;
+            let order = Order::Unthrottle { group, reason };
+            let outcome = self.actuator.carry_out(&order, &self.members, &Stop::default());
+            let name = self.members.name(order.target(), &Look::default());
+            let event = Event::of_order(&order, name, outcome);
+            self.tell_all(now, event.into_iter().collect(), tell);
+        }
         let (continued, left) = self.actuator.release_all();
         tell(&Decision::now(now, Event::Ended { continued, left }));
     }

@@ -1,9 +1,12 @@
-//! Orders about processes, their reasons and their outcomes.
+//! Orders about processes and cgroups, their reasons and their outcomes.
 
 use std::fmt;
 
 use plimsoll_proc::ProcessId;
 use serde::Serialize;
+
+/// A cgroup: the inode number of its folder, so that a later one of the same name is another.
+pub(super) type GroupId = u64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
@@ -25,15 +28,32 @@ pub(super) enum Order {
         process: ProcessId,
         reason: Reason,
     },
+    /// Give the processes of a cgroup little CPU time and memory. A further order goes on with the reclaim.
+    Throttle {
+        group: GroupId,
+        reason: Reason,
+    },
+    Unthrottle {
+        group: GroupId,
+        reason: Reason,
+    },
+}
+
+/// The object of an order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    Process(ProcessId),
+    Group(GroupId),
 }
 
 impl Order {
-    pub(super) fn process(&self) -> ProcessId {
+    pub(super) fn target(&self) -> Target {
         match self {
             Order::Stop { process, .. }
             | Order::Continue { process, .. }
             | Order::Trim { process, .. }
-            | Order::Kill { process, .. } => *process,
+            | Order::Kill { process, .. } => Target::Process(*process),
+            Order::Throttle { group, .. } | Order::Unthrottle { group, .. } => Target::Group(*group),
         }
     }
 
@@ -42,7 +62,9 @@ impl Order {
             Order::Stop { reason, .. }
             | Order::Continue { reason, .. }
             | Order::Trim { reason, .. }
-            | Order::Kill { reason, .. } => *reason,
+            | Order::Kill { reason, .. }
+            | Order::Throttle { reason, .. }
+            | Order::Unthrottle { reason, .. } => *reason,
         }
     }
 
@@ -52,6 +74,8 @@ impl Order {
             Order::Continue { .. } => "continue",
             Order::Trim { .. } => "trim",
             Order::Kill { .. } => "kill",
+            Order::Throttle { .. } => "throttle",
+            Order::Unthrottle { .. } => "unthrottle",
         }
     }
 }
@@ -63,7 +87,7 @@ pub(super) enum Outcome {
     Done(u64),
     /// A dry run.
     Dry,
-    /// The process has ended, or is no candidate any more.
+    /// The process has ended, or is no candidate any more; or the cgroup is throttled already, or was removed.
     Void,
     Refused {
         error: String,
@@ -100,6 +124,8 @@ pub enum Reason {
     Exempt,
     /// The processes fit, or thrash no longer.
     Over,
+    /// The guard ends.
+    End,
     /// The work without the policy is measured anew.
     Review,
     /// The policy did not help.
@@ -121,6 +147,7 @@ impl Reason {
             Reason::BestVictim => "its end frees most and loses least",
             Reason::Exempt => "it is exempt now",
             Reason::Over => "the thrashing is over",
+            Reason::End => "the guard ends",
             Reason::Review => "the work without the policy is measured anew",
             Reason::NoGain => "the policy did not help",
         }

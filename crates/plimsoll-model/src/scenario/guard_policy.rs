@@ -20,6 +20,8 @@ pub enum GuardPolicy {
     FreezeLast,
     /// The largest process waits until the pressure is gone.
     SwapLargest,
+    /// The cgroup whose processes need most gets little CPU time and memory until the pressure is gone.
+    Throttle,
     /// A process is killed.
     Kill,
 }
@@ -32,22 +34,25 @@ named! {
     "token" = GuardPolicy::Token,
     "freeze-last" = GuardPolicy::FreezeLast,
     "swap-largest" = GuardPolicy::SwapLargest,
+    "throttle" = GuardPolicy::Throttle,
     "kill" = GuardPolicy::Kill,
 }
 
 impl GuardPolicy {
-    pub const ALL: [GuardPolicy; 7] = [
+    pub const ALL: [GuardPolicy; 8] = [
         GuardPolicy::Auto,
         GuardPolicy::Relay,
         GuardPolicy::Packs,
         GuardPolicy::Token,
         GuardPolicy::FreezeLast,
         GuardPolicy::SwapLargest,
+        GuardPolicy::Throttle,
         GuardPolicy::Kill,
     ];
 }
 
-/// Values of a key for the guard of a trial. A trial ends with a consumer, so that no guard may kill one.
+/// Values of a key for the guard of a trial. A trial ends with a consumer, so that no guard may kill one, and all consumers
+/// are in one cgroup, so that there is none to throttle.
 pub(super) const OF_TRIALS: &[&str] = &[
     "none",
     "auto",
@@ -84,11 +89,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trial_may_have_every_policy_that_ends_no_consumer() {
+    fn a_trial_may_have_every_policy_but_those_for_several_cgroups_and_for_kills() {
         let of_trials = OF_TRIALS.iter().map(|name| Option::<GuardPolicy>::of_name(name));
         let expected = GuardPolicy::ALL
             .into_iter()
-            .filter(|policy| *policy != GuardPolicy::Kill);
+            .filter(|policy| !matches!(policy, GuardPolicy::Throttle | GuardPolicy::Kill));
         let expected: Vec<_> = expected.map(|policy| Some(Some(policy))).collect();
         assert_eq!(
             of_trials.collect::<Vec<_>>(),

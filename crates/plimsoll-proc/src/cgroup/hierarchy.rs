@@ -179,6 +179,11 @@ fn own_path(cgroups: &str, fits: impl Fn(&str) -> bool) -> Option<&str> {
     entries(cgroups).find_map(|(controllers, path)| fits(controllers).then_some(path))
 }
 
+/// Path of a process in the unified hierarchy (v2), from the text of its `cgroup` file.
+pub fn unified_path(cgroups: &str) -> Option<&str> {
+    own_path(cgroups, str::is_empty)
+}
+
 /// Controllers and path of each hierarchy, from lines `id:controllers:path`.
 fn entries(cgroups: &str) -> impl Iterator<Item = (&str, &str)> {
     cgroups.lines().filter_map(|line| {
@@ -217,6 +222,11 @@ mod tests {
         )
         .unwrap();
         assert_eq!(paths(&tree, 1), ["/a:b", "/init.scope"]);
+        assert_eq!(
+            unified_path("4:memory,cpu:/a:b\nx\n0::/init.scope\n"),
+            Some("/init.scope")
+        );
+        assert_eq!(unified_path("4:memory:/a\n"), None);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::fields::{number, value_of, words};
 use crate::psi;
 
 pub use folder::CgroupFolder;
-pub use hierarchy::{Hierarchy, HierarchyError, paths};
+pub use hierarchy::{Hierarchy, HierarchyError, paths, unified_path};
 pub use memory_stat::{Field, MemoryStat};
 pub use peak::PeakUsage;
 pub use walk::{Bounds, Found, Walk, walk};
@@ -35,6 +35,8 @@ pub const RECLAIM: &str = "memory.reclaim";
 pub const FORCE_EMPTY: &str = "memory.force_empty";
 /// The soft ceiling, above which processes reclaim and are held back (v2).
 pub const HIGH: &str = "memory.high";
+/// The CPU time of its processes in each period: quota and period in microseconds (v2).
+pub const CPU_MAX: &str = "cpu.max";
 const CONTROLLERS: &str = "cgroup.controllers";
 /// The controllers of its children; takes `+memory` and `-memory` (v2).
 pub const SUBTREE_CONTROL: &str = "cgroup.subtree_control";
@@ -505,6 +507,19 @@ fn processes(folder: &Path) -> io::Result<Vec<u32>> {
 /// # Errors
 /// When the cgroup itself cannot be read.
 pub fn members(cgroup: &Path) -> io::Result<Vec<u32>> {
+    let found = all_members(cgroup)?;
+    Ok(found.into_iter().filter(|pid| *pid != HIDDEN).collect())
+}
+
+/// Whether processes of another pid namespace are in a cgroup or below it.
+pub fn has_hidden_members(cgroup: &Path) -> bool {
+    all_members(cgroup).is_ok_and(|found| found.contains(&HIDDEN))
+}
+
+/// The number that stands for a process of another pid namespace.
+const HIDDEN: u32 = 0;
+
+fn all_members(cgroup: &Path) -> io::Result<BTreeSet<u32>> {
     let mut found = BTreeSet::new();
     let mut next = vec![cgroup.to_owned()];
     while let Some(folder) = next.pop() {
@@ -513,8 +528,7 @@ pub fn members(cgroup: &Path) -> io::Result<Vec<u32>> {
             Err(error) if folder == cgroup => return Err(error),
             Err(_) => continue,
         };
-        // 0 stands for a process of another pid namespace.
-        found.extend(pids.into_iter().filter(|pid| *pid != 0));
+        found.extend(pids);
         let entries = fs::read_dir(&folder).into_iter().flatten().filter_map(Result::ok);
         next.extend(
             entries
@@ -522,5 +536,5 @@ pub fn members(cgroup: &Path) -> io::Result<Vec<u32>> {
                 .map(|entry| entry.path()),
         );
     }
-    Ok(found.into_iter().collect())
+    Ok(found)
 }

@@ -32,7 +32,7 @@ pub struct Guard {
     /// Print the decisions and carry out none
     #[arg(long)]
     pub dry_run: bool,
-    /// Continue the processes that a killed guard stopped, and exit
+    /// Undo the stops and throttles of a killed guard, and exit
     #[arg(long, conflicts_with_all = ["scope", "policy", "protect", "protect_cgroup", "dry_run", "duration"])]
     pub release: bool,
     /// Exit after this time [default: at a signal]

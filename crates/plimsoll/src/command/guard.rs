@@ -41,13 +41,13 @@ pub(super) fn guard(options: &Guard, verbosity: &Verbosity) -> Result<Exit, Fail
     Ok(Exit::Done)
 }
 
-/// Continues the processes that a killed guard stopped.
+/// Undoes the stops and throttles of a killed guard.
 fn release(json: bool, verbosity: &Verbosity) -> Result<Exit, Failure> {
-    let continued = guard::release()?;
+    let undone = guard::release()?;
     match (json, verbosity.quiet) {
-        (true, _) => super::print_json(&serde_json::json!({"continued": continued}))?,
+        (true, _) => super::print_json(&serde_json::json!({"undone": undone}))?,
         (false, true) => {}
-        (false, false) => print_styled(&format!("continued  {}\n", counted(continued.len(), "process")))?,
+        (false, false) => print_styled(&format!("undone     {}\n", counted(undone.len(), "change")))?,
     }
     Ok(Exit::Done)
 }
@@ -85,11 +85,12 @@ fn tell(decision: &Decision, json: bool, verbosity: &Verbosity) -> Result<bool, 
 
 fn text(summary: &Summary) -> String {
     format!(
-        "guarded    {} s; {}, {}, {}, {}; {}% of a CPU\n",
+        "guarded    {} s; {}, {}, {}, {}, {}; {}% of a CPU\n",
         significant(summary.seconds),
         counted(summary.episodes as usize, "episode"),
         counted(summary.stops as usize, "stop"),
         counted(summary.trims as usize, "page-out"),
+        counted(summary.throttles as usize, "throttle"),
         counted(summary.kills as usize, "kill"),
         significant(summary.cpu_percent)
     )

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use plimsoll_proc::PidStat;
-use plimsoll_proc::cgroup::{Hierarchy, PROCESSES};
+use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, PROCESSES};
 use plimsoll_testkit::capability;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -399,6 +399,31 @@ fn bad_scopes_are_refused() {
         assert!(output.stdout.is_empty(), "{arguments:?}: {output:?}");
     }
     assert_eq!(fs::read_dir(state.0.path()).expect("the folder").count(), 0);
+}
+
+/// A tree of processes may be a part of a cgroup, and cgroup v1 has neither file. On cgroup v2, the VM has the throttle.
+#[test]
+fn a_throttle_takes_cgroup_v2_and_no_tree() {
+    let (state, sleeper) = (State::new(), sleeper());
+    let pid = sleeper.pid().to_string();
+    let is_v2 = Hierarchy::of_this_process().is_ok_and(|found| found.version == CgroupVersion::V2);
+    let of_machine: &[&str] = &[];
+    let of_tree: &[&str] = &["--pid", &pid];
+    for (scope, exit, remedies) in [
+        (of_tree, 1, &["throttle", "--cgroup"]),
+        (of_machine, 3, &["cgroup v2", "another policy"]),
+    ] {
+        if scope.is_empty() && is_v2 {
+            continue;
+        }
+        let output = state.guard(&[scope, &["--policy", "throttle", "--dry-run"]].concat());
+        let said = errors(&output);
+        assert_eq!(code(&output), Some(exit), "{said}");
+        for remedy in remedies {
+            assert!(said.contains(remedy), "without `{remedy}`: {said}");
+        }
+        assert!(output.stdout.is_empty(), "{output:?}");
+    }
 }
 
 /// The machine is the scope, of which such a guard may stop the processes of its own user.

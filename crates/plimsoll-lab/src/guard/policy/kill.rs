@@ -47,8 +47,9 @@ fn weight(candidate: &Candidate) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::made_up::{MIB, Machine, candidate};
+    use super::super::made_up::{MIB, Machine, candidate, id};
     use super::*;
+    use crate::guard::order::Target;
 
     #[test]
     fn a_kill_follows_lasting_pressure_and_takes_the_best_victim() {
@@ -69,7 +70,7 @@ mod tests {
         machine.is_pressed = true;
         let killed = (200..).find_map(|second| Some((second, *machine.step(&mut policy, second).first()?)));
         let (second, order) = killed.unwrap();
-        assert_eq!((second, order.process().pid), (211, 3));
+        assert_eq!((second, order.target()), (211, Target::Process(id(3))));
         for second in second + 1..second + 30 {
             assert_eq!(machine.step(&mut policy, second), []);
         }

@@ -7,7 +7,9 @@ mod kill;
 mod packs;
 mod relay;
 mod swap_largest;
+mod throttle;
 mod token;
+mod waiting;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -16,7 +18,7 @@ use std::time::Duration;
 use plimsoll_model::scenario::GuardPolicy;
 use plimsoll_proc::ProcessId;
 
-use super::order::Order;
+use super::order::{GroupId, Order};
 
 /// A process that a policy may order about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +36,8 @@ pub(super) struct Candidate {
     pub(super) faults: u64,
     /// Value of `oom_score_adj`.
     pub(super) oom_adjustment: i64,
+    /// Its cgroup, if that may be throttled. Only the policy `throttle` has it.
+    pub(super) group: Option<GroupId>,
 }
 
 /// One look at the candidates.
@@ -48,6 +52,8 @@ pub(super) struct Picture<'a> {
     pub(super) candidates: &'a [Candidate],
     /// Those that this guard has stopped.
     pub(super) stopped: &'a BTreeSet<ProcessId>,
+    /// The cgroups that this guard has throttled.
+    pub(super) throttled: &'a BTreeSet<GroupId>,
 }
 
 impl Picture<'_> {
@@ -97,6 +103,7 @@ pub(super) fn begin(policy: GuardPolicy) -> Box<dyn Policy> {
         GuardPolicy::Token => Box::<token::Token>::default(),
         GuardPolicy::FreezeLast => Box::<freeze_last::FreezeLast>::default(),
         GuardPolicy::SwapLargest => Box::<swap_largest::SwapLargest>::default(),
+        GuardPolicy::Throttle => Box::<throttle::Throttle>::default(),
         GuardPolicy::Kill => Box::<kill::Kill>::default(),
     }
 }
@@ -104,6 +111,7 @@ pub(super) fn begin(policy: GuardPolicy) -> Box<dyn Policy> {
 /// Candidates for the tests of policies.
 #[cfg(test)]
 mod made_up {
+    use super::super::order::Target;
     use super::*;
 
     pub(super) const MIB: u64 = 1 << 20;
@@ -121,6 +129,7 @@ mod made_up {
             cpu_us: 0,
             faults: 0,
             oom_adjustment: 0,
+            group: None,
         }
     }
 
@@ -129,6 +138,7 @@ mod made_up {
     pub(super) struct Machine {
         pub(super) candidates: Vec<Candidate>,
         pub(super) stopped: BTreeSet<ProcessId>,
+        pub(super) throttled: BTreeSet<GroupId>,
         pub(super) room: u64,
         pub(super) is_pressed: bool,
     }
@@ -141,15 +151,21 @@ mod made_up {
                 is_pressed: self.is_pressed,
                 candidates: &self.candidates,
                 stopped: &self.stopped,
+                throttled: &self.throttled,
             });
             for order in &orders {
-                let process = order.process();
-                assert!(self.candidates.iter().any(|one| one.id == process), "{order:?}");
+                let is_known = |one: &Candidate| match order.target() {
+                    Target::Process(process) => one.id == process,
+                    Target::Group(group) => one.group == Some(group),
+                };
+                assert!(self.candidates.iter().any(is_known), "{order:?}");
                 match order {
-                    Order::Stop { .. } => assert!(self.stopped.insert(process), "{order:?}"),
-                    Order::Continue { .. } => assert!(self.stopped.remove(&process), "{order:?}"),
+                    Order::Stop { process, .. } => assert!(self.stopped.insert(*process), "{order:?}"),
+                    Order::Continue { process, .. } => assert!(self.stopped.remove(process), "{order:?}"),
                     Order::Trim { .. } => {}
-                    Order::Kill { .. } => self.candidates.retain(|one| one.id != process),
+                    Order::Kill { process, .. } => self.candidates.retain(|one| one.id != *process),
+                    Order::Throttle { group, .. } => _ = self.throttled.insert(*group),
+                    Order::Unthrottle { group, .. } => assert!(self.throttled.remove(group), "{order:?}"),
                 }
             }
             orders

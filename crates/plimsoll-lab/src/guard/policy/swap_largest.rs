@@ -1,55 +1,28 @@
 //! The largest process is stopped and its memory paged out, until the pressure is gone (the soft swap of Solaris). Without
 //! pressure, the one that has waited longest returns.
 
-use std::collections::VecDeque;
-use std::time::Duration;
-
 use plimsoll_proc::ProcessId;
 
+use super::waiting::{Step, Waiting};
 use super::{Picture, Policy};
 use crate::guard::order::{Order, Reason};
 
-/// Time between two stops.
-const INTERVAL: Duration = Duration::from_secs(5);
-/// Longest wait of a process.
-const LONGEST: Duration = Duration::from_secs(60);
-/// Time without pressure until a process returns.
-const CALM: Duration = Duration::from_secs(10);
-
 #[derive(Debug, Default)]
 pub(super) struct SwapLargest {
-    /// With the begin of its wait, the earliest first.
-    stopped: VecDeque<(ProcessId, Duration)>,
-    /// The last stop or return.
-    changed: Option<Duration>,
-    /// Begin of the time without pressure.
-    calm: Option<Duration>,
+    waiting: Waiting<ProcessId>,
 }
 
 impl Policy for SwapLargest {
     fn step(&mut self, picture: &Picture<'_>) -> Vec<Order> {
-        self.stopped.retain(|(id, _)| picture.get(*id).is_some());
-        self.calm = match picture.is_pressed {
-            true => None,
-            false => Some(self.calm.unwrap_or(picture.at)),
-        };
-        let passed = |since: Option<Duration>, time| {
-            since.is_none_or(|since| picture.at.saturating_sub(since) >= time)
-        };
-        match self.calm {
-            // Where the others have ended, no process would work.
-            _ if picture.running().next().is_none() => self.bring_in(picture),
-            // Other programs may keep up the pressure.
-            _ if passed(
-                self.stopped.front().map(|(_, since)| *since).or(Some(picture.at)),
-                LONGEST,
-            ) =>
-            {
-                self.bring_in(picture)
-            }
-            None if passed(self.changed, INTERVAL) => self.swap_out(picture),
-            Some(since) if passed(Some(since), CALM) && passed(self.changed, CALM) => self.bring_in(picture),
-            _ => Vec::new(),
+        let works = picture.running().next().is_some();
+        let waits = |id| picture.get(id).is_some();
+        match self.waiting.step(picture.at, picture.is_pressed, works, waits) {
+            Step::Hold => self.swap_out(picture),
+            Step::Return(process) => vec![Order::Continue {
+                process,
+                reason: Reason::Relieved,
+            }],
+            Step::Stay => Vec::new(),
         }
     }
 }
@@ -60,8 +33,7 @@ impl SwapLargest {
         let Some(largest) = largest.filter(|_| picture.running().count() > 1) else {
             return Vec::new();
         };
-        self.changed = Some(picture.at);
-        self.stopped.push_back((largest.id, picture.at));
+        self.waiting.hold(largest.id, picture.at);
         let (process, reason) = (largest.id, Reason::Largest);
         let bytes = largest.resident;
         vec![
@@ -72,17 +44,6 @@ impl SwapLargest {
                 reason,
             },
         ]
-    }
-
-    fn bring_in(&mut self, picture: &Picture<'_>) -> Vec<Order> {
-        let Some((process, _)) = self.stopped.pop_front() else {
-            return Vec::new();
-        };
-        self.changed = Some(picture.at);
-        vec![Order::Continue {
-            process,
-            reason: Reason::Relieved,
-        }]
     }
 }
 

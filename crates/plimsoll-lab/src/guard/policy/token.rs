@@ -104,6 +104,7 @@ fn make_room(holder: &Candidate, picture: &Picture<'_>) -> Vec<Order> {
 mod tests {
     use super::super::made_up::{MIB, Machine, candidate, id};
     use super::*;
+    use crate::guard::order::Target;
 
     #[test]
     fn the_holder_is_spared_and_each_process_holds_in_turn() {
@@ -121,7 +122,12 @@ mod tests {
         for second in 0..70 {
             let orders = machine.step(&mut token, second);
             let holder = token.holder.unwrap().id;
-            assert!(!orders.is_empty() && orders.iter().all(|order| order.process() != holder));
+            assert!(
+                !orders.is_empty()
+                    && orders
+                        .iter()
+                        .all(|order| order.target() != Target::Process(holder))
+            );
             let bytes = |order: &Order| match order {
                 Order::Trim { bytes, .. } => *bytes,
                 other => panic!("{other:?}"),

@@ -149,7 +149,7 @@ const KEYS: &[Key] = &[
         "guard",
         Kind::Choice(OF_TRIALS),
         Preset::Text("none"),
-        "policy of the guard of the consumers' cgroup; `kill` is no value, as a trial ends with a consumer",
+        "policy of the guard of the consumers' cgroup; no `throttle`, as they have one cgroup, and no `kill`, as a trial ends with a consumer",
     ),
     shared_keys::hold("rest before the first consumer, and the baseline of the recovery"),
     shared_keys::limit(

@@ -235,7 +235,7 @@ fn a_trial_may_have_a_guard() {
     if !has_laboratory() {
         return;
     }
-    let ended = small(&["guard=relay", "together=25"]).finish();
+    let ended = small(&["guard=relay", "together=18"]).finish();
     ended.assert_went_well();
     let trial = &ended.trials()[0];
     assert!(metric(trial, "guard_stops") > 0.0, "{trial:#}");

@@ -1,0 +1,84 @@
+# shellcheck shell=dash
+# The checks of `guard` on cgroup v2. Sourced after expect.sh.
+
+echo "--- thrash control: the policies throttle and relay"
+batch=/sys/fs/cgroup/batch
+mkdir $batch
+echo "+memory +cpu" >$batch/cgroup.subtree_control
+mkdir $batch/a $batch/b
+echo 48M >$batch/memory.max
+zram=$(cat /sys/class/zram-control/hot_add)
+echo 256M >"/sys/block/zram$zram/disksize"
+mkswap "/dev/zram$zram" >/dev/null
+swapon "/dev/zram$zram"
+
+# Reads 40 MiB again and again. Two of them need more than there is.
+consume() { # CGROUP
+    {
+        echo '{"command":"fill","bytes":41943040,"request":41943040,"class":"random","seed":1,"thp":"never"}'
+        while echo '{"command":"restore"}'; do :; done
+    } 2>/dev/null | sh -c "echo \$\$ >$batch/$1/cgroup.procs && exec plimsoll worker" >/dev/null 2>&1 &
+}
+consume a
+consume b
+
+# The cgroups that are throttled, a line each.
+throttled() {
+    for name in a b; do
+        case $(cat $batch/$name/cpu.max) in
+            "5000 100000") echo $name ;;
+        esac
+    done
+}
+# The files that a throttle changes.
+caps() { cat $batch/a/cpu.max $batch/a/memory.high $batch/b/cpu.max $batch/b/memory.high; }
+wait_for_throttle() {
+    for _ in $(seq 600); do
+        [ -n "$(throttled)" ] && break
+        sleep 0.2
+    done
+}
+
+unchanged=$(caps)
+plimsoll guard --cgroup /batch --policy throttle --json --duration 60s >guard.jsonl 2>guard.err &
+guard=$!
+wait_for_throttle
+name=$(throttled | head -n 1)
+equal "guard: one cgroup is throttled" 1 "$(throttled | wc -l)"
+for _ in $(seq 100); do # the memory is reclaimed in the same order, after the CPU time was lowered
+    [ "$(cat "$batch/$name/memory.high")" != max ] && break
+    sleep 0.1
+done
+equal "guard: its memory.high is lowered" yes "$([ "$(cat "$batch/$name/memory.high")" != max ] && echo yes)"
+wait $guard
+equal "guard: exit code" 0 $?
+sed 's/^/        /' guard.err
+contains "guard: tells the throttle" "\"cgroup\":\"/batch/$name\",\"decision\":\"throttled\"" guard.jsonl
+equal "guard: its last line tells the end" 1 "$(tail -n 1 guard.jsonl | grep -c '"decision":"ended"')"
+equal "guard: the files are as before" "$unchanged" "$(caps)"
+
+plimsoll guard --cgroup /batch --policy throttle --json >killed.jsonl 2>killed.err &
+guard=$!
+wait_for_throttle
+kill -9 $guard
+wait $guard
+equal "guard: a killed guard leaves a throttle" 1 "$(throttled | wc -l)"
+plimsoll guard --release --json >release.json 2>release.err
+equal "guard: --release: exit code" 0 $?
+contains "guard: --release tells what it undid" /cpu.max release.json
+equal "guard: --release restores the files" "$unchanged" "$(caps)"
+
+plimsoll guard --cgroup /batch --policy relay --json --duration 45s >relay.jsonl 2>relay.err
+equal "guard: relay: exit code" 0 $?
+contains "guard: relay: a process is stopped" '"decision":"stopped"' relay.jsonl
+# The state is the word after the name, which has no space.
+equal "guard: relay: no process stays stopped" "" "$(cat /proc/[0-9]*/stat 2>/dev/null | awk '$3 == "T" { print $2 }')"
+
+# shellcheck disable=SC2046 # process ids
+kill -9 $(cat $batch/a/cgroup.procs $batch/b/cgroup.procs)
+for _ in $(seq 100); do
+    rmdir $batch/a $batch/b $batch 2>/dev/null && break
+    sleep 0.1
+done
+swapoff "/dev/zram$zram"
+echo "$zram" >/sys/class/zram-control/hot_remove
