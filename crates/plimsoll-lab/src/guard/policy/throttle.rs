@@ -1,5 +1,6 @@
 //! The cgroup whose processes need most is throttled under pressure, until the pressure is gone: its processes get little
-//! CPU time, and most of its memory goes to swap. Without pressure, the one that has waited longest returns.
+//! CPU time, and most of its memory goes to swap. Without pressure, the one that has waited longest returns. The demand of the
+//! one that was throttled last counts by half, so that cgroups of similar demand take turns.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +11,8 @@ use crate::guard::order::{GroupId, Order, Reason};
 #[derive(Debug, Default)]
 pub(super) struct Throttle {
     waiting: Waiting<GroupId>,
+    /// The one that was throttled last.
+    last: Option<GroupId>,
 }
 
 impl Policy for Throttle {
@@ -43,12 +46,14 @@ impl Throttle {
         for (group, one) in free.iter().filter_map(|one| Some((one.group?, one))) {
             *demands.entry(group).or_default() += one.demand;
         }
-        let largest = demands
-            .into_iter()
-            .max_by_key(|(group, demand)| (*demand, *group));
-        match largest {
+        let weight = |(group, demand): &(GroupId, u64)| match self.last == Some(*group) {
+            true => (demand / 2, *group),
+            false => (*demand, *group),
+        };
+        match demands.into_iter().max_by_key(weight) {
             Some((group, _)) if free.iter().any(|one| one.group != Some(group)) => {
                 self.waiting.hold(group, picture.at);
+                self.last = Some(group);
                 vec![order(group)]
             }
             _ => go_on(picture),
@@ -123,5 +128,31 @@ mod tests {
             })
             .collect();
         assert_eq!((numbers.iter().min(), numbers.iter().max()), (Some(&0), Some(&1)));
+    }
+
+    #[test]
+    fn cgroups_of_similar_demand_take_turns() {
+        let mut machine = Machine {
+            candidates: vec![
+                member(1, 30, Some(7)),
+                member(2, 40, Some(8)),
+                member(3, 10, Some(9)),
+            ],
+            room: 50 * MIB,
+            ..Machine::default()
+        };
+        let mut policy = Throttle::default();
+        let mut throttled = Vec::new();
+        for second in 0..120 {
+            machine.is_pressed = machine.throttled.is_empty();
+            let was_free = machine.throttled.is_empty();
+            machine.step(&mut policy, second);
+            throttled.extend(machine.throttled.first().copied().filter(|_| was_free));
+        }
+        assert!(throttled.len() > 4, "{throttled:?}");
+        assert!(
+            throttled.chunks_exact(2).all(|turns| turns == [8, 7]),
+            "{throttled:?}"
+        );
     }
 }
