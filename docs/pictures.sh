@@ -3,8 +3,9 @@
 #
 # Usage, as root on a quiet machine: docs/pictures.sh PLIMSOLL FOLDER [PART...]
 # PLIMSOLL is the release binary; FOLDER, a new folder such as benchmarks/2026-11-23-readme, gets the values and the
-# summaries. The parts are loadline, compression, wscap, map, watch (about 15 minutes together), size, size-services and hold
-# (about 10); the default is all of them. Needs python3, tmux and Chromium (/usr/bin/chromium, or the one that CHROMIUM names).
+# summaries. The parts are loadline, compression, wscap, map, watch (about 15 minutes together), size, size-services, hold
+# (about 10) and guard (about 3); the default is all of them. Needs python3, tmux and Chromium (/usr/bin/chromium, or the one
+# that CHROMIUM names).
 # PICTURES_SKIP_RUNS=1 draws again from the recordings of runs that are in RECORDINGS (default: a temporary folder).
 set -euo pipefail
 
@@ -14,7 +15,7 @@ plimsoll=$(readlink -f "$1")
 folder=$(readlink -m "$2")
 shift 2
 parts=("$@")
-[[ $# -gt 0 ]] || parts=(loadline compression wscap map watch size size-services hold)
+[[ $# -gt 0 ]] || parts=(loadline compression wscap map watch size size-services hold guard)
 pictures=$root/docs/src/pictures
 recordings=${RECORDINGS:-$(mktemp -d)}
 work=$(mktemp -d)
@@ -54,6 +55,32 @@ chapter() { # CHAPTER PURPOSE CAPTION ARGUMENTS...: runs a command as a user typ
     "$root/docs/pictures/insert.py" "$root/docs/src/$name.md" output "Here \`plimsoll $*\` $purpose:" \
         "![$caption](pictures/$name.svg)" <"$folder/$name.txt"
     (cd "$recordings" && "$plimsoll" report @latest --format svg --theme light --output "$pictures/$name.svg" >/dev/null)
+}
+
+chart() { # ID THEME: the chart with this `data-chart` in report.html, as `--format svg` writes the first one
+    python3 - "$work/report.html" "$@" <<'PYTHON'
+import re
+import sys
+
+report, chart, theme = sys.argv[1:]
+page = open(report).read()
+width, height, label, body = re.search(
+    rf'data-chart="{chart}".*?<svg class="xy" viewBox="0 0 (\d+) (\d+)"([^>]*)>(.*?</svg>)', page, re.S
+).groups()
+style = re.search(r"<style>(.*?)</style>", page, re.S)[1]
+dark = r"@media screen and \(prefers-color-scheme: ?dark\) ?\{\s*(:root ?\{.*?\})\s*\}"
+roots = "".join(re.findall(dark, style, re.S)) if theme == "dark" else re.sub(dark, "", style, flags=re.S)
+declared = ";".join(re.findall(r":root ?\{(.*?)\}", roots, re.S))
+colours = dict(re.findall(r"(--[\w-]+): ?([^;]+)", declared))
+rules = "".join(line for line in style.splitlines() if line.startswith(("svg ", "svg.xy .")))
+size = f'width="{int(width) + 16}" height="{int(height) + 16}"'
+fonts = "font-family=\"system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif\" font-size=\"12px\""
+text = (
+    f'<svg xmlns="http://www.w3.org/2000/svg" class="xy"{label} {size} viewBox="-8 -8 {int(width) + 16} {int(height) + 16}" {fonts}>'
+    f'<style>{rules}</style><rect x="-8" y="-8" {size} fill="var(--page)"/>{body}'
+)
+print(re.sub(r"var\((--[\w-]+)\)", lambda name: colours[name[1]].strip(), text))
+PYTHON
 }
 
 # The chart and the values of README.md; the same command as in docs/src/loadline.md.
@@ -135,6 +162,16 @@ hold() {
     chapter hold "held half of the RAM of a machine, while another program took 2 GiB for 12 s" \
         "Memory available to other programs, and its goal" hold --used 50% --duration 60s --output
     wait "$other"
+}
+
+# Thrashing processes with a guard and without: the work of each, and the pages read back over time.
+guard() {
+    run guard thrash-guard --repeat 1 --set 'guard=["none", "relay"]'
+    "$plimsoll" report "$recording" --output "$work/report.html" >/dev/null
+    for theme in light dark; do
+        chart fairness "$theme" >"$pictures/guard-work-$theme.svg"
+        "$plimsoll" report "$recording" --format svg --theme "$theme" --output "$pictures/guard-pages-$theme.svg"
+    done
 }
 
 for part in "${parts[@]}"; do
