@@ -25,6 +25,27 @@ impl Mapping<'_> {
     pub fn is_private_anonymous(&self) -> bool {
         self.permissions.ends_with(b"p") && self.device == b"00:00" && self.inode == 0
     }
+
+    /// Whether it can hold reclaimable pages: it is none of the kernel (`[vdso]` and others) and of a device, and no
+    /// reserved address space.
+    pub fn is_reclaimable(&self) -> bool {
+        let path = self.path;
+        let kernels = [&b"[vvar"[..], b"[vdso", b"[vsyscall", b"[uprobes"]
+            .iter()
+            .any(|name| path.starts_with(name));
+        // Shared anonymous memory shows as /dev/zero, and tmpfs is often mounted at /dev/shm; both are memory.
+        let device =
+            path.starts_with(b"/dev/") && !path.starts_with(b"/dev/shm/") && !path.starts_with(b"/dev/zero");
+        !kernels && !device && !self.permissions.starts_with(b"---")
+    }
+
+    /// Its addresses.
+    pub fn range(&self) -> Range {
+        Range {
+            start: self.start,
+            length: self.length,
+        }
+    }
 }
 
 /// The mappings in the file's order. A line that is not understood is passed over.
@@ -51,25 +72,10 @@ fn mapping(line: &[u8]) -> Option<Mapping<'_>> {
     })
 }
 
-/// The mappings of `/proc/PID/maps` that can hold reclaimable pages, in the file's order. Leaves out mappings of the
-/// kernel (`[vdso]` and others) and of devices, and reserved address space. Skips lines that it cannot parse.
+/// The addresses of the mappings that can hold reclaimable pages, in the file's order.
 pub fn reclaimable(text: &[u8]) -> Vec<Range> {
-    parse(text).filter_map(|mapping| range(&mapping)).collect()
-}
-
-fn range(mapping: &Mapping<'_>) -> Option<Range> {
-    let path = mapping.path;
-    let kernels = [&b"[vvar"[..], b"[vdso", b"[vsyscall", b"[uprobes"]
-        .iter()
-        .any(|name| path.starts_with(name));
-    // Shared anonymous memory shows as /dev/zero, and tmpfs is often mounted at /dev/shm; both are memory.
-    let device =
-        path.starts_with(b"/dev/") && !path.starts_with(b"/dev/shm/") && !path.starts_with(b"/dev/zero");
-    let reserved = mapping.permissions.starts_with(b"---");
-    (!kernels && !device && !reserved).then_some(Range {
-        start: mapping.start,
-        length: mapping.length,
-    })
+    let mappings = parse(text).filter(Mapping::is_reclaimable);
+    mappings.map(|mapping| mapping.range()).collect()
 }
 
 #[cfg(test)]

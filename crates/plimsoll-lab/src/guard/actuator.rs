@@ -283,8 +283,7 @@ impl Drop for Actuator {
 /// The mappings that can be paged out, from an address on, and then those before it.
 fn ranges_from(maps: &[u8], cursor: u64) -> Vec<Range> {
     let mappings = maps::parse(maps);
-    let mappings =
-        mappings.filter(|mapping| mapping.is_private_anonymous() && !mapping.permissions.starts_with(b"---"));
+    let mappings = mappings.filter(|mapping| mapping.is_private_anonymous() && mapping.is_reclaimable());
     let (mut first, mut rest) = (Vec::new(), Vec::new());
     for mapping in mappings {
         let (start, end) = (mapping.start, mapping.start + mapping.length);
@@ -338,13 +337,16 @@ fn kill(process: ProcessId, members: &Members) -> Result<Outcome, GuardError> {
 mod tests {
     use super::*;
     use crate::environment::Jobs;
+    use crate::guard::scope::Scope;
+    use crate::guard::{Protection, ScopeChoice};
 
     #[test]
     fn page_outs_go_on_behind_the_last_one() {
         let text = b"1000-3000 rw-p 00000000 00:00 0 \n\
             5000-6000 r-xp 00000000 fe:00 9 /usr/bin/a\n\
             7000-9000 rw-p 00000000 00:00 0 \n\
-            a000-f000 ---p 00000000 00:00 0 \n";
+            a000-f000 ---p 00000000 00:00 0 \n\
+            ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0 [vsyscall]\n";
         let ranges = |cursor| {
             let ranges = ranges_from(text, cursor).into_iter();
             ranges
@@ -361,6 +363,26 @@ mod tests {
             [(0x8000, 0x9000), (0x1000, 0x3000), (0x7000, 0x8000)]
         );
         assert_eq!(ranges(0xffff), [(0x1000, 0x3000), (0x7000, 0x9000)]);
+    }
+
+    /// The kernel refuses `[vsyscall]`: a page-out that reached the end of the mappings failed.
+    #[test]
+    fn all_memory_of_a_process_is_paged_out() {
+        let mut child = plimsoll_testkit::command("sleep").arg("60").spawn().unwrap();
+        let process = ProcessId::of(child.id()).unwrap();
+        let scope = Scope::find(&ScopeChoice::Tree(child.id())).unwrap();
+        let members = Members::new(scope, Protection::default(), None);
+        let mut actuator = Actuator::new(None);
+        // As for one that the guard has stopped.
+        actuator.stopped.insert(process);
+        let trimmed = actuator.trim(process, u64::MAX, &members, &Stop::default());
+        let is_refused = matches!(&trimmed, Err(GuardError::Trim { errno, .. }) if *errno == Errno::PERM);
+        if plimsoll_testkit::capability("process-madvise", !is_refused, "needs CAP_SYS_NICE") {
+            assert!(matches!(trimmed, Ok(Outcome::Done(_))), "{trimmed:?}");
+        }
+        actuator.stopped.clear();
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     /// `su` and `runuser` stop with their child, and stayed stopped when the guard continued it.

@@ -122,7 +122,7 @@ impl Members {
         self.scope.name()
     }
 
-    pub(super) fn check_scope(&self) -> Result<(), GuardError> {
+    pub(super) fn check_scope(&mut self) -> Result<(), GuardError> {
         self.scope.check()
     }
 
