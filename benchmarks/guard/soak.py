@@ -157,8 +157,10 @@ class Round:
         else:
             victim.send_signal(number)
             self.how = f"{number.name} of the {victim.name}"
-            # A signal may come when the trial is over.
-            self.check_end(victim, 60, *([-9] if number == signal.SIGKILL else [0, 5, 7] if victim is run else [0]))
+            wait_for(lambda: victim.poll() is not None, 60)
+            # A signal may come when the trial is over, and its cgroup removed.
+            usual = [0, 5, 7] if victim is run else [0] if pathlib.Path(group).exists() else [0, 2]
+            self.check_end(victim, 1, *([-9] if number == signal.SIGKILL else usual))
         if victim is run and number == signal.SIGKILL:
             ended = wait_for(lambda: new("processes") <= {guard and guard.pid}, PATIENCE)
             self.check(ended, "the end of the workers of a killed run", new("processes"))
