@@ -1,11 +1,26 @@
 //! A process that a test has started.
 
-use std::process::Child;
+use std::process::{Child, Stdio};
 
 /// A process, killed when dropped, also if it is stopped.
 pub struct Kept(pub Child);
 
 impl Kept {
+    /// Starts a program whose output is of no interest.
+    pub fn start(program: &str, arguments: &[&str]) -> Kept {
+        let child = plimsoll_testkit::command(program)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        Kept(child)
+    }
+
+    pub fn has_ended(&mut self) -> bool {
+        self.0.try_wait().expect("a child").is_some()
+    }
+
     pub fn pid(&self) -> u32 {
         self.0.id()
     }

@@ -6,10 +6,12 @@ mod recordings;
 mod targets;
 
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use plimsoll_monitor::watch::{Monitor, State};
+
+use crate::kept::Kept;
 
 /// Longest that anything here may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -37,32 +39,6 @@ fn summary(output: &Output) -> serde_json::Value {
 
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// A child that is gone at the end.
-struct Kept(Child);
-
-impl Kept {
-    fn start(program: &str, arguments: &[&str]) -> Kept {
-        let child = plimsoll_testkit::command(program)
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("it starts");
-        Kept(child)
-    }
-
-    fn pid(&self) -> u32 {
-        self.0.id()
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// Waits until the state of a monitor is as it should be.

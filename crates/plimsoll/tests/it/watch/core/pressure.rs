@@ -18,7 +18,7 @@ use plimsoll_testkit::capability;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::{Kept, PATIENCE, stderr, watch};
-use crate::processes::storms::{scanner, zram};
+use crate::processes::storms::{while_scanned, zram};
 
 const MIB: u64 = 1 << 20;
 
@@ -174,6 +174,53 @@ fn check_thrashed(recording: &Recording) {
     assert!(is_apart, "{times:?}");
 }
 
+/// Findings of a monitor at a worker that thrashes.
+struct Found {
+    storms: usize,
+    messages: String,
+    times: Vec<u64>,
+    stood_still: u64,
+    /// The bytes that swap devices hold compressed, at the end.
+    holds: Option<f64>,
+}
+
+/// Watches `worker` until its storm is told, and four seconds more.
+fn watch_for_a_storm(worker: &mut Kept) -> Found {
+    let witness = Witness::start();
+    let monitor = Monitor::start(&Options::of(Source::Live(TargetChoice::Pid(worker.pid())))).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    let storms = || {
+        let state = monitor.state();
+        let storms = state
+            .marks
+            .iter()
+            .filter(|mark| mark.kind == MarkKind::FaultStorm);
+        storms.count()
+    };
+    while storms() == 0 && Instant::now() < deadline && !worker.has_ended() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    if storms() == 0 {
+        let mut observer = Observer::new().unwrap();
+        for _ in 0..2 {
+            println!("{:#?}", observer.snapshot_of(&[worker.pid()], Depth::Counters));
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        println!("marks: {:?}", monitor.state().marks);
+    }
+    std::thread::sleep(Duration::from_secs(4));
+    let storms = storms();
+    let state = monitor.state();
+    let latest = state.history.latest();
+    Found {
+        storms,
+        messages: format!("{:?}", state.messages),
+        times: state.history.after(0).map(|frame| frame.t_ns).collect(),
+        stood_still: witness.end(),
+        holds: latest.and_then(|frame| frame.gauge(gauge::COMPRESSED_HOLDS)),
+    }
+}
+
 /// 64 MiB of memory scanned again and again under a cap of 32 MiB, from zram: a fault storm, which is told once while
 /// samples keep coming.
 #[test]
@@ -184,45 +231,11 @@ fn a_fault_storm_of_the_target_gives_one_mark() {
     }
     let mut session = crate::machine::alone();
     let environment = Environment::prepare(&mut session, &zram(32 * MIB)).unwrap();
-    let folder = environment.cgroup().unwrap().path().to_owned();
-    let worker = scanner(&folder, 64 * MIB);
-    let witness = Witness::start();
-    let monitor = Monitor::start(&Options::of(Source::Live(TargetChoice::Pid(worker.pid())))).unwrap();
-    let deadline = Instant::now() + PATIENCE;
-    let storms = |monitor: &Monitor| {
-        let state = monitor.state();
-        let storms = state
-            .marks
-            .iter()
-            .filter(|mark| mark.kind == MarkKind::FaultStorm);
-        storms.count()
-    };
-    while storms(&monitor) == 0 && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    if storms(&monitor) == 0 {
-        let mut observer = Observer::new().unwrap();
-        for _ in 0..2 {
-            println!("{:#?}", observer.snapshot_of(&[worker.pid()], Depth::Counters));
-            std::thread::sleep(Duration::from_secs(1));
-        }
-        println!("marks: {:?}", monitor.state().marks);
-    }
-    std::thread::sleep(Duration::from_secs(4));
-    let (told, messages) = (storms(&monitor), monitor.state().messages.clone());
-    let times: Vec<u64> = monitor.state().history.after(0).map(|frame| frame.t_ns).collect();
-    let stood_still = witness.end();
-    let holds = monitor
-        .state()
-        .history
-        .latest()
-        .and_then(|frame| frame.gauge(gauge::COMPRESSED_HOLDS));
-    drop(monitor);
-    drop(worker);
+    let found = while_scanned(environment.cgroup().unwrap(), 64 * MIB, watch_for_a_storm);
     let _ = environment.tear_down(&mut session).unwrap();
     let _ = session.finish().unwrap();
-    assert_eq!(told, 1, "{messages:?}");
-    assert_punctual(&times, stood_still);
+    assert_eq!(found.storms, 1, "{}", found.messages);
+    assert_punctual(&found.times, found.stood_still);
     // The device that the target swaps to was found.
-    assert!(holds > Some(16.0 * MIB as f64), "{holds:?}");
+    assert!(found.holds > Some(16.0 * MIB as f64), "{:?}", found.holds);
 }
