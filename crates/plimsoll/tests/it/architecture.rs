@@ -95,6 +95,12 @@ fn crates_depend_as_written() {
             Some(name.as_str()),
             "folder name = crate name"
         );
+        let lints = manifest.get("lints").and_then(|lints| lints.get("workspace"));
+        assert_eq!(
+            lints.and_then(toml::Value::as_bool),
+            Some(true),
+            "{name} has the lints of the workspace"
+        );
         for dependency in dependencies(&manifest).filter(|dependency| crates.contains(*dependency)) {
             assert!(
                 name == "plimsoll" || allowed[name].contains(dependency),

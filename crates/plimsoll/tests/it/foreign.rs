@@ -26,7 +26,7 @@ static ONE: Mutex<()> = Mutex::new(());
 
 /// A cgroup with a program that needs more memory than the limit, whenever the machine has swap. The kernel ends the
 /// program when its swap goes; it then starts anew.
-pub struct SwappingCgroup {
+pub(crate) struct SwappingCgroup {
     cgroup: MemoryCgroup,
     stop: Arc<AtomicBool>,
     most_swapped: Arc<AtomicU64>,
@@ -36,7 +36,7 @@ pub struct SwappingCgroup {
 
 impl SwappingCgroup {
     /// A program of `bytes` in a cgroup of `limit` bytes.
-    pub fn start(limit: u64, bytes: u64) -> SwappingCgroup {
+    pub(crate) fn start(limit: u64, bytes: u64) -> SwappingCgroup {
         let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
         let hierarchy = Hierarchy::of_this_process().expect("a memory cgroup hierarchy");
         let path = hierarchy.own.join(format!("foreign-{}", std::process::id()));
@@ -60,7 +60,7 @@ impl SwappingCgroup {
     }
 
     /// The most bytes that it was seen to have in swap.
-    pub fn most_swapped(&self) -> u64 {
+    pub(crate) fn most_swapped(&self) -> u64 {
         self.most_swapped.load(Ordering::Relaxed)
     }
 }
@@ -123,14 +123,14 @@ impl Program {
 }
 
 /// A zram device as swap, of no run.
-pub struct OtherSwap {
+pub(crate) struct OtherSwap {
     device: Zram,
     node: CString,
 }
 
 impl OtherSwap {
     /// Turns `bytes` of swap on, before that of every run.
-    pub fn turn_on(bytes: u64) -> OtherSwap {
+    pub(crate) fn turn_on(bytes: u64) -> OtherSwap {
         let device = Zram::of(zram::hot_add().expect("root can add a zram device"));
         device.set_size(bytes).expect("a size");
         let page = rustix::param::page_size();

@@ -3,11 +3,11 @@
 use std::process::{Child, Stdio};
 
 /// A process, killed when dropped, also if it is stopped.
-pub struct Kept(pub Child);
+pub(crate) struct Kept(pub Child);
 
 impl Kept {
     /// Starts a program whose output is of no interest.
-    pub fn start(program: &str, arguments: &[&str]) -> Kept {
+    pub(crate) fn start(program: &str, arguments: &[&str]) -> Kept {
         let child = plimsoll_testkit::command(program)
             .args(arguments)
             .stdin(Stdio::piped())
@@ -17,15 +17,15 @@ impl Kept {
         Kept(child)
     }
 
-    pub fn has_ended(&mut self) -> bool {
+    pub(crate) fn has_ended(&mut self) -> bool {
         self.0.try_wait().expect("a child").is_some()
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }
 
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -9,13 +9,13 @@ use plimsoll_model::scenario::{
 };
 
 /// How long a test waits for the machine: all the others may be before it, on a machine several times slower.
-pub const WAIT: Duration = Duration::from_secs(1800);
+pub(crate) const WAIT: Duration = Duration::from_secs(1800);
 /// How long the test that killed a run has to clean up after it.
 const CLEANED_UP_WITHIN: Duration = Duration::from_secs(60);
 
 /// The machine to this test alone: swap is one for all, so a test that turns some on would take the pages of
 /// another's. Held until dropped.
-pub fn alone() -> Session {
+pub(crate) fn alone() -> Session {
     alone_as("a-test")
 }
 
@@ -23,7 +23,7 @@ pub fn alone() -> Session {
 ///
 /// A run that was killed leaves its devices without holding the machine. A test which took it then would see them
 /// go in its middle, and take that for its own doing: so it stands back until the killer of that run has cleaned up.
-pub fn alone_as(run: &str) -> Session {
+pub(crate) fn alone_as(run: &str) -> Session {
     let mut dead_since = None;
     loop {
         let session = Session::open(run, &["test".to_owned()], Some(WAIT), &AtomicBool::new(false))
@@ -39,7 +39,7 @@ pub fn alone_as(run: &str) -> Session {
 
 /// Settings of an environment for a test: a cgroup of `limit` bytes, and `swap_size` bytes of swap on `subject` for the
 /// rest of `size` bytes. Swap files are in a folder on a disk.
-pub fn settings(subject: &str, size: u64, limit: u64, swap_size: u64) -> Settings {
+pub(crate) fn settings(subject: &str, size: u64, limit: u64, swap_size: u64) -> Settings {
     Settings {
         workload: Workload::Compression(Compression {
             filling: Filling {
@@ -67,7 +67,7 @@ pub fn settings(subject: &str, size: u64, limit: u64, swap_size: u64) -> Setting
 }
 
 /// Asks for another size of a trial that fills memory.
-pub fn set_size(settings: &mut Settings, bytes: u64) {
+pub(crate) fn set_size(settings: &mut Settings, bytes: u64) {
     match &mut settings.workload {
         Workload::Compression(compression) => compression.filling.size = bytes,
         Workload::Map(map) => map.size = bytes,

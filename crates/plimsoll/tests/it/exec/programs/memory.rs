@@ -8,14 +8,14 @@ use std::time::Duration;
 use super::MIB;
 
 /// The time between two samples.
-pub const INTERVAL: Duration = Duration::from_millis(100);
+pub(super) const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Memory outside of the arena: data of libraries, the first stack, the library's own blocks.
 const OUTSIDE: u64 = 16 * MIB;
 
 /// The most memory that samples found, without pages of files: a page that several processes share counts by its share.
 #[derive(Debug, Clone, Default)]
-pub struct Peak {
+pub(super) struct Peak {
     /// Of the largest process.
     process: u64,
     /// Of all processes.
@@ -28,7 +28,7 @@ pub struct Peak {
 
 impl Peak {
     /// Samples the process and its descendants, also those whose parent has ended in its process group.
-    pub fn sample(&mut self, root: u32) {
+    pub(super) fn sample(&mut self, root: u32) {
         let tree = tree(root);
         // Read within a millisecond, so no page moves from one process to another meanwhile; a shared page counts in each process.
         let at_once = || tree.iter().filter_map(|pid| resident(*pid)).sum::<u64>();
@@ -46,7 +46,7 @@ impl Peak {
     }
 
     /// Checks that all processes together had no more than the budget, which they share.
-    pub fn assert_tree_within(&self, name: &str, ram: u64) {
+    pub(super) fn assert_tree_within(&self, name: &str, ram: u64) {
         assert!(
             self.tree <= most(ram),
             "{name}: {} MiB in {} processes that share {} MiB",
@@ -58,7 +58,7 @@ impl Peak {
 
     /// As [`Peak::assert_tree_within`], of each process at any time, and of all together in at least half of the samples: pages that
     /// processes share until one of them writes there exceed the budget until the pager has trimmed them.
-    pub fn assert_usually_within(&self, name: &str, ram: u64) {
+    pub(super) fn assert_usually_within(&self, name: &str, ram: u64) {
         let mut trees = self.trees.clone();
         trees.sort_unstable();
         let median = trees[trees.len() / 2];

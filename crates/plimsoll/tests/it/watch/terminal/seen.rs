@@ -9,9 +9,9 @@ use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier};
 
 const MIB: i64 = 1 << 20;
-pub const SECOND: u64 = 1_000_000_000;
+pub(super) const SECOND: u64 = 1_000_000_000;
 
-pub fn facts() -> Facts {
+pub(super) fn facts() -> Facts {
     Facts {
         hostname: "ship".to_owned(),
         kernel: "6.18.0".to_owned(),
@@ -97,7 +97,7 @@ fn frame(tick: u64, with_target: bool, with_swap: bool) -> Frame {
 }
 
 /// 100 seconds; between 40 and 45 nothing was sampled.
-pub fn state(with_target: bool, with_swap: bool) -> State {
+pub(super) fn state(with_target: bool, with_swap: bool) -> State {
     let mut state = State::new(facts());
     for tick in (0..1000).filter(|tick| !(400..450).contains(tick)) {
         state.history.push(frame(tick, with_target, with_swap));
@@ -132,7 +132,7 @@ pub fn state(with_target: bool, with_swap: bool) -> State {
     state
 }
 
-pub fn theme(depth: Depth) -> Theme {
+pub(super) fn theme(depth: Depth) -> Theme {
     Theme {
         depth,
         light: false,
@@ -141,7 +141,7 @@ pub fn theme(depth: Depth) -> Theme {
 }
 
 /// A snapshot of `view` of `state` on a screen of that size.
-pub fn snapshot(state: &State, view: &View, width: u16, height: u16) -> Snapshot {
+pub(super) fn snapshot(state: &State, view: &View, width: u16, height: u16) -> Snapshot {
     let mut snapshot = Snapshot::of(state);
     snapshot.refresh_facts(state, 100 * SECOND);
     if let Some(columns) = columns_in(Rect::new(0, 0, width, height), view) {
@@ -153,7 +153,7 @@ pub fn snapshot(state: &State, view: &View, width: u16, height: u16) -> Snapshot
 }
 
 /// The page as cells.
-pub fn page(state: &State, view: &View, theme: Theme, width: u16, height: u16) -> Buffer {
+pub(super) fn page(state: &State, view: &View, theme: Theme, width: u16, height: u16) -> Buffer {
     let snapshot = snapshot(state, view, width, height);
     let mut buffer = Buffer::empty(Rect::new(0, 0, width, height));
     draw(&mut buffer, &theme, view, &snapshot);
@@ -161,7 +161,7 @@ pub fn page(state: &State, view: &View, theme: Theme, width: u16, height: u16) -
 }
 
 /// The signs of the cells, a line a row.
-pub fn signs(buffer: &Buffer) -> String {
+pub(super) fn signs(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area().width);
     let rows = buffer.content().chunks(width);
     let rows = rows.map(|row| row.iter().map(|cell| cell.symbol()).collect::<String>());
@@ -169,7 +169,7 @@ pub fn signs(buffer: &Buffer) -> String {
 }
 
 /// Signs and, after each row, the stretches of cells with a style that is not the plain one.
-pub fn signs_and_styles(buffer: &Buffer) -> String {
+pub(super) fn signs_and_styles(buffer: &Buffer) -> String {
     let width = usize::from(buffer.area().width);
     let mut text = String::new();
     for row in buffer.content().chunks(width) {
