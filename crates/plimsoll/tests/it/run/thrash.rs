@@ -229,13 +229,16 @@ fn an_interrupted_load_ends_at_once_and_leaves_nothing() {
     assert!(ends_soon(consumer), "a worker outlived the run");
 }
 
+/// Half of the memory: the next consumer has room as soon as another one has freed its area.
+const GUARDED: [&str; 2] = ["guard=relay", "limit=48M"];
+
 /// The guard looks once a second, measures for five, and then stops processes.
 #[test]
 fn a_trial_may_have_a_guard() {
     if !has_laboratory() {
         return;
     }
-    let ended = small(&["guard=relay", "together=18"]).finish();
+    let ended = small(&[&GUARDED[..], &["together=16"]].concat()).finish();
     ended.assert_went_well();
     let trial = &ended.trials()[0];
     assert!(metric(trial, "guard_stops") > 0.0, "{trial:#}");
@@ -266,7 +269,7 @@ fn the_guard_of_an_interrupted_trial_leaves_no_journal() {
             .map(|entry| entry.file_name().to_string_lossy().into_owned())
             .collect()
     };
-    let run = small(&["guard=relay", "together=300"]);
+    let run = small(&[&GUARDED[..], &["together=300"]].concat());
     let mut command = run.command();
     command.env("PLIMSOLL_STATE_DIR", state.path());
     let mut started = run.start_by(command);
