@@ -1,18 +1,13 @@
 //! The metrics of a workload in summaries.
 
 use crate::analysis::{Group, MetricUnit};
+use crate::workloads::column::MainMetric;
 use crate::workloads::{self, common_metrics, find_metric};
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::WorkloadKind;
 
 /// Metrics shown if this version knows none of the recording's.
 const MOST_UNKNOWN: usize = 6;
-
-#[derive(Debug, Clone)]
-pub(super) struct MainMetric {
-    pub(super) name: String,
-    pub(super) title: String,
-}
 
 /// The headline metrics of these groups of one workload, the most important first.
 pub(super) fn main_metrics(kind: WorkloadKind, groups: &[&Group]) -> Vec<MainMetric> {

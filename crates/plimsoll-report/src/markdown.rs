@@ -9,8 +9,9 @@ use std::fmt::Write as _;
 
 use crate::analysis::groups;
 use crate::analysis::groups::{Group, Measured};
-use crate::headline_metrics::{MainMetric, main_metrics};
+use crate::headline_metrics::main_metrics;
 use crate::headlines;
+use crate::workloads::column::MainMetric;
 use crate::workloads::{self, common_metrics};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::Recording;
@@ -126,7 +127,7 @@ pub(super) fn push_list(text: &mut String, title: &str, items: impl Iterator<Ite
     text.push('\n');
 }
 
-/// A table for each kind of work: of compression every metric, of the others the headline ones.
+/// A table for each kind of work: of one with timed phases every metric, of the others the headline ones.
 fn push_tables(text: &mut String, groups: &[Group]) {
     let kinds = headlines::kinds(groups);
     let mut explained = false;
@@ -162,7 +163,8 @@ struct Column {
 }
 
 fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<Column> {
-    if kind != WorkloadKind::Compression {
+    let report = workloads::of(kind);
+    if report.timed_phases.is_none() {
         let column = |metric: MainMetric| Column {
             header: inline(&metric.title),
             metric: metric.name,
@@ -170,7 +172,7 @@ fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<Column> {
         };
         return main_metrics(kind, groups).into_iter().map(column).collect();
     }
-    workloads::of(kind)
+    report
         .known
         .iter()
         .chain(common_metrics())

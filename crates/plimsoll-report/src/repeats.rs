@@ -7,14 +7,11 @@ use crate::analysis::{Direction, Group};
 use crate::headlines;
 use crate::workloads;
 use plimsoll_model::quantity::significant;
-use plimsoll_model::scenario::WorkloadKind;
 
 /// Repeats from which a group has an interval, and `compare` a verdict with one trial to spare.
 pub const ENOUGH: usize = MIN_OF_EACH + 1;
 /// Differences that the hint is about, as shares: a larger one than the default threshold of a comparison.
 const DIFFERENCES: [f64; 2] = [0.10, 0.20];
-/// Phases of the compression experiment whose times are compared.
-const PHASES: [&str; 3] = ["fill", "trim", "restore"];
 /// Standard deviations between two medians that are seen at 95% confidence in 80% of the comparisons (1.96 + 0.84), times
 /// the error of a median over that of a mean, sqrt(pi / 2), and of two samples over one, sqrt(2).
 const SEEN: f64 = 2.8 * 1.2533 * std::f64::consts::SQRT_2;
@@ -58,13 +55,14 @@ pub fn needed(groups: &[Group]) -> Option<Needed> {
             .collect();
         let compared =
             |metric: &&crate::analysis::Metric| metric.headline && metric.direction != Direction::Neither;
-        for metric in workloads::of(kind).known.iter().filter(compared) {
+        let report = workloads::of(kind);
+        for metric in report.known.iter().filter(compared) {
             let measured = of_kind.iter().filter_map(|group| group.metrics.get(metric.name));
             let values: Vec<Vec<f64>> = measured.map(|measured| measured.values()).collect();
             have.extend(values.iter().map(Vec::len));
             spreads.extend(typical(metric.title, &values));
         }
-        for phase in PHASES.iter().filter(|_| kind == WorkloadKind::Compression) {
+        for phase in report.timed_phases.iter().flat_map(|timed| timed.main) {
             let phases = of_kind.iter().flat_map(|group| &group.phases);
             let measured = phases.filter(|found| &*found.name == *phase);
             let values: Vec<Vec<f64>> = measured.map(|found| found.seconds.values()).collect();

@@ -11,14 +11,13 @@ use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Tab
 use super::advice;
 use super::distrust::spoiled;
 use super::drawing::table::marked;
-use super::headline_metrics::{MainMetric, main_metrics};
+use super::headline_metrics::main_metrics;
 use super::headlines;
 use super::hold;
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
-use crate::workloads::compression::{
-    COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, TRIM_MEMCPY, TRIM_SPEED, WRITEBACK_SPEED,
-};
+use crate::workloads;
+use crate::workloads::column::Column;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::Recording;
 use plimsoll_model::recording::hold::HeldLevel;
@@ -162,50 +161,11 @@ fn remarks(headline: &Headline, results: &Results, width: u16) -> String {
     out
 }
 
-/// The content of a table column.
-#[derive(Debug, Clone)]
-enum Column {
-    Subject,
-    /// The other parameters of the group, under this heading.
-    Rest(&'static str),
-    Runs,
-    /// Median with the lowest and highest run, of the named metric, whose unit the heading says.
-    Spread(&'static str, &'static str),
-    Median(&'static str, &'static str),
-    /// Median with the lowest and highest run of a main metric.
-    Main(MainMetric),
-    Verified,
-    Status,
-}
-
-/// Columns of the compression experiment in their order, each with how soon it is left out when the terminal is narrow
-/// (0: never).
-const COMPRESSION_COLUMNS: [(Column, usize); 13] = [
-    (Column::Subject, 0),
-    (Column::Rest("class"), 0),
-    (Column::Runs, 4),
-    (Column::Spread("fill GB/s", FILL_SPEED), 3),
-    (Column::Spread("writeback GB/s", WRITEBACK_SPEED), 1),
-    (Column::Spread("trim GB/s", TRIM_SPEED), 0),
-    (Column::Spread("restore GB/s", RESTORE_SPEED), 0),
-    (Column::Median("shrunk", COMPRESSION), 0),
-    (Column::Median("stored", STORED), 2),
-    (Column::Median("trim/memcpy", TRIM_MEMCPY), 1),
-    (Column::Median("restore/read", RESTORE_READ), 1),
-    (Column::Verified, 5),
-    (Column::Status, 0),
-];
-
 /// The columns of a kind of work. Of its headline metrics the last are left out first, the first never; before them goes
 /// the verification.
 fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<(Column, usize)> {
-    if kind == WorkloadKind::Compression {
-        let has = |metric: &str| groups.iter().any(|group| group.metrics.contains_key(metric));
-        let mut columns = COMPRESSION_COLUMNS.to_vec();
-        columns.retain(
-            |(column, _)| !matches!(column, Column::Spread(_, WRITEBACK_SPEED) if !has(WRITEBACK_SPEED)),
-        );
-        return columns;
+    if let Some(timed) = workloads::of(kind).timed_phases {
+        return (timed.columns)(groups);
     }
     let metrics = main_metrics(kind, groups);
     let count = metrics.len();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::{Warning, WarningCode};
-use plimsoll_model::scenario::{Plan, Settings, Subject, WorkloadKind};
+use plimsoll_model::scenario::{Plan, Settings, Subject};
 use plimsoll_sample::{Profiler, kernel_symbols};
 use serde::Serialize;
 
@@ -215,13 +215,12 @@ fn rest(plan: &Plan, refused: &BTreeSet<&str>) -> Vec<String> {
     rest
 }
 
-/// Whether the working-set experiments have no CPU profile here, with the reason.
+/// Whether the trials that take a CPU profile have none here, with the reason.
 fn missing_profile(plan: &Plan) -> Option<String> {
-    let mut kinds = plan.trials.iter().map(|trial| trial.settings.workload.kind());
-    if !kinds.any(|kind| kind == WorkloadKind::Wscap) {
-        return None;
-    }
+    let mut workloads = plan.trials.iter().map(|trial| &trial.settings.workload);
+    let profiled = workloads.find(|workload| workload.takes_cpu_profile())?;
     let profile = kernel_symbols().and_then(|symbols| Profiler::start(std::process::id(), &symbols));
     let error = profile.err()?;
-    Some(format!("the trials of wscap have no CPU profile: {error}"))
+    let name = profiled.kind().name();
+    Some(format!("the trials of {name} have no CPU profile: {error}"))
 }

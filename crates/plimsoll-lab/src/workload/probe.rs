@@ -125,7 +125,7 @@ impl RunningProbe {
     /// Cost and findings since its start or the last lap, after the end of the current or next probe. The subject
     /// stays, so that a small working set shows its recovery.
     pub(super) fn lap(&mut self) -> Result<(Cost, Findings), ProbeError> {
-        // A closed channel is the end of the thread, whose reason `end` tells.
+        // A closed channel means that the thread has ended; `end` returns the reason.
         let lap = self.asks.send(()).ok().and_then(|()| self.laps.recv().ok());
         lap.ok_or_else(|| ProbeError::Died("end the probe to learn why".to_owned()))
     }

@@ -8,6 +8,8 @@ use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::for_each_workload;
+
 /// A statement of a headline. Its `Display` is the text.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Form")]
@@ -173,239 +175,131 @@ macro_rules! codes {
     };
 }
 
-codes! {
-    /// No trial ended: the run has no result.
-    RunWithoutTrials;
-    /// The run has no trustworthy metric.
-    RunWithoutResult;
-    /// The number of the groups that have no bullet: they are in the tables.
-    RunMoreGroups values "groups";
+/// Declares all codes. One after the other, the modules of the workloads add their own in braces.
+macro_rules! all_codes {
+    ({$($own:tt)*} [$($codes:tt)*] $workload:ident $($next:ident)*) => {
+        crate::scenario::workloads::$workload::statements! { all_codes [$($codes)* $($own)*] $($next)* }
+    };
+    ({$($own:tt)*} [$($codes:tt)*]) => {
+        codes! {
+            /// No trial ended: the run has no result.
+            RunWithoutTrials;
+            /// The run has no trustworthy metric.
+            RunWithoutResult;
+            /// The number of the groups that have no bullet: they are in the tables.
+            RunMoreGroups values "groups";
 
-    /// The run disturbed other processes: the worst p99 wake-up latency outside of its cgroup is above 50 ms.
-    NeighbourDisturbed values "neighbour_p99_s";
-    /// The run did not disturb other processes.
-    NeighbourUndisturbed values "neighbour_p99_s";
+            /// The run disturbed other processes: the worst p99 wake-up latency outside of its cgroup is above 50 ms.
+            NeighbourDisturbed values "neighbour_p99_s";
+            /// The run did not disturb other processes.
+            NeighbourUndisturbed values "neighbour_p99_s";
 
-    /// Trust: the run was interrupted before a trial ended.
-    TrustNoTrial;
-    /// Trust: the run was interrupted; the trials ended before.
-    TrustInterrupted values "trials";
-    /// Trust: a capability was missing.
-    TrustIncomplete;
-    /// Trust: trials failed. The trial is the first of them.
-    TrustFailed values "failed_trials" "trials" names "trial";
-    /// Trust: no trial failed, and some are untrustworthy. The confounders, separated by commas, spoil them.
-    TrustUntrustworthy values "untrustworthy_trials" "trials" names "confounders";
-    /// Trust: all trials completed, and every byte was verified.
-    TrustBytesVerified values "trials";
-    /// Trust: all trials completed, and the exit codes of the programs were verified.
-    TrustExitCodesVerified values "trials";
-    /// Trust: all trials completed, and data and counts were verified.
-    TrustDataVerified values "trials";
-    /// Trust: no trial failed, and some could not be verified.
-    TrustUnverified values "unverified_trials" "trials";
-    /// Trust: some metrics of these trials, which are ok, are untrustworthy. The confounders, separated by commas, spoil them.
-    TrustMetricsSpoiled values "trials" names "confounders";
+            /// Trust: the run was interrupted before a trial ended.
+            TrustNoTrial;
+            /// Trust: the run was interrupted; the trials ended before.
+            TrustInterrupted values "trials";
+            /// Trust: a capability was missing.
+            TrustIncomplete;
+            /// Trust: trials failed. The trial is the first of them.
+            TrustFailed values "failed_trials" "trials" names "trial";
+            /// Trust: no trial failed, and some are untrustworthy. The confounders, separated by commas, spoil them.
+            TrustUntrustworthy values "untrustworthy_trials" "trials" names "confounders";
+            /// Trust: all trials completed, and every byte was verified.
+            TrustBytesVerified values "trials";
+            /// Trust: all trials completed, and the exit codes of the programs were verified.
+            TrustExitCodesVerified values "trials";
+            /// Trust: all trials completed, and data and counts were verified.
+            TrustDataVerified values "trials";
+            /// Trust: no trial failed, and some could not be verified.
+            TrustUnverified values "unverified_trials" "trials";
+            /// Trust: some metrics of these trials, which are ok, are untrustworthy. The confounders, separated by commas, spoil them.
+            TrustMetricsSpoiled values "trials" names "confounders";
 
-    /// The compression ratio of each group; of groups without one, the stored bytes.
-    CompressionStored values "groups" "low_compression_ratio" "high_compression_ratio" "low_stored_bytes" "high_stored_bytes" names "subject";
-    /// The data with the highest and with the lowest compression ratio.
-    CompressionExtremes values "groups" "low_compression_ratio" "high_compression_ratio" names "most" "least";
-    /// The range of the compression ratios.
-    CompressionRange values "groups" "low_compression_ratio" "high_compression_ratio";
-    /// The compression ratio of one group, or its stored bytes.
-    CompressionGroup values "compression_ratio" "stored_bytes" names "group";
-    /// The speeds of the trim of anonymous memory.
-    CompressionTrimSpeed values "low_trim_gb_per_s" "high_trim_gb_per_s";
-    /// The speeds of the restore of anonymous memory.
-    CompressionRestoreSpeed values "low_restore_gb_per_s" "high_restore_gb_per_s";
-    /// The speeds of file pages.
-    CompressionFileSpeeds values "low_writeback_gb_per_s" "high_writeback_gb_per_s" "low_trim_gb_per_s" "high_trim_gb_per_s" "low_restore_gb_per_s" "high_restore_gb_per_s";
+            $($codes)* $($own)*
 
-    /// The load above which useful work, visits or p99 miss the target. `load` is size over limit.
-    LoadlineSustained values "load" "target_work_ratio" "target_visits_ratio" "target_p99_s" "oom_killed_load" names "group";
-    /// As `loadline-sustained`, and no load missed the target: the line is above `load`.
-    LoadlineSustainedMore values "load" "target_work_ratio" "target_visits_ratio" "target_p99_s" "oom_killed_load" names "group";
-    /// The limit that a working set of a fixed size needs to meet the target.
-    LoadlineNeeds values "size_bytes" "limit_bytes" "target_work_ratio" "target_visits_ratio" "target_p99_s" "oom_killed_load" names "group";
-    /// As `loadline-needs`, and no limit missed the target: the need is at most `limit_bytes`.
-    LoadlineNeedsAtMost values "size_bytes" "limit_bytes" "target_work_ratio" "target_visits_ratio" "target_p99_s" "oom_killed_load" names "group";
-    /// Even the lowest load misses the target.
-    LoadlineNotSustained values "target_work_ratio" "target_visits_ratio" "target_p99_s" names "group";
-    /// The 95% interval of the load or of the limit.
-    LoadlineInterval values "low_load" "high_load" "low_limit_bytes" "high_limit_bytes";
-    /// The range of the load or of the limit over the repeats.
-    LoadlineRange values "low_load" "high_load" "low_limit_bytes" "high_limit_bytes" "repeats";
-    /// The measured loads or limits on both sides of the line.
-    LoadlineTried values "low_load" "high_load" "low_limit_bytes" "high_limit_bytes";
-    /// The load line with the RAM of the compressed store counted.
-    LoadlineWithStore values "knee_ram_load";
-    /// The load or the limit at which useful work misses its target, if the finding is about p99.
-    LoadlineUsefulWork values "load" "limit_bytes" "target_work_ratio" "target_visits_ratio";
-    /// The load from which on the worker makes too few of the visits that are due.
-    LoadlineOverloaded values "overload_load" "target_work_ratio" "target_visits_ratio";
-    /// The lowest load at which the OOM killer ended the program.
-    LoadlineKilled values "oom_killed_load";
-    /// The lowest load at which the pager exceeded its budget.
-    LoadlineOverBudget values "oom_killed_load";
-    /// The load that useful work is relative to, if it is not a light one.
-    LoadlineRelative values "load";
-    /// The class of the data, and the pattern of the visits.
-    LoadlineData names "class" "pattern";
-    /// The share of the visited pages that are those of a file.
-    LoadlineFilePages values "file_percent" names "file_system";
+            /// The target, the duration and the samples of `plimsoll watch`.
+            WatchTarget values "duration_s" "samples" "samples_per_s" names "target";
+            /// `plimsoll watch` took no samples.
+            WatchWithoutSamples names "target";
+            /// The peak of the resident memory of the target.
+            WatchResident values "target_resident_bytes";
+            /// The minimum of the memory available on the machine.
+            WatchAvailable values "mem_available_bytes" "mem_total_bytes";
+            /// The memory available on the machine is unknown.
+            WatchAvailableUnknown;
+            /// The peak of the swap of the target.
+            WatchSwap values "target_swap_bytes";
+            /// The peak charge of the cgroup of the target.
+            WatchCharge values "cgroup_usage_bytes";
+            /// The time in which tasks of the machine stalled on memory.
+            WatchStalled values "stalled_s";
+            /// No task stalled on memory.
+            WatchNotStalled;
+            /// Trust: the recording was interrupted.
+            WatchInterrupted;
 
-    /// The slowdown of a scan in each group at `load`, the size over the cap.
-    WscapByGroup values "groups" "load" "low_slowdown_ratio" "high_slowdown_ratio";
-    /// As `wscap-by-group`, as a range for each mechanism of the cap. The mechanisms are separated by commas.
-    WscapByMechanism values "groups" "load" "low_slowdown_ratio" "high_slowdown_ratio" names "mechanisms";
-    /// As `wscap-by-group`, as one range.
-    WscapRange values "groups" "load" "low_slowdown_ratio" "high_slowdown_ratio";
-    /// The slowdown of one group, with its spread over the repeats.
-    WscapGroup values "slowdown_ratio" "low_slowdown_ratio" "high_slowdown_ratio" "repeats" names "group";
-    /// The share of the CPU time of the scan that goes into page faults.
-    WscapFaultTime values "low_fault_path_percent" "high_fault_path_percent";
-    /// The share of the faults in files that found their page in the page cache.
-    WscapCacheHits values "low_cache_hits_percent" "high_cache_hits_percent";
-    /// The largest size over cap up to which no group is slower.
-    WscapFree values "load";
+            /// The median working set of a sized service, and its peak.
+            ServiceNeeds values "p50_bytes" "peak_bytes";
+            /// The service needs at most this: the cap reached its floor before pressure appeared.
+            ServiceFloor values "p50_bytes";
+            /// The service needs at most this: the kernel could reclaim no more before pressure appeared.
+            ServiceUnreclaimable values "p50_bytes";
+            /// No working set: the service waits for memory without a lower cap.
+            ServiceWaits values "waiting_percent";
+            /// No working set: the memory of the service sank without pressure to the end.
+            ServiceWithoutPressure values "last_bytes" "duration_s";
+            /// There are no samples of the service.
+            ServiceWithoutSamples;
+            /// The percentiles of the working set over time.
+            ServicePercentiles values "p90_bytes" "p99_bytes" "max_bytes";
+            /// The time until the working set was found; the pressure and the refaults since then.
+            ServiceSettled values "settled_s" "pressure_percent" "refaults_per_s" "target_percent";
+            /// The anonymous memory, in RAM and in swap.
+            ServiceAnonymous values "anonymous_bytes";
+            /// The settings for a system that limits memory.
+            ServiceAdvice values "soft_bytes" "hard_bytes" names "system";
+            /// The service needs more memory than its limits leave; a higher pressure target accepts that.
+            ServiceNeedsMore;
+            /// More time finds the working set.
+            ServiceNeedsTime;
+            /// Trust: the sizing ended early; `warnings` has the cause.
+            ServiceStopped;
+            /// Trust: the sizing was interrupted.
+            ServiceInterrupted;
 
-    /// The fastest method to release memory and to reuse it.
-    MapFastest values "release_per_page_s" "reuse_per_page_s" names "method";
-    /// The mapping and the touch that the finding is about.
-    MapConditions names "mapping" "touch";
-    /// The mapping that costs least.
-    MapCheapest values "cycle_per_page_s" names "mapping" "touch" "method";
-    /// `MADV_FREE` only looks fast: not all memory returned to the kernel, and none was reclaimed.
-    MapFreeLazy values "release_per_page_s" "reuse_per_page_s" "back_percent";
-    /// As `map-free-lazy`, and a reclaim took the rest.
-    MapFreeReclaimed values "release_per_page_s" "reuse_per_page_s" "back_percent" "pressure_s";
-    /// As `map-free-lazy`, and a reclaim did not take the rest.
-    MapFreeNotReclaimed values "release_per_page_s" "reuse_per_page_s" "back_percent" "pressure_percent";
-
-    /// The finished cycles per second under pressure.
-    ThrashCycles values "groups" "low_cycles_per_s" "high_cycles_per_s" names "group";
-    /// The main metrics of one group. The machine recovered in `recovered_repeats` of `recovery_repeats`.
-    ThrashGroup values "cycles_per_s" "cycles_done_percent" "load_pages_in_per_s" "load_wakeup_p99_s" "rest_wakeup_p99_s" "recovery_s" "recovered_repeats" "recovery_repeats" names "group";
-
-    /// The memory demand, in percent of the limit, at which trimming of the first program began. It is `idle` or `stopped`.
-    ContentionTrimmed values "groups" "low_trim_start_percent" "high_trim_start_percent" names "group" "trimmer" "state";
-    /// The first program was never trimmed.
-    ContentionNotTrimmed values "groups" names "group" "trimmer" "state";
-    /// The bytes that the other program had requested when trimming began.
-    ContentionRequested values "trim_start_bytes";
-    /// The memory that each program had lost at the end.
-    ContentionLost values "holder_lost_percent" "asker_lost_percent";
-    /// The memory of the first program that was in swap, and the growth of the compressed store.
-    ContentionSwapped values "holder_swapped_bytes" "compressed_growth_bytes";
-    /// The memory of the first program that had no frame of its pager, and the growth of the compressed store.
-    ContentionWithoutFrame values "holder_swapped_bytes" "compressed_growth_bytes";
-    /// The slowest request, and its duration over that of requests before trimming.
-    ContentionSlowest values "slowest_ask_s" "slowest_ask_ratio";
-    /// All of these of one group.
-    ContentionGroup values "trim_start_bytes" "trim_start_percent" "holder_lost_percent" "asker_lost_percent" "holder_swapped_bytes" "compressed_growth_bytes" "slowest_ask_s" "slowest_ask_ratio" names "group";
-
-    /// The CPU time of an allocator over that of the best other one; of several tests, the geometric mean.
-    HeapCpuTime values "tests" "cpu_time_ratio" names "subject" "other";
-    /// The worst of these tests.
-    HeapWorstCpuTime values "worst_cpu_time_ratio" names "subject" "other" "test";
-    /// The RAM of an allocator over its live bytes, and that of the best other one.
-    HeapRam values "ram_to_live_ratio" "other_ram_to_live_ratio" names "subject" "other";
-    /// The memory of an allocator that remained resident after all frees, and that of the best other one.
-    HeapLeft values "left_bytes" "other_left_bytes" names "subject" "other";
-    /// The RAM of an idle thread, and that with the best other allocator.
-    HeapIdleThread values "idle_thread_bytes" "other_idle_thread_bytes" names "subject" "other";
-
-    /// The memory that a program needs for a tolerated slowdown.
-    CommandNeeds values "needed_bytes" "tolerate_percent" names "group" "program";
-    /// The time of a program under one limit.
-    CommandTook values "base_wall_s" names "group" "program";
-    /// The peak of a program under the largest limit, and its parts.
-    CommandPeak values "base_peak_bytes" "base_anon_peak_bytes" "base_file_peak_bytes";
-    /// The slowdown under the smallest limit, if it is tolerated.
-    CommandNoSmallerLimit values "needed_slowdown_percent";
-    /// The knee, and the limit that was too small.
-    CommandKnee values "knee_bytes" "too_small_bytes";
-    /// The knee, and its 95% interval.
-    CommandKneeInterval values "knee_bytes" "low_knee_bytes" "high_knee_bytes";
-    /// The knee, and its range over the repeats.
-    CommandKneeRange values "knee_bytes" "low_knee_bytes" "high_knee_bytes" "repeats";
-    /// The largest limit under which the OOM killer ended the program.
-    CommandKilled values "oom_killed_limit_bytes";
-
-    /// The target, the duration and the samples of `plimsoll watch`.
-    WatchTarget values "duration_s" "samples" "samples_per_s" names "target";
-    /// `plimsoll watch` took no samples.
-    WatchWithoutSamples names "target";
-    /// The peak of the resident memory of the target.
-    WatchResident values "target_resident_bytes";
-    /// The minimum of the memory available on the machine.
-    WatchAvailable values "mem_available_bytes" "mem_total_bytes";
-    /// The memory available on the machine is unknown.
-    WatchAvailableUnknown;
-    /// The peak of the swap of the target.
-    WatchSwap values "target_swap_bytes";
-    /// The peak charge of the cgroup of the target.
-    WatchCharge values "cgroup_usage_bytes";
-    /// The time in which tasks of the machine stalled on memory.
-    WatchStalled values "stalled_s";
-    /// No task stalled on memory.
-    WatchNotStalled;
-    /// Trust: the recording was interrupted.
-    WatchInterrupted;
-
-    /// The median working set of a sized service, and its peak.
-    ServiceNeeds values "p50_bytes" "peak_bytes";
-    /// The service needs at most this: the cap reached its floor before pressure appeared.
-    ServiceFloor values "p50_bytes";
-    /// The service needs at most this: the kernel could reclaim no more before pressure appeared.
-    ServiceUnreclaimable values "p50_bytes";
-    /// No working set: the service waits for memory without a lower cap.
-    ServiceWaits values "waiting_percent";
-    /// No working set: the memory of the service sank without pressure to the end.
-    ServiceWithoutPressure values "last_bytes" "duration_s";
-    /// There are no samples of the service.
-    ServiceWithoutSamples;
-    /// The percentiles of the working set over time.
-    ServicePercentiles values "p90_bytes" "p99_bytes" "max_bytes";
-    /// The time until the working set was found; the pressure and the refaults since then.
-    ServiceSettled values "settled_s" "pressure_percent" "refaults_per_s" "target_percent";
-    /// The anonymous memory, in RAM and in swap.
-    ServiceAnonymous values "anonymous_bytes";
-    /// The settings for a system that limits memory.
-    ServiceAdvice values "soft_bytes" "hard_bytes" names "system";
-    /// The service needs more memory than its limits leave; a higher pressure target accepts that.
-    ServiceNeedsMore;
-    /// More time finds the working set.
-    ServiceNeedsTime;
-    /// Trust: the sizing ended early; `warnings` has the cause.
-    ServiceStopped;
-    /// Trust: the sizing was interrupted.
-    ServiceInterrupted;
-
-    /// `plimsoll hold` kept this available to other programs.
-    HoldAvailable values "available_bytes" "duration_s";
-    /// `plimsoll hold` held this.
-    HoldHeld values "held_bytes" "duration_s";
-    /// The mean time in which some task waited for memory, and its goal.
-    HoldSomePressure values "mean_percent" "goal_percent" "duration_s";
-    /// The mean time in which all tasks waited for memory, and its goal.
-    HoldFullPressure values "mean_percent" "goal_percent" "duration_s";
-    /// The level was never reached.
-    HoldNotReached values "duration_s";
-    /// The recording has no settings of the hold.
-    HoldWithoutSettings;
-    /// A detail of the hold, which `hold` has as a value.
-    HoldFact names "fact";
-    /// Trust: the hold ended early; `warnings` has the cause.
-    HoldStopped;
-    /// Trust: the hold was interrupted.
-    HoldInterrupted;
-    /// Trust: the level was not reached within the duration.
-    HoldTooShort;
-    /// Trust: the hold failed.
-    HoldFailed;
+            /// `plimsoll hold` kept this available to other programs.
+            HoldAvailable values "available_bytes" "duration_s";
+            /// `plimsoll hold` held this.
+            HoldHeld values "held_bytes" "duration_s";
+            /// The mean time in which some task waited for memory, and its goal.
+            HoldSomePressure values "mean_percent" "goal_percent" "duration_s";
+            /// The mean time in which all tasks waited for memory, and its goal.
+            HoldFullPressure values "mean_percent" "goal_percent" "duration_s";
+            /// The level was never reached.
+            HoldNotReached values "duration_s";
+            /// The recording has no settings of the hold.
+            HoldWithoutSettings;
+            /// A detail of the hold, which `hold` has as a value.
+            HoldFact names "fact";
+            /// Trust: the hold ended early; `warnings` has the cause.
+            HoldStopped;
+            /// Trust: the hold was interrupted.
+            HoldInterrupted;
+            /// Trust: the level was not reached within the duration.
+            HoldTooShort;
+            /// Trust: the hold failed.
+            HoldFailed;
+        }
+    };
 }
+
+macro_rules! of_workloads {
+    ($($(#[$doc:meta])* $workload:ident($settings:ident) $module:ident $name:literal;)*) => {
+        all_codes! { {} [] $($module)* }
+    };
+}
+
+for_each_workload!(of_workloads);
 
 impl fmt::Display for StatementCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -10,6 +10,7 @@ use super::wording::{interval, measured_with, withheld, zram_before};
 use crate::analysis::statistics::{IntervalKind, MIN_FOR_INTERVAL, Summary, summarise};
 use crate::workloads::compression::STORED_RATIO;
 use crate::workloads::criteria::Measure;
+use crate::workloads::metrics_of;
 use plimsoll_model::quantity::{bytes, significant};
 use plimsoll_model::recording::model::Host;
 use plimsoll_model::recording::{Recommendation, RecommendationCode, Withheld, WithheldCode, Worth};
@@ -37,8 +38,7 @@ pub(super) fn advise(
             .candidates
             .retain(|candidate| algorithm(&candidate.name).is_some());
     }
-    compressed
-        .retain(|stratum| stratum.workload == WorkloadKind::Compression && !stratum.candidates.is_empty());
+    compressed.retain(|stratum| measures_ratio(stratum.workload) && !stratum.candidates.is_empty());
     let real = |stratum: &Stratum<'_>| stratum.class.is_some_and(stands_for_data);
     let any_real = compressed.iter().any(real);
     let advised = compressed.iter().filter_map(|stratum| {
@@ -50,6 +50,12 @@ pub(super) fn advise(
         Some(found.map_err(|lack| withheld(SETTING, "a zram size", stratum.workload, &lack)))
     });
     advised.collect()
+}
+
+/// Whether the ratio is a metric of this workload.
+fn measures_ratio(workload: WorkloadKind) -> bool {
+    let mut known = metrics_of(workload).iter();
+    known.any(|metric| metric.name == RATIO.metric)
 }
 
 /// Whether the size is that of the device of a recommended swap subject.

@@ -13,7 +13,7 @@ use super::neighbour::{self, HARMLESS_P99_S};
 use plimsoll_model::recording::model::{Confounder, Manifest, Phase, Trial};
 use plimsoll_model::recording::{ColumnView, Samples};
 use plimsoll_model::sanitize::sanitize;
-use plimsoll_model::scenario::{Backing, Settings, Subject, ThpMode, WorkloadKind};
+use plimsoll_model::scenario::{Backing, Settings, Subject, ThpMode};
 use plimsoll_model::trust::ConfounderKind;
 
 /// CPU time that a hypervisor took, in percent of all CPU time of the trial. A trial holds about two busy CPUs' worth
@@ -91,14 +91,10 @@ impl<'a> Seen<'a> {
         self.settings.get(trial.id.as_str()).copied()
     }
 
-    /// `bytes` in percent of the memory that a trial works on: of compression all that it fills. Other kinds of work ask
-    /// for more than their limit, so that foreign pages count against the memory that fits into RAM.
+    /// `bytes` in percent of the memory that a trial works on. A workload that asks for more than its limit has foreign
+    /// pages count against the memory that fits into RAM.
     fn percent_of_size(&self, trial: &Trial, bytes: i64) -> Option<f64> {
-        let settings = self.settings(trial)?;
-        let size = match settings.workload.kind() {
-            WorkloadKind::Compression => settings.size(),
-            _ => settings.size().min(settings.limit),
-        };
+        let size = self.settings(trial)?.worked_on();
         super::ratio(100.0 * bytes as f64, size as f64)
     }
 
@@ -367,9 +363,8 @@ fn thp(seen: &Seen<'_>) -> Option<Confounder> {
         settings.any(of)
     };
     let left_alone = any(|settings| settings.thp() == Some(ThpMode::System));
-    // Of the other kinds, `map` says itself which pages it takes.
-    let thrash = any(|settings| settings.workload.kind() == WorkloadKind::Thrash);
-    let advice = match (left_alone, thrash) {
+    let of_system = any(|settings| settings.workload.has_thp_of_system());
+    let advice = match (left_alone, of_system) {
         (true, _) => {
             "Set `thp = \"never\"` (or `\"always\"`) in the scenario to compare with machines that differ"
         }

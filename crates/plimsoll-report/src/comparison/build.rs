@@ -15,9 +15,9 @@ use super::timelines;
 use crate::analysis::groups::{Group, Measured, groups};
 use crate::analysis::metric::Direction;
 use crate::analysis::statistics::{can_tell, holm, mann_whitney, median_ratio};
+use crate::workloads;
 use plimsoll_model::quantity::counted;
 use plimsoll_model::recording::model::{Calibration, TrialStatus};
-use plimsoll_model::scenario::WorkloadKind;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -98,8 +98,8 @@ pub fn compare(inputs: &[Input<'_>], threshold: f64) -> Result<Comparison, Compa
 impl GroupValues {
     fn of(group: &Group) -> GroupValues {
         let mut sides = Vec::new();
-        // Compression measures the time of its phases. Other workloads define metrics: their phases have a fixed length.
-        let timed = group.workload == WorkloadKind::Compression.name() || group.metrics.is_empty();
+        let report = workloads::named(&group.workload);
+        let timed = report.is_some_and(|report| report.timed_phases.is_some()) || group.metrics.is_empty();
         for phase in group.phases.iter().filter(|_| timed) {
             sides.push((format!("{}.seconds", phase.name), side(&phase.seconds)));
             if let Some(speed) = &phase.gb_per_s {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use plimsoll_model::quantity;
+use plimsoll_model::recording::model::{Trial, TrialStatus};
 
 /// A table as the template prints it.
 pub(crate) struct Table<'a> {
@@ -120,6 +121,39 @@ impl Cell {
         value.map_or_else(Cell::missing, |value| {
             Cell::number(value, quantity::metric(name, value))
         })
+    }
+
+    /// The value of a metric of a trial.
+    pub(crate) fn metric_of(trial: &Trial, name: &str) -> Cell {
+        let value = trial.metrics.get(name).copied();
+        let doubtful = value.is_some() && trial.status_of(name) == TrialStatus::Untrustworthy;
+        Cell::metric(name, value).doubtful(doubtful)
+    }
+
+    /// The status of a trial with a symbol, so that it does not depend on colour.
+    pub(crate) fn status(trial: &Trial) -> Cell {
+        let (words, class) = match trial.status {
+            TrialStatus::Ok => ("\u{2713} ok", "ok"),
+            TrialStatus::Failed => ("\u{2717} failed", "failed"),
+            TrialStatus::Untrustworthy => ("! untrustworthy", "untrustworthy"),
+        };
+        Cell {
+            class,
+            ..Cell::text(words)
+        }
+    }
+
+    /// Whether a trial was verified.
+    pub(crate) fn verified(trial: &Trial) -> Cell {
+        Cell::text(if trial.verified { "yes" } else { "no" })
+    }
+
+    /// The reasons why a trial is not ok.
+    pub(crate) fn reasons(trial: &Trial) -> Cell {
+        Cell {
+            class: "reasons",
+            ..Cell::text(trial.reasons.join("; "))
+        }
     }
 }
 

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use crate::workloads;
+use crate::workloads::verification::{DATA_AND_COUNTS, Verification};
 use plimsoll_model::quantity::counted;
 use plimsoll_model::recording::model::{Results, RunStatus, Trial, TrialStatus};
 use plimsoll_model::recording::{Statement, StatementCode};
-use plimsoll_model::scenario::WorkloadKind;
 
 /// The finding of a run without a trustworthy metric.
 pub(super) fn no_result(results: &Results) -> Statement {
@@ -113,22 +114,25 @@ fn verification(results: &Results) -> Statement {
     } else {
         format!("All {}", trials(all))
     };
-    let all_are = |kind: WorkloadKind| results.trials.iter().all(|trial| trial.workload == kind.name());
-    let (code, checked) = match () {
-        () if all_are(WorkloadKind::Compression) => {
-            (StatementCode::TrustBytesVerified, "every byte was verified")
-        }
-        // Only the program knows its data.
-        () if all_are(WorkloadKind::Command) => {
-            (StatementCode::TrustExitCodesVerified, "exit codes were verified")
-        }
-        () => (StatementCode::TrustDataVerified, "data and counts were verified"),
-    };
+    let Verification { code, verified } = common_verification(&results.trials);
     counting(
-        code,
-        format!("{whole} completed, and {checked}."),
+        *code,
+        format!("{whole} completed, and {verified}."),
         &[("trials", all)],
     )
+}
+
+/// The verification of all these trials.
+fn common_verification(trials: &[Trial]) -> &'static Verification {
+    let of_trial = |trial: &Trial| {
+        let report = workloads::named(&trial.workload);
+        report.map_or(&DATA_AND_COUNTS, |report| report.verification)
+    };
+    let mut all = trials.iter().map(of_trial);
+    let first = all.next();
+    first
+        .filter(|first| all.all(|other| other == *first))
+        .unwrap_or(&DATA_AND_COUNTS)
 }
 
 /// The untrustworthy metrics of trials that are ok; `None` without any. The notes list the metrics.

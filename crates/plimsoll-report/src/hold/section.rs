@@ -16,12 +16,12 @@ pub(crate) fn section(page: &Page) -> Option<Section> {
     Some(Section {
         id: "hold",
         title: "The level that was held",
-        details: Vec::new(),
         drawings: [level(curves), distance(curves), memory(curves)]
             .into_iter()
             .flatten()
             .collect(),
         tables: Vec::new(),
+        ..Section::default()
     })
 }
 

@@ -1,12 +1,40 @@
-//! Time and memory of a compression run: time to complete, and memory and swap use before and after the
-//! trim. Bars are medians, whiskers 95% intervals, dots the runs.
+//! The section on time and memory, of workloads with timed phases: time to complete, and memory and swap use before and
+//! after the trim. Bars are medians, whiskers 95% intervals, dots the runs.
 
 use crate::analysis::{Group, MetricUnit};
-use crate::contents::MemoryUse;
+use crate::contents::{MemoryUse, Page};
 use crate::drawing::bars::{Bar, Bars, chart};
+use crate::headlines;
+use crate::workloads;
+
+pub(super) struct Cost {
+    /// The details of the findings that the head leaves out.
+    pub(super) details: Vec<String>,
+    pub(super) time_chart: Option<String>,
+    pub(super) memory_chart: Option<String>,
+}
+
+/// `None` without timed phases. A run without a group has the section, to say that no phase ended.
+pub(super) fn section(page: &Page) -> Option<Cost> {
+    let mut kinds = headlines::kinds(&page.groups);
+    kinds.retain(|kind| workloads::of(*kind).timed_phases.is_some());
+    if page.manifest.observes() || (kinds.is_empty() && !page.groups.is_empty()) {
+        return None;
+    }
+    let is_timed = |group: &Group| kinds.iter().any(|kind| group.workload == kind.name());
+    let memory = page.groups.iter().zip(&page.memory);
+    let memory: Vec<(&Group, &MemoryUse)> = memory.filter(|(group, _)| is_timed(group)).collect();
+    let groups: Vec<&Group> = memory.iter().map(|(group, _)| *group).collect();
+    let details = kinds.iter().map(|kind| headlines::details(*kind, &page.groups));
+    Some(Cost {
+        details: details.flatten().collect(),
+        time_chart: time_to_complete(&groups),
+        memory_chart: memory_use(&memory),
+    })
+}
 
 /// Time to fill, trim and restore, for each group. `None` when no group has a time.
-pub(super) fn time_to_complete(groups: &[&Group]) -> Option<String> {
+fn time_to_complete(groups: &[&Group]) -> Option<String> {
     // The writeback of file pages has no number.
     const KINDS: [(&str, &str, Option<u32>); 4] = [
         ("fill", "fill", Some(1)),
@@ -31,7 +59,7 @@ pub(super) fn time_to_complete(groups: &[&Group]) -> Option<String> {
 }
 
 /// Working set, and compressed store and swap or the page cache, before and after the trim, for each group. `None` when no group has any.
-pub(super) fn memory_use(groups: &[(&Group, &MemoryUse)]) -> Option<String> {
+fn memory_use(groups: &[(&Group, &MemoryUse)]) -> Option<String> {
     let bars = |(group, memory): &(&Group, &MemoryUse)| {
         let kinds = [
             ("working set, before", "target", &memory.working_set),

@@ -23,15 +23,16 @@ use askama::Template;
 
 use crate::advice::{self, Shown};
 use crate::analysis::Group;
-use crate::contents::{Index, Mark, MemoryUse, Page};
+use crate::contents::{Index, Mark, Page};
 pub use crate::drawing::{palette, panel};
 use crate::headlines;
 use crate::size::{Block, blocks};
 use crate::workloads::section::Section;
+use crate::workloads::{self, TimedPhases};
+use cost::Cost;
 pub use data::script_safe;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Calibration, Confounder, RunStatus};
-use plimsoll_model::scenario::WorkloadKind;
 pub use standalone::svg as chart;
 use table::{States, Tab};
 
@@ -60,12 +61,8 @@ struct View<'a> {
     recommendations: Vec<Shown<'a>>,
     /// The settings of `size`, in its section.
     settings_of_size: Vec<Block>,
-    /// The details of compression's finding that the head leaves out.
-    details_of_compression: Vec<String>,
-    /// Whether the report has the section on time and memory of compression.
-    compressed: bool,
-    time_chart: Option<String>,
-    memory_chart: Option<String>,
+    /// The section on time and memory, if it has one.
+    cost: Option<Cost>,
     tables: Vec<Tab<'a>>,
     /// Whether it is a recording of `watch`, which has no trials.
     watched: bool,
@@ -98,13 +95,6 @@ pub fn write(page: &Page, output: &mut impl io::Write) -> io::Result<()> {
     let script = parts::script(&format!("{}\n{SCRIPT}", parts::SORTABLE));
     let mut confounders: Vec<&Confounder> = page.results.confounders.iter().collect();
     confounders.sort_by_key(|confounder| confounder.spoils.is_empty());
-    let (squeezed, memory): (Vec<&Group>, Vec<(&Group, &MemoryUse)>) = page
-        .groups
-        .iter()
-        .zip(&page.memory)
-        .filter(|(group, _)| group.workload == WorkloadKind::Compression.name())
-        .map(|(group, memory)| (group, (group, memory)))
-        .unzip();
     let index = page.index();
     let view = View {
         page,
@@ -129,10 +119,7 @@ pub fn write(page: &Page, output: &mut impl io::Write) -> io::Result<()> {
         sections: sections::all(page),
         recommendations: advice::shown(&page.results),
         settings_of_size: page.results.size.as_ref().map(blocks).unwrap_or_default(),
-        details_of_compression: headlines::details(WorkloadKind::Compression, &page.groups),
-        compressed: !page.manifest.observes() && (page.groups.is_empty() || !squeezed.is_empty()),
-        time_chart: cost::time_to_complete(&squeezed),
-        memory_chart: cost::memory_use(&memory),
+        cost: cost::section(page),
         tables: table::all(page),
         watched: page.manifest.is_watch(),
         settings: &page.manifest.host.settings,
@@ -211,11 +198,13 @@ const MOST_NAMES: usize = 3;
 
 /// The numbers that stand at phases, each with the names of the phases that have it.
 fn numbers(page: &Page) -> Vec<(String, String)> {
-    let kinds = headlines::kinds(&page.groups);
-    let words = |name: &str| match name {
-        // Compression verifies in its restore phase.
-        "restore" if kinds.contains(&WorkloadKind::Compression) => "restore and verify".to_owned(),
-        name => name.replace('_', " "),
+    let kinds = headlines::kinds(&page.groups).into_iter();
+    let timed: Vec<&TimedPhases> = kinds
+        .filter_map(|kind| workloads::of(kind).timed_phases)
+        .collect();
+    let words = |name: &str| match timed.iter().any(|timed| timed.verifying == name) {
+        true => format!("{name} and verify"),
+        false => name.replace('_', " "),
     };
     let mut found: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     let is_phase = |mark: &&Mark| mark.trial.is_some() || page.manifest.has_lone_phases();

@@ -9,7 +9,7 @@ use crate::workloads;
 use crate::workloads::section::Section;
 use plimsoll_model::scenario::WorkloadKind;
 
-/// The sections of a page, those of a sized service and of a held level last. That of compression is the page itself.
+/// The sections of a page, those of a sized service and of a held level last. Timed phases are in the section of [`cost`](super::cost).
 pub(super) fn all(page: &Page) -> Vec<Section> {
     let kinds = headlines::kinds(&page.groups);
     let section = |kind: WorkloadKind| {
@@ -20,7 +20,7 @@ pub(super) fn all(page: &Page) -> Vec<Section> {
             .collect();
         let mut section = (workloads::of(kind).section?)(page, &groups)?;
         section.details = headlines::details(kind, &page.groups);
-        if let (WorkloadKind::Command, Some(size)) = (kind, &page.results.size) {
+        if let Some(size) = page.results.size.as_ref().filter(|_| section.holds_size) {
             super::size::complete(&mut section, size);
         }
         Some(section)

@@ -3,10 +3,8 @@
 //! Colours are values, not CSS variables, because many SVG viewers do not support variables.
 
 use super::{Page, cost, parts, sections, timeline};
-use crate::analysis::Group;
 use crate::contents::Mark;
 use crate::drawing::palette;
-use plimsoll_model::scenario::WorkloadKind;
 
 const FONTS: &str =
     r#"font-family="system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif" font-size="12px""#;
@@ -38,11 +36,8 @@ fn first(page: &Page) -> String {
         .into_iter()
         .find_map(|section| section.drawings.into_iter().next())
         .map(|drawing| drawing.svg);
-    let of_compression = || {
-        let is_compression = |group: &&Group| group.workload == WorkloadKind::Compression.name();
-        cost::time_to_complete(&page.groups.iter().filter(is_compression).collect::<Vec<_>>())
-    };
-    of_experiment.or_else(of_compression).unwrap_or_else(|| {
+    let of_phases = || cost::section(page)?.time_chart;
+    of_experiment.or_else(of_phases).unwrap_or_else(|| {
         let marks: Vec<&Mark> = page.marks.iter().collect();
         let mem_total = page.manifest.host.mem_total as f64;
         timeline::overview(&page.overview, &marks, mem_total, "Memory over time")

@@ -38,9 +38,9 @@ pub(crate) fn section(page: &Page) -> Option<Section> {
     Some(Section {
         id: "service",
         title: "The working set of the service",
-        details: Vec::new(),
         drawings: [memory, pressure].into_iter().flatten().collect(),
         tables: page.results.service.iter().map(table).collect(),
+        ..Section::default()
     })
 }
 

@@ -6,12 +6,12 @@ use super::advice;
 use crate::analysis::Group;
 use crate::analysis::statistics::{IntervalKind, Summary, summarise};
 use crate::memory_settings::whole;
-use crate::workloads::command::{KNEE, bracket_of, points};
+use crate::workloads::command::{KNEE, bracket_of, points, sized};
 use plimsoll_model::recording::model::{Phase, Trial, TrialStatus};
 use plimsoll_model::recording::size::{EngineSize, ProgramSize, SIZE_SCHEMA, SizeInterval, SizePoint};
 use plimsoll_model::scenario::workloads::command::finding::{ANON_PEAK, FILE_PEAK, LIMIT, PEAK, SWAP_PEAK};
 use plimsoll_model::scenario::workloads::command::{Bracket, Point, compared};
-use plimsoll_model::scenario::{Plan, ProgramRun, Workload, WorkloadKind};
+use plimsoll_model::scenario::{Plan, ProgramRun};
 
 /// The measure of a search without a metric.
 const WALL_TIME: &str = "wall time";
@@ -26,11 +26,13 @@ pub(crate) fn of(plan: &Plan, groups: &[Group], trials: &[Trial]) -> Option<Prog
     let of_program = |group: &&Group| {
         let id = group.trials.first()?;
         let planned = plan.trials.iter().find(|trial| trial.id.as_str() == &**id)?;
-        sized(&planned.settings.workload).filter(|other| are_alike(run, other))
+        let workload = &planned.settings.workload;
+        sized(workload).filter(|other| are_alike(run, other) && group.workload == workload.kind().name())
     };
-    let kind = WorkloadKind::Command.name();
-    let mut members: Vec<&Group> = groups.iter().filter(|group| group.workload == kind).collect();
-    members.retain(|group| of_program(group).is_some());
+    let members: Vec<&Group> = groups
+        .iter()
+        .filter(|group| of_program(group).is_some())
+        .collect();
     let engines: Vec<EngineSize> = members
         .iter()
         .map(|group| engine(run, name(group, &members), group, trials))
@@ -57,14 +59,6 @@ pub(crate) fn of(plan: &Plan, groups: &[Group], trials: &[Trial]) -> Option<Prog
         reclaimable_percent: peak.zip(file).and_then(|(peak, file)| share(file, peak)),
         engines,
     })
-}
-
-/// The run of a workload that has several points.
-fn sized(workload: &Workload) -> Option<&ProgramRun> {
-    match workload {
-        Workload::Command(run) if run.search || run.limits.len() > 1 => Some(run),
-        _ => None,
-    }
 }
 
 /// Whether two runs have comparable points.

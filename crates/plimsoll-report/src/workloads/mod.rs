@@ -1,13 +1,17 @@
 //! The workloads in the report, one folder each: the metrics of a trial, the headline and the section of the report.
 
+pub(crate) mod column;
 pub(crate) mod criteria;
 pub(crate) mod section;
 pub(crate) mod sentence;
+pub(crate) mod verification;
 
 use std::collections::BTreeMap;
 
 use crate::analysis::{Group, Metric, background, neighbour};
 use crate::contents::Page;
+use crate::drawing::table::Table;
+use column::Column;
 use criteria::Criteria;
 use plimsoll_model::for_each_workload;
 use plimsoll_model::recording::PhaseRows;
@@ -16,6 +20,7 @@ use plimsoll_model::scenario::{Backing, Settings, WorkloadKind};
 use plimsoll_model::trust::{self, ConfounderKind, Kinds};
 use section::Section;
 use sentence::Told;
+use verification::Verification;
 
 /// Builds the section of the groups of a workload, if they have values for it.
 type SectionOf = fn(&Page, &[&Group]) -> Option<Section>;
@@ -27,10 +32,27 @@ pub(crate) struct WorkloadReport {
     pub(crate) metrics: fn(&TrialData<'_>) -> BTreeMap<String, f64>,
     /// The result of its groups.
     pub(crate) headline: fn(&[&Group]) -> Option<Told>,
-    /// Its section; `None` for compression, which the report itself shows.
+    /// Its section; `None` if its results are in the section on time and memory.
     pub(crate) section: Option<SectionOf>,
+    pub(crate) timed_phases: Option<&'static TimedPhases>,
+    pub(crate) verification: &'static Verification,
     /// The ranking of swap devices; `None` if it compares none, or says nothing about other programs.
     pub(crate) criteria: Option<&'static Criteria>,
+}
+
+/// A workload whose results are the times of its phases: the report shows them in the section on time and memory, and in
+/// summaries that the workload builds. The phases of other workloads have a fixed length, and their results are metrics.
+pub(crate) struct TimedPhases {
+    /// The phases whose spread the hint about repeats takes into account.
+    pub(crate) main: &'static [&'static str],
+    /// The phase that verifies what it reads.
+    pub(crate) verifying: &'static str,
+    /// The columns of the summary on a terminal, each with how soon it is left out when the terminal is narrow (0: never).
+    pub(crate) columns: fn(&[&Group]) -> Vec<(Column, usize)>,
+    /// The table of the groups in the HTML report.
+    pub(crate) summary: for<'a> fn(&[&'a Group]) -> Table<'a>,
+    /// The table of the trials there.
+    pub(crate) trials: for<'a> fn(&[&'a Trial]) -> Table<'a>,
 }
 
 /// The input of the metrics of a trial.
@@ -55,6 +77,11 @@ macro_rules! workloads {
 }
 
 for_each_workload!(workloads);
+
+/// The report of the workload of this name; `None` of a workload of another version.
+pub(crate) fn named(name: &str) -> Option<&'static WorkloadReport> {
+    WorkloadKind::of_name(name).map(of)
+}
 
 /// The metrics of a trial, by its workload; unknown ones are absent.
 ///

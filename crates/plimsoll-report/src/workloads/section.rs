@@ -3,6 +3,7 @@
 use crate::drawing::table::Table;
 
 /// The section of a workload.
+#[derive(Default)]
 pub(crate) struct Section {
     pub(crate) id: &'static str,
     pub(crate) title: &'static str,
@@ -11,6 +12,8 @@ pub(crate) struct Section {
     /// The drawings, the headline one first.
     pub(crate) drawings: Vec<Drawing>,
     pub(crate) tables: Vec<Table<'static>>,
+    /// Whether it has the RAM that a program needs, the result of a search.
+    pub(crate) holds_size: bool,
 }
 
 impl Section {

@@ -121,7 +121,7 @@ fn marks_follow_from_their_count() {
     assert_eq!((found.wrong_bytes, found.first_wrong), (2, Some(4 * page as u64)));
 }
 
-/// Whatever the threads and the store are, the memory holds the same stream, and every wrong byte is found.
+/// With any number of threads and any store, the memory holds the same stream, and every wrong byte is found.
 #[test]
 fn threads_fill_trim_and_read_back_the_same_bytes() {
     let page = plimsoll_os::page_size() as u64;

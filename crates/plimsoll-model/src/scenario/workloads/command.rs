@@ -153,6 +153,31 @@ pub(super) const WORKLOAD: Descriptor = Descriptor {
     scenarios: &[],
 };
 
+/// Adds the codes of its statements to those of others.
+macro_rules! statements {
+    ($add:ident $($others:tt)*) => {
+        $add! { {
+            /// The memory that a program needs for a tolerated slowdown.
+            CommandNeeds values "needed_bytes" "tolerate_percent" names "group" "program";
+            /// The time of a program under one limit.
+            CommandTook values "base_wall_s" names "group" "program";
+            /// The peak of a program under the largest limit, and its parts.
+            CommandPeak values "base_peak_bytes" "base_anon_peak_bytes" "base_file_peak_bytes";
+            /// The slowdown under the smallest limit, if it is tolerated.
+            CommandNoSmallerLimit values "needed_slowdown_percent";
+            /// The knee, and the limit that was too small.
+            CommandKnee values "knee_bytes" "too_small_bytes";
+            /// The knee, and its 95% interval.
+            CommandKneeInterval values "knee_bytes" "low_knee_bytes" "high_knee_bytes";
+            /// The knee, and its range over the repeats.
+            CommandKneeRange values "knee_bytes" "low_knee_bytes" "high_knee_bytes" "repeats";
+            /// The largest limit under which the OOM killer ended the program.
+            CommandKilled values "oom_killed_limit_bytes";
+        } $($others)* }
+    };
+}
+pub(crate) use statements;
+
 impl Model for ProgramRun {
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {
         keys::read(values)
@@ -165,6 +190,10 @@ impl Model for ProgramRun {
 
     fn size_keys(&self) -> &'static [&'static str] {
         &["limit"]
+    }
+
+    fn runs_program(&self) -> bool {
+        true
     }
 
     /// Memory that a smaller limit moves to the store was in RAM at the base.

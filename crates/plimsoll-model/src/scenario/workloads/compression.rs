@@ -91,6 +91,29 @@ pub(super) const WORKLOAD: Descriptor = Descriptor {
     },
 };
 
+/// Adds the codes of its statements to those of others.
+macro_rules! statements {
+    ($add:ident $($others:tt)*) => {
+        $add! { {
+            /// The compression ratio of each group; of groups without one, the stored bytes.
+            CompressionStored values "groups" "low_compression_ratio" "high_compression_ratio" "low_stored_bytes" "high_stored_bytes" names "subject";
+            /// The data with the highest and with the lowest compression ratio.
+            CompressionExtremes values "groups" "low_compression_ratio" "high_compression_ratio" names "most" "least";
+            /// The range of the compression ratios.
+            CompressionRange values "groups" "low_compression_ratio" "high_compression_ratio";
+            /// The compression ratio of one group, or its stored bytes.
+            CompressionGroup values "compression_ratio" "stored_bytes" names "group";
+            /// The speeds of the trim of anonymous memory.
+            CompressionTrimSpeed values "low_trim_gb_per_s" "high_trim_gb_per_s";
+            /// The speeds of the restore of anonymous memory.
+            CompressionRestoreSpeed values "low_restore_gb_per_s" "high_restore_gb_per_s";
+            /// The speeds of file pages.
+            CompressionFileSpeeds values "low_writeback_gb_per_s" "high_writeback_gb_per_s" "low_trim_gb_per_s" "high_trim_gb_per_s" "low_restore_gb_per_s" "high_restore_gb_per_s";
+        } $($others)* }
+    };
+}
+pub(crate) use statements;
+
 impl Model for Compression {
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {
         Ok(Compression {
@@ -110,6 +133,10 @@ impl Model for Compression {
 
     fn maps_file(&self) -> bool {
         self.filling.memory == Backing::File
+    }
+
+    fn trims(&self) -> bool {
+        true
     }
 
     fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64 {

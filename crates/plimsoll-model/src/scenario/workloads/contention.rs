@@ -74,6 +74,32 @@ pub(super) const WORKLOAD: Descriptor = Descriptor {
         "contention" "Two programs and too little memory: which one is trimmed, and when";
     },
 };
+
+/// Adds the codes of its statements to those of others.
+macro_rules! statements {
+    ($add:ident $($others:tt)*) => {
+        $add! { {
+            /// The memory demand, in percent of the limit, at which trimming of the first program began. It is `idle` or `stopped`.
+            ContentionTrimmed values "groups" "low_trim_start_percent" "high_trim_start_percent" names "group" "trimmer" "state";
+            /// The first program was never trimmed.
+            ContentionNotTrimmed values "groups" names "group" "trimmer" "state";
+            /// The bytes that the other program had requested when trimming began.
+            ContentionRequested values "trim_start_bytes";
+            /// The memory that each program had lost at the end.
+            ContentionLost values "holder_lost_percent" "asker_lost_percent";
+            /// The memory of the first program that was in swap, and the growth of the compressed store.
+            ContentionSwapped values "holder_swapped_bytes" "compressed_growth_bytes";
+            /// The memory of the first program that had no frame of its pager, and the growth of the compressed store.
+            ContentionWithoutFrame values "holder_swapped_bytes" "compressed_growth_bytes";
+            /// The slowest request, and its duration over that of requests before trimming.
+            ContentionSlowest values "slowest_ask_s" "slowest_ask_ratio";
+            /// All of these of one group.
+            ContentionGroup values "trim_start_bytes" "trim_start_percent" "holder_lost_percent" "asker_lost_percent" "holder_swapped_bytes" "compressed_growth_bytes" "slowest_ask_s" "slowest_ask_ratio" names "group";
+        } $($others)* }
+    };
+}
+pub(crate) use statements;
+
 impl Contention {
     /// Bytes that both programs hold at most, so that the OOM killer stays away: seven eighths of the limit, and nine tenths of
     /// the swap. The store of pagers is in the limit: three quarters of those seven eighths hold copies. A page file holds what

@@ -345,6 +345,25 @@ pub(super) const WORKLOAD: Descriptor = Descriptor {
     },
 };
 
+/// Adds the codes of its statements to those of others.
+macro_rules! statements {
+    ($add:ident $($others:tt)*) => {
+        $add! { {
+            /// The CPU time of an allocator over that of the best other one; of several tests, the geometric mean.
+            HeapCpuTime values "tests" "cpu_time_ratio" names "subject" "other";
+            /// The worst of these tests.
+            HeapWorstCpuTime values "worst_cpu_time_ratio" names "subject" "other" "test";
+            /// The RAM of an allocator over its live bytes, and that of the best other one.
+            HeapRam values "ram_to_live_ratio" "other_ram_to_live_ratio" names "subject" "other";
+            /// The memory of an allocator that remained resident after all frees, and that of the best other one.
+            HeapLeft values "left_bytes" "other_left_bytes" names "subject" "other";
+            /// The RAM of an idle thread, and that with the best other allocator.
+            HeapIdleThread values "idle_thread_bytes" "other_idle_thread_bytes" names "subject" "other";
+        } $($others)* }
+    };
+}
+pub(crate) use statements;
+
 impl Model for Heap {
     /// One of blocks that are all alike has no range of sizes.
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {

@@ -200,6 +200,47 @@ pub(super) const WORKLOAD: Descriptor = Descriptor {
     },
 };
 
+/// Adds the codes of its statements to those of others.
+macro_rules! statements {
+    ($add:ident $($others:tt)*) => {
+        $add! { {
+            /// The load above which useful work, visits or p99 miss the target. `load` is size over limit.
+            LoadlineSustained values "load" "target_work_ratio" "target_visits_ratio" "target_p99_s" "oom_killed_load" names "group";
+            /// As `loadline-sustained`, and no load missed the target: the line is above `load`.
+            LoadlineSustainedMore values "load" "target_work_ratio" "target_visits_ratio" "target_p99_s" "oom_killed_load" names "group";
+            /// The limit that a working set of a fixed size needs to meet the target.
+            LoadlineNeeds values "size_bytes" "limit_bytes" "target_work_ratio" "target_visits_ratio" "target_p99_s" "oom_killed_load" names "group";
+            /// As `loadline-needs`, and no limit missed the target: the need is at most `limit_bytes`.
+            LoadlineNeedsAtMost values "size_bytes" "limit_bytes" "target_work_ratio" "target_visits_ratio" "target_p99_s" "oom_killed_load" names "group";
+            /// Even the lowest load misses the target.
+            LoadlineNotSustained values "target_work_ratio" "target_visits_ratio" "target_p99_s" names "group";
+            /// The 95% interval of the load or of the limit.
+            LoadlineInterval values "low_load" "high_load" "low_limit_bytes" "high_limit_bytes";
+            /// The range of the load or of the limit over the repeats.
+            LoadlineRange values "low_load" "high_load" "low_limit_bytes" "high_limit_bytes" "repeats";
+            /// The measured loads or limits on both sides of the line.
+            LoadlineTried values "low_load" "high_load" "low_limit_bytes" "high_limit_bytes";
+            /// The load line with the RAM of the compressed store counted.
+            LoadlineWithStore values "knee_ram_load";
+            /// The load or the limit at which useful work misses its target, if the finding is about p99.
+            LoadlineUsefulWork values "load" "limit_bytes" "target_work_ratio" "target_visits_ratio";
+            /// The load from which on the worker makes too few of the visits that are due.
+            LoadlineOverloaded values "overload_load" "target_work_ratio" "target_visits_ratio";
+            /// The lowest load at which the OOM killer ended the program.
+            LoadlineKilled values "oom_killed_load";
+            /// The lowest load at which the pager exceeded its budget.
+            LoadlineOverBudget values "oom_killed_load";
+            /// The load that useful work is relative to, if it is not a light one.
+            LoadlineRelative values "load";
+            /// The class of the data, and the pattern of the visits.
+            LoadlineData names "class" "pattern";
+            /// The share of the visited pages that are those of a file.
+            LoadlineFilePages values "file_percent" names "file_system";
+        } $($others)* }
+    };
+}
+pub(crate) use statements;
+
 impl Model for Loadline {
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {
         keys::read(values)

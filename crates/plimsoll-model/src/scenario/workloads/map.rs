@@ -227,6 +227,27 @@ pub(super) const WORKLOAD: Descriptor = Descriptor {
     },
 };
 
+/// Adds the codes of its statements to those of others.
+macro_rules! statements {
+    ($add:ident $($others:tt)*) => {
+        $add! { {
+            /// The fastest method to release memory and to reuse it.
+            MapFastest values "release_per_page_s" "reuse_per_page_s" names "method";
+            /// The mapping and the touch that the finding is about.
+            MapConditions names "mapping" "touch";
+            /// The mapping that costs least.
+            MapCheapest values "cycle_per_page_s" names "mapping" "touch" "method";
+            /// `MADV_FREE` only looks fast: not all memory returned to the kernel, and none was reclaimed.
+            MapFreeLazy values "release_per_page_s" "reuse_per_page_s" "back_percent";
+            /// As `map-free-lazy`, and a reclaim took the rest.
+            MapFreeReclaimed values "release_per_page_s" "reuse_per_page_s" "back_percent" "pressure_s";
+            /// As `map-free-lazy`, and a reclaim did not take the rest.
+            MapFreeNotReclaimed values "release_per_page_s" "reuse_per_page_s" "back_percent" "pressure_percent";
+        } $($others)* }
+    };
+}
+pub(crate) use statements;
+
 impl Model for Map {
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {
         Ok(Map {

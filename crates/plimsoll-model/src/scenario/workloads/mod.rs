@@ -1,5 +1,5 @@
 //! The workloads of worker processes. One file each, with its descriptor (keys, subjects, scenarios), its settings, its
-//! estimate, and the names of its findings.
+//! estimate, the names of its findings, and the codes of its statements.
 
 mod filling;
 mod points;
@@ -161,6 +161,14 @@ impl Settings {
         self.workload.model().total(self)
     }
 
+    /// Bytes that a trial works on: those of its size that fit into its limit, or all if the workload trims them itself.
+    pub fn worked_on(&self) -> u64 {
+        match self.workload.model().trims() {
+            true => self.size(),
+            false => self.size().min(self.limit),
+        }
+    }
+
     /// Content of the filled memory; none if the workload writes data of its own.
     pub fn class(&self) -> Option<&FillClass> {
         self.workload.model().filled().map(|(class, _)| class)
@@ -296,6 +304,21 @@ impl Workload {
     pub fn needs(&self) -> Vec<Need> {
         self.model().needs()
     }
+
+    /// Whether the pages of its memory are those of the system, with no key that changes that.
+    pub fn has_thp_of_system(&self) -> bool {
+        self.model().has_thp_of_system()
+    }
+
+    /// Whether it starts a program of the user.
+    pub fn runs_program(&self) -> bool {
+        self.model().runs_program()
+    }
+
+    /// Whether its trials have a CPU profile.
+    pub fn takes_cpu_profile(&self) -> bool {
+        self.model().takes_cpu_profile()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -366,6 +389,26 @@ pub(super) trait Model {
 
     /// Whether the worker visits pages of a file beside anonymous ones.
     fn visits_file(&self) -> bool {
+        false
+    }
+
+    /// Whether it trims all of its memory, whatever the limit.
+    fn trims(&self) -> bool {
+        false
+    }
+
+    /// Whether the pages of its memory are those of the system, with no key that changes that.
+    fn has_thp_of_system(&self) -> bool {
+        false
+    }
+
+    /// Whether it starts a program of the user.
+    fn runs_program(&self) -> bool {
+        false
+    }
+
+    /// Whether its trials have a CPU profile.
+    fn takes_cpu_profile(&self) -> bool {
         false
     }
 

@@ -215,6 +215,19 @@ pub(super) const WORKLOAD: Descriptor = Descriptor {
     },
 };
 
+/// Adds the codes of its statements to those of others.
+macro_rules! statements {
+    ($add:ident $($others:tt)*) => {
+        $add! { {
+            /// The finished cycles per second under pressure.
+            ThrashCycles values "groups" "low_cycles_per_s" "high_cycles_per_s" names "group";
+            /// The main metrics of one group. The machine recovered in `recovered_repeats` of `recovery_repeats`.
+            ThrashGroup values "cycles_per_s" "cycles_done_percent" "load_pages_in_per_s" "load_wakeup_p99_s" "rest_wakeup_p99_s" "recovery_s" "recovered_repeats" "recovery_repeats" names "group";
+        } $($others)* }
+    };
+}
+pub(crate) use statements;
+
 impl Model for Thrash {
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {
         // Rejects a size that all consumers together cannot have.
@@ -242,6 +255,10 @@ impl Model for Thrash {
 
     fn processes(&self) -> u64 {
         u64::from(self.consumers).saturating_mul(PROCESS) + PROBES
+    }
+
+    fn has_thp_of_system(&self) -> bool {
+        true
     }
 
     fn rest_seconds(&self, _: &Settings, hints: &SpeedHints) -> f64 {

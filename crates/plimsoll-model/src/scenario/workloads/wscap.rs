@@ -143,6 +143,29 @@ pub(super) const WORKLOAD: Descriptor = Descriptor {
     },
 };
 
+/// Adds the codes of its statements to those of others.
+macro_rules! statements {
+    ($add:ident $($others:tt)*) => {
+        $add! { {
+            /// The slowdown of a scan in each group at `load`, the size over the cap.
+            WscapByGroup values "groups" "load" "low_slowdown_ratio" "high_slowdown_ratio";
+            /// As `wscap-by-group`, as a range for each mechanism of the cap. The mechanisms are separated by commas.
+            WscapByMechanism values "groups" "load" "low_slowdown_ratio" "high_slowdown_ratio" names "mechanisms";
+            /// As `wscap-by-group`, as one range.
+            WscapRange values "groups" "load" "low_slowdown_ratio" "high_slowdown_ratio";
+            /// The slowdown of one group, with its spread over the repeats.
+            WscapGroup values "slowdown_ratio" "low_slowdown_ratio" "high_slowdown_ratio" "repeats" names "group";
+            /// The share of the CPU time of the scan that goes into page faults.
+            WscapFaultTime values "low_fault_path_percent" "high_fault_path_percent";
+            /// The share of the faults in files that found their page in the page cache.
+            WscapCacheHits values "low_cache_hits_percent" "high_cache_hits_percent";
+            /// The largest size over cap up to which no group is slower.
+            WscapFree values "load";
+        } $($others)* }
+    };
+}
+pub(crate) use statements;
+
 impl Model for Wscap {
     fn read(values: &Assignment<'_>) -> Result<Self, Box<Invalid>> {
         Ok(Wscap {
@@ -159,6 +182,10 @@ impl Model for Wscap {
 
     fn filling(&self) -> Option<&Filling> {
         Some(&self.filling)
+    }
+
+    fn takes_cpu_profile(&self) -> bool {
+        true
     }
 
     /// Three measured stretches; the working set goes out under the cap and once more when it is emptied.

@@ -1,11 +1,10 @@
 //! The tables of a kind of work that is described by its metrics: a column for each headline one.
 
-use super::{
-    Cell, Column, Rows, Table, columns, heading, metric_cell, reasons_cell, status_cell, verified_cell,
-};
+use super::{Cell, Column, Rows, Table, columns, heading};
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
-use crate::headline_metrics::{MainMetric, main_metrics};
+use crate::headline_metrics::main_metrics;
+use crate::workloads::column::MainMetric;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::Trial;
 use plimsoll_model::scenario::WorkloadKind;
@@ -64,10 +63,10 @@ pub(super) fn trials<'a>(kind: WorkloadKind, groups: &[&Group], trials: &[&'a Tr
         &[("Reasons", false)],
     );
     let row = move |trial: &&Trial| {
-        let mut row = vec![Cell::text(&trial.id), status_cell(trial), verified_cell(trial)];
-        let value = |metric: &MainMetric| metric_cell(trial, &metric.name);
+        let mut row = vec![Cell::text(&trial.id), Cell::status(trial), Cell::verified(trial)];
+        let value = |metric: &MainMetric| Cell::metric_of(trial, &metric.name);
         row.extend(metrics.iter().map(value));
-        row.push(reasons_cell(trial));
+        row.push(Cell::reasons(trial));
         row
     };
     Table {

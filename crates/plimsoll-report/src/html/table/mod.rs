@@ -1,6 +1,5 @@
 //! The sortable tables of the report: summary, trials and phases of each workload, then every metric.
 
-mod compression;
 mod kinds;
 mod phases;
 mod states;
@@ -11,8 +10,8 @@ use crate::analysis::statistics::IntervalKind;
 use crate::contents::{Mark, Page};
 use crate::drawing::table::{Cell, Column, Rows, Table, columns};
 use crate::headlines;
-use crate::workloads::find_metric;
-use plimsoll_model::recording::model::{Trial, TrialStatus};
+use crate::workloads::{self, find_metric};
+use plimsoll_model::recording::model::Trial;
 use plimsoll_model::scenario::WorkloadKind;
 pub(super) use states::{States, states};
 
@@ -54,7 +53,7 @@ pub(super) fn all(page: &Page) -> Vec<Tab<'_>> {
         }));
     }
     if kinds.is_empty() {
-        tabs.extend(of_kind(page, WorkloadKind::Compression).map(Tab::plain));
+        tabs.extend(of_kind(page, WorkloadKind::default()).map(Tab::plain));
     }
     tabs.push(Tab::plain(metrics(&page.groups)));
     tabs
@@ -74,13 +73,9 @@ fn of_kind(page: &Page, kind: WorkloadKind) -> [Table<'_>; 3] {
         .filter(|trial| trial.workload == kind.name())
         .collect();
     let phases = phases::table(&trials);
-    match kind {
-        WorkloadKind::Compression => [
-            compression::summary(&groups),
-            compression::trials(&trials),
-            phases,
-        ],
-        _ => [
+    match workloads::of(kind).timed_phases {
+        Some(timed) => [(timed.summary)(&groups), (timed.trials)(&trials), phases],
+        None => [
             kinds::summary(kind, &groups),
             kinds::trials(kind, &groups, &trials),
             phases,
@@ -105,15 +100,6 @@ fn events(marks: &[Mark]) -> Table<'static> {
     }
 }
 
-/// Status with a symbol, so that it does not depend on colour.
-pub(crate) fn status(status: TrialStatus) -> (&'static str, &'static str) {
-    match status {
-        TrialStatus::Ok => ("\u{2713} ok", "ok"),
-        TrialStatus::Failed => ("\u{2717} failed", "failed"),
-        TrialStatus::Untrustworthy => ("! untrustworthy", "untrustworthy"),
-    }
-}
-
 /// Words as the head of a column.
 fn heading(words: &str) -> String {
     let mut letters = words.chars();
@@ -121,34 +107,6 @@ fn heading(words: &str) -> String {
         Some(first) => first.to_uppercase().chain(letters).collect(),
         None => String::new(),
     }
-}
-
-fn status_cell(trial: &Trial) -> Cell {
-    let (words, class) = status(trial.status);
-    Cell {
-        class,
-        ..Cell::text(words)
-    }
-}
-
-/// The cell of why a trial is not ok.
-fn reasons_cell(trial: &Trial) -> Cell {
-    Cell {
-        class: "reasons",
-        ..Cell::text(trial.reasons.join("; "))
-    }
-}
-
-/// The value of a metric of a trial.
-fn metric_cell(trial: &Trial, name: &str) -> Cell {
-    let value = trial.metrics.get(name).copied();
-    let doubtful = value.is_some() && trial.status_of(name) == TrialStatus::Untrustworthy;
-    Cell::metric(name, value).doubtful(doubtful)
-}
-
-/// The cell of whether a trial was verified.
-fn verified_cell(trial: &Trial) -> Cell {
-    Cell::text(if trial.verified { "yes" } else { "no" })
 }
 
 fn metrics(groups: &[Group]) -> Table<'_> {

@@ -65,6 +65,14 @@ pub(in crate::html) fn states(trial: &Trial, marks: &[&Mark]) -> Option<States> 
         }
     }))
     .collect();
+    Some(States {
+        heads,
+        rows: rows(trial, first, keys, moved),
+    })
+}
+
+/// A row for each of these categories: those that an experiment moves first, each in the order of the drawing.
+fn rows(trial: &Trial, first: &Phase, keys: BTreeSet<&str>, moved: f64) -> Vec<StateRow> {
     let worked_on = if first.bytes > 0 {
         first.bytes as f64
     } else {
@@ -81,8 +89,7 @@ pub(in crate::html) fn states(trial: &Trial, marks: &[&Mark]) -> Option<States> 
             place,
         )
     });
-    let rows = keys
-        .into_iter()
+    keys.into_iter()
         .map(|key| {
             let levels = std::iter::once(first.before.get(key))
                 .chain(trial.phases.iter().map(|phase| phase.after.get(key)));
@@ -109,8 +116,7 @@ pub(in crate::html) fn states(trial: &Trial, marks: &[&Mark]) -> Option<States> 
                 cells,
             }
         })
-        .collect();
-    Some(States { heads, rows })
+        .collect()
 }
 
 /// The largest change of a layer that an experiment moves, in bytes.

@@ -5,7 +5,7 @@ mod section;
 
 use std::collections::BTreeMap;
 
-use super::WorkloadReport;
+use super::{WorkloadReport, verification};
 use crate::analysis::metric::metrics;
 use plimsoll_model::quantity::ratio;
 use plimsoll_model::recording::model::{Phase, Trial};
@@ -41,9 +41,19 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
     },
     headline: headline::told,
     section: Some(section::section),
+    timed_phases: None,
+    verification: &verification::EXIT_CODES,
     // One program says nothing about others.
     criteria: None,
 };
+
+/// The run of a workload that has several points.
+pub(crate) fn sized(workload: &Workload) -> Option<&ProgramRun> {
+    match workload {
+        Workload::Command(run) if run.search || run.limits.len() > 1 => Some(run),
+        _ => None,
+    }
+}
 
 /// The points of a trial, as they were measured.
 pub fn points(trial: &Trial) -> Vec<Point> {

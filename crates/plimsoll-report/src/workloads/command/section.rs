@@ -50,9 +50,10 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     Some(Section {
         id: "command",
         title: "Memory that the program needs",
-        details: Vec::new(),
         drawings,
         tables: vec![table(page, &groups)],
+        holds_size: true,
+        ..Section::default()
     })
 }
 

@@ -1,11 +1,12 @@
 //! Metrics of the compression scenario: how much was trimmed, how small it became, how fast it left and came back.
 
 mod headline;
+mod summary;
 
 use std::collections::BTreeMap;
 
 use super::criteria::{Criteria, Measure};
-use super::{WorkloadReport, memory_of};
+use super::{TimedPhases, WorkloadReport, memory_of, verification};
 use crate::analysis::metric::metrics;
 use crate::analysis::{PhaseRows, ratio};
 use plimsoll_model::columns::Row;
@@ -52,11 +53,21 @@ const CRITERIA: Criteria = Criteria {
     all_subjects: false,
 };
 
+const TIMED_PHASES: TimedPhases = TimedPhases {
+    main: &[phase::FILL, phase::TRIM, phase::RESTORE],
+    verifying: phase::RESTORE,
+    columns: summary::columns,
+    summary: summary::groups,
+    trials: summary::trials,
+};
+
 pub(super) const REPORT: WorkloadReport = WorkloadReport {
     known: METRICS,
     metrics: |of| metrics(of.trial, of.rows, of.calibration),
     headline: headline::told,
     section: None,
+    timed_phases: Some(&TIMED_PHASES),
+    verification: &verification::EVERY_BYTE,
     criteria: Some(&CRITERIA),
 };
 

@@ -1,16 +1,34 @@
-//! The tables of the compression experiment.
+//! The summaries of compression: the columns on a terminal, and the tables of the HTML report.
 
-use super::{Cell, Rows, Table, columns, metric_cell, reasons_cell, status_cell, verified_cell};
-use crate::analysis::Group;
-use crate::analysis::groups::Measured;
-use crate::workloads::compression::{
+use super::{
     COMPRESSION, FILL_SPEED, RESTORE_READ, RESTORE_SPEED, STORED, STORED_RATIO, TRIM_MEMCPY, TRIM_SPEED,
     WRITEBACK_SPEED,
 };
+use crate::analysis::Group;
+use crate::analysis::groups::Measured;
+use crate::drawing::table::{self, Cell, Rows, Table};
+use crate::workloads::column::Column;
 use plimsoll_model::recording::model::{Trial, TrialStatus};
 
-/// The metrics of the summary with their heads.
-const SUMMARY: [(&str, &str); 9] = [
+/// Columns on a terminal in their order, each with how soon it is left out when the terminal is narrow (0: never).
+const COLUMNS: [(Column, usize); 13] = [
+    (Column::Subject, 0),
+    (Column::Rest("class"), 0),
+    (Column::Runs, 4),
+    (Column::Spread("fill GB/s", FILL_SPEED), 3),
+    (Column::Spread("writeback GB/s", WRITEBACK_SPEED), 1),
+    (Column::Spread("trim GB/s", TRIM_SPEED), 0),
+    (Column::Spread("restore GB/s", RESTORE_SPEED), 0),
+    (Column::Median("shrunk", COMPRESSION), 0),
+    (Column::Median("stored", STORED), 2),
+    (Column::Median("trim/memcpy", TRIM_MEMCPY), 1),
+    (Column::Median("restore/read", RESTORE_READ), 1),
+    (Column::Verified, 5),
+    (Column::Status, 0),
+];
+
+/// The metrics of the table of groups with their heads.
+const METRICS: [(&str, &str); 9] = [
     (FILL_SPEED, "Fill"),
     (WRITEBACK_SPEED, "Writeback"),
     (TRIM_SPEED, "Trim"),
@@ -22,8 +40,16 @@ const SUMMARY: [(&str, &str); 9] = [
     (RESTORE_READ, "Restore / read"),
 ];
 
+pub(super) fn columns(groups: &[&Group]) -> Vec<(Column, usize)> {
+    let has = |metric: &str| groups.iter().any(|group| group.metrics.contains_key(metric));
+    let mut columns = COLUMNS.to_vec();
+    columns
+        .retain(|(column, _)| !matches!(column, Column::Spread(_, WRITEBACK_SPEED) if !has(WRITEBACK_SPEED)));
+    columns
+}
+
 /// A row per group: speeds, stored bytes, and speeds relative to plain memory.
-pub(super) fn summary<'a>(groups: &[&'a Group]) -> Table<'a> {
+pub(super) fn groups<'a>(groups: &[&'a Group]) -> Table<'a> {
     let median = |group: &Group, metric: &str| {
         let measured = group.metrics.get(metric);
         let cell = Cell::metric(metric, measured.map(|one| one.summary.median));
@@ -32,7 +58,7 @@ pub(super) fn summary<'a>(groups: &[&'a Group]) -> Table<'a> {
     let has_writeback = groups
         .iter()
         .any(|group| group.metrics.contains_key(WRITEBACK_SPEED));
-    let shown: Vec<&(&str, &str)> = SUMMARY
+    let shown: Vec<&(&str, &str)> = METRICS
         .iter()
         .filter(|(metric, _)| *metric != WRITEBACK_SPEED || has_writeback)
         .collect();
@@ -50,7 +76,7 @@ pub(super) fn summary<'a>(groups: &[&'a Group]) -> Table<'a> {
         id: "summary",
         title: "Summary",
         rows: Rows::of(groups.to_vec(), row),
-        columns: columns(&heads),
+        columns: table::columns(&heads),
     }
 }
 
@@ -79,16 +105,16 @@ pub(super) fn trials<'a>(trials: &[&'a Trial]) -> Table<'a> {
             Cell::metric("phase_s", phase.map(|phase| phase.seconds))
                 .doubtful(phase.is_some() && status == TrialStatus::Untrustworthy)
         };
-        let mut row = vec![Cell::text(&trial.id), status_cell(trial), verified_cell(trial)];
+        let mut row = vec![Cell::text(&trial.id), Cell::status(trial), Cell::verified(trial)];
         row.extend(timed.iter().map(|(name, _)| seconds(name)));
-        row.extend([STORED, COMPRESSION].map(|name| metric_cell(trial, name)));
-        row.push(reasons_cell(trial));
+        row.extend([STORED, COMPRESSION].map(|name| Cell::metric_of(trial, name)));
+        row.push(Cell::reasons(trial));
         row
     };
     Table {
         id: "trials",
         title: "Trials",
-        columns: columns(&heads),
+        columns: table::columns(&heads),
         rows: Rows::of(trials.to_vec(), row),
     }
 }

@@ -5,8 +5,8 @@ mod section;
 
 use std::collections::BTreeMap;
 
-use super::WorkloadReport;
 use super::criteria::{Criteria, Measure, TIME_ALONE};
+use super::{WorkloadReport, verification};
 use crate::analysis::metric::metrics;
 use crate::analysis::{ratio, statistics};
 use plimsoll_model::recording::model::{Phase, Trial};
@@ -49,6 +49,8 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
     metrics: |of| metrics(of.trial),
     headline: headline::told,
     section: Some(section::section),
+    timed_phases: None,
+    verification: &verification::DATA_AND_COUNTS,
     criteria: Some(&CRITERIA),
 };
 

@@ -32,9 +32,9 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     Some(Section {
         id: "contention",
         title: "Two programs compete for memory",
-        details: Vec::new(),
         drawings,
         tables: vec![table(&asked)],
+        ..Section::default()
     })
 }
 

@@ -7,7 +7,7 @@ pub(crate) use headline::subjects as heap_subjects;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::WorkloadReport;
+use super::{WorkloadReport, verification};
 use crate::analysis::metric::metrics;
 use crate::analysis::{Group, ratio};
 use plimsoll_model::recording::model::Trial;
@@ -44,6 +44,8 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
     metrics: |of| metrics(of.trial),
     headline: headline::told,
     section: Some(section::section),
+    timed_phases: None,
+    verification: &verification::DATA_AND_COUNTS,
     criteria: None,
 };
 

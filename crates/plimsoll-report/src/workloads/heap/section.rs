@@ -74,9 +74,9 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     Some(Section {
         id: "heap",
         title: "Allocators under load",
-        details: Vec::new(),
         drawings,
         tables: vec![table(&tests)],
+        ..Section::default()
     })
 }
 

@@ -7,8 +7,8 @@ mod section;
 
 use std::collections::BTreeMap;
 
-use super::WorkloadReport;
 use super::criteria::{Criteria, Measure};
+use super::{WorkloadReport, verification};
 pub use crate::analysis::lines::Spread;
 use crate::analysis::lines::across;
 use crate::analysis::metric::metrics;
@@ -117,44 +117,67 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
     },
     headline: headline::told,
     section: Some(section::section),
+    timed_phases: None,
+    verification: &verification::DATA_AND_COUNTS,
     criteria: Some(&CRITERIA),
 };
 
+/// A metric and its value; unknown ones are absent in the end.
+type Value = (&'static str, Option<f64>);
+
 /// The metrics of a trial; unknown ones are absent.
 pub fn metrics(trial: &Trial, loadline: &Loadline) -> BTreeMap<String, f64> {
-    let mut metrics = BTreeMap::new();
-    let mut set = |name: &str, value: Option<f64>| {
-        if let Some(value) = value.filter(|value| value.is_finite()) {
-            metrics.insert(name.to_owned(), value);
-        }
-    };
-    let phases = measured(trial);
     let points = points(trial);
-    let killed = points.iter().find(|point| point.killed);
-    set(KILLED_LOAD, killed.map(|point| point.load));
+    let values = lines(&points, loadline)
+        .into_iter()
+        .chain(work(&points, loadline))
+        .chain(at_loads(&measured(trial)));
+    let known = values.filter_map(|(name, value)| {
+        let value = value.filter(|value| value.is_finite())?;
+        Some((name.to_owned(), value))
+    });
+    known.collect()
+}
+
+/// The load lines of the criteria.
+fn lines(points: &[Point], loadline: &Loadline) -> Vec<Value> {
     let limit_at = |load: f64| ratio(loadline.working_set? as f64, load);
+    let mut values = Vec::new();
     for criterion in loadline.criteria() {
-        let Some(bracket) = bracket(&points, criterion) else {
+        let Some(bracket) = bracket(points, criterion) else {
             continue;
         };
         let (low, high) = (Some(bracket.low.load), bracket.high.map(|point| point.load));
         match criterion {
-            Criterion::Work(_) => {
-                set(KNEE, bracket.load());
-                set(KNEE_RAM, bracket.knee(|point| point.ram_load));
-                set(NEEDED, bracket.load().and_then(limit_at));
-                set(KNEE_LOW, low);
-                set(KNEE_HIGH, high);
-            }
-            Criterion::P99(_) => {
-                set(TARGET_LOAD, low);
-                set(TARGET_NEEDED, low.and_then(limit_at));
-                set(TARGET_HIGH, high);
-            }
+            Criterion::Work(_) => values.extend([
+                (KNEE, bracket.load()),
+                (KNEE_RAM, bracket.knee(|point| point.ram_load)),
+                (NEEDED, bracket.load().and_then(limit_at)),
+                (KNEE_LOW, low),
+                (KNEE_HIGH, high),
+            ]),
+            Criterion::P99(_) => values.extend([
+                (TARGET_LOAD, low),
+                (TARGET_NEEDED, low.and_then(limit_at)),
+                (TARGET_HIGH, high),
+            ]),
         }
     }
-    if let Some(base) = base(&points) {
-        set(WORK, points.first().map(|point| point.visits_per_s));
+    values
+}
+
+/// Useful work at some loads, and the loads that ended it.
+fn work(points: &[Point], loadline: &Loadline) -> Vec<Value> {
+    let killed = points.iter().find(|point| point.killed);
+    let overloaded = |point: &&Point| {
+        let offered = point.offered_per_s;
+        offered.is_some_and(|offered| point.visits_per_s < loadline.target_work * offered)
+    };
+    let mut values = vec![
+        (KILLED_LOAD, killed.map(|point| point.load)),
+        (OVERLOAD, points.iter().find(overloaded).map(|point| point.load)),
+    ];
+    if let Some(base) = base(points) {
         let at = |load: f64| points.iter().find(|point| point.load == load);
         // What gets the worker killed at a load does so at every larger one.
         let work = |load: f64| match (at(load), killed) {
@@ -162,45 +185,40 @@ pub fn metrics(trial: &Trial, loadline: &Loadline) -> BTreeMap<String, f64> {
             (None, Some(killed)) => (killed.load < load).then_some(0.0),
             (None, None) => None,
         };
-        set(WORK_1, work(1.0));
-        set(WORK_1_5, work(1.5));
-        set(WORK_2, work(2.0));
+        values.extend([
+            (WORK, points.first().map(|point| point.visits_per_s)),
+            (WORK_1, work(1.0)),
+            (WORK_1_5, work(1.5)),
+            (WORK_2, work(2.0)),
+        ]);
     }
-    let overloaded = |point: &&Point| {
-        let offered = point.offered_per_s;
-        offered.is_some_and(|offered| point.visits_per_s < loadline.target_work * offered)
-    };
-    set(OVERLOAD, points.iter().find(overloaded).map(|point| point.load));
+    values
+}
+
+/// The values of the phases at some loads.
+fn at_loads(phases: &[&Phase]) -> [Value; 8] {
     let figure = |load: f64, name: &str| {
-        let of_load = |phase: &Phase| phase.values.get(LOAD) == Some(&load);
-        phases
-            .iter()
-            .find(|phase| of_load(phase))?
-            .values
-            .get(name)
-            .copied()
+        let of_load = |phase: &&&Phase| phase.values.get(LOAD) == Some(&load);
+        phases.iter().find(of_load)?.values.get(name).copied()
     };
-    set(P99_1, figure(1.0, P99));
-    set(P99_1_5, figure(1.5, P99));
-    set(READ_P99_1_5, figure(1.5, READ_P99));
-    set(WRITE_P99_1_5, figure(1.5, WRITE_P99));
-    set(NET_1_5, figure(1.5, NET));
     let kept = |of: Option<f64>, kept: Option<f64>| Some((100.0 * ratio(kept?, of?)?).clamp(0.0, 100.0));
     let (size, file) = (figure(1.5, SIZE), figure(1.5, FILE_SIZE));
-    set(FILE_KEPT_1_5, kept(file, figure(1.5, FILE_IN_RAM)));
     let anonymous = size.zip(file).map(|(size, file)| size - file);
     let not_swapped = anonymous
         .zip(figure(1.5, SWAPPED))
         .map(|(anonymous, swapped)| anonymous - swapped);
-    set(ANON_KEPT_1_5, kept(anonymous, not_swapped));
     let cpu = |load: f64| figure(load, CPU_PER_VISIT);
-    set(
-        CPU_1_5,
-        cpu(1.5)
-            .zip(cpu(UNLOADED))
-            .and_then(|(loaded, base)| ratio(loaded, base)),
-    );
-    metrics
+    let of_unloaded = |(loaded, base): (f64, f64)| ratio(loaded, base);
+    [
+        (P99_1, figure(1.0, P99)),
+        (P99_1_5, figure(1.5, P99)),
+        (READ_P99_1_5, figure(1.5, READ_P99)),
+        (WRITE_P99_1_5, figure(1.5, WRITE_P99)),
+        (NET_1_5, figure(1.5, NET)),
+        (FILE_KEPT_1_5, kept(file, figure(1.5, FILE_IN_RAM))),
+        (ANON_KEPT_1_5, kept(anonymous, not_swapped)),
+        (CPU_1_5, cpu(1.5).zip(cpu(UNLOADED)).and_then(of_unloaded)),
+    ]
 }
 
 #[cfg(test)]

@@ -140,9 +140,9 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     Some(Section {
         id: "loadline",
         title: "Load line",
-        details: Vec::new(),
         drawings,
         tables: vec![points::table(page, &groups)],
+        ..Section::default()
     })
 }
 

@@ -5,7 +5,7 @@ mod section;
 
 use std::collections::BTreeMap;
 
-use super::WorkloadReport;
+use super::{WorkloadReport, verification};
 use crate::analysis::{Direction, Metric, ratio};
 use plimsoll_model::recording::model::{Phase, Trial};
 use plimsoll_model::scenario::Workload;
@@ -111,6 +111,8 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
     },
     headline: headline::told,
     section: Some(|_, groups| section::section(groups)),
+    timed_phases: None,
+    verification: &verification::DATA_AND_COUNTS,
     criteria: None,
 };
 

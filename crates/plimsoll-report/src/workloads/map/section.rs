@@ -21,9 +21,9 @@ pub(crate) fn section(groups: &[&Group]) -> Option<Section> {
     Some(Section {
         id: "map",
         title: "Map, release and reuse memory",
-        details: Vec::new(),
         drawings,
         tables: vec![table(groups)],
+        ..Section::default()
     })
 }
 

@@ -5,7 +5,7 @@ mod section;
 
 use std::collections::BTreeMap;
 
-use super::WorkloadReport;
+use super::{WorkloadReport, verification};
 use crate::analysis::metric::metrics;
 use plimsoll_model::quantity::ratio;
 use plimsoll_model::recording::model::{Phase, Trial};
@@ -63,6 +63,8 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
     },
     headline: headline::told,
     section: Some(section::section),
+    timed_phases: None,
+    verification: &verification::DATA_AND_COUNTS,
     // Its consumers write single random bytes into zeros.
     criteria: None,
 };

@@ -100,14 +100,13 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     Some(Section {
         id: "thrash",
         title: "Thrashing",
-        // The caller has it.
-        details: Vec::new(),
         drawings,
         tables: [felt(&every)]
             .into_iter()
             .chain(pagers(&every))
             .chain([checked(&every)])
             .collect(),
+        ..Section::default()
     })
 }
 

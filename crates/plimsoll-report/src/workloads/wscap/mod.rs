@@ -7,7 +7,7 @@ mod section;
 use std::collections::BTreeMap;
 
 use super::criteria::{Criteria, Measure, TIME_ALONE};
-use super::{WorkloadReport, memory_of, threads_of};
+use super::{WorkloadReport, memory_of, threads_of, verification};
 use crate::analysis::metric::metrics;
 use plimsoll_model::quantity::ratio;
 use plimsoll_model::recording::model::{Phase, Trial};
@@ -53,6 +53,8 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
     metrics: |of| metrics(of.trial),
     headline: headline::told,
     section: Some(section::section),
+    timed_phases: None,
+    verification: &verification::DATA_AND_COUNTS,
     criteria: Some(&CRITERIA),
 };
 

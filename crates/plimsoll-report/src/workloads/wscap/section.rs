@@ -41,7 +41,6 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     Some(Section {
         id: "wscap",
         title: "A cap on the working set",
-        details: Vec::new(),
         drawings: [slowdown(&measured), over_time(&detailed, shown)]
             .into_iter()
             .flatten()
@@ -50,6 +49,7 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
             .into_iter()
             .flatten()
             .collect(),
+        ..Section::default()
     })
 }
 

@@ -51,7 +51,7 @@ impl Schedule {
     /// time that they have waited so far. Returns how many they are.
     pub(super) fn count_unserved(&self, next: u64, end: Duration, now: Duration, tally: &mut Tally) -> u64 {
         let unserved = self.due_before(end).saturating_sub(next);
-        // Of very many, one stands for some of its neighbours, whose latencies are almost the same.
+        // If there are very many, one stands for some of its neighbours: their latencies are almost the same.
         let step = unserved.div_ceil(MOST_UNSERVED_STEPS).max(1);
         let mut at = 0;
         while at < unserved {

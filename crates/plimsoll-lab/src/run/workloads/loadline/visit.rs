@@ -118,7 +118,7 @@ mod tests {
         })
     }
 
-    /// Whatever the share of the file is, each page of both parts is visited, counted and found again.
+    /// With any share of the file, each page of both parts is visited, counted and found again.
     #[test]
     fn pages_of_memory_and_of_a_file_are_visited_alike() {
         for of_file in [0, 1, 20, 39, 40] {

@@ -120,7 +120,7 @@ impl<'m> Pages<'m> {
 /// Memory as words.
 fn words_of(memory: &mut [u8]) -> Result<&[AtomicU64], PagesError> {
     // SAFETY: `AtomicU64` has the size and the bit validity of `u64`, of which every pattern of bytes is a value;
-    // `align_to_mut` cuts off what is not aligned; and the exclusive borrow lasts as long as the words.
+    // `align_to_mut` cuts off unaligned bytes; and the exclusive borrow lasts as long as the words.
     let (before, words, _) = unsafe { memory.align_to_mut::<AtomicU64>() };
     match before {
         [] => Ok(words),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the share is, each page has words of its own, and every stretch of pages has its share of the file's.
+        /// With any share, each page has words of its own, and every stretch of pages has its share of the file's.
         #[test]
         fn pages_of_both_parts_lie_evenly_and_none_is_two_pages(anonymous in 0usize..40, file in 0usize..40, start in 0u64..80) {
             let count = (anonymous + file) as u64;

@@ -109,7 +109,7 @@ fn a_consumer_reports_its_writes_and_cycles() {
     assert!(!findings.figures.contains_key(finding::STALLED), "{findings:?}");
 }
 
-/// 32 MiB in a budget of 12 MiB: pages return through the store, with what was written to them.
+/// 32 MiB in a budget of 12 MiB: pages return through the store, with the bytes written to them.
 #[test]
 fn a_consumer_of_a_pager_finds_its_writes_and_frees_its_memory() {
     let mut consumer = Consumer::default();
