@@ -221,6 +221,21 @@ pub(crate) enum Damage {
 }
 
 impl Damage {
+    /// The stable name at the end of the message.
+    pub(crate) const fn code(self) -> &'static str {
+        match self {
+            Damage::DoubleFree => "double-free",
+            Damage::WrittenAfterFree => "write-after-free",
+            Damage::Header => "damaged-header",
+            Damage::Description => "damaged-description",
+            Damage::Overrun => "overrun",
+            Damage::UsedAfterFree => "use-after-free",
+            Damage::NotAStart => "not-a-block",
+            Damage::Foreign => "foreign-address",
+            Damage::OtherHeap => "other-heap",
+        }
+    }
+
     /// The event, and the finding with the likely mistake.
     const fn words(self) -> [&'static [u8]; 2] {
         match self {
@@ -277,7 +292,9 @@ pub(crate) fn report(damage: Damage, address: usize, bucket: Option<Bucket>) -> 
     }
     message.add(b": ");
     message.add(cause);
-    message.add(b"\n");
+    message.add(b" [");
+    message.add(damage.code().as_bytes());
+    message.add(b"]\n");
     write_error(message.text());
     Reporting::begin();
     abort()

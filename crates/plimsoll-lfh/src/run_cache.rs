@@ -379,7 +379,8 @@ mod tests {
             .expect("the test program starts");
         let said = std::string::String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.signal(), Some(6), "{said}");
-        assert!(said.contains("it is already free"), "{said}");
+        let code = std::format!("[{}]\n", Damage::DoubleFree.code());
+        assert!(said.ends_with(&code), "{said}");
     }
 
     #[test]

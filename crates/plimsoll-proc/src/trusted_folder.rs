@@ -84,7 +84,7 @@ pub struct TrustedFolder {
     user: u32,
 }
 
-/// What to do about a missing component.
+/// The action at a missing component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Absent {
     Refuse,

@@ -30,6 +30,14 @@
 //! - The kernel's list of robust mutexes in the arena ends at an absent page.
 //! - A thread whose stack is in the arena runs on while the pages below its stack pointer are present. Stacks that the program names
 //!   (`makecontext`, `sigaltstack`) stay so; a thread gets one of the C library, and mappings with MAP_STACK are not in the arena.
+//!
+//! # A new system call
+//!
+//! 1. A row in `table/rows.rs`: its pointers, or `WITHOUT_POINTERS`. A call with other work has a `Kind` in
+//!    `table.rs` and an arm in this module; a call on the address space is in `space.rs` and `mappings/`.
+//! 2. The filter sees arguments only: a call whose memory points into the arena, or that makes a child, also needs the symbol of
+//!    its C function in `symbols/`.
+//! 3. A program in `tests/programs/`, which `tests/it/main.rs` runs in both modes of faults.
 
 #![allow(unsafe_code, reason = "system calls")]
 

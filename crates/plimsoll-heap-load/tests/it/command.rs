@@ -2,6 +2,8 @@
 
 use std::process::Output;
 
+use plimsoll_heap_load::LoadError;
+
 fn heap_load(arguments: &[&str]) -> Output {
     let mut command = plimsoll_testkit::command(env!("CARGO_BIN_EXE_heap-load"));
     command.args(arguments).output().expect("the program starts")
@@ -173,5 +175,6 @@ fn memory_that_runs_out_ends_with_2_and_says_what_to_do() {
         .expect("the shell starts");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{error}");
-    assert!(error.contains("use fewer blocks"), "{error}");
+    let expected = LoadError::OutOfMemory { size: 1 << 20 };
+    assert!(error.contains(&expected.to_string()), "{error}");
 }

@@ -15,6 +15,7 @@ use std::process::Command;
 
 use plimsoll_os::{Ended, Pidfd};
 use plimsoll_proc::cgroup::{Field, PeakUsage};
+use serde::Serialize;
 
 use crate::environment::{Enclosure, EnvironmentError, OwnSwap};
 
@@ -45,9 +46,10 @@ pub struct Finished {
 }
 
 /// The memory of the cgroup over its life. A value is absent where the kernel does not count it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {
     /// Most bytes in RAM.
+    #[serde(rename = "peak_bytes")]
     pub peak: Option<u64>,
     /// Anonymous pages that came back from swap.
     pub refaults_anon: Option<u64>,
@@ -92,8 +94,8 @@ impl Confined {
         self.enclosure.cgroup().path()
     }
 
-    /// Kills the processes that are left, and removes the cgroup. Returns the memory of the cgroup, and whatever could not be
-    /// removed.
+    /// Kills the processes that are left, and removes the cgroup. Returns the memory of the cgroup, and the error if it
+    /// could not be removed.
     pub fn end(mut self) -> (Usage, Option<EnvironmentError>) {
         let cgroup = self.enclosure.cgroup();
         let stat = cgroup.stat().unwrap_or_default();

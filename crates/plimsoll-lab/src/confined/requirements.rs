@@ -1,4 +1,4 @@
-//! What a cgroup with swap needs on this machine.
+//! Requirements of a cgroup with swap on this machine.
 
 use std::fs;
 use std::path::PathBuf;
@@ -33,6 +33,17 @@ pub enum Unavailable {
 }
 
 impl Unavailable {
+    /// The stable name in JSON.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Unavailable::Missing(_) => "capability-missing",
+            Unavailable::Hierarchy(_) => "no-memory-controller",
+            Unavailable::NoSwap => "no-swap",
+            Unavailable::SwapFull => "swap-full",
+            Unavailable::SwapForbidden(_) => "swap-forbidden",
+        }
+    }
+
     pub fn remedy(&self) -> &str {
         match self {
             Unavailable::Missing(missing) => &missing.how,

@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use super::change::Change;
 use super::error::EnvironmentError;
-use super::journal::{Journal, Opened};
+use super::journal::{DamagedLine, Journal, Opened};
 use super::lock::MachineLock;
 use super::state::{self, Lock, StateFolder};
-use super::undo::{Left, UndoError, UndoReport, Undone};
+use super::undo::{Left, LeftCause, UndoError, UndoReport, Undone};
 use super::{cap, cgroup, confine, oom_killer, process, stopped, swap_device, swap_file, sysctl, zram};
 
 /// A signal ends a cleanup at once: there is nothing to restore first.
@@ -94,9 +94,10 @@ pub fn cleanup_in(state: &Path, wait: Option<Duration>) -> Result<CleanupReport,
             Opened::Dead(journal) => found.push(*journal),
             Opened::Live => report.runs.push(untouched(&path, RunState::Live, None)),
             Opened::Empty => {}
-            Opened::Unreadable(why) => {
-                let why = format!("{why}; check this machine by hand, then remove the file");
-                report.runs.push(untouched(&path, RunState::Kept, Some(why)));
+            Opened::Unreadable(defect) => {
+                let why = format!("{defect}; check this machine by hand, then remove the file");
+                let left = Some((defect.cause(), why));
+                report.runs.push(untouched(&path, RunState::Kept, left));
             }
         }
     }
@@ -107,7 +108,8 @@ pub fn cleanup_in(state: &Path, wait: Option<Duration>) -> Result<CleanupReport,
             Err(_) if is_of_guard(&journal) => clean_run(journal, &boot),
             Err(holder) => {
                 let why = format!("{holder} is under way; run `plimsoll cleanup` when it has ended");
-                untouched(journal.path(), RunState::Kept, Some(why))
+                let left = Some((LeftCause::of_holder(holder), why));
+                untouched(journal.path(), RunState::Kept, left)
             }
         });
     }
@@ -210,10 +212,11 @@ fn run_name(journal: &Path) -> String {
         .unwrap_or_default()
 }
 
-fn untouched(journal: &Path, state: RunState, why: Option<String>) -> RunCleanup {
-    let left = why.map(|why| Left {
+fn untouched(journal: &Path, state: RunState, left: Option<(LeftCause, String)>) -> RunCleanup {
+    let left = left.map(|(cause, why)| Left {
         what: format!("journal {}", journal.display()),
         why,
+        cause,
     });
     RunCleanup {
         run: run_name(journal),
@@ -229,10 +232,11 @@ fn clean_run(mut journal: Journal, boot: &str) -> RunCleanup {
     let same_boot = journal.header().boot_id == boot;
     let mut done = undo_changes(&mut journal, 0, |change| same_boot || change.survives_reboot());
     let path = journal.path().to_owned();
-    for damage in journal.damage() {
+    for DamagedLine { line, reason } in journal.damage() {
         done.left.push(Left {
             what: format!("journal {}", path.display()),
-            why: format!("{damage}; check this machine by hand, then remove the file"),
+            why: format!("line {line} {reason}; check this machine by hand, then remove the file"),
+            cause: LeftCause::JournalLine { line: *line },
         });
     }
     let run = journal.header().run.clone();
@@ -242,6 +246,7 @@ fn clean_run(mut journal: Journal, boot: &str) -> RunCleanup {
         done.left.push(Left {
             what: format!("journal {}", path.display()),
             why: error.to_string(),
+            cause: LeftCause::NotRecorded,
         });
     }
     let state = if done.left.is_empty() {
@@ -284,15 +289,22 @@ pub(super) fn undo_changes(journal: &mut Journal, from: u32, count: impl Fn(&Cha
         } else {
             Ok(Undone::Gone)
         };
-        let result = result.map_err(|error| error.to_string());
+        let result = result.map_err(|error| (LeftCause::UndoFailed, error.to_string()));
         let written = result.and_then(|undone| match journal.record_undone(number) {
             Ok(()) => Ok(undone),
-            Err(error) => Err(format!("undone, but not recorded: {error}")),
+            Err(error) => Err((
+                LeftCause::NotRecorded,
+                format!("undone, but not recorded: {error}"),
+            )),
         });
         match written {
             Ok(Undone::Gone) => done.report.undone.push(what),
-            Ok(Undone::NotOurs(why)) => done.report.left_alone.push(Left { what, why }),
-            Err(why) => done.left.push(Left { what, why }),
+            Ok(Undone::NotOurs(why)) => done.report.left_alone.push(Left {
+                what,
+                why,
+                cause: LeftCause::ChangedSince,
+            }),
+            Err((cause, why)) => done.left.push(Left { what, why, cause }),
         }
     }
     done

@@ -27,7 +27,7 @@ use super::journal::Journal;
 use super::lock::MachineLock;
 use super::requirements::missing_swap;
 use super::state::{self, Lock, StateFolder};
-use super::undo::Left;
+use super::undo::{Left, LeftCause};
 use super::{swap_file, zram};
 
 /// How long a change of the machine waits for a run to end.
@@ -206,9 +206,13 @@ fn undo(mut journal: Journal, state: &Path) -> Result<(), EnvironmentError> {
         });
         match lock {
             Ok(_lock) => left = undo_changes(&mut journal, 0, |_| true).left,
-            Err(busy) => left.push(Left {
+            Err(error) => left.push(Left {
                 what: "changes of the machine".to_owned(),
-                why: busy.to_string(),
+                why: error.to_string(),
+                cause: match &error {
+                    EnvironmentError::Busy { holder, .. } => LeftCause::of_holder(holder),
+                    _ => LeftCause::UndoFailed,
+                },
             }),
         }
     }

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use super::change::Change;
 use super::error::EnvironmentError;
 use super::state::StateFolder;
+use super::undo::LeftCause;
 
 pub(super) const JOURNAL_VERSION: u32 = 1;
 
@@ -78,7 +79,15 @@ pub(super) struct Journal {
     next: u32,
     outstanding: Vec<(u32, Change)>,
     /// Unreadable lines with the cause. Their changes are unknown, so the journal stays.
-    damage: Vec<String>,
+    damage: Vec<DamagedLine>,
+}
+
+/// A line of a journal that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DamagedLine {
+    /// Line, from 1.
+    pub(super) line: usize,
+    pub(super) reason: String,
 }
 
 /// State of another run's journal.
@@ -205,7 +214,7 @@ impl Journal {
         &self.header
     }
 
-    pub(super) fn damage(&self) -> &[String] {
+    pub(super) fn damage(&self) -> &[DamagedLine] {
         &self.damage
     }
 
@@ -343,11 +352,21 @@ pub(super) enum Unreadable {
     Format(u32),
 }
 
+impl Unreadable {
+    pub(super) fn cause(&self) -> LeftCause {
+        match self {
+            Unreadable::Untrusted(_) => LeftCause::JournalUntrusted,
+            Unreadable::NoHeader | Unreadable::Header(_) => LeftCause::JournalHeader,
+            Unreadable::Format(format) => LeftCause::JournalFormat { format: *format },
+        }
+    }
+}
+
 struct Parsed {
     header: Header,
     next: u32,
     outstanding: Vec<(u32, Change)>,
-    damage: Vec<String>,
+    damage: Vec<DamagedLine>,
 }
 
 /// Reads whole lines. Reports unreadable lines and guesses nothing.
@@ -375,12 +394,14 @@ fn parse(text: &str) -> Result<Parsed, Unreadable> {
                 parsed.outstanding.push((number, change));
             }
             Ok(Line::Undone { number }) => parsed.outstanding.retain(|(other, _)| *other != number),
-            Ok(Line::Header(_)) => parsed
-                .damage
-                .push(format!("line {} is a second header", index + 1)),
-            Err(error) => parsed
-                .damage
-                .push(format!("line {} cannot be read ({error})", index + 1)),
+            Ok(Line::Header(_)) => parsed.damage.push(DamagedLine {
+                line: index + 1,
+                reason: "is a second header".to_owned(),
+            }),
+            Err(error) => parsed.damage.push(DamagedLine {
+                line: index + 1,
+                reason: format!("cannot be read ({error})"),
+            }),
         }
     }
     Ok(parsed)
@@ -413,7 +434,7 @@ mod tests {
         assert!(journal.is_cap_again(first, &lowered));
         journal.record_undone(first).unwrap();
         assert!(!journal.is_cap_again(second, &again), "the last one");
-        // A killed sizing left what no disk had.
+        // A killed sizing left a change that was not yet on the disk.
         let text = std::fs::read_to_string(journal.path()).unwrap();
         assert_eq!(parse(&text).unwrap().outstanding, [(second, again)]);
     }

@@ -68,6 +68,6 @@ pub(crate) use stopped::{is_stopped, resume_parent};
 pub use swap_device::{SwapDevice, SwapKind};
 pub use swap_folder::SwapFolderDefect;
 pub(crate) use swap_folder::not_on_disk;
-pub use undo::{Left, UndoReport};
+pub use undo::{Left, LeftCause, UndoReport};
 pub use vigil::Vigil;
 pub use zswap::ZswapDescription;

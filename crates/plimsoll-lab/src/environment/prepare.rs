@@ -7,7 +7,7 @@ use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy};
 use plimsoll_proc::sysctl::{PAGE_CLUSTER, SWAPPINESS};
 use serde::{Serialize, Serializer};
 
-use plimsoll_model::scenario::{Settings, Subject, Workload};
+use plimsoll_model::scenario::{Settings, Subject};
 
 use super::cgroup::{Cgroup, CgroupSettings};
 use super::error::{EnvironmentError, Missing, MissingKind};
@@ -168,7 +168,7 @@ fn set_up(journal: &mut Journal, settings: &Settings, first: u32) -> Result<Envi
         swappiness: settings.swappiness,
         swap: settings.subject.has_swap(),
         // A program of the user starts others, which no journal names.
-        kill: matches!(settings.workload, Workload::Command(_)),
+        kill: settings.workload.runs_program(),
         as_one: true,
     };
     let cgroup = Cgroup::create(journal, &hierarchy, allowed)?;

@@ -6,6 +6,8 @@ use std::io;
 use plimsoll_proc::Distrust;
 use serde::Serialize;
 
+use super::holder::Holder;
+
 /// How a change ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Undone {
@@ -85,10 +87,52 @@ impl UndoError {
     }
 }
 
+/// A change, or a journal, that stays.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Left {
     pub what: String,
+    /// The cause as text.
     pub why: String,
+    #[serde(flatten)]
+    pub cause: LeftCause,
+}
+
+/// The cause of a [`Left`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "code", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum LeftCause {
+    /// Another program has changed it since.
+    ChangedSince,
+    /// Undoing it failed.
+    UndoFailed,
+    /// It is undone, but its journal can be neither written nor removed.
+    NotRecorded,
+    /// A live run, or another holder, has the lock of the machine.
+    MachineLocked {
+        /// Name of the run, if known.
+        holder: Option<String>,
+    },
+    /// A line of the journal cannot be read.
+    JournalLine {
+        /// Line, from 1.
+        line: usize,
+    },
+    /// The first line of the journal is not a header.
+    JournalHeader,
+    /// The journal has a format of another version.
+    JournalFormat { format: u32 },
+    /// Another user may have written the journal.
+    JournalUntrusted,
+}
+
+impl LeftCause {
+    /// The cause of changes that wait for the lock of the machine.
+    pub(super) fn of_holder(holder: &Holder) -> LeftCause {
+        LeftCause::MachineLocked {
+            holder: Some(holder.run.clone()).filter(|run| !run.is_empty()),
+        }
+    }
 }
 
 impl fmt::Display for Left {

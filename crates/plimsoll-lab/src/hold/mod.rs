@@ -7,6 +7,13 @@
 //!
 //! Layers, from the bottom: `level`, `options`, `controller` (pure), `error`; `gauge`, `held` (the worker's side), `summary`;
 //! `observer`, `tick`; `holder` and `pressure`, the two loops; `background`. `recorded_hold` makes a recording.
+//!
+//! # A new level
+//!
+//! 1. A variant of `Level` in `level.rs`; of memory, its goal in `holder.rs`.
+//! 2. An option in `cli/hold.rs` of `plimsoll`.
+//! 3. Its goal in `recording/hold.rs` of `plimsoll-model`, its words in `hold/words.rs` of `plimsoll-report`.
+//! 4. If trials can have it as `background`: also `scenario/level.rs` of `plimsoll-model`.
 
 mod background;
 mod controller;

@@ -358,7 +358,7 @@ impl Sizing {
         services: &Services,
         warn: Notice<'_>,
     ) -> Result<Outcome, Failure> {
-        // The session restores what this cannot.
+        // If this fails, the end of the session restores the cap.
         let _ = self.session.lift_cap(&mut self.cap);
         let (undone, warnings) = restored(self.session.finish());
         for warning in warnings {

@@ -42,7 +42,7 @@ pub enum RecordingError {
     #[error("cannot create recording `{name}`: the name must be one plain folder name")]
     Name { name: String },
     #[error("{} is not a recording: {reason}; name the folder that `plimsoll run` printed, with a manifest.json in it", path.display())]
-    NotARecording { path: PathBuf, reason: String },
+    NotARecording { path: PathBuf, reason: NotARecording },
     /// A document is a link, a folder, a pipe, a socket or a device.
     #[error("cannot read {}: it is {kind}, not a regular file; replace it by a copy of the file itself", path.display())]
     NotAFile { path: PathBuf, kind: &'static str },
@@ -101,6 +101,18 @@ pub enum RecordingError {
         path: PathBuf,
         reason: String,
     },
+}
+
+/// The reason that a path names no recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotARecording {
+    #[error("there is no such folder")]
+    Absent,
+    #[error("it is not a folder")]
+    NotAFolder,
+    #[error("it holds no manifest.json")]
+    NoManifest,
 }
 
 impl RecordingError {

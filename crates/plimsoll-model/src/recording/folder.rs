@@ -17,9 +17,9 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, CWD, Dir, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::RecordingError;
 use super::model::file;
 use super::replace::{NEW, open_folder, readable, replace_in};
+use super::{NotARecording, RecordingError};
 
 /// Permission bits that let other users write.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -39,9 +39,9 @@ impl RecordingFolder {
     /// # Errors
     /// [`RecordingError::NotARecording`] if there is no such folder; the system's error.
     pub fn open(path: &Path) -> Result<RecordingFolder, RecordingError> {
-        let not_a_recording = |reason: &str| RecordingError::NotARecording {
+        let not_a_recording = |reason| RecordingError::NotARecording {
             path: path.to_owned(),
-            reason: reason.to_owned(),
+            reason,
         };
         match open_folder(CWD, path, OFlags::empty()) {
             Ok(handle) => Ok(RecordingFolder {
@@ -49,8 +49,8 @@ impl RecordingFolder {
                 above: None,
                 path: path.to_owned(),
             }),
-            Err(Errno::NOENT) => Err(not_a_recording("there is no such folder")),
-            Err(Errno::NOTDIR) => Err(not_a_recording("it is not a folder")),
+            Err(Errno::NOENT) => Err(not_a_recording(NotARecording::Absent)),
+            Err(Errno::NOTDIR) => Err(not_a_recording(NotARecording::NotAFolder)),
             Err(errno) => Err(RecordingError::io("open", path, errno.into())),
         }
     }

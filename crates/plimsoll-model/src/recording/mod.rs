@@ -54,7 +54,7 @@ pub use copy::copy_parquet;
 pub use counters::is_counter;
 pub use damage::{ColumnDamage, Damage, ParquetDamage, StreamDamage};
 pub use difference::PlanDifference;
-pub use error::RecordingError;
+pub use error::{NotARecording, RecordingError};
 pub use failure::{FailureCode, TrialFailure};
 pub use folder::RecordingFolder;
 pub use follow::{Follow, FollowState, News, StopCause};

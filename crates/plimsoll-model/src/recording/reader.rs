@@ -16,7 +16,7 @@ use super::model::{
 use super::recommendation::{Recommendation, Withheld};
 use super::service::ServiceSize;
 use super::size::ProgramSize;
-use super::{RecordingError, RecordingFolder, Samples, Warning, WarningCode, parquet, stream};
+use super::{NotARecording, RecordingError, RecordingFolder, Samples, Warning, WarningCode, parquet, stream};
 
 #[derive(Debug, Clone)]
 pub struct Recording {
@@ -118,7 +118,7 @@ pub(super) fn read_manifest(folder: &RecordingFolder) -> Result<Manifest, Record
     if !manifest.exists() {
         return Err(RecordingError::NotARecording {
             path: folder.path().to_owned(),
-            reason: "it holds no manifest.json".to_owned(),
+            reason: NotARecording::NoManifest,
         });
     }
     lines::read_large_document(

@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, fstatfs, open, unlinkat};
 
 use super::{CgroupVersion, MemoryCgroup};
 
-/// A folder that is in a cgroup file system, whatever its path leads to afterwards.
+/// A folder that is in a cgroup file system, even if its path leads elsewhere afterwards.
 #[derive(Debug)]
 pub struct CgroupFolder {
     handle: OwnedFd,

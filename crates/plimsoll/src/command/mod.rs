@@ -33,9 +33,9 @@ use std::process::ExitCode;
 use crate::cli::{Cli, Command, Verbosity};
 pub use output::print_usage;
 use output::{
-    colour_on_stdout, document_output, print, print_controls, print_document, print_error, print_error_lines,
-    print_json, print_json_text, print_linked, print_mistake, print_news, print_pieces, print_recording,
-    print_styled, use_colour, width_of_stdout,
+    colour_on_stdout, document_output, print, print_controls, print_document, print_error, print_error_json,
+    print_error_lines, print_json, print_json_text, print_linked, print_mistake, print_news, print_pieces,
+    print_recording, print_styled, use_colour, width_of_stdout,
 };
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::scenario::Mistake;

@@ -13,7 +13,7 @@ use plimsoll_monitor::processes::pass_signals_on;
 /// The path as text; on a terminal as a hyperlink to the file (OSC 8).
 pub(super) fn linked(path: &Path, verbosity: &Verbosity) -> String {
     let text = sanitize(&path.to_string_lossy()).into_owned();
-    // Only a terminal hides the escape sequence, whatever --color says of colours.
+    // Only a terminal hides the escape sequence, so `--color always` does not suffice.
     let wanted =
         verbosity.color != When::Never && super::use_colour(When::Auto, std::io::stdout().is_terminal());
     let host = rustix::system::uname();

@@ -123,6 +123,14 @@ pub(super) fn print_error_lines(lines: &str) {
     let _ = write!(io::stderr(), "{}", sanitize_lines(lines));
 }
 
+/// Prints a JSON document as a line on standard error, for a command whose standard output is that of a program.
+pub(super) fn print_error_json(document: &impl serde::Serialize) {
+    match serde_json::to_string(document) {
+        Ok(line) => drop(writeln!(io::stderr(), "{}", sanitize_json(&line))),
+        Err(error) => print_error(&format!("cannot encode the JSON document: {error}")),
+    }
+}
+
 /// Prints a mistake with its place, which sanitizes its text itself, on standard error.
 pub(super) fn print_mistake(mistake: &Mistake, colour: bool) {
     let _ = writeln!(

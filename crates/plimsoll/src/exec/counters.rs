@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 
 use rustix::fs::{MemfdFlags, OFlags, SeekFrom, fcntl_setfl, memfd_create, seek};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::inherited::Inherited;
 
@@ -22,18 +22,22 @@ const LONGEST_LINE: usize = 4096;
 pub struct CountersFile(Inherited);
 
 /// The counters of the processes that have ended and left some.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct Counters {
     /// The lines of counters.
+    #[serde(skip)]
     pub text: String,
     /// Whether the file has more bytes than are read: the counters are of the first processes.
     pub is_cut: bool,
     /// Number of processes that left a line.
     pub processes: u64,
     /// The largest peak of one process in bytes: pages in RAM, compressed, and in the page file.
+    #[serde(rename = "peak_wanted_bytes")]
     pub peak_wanted: u64,
     /// The most bytes that one process had only in the store at its end, and only in the page file.
+    #[serde(rename = "compressed_bytes")]
     pub compressed: u64,
+    #[serde(rename = "page_file_bytes")]
     pub page_file: u64,
     /// Sums over the processes.
     pub refaults: u64,

@@ -1,5 +1,18 @@
 //! Runs unmodified programs in less RAM than they need, on the pager: facts of the machine and of the program, the
 //! settings of the preloaded library, and the start. The engine of the kernel is `plimsoll_lab::confined`.
+//!
+//! # A new option
+//!
+//! `cli/exec.rs`, and a row in `docs/src/exec.md`. If the library needs it: a key in `settings.rs` and in
+//! `plimsoll-exec/src/configuration.rs`, which refuses unknown keys.
+//!
+//! # A new reason to refuse a program
+//!
+//! - Of the file: a fact in `program/image.rs`, a variant in `obstacle.rs`.
+//! - Of the machine: a check and a variant in `requirements.rs`; of the engine `kernel`, in `confined/requirements.rs` of
+//!   `plimsoll-lab`.
+//!
+//! A row in `docs/src/exec.md`, a test in `tests/it/exec/refusals.rs`.
 
 mod budget;
 mod counters;

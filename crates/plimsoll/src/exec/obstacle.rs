@@ -20,6 +20,18 @@ pub enum Obstacle {
     OtherLibc { path: PathBuf, linker: PathBuf },
 }
 
+impl Obstacle {
+    /// The stable name in JSON.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Obstacle::Static(_) => "static",
+            Obstacle::Privileged(_) => "privileged",
+            Obstacle::OtherMachine(_) => "other-machine",
+            Obstacle::OtherLibc { .. } => "other-libc",
+        }
+    }
+}
+
 /// The names of glibc's dynamic linker begin so.
 const GLIBC: [&str; 5] = ["ld-linux", "ld-lsb", "ld-2.", "ld64.so", "ld.so"];
 

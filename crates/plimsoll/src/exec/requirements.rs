@@ -38,6 +38,21 @@ pub enum Lack {
 }
 
 impl Lack {
+    /// The stable name in JSON.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Lack::Target => "target",
+            Lack::AddressSpace { .. } => "address-space",
+            Lack::Pager(BuildError::Seccomp(_)) => "seccomp",
+            Lack::Pager(BuildError::Sysctl(_)) => "sysctl",
+            Lack::Pager(BuildError::NotBuilt) => "no-userfaultfd",
+            Lack::Pager(BuildError::KernelTooOld { .. }) => "old-kernel",
+            Lack::Pager(BuildError::TooLittleRam { .. }) => "ram-too-small",
+            Lack::Pager(BuildError::PageFile(_)) => "page-file",
+            Lack::Pager(_) => "pager",
+        }
+    }
+
     pub fn exit(&self) -> Exit {
         match self {
             Lack::Target => Exit::Unsupported,

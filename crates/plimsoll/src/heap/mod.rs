@@ -7,6 +7,16 @@
 //!
 //! Invariant: `stat` and `stat_all` read without formatting, `render` and `html` format without reading;
 //! `plimsoll_lfh::inspect` counts.
+//!
+//! # A new value of `heap stat`
+//!
+//! A field of `HeapStatistics` in `plimsoll-lfh/src/inspect/statistics.rs`, and of the document in `model.rs`; a line in
+//! `report.rs` and in `text.rs`; a row in `docs/src/heap-stat.md`.
+//!
+//! # A new fault that the heap detects
+//!
+//! In a call of the program: a variant of `Damage` in `plimsoll-lfh/src/integrity.rs`. In a walk: a variant of `Fault` in
+//! `inspect/validate/damage.rs` there, and its check in a file beside it. A row in `docs/src/heap-stat.md`.
 
 mod error;
 mod find;

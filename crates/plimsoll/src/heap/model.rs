@@ -204,6 +204,8 @@ pub struct ValidationReport {
 pub struct DamageReport {
     pub heap: u32,
     pub address: u64,
+    /// The stable name of the fault.
+    pub code: &'static str,
     /// Description of the fault.
     pub what: String,
 }

@@ -149,6 +149,7 @@ fn validation(space: &Space<'_, Snapshot>) -> Result<ValidationReport, MemoryErr
         damage.push(DamageReport {
             heap: found.heap,
             address: found.address as u64,
+            code: found.fault.code(),
             what: found.fault.to_string(),
         });
     })?;

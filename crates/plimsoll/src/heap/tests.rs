@@ -118,6 +118,7 @@ fn survey() -> HeapSurvey {
             damage: vec![DamageReport {
                 heap: 2,
                 address: 0x7000_4410_0040,
+                code: "free-block-tag",
                 what: "a free block was written to".to_owned(),
             }],
         }),

@@ -267,7 +267,7 @@ mod tests {
         let folder = place.path().join("cache/plimsoll");
         let library = unpack_into(std::slice::from_ref(&folder), user()).expect("it is unpacked");
         assert_eq!(fs::read(&library).expect("it is there"), MALLOC.bytes);
-        // Others read what root unpacked, for their programs that root's start.
+        // Other users can read a library that root unpacked, as programs of root start programs of theirs.
         let readable = if user() == ROOT { 0o755 } else { 0o700 };
         assert_eq!((mode(&library), mode(&folder)), (0o555, readable));
         assert_eq!(mode(library.parent().expect("a folder")), readable);

@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use serde_json::Value;
+
 const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
 
 /// `plimsoll exec`, without the options and the command that follow.
@@ -32,6 +34,29 @@ fn ran(command: &mut Command) -> Output {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The documents of `--json` on standard error, in their order.
+fn documents(said: &str) -> Vec<Value> {
+    let lines = said.lines().filter(|line| line.starts_with("{\"schema\":1,"));
+    lines
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
+        .collect()
+}
+
+/// The only document of `event`.
+fn document(said: &str, event: &str) -> Value {
+    let mut found = documents(said);
+    found.retain(|document| document["event"] == event);
+    assert_eq!(found.len(), 1, "{event}: {said}");
+    found.remove(0)
+}
+
+/// Checks the engine of a document, its budget or limit, and the reason for it.
+fn assert_engine(document: &Value, engine: &str, ram_bytes: Option<u64>, reason: &str) {
+    let found = (&document["engine"], document["ram_bytes"].as_u64());
+    assert_eq!(found, (&engine.into(), ram_bytes), "{document:#}");
+    assert_eq!(document["reason"], reason, "{document:#}");
 }
 
 /// A folder of a test's own, empty.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use plimsoll_lab::workload::protocol::{Command, Placement, RefusalCode, Reply};
 use plimsoll_lab::workload::{PagerBudget, PagerRequest, TrialPool, Worker, WorkerError, WorkerOptions};
 use plimsoll_model::scenario::{FillClass, PagerOptions, ThpMode};
-use plimsoll_pager::pool::Limits;
+use plimsoll_pager::pool::{Limits, PoolError};
 
 const EXE: &str = env!("CARGO_BIN_EXE_plimsoll");
 const MINUTE: Duration = Duration::from_secs(60);
@@ -129,8 +129,12 @@ fn a_worker_that_cannot_join_says_why() {
         ..Limits::default()
     };
     let error = call(&mut worker, &fill(&pool, greedy, 1)).expect_err("it does not fit");
+    let cause = PoolError::LimitsOutOfOrder {
+        minimum: TOTAL + MIB,
+        maximum: TOTAL,
+    };
     assert!(
-        matches!(&error, WorkerError::Failed { code: RefusalCode::Pager, message } if message.contains("minimum")),
+        matches!(&error, WorkerError::Failed { code: RefusalCode::Pager, message } if message.contains(&cause.to_string())),
         "{error:?}"
     );
     call(&mut worker, &fill(&pool, limits(), 1)).expect("it goes on");

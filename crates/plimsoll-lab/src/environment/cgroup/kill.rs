@@ -59,7 +59,7 @@ pub(super) fn remove_below(cgroup: &Path) {
     let below: Vec<PathBuf> = folders.map(|entry| entry.path()).collect();
     for path in below {
         remove_below(&path);
-        // One that stays keeps its parent, whose removal then says why.
+        // A cgroup that stays keeps its parent: the removal of the parent then reports the reason.
         let _ = fs::remove_dir(&path);
     }
 }

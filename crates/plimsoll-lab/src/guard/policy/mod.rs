@@ -1,6 +1,14 @@
 //! The policies: which candidates work, wait, lose pages or end.
 //!
 //! A policy is a state machine without access to the system. It sees the candidates once a second and returns orders.
+//!
+//! # A new policy
+//!
+//! 1. A variant of `GuardPolicy` in `scenario/guard_policy.rs` of `plimsoll-model`, with its name; also in `OF_TRIALS`, unless it
+//!    ends processes or takes several cgroups.
+//! 2. A file in this folder, its arm in this module, the reasons of its orders in `guard/decision.rs`.
+//! 3. A row in `docs/src/guard.md`, and the table of keys of `docs/src/thrash.md`, which a test prints. If it is to be compared,
+//!    its name in `scenarios/thrash-guard.toml`.
 
 mod freeze_last;
 mod kill;

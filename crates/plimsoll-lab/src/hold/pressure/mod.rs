@@ -214,7 +214,7 @@ fn press(
             break Ending::Elapsed;
         }
         let look = machine.look()?;
-        // Stalls are what this load is for: only a lack of memory trips.
+        // The load makes stalls on purpose: only a lack of memory trips.
         if let Some(trip) = tripwire.check(elapsed, look.machine_available, None) {
             break Ending::Reserve(trip);
         }

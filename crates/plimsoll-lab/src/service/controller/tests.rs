@@ -197,7 +197,7 @@ proptest! {
         program.hot = (hot as f64 * growth) as u64;
         let seen = run(&mut program, &mut controller, 1);
         prop_assert_eq!(seen[0].order, Order::Lift);
-        // And the new working set is found, whatever the old one was.
+        // The new working set is found after any old one.
         run(&mut program, &mut controller, 4 * 120);
         let seen = run(&mut program, &mut controller, 4 * 100);
         let middle = median(seen.iter().map(|one| one.usage.min(one.cap)).collect());

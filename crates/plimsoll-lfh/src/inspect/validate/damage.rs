@@ -136,6 +136,33 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// The stable name in JSON.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Fault::Description { .. } => "description",
+            Fault::Owner { .. } => "owner",
+            Fault::Inner { .. } => "inner-unit",
+            Fault::Tail { .. } => "last-unit",
+            Fault::Apart { .. } => "not-coalesced",
+            Fault::Hole { .. } => "hole",
+            Fault::List { .. } => "list",
+            Fault::NoBucket { .. } => "no-bucket",
+            Fault::Count { .. } => "count",
+            Fault::Link { .. } => "link",
+            Fault::Length { .. } => "length",
+            Fault::Twice { .. } => "listed-twice",
+            Fault::Mark { .. } => "free-block-tag",
+            Fault::Slot { .. } => "slot-pointer",
+            Fault::Header { .. } => "slot-bounds",
+            Fault::Canary { .. } => "canary",
+            Fault::State { .. } => "block-state",
+            Fault::Slack { .. } => "requested-size",
+            Fault::Resting { .. } => "quarantined-block",
+            Fault::Quarantine { .. } => "quarantine-bounds",
+            Fault::Standard { .. } => "block-header",
+        }
+    }
+
     /// The bucket whose blocks it concerns; none if it concerns other memory.
     pub fn bucket(&self) -> Option<Bucket> {
         match self {

@@ -32,7 +32,7 @@ pub(super) fn percent(value: f64) -> String {
     }
 }
 
-/// Time of CPUs per time: 1.7 CPUs are 170% of one. The unit is written out, as a percentage would leave open of what.
+/// Time of CPUs per time: 1.7 CPUs are 170% of one. The unit is written out, as a percentage would lack its base.
 pub(super) fn cpus(value: f64) -> String {
     format!("{value:.2} CPUs")
 }

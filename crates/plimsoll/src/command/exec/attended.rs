@@ -74,13 +74,17 @@ impl<'a> Attendance<'a> {
     }
 }
 
-/// Prints the summary, and ends as the program ended.
-pub(super) fn conclude(title: &str, summary: &Summary, rows: &[Row]) -> ExitCode {
-    let ended = summary.program.as_ref();
+/// Prints the summary as text.
+pub(super) fn print_table(title: &str, summary: &Summary, rows: &[Row]) {
     print_error(&summary::table(
         &format!("{title}: {}", shorten(&summary.title, TITLE_LETTERS)),
         &[rows, &summary::of_recording(summary)].concat(),
     ));
+}
+
+/// Ends as the program ended, after the summary.
+pub(super) fn conclude(summary: &Summary) -> ExitCode {
+    let ended = summary.program.as_ref();
     if let Some(error) = &summary.recording_error {
         print_error(error);
     }

@@ -2,12 +2,43 @@
 
 use std::path::PathBuf;
 
+use super::document::{self, EngineName, Event};
 use super::{Engine, MULTIPLE, SPACE_FOLDER};
 use crate::cli::{Exec, ExecEngine, SwapKind};
-use plimsoll_lab::confined::{self, Supply, Unavailable};
+use plimsoll_lab::confined::{self, Unavailable};
 use plimsoll_lab::environment::{OwnSwap, disk_free, machine};
 use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::quantity::bytes;
+
+/// The reason for the choice of an engine.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Reason {
+    #[error("--engine names it")]
+    Requested,
+    #[error("--page-file and --codec are options of the pager")]
+    PagerOption,
+    #[error("--swap is an option of this engine")]
+    SwapOption,
+    /// This many bytes of swap are free.
+    #[error("this user may create a memory cgroup, and {} of swap is free", bytes(*.0 as f64))]
+    SwapFree(u64),
+    /// The engine kernel cannot run the program.
+    #[error(transparent)]
+    Unavailable(Unavailable),
+}
+
+impl Reason {
+    /// The stable name in JSON.
+    pub(super) fn code(&self) -> &'static str {
+        match self {
+            Reason::Requested => "requested",
+            Reason::PagerOption => "pager-option",
+            Reason::SwapOption => "swap-option",
+            Reason::SwapFree(_) => "swap-free",
+            Reason::Unavailable(unavailable) => unavailable.code(),
+        }
+    }
+}
 
 /// The engine that the options and the machine allow, for a budget of `ram` bytes.
 pub(super) fn choose(options: &Exec, ram: u64) -> Result<Engine, Failure> {
@@ -17,18 +48,18 @@ pub(super) fn choose(options: &Exec, ram: u64) -> Result<Engine, Failure> {
         ExecEngine::Pager if swap.is_some() => {
             Err(usage("--swap with --engine pager: the pager uses no swap"))
         }
-        ExecEngine::Pager => Ok(Engine::Pager { why: None }),
+        ExecEngine::Pager => Ok(Engine::Pager {
+            reason: Reason::Requested,
+        }),
         ExecEngine::Kernel if of_pager => Err(usage(
             "--page-file or --codec with --engine kernel: they are options of the pager",
         )),
-        ExecEngine::Kernel => kernel(swap, None),
+        ExecEngine::Kernel => kernel(options, swap, Reason::Requested),
         ExecEngine::Auto if of_pager => Ok(Engine::Pager {
-            why: Some("--page-file and --codec are options of the pager".to_owned()),
+            reason: Reason::PagerOption,
         }),
-        ExecEngine::Auto if swap.is_some() => {
-            kernel(swap, Some("--swap is an option of this engine".to_owned()))
-        }
-        ExecEngine::Auto => Ok(automatic(confined::supply(None))),
+        ExecEngine::Auto if swap.is_some() => kernel(options, swap, Reason::SwapOption),
+        ExecEngine::Auto => Ok(automatic()),
     }
 }
 
@@ -36,31 +67,37 @@ fn usage(what: &str) -> Failure {
     Failure::message(Exit::Usage, format_args!("cannot use {what}; omit one of them"))
 }
 
-fn kernel(swap: Option<OwnSwap>, why: Option<String>) -> Result<Engine, Failure> {
+fn kernel(options: &Exec, swap: Option<OwnSwap>, reason: Reason) -> Result<Engine, Failure> {
     match confined::supply(swap.as_ref()) {
-        Ok(supply) => Ok(Engine::Kernel { supply, swap, why }),
-        Err(unavailable) => Err(Failure::message(
-            Exit::Missing,
-            format_args!(
-                "cannot use --engine kernel: {unavailable}; {}, or use --engine pager",
-                unavailable.remedy()
-            ),
-        )),
+        Ok(supply) => Ok(Engine::Kernel { supply, swap, reason }),
+        Err(unavailable) => {
+            if options.json {
+                document::print(&Event::Refused {
+                    engine: EngineName::Kernel,
+                    reason: unavailable.code(),
+                    text: unavailable.to_string(),
+                });
+            }
+            Err(Failure::message(
+                Exit::Missing,
+                format_args!(
+                    "cannot use --engine kernel: {unavailable}; {}, or use --engine pager",
+                    unavailable.remedy()
+                ),
+            ))
+        }
     }
 }
 
-fn automatic(supply: Result<Supply, Unavailable>) -> Engine {
-    match supply {
+fn automatic() -> Engine {
+    match confined::supply(None) {
         Ok(supply) => Engine::Kernel {
             supply,
             swap: None,
-            why: Some(format!(
-                "this user may create a memory cgroup, and {} of swap is free",
-                bytes(supply.swap as f64)
-            )),
+            reason: Reason::SwapFree(supply.swap),
         },
         Err(unavailable) => Engine::Pager {
-            why: Some(unavailable.to_string()),
+            reason: Reason::Unavailable(unavailable),
         },
     }
 }

@@ -3,8 +3,10 @@
 use std::process::ExitCode;
 
 use super::attended::{self, Attendance};
+use super::document::{self, End, EngineName, Event, ProgramEnd};
 use super::summary::{self, Row, number, size};
 use super::{end, spoken};
+use crate::cli::Exec;
 use crate::command::{not_started, print_error};
 use plimsoll_lab::confined::{self, Confined, ConfinedError, Request, Supply, Usage};
 use plimsoll_lab::environment::EnvironmentError;
@@ -16,7 +18,7 @@ use signal_hook::consts::SIGKILL;
 pub(super) fn run(
     request: &Request<'_>,
     supply: &Supply,
-    stats: bool,
+    options: &Exec,
     attendance: Option<&Attendance<'_>>,
 ) -> Result<ExitCode, Failure> {
     let title = format!(
@@ -25,31 +27,40 @@ pub(super) fn run(
         bytes(request.limit as f64)
     );
     if let Some(attendance) = attendance {
-        return attended(request, &title, attendance);
+        return attended(request, &title, options, attendance);
     }
     let finished = match confined::run(request) {
         Ok(finished) => finished,
         Err(error) => return did_not_run(request, error),
     };
-    let ended = &finished.ended;
-    explain(request, &finished.usage, ended.signal);
-    if stats {
-        let spent = &ended.usage;
-        let seconds = |microseconds: u64| microseconds as f64 / 1e6;
-        let cpu_s = [seconds(spent.user_us), seconds(spent.system_us)];
-        print_error(&summary::table(
-            &title,
-            &rows(&finished.usage, spent.major_faults, cpu_s),
-        ));
+    let (program, usage) = (ProgramEnd::from(&finished.ended), finished.usage);
+    explain(request, &usage, program.signal);
+    if options.json {
+        document::print(&Event::End(End {
+            engine: EngineName::Kernel,
+            ram_bytes: Some(request.limit),
+            oom_killed: is_oom_killed(&usage, program.signal),
+            program: Some(program),
+            cgroup: Some(usage),
+            counters: None,
+            monitor: None,
+        }));
+    } else if options.stats {
+        print_error(&summary::table(&title, &rows(&usage, &program)));
     }
     if let Some(left) = &finished.left {
         print_error(&left.to_string());
     }
-    Ok(end(ended.code, ended.signal))
+    Ok(end(program.exit_code, program.signal))
 }
 
 /// Runs the program under the monitor.
-fn attended(request: &Request<'_>, title: &str, attendance: &Attendance<'_>) -> Result<ExitCode, Failure> {
+fn attended(
+    request: &Request<'_>,
+    title: &str,
+    options: &Exec,
+    attendance: &Attendance<'_>,
+) -> Result<ExitCode, Failure> {
     let made = Confined::make(request).and_then(|confined| Ok((confined.command(request)?, confined)));
     let (command, confined) = match made {
         Ok(made) => made,
@@ -60,16 +71,28 @@ fn attended(request: &Request<'_>, title: &str, attendance: &Attendance<'_>) -> 
         Err(code) => return Ok(code),
     };
     let (usage, left) = confined.end();
-    let mut values = summary::of_kernel(&summary, usage.stalled_us, request.limit);
-    if let Some(program) = &summary.program {
-        explain(request, &usage, program.signal);
-        let cpu_s = [program.cpu_user_s, program.cpu_system_s];
-        values.extend(rows(&usage, program.major_faults, cpu_s));
-    }
+    let program = summary.program.as_ref().map(ProgramEnd::from);
+    let signal = program.and_then(|program| program.signal);
+    explain(request, &usage, signal);
     if let Some(left) = &left {
         print_error(&left.to_string());
     }
-    Ok(attended::conclude(title, &summary, &values))
+    if options.json {
+        document::print(&Event::End(End {
+            engine: EngineName::Kernel,
+            ram_bytes: Some(request.limit),
+            program,
+            oom_killed: is_oom_killed(&usage, signal),
+            cgroup: Some(usage),
+            counters: None,
+            monitor: Some(&summary),
+        }));
+    } else {
+        let mut values = summary::of_kernel(&summary, usage.stalled_us, request.limit);
+        values.extend(program.iter().flat_map(|program| rows(&usage, program)));
+        attended::print_table(title, &summary, &values);
+    }
+    Ok(attended::conclude(&summary))
 }
 
 /// The end of a program that did not run.
@@ -86,9 +109,15 @@ fn did_not_run(request: &Request<'_>, error: ConfinedError) -> Result<ExitCode, 
     }
 }
 
+/// Whether the OOM killer ended the program itself. None if the kernel does not count its kills.
+fn is_oom_killed(usage: &Usage, signal: Option<i32>) -> Option<bool> {
+    let kills = usage.oom_kills?;
+    Some(kills > 0 && signal == Some(SIGKILL))
+}
+
 /// Prints that the OOM killer ended the program, if it did.
 fn explain(request: &Request<'_>, usage: &Usage, signal: Option<i32>) {
-    if usage.oom_kills.is_some_and(|kills| kills > 0) && signal == Some(SIGKILL) {
+    if is_oom_killed(usage, signal) == Some(true) {
         print_error(&format!(
             "the OOM killer ended `{}`: its memory exceeds --ram and the free swap; raise --ram, or add swap",
             spoken(request.name)
@@ -97,14 +126,14 @@ fn explain(request: &Request<'_>, usage: &Usage, signal: Option<i32>) {
 }
 
 /// The values of the cgroup, and of the program with the children that it waited for.
-fn rows(usage: &Usage, major_faults: u64, [user_s, system_s]: [f64; 2]) -> Vec<Row> {
+fn rows(usage: &Usage, program: &ProgramEnd) -> Vec<Row> {
     vec![
         ("most RAM in use", size(usage.peak)),
         ("pages from swap", number(usage.refaults_anon)),
         ("pages of files read again", number(usage.refaults_file)),
         ("OOM kills", number(usage.oom_kills)),
-        ("major faults", number(Some(major_faults))),
-        ("CPU time, user", format!("{user_s:.2} s")),
-        ("CPU time, system", format!("{system_s:.2} s")),
+        ("major faults", number(Some(program.major_faults))),
+        ("CPU time, user", format!("{:.2} s", program.cpu_user_s)),
+        ("CPU time, system", format!("{:.2} s", program.cpu_system_s)),
     ]
 }

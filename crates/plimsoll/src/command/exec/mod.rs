@@ -1,6 +1,7 @@
 //! `plimsoll exec`: chooses the engine, refuses programs that the pager cannot manage, and runs the program.
 
 mod attended;
+mod document;
 mod engine;
 mod kernel;
 mod page_file;
@@ -12,10 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::cli::{Exec, ExecCodec, Verbosity};
-use crate::exec::{self, Codec, Counters, CountersFile, Launch, Settings, SharedPool};
+use crate::exec::{self, Codec, Counters, CountersFile, Lack, Launch, Obstacle, Settings, SharedPool};
 use crate::libraries::EXEC;
 use crate::program::{self, Image};
 use attended::Attendance;
+use document::{End, EngineName, Event, ProgramEnd};
+use engine::Reason;
 use plimsoll_lab::confined::{self, Request, Supply};
 use plimsoll_lab::environment::OwnSwap;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
@@ -37,16 +40,42 @@ struct Program<'a> {
     arguments: &'a [OsString],
 }
 
-/// The engine, and why it was chosen if the user did not.
+/// The engine, and why it was chosen.
 enum Engine {
     Pager {
-        why: Option<String>,
+        reason: Reason,
     },
     Kernel {
         supply: Supply,
         swap: Option<OwnSwap>,
-        why: Option<String>,
+        reason: Reason,
     },
+}
+
+/// The reason that the pager cannot manage a program.
+#[derive(Debug, thiserror::Error)]
+enum Refusal {
+    #[error(transparent)]
+    Obstacle(#[from] Obstacle),
+    #[error(transparent)]
+    Lack(#[from] Lack),
+}
+
+impl Refusal {
+    fn exit(&self) -> Exit {
+        match self {
+            Refusal::Obstacle(_) => Exit::Unsupported,
+            Refusal::Lack(lack) => lack.exit(),
+        }
+    }
+
+    /// The stable name in JSON.
+    fn code(&self) -> &'static str {
+        match self {
+            Refusal::Obstacle(obstacle) => obstacle.code(),
+            Refusal::Lack(lack) => lack.code(),
+        }
+    }
 }
 
 /// Runs the program, or becomes it.
@@ -67,8 +96,8 @@ pub(super) fn exec(options: &Exec, verbosity: &Verbosity) -> Result<ExitCode, Fa
         arguments,
     };
     match engine {
-        Engine::Kernel { supply, swap, why } => {
-            announce("kernel", ram, why.as_deref(), verbosity);
+        Engine::Kernel { supply, swap, reason } => {
+            announce(EngineName::Kernel, ram, &reason, options, verbosity);
             let request = Request {
                 path: &program.path,
                 name,
@@ -76,23 +105,24 @@ pub(super) fn exec(options: &Exec, verbosity: &Verbosity) -> Result<ExitCode, Fa
                 limit: ram,
                 swap: swap.as_ref(),
             };
-            kernel::run(&request, &supply, options.stats, attendance.as_ref())
+            kernel::run(&request, &supply, options, attendance.as_ref())
         }
-        Engine::Pager { why } => pager(
-            &program,
-            ram,
-            why.as_deref(),
-            options,
-            verbosity,
-            attendance.as_ref(),
-        ),
+        Engine::Pager { reason } => pager(&program, ram, &reason, options, verbosity, attendance.as_ref()),
     }
 }
 
-/// Prints the chosen engine, if the user did not choose it.
-fn announce(engine: &str, ram: u64, why: Option<&str>, verbosity: &Verbosity) {
-    if let Some(why) = why.filter(|_| !verbosity.quiet) {
-        super::print_error(&format!("engine {engine}, {}: {why}", bytes(ram as f64)));
+/// Prints the chosen engine: as JSON, or as text if the user did not choose it.
+fn announce(engine: EngineName, ram: u64, reason: &Reason, options: &Exec, verbosity: &Verbosity) {
+    if options.json {
+        document::print(&Event::Engine {
+            engine,
+            ram_bytes: Some(ram),
+            reason: reason.code(),
+            text: reason.to_string(),
+        });
+    } else if !matches!(reason, Reason::Requested) && !verbosity.quiet {
+        let (engine, ram) = (engine.name(), bytes(ram as f64));
+        super::print_error(&format!("engine {engine}, {ram}: {reason}"));
     }
 }
 
@@ -100,7 +130,7 @@ fn announce(engine: &str, ram: u64, why: Option<&str>, verbosity: &Verbosity) {
 fn pager(
     program: &Program<'_>,
     ram: u64,
-    why: Option<&str>,
+    reason: &Reason,
     options: &Exec,
     verbosity: &Verbosity,
     attendance: Option<&Attendance<'_>>,
@@ -108,18 +138,12 @@ fn pager(
     let mut settings = settings(options, ram)?;
     let omitted = match check(program, &mut settings) {
         Ok(omitted) => omitted,
-        Err(refusal) if !options.allow_unmanaged || refusal.exit == Exit::Usage => {
-            return Err(refused(program.name, &refusal, why));
+        Err(refusal) if !options.allow_unmanaged || refusal.exit() == Exit::Usage => {
+            return Err(refused(program.name, &refusal, reason, options));
         }
         Err(refusal) => {
-            if !verbosity.quiet {
-                super::print_error(&format!(
-                    "`{}` runs without a limit: {}",
-                    spoken(program.name),
-                    refusal.error
-                ));
-            }
-            return run(program, ram, None, attendance);
+            announce_unmanaged(program.name, &refusal, options, verbosity);
+            return run(program, ram, None, options, attendance);
         }
     };
     let launch = Launch {
@@ -131,14 +155,29 @@ fn pager(
             .transpose()
             .or_exit(Exit::Missing)?,
     };
-    announce("pager", ram, why, verbosity);
+    announce(EngineName::Pager, ram, reason, options, verbosity);
     if let Some(error) = omitted.filter(|_| !verbosity.quiet) {
         super::print_error(&format!(
             "no page file: {error}; data that hardly compress may exceed {}; --page-file names another folder",
             bytes(ram as f64)
         ));
     }
-    run(program, ram, Some(&launch), attendance)
+    run(program, ram, Some(&launch), options, attendance)
+}
+
+/// Prints that the program runs without a limit.
+fn announce_unmanaged(name: &OsStr, refusal: &Refusal, options: &Exec, verbosity: &Verbosity) {
+    if options.json {
+        document::print(&Event::Engine {
+            engine: EngineName::None,
+            ram_bytes: None,
+            reason: refusal.code(),
+            text: refusal.to_string(),
+        });
+    } else if !verbosity.quiet {
+        let name = spoken(name);
+        super::print_error(&format!("`{name}` runs without a limit: {refusal}"));
+    }
 }
 
 /// Becomes the program, or runs it under the monitor; without a launch, it has no limit.
@@ -146,6 +185,7 @@ fn run(
     program: &Program<'_>,
     ram: u64,
     launch: Option<&Launch>,
+    options: &Exec,
     attendance: Option<&Attendance<'_>>,
 ) -> Result<ExitCode, Failure> {
     let preloaded = env::var_os("LD_PRELOAD");
@@ -162,19 +202,32 @@ fn run(
         Ok(summary) => summary,
         Err(code) => return Ok(code),
     };
-    let rows = match launch {
-        Some(launch) => {
-            let counters = launch.counters.as_ref().and_then(read_counters);
-            if launch.settings.stats
-                && let Some(counters) = &counters
-            {
-                super::print_error_lines(&counters.text);
-            }
-            summary::of_pager(&summary, counters.as_ref(), ram)
-        }
-        None => summary::without_limit(&summary),
-    };
-    Ok(attended::conclude(&title, &summary, &rows))
+    let counters = launch
+        .and_then(|launch| launch.counters.as_ref())
+        .and_then(read_counters);
+    if options.stats
+        && let Some(counters) = &counters
+    {
+        super::print_error_lines(&counters.text);
+    }
+    if options.json {
+        document::print(&Event::End(End {
+            engine: launch.map_or(EngineName::None, |_| EngineName::Pager),
+            ram_bytes: launch.map(|_| ram),
+            program: summary.program.as_ref().map(ProgramEnd::from),
+            oom_killed: None,
+            cgroup: None,
+            counters: counters.as_ref(),
+            monitor: Some(&summary),
+        }));
+    } else {
+        let rows = match launch {
+            Some(_) => summary::of_pager(&summary, counters.as_ref(), ram),
+            None => summary::without_limit(&summary),
+        };
+        attended::print_table(&title, &summary, &rows);
+    }
+    Ok(attended::conclude(&summary))
 }
 
 /// The counters of the program's processes. Prints why they cannot be read.
@@ -202,11 +255,11 @@ fn settings(options: &Exec, ram: u64) -> Result<Settings, Failure> {
 }
 
 /// Checks that the pager can manage the program. Returns the reason if it has no page file although it usually would.
-fn check(program: &Program<'_>, settings: &mut Settings) -> Result<Option<BuildError>, Failure> {
+fn check(program: &Program<'_>, settings: &mut Settings) -> Result<Option<BuildError>, Refusal> {
     if let Some(obstacle) = obstacle(&program.path) {
-        return Err(Failure::new(Exit::Unsupported, obstacle));
+        return Err(obstacle.into());
     }
-    page_file::check(settings).map_err(|lack| Failure::new(lack.exit(), lack))
+    Ok(page_file::check(settings)?)
 }
 
 fn obstacle(path: &Path) -> Option<exec::Obstacle> {
@@ -214,18 +267,27 @@ fn obstacle(path: &Path) -> Option<exec::Obstacle> {
 }
 
 /// The failure with the program's name, the fate of the other engine, and the remedy.
-fn refused(name: &OsStr, refusal: &Failure, why: Option<&str>) -> Failure {
-    let other = why.map_or(String::new(), |why| format!("; engine kernel not used: {why}"));
-    let unmanaged = match refusal.exit {
+fn refused(name: &OsStr, refusal: &Refusal, reason: &Reason, options: &Exec) -> Failure {
+    if options.json {
+        document::print(&Event::Refused {
+            engine: EngineName::Pager,
+            reason: refusal.code(),
+            text: refusal.to_string(),
+        });
+    }
+    let other = match reason {
+        Reason::Requested => String::new(),
+        reason => format!("; engine kernel not used: {reason}"),
+    };
+    let unmanaged = match refusal.exit() {
         Exit::Usage => "",
         _ => "; --allow-unmanaged runs it without a limit",
     };
     Failure::message(
-        refusal.exit,
+        refusal.exit(),
         format_args!(
-            "cannot manage the memory of `{}`: {}{other}{unmanaged}",
-            spoken(name),
-            refusal.error
+            "cannot manage the memory of `{}`: {refusal}{other}{unmanaged}",
+            spoken(name)
         ),
     )
 }

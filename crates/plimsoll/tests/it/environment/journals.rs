@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use plimsoll_lab::environment::{EnvironmentError, RunState, Session, cleanup_in};
+use plimsoll_lab::environment::{EnvironmentError, LeftCause, RunState, Session, cleanup_in};
 use plimsoll_testkit::capability;
 use proptest::prelude::*;
 use serde_json::json;
@@ -177,7 +177,8 @@ fn a_live_run_is_not_cleaned_up() {
     let report = cleanup_in(state.path(), None).unwrap();
     let dead = report.runs.iter().find(|run| run.run == "dead").unwrap();
     assert_eq!(dead.state, RunState::Kept);
-    assert!(dead.left[0].why.contains("alive"), "{}", dead.left[0]);
+    let holder = Some("alive".to_owned());
+    assert_eq!(dead.left[0].cause, LeftCause::MachineLocked { holder });
     assert!(file.exists());
     let _ = session.finish().unwrap();
     assert!(
@@ -292,11 +293,10 @@ fn a_corrupt_line_is_reported_and_keeps_the_journal() {
     lines[1] = "{\"change\": {\"number\": 1, \"chan\u{0}";
     fs::write(&journal, lines.join("\n") + "\n").unwrap();
     let report = cleanup_in(state.path(), None).unwrap();
-    assert!(
-        report.runs[0].left[0].why.contains("line 2"),
-        "{:?}",
-        report.runs[0].left
-    );
+    let [left] = &report.runs[0].left[..] else {
+        panic!("{:?}", report.runs[0].left);
+    };
+    assert_eq!(left.cause, LeftCause::JournalLine { line: 2 });
     assert!(files[0].exists() && !files[1].exists() && journal.exists());
 }
 
@@ -310,20 +310,14 @@ fn a_journal_of_another_format_is_left_alone() {
         .replace("\"journal\":1", "\"journal\":2");
     fs::write(&journal, text).unwrap();
     let report = cleanup_in(state.path(), None).unwrap();
-    assert!(
-        report.runs[0].left[0].why.contains("format 2"),
-        "{:?}",
-        report.runs[0].left
-    );
+    let cause = &report.runs[0].left[0].cause;
+    assert_eq!(cause, &LeftCause::JournalFormat { format: 2 });
     assert!(file.exists() && journal.exists());
     fs::write(&journal, "garbage\n").unwrap();
     let report = cleanup_in(state.path(), None).unwrap();
     let run = &report.runs[0];
     assert_eq!((run.run.as_str(), run.state), ("run", RunState::Kept));
-    assert_eq!(
-        run.left[0].why,
-        "its first line cannot be read (expected value at line 1 column 1); check this machine by hand, then remove the file"
-    );
+    assert_eq!(run.left[0].cause, LeftCause::JournalHeader);
     assert!(file.exists() && journal.exists());
 }
 

@@ -1,11 +1,13 @@
 //! A run that is killed with SIGKILL, and the cleanup after it.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use plimsoll_lab::environment::{Environment, RunState, Session, cleanup_in};
 use plimsoll_proc::cgroup::PROCESSES;
+use serde_json::{Value, json};
 
 use super::{NEVER, Traces, again, has_zram, has_zswap, is_role, session, settings};
 
@@ -40,13 +42,15 @@ fn hanging_role() {
     BufReader::new(worker.stdout.take().unwrap())
         .read_line(&mut line)
         .unwrap();
-    println!("\nready {} {}", worker.id(), cgroup.path().display());
+    let swap = &environment.swap_device().unwrap().path;
+    let made = json!({"worker": worker.id(), "cgroup": cgroup.path(), "swap": swap});
+    println!("\nready {made}");
     // Longer than any test: the end comes from outside.
     worker.wait().unwrap();
 }
 
-/// Starts the role and waits until everything is made. Returns its process, its worker and its cgroup.
-fn start(subject: &str, state: &Path) -> (Child, u32, PathBuf) {
+/// Starts the role and waits until everything is made. Returns its process, and the parts that it has printed.
+fn start(subject: &str, state: &Path) -> (Child, Value) {
     let mut child = again(ROLE)
         .env(SUBJECT, subject)
         .env(STATE, state)
@@ -56,8 +60,23 @@ fn start(subject: &str, state: &Path) -> (Child, u32, PathBuf) {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let line = lines.find_map(|line| line.unwrap().strip_prefix("ready ").map(str::to_owned));
     let line = line.expect("the helper ended early; its message is above");
-    let (worker, cgroup) = line.split_once(' ').unwrap();
-    (child, worker.parse().unwrap(), PathBuf::from(cgroup))
+    (child, serde_json::from_str(&line).unwrap())
+}
+
+/// The changes in the journal of the role that are not undone.
+fn outstanding(state: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(state.join("runs/killed.jsonl")).unwrap();
+    let mut changes: Vec<Value> = Vec::new();
+    for line in text.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        if let Some(change) = line.get("change") {
+            changes.push(change.clone());
+        }
+        if let Some(undone) = line.get("undone") {
+            changes.retain(|change| change["number"] != undone["number"]);
+        }
+    }
+    changes.iter().map(|change| change["change"].clone()).collect()
 }
 
 fn kill_and_clean_up(subject: &str) {
@@ -65,7 +84,9 @@ fn kill_and_clean_up(subject: &str) {
     let session = session("test-killed");
     let state = tempfile::tempdir().unwrap();
     let before = Traces::now();
-    let (mut child, worker, cgroup) = start(subject, state.path());
+    let (mut child, made) = start(subject, state.path());
+    let worker = made["worker"].as_u64().unwrap();
+    let cgroup = PathBuf::from(made["cgroup"].as_str().unwrap());
     let alive = cleanup_in(state.path(), None).unwrap();
     assert_eq!(alive.runs[0].state, RunState::Live);
     let during = Traces::now();
@@ -75,16 +96,20 @@ fn kill_and_clean_up(subject: &str) {
     assert_eq!(Traces::now(), during, "a killed run cannot have undone anything");
     assert!(Path::new(&format!("/proc/{worker}")).exists() && cgroup.exists());
 
+    let changes = outstanding(state.path());
     let report = cleanup_in(state.path(), None).unwrap();
     assert!(report.is_clean(), "{report:?}");
     assert_eq!(report.runs[0].state, RunState::Undone);
-    let process = format!("process {worker}");
-    for part in [process.as_str(), "swap on", "cgroup", "page-cluster"] {
-        assert!(
-            report.runs[0].undone.iter().any(|what| what.contains(part)),
-            "{part}: {report:?}"
-        );
+    for (kind, field, value) in [
+        ("process", "pid", made["worker"].clone()),
+        ("swap-on", "path", made["swap"].clone()),
+        ("cgroup", "path", made["cgroup"].clone()),
+        ("value", "path", json!("/proc/sys/vm/page-cluster")),
+    ] {
+        let is_it = |change: &&Value| change["kind"] == kind && change[field] == value;
+        assert_eq!(changes.iter().filter(is_it).count(), 1, "{kind}: {changes:#?}");
     }
+    assert_eq!(report.runs[0].undone.len(), changes.len(), "{report:?}");
     assert_eq!(Traces::now(), before);
     assert!(!cgroup.exists());
     assert!(

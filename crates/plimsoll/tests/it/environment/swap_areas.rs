@@ -6,8 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
-use plimsoll_lab::environment::{Environment, EnvironmentError, MissingKind, Session, SwapKind};
+use plimsoll_lab::environment::{
+    Environment, EnvironmentError, MissingKind, Session, SwapFolderDefect, SwapKind,
+};
 use plimsoll_proc::cgroup::PROCESSES;
+use serde_json::Value;
 
 use super::{
     MIB, NEVER, Traces, again, disk, has_swap_file, has_zram, has_zswap, is_role, read, session, settings,
@@ -223,11 +226,8 @@ fn free_device_role() {
     let mut session =
         plimsoll_lab::environment::Session::open_in(state.path(), "free-device", &[], None, &NEVER).unwrap();
     let environment = Environment::prepare(&mut session, &settings("zram:lzo")).unwrap();
-    println!("used {}", environment.swap_device().unwrap().path.display());
-    println!(
-        "added {}",
-        environment.description().to_string().contains("(added)")
-    );
+    let device = environment.swap_device().unwrap();
+    println!("used {}", serde_json::to_string(device).unwrap());
     let _ = environment.tear_down(&mut session).unwrap();
     let _ = session.finish().unwrap();
 }
@@ -258,8 +258,10 @@ fn where_no_device_can_be_added_a_free_one_is_used_and_left_as_it_was() {
         "{text}{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    assert!(text.contains(&format!("used /dev/zram{}\n", free.0)), "{text}");
-    assert!(text.contains("added false"), "{text}");
+    let used = text.lines().find_map(|line| line.strip_prefix("used "));
+    let used: Value = serde_json::from_str(used.expect("the role prints it")).unwrap();
+    assert_eq!(used["path"], format!("/dev/zram{}", free.0), "{used:#}");
+    assert_eq!(used["kind"]["added"], false, "{used:#}");
     assert_eq!(Traces::now(), before);
     assert!(
         read(free.attribute("comp_algorithm")).contains("[lz4]"),
@@ -302,8 +304,13 @@ fn a_folder_in_memory_is_refused() {
     let mut asked = settings("swapfile");
     asked.swap_dir = "/dev/shm".into();
     let error = Environment::prepare(&mut session, &asked).unwrap_err();
-    assert!(error.to_string().contains("tmpfs"), "{error}");
-    assert!(error.to_string().contains("swap-dir"), "{error}");
+    let EnvironmentError::Missing(list) = &error else {
+        panic!("{error}")
+    };
+    let [missing] = &list[..] else { panic!("{error}") };
+    assert_eq!(missing.kind, MissingKind::SwapFolder, "{error}");
+    assert_eq!(missing.why, SwapFolderDefect::InMemory.to_string());
+    assert!(missing.how.contains("swap-dir"), "{error}");
     let _ = session.finish().unwrap();
 }
 
@@ -547,10 +554,12 @@ fn sizes_of_nonsense_leave_nothing_behind() {
         let mut asked = settings(subject);
         asked.swap_size = bytes;
         let error = Environment::prepare(&mut session, &asked).unwrap_err();
-        assert!(
-            error.to_string().contains("bytes"),
-            "{subject} of {bytes}: {error}"
-        );
+        let refused = match &error {
+            EnvironmentError::Header(defect) => defect.bytes,
+            EnvironmentError::DiskFull { needed, .. } => *needed,
+            _ => panic!("{subject} of {bytes}: {error}"),
+        };
+        assert_eq!(refused, bytes, "{subject}: {error}");
         assert_eq!(Traces::now(), before);
     }
     let _ = session.finish().unwrap();

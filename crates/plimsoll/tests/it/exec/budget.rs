@@ -10,7 +10,7 @@ use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, MemoryCgroup, PROCESSES};
 use plimsoll_testkit::capability;
 use procfs::Current;
 
-use super::{PLIMSOLL, ran, text};
+use super::{PLIMSOLL, assert_engine, document, ran, text};
 
 /// A cgroup below that of this process, removed when dropped.
 pub(super) struct Group(MemoryCgroup);
@@ -69,7 +69,7 @@ fn a_share_is_of_the_limit_of_a_cgroup() {
     let group = group.expect("a cgroup");
     // An option of the pager chooses the engine, and the command says so.
     let script = format!(
-        "echo $$ > {} && exec {PLIMSOLL} exec --ram 25% --codec lz4 -- /bin/true",
+        "echo $$ > {} && exec {PLIMSOLL} exec --ram 25% --page-file none --json -- /bin/true",
         group.entrance().display()
     );
     let shell = |script: &str| {
@@ -80,8 +80,11 @@ fn a_share_is_of_the_limit_of_a_cgroup() {
         ran(&mut command)
     };
     let said = text(&shell(&script).stderr);
-    assert!(said.contains("engine pager, 256 MiB"), "{said}");
-    let quiet = script.replace("exec --ram", "--quiet exec --ram");
-    let said = text(&shell(&quiet).stderr);
-    assert!(!said.contains("engine"), "{said}");
+    let chosen = document(&said, "engine");
+    assert_engine(&chosen, "pager", Some(256 << 20), "pager-option");
+    let plain = script.replace("--json ", "");
+    let said = text(&shell(&plain).stderr);
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let quiet = plain.replace("exec --ram", "--quiet exec --ram");
+    assert_eq!(text(&shell(&quiet).stderr), "");
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{exec, ran, scratch, text};
+use super::{assert_engine, document, exec, ran, scratch, text};
 
 #[test]
 fn a_mistake_in_the_command_line_ends_with_1_and_starts_nothing() {
@@ -56,12 +56,13 @@ fn too_little_ram_is_a_mistake_that_no_option_allows() {
         "--ram",
         "64K",
         "--allow-unmanaged",
+        "--json",
         "--",
         "true",
     ]));
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("at least"), "{said}");
+    assert_engine(&document(&said, "refused"), "pager", None, "ram-too-small");
 }
 
 #[test]

@@ -7,8 +7,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use plimsoll_model::recording::RecordingError;
+use serde_json::Value;
+
 use super::programs::{Place, installed};
-use super::{PLIMSOLL, built, exec, ran, text};
+use super::{PLIMSOLL, assert_engine, built, document, documents, exec, ran, text};
 use crate::heap::has;
 use crate::watch::terminal::pseudo_terminal::{OWNED, Terminal};
 
@@ -118,7 +121,6 @@ fn the_summary_and_the_recording_have_the_memory_of_the_program() {
         (Some(7), "True\n"),
         "{said}"
     );
-    assert!(said.contains("engine pager, budget 24.0 MiB"), "{said}");
     let rows = rows(&said);
     let value = |name: &str| amount(&rows[name]);
     let mib = |name: &str| value(name) / MIB;
@@ -150,6 +152,54 @@ fn the_summary_and_the_recording_have_the_memory_of_the_program() {
     assert_eq!(largest(&recording, "target_pager_budget"), Some(24.0 * MIB));
     let in_file = largest(&recording, "target_pager_page_file").expect("sampled");
     assert!(in_file >= 16.0 * MIB, "{in_file}");
+}
+
+/// The values as JSON, also of a program without a limit.
+#[test]
+fn the_documents_have_the_engine_and_the_values_at_the_end() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let run = |name: &str, program: &[&str]| {
+        let mut report = std::ffi::OsString::from("--report=");
+        report.push(place.path().join(name));
+        let output = ran(exec()
+            .args(["--engine", "pager", "--ram", "24M", "--page-file", "none"])
+            .args(["--allow-unmanaged", "--json"])
+            .arg(report)
+            .arg("--")
+            .args(program));
+        let said = text(&output.stderr);
+        assert_eq!(documents(&said).len(), 2, "{said}");
+        assert_eq!(said.lines().count(), 2, "{said}");
+        (document(&said, "engine"), document(&said, "end"))
+    };
+    let budget = Some(24 << 20);
+    let (chosen, end) = run("managed", &["false"]);
+    assert_engine(&chosen, "pager", budget, "requested");
+    assert_eq!(
+        (&end["engine"], end["ram_bytes"].as_u64()),
+        (&"pager".into(), budget),
+        "{end:#}"
+    );
+    assert_eq!(end["program"]["exit_code"], 1, "{end:#}");
+    assert_eq!(end["counters"]["processes"], 1, "{end:#}");
+    assert!(end["counters"]["peak_wanted_bytes"].as_u64() > Some(0), "{end:#}");
+    assert!(end["cgroup"].is_null() && end["oom_killed"].is_null(), "{end:#}");
+    let recording = place.path().join("managed");
+    assert_eq!(
+        end["monitor"]["recording"].as_str(),
+        recording.to_str(),
+        "{end:#}"
+    );
+    let Some(program) = has("gcc").then(|| built(&["-static"])).flatten() else {
+        return;
+    };
+    let (chosen, end) = run("unmanaged", &[program.to_str().expect("text")]);
+    assert_engine(&chosen, "none", None, "static");
+    assert_eq!(
+        (&end["engine"], &end["ram_bytes"], &end["counters"]),
+        (&"none".into(), &Value::Null, &Value::Null),
+        "{end:#}"
+    );
 }
 
 /// A program that closes all descriptors in its children, as Python does, has their counters all the same.
@@ -225,7 +275,6 @@ fn the_summary_of_a_program_without_a_limit_has_no_budget() {
         (Some(0), "ran\n"),
         "{said}"
     );
-    assert!(said.contains("no limit") && !said.contains("budget"), "{said}");
     let mut names: Vec<String> = rows(&said).into_keys().collect();
     names.sort_unstable();
     assert_eq!(
@@ -370,7 +419,8 @@ fn a_program_that_does_not_run_leaves_no_recording() {
     fs::create_dir(&recording).expect("made");
     let (code, said) = run("64M", quiet, &of("/bin/sh"));
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("it exists"), "{said}");
+    let exists = RecordingError::Exists { path: recording };
+    assert!(said.contains(&exists.to_string()), "{said}");
 }
 
 /// The monitor has the terminal: the program has no input, and its output goes into the recording.

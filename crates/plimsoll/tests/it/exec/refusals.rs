@@ -8,7 +8,7 @@ use std::process::Command;
 
 use plimsoll_testkit::{capability, copy_program, refuse_userfaultfd, status_of_fork, write_script};
 
-use super::{PLIMSOLL, built, exec, ran, scratch, text};
+use super::{PLIMSOLL, assert_engine, built, document, exec, ran, scratch, text};
 use crate::heap::{NOBODY, has};
 
 /// `plimsoll exec` on the pager.
@@ -18,31 +18,38 @@ fn on_pager() -> Command {
     command
 }
 
-/// Checks that the program is refused with 4 and this reason.
+/// Checks that the program is refused with 4 and the code of this reason.
 fn assert_refused(program: &Path, reason: &str) {
-    let output = ran(on_pager().arg("--").arg(program));
+    let output = ran(on_pager().args(["--json", "--"]).arg(program));
     let said = text(&output.stderr);
     assert_eq!(
         (output.status.code(), text(&output.stdout).as_str()),
         (Some(4), ""),
         "{said}"
     );
-    assert!(
-        said.contains(reason) && said.contains("--allow-unmanaged"),
-        "{said}"
-    );
+    assert_engine(&document(&said, "refused"), "pager", None, reason);
+    assert!(said.contains("--allow-unmanaged"), "{said}");
 }
 
-/// Checks that the program runs if the user allows it to run without a limit.
-fn assert_allowed(program: &Path) {
-    let output = ran(on_pager().arg("--allow-unmanaged").arg("--").arg(program));
+/// Checks that the program runs if the user allows it to run without a limit, for this reason.
+fn assert_allowed(program: &Path, reason: &str) {
+    let options = ["--allow-unmanaged", "--json", "--"];
+    let output = ran(on_pager().args(options).arg(program));
     let said = text(&output.stderr);
     assert_eq!(
         (output.status.code(), text(&output.stdout).as_str()),
         (Some(0), "ran\n"),
         "{said}"
     );
-    assert!(said.contains("runs without a limit"), "{said}");
+    assert_engine(&document(&said, "engine"), "none", None, reason);
+    // Without `--json`, one line for people.
+    let output = ran(on_pager().args(["--allow-unmanaged", "--"]).arg(program));
+    let said = text(&output.stderr);
+    assert_eq!(
+        (output.status.code(), said.lines().count()),
+        (Some(0), 1),
+        "{said}"
+    );
 }
 
 #[test]
@@ -52,12 +59,12 @@ fn static_programs_are_refused_with_their_scripts() {
     }
     for flag in ["-static", "-static-pie"] {
         let Some(program) = built(&[flag]) else { continue };
-        assert_refused(&program, "statically linked");
-        assert_allowed(&program);
+        assert_refused(&program, "static");
+        assert_allowed(&program, "static");
         let script = scratch(&format!("script{flag}")).join("script");
         write_script(&script, &format!("#! {} -x\n", program.display()));
-        assert_refused(&script, "statically linked");
-        assert_allowed(&script);
+        assert_refused(&script, "static");
+        assert_allowed(&script, "static");
     }
 }
 
@@ -86,10 +93,10 @@ fn an_unmanaged_program_gets_no_variable_of_the_pager() {
 
 #[test]
 fn a_limit_on_addresses_is_a_missing_resource() {
-    let output = with_few_addresses("exec --engine pager --ram 64M -- true");
+    let output = with_few_addresses("exec --engine pager --ram 64M --json -- true");
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("ulimit -v"), "{said}");
+    assert_engine(&document(&said, "refused"), "pager", None, "address-space");
 }
 
 /// The check once counted the arena alone: between its size and the need of the library, the program ended with 125.
@@ -113,7 +120,10 @@ fn programs_of_another_c_library_are_refused() {
     }
     let linker = "/lib/ld-musl-x86_64.so.1";
     let program = built(&[&format!("-Wl,--dynamic-linker={linker}")]).expect("the linker takes any name");
-    assert_refused(&program, linker);
+    assert_refused(&program, "other-libc");
+    // The message names the linker.
+    let output = ran(on_pager().arg("--").arg(&program));
+    assert!(text(&output.stderr).contains(linker), "{}", text(&output.stderr));
 }
 
 /// A copy of this program with other bytes.
@@ -133,14 +143,8 @@ fn patched(name: &str, patches: &[(usize, u8)]) -> PathBuf {
 fn programs_of_another_machine_are_refused() {
     const CLASS: usize = 4;
     const MACHINE: usize = 18;
-    assert_refused(
-        &patched("mips", &[(MACHINE, 8)]),
-        "another processor or word size",
-    );
-    assert_refused(
-        &patched("elf32", &[(CLASS, 1), (MACHINE, 3)]),
-        "another processor or word size",
-    );
+    assert_refused(&patched("mips", &[(MACHINE, 8)]), "other-machine");
+    assert_refused(&patched("elf32", &[(CLASS, 1), (MACHINE, 3)]), "other-machine");
 }
 
 #[test]
@@ -165,7 +169,7 @@ fn set_user_id_programs_are_refused() {
         open(&borrowed, mode);
         let mut command = plimsoll_testkit::command(&plimsoll);
         command
-            .args(["exec", "--engine", "pager", "--ram", "64M", "--"])
+            .args(["exec", "--engine", "pager", "--ram", "64M", "--json", "--"])
             .arg(&borrowed)
             .env("XDG_CACHE_HOME", &cache)
             .current_dir("/")
@@ -174,11 +178,13 @@ fn set_user_id_programs_are_refused() {
         let output = ran(&mut command);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(4), "{said}");
-        assert!(said.contains("set-user-ID"), "{said}");
+        assert_engine(&document(&said, "refused"), "pager", None, "privileged");
     }
-    // For its owner it is a program like any other.
-    let output = ran(on_pager().args(["--allow-unmanaged", "--"]).arg(&borrowed));
-    assert!(!text(&output.stderr).contains("set-user-ID"));
+    // For its owner it is a program like any other: no refusal, or one that is about the machine.
+    let options = ["--allow-unmanaged", "--json", "--"];
+    let output = ran(on_pager().args(options).arg(&borrowed));
+    let chosen = document(&text(&output.stderr), "engine");
+    assert_ne!(chosen["reason"], "privileged", "{chosen:#}");
 }
 
 #[test]
@@ -186,10 +192,13 @@ fn a_kernel_that_refuses_userfaultfd_is_named_with_the_remedy() {
     let status = status_of_fork(|| {
         refuse_userfaultfd(libc::EPERM, true);
         let refused = |options: &[&str]| ran(on_pager().args(options).args(["--", "echo", "ran"]));
-        let output = refused(&[]);
+        let output = refused(&["--json"]);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{said}");
-        assert!(output.stdout.is_empty() && said.contains("seccomp"), "{said}");
+        assert!(output.stdout.is_empty(), "{said}");
+        assert_engine(&document(&said, "refused"), "pager", None, "seccomp");
+        // The message names the setting that allows it.
+        assert!(said.contains("--security-opt"), "{said}");
         let output = refused(&["--allow-unmanaged"]);
         assert_eq!(
             (output.status.code(), text(&output.stdout).as_str()),

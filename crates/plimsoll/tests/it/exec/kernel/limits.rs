@@ -4,7 +4,8 @@ use std::os::unix::process::ExitStatusExt;
 
 use plimsoll_testkit::capability;
 
-use super::super::{exec, ran, text};
+use super::super::recorded::rows;
+use super::super::{assert_engine, document, documents, exec, ran, text};
 use super::{MIB, Swapped};
 
 /// dd fills a buffer of this many MiB from a file.
@@ -23,18 +24,31 @@ fn a_program_that_needs_more_than_its_ram_completes_in_the_limit() {
     let Some(machine) = Swapped::new() else { return };
     let mut command = machine.exec("32M");
     command
-        .arg("--stats")
-        .arg("--")
+        .args(["--json", "--"])
         .args(fill(96, "/dev/zero"))
         .arg("iflag=fullblock");
     let output = ran(&mut command);
     let said = text(&output.stderr);
     assert!(output.status.success(), "{said}");
-    assert!(
-        said.contains("engine kernel") && said.contains("limit 32.0 MiB"),
-        "{said}"
+    assert_engine(&document(&said, "engine"), "kernel", Some(32 * MIB), "requested");
+    let end = document(&said, "end");
+    assert_eq!(
+        (&end["engine"], end["ram_bytes"].as_u64()),
+        (&"kernel".into(), Some(32 * MIB)),
+        "{end:#}"
     );
-    assert!(said.contains("most RAM in use"), "{said}");
+    // A kernel without `memory.peak` has none.
+    let peak = end["cgroup"]["peak_bytes"].as_u64();
+    assert!(
+        peak.is_none_or(|peak| (16 * MIB..=32 * MIB).contains(&peak)),
+        "{end:#}"
+    );
+    assert_eq!(end["program"]["exit_code"], 0, "{end:#}");
+    assert_eq!(end["oom_killed"], false, "{end:#}");
+    // As text, a row for each value of the cgroup and of the program.
+    let output = ran(machine.exec("32M").args(["--stats", "--", "true"]));
+    let said = text(&output.stderr);
+    assert_eq!(rows(&said).len(), 7, "{said}");
     machine.assert_nothing_left();
 }
 
@@ -45,13 +59,18 @@ fn the_oom_killer_is_named_when_the_swap_is_full_too() {
     };
     let mut command = machine.exec("32M");
     command
-        .arg("--")
+        .args(["--json", "--"])
         .args(fill(256, "/dev/urandom"))
         .arg("iflag=fullblock");
     let output = ran(&mut command);
     let said = text(&output.stderr);
     assert_eq!(output.status.signal(), Some(libc::SIGKILL), "{said}");
-    assert!(said.contains("OOM killer") && said.contains("--ram"), "{said}");
+    let end = document(&said, "end");
+    assert_eq!(end["oom_killed"], true, "{end:#}");
+    assert_eq!(end["program"]["signal"], libc::SIGKILL, "{end:#}");
+    // One line for people, which has the remedy.
+    let lines: Vec<&str> = said.lines().filter(|line| !line.starts_with('{')).collect();
+    assert!(lines.len() == 1 && lines[0].contains("--ram"), "{said}");
     machine.assert_nothing_left();
 }
 
@@ -69,16 +88,17 @@ fn auto_takes_the_kernel_where_swap_is_on_and_says_so() {
         (text(&output.stdout), text(&output.stderr))
     };
     let (inside, said) = with(&[]);
-    assert_eq!(inside, "1\n", "{said}");
-    assert!(
-        said.contains("engine kernel, 64.0 MiB") && said.contains("swap"),
-        "{said}"
-    );
+    assert_eq!((inside.as_str(), said.lines().count()), ("1\n", 1), "{said}");
     assert_eq!(with(&["--quiet"]), ("1\n".to_owned(), String::new()));
+    let (inside, said) = with(&["--json"]);
+    assert_eq!(inside, "1\n", "{said}");
+    let chosen = document(&said, "engine");
+    assert_engine(&chosen, "kernel", Some(64 * MIB), "swap-free");
     // An option of the pager decides for it.
-    let (inside, said) = with(&["--codec", "lz4"]);
+    let (inside, said) = with(&["--json", "--codec", "lz4"]);
     assert_ne!(inside, "1\n", "{said}");
-    assert!(said.contains("engine pager"), "{said}");
+    let chosen = document(&said, "engine");
+    assert_engine(&chosen, "pager", Some(64 * MIB), "pager-option");
     machine.assert_nothing_left();
 }
 
@@ -92,13 +112,14 @@ fn without_swap_the_kernel_cannot_do_it_and_auto_takes_the_pager() {
     if !capability("no-swap", none, "this machine has swap of its own") {
         return;
     }
-    let output = ran(exec().args(["--engine", "kernel", "--ram", "64M", "--", "true"]));
+    let output = ran(exec().args(["--engine", "kernel", "--ram", "64M", "--json", "--", "true"]));
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(
-        said.contains("no swap is on") && said.contains("--engine pager"),
-        "{said}"
-    );
-    let said = text(&ran(exec().args(["--ram", "64M", "--", "true"])).stderr);
-    assert!(said.contains("engine pager, 64.0 MiB: no swap is on"), "{said}");
+    let refused = document(&said, "refused");
+    assert_engine(&refused, "kernel", None, "no-swap");
+    assert_eq!(documents(&said).len(), 1, "{said}");
+    assert!(said.contains("--engine pager"), "{said}");
+    let said = text(&ran(exec().args(["--ram", "64M", "--json", "--", "true"])).stderr);
+    let chosen = document(&said, "engine");
+    assert_engine(&chosen, "pager", Some(64 * MIB), "no-swap");
 }

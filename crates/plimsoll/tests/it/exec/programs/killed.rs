@@ -6,6 +6,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use plimsoll_testkit::capability;
 
 use super::super::budget::Group;
+use super::super::document;
 use super::{Ended, MIB, PATH, Place, installed, is_root};
 use crate::heap::NOBODY;
 
@@ -35,11 +36,12 @@ fn a_program_that_its_cgroup_kills_completes() {
     let group = group.expect("a cgroup");
     let place = Place::new();
     let plimsoll = place.plimsoll();
-    let exec: [&OsStr; 5] = [
+    let exec: [&OsStr; 6] = [
         plimsoll.as_os_str(),
         "exec".as_ref(),
         "--ram".as_ref(),
         RAM_OPTION.as_ref(),
+        "--json".as_ref(),
         "--".as_ref(),
     ];
     let inside = |prefix: &[&OsStr]| -> Ended {
@@ -75,11 +77,12 @@ fn a_program_that_its_cgroup_kills_completes() {
         "{}",
         managed.errors
     );
-    // It says which engine it took, and why.
-    assert!(
-        managed.errors.contains("pager") && managed.errors.lines().count() == 1,
-        "{}",
-        managed.errors
+    let chosen = document(&managed.errors, "engine");
+    assert_eq!(
+        (&chosen["engine"], chosen["ram_bytes"].as_u64()),
+        (&"pager".into(), Some(RAM)),
+        "{chosen:#}"
     );
+    assert_eq!(managed.errors.lines().count(), 1, "{}", managed.errors);
     managed.peak.assert_tree_within("killed", RAM);
 }
