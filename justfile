@@ -25,6 +25,10 @@ programs:
 modes:
     cargo xtask test modes
 
+# Run guards and levels under real pressure
+control:
+    cargo xtask test control
+
 # Stress the heap with many threads for minutes: `just heap-stress 300`
 heap-stress seconds="120":
     PLIMSOLL_HEAP_STRESS_SECONDS={{seconds}} cargo test --release -p plimsoll-lfh --test it threads::

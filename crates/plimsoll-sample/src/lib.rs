@@ -41,7 +41,7 @@ pub use cgroup::CgroupFiles;
 
 pub use delays::{DelayAccounting, Delays, DelaysError};
 pub use held::{HeldLook, HeldPost};
-pub use manifest::{new_manifest, now};
+pub use manifest::{command_line, new_manifest, now};
 pub use profile::{Profile, ProfileError, Profiler, Symbols, kernel_symbols};
 pub use programs::Programs;
 pub use reader::{Reader, Target};

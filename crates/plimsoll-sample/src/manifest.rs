@@ -17,6 +17,14 @@ pub fn now() -> Now {
     }
 }
 
+/// The command line of this process. An argument may be any bytes; as text, U+FFFD replaces those that are no UTF-8.
+pub fn command_line() -> Vec<String> {
+    let arguments = std::env::args_os();
+    arguments
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect()
+}
+
 /// The manifest of the recording `run` of `plan`, whose sampler has yet to start.
 pub fn new_manifest(run: String, plan: Plan, hz: u32) -> Manifest {
     let now = now();
@@ -24,7 +32,7 @@ pub fn new_manifest(run: String, plan: Plan, hz: u32) -> Manifest {
         schema: RECORDING_SCHEMA,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         run,
-        command: std::env::args().collect(),
+        command: command_line(),
         monotonic_start_ns: now.monotonic_ns,
         started: now.utc,
         plan,

@@ -1,12 +1,12 @@
 //! Tasks of this workspace that cargo has no command for. `cargo xtask test` runs the tests in two lanes, `cargo xtask test
-//! programs` and `cargo xtask test modes` the groups that it leaves out.
+//! GROUP` one of the groups that it leaves out.
 
 mod lanes;
 mod plan;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask test [programs|modes]";
+const USAGE: &str = "usage: cargo xtask test [programs|modes|control]";
 
 fn usage() -> ExitCode {
     eprintln!("{USAGE}");

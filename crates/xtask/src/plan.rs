@@ -5,9 +5,9 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Modules whose tests take the machine lock. They run real experiments, one after another, and leave the processor
-/// mostly idle.
-const HOLDERS: [&str; 13] = [
+/// Modules whose tests take the machine lock, but for those of [`GROUPS`]. They run real experiments, one after another,
+/// and leave the processor mostly idle.
+const HOLDERS: [&str; 11] = [
     "run::",
     "size_service::",
     "trim::",
@@ -18,22 +18,19 @@ const HOLDERS: [&str; 13] = [
     "sample::pressure::",
     "processes::storms::",
     "watch::core::pressure::",
-    "hold::pressure::",
-    "guard::pressure::",
     "doctor::here::",
 ];
 /// The crate whose integration tests contain [`HOLDERS`].
 const HOLDERS_CRATE: &str = "plimsoll";
-/// Integration tests of one crate that keep all processors busy for minutes. Only the crates and files in `SECTIONS` of
-/// `.ci/inputs` can break them. `cargo xtask test` leaves them out, and `.ci/run` skips a group whose inputs are those of its
-/// last green run.
+/// Integration tests of one crate that take minutes. Only the crates and files in `SECTIONS` of `.ci/inputs` can break them.
+/// `cargo xtask test` leaves them out, and `.ci/run` skips a group whose inputs are those of its last green run.
 pub(crate) struct Group {
     pub(crate) name: &'static str,
     crate_name: &'static str,
     modules: &'static [&'static str],
 }
 
-const GROUPS: [Group; 2] = [
+const GROUPS: [Group; 3] = [
     // Real programs in less RAM than they need, and on the heap.
     Group {
         name: "programs",
@@ -45,6 +42,12 @@ const GROUPS: [Group; 2] = [
         name: "modes",
         crate_name: "plimsoll-pager",
         modules: &["modes::the_cap_and_forks_hold"],
+    },
+    // Guards and levels under real pressure, which take the machine lock: they wait for the seconds of their control loops.
+    Group {
+        name: "control",
+        crate_name: "plimsoll",
+        modules: &["guard::pressure::", "hold::pressure::", "run::thrash_guard::"],
     },
 ];
 /// The longest other tests: they start first.
@@ -88,6 +91,11 @@ impl Program {
             .chain(of_groups)
             .flat_map(|module| ["--skip", module])
             .collect()
+    }
+
+    /// Options that select the tests that hold the machine.
+    fn holders(&self) -> Vec<&'static str> {
+        [&HOLDERS[..], &self.left_out(&[])].concat()
     }
 
     fn job(&self, note: &str, arguments: &[&str]) -> Job {
@@ -173,7 +181,7 @@ pub(crate) fn jobs(programs: &[Program]) -> Result<Jobs, Box<dyn Error>> {
         .iter()
         .find(|program| program.has_holders())
         .ok_or_else(|| format!("no integration tests of {HOLDERS_CRATE} were built"))?;
-    let machine = holder.job(", tests that hold the machine", &HOLDERS);
+    let machine = holder.job(", tests that hold the machine", &holder.holders());
     let mut others = VecDeque::from([holder.job(", other tests", &holder.left_out(&HOLDERS))]);
     let (long, short): (Vec<&Program>, Vec<&Program>) = programs
         .iter()
@@ -274,7 +282,7 @@ mod tests {
         let all = [library, holder, pager];
         let mut planned = jobs(&all).expect("a plan");
         let machine = planned.machine.expect("tests that hold the machine");
-        assert_eq!(arguments(&machine), HOLDERS);
+        assert!(machine.command.get_program() == "/t/it-1");
         let in_group = |name| {
             let asked = group(name).expect("a group");
             let planned = group_jobs(&all, asked).expect("a plan");
@@ -291,9 +299,15 @@ mod tests {
         let [ours, pagers, library, examples] = planned.others.make_contiguous() else {
             panic!("{} jobs", planned.others.len());
         };
-        let (program, modules) = in_group("programs");
+        let (program, programs) = in_group("programs");
         assert!(program == "/t/it-1" && ours.command.get_program() == "/t/it-1");
-        left_out(ours, &[&HOLDERS, modules]);
+        let (program, control) = in_group("control");
+        assert!(program == "/t/it-1");
+        left_out(ours, &[&HOLDERS, programs, control]);
+        let skipped = [programs, control].concat();
+        let skipped = skipped.iter().flat_map(|module| ["--skip", module]);
+        let of_machine: Vec<&str> = HOLDERS.into_iter().chain(skipped).collect();
+        assert_eq!(arguments(&machine), of_machine);
         let (program, modules) = in_group("modes");
         assert!(program == "/t/it-2" && pagers.command.get_program() == "/t/it-2");
         left_out(pagers, &[modules]);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, HierarchyError, MemoryCgroup};
 use plimsoll_proc::meminfo;
 
-use crate::environment::{Missing, OwnSwap, cgroup_missing};
+use crate::environment::{Missing, MissingKind, OwnSwap, cgroup_missing};
 
 /// The means of a machine on which a program can be confined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +36,12 @@ impl Unavailable {
     /// The stable name in JSON.
     pub fn code(&self) -> &'static str {
         match self {
-            Unavailable::Missing(_) => "capability-missing",
-            Unavailable::Hierarchy(_) => "no-memory-controller",
+            Unavailable::Missing(missing) => match missing.kind {
+                MissingKind::Cgroup => "no-cgroup",
+                MissingKind::Privilege => "no-privilege",
+                _ => "swap-unavailable",
+            },
+            Unavailable::Hierarchy(_) => "no-cgroup",
             Unavailable::NoSwap => "no-swap",
             Unavailable::SwapFull => "swap-full",
             Unavailable::SwapForbidden(_) => "swap-forbidden",

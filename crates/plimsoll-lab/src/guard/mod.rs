@@ -156,7 +156,7 @@ pub fn release() -> Result<Vec<String>, GuardError> {
 }
 
 fn open_vigil() -> Result<(Vigil, Vec<String>), GuardError> {
-    let command: Vec<String> = std::env::args().collect();
+    let command = plimsoll_sample::command_line();
     Ok(Vigil::open(&command)?)
 }
 

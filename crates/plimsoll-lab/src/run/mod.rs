@@ -39,7 +39,9 @@ use plimsoll_model::recording::{FailureCode, Recording, RecordingError, Warning,
 pub use lone::FinishedRecording;
 use plimsoll_model::scenario::{Machine, Plan, SpeedHints};
 use plimsoll_sample::stop::Stop;
-use plimsoll_sample::{Reader, Sampler, SamplerConfig, Target, monotonic_ns, new_manifest, now};
+use plimsoll_sample::{
+    Reader, Sampler, SamplerConfig, Target, command_line, monotonic_ns, new_manifest, now,
+};
 pub use progress::{Progress, Silent};
 pub use room::{RecordingSize, check_room};
 pub use services::{HeapService, HeapState, Metrics, ServiceError, Services};
@@ -207,7 +209,7 @@ fn open_session(
     if !possible {
         return Ok(None);
     }
-    let command: Vec<String> = std::env::args().collect();
+    let command = command_line();
     let opened = match (Session::open(name, &command, None, stop.flag()), options.wait) {
         (Err(EnvironmentError::Busy { holder, .. }), Some(_)) => {
             progress.warn(&format!("waiting for {holder} to end"));

@@ -24,7 +24,7 @@ use plimsoll_model::recording::{Warning, WarningCode};
 use plimsoll_proc::ControlError;
 use plimsoll_proc::cgroup::members;
 use plimsoll_sample::stop::{Cause, Stop};
-use plimsoll_sample::{CgroupFiles, Target as Sampled};
+use plimsoll_sample::{CgroupFiles, Target as Sampled, command_line};
 
 use crate::environment::{self, Cap, CapError, EnvironmentError, Session, Tripwire};
 use crate::run::lone::LoneRecording;
@@ -130,7 +130,7 @@ pub fn size(
         .or_exit(Exit::Missing)?;
     let target = target::Target::find(&options.choice)?;
     let name = run_name(SERVICE);
-    let command: Vec<String> = std::env::args().collect();
+    let command = command_line();
     // Before a look at the cap: it must not be that of another run.
     let session = Session::open(&name, &command, None, stop.flag())
         .or_exit(stop.cause().map_or(Exit::Missing, |cause| cause.exit()))?;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::account::{Account, PagerPeaks};
 use super::outcome::Outcome;
@@ -29,13 +29,22 @@ pub struct Summary {
     /// The whole machine during that time.
     pub machine: MachineSummary,
     pub monitor: MonitorSummary,
+    #[serde(serialize_with = "lossy")]
     pub recording: Option<PathBuf>,
     /// HTML report of the recording.
+    #[serde(serialize_with = "lossy")]
     pub page: Option<PathBuf>,
     /// Error of the recording or of its report.
     pub recording_error: Option<String>,
     /// Limits of these values.
     pub notes: Vec<String>,
+}
+
+/// A path as text. JSON has no other strings, and one path must not cost the document.
+fn lossy<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_ref()
+        .map(|path| path.to_string_lossy())
+        .serialize(serializer)
 }
 
 /// A program that the monitor started. All values except the title include descendants, if their parents waited for

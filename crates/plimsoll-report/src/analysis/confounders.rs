@@ -91,8 +91,8 @@ impl<'a> Seen<'a> {
         self.settings.get(trial.id.as_str()).copied()
     }
 
-    /// `bytes` in percent of the memory that a trial works on. A workload that asks for more than its limit has foreign
-    /// pages count against the memory that fits into RAM.
+    /// `bytes` in percent of the memory that a trial works on. If a workload needs more than its limit, the base is the
+    /// memory that fits into RAM.
     fn percent_of_size(&self, trial: &Trial, bytes: i64) -> Option<f64> {
         let size = self.settings(trial)?.worked_on();
         super::ratio(100.0 * bytes as f64, size as f64)

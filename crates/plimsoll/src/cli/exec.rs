@@ -36,7 +36,7 @@ pub struct Exec {
     /// Print memory, faults and times on standard error at the end
     #[arg(long)]
     pub stats: bool,
-    /// Print the chosen engine and the values at the end as JSON on standard error, one document a line
+    /// Print the chosen engine, and the values at the end (engine kernel, --report or --watch), as JSON on standard error, one document a line
     #[arg(long)]
     pub json: bool,
     /// Show the monitor of `plimsoll watch` until the program ends; write the program's output to the folder of --report, or discard it

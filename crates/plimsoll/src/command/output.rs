@@ -123,10 +123,14 @@ pub(super) fn print_error_lines(lines: &str) {
     let _ = write!(io::stderr(), "{}", sanitize_lines(lines));
 }
 
-/// Prints a JSON document as a line on standard error, for a command whose standard output is that of a program.
-pub(super) fn print_error_json(document: &impl serde::Serialize) {
+/// Prints a JSON document as a line on standard error, for a command whose standard output is that of a program. The program
+/// may write to standard error too: the line is one write, and `lead` comes before it.
+pub(super) fn print_error_json(lead: &str, document: &impl serde::Serialize) {
     match serde_json::to_string(document) {
-        Ok(line) => drop(writeln!(io::stderr(), "{}", sanitize_json(&line))),
+        Ok(line) => {
+            let line = format!("{lead}{}\n", sanitize_json(&line));
+            let _ = io::stderr().write_all(line.as_bytes());
+        }
         Err(error) => print_error(&format!("cannot encode the JSON document: {error}")),
     }
 }

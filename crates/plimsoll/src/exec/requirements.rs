@@ -42,7 +42,7 @@ impl Lack {
     pub fn code(&self) -> &'static str {
         match self {
             Lack::Target => "target",
-            Lack::AddressSpace { .. } => "address-space",
+            Lack::AddressSpace { .. } | Lack::Pager(BuildError::AddressSpace { .. }) => "address-space",
             Lack::Pager(BuildError::Seccomp(_)) => "seccomp",
             Lack::Pager(BuildError::Sysctl(_)) => "sysctl",
             Lack::Pager(BuildError::NotBuilt) => "no-userfaultfd",

@@ -18,6 +18,7 @@ mod refusals;
 mod requirements;
 mod size;
 mod stores;
+mod thrash_guard;
 mod thrash_pagers;
 mod tour;
 mod watched;

@@ -140,7 +140,7 @@ fn open_session(within: Option<&Path>, wait: Option<Duration>, stop: &Stop) -> R
     }
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let name = format!("hold-{}-{}", since.as_secs(), std::process::id());
-    let command: Vec<String> = std::env::args().collect();
+    let command = plimsoll_sample::command_line();
     Session::open(&name, &command, wait, stop.flag()).map_err(HoldError::Environment)
 }
 

@@ -135,7 +135,7 @@ impl Model for Compression {
         self.filling.memory == Backing::File
     }
 
-    fn trims(&self) -> bool {
+    fn trims_all(&self) -> bool {
         true
     }
 

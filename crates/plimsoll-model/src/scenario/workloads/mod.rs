@@ -163,7 +163,7 @@ impl Settings {
 
     /// Bytes that a trial works on: those of its size that fit into its limit, or all if the workload trims them itself.
     pub fn worked_on(&self) -> u64 {
-        match self.workload.model().trims() {
+        match self.workload.model().trims_all() {
             true => self.size(),
             false => self.size().min(self.limit),
         }
@@ -305,7 +305,7 @@ impl Workload {
         self.model().needs()
     }
 
-    /// Whether the pages of its memory are those of the system, with no key that changes that.
+    /// Whether its consumers use huge pages by the setting of the system, with no key that changes that.
     pub fn has_thp_of_system(&self) -> bool {
         self.model().has_thp_of_system()
     }
@@ -393,11 +393,11 @@ pub(super) trait Model {
     }
 
     /// Whether it trims all of its memory, whatever the limit.
-    fn trims(&self) -> bool {
+    fn trims_all(&self) -> bool {
         false
     }
 
-    /// Whether the pages of its memory are those of the system, with no key that changes that.
+    /// Whether its consumers use huge pages by the setting of the system, with no key that changes that.
     fn has_thp_of_system(&self) -> bool {
         false
     }

@@ -18,7 +18,8 @@ pub(super) enum EngineName {
     Kernel,
     Pager,
     /// The program runs without a limit (`--allow-unmanaged`).
-    None,
+    #[serde(rename = "none")]
+    Unmanaged,
 }
 
 impl EngineName {
@@ -27,7 +28,7 @@ impl EngineName {
         match self {
             EngineName::Kernel => "kernel",
             EngineName::Pager => "pager",
-            EngineName::None => "none",
+            EngineName::Unmanaged => "none",
         }
     }
 }
@@ -48,7 +49,7 @@ pub(super) enum Event<'a> {
     /// The engine cannot run the program, and no other is tried.
     Refused {
         engine: EngineName,
-        /// The code of the obstacle.
+        /// The code of the reason.
         reason: &'static str,
         text: String,
     },
@@ -67,7 +68,7 @@ pub(super) struct End<'a> {
     pub(super) oom_killed: Option<bool>,
     /// The memory of the cgroup, of the engine kernel.
     pub(super) cgroup: Option<Usage>,
-    /// Sums over the processes that left counters, of the engine pager.
+    /// Sums over the processes that left counters, of the engine pager. None if none left any.
     pub(super) counters: Option<&'a Counters>,
     /// The summary of the monitor, with `--report` or `--watch`.
     pub(super) monitor: Option<&'a Summary>,
@@ -118,8 +119,11 @@ pub(super) fn print(event: &Event<'_>) {
         #[serde(flatten)]
         event: &'a Event<'a>,
     }
-    print_error_json(&Document {
-        schema: SCHEMA,
-        event,
-    });
+    // The last line of the program may have no end.
+    let lead = match event {
+        Event::End(_) => "\n",
+        Event::Engine { .. } | Event::Refused { .. } => "",
+    };
+    let schema = SCHEMA;
+    print_error_json(lead, &Document { schema, event });
 }

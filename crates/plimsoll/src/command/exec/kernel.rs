@@ -35,6 +35,9 @@ pub(super) fn run(
     };
     let (program, usage) = (ProgramEnd::from(&finished.ended), finished.usage);
     explain(request, &usage, program.signal);
+    if let Some(left) = &finished.left {
+        print_error(&left.to_string());
+    }
     if options.json {
         document::print(&Event::End(End {
             engine: EngineName::Kernel,
@@ -47,9 +50,6 @@ pub(super) fn run(
         }));
     } else if options.stats {
         print_error(&summary::table(&title, &rows(&usage, &program)));
-    }
-    if let Some(left) = &finished.left {
-        print_error(&left.to_string());
     }
     Ok(end(program.exit_code, program.signal))
 }
@@ -82,7 +82,7 @@ fn attended(
             engine: EngineName::Kernel,
             ram_bytes: Some(request.limit),
             program,
-            oom_killed: is_oom_killed(&usage, signal),
+            oom_killed: program.and_then(|program| is_oom_killed(&usage, program.signal)),
             cgroup: Some(usage),
             counters: None,
             monitor: Some(&summary),

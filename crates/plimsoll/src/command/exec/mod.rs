@@ -169,7 +169,7 @@ fn pager(
 fn announce_unmanaged(name: &OsStr, refusal: &Refusal, options: &Exec, verbosity: &Verbosity) {
     if options.json {
         document::print(&Event::Engine {
-            engine: EngineName::None,
+            engine: EngineName::Unmanaged,
             ram_bytes: None,
             reason: refusal.code(),
             text: refusal.to_string(),
@@ -212,12 +212,12 @@ fn run(
     }
     if options.json {
         document::print(&Event::End(End {
-            engine: launch.map_or(EngineName::None, |_| EngineName::Pager),
+            engine: launch.map_or(EngineName::Unmanaged, |_| EngineName::Pager),
             ram_bytes: launch.map(|_| ram),
             program: summary.program.as_ref().map(ProgramEnd::from),
             oom_killed: None,
             cgroup: None,
-            counters: counters.as_ref(),
+            counters: counters.as_ref().filter(|counters| counters.processes > 0),
             monitor: Some(&summary),
         }));
     } else {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -154,6 +155,37 @@ fn the_summary_and_the_recording_have_the_memory_of_the_program() {
     assert!(in_file >= 16.0 * MIB, "{in_file}");
 }
 
+/// The last line of the program has no end, and its path is no text.
+#[test]
+fn the_last_document_is_a_line_of_its_own_and_complete() {
+    let run = |program: &str| {
+        let place = tempfile::tempdir().expect("a temporary folder");
+        let mut report = std::ffi::OsString::from("--report=");
+        report.push(place.path().join(std::ffi::OsStr::from_bytes(b"\xff")));
+        let output = ran(exec()
+            .args([
+                "--engine",
+                "pager",
+                "--ram",
+                "24M",
+                "--page-file",
+                "none",
+                "--json",
+            ])
+            .arg(&report)
+            .args(["--", "sh", "-c", program]));
+        document(&text(&output.stderr), "end")
+    };
+    let end = run("printf half >&2");
+    assert_eq!(end["program"]["exit_code"], 0, "{end:#}");
+    let recording = end["monitor"]["recording"].as_str().expect("a path");
+    assert!(recording.ends_with('\u{fffd}'), "{recording}");
+    // A killed process leaves no counters: they are unknown, not 0.
+    let end = run("kill -9 $$");
+    assert_eq!(end["program"]["signal"], 9, "{end:#}");
+    assert!(end["counters"].is_null(), "{end:#}");
+}
+
 /// The values as JSON, also of a program without a limit.
 #[test]
 fn the_documents_have_the_engine_and_the_values_at_the_end() {
@@ -169,7 +201,8 @@ fn the_documents_have_the_engine_and_the_values_at_the_end() {
             .args(program));
         let said = text(&output.stderr);
         assert_eq!(documents(&said).len(), 2, "{said}");
-        assert_eq!(said.lines().count(), 2, "{said}");
+        let lines = said.lines().filter(|line| !line.is_empty());
+        assert_eq!(lines.count(), 2, "{said}");
         (document(&said, "engine"), document(&said, "end"))
     };
     let budget = Some(24 << 20);

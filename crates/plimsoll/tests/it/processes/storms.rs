@@ -109,7 +109,7 @@ fn scanner_to(folder: &Path, bytes: u64, output: Stdio) -> Kept {
     Kept(child)
 }
 
-/// The findings of `look` at a worker that scans `bytes` in the cgroup: of a worker that the kernel let live.
+/// Runs `look` on a worker that scans `bytes` in the cgroup; repeats it if the OOM killer ended the worker.
 ///
 /// Linux 6.18 once killed a scanner a second after its start, at a fault that took a page back from zram: its cgroup had
 /// 36 MB in swap, and 60 MB of swap were free. No storm is of a worker that has ended.

@@ -69,7 +69,10 @@ fn the_oom_killer_is_named_when_the_swap_is_full_too() {
     assert_eq!(end["oom_killed"], true, "{end:#}");
     assert_eq!(end["program"]["signal"], libc::SIGKILL, "{end:#}");
     // One line for people, which has the remedy.
-    let lines: Vec<&str> = said.lines().filter(|line| !line.starts_with('{')).collect();
+    let lines: Vec<&str> = said
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('{'))
+        .collect();
     assert!(lines.len() == 1 && lines[0].contains("--ram"), "{said}");
     machine.assert_nothing_left();
 }
