@@ -20,12 +20,13 @@ fn mistakes_with_free_blocks_end_the_process() {
         let output = again(test, mistake).output().unwrap();
         assert_eq!(output.status.signal(), Some(6), "{output:?}");
         let said = std::string::String::from_utf8(output.stderr).unwrap();
-        let code = std::format!("[{}]\n", damage.code());
+        // An emulator may add lines of its own.
+        let line = said.lines().next().unwrap_or_default();
         assert!(
-            said.starts_with("plimsoll-malloc: 0x") && said.ends_with(&code),
+            line.starts_with("plimsoll-malloc: 0x") && line.ends_with(&std::format!("[{}]", damage.code())),
             "{mistake}: {said}"
         );
-        assert!(said.contains("48 bytes (bucket 3)"), "{mistake}: {said}");
+        assert!(line.contains("48 bytes (bucket 3)"), "{mistake}: {said}");
     }
 }
 
