@@ -137,6 +137,10 @@ vm:
 vm-pager:
     vm/pager.sh
 
+# Test the systemd unit of the guard with systemd as process 1, in an emulated VM
+vm-systemd:
+    vm/systemd.sh
+
 # Click through reports in headless Chromium: `just page-test plimsoll-runs/*/report.html`
 page-test +reports:
     crates/plimsoll/tests/page/run.sh {{reports}}

@@ -3,10 +3,10 @@
 # they define `fail EXIT-CODE MESSAGE`.
 
 # Boots, and returns when the guest has turned itself off after checks that passed. Leaves disk.img and console.log in WORK.
-# The guest also gets the host's programs that guest/exec.sh runs.
-boot() { # CACHE KERNEL WORK MEMORY-MIB DISK-MIB TIMEOUT-SECONDS CHECKS NAME=PROGRAM...
-    local cache=$1 kernel=$2 work=$3 memory_mib=$4 disk_mib=$5 timeout_seconds=$6 checks=$7
-    shift 7
+# The guest also gets the host's programs that guest/exec.sh runs. ROOT is that of initramfs.sh.
+boot() { # CACHE KERNEL ROOT WORK MEMORY-MIB DISK-MIB TIMEOUT-SECONDS CHECKS NAME=PROGRAM...
+    local cache=$1 kernel=$2 root=$3 work=$4 memory_mib=$5 disk_mib=$6 timeout_seconds=$7 checks=$8
+    shift 8
     local folder image version started console=$work/console.log disk=$work/disk.img
     local program file programs=("$@")
     for program in dash=dash gnudd=dd gnusort=sort gnuxz=xz perl=perl; do # before PATH has the tools of the cache
@@ -21,7 +21,7 @@ boot() { # CACHE KERNEL WORK MEMORY-MIB DISK-MIB TIMEOUT-SECONDS CHECKS NAME=PRO
 
     rm -rf "$work"
     mkdir -p "$work"
-    "$folder/initramfs.sh" "$cache" "$kernel" "$version" "$checks" "$work/initrd.gz" "${programs[@]}" ||
+    "$folder/initramfs.sh" "$cache" "$kernel" "$version" "$root" "$checks" "$work/initrd.gz" "${programs[@]}" ||
         fail 3 "cannot build the initramfs"
     truncate -s "${disk_mib}M" "$disk"
     mke2fs -q -t ext4 -O ^has_journal "$disk"

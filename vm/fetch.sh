@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fetches QEMU, a current Debian kernel and the tools that build an initramfs into a cache folder, without root and
+# Fetches QEMU, current Debian kernels, systemd and the tools that build an initramfs into a cache folder, without root and
 # without installing anything. Prints the folder, in which it leaves:
 #
 #   bin/      commands (qemu-system-x86_64, depmod, modprobe, mke2fs, debugfs, cpio, xz, zstd), ready for PATH,
@@ -7,6 +7,7 @@
 #   tools/    the unpacked packages behind them, with every library they need
 #   kernel/   the unpacked kernel of the backports: boot/vmlinuz-VERSION and lib/modules/VERSION
 #   release/  the same of the release itself, which is older
+#   systemd/  a root file system with systemd, logind, oomd and the system bus of the release, about 45 MB
 #
 # `vm/fetch.sh versions` downloads only the indexes of the mirror and prints the versions that it would use.
 #
@@ -18,6 +19,9 @@ cache_root=${PLIMSOLL_VM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/plimsoll/vm}
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 kernel_package=linux-image-amd64 # the generic flavour: the cloud kernels lack zswap
 tool_packages=(qemu-system-x86 busybox-static cpio e2fsprogs kmod xz-utils zstd)
+systemd_packages=(systemd systemd-oomd dbus-daemon)
+# Without their dependencies: those that the others lack are large, and serve maintainer scripts alone (adduser, usrmerge).
+bus_packages=(dbus dbus-system-bus-common)
 max_age_days=7
 
 fail() {
@@ -94,12 +98,17 @@ kernel_packages() { # RELEASE
 }
 
 unpack() { # FOLDER ARCHIVE...
+    rm -rf "$1"
+    mkdir -p "$1"
+    extract "$@"
+}
+
+extract() { # FOLDER ARCHIVE...
     local folder=$1 archive
     shift
-    rm -rf "$folder"
-    mkdir -p "$folder"
     for archive; do
-        dpkg-deb --fsys-tarfile "$archive" | tar -x --no-same-owner -C "$folder" --exclude=./usr/share/{doc,man,locale}
+        dpkg-deb --fsys-tarfile "$archive" |
+            tar -x --no-same-owner --keep-directory-symlink -C "$folder" --exclude=./usr/share/{doc,man,locale}
     done
 }
 
@@ -140,12 +149,33 @@ fetch_kernel() { # RELEASE FOLDER
     [[ -e $2/lib ]] || ln -s usr/lib "$2/lib"
 }
 
+# No maintainer script runs: systemd creates the users at each boot (systemd-sysusers).
+fetch_systemd() {
+    local archives=$apt/systemd root=$cache/systemd of_release=(-o "APT::Default-Release=$release") folder
+    mkdir -p "$archives/partial"
+    apt-get install -qq --download-only --yes "${of_release[@]}" -o "Dir::Cache::archives=$archives" "${systemd_packages[@]}" >&2 ||
+        fail "could not download: ${systemd_packages[*]}"
+    (cd "$archives" && apt-get download -qq "${of_release[@]}" "${bus_packages[@]}") >&2 ||
+        fail "could not download: ${bus_packages[*]}"
+    rm -f "$archives"/{debconf,perl-base}_*.deb # for maintainer scripts alone
+    say "unpacking systemd of $release"
+    rm -rf "$root"
+    for folder in bin sbin lib lib64; do # as a package of Debian expects it
+        mkdir -p "$root/usr/$folder"
+        ln -s "usr/$folder" "$root/$folder"
+    done
+    extract "$root" "$archives"/*.deb
+    rm -rf "$root/usr/lib/x86_64-linux-gnu/gconv" # 8 MB for conversions of character sets
+    [[ -e $root/usr/lib/systemd/systemd-oomd ]] || fail "the fetched packages hold no systemd-oomd"
+}
+
 fetch() {
     say "taking packages for $release into $cache"
     rm -rf "$complete" "$apt" "${cache:?}/bin"
     prepare_apt
     fetch_kernel "$release-backports" "$cache/kernel"
     fetch_kernel "$release" "$cache/release"
+    fetch_systemd
     apt-get install -qq --download-only --yes "${tool_packages[@]}" >&2 || fail "could not download: ${tool_packages[*]}"
 
     local tool_archives=("$apt"/archives/*.deb)
@@ -173,7 +203,10 @@ versions() {
     prepare_apt
     kernel_packages "$release-backports"
     kernel_packages "$release"
-    apt-cache policy "${tool_packages[@]}" | awk '/^[^ ]/ { name = $1 } $1 == "Candidate:" { print name, $2 }'
+    {
+        apt-cache policy "${tool_packages[@]}"
+        apt-cache -o "APT::Default-Release=$release" policy "${systemd_packages[@]}" "${bus_packages[@]}"
+    } | awk '/^[^ ]/ { name = $1 } $1 == "Candidate:" { print name, $2 }'
 }
 
 if [[ ${1:-} == versions ]]; then

@@ -43,4 +43,4 @@ plimsoll=${1:-$target/release/plimsoll}
 [[ -n ${1:-} ]] || (cd "$root" && cargo build --release --quiet --package plimsoll)
 cache=$("$here/fetch.sh") || fail 3 "the VM cannot run: QEMU or the kernel could not be fetched (see above)"
 # 3600 s: the tests needed 840 at a load of 30, and root's programs 400 at a load of 10 on two CPUs.
-boot "$cache" "$cache/release" "$target/vm-pager" 1024 512 3600 pager.sh "plimsoll=$plimsoll" "${programs[@]}"
+boot "$cache" "$cache/release" "" "$target/vm-pager" 1024 512 3600 pager.sh "plimsoll=$plimsoll" "${programs[@]}"

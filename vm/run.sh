@@ -35,7 +35,7 @@ done
 plimsoll=${1:-$target/release/plimsoll}
 [[ -n ${1:-} ]] || (cd "$root" && cargo build --release --quiet --package plimsoll)
 cache=$("$here/fetch.sh") || fail 3 "the VM cannot run: QEMU or the kernel could not be fetched (see above)"
-boot "$cache" "$cache/kernel" "$work" "$memory_mib" "$disk_mib" "$timeout_seconds" checks.sh "plimsoll=$plimsoll"
+boot "$cache" "$cache/kernel" "" "$work" "$memory_mib" "$disk_mib" "$timeout_seconds" checks.sh "plimsoll=$plimsoll"
 
 # Extracts the recordings from the disk image and checks them independently of plimsoll.
 debugfs -R "rdump /out $work" "$disk" 2>/dev/null
