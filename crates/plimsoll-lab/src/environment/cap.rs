@@ -5,12 +5,13 @@
 //! wait for the disk. In v1 the OOM killer of the cgroup is off meanwhile ([`super::oom_killer`]). Checked by `a_cap_is_restored_after_any_torn_write`.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use plimsoll_proc::cgroup::{CgroupFolder, CgroupVersion, HIGH, MemoryCgroup, OOM_CONTROL, UNLIMITED};
 use plimsoll_proc::{read, write};
 
-use super::cgroup::{is_gone, open_folder};
+use super::cgroup::{is_gone, open_folder, other_cgroup};
 use super::change::Change;
 use super::error::EnvironmentError;
 use super::journal::Journal;
@@ -46,8 +47,9 @@ pub enum CapError {
     NoFile { path: PathBuf, file: &'static str },
     #[error("cannot change {}: permission denied; run as root", path.display())]
     Denied { path: PathBuf },
+    /// The value before is known to the journal of that run alone.
     #[error(
-        "cannot cap the cgroup {}: the killed run {run} left it capped; run `plimsoll cleanup`",
+        "cannot cap the cgroup {}: the killed run {run} left it capped; run `plimsoll cleanup`, then try again",
         cgroup.display()
     )]
     KilledRun { run: String, cgroup: PathBuf },
@@ -59,6 +61,8 @@ pub enum CapError {
 #[derive(Debug)]
 pub struct Cap {
     folder: CgroupFolder,
+    /// Inode number of the folder.
+    inode: u64,
     /// Folder of the cgroup, for messages.
     cgroup: PathBuf,
     /// The file, as the journal names it.
@@ -86,7 +90,7 @@ impl Cap {
     ///
     /// # Errors
     /// [`CapError::NoFile`], [`CapError::Denied`], [`CapError::Gone`], and other errors of the system.
-    pub fn open(cgroup: &Path) -> Result<Cap, CapError> {
+    pub(super) fn open(cgroup: &Path) -> Result<Cap, CapError> {
         let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::NotFound => CapError::Gone {
                 path: cgroup.to_owned(),
@@ -95,6 +99,7 @@ impl Cap {
         };
         let folder = CgroupFolder::open(cgroup).map_err(failed)?;
         let folder = folder.ok_or_else(|| failed(io::ErrorKind::NotADirectory.into()))?;
+        let inode = folder.group().path().metadata().map_err(failed)?.ino();
         let name = Cap::file(folder.group().version());
         let path = cgroup.join(name);
         let file = folder.group().file(name);
@@ -123,6 +128,7 @@ impl Cap {
         }
         Ok(Cap {
             folder,
+            inode,
             cgroup: cgroup.to_owned(),
             path,
             holds: before.clone(),
@@ -135,6 +141,11 @@ impl Cap {
     /// The cgroup, by its open folder.
     pub fn group(&self) -> MemoryCgroup {
         self.folder.group()
+    }
+
+    /// Inode number of the cgroup's folder.
+    pub(super) fn inode(&self) -> u64 {
+        self.inode
     }
 
     /// The file, with its real path.
@@ -185,7 +196,8 @@ impl Cap {
         self.check()?;
         match self.group().version() {
             CgroupVersion::V1 => {
-                let disabled = self.killer.disable(&self.group(), &self.cgroup, journal);
+                let group = self.group();
+                let disabled = self.killer.disable(&group, &self.cgroup, self.inode, journal);
                 disabled.map_err(|error| self.not_turned(error))?;
                 let limited = self.limit(journal, bytes, stop);
                 if self.holds == self.before {
@@ -321,6 +333,7 @@ impl Cap {
                 path: self.path.clone(),
                 before: self.before.clone(),
                 wrote: [self.holds.clone(), next.clone()],
+                inode: Some(self.inode),
             })
             .map_err(io::Error::other)?;
         let written = write(&self.control(), &next);
@@ -380,15 +393,24 @@ pub(super) fn is_cap(text: &str) -> bool {
     text == "max" || text.parse::<u64>().is_ok()
 }
 
-/// Restores `before` if the file holds one of the contents `wrote`.
-pub(super) fn undo(path: &Path, before: &str, wrote: &[String; 2]) -> Result<Undone, UndoError> {
+/// Restores `before` if the file holds one of the contents `wrote`, and its cgroup has the inode number.
+pub(super) fn undo(
+    path: &Path,
+    before: &str,
+    wrote: &[String; 2],
+    inode: Option<u64>,
+) -> Result<Undone, UndoError> {
     let (Some(cgroup), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(UndoError::Outside("this is no path of a cap"));
     };
     let Some(folder) = open_folder(cgroup)? else {
         return Ok(Undone::Gone);
     };
-    restore(&folder.group().path().join(name), before, wrote)
+    let group = folder.group();
+    match other_cgroup(group.path(), inode)? {
+        Some(other) => Ok(other),
+        None => restore(&group.path().join(name), before, wrote),
+    }
 }
 
 fn restore(file: &Path, before: &str, wrote: &[String; 2]) -> Result<Undone, UndoError> {
@@ -456,7 +478,7 @@ mod tests {
             );
         }
         let absent = Path::new("/sys/fs/cgroup/plimsoll_absent/memory.high");
-        assert_eq!(undo(absent, "max", &wrote).unwrap(), Undone::Gone);
+        assert_eq!(undo(absent, "max", &wrote, None).unwrap(), Undone::Gone);
     }
 
     /// A service that is a little above its own `memory.high` got a higher one.

@@ -48,10 +48,16 @@ pub(super) enum Change {
         path: PathBuf,
         before: String,
         wrote: [String; 2],
+        /// Inode number of the cgroup's folder; `None` in journals of earlier versions.
+        #[serde(default)]
+        inode: Option<u64>,
     },
     /// The OOM killer of a cgroup v1 of other programs was turned off; it was on.
     OomKiller {
         path: PathBuf,
+        /// As in `Cap`.
+        #[serde(default)]
+        inode: Option<u64>,
     },
     Cgroup {
         path: PathBuf,
@@ -98,7 +104,7 @@ impl std::fmt::Display for Change {
                 write!(f, "value of {} ({before} -> {wrote})", path.display())
             }
             Change::Cap { path, before, .. } => write!(f, "cap {} (before: {before})", path.display()),
-            Change::OomKiller { path } => write!(f, "OOM killer {}", path.display()),
+            Change::OomKiller { path, .. } => write!(f, "OOM killer {}", path.display()),
             Change::Cgroup { path, .. } => write!(f, "cgroup {}", path.display()),
             Change::MemoryController { cgroup } => {
                 write!(f, "memory controller for the children of {}", cgroup.display())
@@ -106,5 +112,23 @@ impl std::fmt::Display for Change {
             Change::Process { pid, .. } => write!(f, "process {pid}"),
             Change::Stopped { pid, .. } => write!(f, "stop of process {pid}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_of_earlier_versions_name_no_inode() {
+        let read = |text: &str| serde_json::from_str::<Change>(text).unwrap();
+        let cap =
+            read(r#"{"kind": "cap", "path": "/a/memory.high", "before": "max", "wrote": ["max", "4096"]}"#);
+        assert!(matches!(cap, Change::Cap { inode: None, .. }), "{cap:?}");
+        let killer = read(r#"{"kind": "oom-killer", "path": "/a/memory.oom_control"}"#);
+        assert!(
+            matches!(killer, Change::OomKiller { inode: None, .. }),
+            "{killer:?}"
+        );
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use plimsoll_proc::{ProcessId, TrustedFolder};
 use serde::Serialize;
 
+use super::cap::CapError;
 use super::change::Change;
 use super::error::EnvironmentError;
 use super::journal::{DamagedLine, Journal, Opened};
@@ -156,14 +157,30 @@ pub(super) fn dead_runs(state: &Path) -> Result<Vec<String>, EnvironmentError> {
     Ok(names)
 }
 
-/// Name of a run that died, and left the cap of a cgroup of other programs, or its OOM killer, changed.
-pub(super) fn dead_run_with_cap(state: &Path, cgroup: &Path) -> Result<Option<String>, EnvironmentError> {
+/// Checks that no dead run has left the cap of the cgroup with this inode number, or its OOM killer, changed: its values are
+/// not those of the user then.
+pub(super) fn check_uncapped(state: &Path, cgroup: &Path, inode: u64) -> Result<(), CapError> {
+    match dead_run_with_cap(state, cgroup, inode)? {
+        Some(run) => Err(CapError::KilledRun {
+            run,
+            cgroup: cgroup.to_owned(),
+        }),
+        None => Ok(()),
+    }
+}
+
+fn dead_run_with_cap(state: &Path, cgroup: &Path, inode: u64) -> Result<Option<String>, EnvironmentError> {
     let Some((_, runs)) = find_runs(state)? else {
         return Ok(None);
     };
     let boot = plimsoll_proc::sysctl::boot_id()?;
     let is_its_cap = |change: &Change| match change {
-        Change::Cap { path, .. } | Change::OomKiller { path } => path.parent() == Some(cgroup),
+        Change::Cap {
+            path, inode: capped, ..
+        }
+        | Change::OomKiller { path, inode: capped } => {
+            path.parent() == Some(cgroup) && capped.is_none_or(|capped| capped == inode)
+        }
         _ => false,
     };
     for name in journals(&runs)? {
@@ -337,8 +354,13 @@ fn undo(change: &Change, run: &str) -> Result<Undone, UndoError> {
         Change::SwapOn { path, uuid } => swap_device::undo(path, uuid),
         Change::File { path, uuid } => swap_file::undo(path, uuid),
         Change::Value { path, before, wrote } => sysctl::undo(path, before, wrote),
-        Change::Cap { path, before, wrote } => cap::undo(path, before, wrote),
-        Change::OomKiller { path } => oom_killer::undo(path),
+        Change::Cap {
+            path,
+            before,
+            wrote,
+            inode,
+        } => cap::undo(path, before, wrote, *inode),
+        Change::OomKiller { path, inode } => oom_killer::undo(path, *inode),
         Change::Cgroup { path, kill } => cgroup::undo(path, *kill),
         Change::MemoryController { cgroup } => cgroup::undo_controller(cgroup),
         Change::Process { pid, start_time } => process::undo(*pid, *start_time, run),
@@ -349,6 +371,48 @@ fn undo(change: &Change, run: &str) -> Result<Undone, UndoError> {
         } => {
             let id = |(pid, start_ticks)| ProcessId { pid, start_ticks };
             stopped::undo(id((*pid, *start_time)), parent.map(id))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// After a `kill -9` and a restart of the service, `size` and `throttle` refused the new cgroup of the same path.
+    #[test]
+    fn a_dead_run_has_capped_only_the_cgroup_with_the_same_inode() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        let made = StateFolder::make(&state).unwrap();
+        let cgroup = Path::new("/sys/fs/cgroup/a");
+        for (inode, is_refused) in [(Some(7), true), (Some(8), false), (None, true)] {
+            let cap = Change::Cap {
+                path: cgroup.join("memory.high"),
+                before: "max".to_owned(),
+                wrote: ["max", "4096"].map(str::to_owned),
+                inode,
+            };
+            let killer = Change::OomKiller {
+                path: cgroup.join("memory.oom_control"),
+                inode,
+            };
+            for change in [cap, killer] {
+                let mut journal = Journal::create_for(&made, "test", &[]).unwrap();
+                journal.record(change.clone()).unwrap();
+                let path = journal.path().to_owned();
+                // As a kill leaves it: the lock is free, and the journal stays.
+                drop(journal);
+                let checked = check_uncapped(&state, cgroup, 7);
+                match is_refused {
+                    true => assert!(
+                        matches!(checked, Err(CapError::KilledRun { .. })),
+                        "{change:?}: {checked:?}"
+                    ),
+                    false => assert!(checked.is_ok(), "{change:?}: {checked:?}"),
+                }
+                std::fs::remove_file(path).unwrap();
+            }
         }
     }
 }

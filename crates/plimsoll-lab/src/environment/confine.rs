@@ -32,9 +32,11 @@ pub(super) fn check(change: &Change) -> Result<(), UndoError> {
             (!ours).then_some("a run makes no other files than its swap files")
         }
         Change::Value { path, .. } => (!is_setting(path)).then_some("a run changes no such value"),
-        Change::Cap { path, before, wrote } => (!is_lowered_cap(path, before, wrote))
+        Change::Cap {
+            path, before, wrote, ..
+        } => (!is_lowered_cap(path, before, wrote))
             .then_some("a run lowers only caps of cgroups, and nothing else"),
-        Change::OomKiller { path } => {
+        Change::OomKiller { path, .. } => {
             let ours = is_plain(path) && oom_killer::is_file(path);
             (!ours).then_some("a run turns only the OOM killer of a cgroup off")
         }
@@ -155,6 +157,7 @@ mod tests {
                 path: path.into(),
                 before: before.to_owned(),
                 wrote: ["4096".to_owned(), wrote.to_owned()],
+                inode: None,
             })
         };
         let high = "/sys/fs/cgroup/system.slice/memory.high";
@@ -169,6 +172,7 @@ mod tests {
                 path: "/sys/fs/cgroup/batch/cpu.max".into(),
                 before: before.to_owned(),
                 wrote: [before.to_owned(), wrote.to_owned()],
+                inode: None,
             })
         };
         assert!(cpu("max 100000", "5000 100000") && cpu("9000 100000", "5000 100000"));
@@ -190,7 +194,12 @@ mod tests {
 
     #[test]
     fn only_oom_killers_of_cgroups_are_turned_on() {
-        let killer = |path: &str| passes(&Change::OomKiller { path: path.into() });
+        let killer = |path: &str| {
+            passes(&Change::OomKiller {
+                path: path.into(),
+                inode: None,
+            })
+        };
         assert!(killer("/sys/fs/cgroup/memory/a/memory.oom_control"));
         for other in [
             "/sys/fs/cgroup/memory/a/memory.limit_in_bytes",

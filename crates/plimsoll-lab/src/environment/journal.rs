@@ -420,6 +420,7 @@ mod tests {
             path: "/sys/fs/cgroup/a/memory.high".into(),
             before: "max".to_owned(),
             wrote: wrote.map(str::to_owned),
+            inode: None,
         };
         let (lowered, again) = (cap(["max", "8192"]), cap(["8192", "4096"]));
         let first = journal.record(lowered.clone()).unwrap();

@@ -13,7 +13,7 @@ use std::time::Duration;
 use plimsoll_proc::ControlError;
 use plimsoll_proc::cgroup::{CgroupVersion, MemoryCgroup, OOM_CONTROL};
 
-use super::cgroup::{is_gone, open_folder};
+use super::cgroup::{is_gone, open_folder, other_cgroup};
 use super::change::Change;
 use super::error::EnvironmentError;
 use super::journal::Journal;
@@ -60,11 +60,12 @@ impl OomKiller {
         self.guarded
     }
 
-    /// Turns it off, journalled. `folder` is the real path of the cgroup.
+    /// Turns it off, journalled. `folder` is the real path of the cgroup, and `inode` its inode number.
     pub(super) fn disable(
         &mut self,
         group: &MemoryCgroup,
         folder: &Path,
+        inode: u64,
         journal: &mut Journal,
     ) -> Result<(), OomKillerError> {
         if !self.guarded || self.number.is_some() {
@@ -72,6 +73,7 @@ impl OomKiller {
         }
         self.number = Some(journal.record(Change::OomKiller {
             path: folder.join(OOM_CONTROL),
+            inode: Some(inode),
         })?);
         Ok(group.let_oom_kill(false)?)
     }
@@ -118,15 +120,19 @@ pub(super) fn is_file(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == OOM_CONTROL)
 }
 
-/// Turns the OOM killer on.
-pub(super) fn undo(path: &Path) -> Result<Undone, UndoError> {
+/// Turns the OOM killer on if its cgroup has the inode number.
+pub(super) fn undo(path: &Path, inode: Option<u64>) -> Result<Undone, UndoError> {
     let Some(cgroup) = path.parent() else {
         return Err(UndoError::Outside("this is no path of a cgroup"));
     };
     let Some(folder) = open_folder(cgroup)? else {
         return Ok(Undone::Gone);
     };
-    match wake(&folder.group()) {
+    let group = folder.group();
+    if let Some(other) = other_cgroup(group.path(), inode)? {
+        return Ok(other);
+    }
+    match wake(&group) {
         Ok(()) => Ok(Undone::Gone),
         Err(error) if is_gone(error.io()) => Ok(Undone::Gone),
         Err(error) => Err(UndoError::system("turn it on")(error.into_io())),
@@ -156,6 +162,6 @@ mod tests {
         let v2 = MemoryCgroup::new(folder.path(), CgroupVersion::V2);
         assert!(!OomKiller::open(&v2).unwrap().is_guarded());
         let absent = Path::new("/sys/fs/cgroup/plimsoll_absent/memory.oom_control");
-        assert_eq!(undo(absent).unwrap(), Undone::Gone);
+        assert_eq!(undo(absent, None).unwrap(), Undone::Gone);
     }
 }

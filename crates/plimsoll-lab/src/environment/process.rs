@@ -107,9 +107,7 @@ mod tests {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        io::BufRead::read_line(&mut io::BufReader::new(shell.stdout.take().unwrap()), &mut line).unwrap();
-        let pid = line.trim().parse().unwrap();
+        let pid = plimsoll_testkit::next_line(&mut shell).parse().unwrap();
         let start = start_time(pid).unwrap();
         let undone = undo(pid, start, "run").unwrap();
         let survived = lives(pid, start);

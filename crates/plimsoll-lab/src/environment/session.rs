@@ -9,7 +9,7 @@ use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, MemoryCgroup};
 use super::cap::{Cap, CapError};
 use super::cgroup::{Cgroup, CgroupSettings};
 use super::change::Change;
-use super::cleanup::{dead_run_with_cap, dead_runs, undo_changes};
+use super::cleanup::{check_uncapped, dead_runs, undo_changes};
 use super::error::EnvironmentError;
 use super::journal::{Header, Journal};
 use super::lock::MachineLock;
@@ -115,12 +115,14 @@ impl Session {
         dead_runs(&self.state)
     }
 
-    /// Name of a run that died and left the cap of the cgroup `folder`, or its OOM killer, changed.
+    /// Opens the cgroup at `folder`, and changes nothing.
     ///
     /// # Errors
-    /// When the state folder cannot be read.
-    pub fn dead_run_with_cap(&self, folder: &Path) -> Result<Option<String>, EnvironmentError> {
-        dead_run_with_cap(&self.state, folder)
+    /// [`CapError::KilledRun`], [`CapError::NoFile`], [`CapError::Denied`], [`CapError::Gone`], and other errors of the system.
+    pub fn open_cap(&self, folder: &Path) -> Result<Cap, CapError> {
+        check_uncapped(&self.state, folder, Cap::open(folder)?.inode())?;
+        // Anew: a cleanup may have restored the values of a dead guard between the first reading and the check.
+        Cap::open(folder)
     }
 
     /// Sets a cap to `bytes`, in pieces: the kernel reclaims the memory above it first, until `stop` is true. Where the

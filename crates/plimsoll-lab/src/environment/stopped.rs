@@ -63,7 +63,6 @@ pub(crate) struct Jobs {
 #[cfg(test)]
 impl Jobs {
     pub(crate) fn start() -> Jobs {
-        use std::io::{BufRead, BufReader};
         let script = "import os, signal, subprocess\n\
             child = subprocess.Popen(['sleep', '60'])\n\
             print(child.pid, flush=True)\n\
@@ -74,11 +73,8 @@ impl Jobs {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(parent.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let child = ProcessId::of(line.trim().parse().unwrap()).unwrap();
+        let pid = plimsoll_testkit::next_line(&mut parent).parse().unwrap();
+        let child = ProcessId::of(pid).unwrap();
         Jobs { parent, child }
     }
 

@@ -2,7 +2,6 @@
 //! change of its own in the journal, and is restored unless another program has changed it since.
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use plimsoll_proc::cgroup::{CPU_MAX, Field, MemoryCgroup};
@@ -40,8 +39,8 @@ impl Throttle {
     pub(super) fn open(cgroup: &Path, id: u64) -> Result<Option<Throttle>, CapError> {
         let memory = Cap::open(cgroup)?;
         let group = memory.group();
-        // By the open folder: a path may lead to a later cgroup of the same name.
-        if !std::fs::metadata(group.path()).is_ok_and(|found| found.ino() == id) {
+        // The path may lead to a later cgroup of the same name.
+        if memory.inode() != id {
             return Ok(None);
         }
         let kept = kept(&group).map_err(|error| {
@@ -51,7 +50,7 @@ impl Throttle {
             )
         })?;
         Ok(Some(Throttle {
-            cpu: Cpu::open(&group, cgroup),
+            cpu: Cpu::open(&group, cgroup, id),
             memory,
             kept,
         }))
@@ -105,17 +104,20 @@ struct Cpu {
     path: PathBuf,
     before: String,
     low: String,
+    /// Inode number of the cgroup's folder.
+    inode: u64,
     /// Number of the change in the journal, while it is low.
     number: Option<u32>,
 }
 
 impl Cpu {
-    fn open(group: &MemoryCgroup, cgroup: &Path) -> Option<Cpu> {
+    fn open(group: &MemoryCgroup, cgroup: &Path, inode: u64) -> Option<Cpu> {
         let before = read(&group.file(CPU_MAX)).ok()?;
         Some(Cpu {
             path: cgroup.join(CPU_MAX),
             low: lowered(&before)?,
             before,
+            inode,
             number: None,
         })
     }
@@ -128,6 +130,7 @@ impl Cpu {
             path: self.path.clone(),
             before: self.before.clone(),
             wrote: [self.before.clone(), self.low.clone()],
+            inode: Some(self.inode),
         })?;
         if let Err(source) = write(&group.file(CPU_MAX), &self.low) {
             journal.record_undone(number)?;
@@ -192,7 +195,21 @@ fn lowered(before: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_proc::cgroup::CgroupVersion;
+
     use super::*;
+
+    #[test]
+    fn the_journal_names_the_cgroup_of_a_lowered_cpu_time() {
+        let (folder, runs) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        std::fs::write(folder.path().join(CPU_MAX), "max 100000\n").unwrap();
+        let group = MemoryCgroup::new(folder.path(), CgroupVersion::V2);
+        let mut cpu = Cpu::open(&group, folder.path(), 7).unwrap();
+        let mut journal = Journal::for_test(runs.path());
+        cpu.lower(&group, &mut journal).unwrap();
+        let is_it = |change: &Change| matches!(change, Change::Cap { inode: Some(7), .. });
+        assert!(journal.find(is_it).is_some(), "{journal:?}");
+    }
 
     #[test]
     fn a_throttle_only_lowers_the_cpu_time() {

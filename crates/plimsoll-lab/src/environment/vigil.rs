@@ -16,7 +16,7 @@ use plimsoll_proc::ProcessId;
 
 use super::cap::CapError;
 use super::change::Change;
-use super::cleanup::{dead_run_with_cap, undo_changes, undo_guards};
+use super::cleanup::{check_uncapped, undo_changes, undo_guards};
 use super::error::EnvironmentError;
 use super::journal::Journal;
 use super::lock::MachineLock;
@@ -54,7 +54,10 @@ impl Vigil {
         Self::open_in(&state::path()?, command)
     }
 
-    fn open_in(state: &Path, command: &[String]) -> Result<(Vigil, Vec<String>), EnvironmentError> {
+    pub(crate) fn open_in(
+        state: &Path,
+        command: &[String],
+    ) -> Result<(Vigil, Vec<String>), EnvironmentError> {
         let folder = StateFolder::make(state)?;
         let lock = MachineLock::acquire(&folder, Lock::Guard, KIND, None, &NEVER)?;
         let continued = undo_guards(&folder)?;
@@ -172,15 +175,9 @@ impl Vigil {
         }
     }
 
-    /// Opens a cgroup unless a dead run has left it capped: its values are not those of the user then.
     fn open_cgroup(&self, id: u64, folder: &Path) -> Result<Option<Throttle>, CapError> {
-        match dead_run_with_cap(&self.state_path, folder)? {
-            Some(run) => Err(CapError::KilledRun {
-                run,
-                cgroup: folder.to_owned(),
-            }),
-            None => Throttle::open(folder, id),
-        }
+        check_uncapped(&self.state_path, folder, id)?;
+        Throttle::open(folder, id)
     }
 
     /// Lifts the throttle of a cgroup. Returns whether it had one and exists.

@@ -12,6 +12,7 @@ use plimsoll_sample::stop::Stop;
 use super::error::GuardError;
 use super::members::{Look, Members};
 use super::order::{GroupId, Order, Outcome, Target};
+use super::retry::{Next, Retry};
 use crate::environment::{Vigil, is_stopped, resume_parent};
 
 /// Bytes of one call that pages out.
@@ -23,8 +24,11 @@ const LONGEST: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 struct Journalled {
     pidfd: Pidfd,
+    name: String,
     /// Its parent, if that ran when the process was stopped.
     parent: Option<ProcessId>,
+    /// Its continuation failed.
+    retry: Option<Retry>,
 }
 
 /// Dropping it continues all processes.
@@ -65,6 +69,34 @@ impl Actuator {
         &self.stopped
     }
 
+    /// Name of a journalled process.
+    pub(super) fn name(&self, process: ProcessId) -> String {
+        let journalled = self.journalled.get(&process);
+        journalled.map_or_else(String::new, |journalled| journalled.name.clone())
+    }
+
+    /// The processes whose continuation failed and is to be tried again now, and those that another program has continued.
+    pub(super) fn retries(&mut self, at: Duration) -> (Vec<ProcessId>, Vec<ProcessId>) {
+        let (mut due, mut freed) = (Vec::new(), Vec::new());
+        for (process, journalled) in &mut self.journalled {
+            let Some(retry) = &mut journalled.retry else {
+                continue;
+            };
+            match retry.decide(at, state(*process)) {
+                Next::Wait => {}
+                Next::Try => due.push(*process),
+                Next::GiveUp => freed.push(*process),
+            }
+        }
+        (due, freed)
+    }
+
+    /// Takes in that another program has continued a process whose continuation failed.
+    pub(super) fn give_up(&mut self, process: ProcessId) -> Result<(), GuardError> {
+        self.runs_again(process);
+        self.forget(process)
+    }
+
     pub(super) fn carry_out(&mut self, order: &Order, members: &Members, stop: &Stop) -> Outcome {
         if self.vigil.is_none() {
             return Outcome::Dry;
@@ -84,11 +116,23 @@ impl Actuator {
     }
 
     fn stop(&mut self, process: ProcessId, members: &Members) -> Result<Outcome, GuardError> {
+        if self.stopped.contains(&process) {
+            // Its continuation failed. The journal has it, and its parent.
+            if let Some(journalled) = self.journalled.get_mut(&process) {
+                journalled.retry = None;
+            }
+            return Ok(Outcome::Done(0));
+        }
         if let Entry::Vacant(place) = self.journalled.entry(process) {
             let Some(pidfd) = open(process)? else {
                 return Ok(Outcome::Void);
             };
-            place.insert(Journalled { pidfd, parent: None });
+            place.insert(Journalled {
+                pidfd,
+                name: members.known_name(process),
+                parent: None,
+                retry: None,
+            });
         }
         // After the descriptor was opened, so that both are of the same process.
         if !members.may_stop(process) {
@@ -115,18 +159,33 @@ impl Actuator {
         if !self.stopped.contains(&process) {
             return Ok(Outcome::Void);
         }
-        let lives = self.signal(process, libc::SIGCONT)?;
-        self.stopped.remove(&process);
-        let parent = self
-            .journalled
-            .get(&process)
-            .and_then(|journalled| journalled.parent);
-        if let Some(parent) = parent.filter(|parent| !self.stopped.contains(parent)) {
-            resume_parent(parent);
-        }
+        let continued = self.signal(process, libc::SIGCONT);
+        let lives = continued.inspect_err(|_| self.owe(process))?;
+        self.runs_again(process);
         match lives {
             true => Ok(Outcome::Done(0)),
             false => Ok(Outcome::Void),
+        }
+    }
+
+    /// Takes in that the continuation of a process failed.
+    pub(super) fn owe(&mut self, process: ProcessId) {
+        if let Some(journalled) = self.journalled.get_mut(&process)
+            && journalled.retry.is_none()
+        {
+            journalled.retry = Some(Retry::new(state(process)));
+        }
+    }
+
+    /// Takes in that a process is not stopped any more. Continues its parent if that stopped with it.
+    fn runs_again(&mut self, process: ProcessId) {
+        self.stopped.remove(&process);
+        let Some(journalled) = self.journalled.get_mut(&process) else {
+            return;
+        };
+        journalled.retry = None;
+        if let Some(parent) = journalled.parent.filter(|parent| !self.stopped.contains(parent)) {
+            resume_parent(parent);
         }
     }
 
@@ -306,6 +365,13 @@ fn running_parent(process: ProcessId) -> Option<ProcessId> {
     (!is_stopped(parent)).then_some(parent)
 }
 
+/// Whether a signal has stopped the process; `None` if that is unknown, also while a debugger holds it.
+fn state(process: ProcessId) -> Option<bool> {
+    let mut buffer = Vec::new();
+    let stat = PidStat::read(process.pid, &mut buffer).ok()?;
+    (stat.start_ticks == process.start_ticks && stat.state != 't').then_some(stat.state == 'T')
+}
+
 /// Opens a process; `None` if it has ended.
 fn open(process: ProcessId) -> Result<Option<Pidfd>, GuardError> {
     match Pidfd::open(process.pid) {
@@ -330,6 +396,27 @@ fn kill(process: ProcessId, members: &Members) -> Result<Outcome, GuardError> {
             pid: process.pid,
             errno,
         }),
+    }
+}
+
+#[cfg(test)]
+impl Actuator {
+    /// Stops a process, whatever it is, and waits until it is stopped.
+    pub(super) fn stop_for_test(&mut self, process: ProcessId, parent: Option<ProcessId>) {
+        let journalled = Journalled {
+            pidfd: open(process).unwrap().unwrap(),
+            name: "test".to_owned(),
+            parent,
+            retry: None,
+        };
+        self.journalled.insert(process, journalled);
+        assert!(self.signal(process, libc::SIGSTOP).unwrap());
+        self.stopped.insert(process);
+        let start = Instant::now();
+        while !is_stopped(process) {
+            assert!(start.elapsed() < Duration::from_secs(30));
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 
@@ -385,20 +472,71 @@ mod tests {
         child.wait().unwrap();
     }
 
+    /// A process that has become another user's, in a session of its own, stayed stopped until the guard ended.
+    #[test]
+    fn a_refused_continuation_is_owed_until_it_succeeds() {
+        let is_root = rustix::process::geteuid().is_root();
+        if !plimsoll_testkit::capability("root", is_root, "only root can become another user") {
+            return;
+        }
+        let mut child = plimsoll_testkit::command("setsid")
+            .args(["sh", "-c", "echo ready; exec sleep 60"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        assert_eq!(plimsoll_testkit::next_line(&mut child), "ready");
+        let process = ProcessId::of(child.id()).unwrap();
+        let mut actuator = Actuator::new(None);
+        actuator.stop_for_test(process, None);
+        let (now, none) = (Duration::ZERO, (Vec::new(), Vec::new()));
+        assert_eq!(actuator.retries(now), none);
+        // Users are kept by thread on Linux.
+        let refused = std::thread::scope(|scope| {
+            let as_nobody = scope.spawn(|| {
+                let nobody = rustix::process::Uid::from_raw(65534);
+                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
+                actuator.go_on(process)
+            });
+            as_nobody.join().unwrap()
+        });
+        assert!(
+            matches!(&refused, Err(GuardError::Signal { errno, .. }) if *errno == Errno::PERM),
+            "{refused:?}"
+        );
+        actuator.forget_running(|_| false).unwrap();
+        assert_eq!(actuator.retries(now), (vec![process], Vec::new()));
+        assert_eq!(actuator.go_on(process).unwrap(), Outcome::Done(0));
+        assert_eq!(actuator.retries(Duration::from_secs(9)), none);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// The order was void, since the process was stopped: the next attempt continued it. A running parent was forgotten.
+    #[test]
+    fn an_owed_process_that_a_policy_stops_again_is_not_owed() {
+        let mut jobs = Jobs::start();
+        let (child, parent) = (jobs.child, jobs.parent());
+        let scope = Scope::find(&ScopeChoice::Tree(child.pid)).unwrap();
+        let members = Members::new(scope, Protection::default(), None);
+        let mut actuator = Actuator::new(None);
+        actuator.stop_for_test(child, Some(parent));
+        jobs.wait_for_parent(true);
+        actuator.owe(child);
+        assert_eq!(actuator.stop(child, &members).unwrap(), Outcome::Done(0));
+        assert_eq!(actuator.retries(Duration::ZERO), (Vec::new(), Vec::new()));
+        assert_eq!(actuator.journalled[&child].parent, Some(parent));
+        assert_eq!(actuator.release_all(), (1, 0));
+        jobs.wait_for_parent(false);
+        jobs.end();
+    }
+
     /// `su` and `runuser` stop with their child, and stayed stopped when the guard continued it.
     #[test]
     fn a_parent_that_stopped_with_its_child_runs_again() {
         let mut jobs = Jobs::start();
         let child = jobs.child;
         let mut actuator = Actuator::new(None);
-        let pidfd = open(child).unwrap().unwrap();
-        let journalled = Journalled {
-            pidfd,
-            parent: running_parent(child),
-        };
-        actuator.journalled.insert(child, journalled);
-        assert!(actuator.signal(child, libc::SIGSTOP).unwrap());
-        actuator.stopped.insert(child);
+        actuator.stop_for_test(child, running_parent(child));
         jobs.wait_for_parent(true);
         assert_eq!(actuator.release_all(), (1, 0));
         jobs.wait_for_parent(false);

@@ -155,7 +155,8 @@ fn policy_name<S: serde::Serializer>(policy: &GuardPolicy, serializer: S) -> Res
 }
 
 impl Event {
-    /// The event of an order with its outcome; `None` if its process has ended. `name` is that of the process or cgroup.
+    /// The event of an order with its outcome; `None` if its process has ended, or a retry failed again. `name` is that
+    /// of the process or cgroup.
     pub(super) fn of_order(order: &Order, name: String, outcome: Outcome) -> Option<Event> {
         let reason = order.reason();
         let target = match order.target() {
@@ -167,6 +168,7 @@ impl Event {
         };
         let bytes = match outcome {
             Outcome::Void => return None,
+            Outcome::Refused { .. } if reason == Reason::Retry => return None,
             Outcome::Refused { error, .. } => {
                 let order = order.verb();
                 return Some(Event::Failed { order, target, error });
@@ -284,5 +286,46 @@ impl fmt::Display for Event {
                 counted(*left, "process")
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_proc::ProcessId;
+
+    use super::*;
+
+    #[test]
+    fn only_the_first_failure_of_a_continuation_is_told() {
+        let process = ProcessId {
+            pid: 7,
+            start_ticks: 1,
+        };
+        let event = |reason, outcome| {
+            let order = Order::Continue { process, reason };
+            Event::of_order(&order, "a".to_owned(), outcome)
+        };
+        let refused = || Outcome::Refused {
+            error: "no".to_owned(),
+            lasting: true,
+        };
+        let first = event(Reason::Turn, refused());
+        assert!(
+            matches!(
+                first,
+                Some(Event::Failed {
+                    order: "continue",
+                    ..
+                })
+            ),
+            "{first:?}"
+        );
+        assert_eq!(event(Reason::Retry, refused()), None);
+        let continued = Event::Continued {
+            pid: 7,
+            name: "a".to_owned(),
+            reason: Reason::Retry,
+        };
+        assert_eq!(event(Reason::Retry, Outcome::Done(0)), Some(continued));
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_proc::Folder;
@@ -15,7 +15,7 @@ use super::scope::Scope;
 
 #[derive(Debug)]
 pub(super) struct Groups {
-    mount: PathBuf,
+    hierarchy: Hierarchy,
     /// Only cgroups below it are throttled.
     top: PathBuf,
     /// The cgroups of this look, by the paths of processes.
@@ -42,13 +42,13 @@ impl Groups {
         let top = scope.group().map(|group| group.path().to_owned());
         Ok(Groups::below(
             top.unwrap_or_else(|| hierarchy.mount.clone()),
-            hierarchy.mount,
+            hierarchy,
         ))
     }
 
-    fn below(top: PathBuf, mount: PathBuf) -> Groups {
+    fn below(top: PathBuf, hierarchy: Hierarchy) -> Groups {
         Groups {
-            mount,
+            hierarchy,
             top,
             paths: HashMap::new(),
             folders: BTreeMap::new(),
@@ -83,15 +83,7 @@ impl Groups {
     }
 
     fn find_folder(&self, path: &Path) -> Option<(GroupId, PathBuf)> {
-        let below = path.strip_prefix("/").ok()?;
-        // The path of a cgroup outside of the cgroup namespace begins with `..`.
-        if !below
-            .components()
-            .all(|part| matches!(part, Component::Normal(_)))
-        {
-            return None;
-        }
-        let folder = self.mount.join(below);
+        let folder = self.hierarchy.folder(path)?;
         let mut above = folder.ancestors().take_while(|folder| *folder != self.top);
         // A path that does not lead through the scope ends at the root.
         let folder = above.find(|folder| folder.join(HIGH).exists())?;
@@ -131,7 +123,7 @@ impl Groups {
     pub(super) fn name(&self, id: GroupId) -> String {
         let below = self
             .folder(id)
-            .and_then(|folder| folder.strip_prefix(&self.mount).ok());
+            .and_then(|folder| folder.strip_prefix(&self.hierarchy.mount).ok());
         let name = format!("/{}", below.unwrap_or(Path::new("")).display());
         sanitize(&name).into_owned()
     }
@@ -159,7 +151,13 @@ mod tests {
         make("batch/b", true);
         make("batch/b/c", true);
         make("other", true);
-        let mut groups = Groups::below(mount.path().join("batch"), mount.path().to_owned());
+        let hierarchy = Hierarchy {
+            version: CgroupVersion::V2,
+            mount: mount.path().to_owned(),
+            inner: "/".into(),
+            own: mount.path().to_owned(),
+        };
+        let mut groups = Groups::below(mount.path().join("batch"), hierarchy);
         groups.begin();
         let mut at = |path: &str| groups.at(Path::new(path));
         let a = at("/batch/a").unwrap();

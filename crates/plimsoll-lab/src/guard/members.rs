@@ -100,10 +100,7 @@ impl Members {
         let hierarchy = Hierarchy::of_this_process().ok();
         // A cgroup that does not exist yet is looked for in each look.
         let folder = |path: &PathBuf| match &hierarchy {
-            Some(hierarchy) => match path.starts_with(&hierarchy.mount) {
-                true => path.clone(),
-                false => hierarchy.mount.join(path.strip_prefix("/").unwrap_or(path)),
-            },
+            Some(hierarchy) => hierarchy.named(path),
             None => path.clone(),
         };
         Members {
@@ -132,6 +129,20 @@ impl Members {
         missing
             .map(|folder| sanitize(&folder.to_string_lossy()).into_owned())
             .collect()
+    }
+
+    /// Name of a process of the last look.
+    pub(super) fn known_name(&self, process: ProcessId) -> String {
+        let known = self.known.get(&process.pid);
+        known
+            .filter(|known| known.id == process)
+            .map_or_else(String::new, |known| sanitize(&known.name).into_owned())
+    }
+
+    /// Number of looks until now.
+    #[cfg(test)]
+    pub(super) fn looks(&self) -> u64 {
+        self.looks
     }
 
     /// Takes in that the guard has stopped a process.
@@ -392,7 +403,6 @@ mod tests {
 
     /// A shell that says when it has prepared itself, then goes on.
     fn shell(prepare: &str, then: &str) -> std::process::Child {
-        use std::io::BufRead;
         let script = format!("{prepare} echo ready; {then}");
         // The session of the tests may be one of which nothing is known: init's, or one from outside of the pid namespace.
         let mut child = plimsoll_testkit::command("setsid")
@@ -400,11 +410,7 @@ mod tests {
             .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        std::io::BufReader::new(child.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        assert_eq!(line, "ready\n");
+        assert_eq!(plimsoll_testkit::next_line(&mut child), "ready");
         child
     }
 

@@ -9,15 +9,17 @@
 //! ```
 //!
 //! `gauge` reads stalls, refaults and room; `members` lists the processes of the scope and their exemptions, `groups`
-//! their cgroups. `course` decides, and reads nothing: `detector` finds thrashing, a `policy` orders, and `judge` compares the useful work with that before, and
-//! lifts a policy that does not help. `actuator` carries out, and `trial` runs a guard beside the workers of a trial.
+//! their cgroups. `course` decides, and reads nothing: `detector` finds thrashing, a `policy` orders, and `judge` compares the
+//! useful work with that before, and lifts a policy that does not help. `actuator` carries out, `retry` says when it tries a
+//! failed continuation again, and `trial` runs a guard beside the workers of a trial.
 //!
 //! - Invariant: an order names only a candidate of the same look. Checked by
 //!   `orders_name_candidates_and_each_stop_is_continued`.
 //! - Invariant: a process that the guard stopped runs again when the guard ends, and when it ceases to be a candidate; likewise
 //!   the throttle of a cgroup ends. Checked by the same test, and on real processes by `a_killed_guard_is_undone_by_cleanup`.
 //! - Invariant: the guard neither stops nor continues a process that another program has stopped, except a parent that stopped
-//!   while its child was stopped (`su`, `sudo`). Checked by `a_process_that_a_debugger_stopped_stays_stopped`.
+//!   while its child was stopped (`su`, `sudo`). Checked by `a_process_that_a_debugger_stopped_stays_stopped` and
+//!   `a_process_that_another_program_continued_is_owed_no_more`.
 
 mod actuator;
 mod course;
@@ -31,6 +33,7 @@ mod members;
 mod order;
 mod policy;
 mod protection;
+mod retry;
 mod scope;
 pub(crate) mod trial;
 
@@ -48,7 +51,7 @@ use course::Course;
 use gauge::Gauge;
 use groups::Groups;
 use members::{Look, Members};
-use order::{GroupId, Order, Outcome};
+use order::{GroupId, Order, Outcome, Target};
 use scope::Scope;
 
 pub use decision::{Decision, Event};
@@ -211,8 +214,9 @@ impl Guard {
         let now = self.start.elapsed();
         let events = self.course.feel(now, pressure);
         self.tell_all(now, events, tell);
+        self.retry(now, tell)?;
         if !self.course.needs_look() {
-            return Ok(());
+            return self.forget_unseen();
         }
         self.actuator.begin_look();
         let throttled = self.actuator.throttled();
@@ -235,11 +239,33 @@ impl Guard {
             self.tell_all(now, event.into_iter().collect(), tell);
         }
         self.tell_all(now, last, tell);
-        if !self.course.needs_look() {
-            // From now on other programs may stop them unseen.
-            self.actuator.forget_running(|_| false)?;
+        self.forget_unseen()
+    }
+
+    /// Tries continuations again that failed, without a look.
+    fn retry(&mut self, now: Duration, tell: &mut dyn FnMut(&Decision)) -> Result<(), GuardError> {
+        let (due, freed) = self.actuator.retries(now);
+        for process in freed {
+            self.members.spare(Target::Process(process));
+            self.actuator.give_up(process)?;
+        }
+        for process in due {
+            let reason = Reason::Retry;
+            let order = Order::Continue { process, reason };
+            let name = self.actuator.name(process);
+            let outcome = self.actuator.carry_out(&order, &self.members, &Stop::default());
+            let event = Event::of_order(&order, name, outcome);
+            self.tell_all(now, event.into_iter().collect(), tell);
         }
         Ok(())
+    }
+
+    /// Strikes the running processes out unless the next step looks at them: other programs may stop them unseen.
+    fn forget_unseen(&mut self) -> Result<(), GuardError> {
+        match self.course.needs_look() {
+            true => Ok(()),
+            false => self.actuator.forget_running(|_| false),
+        }
     }
 
     fn throttled_folders(&self) -> BTreeMap<GroupId, PathBuf> {
@@ -298,5 +324,109 @@ impl Guard {
         }
         let (continued, left) = self.actuator.release_all();
         tell(&Decision::now(now, Event::Ended { continued, left }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use plimsoll_os::Pidfd;
+    use plimsoll_proc::ProcessId;
+
+    use super::*;
+    use crate::environment::is_stopped;
+
+    /// A calm guard of a process whose continuation has failed once. The fields are dropped in this order.
+    struct Scene {
+        guard: Guard,
+        process: ProcessId,
+        child: std::process::Child,
+        journal: PathBuf,
+        _state: tempfile::TempDir,
+    }
+
+    impl Scene {
+        fn new() -> Scene {
+            let folder = tempfile::tempdir().unwrap();
+            let (mut vigil, _) = Vigil::open_in(&folder.path().join("state"), &[]).unwrap();
+            let journal = vigil.journal_path().unwrap();
+            let child = plimsoll_testkit::command("sleep").arg("60").spawn().unwrap();
+            let process = ProcessId::of(child.id()).unwrap();
+            vigil.stopping(process, None).unwrap();
+            let scope = Scope::find(&ScopeChoice::Tree(child.id())).unwrap();
+            let mut guard = Guard {
+                gauge: Gauge::new(&scope).unwrap(),
+                members: Members::new(scope, Protection::default(), None),
+                course: Course::new(GuardPolicy::Relay, false),
+                actuator: Actuator::new(Some(vigil)),
+                start: Instant::now(),
+                summary: Summary::default(),
+            };
+            guard.actuator.stop_for_test(process, None);
+            guard.actuator.owe(process);
+            Scene {
+                guard,
+                process,
+                child,
+                journal,
+                _state: folder,
+            }
+        }
+
+        fn step(&mut self) -> Vec<Event> {
+            let mut told = Vec::new();
+            let mut tell = |decision: &Decision| told.push(decision.event.clone());
+            self.guard.step(&Stop::default(), &mut tell).unwrap();
+            assert_eq!(self.guard.members.looks(), 0, "a calm guard needs no look");
+            told
+        }
+
+        fn send(&self, signal: i32) {
+            let pidfd = Pidfd::open(self.process.pid).unwrap();
+            pidfd.send_signal(signal).unwrap();
+        }
+
+        /// Whether the journal has no change that is not undone.
+        fn is_journal_empty(&self) -> bool {
+            std::fs::read_to_string(&self.journal).unwrap().lines().count() == 1
+        }
+
+        fn end(mut self) {
+            self.child.kill().unwrap();
+            self.child.wait().unwrap();
+        }
+    }
+
+    /// The guard continued it at its end alone; then by a look at all processes each second, whose errors ended the guard.
+    #[test]
+    fn a_calm_guard_tries_a_continuation_again_without_a_look() {
+        let mut scene = Scene::new();
+        assert!(!scene.is_journal_empty());
+        let continued = Event::Continued {
+            pid: scene.process.pid,
+            name: "test".to_owned(),
+            reason: Reason::Retry,
+        };
+        assert_eq!(scene.step(), [continued]);
+        assert!(!is_stopped(scene.process));
+        assert!(scene.is_journal_empty());
+        scene.end();
+    }
+
+    /// The attempts went on, and continued it when a debugger had stopped it.
+    #[test]
+    fn a_process_that_another_program_continued_is_owed_no_more() {
+        let mut scene = Scene::new();
+        scene.send(libc::SIGCONT);
+        assert_eq!(scene.step(), []);
+        assert!(scene.guard.actuator.stopped().is_empty() && scene.is_journal_empty());
+        scene.send(libc::SIGSTOP);
+        let start = Instant::now();
+        while !is_stopped(scene.process) {
+            assert!(start.elapsed() < Duration::from_secs(30));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(scene.step(), []);
+        assert!(is_stopped(scene.process));
+        scene.end();
     }
 }

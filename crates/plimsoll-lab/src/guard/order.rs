@@ -122,6 +122,8 @@ pub enum Reason {
     BestVictim,
     /// It is no candidate any more.
     Exempt,
+    /// Its continuation failed before.
+    Retry,
     /// The processes fit, or thrash no longer.
     Over,
     /// The guard ends.
@@ -146,6 +148,7 @@ impl Reason {
             Reason::Token => "another process has the token",
             Reason::BestVictim => "its end frees most and loses least",
             Reason::Exempt => "it is exempt now",
+            Reason::Retry => "it could not be continued before",
             Reason::Over => "the thrashing is over",
             Reason::End => "the guard ends",
             Reason::Review => "the work without the policy is measured anew",

@@ -32,8 +32,7 @@ impl Scope {
             ScopeChoice::Machine => Ok(Scope::Machine),
             ScopeChoice::Cgroup(path) => {
                 let hierarchy = Hierarchy::of_this_process().map_err(GuardError::NoHierarchy)?;
-                let (folder, name) = hierarchy.find(path).map_err(GuardError::NoCgroup)?;
-                let group = MemoryCgroup::new(folder, hierarchy.version);
+                let (group, name) = hierarchy.find(path).map_err(GuardError::NoCgroup)?;
                 let name = sanitize(&name).into_owned();
                 match group.is_root_of_machine() {
                     true => Ok(Scope::Machine),
@@ -136,7 +135,6 @@ fn limiting_group(pid: u32) -> Option<MemoryCgroup> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader};
     use std::process::Stdio;
 
     use super::*;
@@ -150,11 +148,7 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        BufReader::new(shell.stdout.take().unwrap())
-            .read_line(&mut line)
-            .unwrap();
-        let sleeper: u32 = line.trim().parse().unwrap();
+        let sleeper: u32 = plimsoll_testkit::next_line(&mut shell).parse().unwrap();
         let mut scope = Scope::find(&ScopeChoice::Tree(shell.id())).unwrap();
         // A calm guard does not list the processes: it ended with the root, and left the descendants.
         scope.check().unwrap();

@@ -33,12 +33,6 @@ pub enum ServiceSizeError {
     OwnSession { cgroup: String },
     #[error("cannot size the cgroup {cgroup}: no process is in it; start the service first")]
     Empty { cgroup: String },
-    /// The value before is known to the journal of that run alone.
-    #[error(
-        "cannot size the cgroup {cgroup}: the killed run {run} left its cap lowered; restore it with `plimsoll cleanup`, \
-         then size it again"
-    )]
-    KilledRun { run: String, cgroup: String },
     #[error(transparent)]
     Cap(#[from] CapError),
 }
@@ -47,9 +41,7 @@ impl ServiceSizeError {
     /// How the program ends for it.
     pub fn exit(&self) -> Exit {
         match self {
-            ServiceSizeError::NoHierarchy(_)
-            | ServiceSizeError::Process { .. }
-            | ServiceSizeError::KilledRun { .. } => Exit::Missing,
+            ServiceSizeError::NoHierarchy(_) | ServiceSizeError::Process { .. } => Exit::Missing,
             ServiceSizeError::Cap(error) => exit_of(error),
             _ => Exit::Usage,
         }

@@ -134,11 +134,7 @@ pub fn size(
     // Before a look at the cap: it must not be that of another run.
     let session = Session::open(&name, &command, None, stop.flag())
         .or_exit(stop.cause().map_or(Exit::Missing, |cause| cause.exit()))?;
-    if let Some(run) = session.dead_run_with_cap(&target.folder).or_exit(Exit::Missing)? {
-        let cgroup = target.name;
-        return Err(ServiceSizeError::KilledRun { run, cgroup }.into());
-    }
-    let cap = Cap::open(&target.folder).map_err(ServiceSizeError::from)?;
+    let cap = session.open_cap(&target.folder).map_err(ServiceSizeError::from)?;
     let gauge = Gauge::new(cap.group())
         .map_err(|error| Failure::message(Exit::Missing, format_args!("{error}; run as root")))?;
     let interval = (options.duration / STEPS).clamp(INTERVALS.0, INTERVALS.1);

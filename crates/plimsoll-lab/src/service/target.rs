@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use plimsoll_model::sanitize::sanitize;
-use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, HierarchyError, MemoryCgroup, members};
+use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, HierarchyError, members};
 use plimsoll_proc::{PidStat, ProcessId};
 
 use super::error::ServiceSizeError;
@@ -52,11 +52,10 @@ impl Target {
                 (hierarchy, path, Some(process))
             }
         };
-        let (folder, name) = hierarchy.find(&path).map_err(ServiceSizeError::NoCgroup)?;
+        let (group, name) = hierarchy.find(&path).map_err(ServiceSizeError::NoCgroup)?;
         let mount = fs::canonicalize(&hierarchy.mount).unwrap_or(hierarchy.mount);
-        let group = MemoryCgroup::new(&folder, hierarchy.version);
         let name = sanitize(&name).into_owned();
-        if folder == mount || group.is_root_of_machine() {
+        if group.path() == mount || group.is_root_of_machine() {
             return Err(ServiceSizeError::Root {
                 what: match choice {
                     ServiceChoice::Cgroup(_) => format!("the cgroup {name}"),
@@ -64,7 +63,7 @@ impl Target {
                 },
             });
         }
-        let members = members_of(&folder)?;
+        let members = members_of(group.path())?;
         if members.contains(&std::process::id()) {
             return Err(ServiceSizeError::OwnSession { cgroup: name });
         }
@@ -73,9 +72,9 @@ impl Target {
         }
         let strangers = process.map_or(Vec::new(), |process| strangers(process.pid, &members));
         Ok(Target {
-            folder,
+            folder: group.path().to_owned(),
             name,
-            version: hierarchy.version,
+            version: group.version(),
             process,
             strangers,
         })

@@ -13,7 +13,10 @@ use crate::mounts::{self, Mount};
 pub struct Hierarchy {
     pub version: CgroupVersion,
     pub mount: PathBuf,
-    /// Folder of the cgroup that the process is in, at or below `mount`.
+    /// Path of the cgroup at `mount`: not `/` where a container sees a part of the tree.
+    pub inner: PathBuf,
+    /// Folder of the cgroup that the process is in, at or below `mount`. A path of the kernel that is not below `inner` counts
+    /// as one below `mount`; `mount` itself where there is no such folder.
     pub own: PathBuf,
 }
 
@@ -112,48 +115,51 @@ impl Hierarchy {
 
     /// The hierarchy that is mounted there, for a process whose cgroup the kernel calls `path`.
     fn below(mount: &Mount, version: CgroupVersion, path: &str, tree: &Tree) -> Hierarchy {
+        let (point, path) = (PathBuf::from(&mount.point), Path::new(path));
         // In a container the mount shows only a part of the tree, and the path may be named from its real root.
-        let below = Path::new(path)
-            .strip_prefix(&mount.inner)
-            .or_else(|_| Path::new(path).strip_prefix("/"));
-        let below = below.unwrap_or(Path::new(""));
-        let point = PathBuf::from(&mount.point);
-        let named = point.join(below);
-        let climbs_out = below.components().any(|part| part == Component::ParentDir);
-        let is_folder = tree.path(&named.to_string_lossy()).is_dir();
-        let is_mount = below == Path::new("");
+        let inner = PathBuf::from(&mount.inner);
+        let named = folder_of(&point, &inner, path).or_else(|| folder_of(&point, Path::new("/"), path));
+        let own = named.filter(|named| tree.path(&named.to_string_lossy()).is_dir());
         Hierarchy {
             version,
-            own: if climbs_out || is_mount || !is_folder {
-                point.clone()
-            } else {
-                named
-            },
+            own: own.unwrap_or_else(|| point.clone()),
+            inner,
             mount: point,
         }
     }
 
-    /// The cgroup that `path` names: its folder, or the path below the mount with or without a slash before it.
-    /// Returns its folder without links, and the path below the mount with a slash before it.
+    /// The folder of the cgroup that the kernel calls `path`, as `/proc/PID/cgroup` has it: a path below the root of the
+    /// cgroup namespace, and not below the mount as in [`Hierarchy::named`]. The folder need not exist. `None` for a path
+    /// that is not below `inner`: unlike `own`, this does not take the mount for `/` then.
+    pub fn folder(&self, path: &Path) -> Option<PathBuf> {
+        folder_of(&self.mount, &self.inner, path)
+    }
+
+    /// The folder that `path` of a user names, which need not exist: itself, or a path below the mount with or without a
+    /// leading slash. A path of the kernel is another one in a container: see [`Hierarchy::folder`].
+    pub fn named(&self, path: &Path) -> PathBuf {
+        match path.starts_with(&self.mount) {
+            true => path.to_owned(),
+            false => self.mount.join(path.strip_prefix("/").unwrap_or(path)),
+        }
+    }
+
+    /// The cgroup at the folder that `path` names, without links, and its path below the mount with a leading slash.
     ///
     /// # Errors
     /// When there is none, or it is not of this hierarchy.
-    pub fn find(&self, path: &Path) -> Result<(PathBuf, String), HierarchyError> {
-        let folder = match path.starts_with(&self.mount) {
-            true => path.to_owned(),
-            false => self.mount.join(path.strip_prefix("/").unwrap_or(path)),
-        };
+    pub fn find(&self, path: &Path) -> Result<(MemoryCgroup, String), HierarchyError> {
         let real = |path: &Path| {
             fs::canonicalize(path).map_err(|source| HierarchyError::NoSuchCgroup {
                 path: path.to_owned(),
                 source,
             })
         };
-        let (found, mount) = (real(&folder)?, real(&self.mount)?);
+        let (found, mount) = (real(&self.named(path))?, real(&self.mount)?);
         match found.strip_prefix(&mount) {
             Ok(below) if found.join(super::PROCESSES).exists() => {
                 let name = format!("/{}", below.display());
-                Ok((found, name))
+                Ok((MemoryCgroup::new(found, self.version), name))
             }
             _ => Err(HierarchyError::Elsewhere { path: found, mount }),
         }
@@ -172,6 +178,16 @@ impl Hierarchy {
             .filter_map(|path| MemoryCgroup::new(path, self.version).limit().ok().flatten())
             .min()
     }
+}
+
+/// The folder of the cgroup `path` below a mount of the cgroup `inner`.
+fn folder_of(mount: &Path, inner: &Path, path: &Path) -> Option<PathBuf> {
+    let below = path.strip_prefix(inner).ok()?;
+    // The path of a cgroup outside of the cgroup namespace begins with `..`.
+    let is_inside = below
+        .components()
+        .all(|part| matches!(part, Component::Normal(_)));
+    is_inside.then(|| mount.components().chain(below.components()).collect())
 }
 
 /// Path of the process in the hierarchy whose controllers fit.
@@ -249,6 +265,7 @@ mod tests {
             Hierarchy {
                 version: CgroupVersion::V1,
                 mount: memory.clone(),
+                inner: "/".into(),
                 own: memory.join("a/b")
             }
         );
@@ -295,6 +312,17 @@ mod tests {
                 "{root} {path}"
             );
         }
+        let line = format!(
+            "41 31 0:38 /docker/abc {} rw - cgroup2 cgroup2 rw\n",
+            tree.path().display()
+        );
+        let container = Hierarchy::parse(&line, "0::/docker/abc\n").unwrap();
+        let folder = |path: &str| container.folder(Path::new(path));
+        assert_eq!(folder("/docker/abc"), Some(tree.path().to_owned()));
+        assert_eq!(folder("/docker/abc/a/b"), Some(tree.path().join("a/b")));
+        for outside in ["/", "/inner", "/docker/abcd", "/docker/abc/../x", "docker/abc/a"] {
+            assert_eq!(folder(outside), None, "{outside}");
+        }
     }
 
     #[test]
@@ -306,6 +334,7 @@ mod tests {
         let hierarchy = Hierarchy {
             version: CgroupVersion::V2,
             mount: mount.clone(),
+            inner: "/".into(),
             own: own.clone(),
         };
         assert_eq!(hierarchy.limit(), None);

@@ -27,7 +27,7 @@ use patience::{Patience, while_unwritten};
 use statistics::FreshStatistics;
 
 pub(super) use name::{holds_process_of, is_our_name};
-pub(super) use undo::{end_processes, is_gone, open_folder, undo};
+pub(super) use undo::{end_processes, is_gone, open_folder, other_cgroup, undo};
 pub(super) use v2::{find_parent, undo_controller};
 
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,7 @@
 //! Removal of the cgroups of a run.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -80,6 +81,20 @@ pub(in super::super) fn open_folder(path: &Path) -> Result<Option<CgroupFolder>,
     }
 }
 
+/// Result of an undo if the open folder is not that of the cgroup with this inode number; `None` if it is, or if the journal
+/// names no number.
+pub(in super::super) fn other_cgroup(folder: &Path, inode: Option<u64>) -> Result<Option<Undone>, UndoError> {
+    let Some(inode) = inode else {
+        return Ok(None);
+    };
+    let found = folder.metadata().map_err(UndoError::system("read its folder"))?;
+    if found.ino() == inode {
+        return Ok(None);
+    }
+    let why = "another cgroup of this name; the capped one was removed";
+    Ok(Some(Undone::NotOurs(why.to_owned())))
+}
+
 /// Whether the error says that a cgroup is not there any more.
 pub(in super::super) fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ENODEV)
@@ -104,5 +119,17 @@ mod tests {
             undo(&path.join("absent/plimsoll-run-1"), true).unwrap(),
             Undone::Gone
         );
+    }
+
+    #[test]
+    fn a_cgroup_is_the_same_only_with_its_inode_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let inode = fs::metadata(folder.path()).unwrap().ino();
+        assert_eq!(other_cgroup(folder.path(), Some(inode)).unwrap(), None);
+        assert_eq!(other_cgroup(folder.path(), None).unwrap(), None);
+        let other = other_cgroup(folder.path(), Some(inode + 1)).unwrap();
+        assert!(matches!(other, Some(Undone::NotOurs(_))), "{other:?}");
+        let unknown = other_cgroup(&folder.path().join("absent"), Some(inode));
+        assert!(matches!(unknown, Err(UndoError::System { .. })), "{unknown:?}");
     }
 }

@@ -188,6 +188,7 @@ mod tests {
             Hierarchy {
                 version: CgroupVersion::V2,
                 mount: root,
+                inner: "/".into(),
                 own,
             },
         )

@@ -1,7 +1,6 @@
 //! The memory cgroup of a run, on whichever version this machine has.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::atomic::AtomicBool;
@@ -136,11 +135,8 @@ fn unreclaimable_memory_is_an_error_and_keeps_the_limit() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    BufReader::new(holder.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    assert_eq!(line.trim(), held.to_string(), "the holder died, or holds less");
+    let line = plimsoll_testkit::next_line(&mut holder);
+    assert_eq!(line, held.to_string(), "the holder died, or holds less");
     // Without swap its memory has nowhere to go.
     let (all, minute) = (cgroup.usage().unwrap(), Duration::from_secs(60));
     assert!(all >= held, "{all} bytes of {held} are accounted");

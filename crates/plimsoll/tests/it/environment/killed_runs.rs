@@ -2,16 +2,19 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use plimsoll_lab::environment::{Environment, RunState, Session, cleanup_in};
-use plimsoll_proc::cgroup::PROCESSES;
+use plimsoll_lab::environment::{Cap, CapError, Environment, RunState, Session, cleanup_in};
+use plimsoll_proc::cgroup::{CgroupVersion, Hierarchy, MemoryCgroup, PROCESSES};
 use serde_json::{Value, json};
 
-use super::{NEVER, Traces, again, has_zram, has_zswap, is_role, session, settings};
+use super::{MIB, NEVER, Traces, again, has_cgroup, has_zram, has_zswap, is_role, read, session, settings};
 
 const ROLE: &str = "environment::killed_runs::hanging_role";
+const CAPPING_ROLE: &str = "environment::killed_runs::capping_role";
+/// Variable with the subject, or the cgroup to cap.
 const SUBJECT: &str = "PLIMSOLL_TEST_SUBJECT";
 const STATE: &str = "PLIMSOLL_TEST_STATE";
 
@@ -38,10 +41,7 @@ fn hanging_role() {
         .unwrap();
     session.process_started(worker.id()).unwrap();
     // Its cgroup is the proof that the run started it.
-    let mut line = String::new();
-    BufReader::new(worker.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    assert_eq!(plimsoll_testkit::next_line(&mut worker), "inside");
     let swap = &environment.swap_device().unwrap().path;
     let made = json!({"worker": worker.id(), "cgroup": cgroup.path(), "swap": swap});
     println!("\nready {made}");
@@ -49,9 +49,25 @@ fn hanging_role() {
     worker.wait().unwrap();
 }
 
-/// Starts the role and waits until everything is made. Returns its process, and the parts that it has printed.
-fn start(subject: &str, state: &Path) -> (Child, Value) {
-    let mut child = again(ROLE)
+/// Lowers the cap of a cgroup and hangs until it is killed.
+#[test]
+fn capping_role() {
+    if !is_role(CAPPING_ROLE) {
+        return;
+    }
+    let state = PathBuf::from(std::env::var(STATE).unwrap());
+    let mut session = Session::open_in(&state, "killed", &[], None, &NEVER).unwrap();
+    let folder = PathBuf::from(std::env::var(SUBJECT).unwrap());
+    let mut cap = session.open_cap(&folder).unwrap();
+    session.set_cap(&mut cap, 32 * MIB, || false).unwrap();
+    println!("\nready {}", json!({}));
+    // Longer than any test: the end comes from outside.
+    std::thread::sleep(std::time::Duration::from_secs(600));
+}
+
+/// Starts a role and waits until everything is made. Returns its process, and the parts that it has printed.
+fn start(role: &str, subject: &str, state: &Path) -> (Child, Value) {
+    let mut child = again(role)
         .env(SUBJECT, subject)
         .env(STATE, state)
         .stdout(Stdio::piped())
@@ -84,7 +100,7 @@ fn kill_and_clean_up(subject: &str) {
     let session = session("test-killed");
     let state = tempfile::tempdir().unwrap();
     let before = Traces::now();
-    let (mut child, made) = start(subject, state.path());
+    let (mut child, made) = start(ROLE, subject, state.path());
     let worker = made["worker"].as_u64().unwrap();
     let cgroup = PathBuf::from(made["cgroup"].as_str().unwrap());
     let alive = cleanup_in(state.path(), None).unwrap();
@@ -135,4 +151,61 @@ fn zswap_and_swap_file_of_a_killed_run_are_undone() {
     if has_zswap() {
         kill_and_clean_up("zswap");
     }
+}
+
+/// A cgroup below the mount, removed when dropped.
+struct Group(PathBuf);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// A service that was restarted after a `kill -9` of a sizing had the same path and the same cap. It was refused as capped, lost
+/// its cap, and had its OOM killer turned on.
+#[test]
+fn a_cgroup_that_was_made_again_is_not_the_capped_one() {
+    if !has_cgroup() {
+        return;
+    }
+    let hierarchy = Hierarchy::of_this_process().unwrap();
+    let v1 = hierarchy.version == CgroupVersion::V1;
+    let name = format!("plimsoll-made-again-{}", std::process::id());
+    let group = Group(hierarchy.mount.join(name));
+    let folder = group.0.as_path();
+    fs::create_dir(folder).unwrap();
+    let inode = fs::metadata(folder).unwrap().ino();
+    let file = folder.join(Cap::file(hierarchy.version));
+    let before = read(&file);
+    let state = tempfile::tempdir().unwrap();
+    let (mut child, _) = start(CAPPING_ROLE, folder.to_str().unwrap(), state.path());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let lowered = read(&file);
+    assert_ne!(lowered, before);
+    let changes = outstanding(state.path());
+    assert_eq!(changes.len(), if v1 { 2 } else { 1 }, "{changes:#?}");
+    for change in &changes {
+        assert_eq!(change["inode"], inode, "{changes:#?}");
+    }
+    let session = Session::open_in(state.path(), "next", &[], None, &NEVER).unwrap();
+    let refused = session.open_cap(folder);
+    assert!(matches!(refused, Err(CapError::KilledRun { .. })), "{refused:?}");
+    drop(refused);
+
+    fs::remove_dir(folder).unwrap();
+    fs::create_dir(folder).unwrap();
+    let second = MemoryCgroup::new(folder, hierarchy.version);
+    fs::write(&file, &lowered).unwrap();
+    if v1 {
+        second.let_oom_kill(false).unwrap();
+    }
+    session.open_cap(folder).unwrap();
+    let _ = session.finish().unwrap();
+    let report = cleanup_in(state.path(), None).unwrap();
+    assert_eq!(report.runs[0].state, RunState::Undone, "{report:?}");
+    assert_eq!(report.runs[0].left_alone.len(), changes.len(), "{report:?}");
+    assert_eq!(read(&file), lowered);
+    assert!(!v1 || second.oom_control().unwrap().kill_disabled);
 }

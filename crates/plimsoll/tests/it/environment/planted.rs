@@ -1,7 +1,6 @@
 //! Journals that another user planted, and folders in which another user can plant them.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -184,11 +183,7 @@ fn a_planted_change_of_any_kind_is_not_obeyed() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    BufReader::new(shell.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let pid: i32 = line.trim().parse().unwrap();
+    let pid: i32 = plimsoll_testkit::next_line(&mut shell).parse().unwrap();
     let process = procfs::process::Process::new(pid).unwrap();
     let start = process.stat().unwrap().starttime;
     let current = super::read("/proc/sys/kernel/printk_ratelimit");
