@@ -57,32 +57,6 @@ chapter() { # CHAPTER PURPOSE CAPTION ARGUMENTS...: runs a command as a user typ
     (cd "$recordings" && "$plimsoll" report @latest --format svg --theme light --output "$pictures/$name.svg" >/dev/null)
 }
 
-chart() { # ID THEME: the chart with this `data-chart` in report.html, as `--format svg` writes the first one
-    python3 - "$work/report.html" "$@" <<'PYTHON'
-import re
-import sys
-
-report, chart, theme = sys.argv[1:]
-page = open(report).read()
-width, height, label, body = re.search(
-    rf'data-chart="{chart}".*?<svg class="xy" viewBox="0 0 (\d+) (\d+)"([^>]*)>(.*?</svg>)', page, re.S
-).groups()
-style = re.search(r"<style>(.*?)</style>", page, re.S)[1]
-dark = r"@media screen and \(prefers-color-scheme: ?dark\) ?\{\s*(:root ?\{.*?\})\s*\}"
-roots = "".join(re.findall(dark, style, re.S)) if theme == "dark" else re.sub(dark, "", style, flags=re.S)
-declared = ";".join(re.findall(r":root ?\{(.*?)\}", roots, re.S))
-colours = dict(re.findall(r"(--[\w-]+): ?([^;]+)", declared))
-rules = "".join(line for line in style.splitlines() if line.startswith(("svg ", "svg.xy .")))
-size = f'width="{int(width) + 16}" height="{int(height) + 16}"'
-fonts = "font-family=\"system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif\" font-size=\"12px\""
-text = (
-    f'<svg xmlns="http://www.w3.org/2000/svg" class="xy"{label} {size} viewBox="-8 -8 {int(width) + 16} {int(height) + 16}" {fonts}>'
-    f'<style>{rules}</style><rect x="-8" y="-8" {size} fill="var(--page)"/>{body}'
-)
-print(re.sub(r"var\((--[\w-]+)\)", lambda name: colours[name[1]].strip(), text))
-PYTHON
-}
-
 # The chart and the values of README.md; the same command as in docs/src/loadline.md.
 loadline() {
     run loadline loadline --quick --repeat 3 --set limit=64M --set max-load=3 --set duration=0.5 \
@@ -167,9 +141,8 @@ hold() {
 # Thrashing processes with a guard and without: the work of each, and the pages read back over time.
 guard() {
     run guard thrash-guard --repeat 1 --set 'guard=["none", "relay"]'
-    "$plimsoll" report "$recording" --output "$work/report.html" >/dev/null
     for theme in light dark; do
-        chart fairness "$theme" >"$pictures/guard-work-$theme.svg"
+        "$plimsoll" report "$recording" --format svg --theme "$theme" --chart fairness --output "$pictures/guard-work-$theme.svg"
         "$plimsoll" report "$recording" --format svg --theme "$theme" --output "$pictures/guard-pages-$theme.svg"
     done
 }

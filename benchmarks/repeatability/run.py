@@ -92,9 +92,9 @@ def lines_of(scenario, comparison):
         lines += ["", "| group | metric | change | interval | p | p (Holm) |", "|---|---|---|---|---|---|"]
     for row in moved:
         low, high = row.get("interval") or (float("nan"), float("nan"))
-        figures = [f"{100 * (row['change'] or 0):+.1f}%", f"{100 * low:+.1f}% to {100 * high:+.1f}%"]
-        figures += [f"{row[p]:.3g}" if row.get(p) is not None else "" for p in ("p", "p_holm")]
-        lines.append(f"| {row['group']} | {row['metric']} | {' | '.join(figures)} |")
+        cells = [f"{100 * (row['change'] or 0):+.1f}%", f"{100 * low:+.1f}% to {100 * high:+.1f}%"]
+        cells += [f"{row[p]:.3g}" if row.get(p) is not None else "" for p in ("p", "p_holm")]
+        lines.append(f"| {row['group']} | {row['metric']} | {' | '.join(cells)} |")
     return [*lines, ""], good
 
 

@@ -127,7 +127,7 @@ fn fault_mode() -> &'static str {
 fn line(stats: &Stats, share: Share, peak: u64, unmanaged: u64, trapped: u64) -> String {
     let mut line = String::with_capacity(1024);
     let faults = stats.zero_faults + stats.soft_faults + stats.hard_faults;
-    let figures = [
+    let values = [
         ("ram_bytes", stats.ram),
         ("granted_bytes", share.granted),
         ("resident_bytes", stats.resident_bytes()),
@@ -161,7 +161,7 @@ fn line(stats: &Stats, share: Share, peak: u64, unmanaged: u64, trapped: u64) ->
         "{{\"version\":1,\"pool\":\"{}\",\"fault_mode\":\"{mode}\"",
         share.name
     );
-    for (name, value) in figures {
+    for (name, value) in values {
         let _ = write!(line, ",\"{name}\":{value}");
     }
     line.push_str("}\n");

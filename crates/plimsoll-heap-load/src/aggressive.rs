@@ -7,13 +7,13 @@ use crate::block::Block;
 use crate::clock;
 use crate::crew::{self, Member};
 use crate::error::LoadError;
-use crate::figure::Figures;
 use crate::footprint::{Footprint, Resident};
 use crate::random::Random;
 use crate::rate::{Rate, Stint};
 use crate::replacement;
 use crate::source::{Calls, Fixed, Source};
 use crate::table::Table;
+use crate::value::Values;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FreeOrder {
@@ -208,33 +208,33 @@ impl Aggressive {
         ))
     }
 
-    pub fn parameters(&self) -> Figures {
-        let mut figures = Figures::default();
-        figures.count("threads", self.threads);
-        figures.count("bytes_a_thread", self.bytes);
-        figures.count("size_bytes", self.size);
+    pub fn parameters(&self) -> Values {
+        let mut values = Values::default();
+        values.count("threads", self.threads);
+        values.count("bytes_a_thread", self.bytes);
+        values.count("size_bytes", self.size);
         let order = match self.order {
             FreeOrder::Allocated => "allocated",
             FreeOrder::Random => "random",
         };
-        figures.text("free_order", order);
-        figures.count("seed", self.seed);
-        figures
+        values.text("free_order", order);
+        values.count("seed", self.seed);
+        values
     }
 }
 
 impl AggressiveResult {
-    pub fn figures(&self) -> Figures {
-        let mut figures = Figures::default();
-        self.cold.figures("cold", &mut figures);
-        self.free.figures("free", &mut figures);
-        self.steady.figures("steady", &mut figures);
-        self.steady_free.figures("steady_free", &mut figures);
-        figures.real("pair_process_cpu_ns", self.process_cpu_ns);
-        figures.real("allocate_own_cpu_ns", self.own_allocate_cpu_ns);
-        figures.real("free_own_cpu_ns", self.own_free_cpu_ns);
-        self.footprint.figures(&mut figures);
-        figures
+    pub fn values(&self) -> Values {
+        let mut values = Values::default();
+        self.cold.values("cold", &mut values);
+        self.free.values("free", &mut values);
+        self.steady.values("steady", &mut values);
+        self.steady_free.values("steady_free", &mut values);
+        values.real("pair_process_cpu_ns", self.process_cpu_ns);
+        values.real("allocate_own_cpu_ns", self.own_allocate_cpu_ns);
+        values.real("free_own_cpu_ns", self.own_free_cpu_ns);
+        self.footprint.values(&mut values);
+        values
     }
 }
 

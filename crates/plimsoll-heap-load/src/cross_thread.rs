@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use crate::crew::{self, Member};
 use crate::error::LoadError;
-use crate::figure::Figures;
 use crate::footprint::Resident;
 use crate::random::Random;
 use crate::rate::{Rate, Stint, Until};
@@ -15,6 +14,7 @@ use crate::replacement::{self, OWN, fill};
 use crate::sizes::Sizes;
 use crate::source::{Calls, Fixed, Source};
 use crate::table::Table;
+use crate::value::Values;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct CrossThread {
@@ -202,26 +202,26 @@ impl CrossThread {
         })
     }
 
-    pub fn parameters(&self) -> Figures {
-        let mut figures = Figures::default();
-        figures.count("couples", self.couples);
-        figures.count("batch", self.batch);
-        figures.count("batches", self.batches);
-        figures.text("sizes", self.sizes);
-        figures.count("seed", self.seed);
-        figures
+    pub fn parameters(&self) -> Values {
+        let mut values = Values::default();
+        values.count("couples", self.couples);
+        values.count("batch", self.batch);
+        values.count("batches", self.batches);
+        values.text("sizes", self.sizes);
+        values.count("seed", self.seed);
+        values
     }
 }
 
 impl CrossThreadResult {
-    pub fn figures(&self) -> Figures {
-        let mut figures = Figures::default();
-        self.blocks.figures("block", &mut figures);
-        figures.real("block_own_cpu_ns", self.own_cpu_ns);
-        figures.count("allocated_count", self.allocated);
-        figures.count("peak_growth_bytes", self.peak_growth);
-        figures.count("left_bytes", self.left);
-        figures
+    pub fn values(&self) -> Values {
+        let mut values = Values::default();
+        self.blocks.values("block", &mut values);
+        values.real("block_own_cpu_ns", self.own_cpu_ns);
+        values.count("allocated_count", self.allocated);
+        values.count("peak_growth_bytes", self.peak_growth);
+        values.count("left_bytes", self.left);
+        values
     }
 }
 

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 
 use crate::error::LoadError;
-use crate::figure::Figures;
+use crate::value::Values;
 
 /// Resident memory of this process, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +90,7 @@ impl Footprint {
         self.growth() as f64 / self.live as f64
     }
 
-    pub(crate) fn figures(&self, into: &mut Figures) {
+    pub(crate) fn values(&self, into: &mut Values) {
         into.count("live_bytes", self.live);
         into.count("resident_before_bytes", self.before);
         into.count("resident_bytes", self.resident);

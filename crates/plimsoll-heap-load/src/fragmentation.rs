@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use crate::block::Block;
 use crate::error::LoadError;
-use crate::figure::Figures;
 use crate::footprint::{Footprint, Resident};
 use crate::random::Random;
 use crate::replacement;
 use crate::sizes::Sizes;
 use crate::source::{Calls, Source};
 use crate::table::Table;
+use crate::value::Values;
 
 /// The fragmentation load. It runs in the calling thread.
 #[derive(Debug, Clone, PartialEq)]
@@ -152,15 +152,15 @@ impl Fragmentation {
         })
     }
 
-    pub fn parameters(&self) -> Figures {
-        let mut figures = Figures::default();
-        figures.count("live_bytes_wanted", self.live_bytes);
+    pub fn parameters(&self) -> Values {
+        let mut values = Values::default();
+        values.count("live_bytes_wanted", self.live_bytes);
         let phases: Vec<String> = self.phases.iter().map(Sizes::to_string).collect();
-        figures.text("phases", phases.join(","));
-        figures.count("survivors_percent", self.survivors_percent);
-        figures.real("rest_seconds", self.rest.as_secs_f64());
-        figures.count("seed", self.seed);
-        figures
+        values.text("phases", phases.join(","));
+        values.count("survivors_percent", self.survivors_percent);
+        values.real("rest_seconds", self.rest.as_secs_f64());
+        values.count("seed", self.seed);
+        values
     }
 }
 
@@ -173,24 +173,24 @@ impl FragmentationResult {
             .fold(0.0, f64::max)
     }
 
-    pub fn figures(&self) -> Figures {
-        let mut figures = Figures::default();
-        figures.real("worst_resident_per_live", self.worst());
+    pub fn values(&self) -> Values {
+        let mut values = Values::default();
+        values.real("worst_resident_per_live", self.worst());
         let last = self
             .phases
             .last()
             .map_or(f64::NAN, |phase| phase.footprint.per_live());
-        figures.real("last_resident_per_live", last);
-        figures.count("left_at_once_bytes", self.left_at_once);
-        figures.count("left_bytes", self.left);
+        values.real("last_resident_per_live", last);
+        values.count("left_at_once_bytes", self.left_at_once);
+        values.count("left_bytes", self.left);
         let phases = self.phases.iter().map(|phase| {
-            let mut figures = Figures::default();
-            figures.text("sizes", phase.sizes);
-            phase.footprint.figures(&mut figures);
-            figures
+            let mut values = Values::default();
+            values.text("sizes", phase.sizes);
+            phase.footprint.values(&mut values);
+            values
         });
-        figures.groups("phases", phases.collect());
-        figures
+        values.groups("phases", phases.collect());
+        values
     }
 }
 

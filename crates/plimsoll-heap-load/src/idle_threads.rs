@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crate::crew::{self, Member};
 use crate::error::LoadError;
-use crate::figure::Figures;
 use crate::footprint::Resident;
 use crate::random::Random;
 use crate::replacement;
 use crate::sizes::Sizes;
 use crate::source::{Calls, Source};
+use crate::value::Values;
 
 /// How long the threads have been asleep when memory is read.
 const REST: Duration = Duration::from_millis(200);
@@ -98,13 +98,13 @@ impl IdleThreads {
         Ok(())
     }
 
-    pub fn parameters(&self) -> Figures {
-        let mut figures = Figures::default();
-        figures.count("threads", self.threads);
-        figures.count("blocks", self.blocks);
-        figures.text("sizes", self.sizes);
-        figures.count("seed", self.seed);
-        figures
+    pub fn parameters(&self) -> Values {
+        let mut values = Values::default();
+        values.count("threads", self.threads);
+        values.count("blocks", self.blocks);
+        values.text("sizes", self.sizes);
+        values.count("seed", self.seed);
+        values
     }
 }
 
@@ -123,13 +123,13 @@ impl IdleThreadsResult {
         self.after.saturating_sub(from) as f64 / 1024.0 / self.threads as f64
     }
 
-    pub fn figures(&self) -> Figures {
-        let mut figures = Figures::default();
-        figures.real("kib_per_thread", self.kib_per_thread());
-        figures.real("allocator_kib_per_thread", self.allocator_kib_per_thread());
-        figures.count("resident_before_bytes", self.before);
-        figures.count("resident_with_threads_bytes", self.with_threads);
-        figures.count("resident_bytes", self.after);
-        figures
+    pub fn values(&self) -> Values {
+        let mut values = Values::default();
+        values.real("kib_per_thread", self.kib_per_thread());
+        values.real("allocator_kib_per_thread", self.allocator_kib_per_thread());
+        values.count("resident_before_bytes", self.before);
+        values.count("resident_with_threads_bytes", self.with_threads);
+        values.count("resident_bytes", self.after);
+        values
     }
 }

@@ -4,7 +4,6 @@
 use crate::block::Block;
 use crate::crew::{self, Member};
 use crate::error::LoadError;
-use crate::figure::Figures;
 use crate::footprint::{Footprint, Resident};
 use crate::random::{self, Random};
 use crate::rate::{Rate, Stint, Until};
@@ -12,6 +11,7 @@ use crate::replacement::{self, OWN};
 use crate::sizes::Sizes;
 use crate::source::{Calls, Fixed, Source};
 use crate::table::Table;
+use crate::value::Values;
 
 /// Replacements between two looks at the clock; each touches a hundred pages.
 const BATCH: u64 = 8;
@@ -192,25 +192,25 @@ impl Large {
         ))
     }
 
-    pub fn parameters(&self) -> Figures {
-        let mut figures = Figures::default();
-        figures.count("threads", self.threads);
-        figures.count("blocks", self.blocks);
-        figures.text("sizes", self.sizes);
-        figures.count("grow_to_bytes", self.grow_to);
-        figures.count("seed", self.seed);
-        figures
+    pub fn parameters(&self) -> Values {
+        let mut values = Values::default();
+        values.count("threads", self.threads);
+        values.count("blocks", self.blocks);
+        values.text("sizes", self.sizes);
+        values.count("grow_to_bytes", self.grow_to);
+        values.count("seed", self.seed);
+        values
     }
 }
 
 impl LargeResult {
-    pub fn figures(&self) -> Figures {
-        let mut figures = Figures::default();
-        self.pairs.figures("pair", &mut figures);
-        figures.real("pair_own_cpu_ns", self.own_pair_cpu_ns);
-        self.grows.figures("grow", &mut figures);
-        figures.real("grow_own_cpu_ns", self.own_grow_cpu_ns);
-        self.footprint.figures(&mut figures);
-        figures
+    pub fn values(&self) -> Values {
+        let mut values = Values::default();
+        self.pairs.values("pair", &mut values);
+        values.real("pair_own_cpu_ns", self.own_pair_cpu_ns);
+        self.grows.values("grow", &mut values);
+        values.real("grow_own_cpu_ns", self.own_grow_cpu_ns);
+        self.footprint.values(&mut values);
+        values
     }
 }

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use crate::clock;
 use crate::error::LoadError;
-use crate::figure::Figures;
 use crate::footprint::{Footprint, Resident};
 use crate::random::Random;
 use crate::rate::{Rate, Until};
@@ -16,6 +15,7 @@ use crate::replacement::{self, fill, own_cost, turn_over};
 use crate::sizes::Sizes;
 use crate::source::Calls;
 use crate::table::Table;
+use crate::value::Values;
 
 /// Bytes of a thread's stack.
 const STACK: usize = 256 << 10;
@@ -203,24 +203,24 @@ impl Larson {
         })
     }
 
-    pub fn parameters(&self) -> Figures {
-        let mut figures = Figures::default();
-        figures.count("threads", self.threads);
-        figures.count("blocks", self.blocks);
-        figures.text("sizes", self.sizes);
-        figures.count("pairs_a_round", self.pairs_a_round);
-        figures.count("seed", self.seed);
-        figures
+    pub fn parameters(&self) -> Values {
+        let mut values = Values::default();
+        values.count("threads", self.threads);
+        values.count("blocks", self.blocks);
+        values.text("sizes", self.sizes);
+        values.count("pairs_a_round", self.pairs_a_round);
+        values.count("seed", self.seed);
+        values
     }
 }
 
 impl LarsonResult {
-    pub fn figures(&self) -> Figures {
-        let mut figures = Figures::default();
-        self.pairs.figures("pair", &mut figures);
-        figures.real("pair_own_cpu_ns", self.own_cpu_ns);
-        figures.count("generations", self.generations);
-        self.footprint.figures(&mut figures);
-        figures
+    pub fn values(&self) -> Values {
+        let mut values = Values::default();
+        self.pairs.values("pair", &mut values);
+        values.real("pair_own_cpu_ns", self.own_cpu_ns);
+        values.count("generations", self.generations);
+        self.footprint.values(&mut values);
+        values
     }
 }

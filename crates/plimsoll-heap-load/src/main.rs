@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use plimsoll_heap_load::{
-    Aggressive, CrossThread, Figures, Fragmentation, FreeOrder, IdleThreads, Large, Larson, LoadError,
-    Replacement, Scaling, Sizes, Until, allocator_name, parse_bytes, to_json,
+    Aggressive, CrossThread, Fragmentation, FreeOrder, IdleThreads, Large, Larson, LoadError, Replacement,
+    Scaling, Sizes, Until, Values, allocator_name, parse_bytes, to_json,
 };
 
 /// The exit code of a command line that is wrong.
@@ -225,7 +225,7 @@ fn seconds(text: &str) -> Result<Duration, SecondsError> {
 }
 
 /// A load's name, parameters and results.
-type Outcome = Result<(&'static str, Figures, Figures), LoadError>;
+type Outcome = Result<(&'static str, Values, Values), LoadError>;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -257,8 +257,8 @@ fn main() -> ExitCode {
         });
     }
     match run(cli.load) {
-        Ok((load, parameters, figures)) => {
-            println!("{}", to_json(load, &allocator_name(), &parameters, &figures));
+        Ok((load, parameters, values)) => {
+            println!("{}", to_json(load, &allocator_name(), &parameters, &values));
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -276,7 +276,7 @@ fn main() -> ExitCode {
 macro_rules! outcome {
     ($name:literal, $load:expr) => {{
         let load = $load;
-        Ok(($name, load.parameters(), load.run()?.figures()))
+        Ok(($name, load.parameters(), load.run()?.values()))
     }};
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock;
 use crate::error::LoadError;
-use crate::figure::Figures;
+use crate::value::Values;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Until {
@@ -112,7 +112,7 @@ impl Rate {
     }
 
     /// Adds `NAME_count`, `NAME_cpu_ns` and `NAME_per_second`.
-    pub(crate) fn figures(&self, name: &str, into: &mut Figures) {
+    pub(crate) fn values(&self, name: &str, into: &mut Values) {
         into.count(&format!("{name}_count"), self.count);
         into.real(&format!("{name}_cpu_ns"), self.cpu_nanoseconds());
         into.real(&format!("{name}_per_second"), self.per_second());

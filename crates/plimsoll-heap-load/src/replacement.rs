@@ -6,13 +6,13 @@ use crate::block::Block;
 use crate::clock;
 use crate::crew::{self, Member};
 use crate::error::LoadError;
-use crate::figure::Figures;
 use crate::footprint::{Footprint, Resident};
 use crate::random::{self, Random};
 use crate::rate::{BATCH, Rate, Stint, Until};
 use crate::sizes::Sizes;
 use crate::source::{Calls, Fixed, Source};
 use crate::table::Table;
+use crate::value::Values;
 
 /// How long the generator is measured without the allocator.
 pub(crate) const OWN: Until = Until::Elapsed(Duration::from_millis(50));
@@ -135,24 +135,24 @@ impl Replacement {
         })
     }
 
-    pub fn parameters(&self) -> Figures {
-        let mut figures = Figures::default();
-        figures.count("threads", self.threads);
-        figures.count("blocks", self.blocks);
-        figures.text("sizes", self.sizes);
-        figures.count("seed", self.seed);
-        figures
+    pub fn parameters(&self) -> Values {
+        let mut values = Values::default();
+        values.count("threads", self.threads);
+        values.count("blocks", self.blocks);
+        values.text("sizes", self.sizes);
+        values.count("seed", self.seed);
+        values
     }
 }
 
 impl ReplacementResult {
-    pub fn figures(&self) -> Figures {
-        let mut figures = Figures::default();
-        self.pairs.figures("pair", &mut figures);
-        figures.real("pair_process_cpu_ns", self.process_cpu_ns);
-        figures.real("pair_own_cpu_ns", self.own_cpu_ns);
-        self.footprint.figures(&mut figures);
-        figures
+    pub fn values(&self) -> Values {
+        let mut values = Values::default();
+        self.pairs.values("pair", &mut values);
+        values.real("pair_process_cpu_ns", self.process_cpu_ns);
+        values.real("pair_own_cpu_ns", self.own_cpu_ns);
+        self.footprint.values(&mut values);
+        values
     }
 }
 

@@ -360,6 +360,33 @@ mod tests {
         assert_eq!(message.text().len(), 256);
     }
 
+    /// Each damage leads to the next, so that none is forgotten here.
+    fn next(damage: &Damage) -> Option<Damage> {
+        Some(match damage {
+            Damage::DoubleFree => Damage::WrittenAfterFree,
+            Damage::WrittenAfterFree => Damage::Header,
+            Damage::Header => Damage::Description,
+            Damage::Description => Damage::Overrun,
+            Damage::Overrun => Damage::UsedAfterFree,
+            Damage::UsedAfterFree => Damage::NotAStart,
+            Damage::NotAStart => Damage::Foreign,
+            Damage::Foreign => Damage::OtherHeap,
+            Damage::OtherHeap => return None,
+        })
+    }
+
+    #[test]
+    fn the_book_has_the_code_of_each_message() {
+        let book = include_str!("../../../docs/src/heap.md");
+        let all = core::iter::successors(Some(Damage::DoubleFree), next);
+        let codes: std::vec::Vec<&str> = all.map(Damage::code).collect();
+        assert_eq!(codes.len(), 9);
+        for code in codes {
+            let row = std::format!("\n| `{code}` | ");
+            assert_eq!(book.matches(&row).count(), 1, "{code}");
+        }
+    }
+
     #[test]
     fn links_read_as_written_until_overwritten() {
         let mut block = [0_u64; 2];

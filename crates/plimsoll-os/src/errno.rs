@@ -28,6 +28,10 @@ impl Errno {
     pub const AGAIN: Errno = Errno(libc::EAGAIN);
     /// Out of memory, or a range that is not mapped.
     pub const NOMEM: Errno = Errno(libc::ENOMEM);
+    /// The process has as many descriptors open as it may.
+    pub const MFILE: Errno = Errno(libc::EMFILE);
+    /// The system has as many files open as it may.
+    pub const NFILE: Errno = Errno(libc::ENFILE);
     /// An address where nothing can be read or written.
     pub const FAULT: Errno = Errno(libc::EFAULT);
     /// Invalid argument.

@@ -159,7 +159,7 @@ typedef struct plimsoll_pager_options {
     uint32_t thrash_control;
 } plimsoll_pager_options_t;
 
-/* Figures of a pager: pages by state, bytes of RAM, and counts since it was created. Set `size`. */
+/* Statistics of a pager: pages by state, bytes of RAM, and counts since it was created. Set `size`. */
 typedef struct plimsoll_pager_stats {
     /* sizeof(plimsoll_pager_stats_t). */
     size_t size;

@@ -9,7 +9,7 @@ use plimsoll_pager::{Pager, TrimTo};
 
 use crate::failure::{self, Failure, report};
 use crate::handle::Handle;
-use crate::layout::{Figures, Options};
+use crate::layout::{Options, Statistics};
 
 /// The pager behind a pointer of the program.
 ///
@@ -312,20 +312,20 @@ pub unsafe extern "C" fn plimsoll_pager_set_ram(handle: *mut Handle, bytes: u64)
 /// # Safety
 /// `handle` is null or a pager; `stats` is null or begins with its own size.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn plimsoll_pager_stats(handle: *mut Handle, stats: *mut Figures) -> c_int {
+pub unsafe extern "C" fn plimsoll_pager_stats(handle: *mut Handle, stats: *mut Statistics) -> c_int {
     let read = || {
         let result = not_null(stats, "stats")?;
         // SAFETY: the caller's premise.
         let size = unsafe { result.cast::<usize>().read() };
-        if size < size_of::<usize>() || size > size_of::<Figures>() {
+        if size < size_of::<usize>() || size > size_of::<Statistics>() {
             return Err(Failure::invalid(format!(
                 "cannot return the counters: `size` is {size}; set it to sizeof(plimsoll_pager_stats_t)"
             )));
         }
         // SAFETY: the caller's premise.
-        let figures = Figures::new(&unsafe { pager(handle) }?.stats(), size);
+        let statistics = Statistics::new(&unsafe { pager(handle) }?.stats(), size);
         // SAFETY: `size` bytes are writable, and no more than the source has.
-        unsafe { ptr::copy_nonoverlapping((&raw const figures).cast::<u8>(), result.cast(), size) };
+        unsafe { ptr::copy_nonoverlapping((&raw const statistics).cast::<u8>(), result.cast(), size) };
         Ok(())
     };
     report(read())

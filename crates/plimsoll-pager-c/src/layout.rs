@@ -181,7 +181,7 @@ unsafe fn path<'t>(text: *const c_char) -> Option<&'t Path> {
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 #[allow(missing_docs, reason = "the header describes the members")]
-pub struct Figures {
+pub struct Statistics {
     pub size: usize,
     pub ram: u64,
     pub resident_bytes: u64,
@@ -222,10 +222,10 @@ pub struct Figures {
     pub kept_trials: u64,
 }
 
-impl Figures {
-    pub(crate) fn new(stats: &Stats, size: usize) -> Figures {
+impl Statistics {
+    pub(crate) fn new(stats: &Stats, size: usize) -> Statistics {
         let file = stats.page_file;
-        Figures {
+        Statistics {
             size,
             ram: stats.ram,
             resident_bytes: stats.resident_bytes(),

@@ -2,7 +2,7 @@
 //! plimsoll-pager --example thrash_control -- [ROUNDS [SECONDS [RULE...]]]`.
 //!
 //! A rule is `on`, or a step to have in force all the time: `standby`, `no-read-ahead`, `throttle`. Each round runs every load
-//! without control, then under every rule. The raw figures go to standard output, a line each; then the medians of the ratios
+//! without control, then under every rule. The raw values go to standard output, a line each; then the medians of the ratios
 //! to the run without control of the same round, with the smallest and the largest.
 
 use std::error::Error;
@@ -70,7 +70,7 @@ const RULES: [(&str, ThrashControl); 4] = [
     ("throttle", ThrashControl::Fixed(ThrashStep::Throttle)),
 ];
 
-/// One run: accesses a second of each thread, and the figures of the pager.
+/// One run: accesses a second of each thread, and the statistics of the pager.
 struct Run {
     speeds: [f64; 2],
     stats: Stats,

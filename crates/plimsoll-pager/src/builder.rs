@@ -337,6 +337,8 @@ fn refusal(errno: Errno, has_filter: bool) -> BuildError {
             missing: "UFFD_USER_MODE_ONLY",
             since: "5.11",
         },
+        // A limit of the system, which a filter does not return.
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM => BuildError::System(errno),
         _ if has_filter => BuildError::Seccomp(errno),
         Errno::NOSYS => BuildError::NotBuilt,
         Errno::PERM => BuildError::Sysctl(errno),
@@ -363,6 +365,7 @@ mod tests {
         let perm = Errno::PERM;
         assert_eq!(refusal(perm, true), BuildError::Seccomp(perm));
         assert_eq!(refusal(Errno::NOSYS, true), BuildError::Seccomp(Errno::NOSYS));
+        assert_eq!(refusal(Errno::MFILE, true), BuildError::System(Errno::MFILE));
         assert_eq!(refusal(perm, false), BuildError::Sysctl(perm));
         assert_eq!(refusal(Errno::NOSYS, false), BuildError::NotBuilt);
         assert!(matches!(

@@ -135,7 +135,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             ageing_windows: self.ageing.windows(),
             ageing_us: self.ageing.cost_us(),
             heat_chunks: self.ageing.classes(),
-            thrash: self.thrash.figures(),
+            thrash: self.thrash.stats(),
             page_file: self.backing.page_file(),
         }
     }

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_figures_become_words() {
+    fn names_of_metrics_become_words() {
         for (name, text) in [
             ("latency_p99_s", "latency p99"),
             ("useful_work_per_s", "useful work"),

@@ -159,7 +159,7 @@ fn push_tables(text: &mut String, groups: &[Group]) {
 struct Column {
     metric: String,
     header: String,
-    figure: fn(&str, &Measured) -> String,
+    value: fn(&str, &Measured) -> String,
 }
 
 fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<Column> {
@@ -168,7 +168,7 @@ fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<Column> {
         let column = |metric: MainMetric| Column {
             header: inline(&metric.title),
             metric: metric.name,
-            figure: with_unit,
+            value: with_unit,
         };
         return main_metrics(kind, groups).into_iter().map(column).collect();
     }
@@ -180,7 +180,7 @@ fn columns(kind: WorkloadKind, groups: &[&Group]) -> Vec<Column> {
         .map(|metric| Column {
             metric: metric.name.to_owned(),
             header: header(metric.title, metric.name),
-            figure,
+            value,
         })
         .collect()
 }
@@ -203,7 +203,7 @@ fn push_table(text: &mut String, columns: &[Column], groups: &[&Group]) {
         for column in columns {
             let measured = group.metrics.get(&column.metric);
             let cell = measured.map(|measured| {
-                let text = (column.figure)(&column.metric, measured);
+                let text = (column.value)(&column.metric, measured);
                 marked(text, measured.untrustworthy())
             });
             let _ = write!(text, " {} |", cell.as_deref().unwrap_or("-"));
@@ -241,7 +241,7 @@ fn header(title: &str, name: &str) -> String {
 
 /// The value in the unit of its column's header: [`quantity::bytes`] would choose a unit for each cell, and a reader
 /// compares the cells of a column.
-fn figure(name: &str, measured: &Measured) -> String {
+fn value(name: &str, measured: &Measured) -> String {
     let scale = if name.ends_with("_bytes") {
         f64::from(1 << 20)
     } else {

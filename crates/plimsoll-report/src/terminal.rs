@@ -193,26 +193,37 @@ fn table(
     width: u16,
     colour: bool,
 ) -> (Table, Vec<String>) {
-    let last = columns.iter().map(|(_, rank)| *rank).max().unwrap_or(0);
-    let mut without = 0;
-    loop {
-        let kept = |rank: usize| rank == 0 || rank > without;
-        let shown: Vec<&Column> = columns
-            .iter()
-            .filter(|(_, rank)| kept(*rank))
-            .map(|(column, _)| column)
-            .collect();
-        let fitting = table_of(&shown, results, groups, colour);
+    let (table, left_out) = widest(columns.iter().map(|(_, rank)| *rank), width, |kept| {
+        let shown = columns.iter().filter(|(_, rank)| kept(*rank));
+        let shown: Vec<&Column> = shown.map(|(column, _)| column).collect();
+        table_of(&shown, results, groups, colour)
+    });
+    let missing = columns.iter().filter_map(|(column, rank)| match column {
+        Column::Main(metric) if !is_kept(*rank, left_out) => Some(metric.title.clone()),
+        _ => None,
+    });
+    (table, missing.collect())
+}
+
+/// Whether a table without the columns up to rank `left_out` has a column. Rank 0 is always there.
+fn is_kept(rank: usize, left_out: usize) -> bool {
+    rank == 0 || rank > left_out
+}
+
+/// The widest table that a terminal of `width` columns holds, or the narrowest if it holds none; and the rank up to which it
+/// lacks columns. `draw` draws the table with the columns whose rank its argument keeps.
+pub(crate) fn widest(
+    ranks: impl Iterator<Item = usize>,
+    width: u16,
+    draw: impl Fn(&dyn Fn(usize) -> bool) -> Table,
+) -> (Table, usize) {
+    let last = ranks.max().unwrap_or(0);
+    let without = |left_out: usize| (draw(&|rank| is_kept(rank, left_out)), left_out);
+    let fits = |(table, _): &(Table, usize)| {
         let wide = |line: String| line.chars().count() > usize::from(width);
-        if without == last || !fitting.lines().next().is_some_and(wide) {
-            let missing = columns.iter().filter_map(|(column, rank)| match column {
-                Column::Main(metric) if !kept(*rank) => Some(metric.title.clone()),
-                _ => None,
-            });
-            return (fitting, missing.collect());
-        }
-        without += 1;
-    }
+        !table.lines().next().is_some_and(wide)
+    };
+    (0..last).map(without).find(fits).unwrap_or_else(|| without(last))
 }
 
 fn table_of(columns: &[&Column], results: &Results, groups: &[&Group], colour: bool) -> Table {

@@ -134,19 +134,19 @@ impl DelayAccounting {
     fn ask(&self, by: u16, pid: u32) -> io::Result<Delays> {
         let answer = call(&self.socket, self.family, GET, by, &pid.to_ne_bytes())?;
         // One attribute holds two: the number, and the values.
-        let figures = attributes(&answer)
+        let counters = attributes(&answer)
             .next()
             .and_then(|(_, both)| attributes(both).find(|(kind, _)| *kind == STATS))
-            .map(|(_, figures)| figures)
+            .map(|(_, counters)| counters)
             .ok_or_else(garbled)?;
-        if figures.get(..2) == Some(&SHUFFLED_VERSION.to_ne_bytes()) {
+        if counters.get(..2) == Some(&SHUFFLED_VERSION.to_ne_bytes()) {
             return Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 "this kernel's version of the account, 15, has its counters in other places",
             ));
         }
         let at = |offset: usize| {
-            let bytes = figures
+            let bytes = counters
                 .get(offset..offset + 8)
                 .and_then(|bytes| bytes.try_into().ok());
             // An older kernel has fewer values.

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_of_a_hostile_process_overflow_nothing() {
+    fn statistics_of_a_hostile_process_overflow_nothing() {
         let mut stats = Stats::default();
         (stats.ram, stats.active_pages, stats.standby_pages) = (u64::MAX, u64::MAX, [u64::MAX; 8]);
         let mut row = Row::empty(0);

@@ -2,7 +2,7 @@
 //! allocator. The target is this program again, which holds a pager until its standard input ends.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -79,10 +79,7 @@ fn started_target() -> Child {
     let mut command = plimsoll_testkit::command(program);
     command.arg(HOLD).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut target = command.spawn().expect("this program starts");
-    let mut line = String::new();
-    let output = target.stdout.as_mut().expect("it is piped");
-    BufReader::new(output).read_line(&mut line).expect("it is text");
-    assert_eq!(line.trim(), "held");
+    assert_eq!(plimsoll_testkit::next_line(&mut target), "held");
     target
 }
 

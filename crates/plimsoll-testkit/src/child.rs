@@ -2,8 +2,9 @@
 #![allow(unsafe_code)]
 
 use std::ffi::OsStr;
+use std::io::Read;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// The file-mode creation mask of children.
 const UMASK: libc::mode_t = 0o022;
@@ -58,6 +59,19 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     // SAFETY: `reset` makes only async-signal-safe calls.
     unsafe { command.pre_exec(reset) };
     command
+}
+
+/// The next line of a child's piped standard output, without its line feed; empty at the end. The rest stays in the pipe.
+///
+/// # Panics
+/// If the output is not piped or not text.
+pub fn next_line(child: &mut Child) -> String {
+    let output = child.stdout.as_mut().expect("its output is piped");
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    while output.read_exact(&mut byte).is_ok() && byte != *b"\n" {
+        line.push(byte[0]);
+    }
+    String::from_utf8(line).expect("its output is text")
 }
 
 /// Resets the calling process before its exec, by async-signal-safe calls only.

@@ -2,7 +2,7 @@
 //!
 //! | module | content |
 //! |---|---|
-//! | `child` | child processes in a known state |
+//! | `child` | child processes in a known state, and lines of their output |
 //! | `this_program` | a new process of the test program for one test |
 //! | `forked` | children of a `fork` without `exec` |
 //! | `program` | programs and scripts to start |
@@ -34,7 +34,7 @@ mod seccomp;
 pub mod sized;
 mod this_program;
 
-pub use child::command;
+pub use child::{command, next_line};
 pub use forked::{fork, status_of_fork};
 pub use program::{copy_program, write_script};
 pub use require::capability;

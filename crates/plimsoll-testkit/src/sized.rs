@@ -119,8 +119,8 @@ impl SizedRun {
         let mut engines = self.engines.iter();
         let (_, need) = engines.find(|(engine, _)| engine == subject).expect("planned");
         let need = *need as f64 * (1.0 + self.spread * f64::from(repeat - 1));
-        let figures = self.search(need, *subject == Subject::NoSwap);
-        let points: Vec<Point> = figures.iter().filter_map(Point::of).collect();
+        let findings = self.search(need, *subject == Subject::NoSwap);
+        let points: Vec<Point> = findings.iter().filter_map(Point::of).collect();
         let found = bracket(&curve(&points), 0.05).expect("a tolerated base");
         let metrics = [
             ("base_peak_bytes", Some(self.peak as f64)),
@@ -138,7 +138,7 @@ impl SizedRun {
             ..Phase::default()
         };
         Trial {
-            phases: figures.into_iter().map(phase).collect(),
+            phases: findings.into_iter().map(phase).collect(),
             metrics: metrics.collect(),
             ..recordings::trial(plan, index, TrialStatus::Ok)
         }
@@ -172,7 +172,7 @@ impl SizedRun {
             false => Status::Done,
         };
         let cost = 1.0 + 4.0 * short;
-        let mut figures = vec![
+        let mut values = vec![
             (finding::LIMIT, limit.floor()),
             (finding::STATUS, status.number()),
             (finding::PEAK, limit.min(self.peak as f64)),
@@ -188,13 +188,13 @@ impl SizedRun {
             ),
         ];
         if !is_killed {
-            figures.extend([
+            values.extend([
                 (finding::COST, cost),
                 (finding::SLOWDOWN, cost - 1.0),
                 (finding::WALL, cost),
             ]);
         }
-        let named = figures.into_iter();
+        let named = values.into_iter();
         named.map(|(name, value)| (name.to_owned(), value)).collect()
     }
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use plimsoll_testkit::{again, command, role, this_program};
+use plimsoll_testkit::{again, command, next_line, role, this_program};
 
 /// Signals that the hostile process ignores; bit n - 1 of a signal set is signal n.
 const IGNORED: [libc::c_int; 5] = [
@@ -124,6 +124,18 @@ fn copies_of_the_test_program_keep_named_variables() {
     assert_eq!(value(&copy, "NO_SUCH_VARIABLE"), None);
     // Other programs are under test.
     assert_eq!(value(&command("sh"), "PLIMSOLL_HEAP_PURGE"), None);
+}
+
+#[test]
+fn a_line_is_read_and_the_rest_stays() {
+    let child = command("printf")
+        .arg(r"one\n\ntwo")
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut child = child.expect("printf(1) starts");
+    assert_eq!([next_line(&mut child), next_line(&mut child)], ["one", ""]);
+    let rest = child.wait_with_output().expect("its output");
+    assert_eq!(rest.stdout, b"two");
 }
 
 fn crates() -> PathBuf {

@@ -240,6 +240,9 @@ pub struct Report {
     /// Write to this file; `-` is standard output [default: html: report.html in the recording; others: `-`]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Choose the chart that is written as SVG [default: the first of the report]
+    #[arg(long, value_name = "CHART")]
+    pub chart: Option<String>,
     /// Choose the colours of the SVG chart [default: light]
     #[arg(long, value_enum, value_name = "THEME")]
     pub theme: Option<Theme>,
@@ -271,7 +274,7 @@ pub enum Format {
     Markdown,
     /// `results.json`, computed again.
     Json,
-    /// The first chart of the report.
+    /// One chart of the report.
     Svg,
 }
 

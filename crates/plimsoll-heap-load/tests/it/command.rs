@@ -56,15 +56,15 @@ fn a_run_prints_one_line() {
             "{line}"
         );
         assert!(line.contains("\"values\":{") && line.ends_with("}}\n"), "{line}");
-        assert!(!line.contains("null"), "a figure is missing: {line}");
+        assert!(!line.contains("null"), "a value is missing: {line}");
     }
 }
 
-/// A figure of a run that must succeed.
-fn figure(line: &str, name: &str) -> f64 {
+/// A value of a run that must succeed.
+fn value(line: &str, name: &str) -> f64 {
     let rest = line
         .split_once(&format!("\"{name}\":"))
-        .expect("the figure is there")
+        .expect("the value is there")
         .1;
     let end = rest.find([',', '}']).expect("something follows");
     rest[..end].parse().expect("it is a number")
@@ -79,8 +79,8 @@ fn memory_is_what_the_blocks_take() {
         "--sizes=1m",
         "--count=20",
     ]));
-    assert_eq!(figure(&line, "live_bytes"), f64::from(16 << 20));
-    let per_live = figure(&line, "resident_per_live");
+    assert_eq!(value(&line, "live_bytes"), f64::from(16 << 20));
+    let per_live = value(&line, "resident_per_live");
     assert!((0.99..3.0).contains(&per_live), "every page was written: {line}");
 
     // Many small blocks cannot take less than their bytes, nor, on any allocator, five times as much.
@@ -90,9 +90,9 @@ fn memory_is_what_the_blocks_take() {
         "--blocks=100000",
         "--count=1000",
     ]));
-    assert!((1.0..5.0).contains(&figure(&line, "resident_per_live")), "{line}");
+    assert!((1.0..5.0).contains(&value(&line, "resident_per_live")), "{line}");
     assert!(
-        figure(&line, "peak_growth_bytes") >= figure(&line, "resident_growth_bytes"),
+        value(&line, "peak_growth_bytes") >= value(&line, "resident_growth_bytes"),
         "{line}"
     );
 }
@@ -100,12 +100,12 @@ fn memory_is_what_the_blocks_take() {
 #[test]
 fn idle_threads_take_their_stacks_and_the_allocators_share() {
     let line = stdout(&heap_load(&["idle-threads", "--threads=100"]));
-    let share = figure(&line, "allocator_kib_per_thread");
+    let share = value(&line, "allocator_kib_per_thread");
     // The first page of a stack is touched by any thread.
-    assert!(figure(&line, "kib_per_thread") >= share + 4.0, "{line}");
+    assert!(value(&line, "kib_per_thread") >= share + 4.0, "{line}");
     let line = stdout(&heap_load(&["idle-threads", "--threads=100", "--blocks=0"]));
     assert!(
-        figure(&line, "allocator_kib_per_thread") < 1.0,
+        value(&line, "allocator_kib_per_thread") < 1.0,
         "threads that allocate nothing: {line}"
     );
 }

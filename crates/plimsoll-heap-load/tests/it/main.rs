@@ -2,6 +2,6 @@
 
 mod command;
 mod counts;
-mod figures;
 mod sizes;
+mod values;
 mod verification;

@@ -247,7 +247,7 @@ fn spared(left: u64, gauge: &Gauge) -> Result<Goal, HoldError> {
 fn ask(worker: &mut Worker, request: &Request, held: u64, stop: &AtomicBool) -> Result<u64, HoldError> {
     match worker.call(&request.command(), PATIENCE, stop) {
         Ok(Reply::Found { findings, .. }) => {
-            Ok(findings.figures.get(held::HELD_BYTES).copied().unwrap_or(0.0) as u64)
+            Ok(findings.values.get(held::HELD_BYTES).copied().unwrap_or(0.0) as u64)
         }
         Ok(other) => Err(HoldError::Reply(other)),
         // The loop sees the stop next, and ends.

@@ -209,7 +209,7 @@ impl<'a, 'l> TrialContext<'a, 'l> {
     pub(super) fn in_core(&mut self, worker: &mut Worker) -> Result<u64, TrialError> {
         let found = self.find(worker, &Command::InCore)?.findings;
         // The worker always finds it.
-        Ok(found.figures.get(IN_CORE).map_or(0, |bytes| *bytes as u64))
+        Ok(found.values.get(IN_CORE).map_or(0, |bytes| *bytes as u64))
     }
 
     /// Carries out a command in a worker, and waits for its answer.

@@ -51,7 +51,7 @@ impl Runner<'_> {
             return Ok(BTreeMap::new());
         }
         match self.ask_neighbour(&Command::ProbeEnd) {
-            Ok(Reply::Found { findings, .. }) => Ok(neighbour::metrics(&findings.figures)),
+            Ok(Reply::Found { findings, .. }) => Ok(neighbour::metrics(&findings.values)),
             Ok(other) => {
                 self.lose_neighbour(&NeighbourError::Reply(other))?;
                 Ok(BTreeMap::new())

@@ -134,7 +134,7 @@ impl Finished {
             major_faults: cost.major_faults,
             before: before.categories.clone(),
             after: after.categories.clone(),
-            values: worked.findings.figures,
+            values: worked.findings.values,
             latency: worked.findings.latency,
             profile: worked.profile,
         };

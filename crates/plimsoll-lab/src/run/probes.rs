@@ -103,15 +103,15 @@ impl Probes {
 
 impl ProbeReadings {
     fn of(findings: &Findings) -> ProbeReadings {
-        let figure = |name: &str| findings.figures.get(name).copied().unwrap_or(0.0);
+        let value = |name: &str| findings.values.get(name).copied().unwrap_or(0.0);
         let latencies = findings.latency.as_ref();
         ProbeReadings {
             latencies: latencies
                 .and_then(|text| Latencies::from_text(text).ok())
                 .unwrap_or_default(),
-            count: figure("probes_count"),
-            failed: figure("failed_count"),
-            took_s: figure("took_s"),
+            count: value("probes_count"),
+            failed: value("failed_count"),
+            took_s: value("took_s"),
         }
     }
 
@@ -160,9 +160,9 @@ impl Readings {
     pub(super) fn note(&self, findings: &mut Findings) {
         for ((name, kind, _), probed) in PROBES.iter().zip(&self.probes) {
             let latencies = &probed.latencies;
-            let mut set = |figure: &str, value: Option<f64>| {
+            let mut set = |metric: &str, value: Option<f64>| {
                 if let Some(value) = value {
-                    findings.set(&format!("{name}_{figure}"), value);
+                    findings.set(&format!("{name}_{metric}"), value);
                 }
             };
             let percentile = |percent: f64| latencies.percentile(percent).map(|ns| ns as f64 / 1e9);
@@ -207,12 +207,12 @@ mod tests {
         readings.probes[1] = probed;
         let mut findings = Findings::default();
         readings.note(&mut findings);
-        let figure = |name: &str| findings.figures.get(name).copied();
-        assert!((figure("launch_mean_s").unwrap() - 0.3).abs() < 1e-9);
-        assert_eq!(figure("launch_count"), Some(7.0));
-        assert_eq!(figure("launch_failed_count"), Some(3.0));
-        assert_eq!(figure("small_set_count"), Some(0.0));
-        assert_eq!(figure("small_set_mean_s"), None);
-        assert_eq!(figure("small_set_failed_count"), None);
+        let value = |name: &str| findings.values.get(name).copied();
+        assert!((value("launch_mean_s").unwrap() - 0.3).abs() < 1e-9);
+        assert_eq!(value("launch_count"), Some(7.0));
+        assert_eq!(value("launch_failed_count"), Some(3.0));
+        assert_eq!(value("small_set_count"), Some(0.0));
+        assert_eq!(value("small_set_mean_s"), None);
+        assert_eq!(value("small_set_failed_count"), None);
     }
 }

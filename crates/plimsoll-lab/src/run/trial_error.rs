@@ -20,11 +20,15 @@ impl TrialError {
     pub(super) fn new(exit: Exit, code: FailureCode, message: impl std::fmt::Display) -> Self {
         TrialError {
             exit,
-            failure: TrialFailure {
-                code,
-                message: message.to_string(),
-            },
+            failure: TrialFailure::new(code, message.to_string()),
         }
+    }
+
+    /// The same, of a worker or program that ended so.
+    pub(super) fn of_end(mut self, exit_code: Option<i32>, signal: Option<i32>) -> Self {
+        self.failure.exit_code = exit_code;
+        self.failure.signal = signal;
+        self
     }
 
     /// A workload that failed.
@@ -67,7 +71,11 @@ impl TrialError {
             WorkerError::Crew(_) => FailureCode::WorkerStart,
             WorkerError::Protocol(_) | WorkerError::Io { .. } => FailureCode::Protocol,
         };
-        TrialError::new(exit, code, error)
+        let failed = TrialError::new(exit, code, error);
+        match error {
+            WorkerError::Died { status, signal } => failed.of_end(*status, *signal),
+            _ => failed,
+        }
     }
 }
 
@@ -121,6 +129,14 @@ mod tests {
         ] {
             let found = TrialError::of_worker(&error);
             assert_eq!((found.failure.code, found.exit), (code, exit), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_failure_of_a_dead_worker_has_its_end() {
+        for (status, signal) in [(None, Some(9)), (Some(1), None)] {
+            let found = TrialError::of_worker(&WorkerError::Died { status, signal });
+            assert_eq!((found.failure.exit_code, found.failure.signal), (status, signal));
         }
     }
 

@@ -71,7 +71,7 @@ impl Cost {
 pub struct Findings {
     /// Metrics by name, with the unit as suffix.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub figures: BTreeMap<String, f64>,
+    pub values: BTreeMap<String, f64>,
     /// Metrics with several values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lists: BTreeMap<String, Vec<f64>>,
@@ -82,6 +82,6 @@ pub struct Findings {
 
 impl Findings {
     pub fn set(&mut self, name: &str, value: f64) {
-        self.figures.insert(name.to_owned(), value);
+        self.values.insert(name.to_owned(), value);
     }
 }

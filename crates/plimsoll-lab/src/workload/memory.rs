@@ -285,10 +285,10 @@ impl Memory {
         Ok(watch.stop(self.bytes()))
     }
 
-    /// Bytes in RAM, and the figures of a pager.
+    /// Bytes in RAM, and the findings about a pager.
     pub(crate) fn places(&self) -> Result<(u64, Findings), MemoryError> {
-        let figures = self.pager.as_ref().map(after_trim);
-        Ok((self.in_core()?, figures.unwrap_or_default()))
+        let findings = self.pager.as_ref().map(after_trim);
+        Ok((self.in_core()?, findings.unwrap_or_default()))
     }
 
     /// Bytes in RAM, in whole pages; those of files also where they are not mapped.

@@ -376,27 +376,19 @@ mod tests {
 
     /// Properties of every probe, also on a busy machine.
     fn assert_sound(cost: &Cost, findings: &Findings, period: f64) {
-        let figure = |name: &str| findings.figures[name];
-        let probes = figure("probes_count");
-        assert!(probes >= 1.0 && figure("failed_count") == 0.0, "{findings:?}");
-        assert!(figure("corrected_count") >= probes, "{findings:?}");
+        let value = |name: &str| findings.values[name];
+        let probes = value("probes_count");
+        assert!(probes >= 1.0 && value("failed_count") == 0.0, "{findings:?}");
+        assert!(value("corrected_count") >= probes, "{findings:?}");
         assert!(probes <= cost.seconds / period + 1.0, "{findings:?}");
         // None took longer than the longest, which is exact to 1 %.
-        assert!(figure("took_s") > 0.0, "{findings:?}");
-        assert!(
-            figure("took_s") <= 1.02 * probes * figure("max_s"),
-            "{findings:?}"
-        );
-        let rising = [
-            figure("p50_s"),
-            figure("p99_s"),
-            figure("p999_s"),
-            figure("max_s"),
-        ];
+        assert!(value("took_s") > 0.0, "{findings:?}");
+        assert!(value("took_s") <= 1.02 * probes * value("max_s"), "{findings:?}");
+        let rising = [value("p50_s"), value("p99_s"), value("p999_s"), value("max_s")];
         assert!(rising.is_sorted() && rising[3] <= cost.seconds, "{findings:?}");
         let latencies = Latencies::from_text(findings.latency.as_ref().unwrap()).unwrap();
-        assert_eq!(latencies.count() as f64, figure("corrected_count"));
-        assert_eq!(figure("probe_cpu_s"), cost.cpu_user_s + cost.cpu_system_s);
+        assert_eq!(latencies.count() as f64, value("corrected_count"));
+        assert_eq!(value("probe_cpu_s"), cost.cpu_user_s + cost.cpu_system_s);
     }
 
     #[test]
@@ -404,9 +396,9 @@ mod tests {
         let (cost, findings) = probed(ProbeKind::Wakeup, 0.002, 0.3);
         assert_sound(&cost, &findings, 0.002);
         // Corrected ones stand for the missed ones: together there is one for each period.
-        let share = findings.figures["corrected_count"] / (cost.seconds / 0.002);
+        let share = findings.values["corrected_count"] / (cost.seconds / 0.002);
         assert!(share > 0.5 && share < 1.2, "{findings:?}");
-        assert!(findings.figures["probe_cpu_percent"] < 50.0, "{findings:?}");
+        assert!(findings.values["probe_cpu_percent"] < 50.0, "{findings:?}");
     }
 
     #[test]
@@ -415,10 +407,10 @@ mod tests {
         assert_sound(&cost, &findings, 0.02);
         // A program that starts has its pages to fault in.
         assert!(
-            cost.minor_faults as f64 >= findings.figures["probes_count"],
+            cost.minor_faults as f64 >= findings.values["probes_count"],
             "{cost:?}"
         );
-        assert!(findings.figures["p50_s"] > 10e-6, "{findings:?}");
+        assert!(findings.values["p50_s"] > 10e-6, "{findings:?}");
     }
 
     #[test]
@@ -427,7 +419,7 @@ mod tests {
         assert_sound(&cost, &findings, 0.01);
         assert_eq!(
             cost.bytes as f64,
-            findings.figures["probes_count"] * SMALL_SET as f64
+            findings.values["probes_count"] * SMALL_SET as f64
         );
     }
 
@@ -469,8 +461,8 @@ mod tests {
         let begun = Instant::now();
         let (cost, findings) = probed(ProbeKind::Wakeup, 60.0, 0.0);
         assert!(begun.elapsed() < Duration::from_secs(10), "{cost:?}");
-        assert_eq!(findings.figures["corrected_count"], 0.0);
-        assert!(!findings.figures.contains_key("p99_s"), "no figure of nothing");
+        assert_eq!(findings.values["corrected_count"], 0.0);
+        assert!(!findings.values.contains_key("p99_s"), "no value of nothing");
     }
 
     #[test]

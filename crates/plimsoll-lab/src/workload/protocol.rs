@@ -73,7 +73,7 @@ pub enum Command {
     Trim,
     /// Write the dirty pages of filled files to the disk.
     WriteBack,
-    /// Answer with the bytes of filled memory that are in RAM: [`IN_CORE`]. A pager adds the figures that it has after a trim.
+    /// Answer with the bytes of filled memory that are in RAM: [`IN_CORE`]. A pager adds the values that it has after a trim.
     InCore,
     /// Read every byte (timed, checksummed), then compare every byte with the regenerated stream (not timed).
     Restore,

@@ -109,7 +109,7 @@ impl Server {
                 None => nothing_filled("write back"),
             },
             Command::InCore => match self.memory.as_ref().map(Memory::places) {
-                Some(Ok((bytes, figures))) => in_core(bytes, figures),
+                Some(Ok((bytes, findings))) => in_core(bytes, findings),
                 Some(Err(error)) => failed(error.code(), error),
                 None => nothing_filled("look at"),
             },

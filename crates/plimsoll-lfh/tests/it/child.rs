@@ -15,12 +15,12 @@ pub(crate) fn in_child(name: &str, environment: &[(&str, &str)], body: impl FnOn
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{name}: {}\n{text}", output.status);
     assert!(text.contains("1 passed"), "{name} is no test:\n{text}");
-    print!("{}", figures(&text));
+    print!("{}", measured(&text));
 }
 
 /// The lines that a child wrote for people to read.
-fn figures(text: &str) -> String {
+fn measured(text: &str) -> String {
     text.lines()
-        .filter_map(|line| line.find("figure:").map(|at| format!("{}\n", &line[at..])))
+        .filter_map(|line| line.find("measured:").map(|at| format!("{}\n", &line[at..])))
         .collect()
 }

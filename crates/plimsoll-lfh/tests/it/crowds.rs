@@ -69,7 +69,7 @@ fn a_thousand_idle_threads_cache_no_more_than_a_few() {
             let (few, many) = (idle(50), idle(1000));
             let of_heap = |(stacks, all): (usize, usize)| all.saturating_sub(stacks);
             println!(
-                "figure: idle threads: 1000 with their stacks {} KiB each, of which the heap {} KiB for all; 50: {} KiB",
+                "measured: idle threads: 1000 with their stacks {} KiB each, of which the heap {} KiB for all; 50: {} KiB",
                 (many.1 / 1000) >> 10,
                 of_heap(many) >> 10,
                 of_heap(few) >> 10
@@ -134,14 +134,14 @@ fn five_hundred_threads_allocate_and_free() {
         // A machine that is busy with others makes both dearer, and not always alike: the least of three counts.
         let least = |threads| (0..3).map(|_| replace(threads)).min().expect("three");
         let (few, many) = (least(2), least(512));
-        println!("figure: {STEPS} steps of 2 threads {few:?}, of 512 {many:?}");
+        println!("measured: {STEPS} steps of 2 threads {few:?}, of 512 {many:?}");
         assert!(
             many < few * 2,
             "{STEPS} steps of 512 threads take {many:?} of CPU time, of 2 threads {few:?}"
         );
         let (record, counts) = Heap::process().statistics().expect("the heap was used");
         let waits = record.lock_contention(&counts);
-        println!("figure: {waits} waits for locks");
+        println!("measured: {waits} waits for locks");
         assert!(waits < 3 * STEPS as u64 / 200, "{waits} waits for locks");
     });
 }

@@ -88,7 +88,7 @@ fn idle_after_free(name: &str, mut size: impl FnMut(&mut Numbers) -> usize) {
         assert!(resident() > base + 190 * MIB);
         free_all(heap, blocks.drain(..));
         let (left, after) = settled(base, MIB);
-        println!("figure: {name}: {} KiB left after {after:?}", left >> 10);
+        println!("measured: {name}: {} KiB left after {after:?}", left >> 10);
         assert!(
             left < 10 * MIB && after < Duration::from_millis(1500),
             "{left} bytes left after {after:?}"
@@ -132,7 +132,7 @@ fn an_idle_process_returns_pages_between_blocks() {
             free_all(heap, freed);
             let (left, after) = settled(base, 27 * MIB + list);
             println!(
-                "figure: pages between blocks: {} KiB left after {after:?}",
+                "measured: pages between blocks: {} KiB left after {after:?}",
                 left >> 10
             );
             assert!(left <= 27 * MIB + list, "{left} bytes left after {after:?}");
@@ -216,7 +216,7 @@ fn work_on_after_free(seconds: u64) -> (usize, usize) {
         let left = resident().saturating_sub(base);
         if left < 8 * MIB || time.passed() > Duration::from_secs(seconds) {
             println!(
-                "figure: {} KiB left after {:?} of calls",
+                "measured: {} KiB left after {:?} of calls",
                 left >> 10,
                 time.passed()
             );
@@ -311,7 +311,7 @@ fn a_destroyed_heap_returns_its_memory() {
             // The list of blocks, of which the system's heap may keep the pages, is not the heap's.
             let left = resident().saturating_sub(base);
             println!(
-                "figure: {front_end:?} destroyed: {} KiB left of {blocks} blocks",
+                "measured: {front_end:?} destroyed: {} KiB left of {blocks} blocks",
                 left >> 10
             );
             assert!(left < MIB + blocks * 8 + 64 * MIB / 16 * 8, "{left} bytes left");
@@ -337,7 +337,7 @@ fn zeroed_blocks_that_are_not_written_to_are_not_resident() {
             // SAFETY: the block was just made.
             assert!(unsafe { is_zero(zeroed, 200 * MIB) });
             println!(
-                "figure: zeroed block read: {} KiB more resident",
+                "measured: zeroed block read: {} KiB more resident",
                 resident().saturating_sub(base) >> 10
             );
             // Reading maps the page of zeroes, which is not resident.

@@ -223,7 +223,7 @@ fn a_fork_waits_for_one_step_of_the_purge_not_for_a_period() {
             // This thread may lose its processor before it calls the heap, and the helper goes on meanwhile.
             let returned = (0..20).filter_map(|_| returned_while_a_fork_waits(TOTAL)).take(5);
             let least = returned.min().expect("the purge of so much takes a while");
-            println!("figure: {} MiB returned while a fork waited", least >> 20);
+            println!("measured: {} MiB returned while a fork waited", least >> 20);
             assert!(least <= 64 << 20, "{least} bytes");
         },
     );

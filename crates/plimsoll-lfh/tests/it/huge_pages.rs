@@ -132,7 +132,7 @@ fn lie_under_a_heap_that_is_mostly_in_use() {
     let now = huge_pages();
     let (asked_for, given) = (now.asked_for - none.asked_for, now.given - none.given);
     println!(
-        "figure: huge pages under 80 MiB: asked for {} MiB, given {} MiB, resident {} KiB",
+        "measured: huge pages under 80 MiB: asked for {} MiB, given {} MiB, resident {} KiB",
         asked_for / MIB,
         given / MIB,
         (resident() - base) >> 10
@@ -197,7 +197,7 @@ fn pages_between_blocks_return_from_huge_pages() {
             heap.trim();
             let left = resident().saturating_sub(base);
             println!(
-                "figure: {} KiB left of 64 MiB, of which 1 MiB is in use",
+                "measured: {} KiB left of 64 MiB, of which 1 MiB is in use",
                 left >> 10
             );
             // A page of each, and the heap's descriptions.

@@ -39,7 +39,7 @@ fn exhaust(heap: &Heap, size: usize) {
         // SAFETY: the block is in use.
         unsafe { heap.free(block) };
     }
-    println!("figure: {size}: {counts:?} blocks");
+    println!("measured: {size}: {counts:?} blocks");
     assert!(counts[1] * 10 >= counts[0] * 9 && counts[0] > 100, "{counts:?}");
 }
 

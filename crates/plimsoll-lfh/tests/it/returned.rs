@@ -123,7 +123,7 @@ fn at_the_same_time(looks: u32, rounds: u32, round: impl Fn() + Sync, mut look: 
         }
         drop(ended);
     });
-    println!("figure: {} rounds meanwhile", done.into_inner());
+    println!("measured: {} rounds meanwhile", done.into_inner());
 }
 
 struct EndsWhenDropped<'e>(&'e AtomicBool);

@@ -123,7 +123,7 @@ fn a_sequence_that_a_handler_interrupts_begins_anew() {
             calls += 4;
             assert!(start.elapsed() < Duration::from_secs(100), "hardly interrupted");
         }
-        println!("figure: {calls} calls, {INTERRUPTIONS} times interrupted");
+        println!("measured: {calls} calls, {INTERRUPTIONS} times interrupted");
         let mut damages = 0;
         let walked = Heap::validate_all(&mut |_| damages += 1).expect("it can be read");
         assert!(walked.is_some(), "the heap was used");

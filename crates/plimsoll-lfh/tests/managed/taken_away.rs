@@ -288,7 +288,7 @@ fn sections_restart_after_faults() {
                 }
             }
             let (faults, restarted) = (FAULTS.load(Ordering::Relaxed), RESTARTED.load(Ordering::Relaxed));
-            println!("figure: {faults} faults, {restarted} of them in sequences");
+            println!("measured: {faults} faults, {restarted} of them in sequences");
             assert!(faults > 300);
             assert!(restarted > 100 || !is_restartable(), "{restarted}");
             blocks.into_iter().for_each(|(block, byte)| free(block, byte));
@@ -330,7 +330,7 @@ fn work_while_pages_are_taken_away() {
         ended.store(true, Ordering::Relaxed);
     });
     println!(
-        "figure: {} faults, {} of them in sequences",
+        "measured: {} faults, {} of them in sequences",
         FAULTS.load(Ordering::Relaxed),
         RESTARTED.load(Ordering::Relaxed)
     );

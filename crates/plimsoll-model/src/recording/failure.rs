@@ -8,6 +8,25 @@ pub struct TrialFailure {
     pub code: FailureCode,
     /// The failed action, its cause, and the remedy.
     pub message: String,
+    /// The exit code of the worker or program whose end failed the trial. None if a signal ended it, for other failures, and
+    /// in recordings of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+}
+
+impl TrialFailure {
+    /// A failure that is not the end of a process.
+    pub fn new(code: FailureCode, message: impl Into<String>) -> TrialFailure {
+        TrialFailure {
+            code,
+            message: message.into(),
+            exit_code: None,
+            signal: None,
+        }
+    }
 }
 
 /// The kind of a failure. The JSON name of a code never changes its meaning.
@@ -117,9 +136,23 @@ mod tests {
     #[test]
     fn every_code_reads_back() {
         for code in FailureCode::ALL {
+            let failure = TrialFailure::new(code, "a message");
+            assert_eq!(read(&serde_json::to_string(&failure).unwrap()), failure);
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_process_reads_back_and_earlier_versions_have_none() {
+        let earlier = read(r#"{"code":"program-failed","message":"a message"}"#);
+        assert_eq!(
+            earlier,
+            TrialFailure::new(FailureCode::ProgramFailed, "a message")
+        );
+        for (exit_code, signal) in [(Some(3), None), (None, Some(6))] {
             let failure = TrialFailure {
-                code,
-                message: "a message".to_owned(),
+                exit_code,
+                signal,
+                ..earlier.clone()
             };
             assert_eq!(read(&serde_json::to_string(&failure).unwrap()), failure);
         }

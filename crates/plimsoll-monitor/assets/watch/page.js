@@ -302,7 +302,7 @@ function draw() {
     panels.fillReadout();
   }
   showView();
-  showFigures();
+  showValues();
 }
 
 // ---------------------------------------------------------------- crosshair and table
@@ -350,20 +350,20 @@ function showHead() {
   const notices = [target?.error, target?.unread ? `${target.unread} more processes are not sampled` : null, status.busy ? status.busy + "\u2026" : null,
     status.ended, status.unlocked ? `memory not locked: ${status.unlocked}` : null];
   byId("notices").textContent = notices.filter(Boolean).join(" \u00b7 ");
-  showFigures();
+  showValues();
 }
 
-function showFigures() {
+function showValues() {
   const { hello, status } = known;
   if (!hello) return;
   const percent = key => { const value = newest(key); return value === null ? "\u2013" : UNITS.percent.text(value); };
-  const figures = [
+  const values = [
     [hello.hostname, hello.kernel.split(" ")[0]], ["rate", `${hello.hz} Hz`], ["monitor", percent("self")],
     ["PSI memory", `some ${percent("memory-some")} full ${percent("memory-full")}`],
     ["RAM", UNITS.bytes.text(hello.memTotal)],
   ];
-  if (status.recording) figures.push(["REC", status.recording]);
-  byId("figures").replaceChildren(...figures.map(([name, value]) => element("span", {}, name + " ", element("b", {}, value))));
+  if (status.recording) values.push(["REC", status.recording]);
+  byId("values").replaceChildren(...values.map(([name, value]) => element("span", {}, name + " ", element("b", {}, value))));
 }
 
 function showMessages() {

@@ -301,6 +301,7 @@ mod tests {
         Hierarchy {
             version,
             mount: root.path().to_owned(),
+            inner: "/".into(),
             own: root.path().to_owned(),
         }
     }

@@ -42,11 +42,10 @@ impl Group {
     }
 
     fn find_in(hierarchy: &Hierarchy, path: &Path) -> Result<Group, TrimError> {
-        let (found, name) = hierarchy.find(path).map_err(|why| TrimError::NoSuchCgroup {
+        let (group, name) = hierarchy.find(path).map_err(|why| TrimError::NoSuchCgroup {
             path: path.to_owned(),
             why: why.to_string(),
         })?;
-        let group = MemoryCgroup::new(found, hierarchy.version);
         if group.is_root() && name == "/" {
             return Err(TrimError::RootCgroup {
                 path: group.path().to_owned(),
@@ -218,6 +217,7 @@ mod tests {
         let hierarchy = Hierarchy {
             version,
             own: mount.clone(),
+            inner: "/".into(),
             mount,
         };
         (folder, hierarchy)

@@ -137,12 +137,12 @@ impl History {
             .collect()
     }
 
-    /// Time of the frame with the maximum of `figure`.
-    pub fn peak(&self, figure: impl Fn(&Frame) -> Option<f64>) -> Option<u64> {
+    /// Time of the frame with the maximum of `metric`.
+    pub fn peak(&self, metric: impl Fn(&Frame) -> Option<f64>) -> Option<u64> {
         let old = self.pieces.range(..self.thinned).map(Piece::greatest);
         let known = old
             .chain(self.frames.iter().copied())
-            .filter_map(|frame| Some((frame.t_ns, figure(&frame)?)));
+            .filter_map(|frame| Some((frame.t_ns, metric(&frame)?)));
         known.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(t_ns, _)| t_ns)
     }
 

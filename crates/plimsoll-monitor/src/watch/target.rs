@@ -273,8 +273,8 @@ impl Group {
         };
         let not_found = |error: HierarchyError| failed(error.to_string());
         let hierarchy = Hierarchy::of_this_process().map_err(not_found)?;
-        let (folder, name) = hierarchy.find(path).map_err(not_found)?;
-        let files = CgroupFiles::of(&folder, hierarchy.version);
+        let (group, name) = hierarchy.find(path).map_err(not_found)?;
+        let files = CgroupFiles::of(group.path(), group.version());
         if !files.stat.exists() {
             return Err(failed(format!(
                 "{} does not exist; name a cgroup of the memory controller, below {}",
@@ -284,7 +284,7 @@ impl Group {
         }
         Ok(Group {
             title: format!("cgroup {}", sanitize(&name)),
-            folder,
+            folder: group.path().to_owned(),
             files,
             removed: false,
         })

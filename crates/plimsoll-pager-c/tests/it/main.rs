@@ -4,7 +4,7 @@ use std::mem::{offset_of, size_of};
 use std::path::{Path, PathBuf};
 
 use plimsoll_pager_c::interface;
-use plimsoll_pager_c::layout::{Figures, Options};
+use plimsoll_pager_c::layout::{Options, Statistics};
 
 /// A library to link with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,12 +120,12 @@ fn the_structures_are_those_of_the_header() {
         offset_of!(Options, codec),
         offset_of!(Options, page_file),
         offset_of!(Options, ageing_ms),
-        size_of::<Figures>(),
-        offset_of!(Figures, compressed_pages),
-        offset_of!(Figures, direct_reclaims),
-        offset_of!(Figures, heat_chunks),
+        size_of::<Statistics>(),
+        offset_of!(Statistics, compressed_pages),
+        offset_of!(Statistics, direct_reclaims),
+        offset_of!(Statistics, heat_chunks),
         offset_of!(Options, thrash_control),
-        offset_of!(Figures, kept_trials),
+        offset_of!(Statistics, kept_trials),
     ];
     let expected = expected.map(|number| number.to_string()).join(" ");
     assert_eq!(output_of("tests/c/layout.c", Library::Shared).trim(), expected);

@@ -43,7 +43,7 @@ pub(crate) use pins::{Pin, Pins, Purpose};
 pub(crate) use refaults::Refaults;
 pub(crate) use regions::Regions;
 pub(crate) use streams::{MOST_AHEAD, Streams};
-pub(crate) use thrash::{INTERVAL, Interval, Thrash, ThrashFigures, Totals};
+pub(crate) use thrash::{INTERVAL, Interval, Thrash, ThrashStats, Totals};
 pub use thrash::{ThrashControl, ThrashStep};
 pub use working_sets::WorkingSetError;
 pub(crate) use working_sets::{WorkingSet, WorkingSets};

@@ -104,7 +104,7 @@ fn rest(pager: &Pager) {
 }
 
 #[test]
-fn the_figures_are_those_of_the_embedder() {
+fn the_statistics_are_those_of_the_embedder() {
     let (pager, region, _small) = mixed();
     let _pin = region.pin(..3 * PAGE_SIZE).expect("a part of the budget");
     rest(&pager);

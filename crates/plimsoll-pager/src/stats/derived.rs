@@ -3,7 +3,7 @@
 use plimsoll_os::Errno;
 
 use crate::backing::PageFileUse;
-use crate::manager::{AgeingState, ThrashFigures, ThrashStep};
+use crate::manager::{AgeingState, ThrashStats, ThrashStep};
 use crate::page_file::{State, WriteFailure};
 
 /// Counters that no single atomic of the manager holds.
@@ -18,7 +18,7 @@ pub(crate) struct Derived {
     pub(crate) ageing_windows: u64,
     pub(crate) ageing_us: u64,
     pub(crate) heat_chunks: [u64; 8],
-    pub(crate) thrash: ThrashFigures,
+    pub(crate) thrash: ThrashStats,
     pub(crate) page_file: Option<PageFileUse>,
 }
 
@@ -150,7 +150,7 @@ impl Derived {
             ageing_windows,
             ageing_us,
             heat_chunks: [h0, h1, h2, h3, h4, h5, h6, h7],
-            thrash: ThrashFigures {
+            thrash: ThrashStats {
                 step: ThrashStep::of_number(step),
                 step_us: [s0, s1, s2, s3, s4],
                 throttled_us,
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_figure_returns_from_its_words_and_unknown_codes_are_harmless() {
+    fn every_counter_returns_from_its_words_and_unknown_codes_are_harmless() {
         let errno = Errno::of_number(libc::ENOSPC);
         let states = [
             None,
@@ -242,7 +242,7 @@ mod tests {
                 ageing_windows: 13,
                 ageing_us: 14,
                 heat_chunks: [15, 16, 17, 18, 19, 20, 21, 22],
-                thrash: ThrashFigures {
+                thrash: ThrashStats {
                     step: ThrashStep::NoReadAhead,
                     step_us: [23, 24, 25, 26, 27],
                     throttled_us: 28,

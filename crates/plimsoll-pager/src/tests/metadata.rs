@@ -24,7 +24,7 @@ fn copies(cap: u64) -> SavedCopies {
 }
 
 /// Fills a region of four times the budget, and checks the metadata: when the budget is full, when all pages are saved and
-/// `seconds` older, and after all were restored. Returns the figures when all were saved.
+/// `seconds` older, and after all were restored. Returns the statistics when all were saved.
 #[track_caller]
 fn check(name: &str, copies: SavedCopies, seconds: u32) -> (Stats, store::Stats) {
     let engine = Engine::new(1 << 18, RAM as u64, copies, DriverOptions::default());

@@ -106,7 +106,7 @@ fn an_arena_begins_at_its_address_unless_that_is_taken() {
     );
 }
 
-/// The bounds are for a busy machine; the figures are for a person.
+/// The bounds are for a busy machine; the printed values are for a person.
 #[test]
 fn a_region_over_a_large_arena_costs_what_is_touched() {
     const PARTS: usize = 40;

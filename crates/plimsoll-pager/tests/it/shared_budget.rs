@@ -300,7 +300,7 @@ fn memory_that_a_member_commits_is_the_kernels_while_the_pool_has_free_pages() {
     });
 }
 
-/// A member that commits and fills 40 MiB in parts, and then more than the pool has. Returns its figures after the parts.
+/// A member that commits and fills 40 MiB in parts, and then more than the pool has. Returns its statistics after the parts.
 fn member_that_commits(pool: &Pool) -> Stats {
     const SPACE: usize = 1 << 30;
     const PART: usize = 4 << 20;
@@ -355,7 +355,7 @@ fn forced(stats: &Stats) -> u64 {
     stats.forced_frames
 }
 
-/// Fills a region with pages that begin with `random` random bytes, and checks it. Sets its work to a figure of its pager at
+/// Fills a region with pages that begin with `random` random bytes, and checks it. Sets its work to a counter of its pager at
 /// the end, plus 1.
 fn fill_and_check(
     pool: &Pool,
@@ -363,7 +363,7 @@ fn fill_and_check(
     at: usize,
     bytes: u64,
     random: u64,
-    figure: fn(&Stats) -> u64,
+    counter: fn(&Stats) -> u64,
 ) {
     let split = random as usize;
     let member = pool.join(limits()).expect("the minima fit");
@@ -390,7 +390,7 @@ fn fill_and_check(
             .all(|word| *word == random.below(u64::MAX).to_ne_bytes());
         assert!(is_whole && rest.iter().all(|byte| *byte == 0), "page {page}");
     }
-    shared.set(WORK + at, figure(&pager.stats()) + 1);
+    shared.set(WORK + at, counter(&pager.stats()) + 1);
     loop {
         std::thread::sleep(Duration::from_secs(1));
     }

@@ -233,7 +233,7 @@ fn alone(test: &str, work: impl FnOnce(u64)) {
 }
 
 /// Runs the threads while `beside` is called again and again, and checks the pager and its counts.
-/// Returns the figures at the end of the work.
+/// Returns the statistics at the end of the work.
 fn run(pager: &Pager, least: Work, mut beside: impl FnMut(&Shared)) -> Stats {
     let shared: Shared = [const { RwLock::new(None) }; THREADS * REGIONS];
     std::thread::scope(|scope| {

@@ -18,7 +18,7 @@ fn pager(rule: ThrashControl, mode: FaultMode) -> Pager {
     builder.build().expect("userfaultfd is allowed")
 }
 
-/// Threads that access the pages of a region each, at random, until the figures are as wanted. Returns them, and the accesses
+/// Threads that access the pages of a region each, at random, until the statistics are as wanted. Returns them, and the accesses
 /// of each thread.
 fn thrash(pager: &Pager, regions: &mut [Region], is_wanted: impl Fn(&Stats) -> bool) -> (Stats, Vec<u64>) {
     let is_over = AtomicBool::new(false);

@@ -67,7 +67,7 @@ fn verify(bytes: &[u8], first: usize, round: u64) {
     }
 }
 
-/// Figures of the page file.
+/// Statistics of the page file.
 fn file_of(pager: &Pager) -> plimsoll_pager::PageFileUse {
     pager.stats().page_file.expect("it has one")
 }

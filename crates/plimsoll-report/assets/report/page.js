@@ -199,7 +199,7 @@ function choose(group, trial, range) {
   buttons.hidden = ids.length === 0;
   buttons.replaceChildren(element("span", { class: "what" }, "Trial"), ...ids.map(id =>
     element("button", { type: "button", value: id, title: id, "aria-pressed": String(id === trial), disabled: timelineOf(id).trial !== id, on: { click: () => choose(group, id) } }, shortName(id))));
-  for (const figure of document.querySelectorAll(".figure")) figure.classList.toggle("chosen", figure.dataset.group === (group ?? ""));
+  for (const table of document.querySelectorAll(".event-table")) table.classList.toggle("chosen", table.dataset.group === (group ?? ""));
   plots = panels.build(document.getElementById("plots"), panelsShown(), listOf);
   panels.buildReadout(document.getElementById("readout-holder"), data.panels, valuesOf);
   zoom(state.from, state.to);

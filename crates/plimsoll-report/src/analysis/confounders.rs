@@ -108,10 +108,10 @@ impl<'a> Seen<'a> {
 
     /// The trials in which a value exceeds `threshold`, with the largest value of any trial; none where it is known
     /// of no trial.
-    fn spoiled(&self, threshold: f64, figure: impl Fn(&Trial) -> Option<f64>) -> (Vec<String>, Option<f64>) {
+    fn spoiled(&self, threshold: f64, metric: impl Fn(&Trial) -> Option<f64>) -> (Vec<String>, Option<f64>) {
         let mut spoiled = Vec::new();
         let worst = self.worst(|trial| {
-            let value = figure(trial)?;
+            let value = metric(trial)?;
             if value > threshold {
                 spoiled.push(trial.id.clone());
             }
@@ -121,8 +121,8 @@ impl<'a> Seen<'a> {
     }
 
     /// The largest value of any trial; none where it is known of no trial.
-    fn worst(&self, figure: impl FnMut(&Trial) -> Option<f64>) -> Option<f64> {
-        self.trials.iter().filter_map(figure).reduce(f64::max)
+    fn worst(&self, metric: impl FnMut(&Trial) -> Option<f64>) -> Option<f64> {
+        self.trials.iter().filter_map(metric).reduce(f64::max)
     }
 }
 

@@ -383,7 +383,7 @@ mod tests {
         let repeat = |(number, &status): (usize, &TrialStatus)| Trial {
             id: format!("made-up#{}", number + 1),
             status,
-            metrics: [("figure".to_owned(), number as f64)].into(),
+            metrics: [("number".to_owned(), number as f64)].into(),
             ..Trial::made_up("compression", Vec::new())
         };
         statuses.iter().enumerate().map(repeat).collect()
@@ -406,10 +406,10 @@ mod tests {
             let groups = groups(&trials);
             let group = groups.iter().find(|group| group.identity() == "made-up");
             let group = group.expect("the group");
-            let figures = group.counted(&trials).into_iter();
-            let figures: Vec<f64> = figures.map(|trial| trial.metrics["figure"]).collect();
-            assert_eq!(figures, counted, "{statuses:?}");
-            let summed_up = group.metrics.get("figure").map(Measured::values);
+            let values = group.counted(&trials).into_iter();
+            let values: Vec<f64> = values.map(|trial| trial.metrics["number"]).collect();
+            assert_eq!(values, counted, "{statuses:?}");
+            let summed_up = group.metrics.get("number").map(Measured::values);
             assert_eq!(summed_up.unwrap_or_default(), counted, "{statuses:?}");
         }
     }
@@ -423,12 +423,9 @@ mod tests {
         )];
         let counted = |trials: &[Trial]| groups(trials)[0].counted(trials).len();
         assert_eq!(counted(&trials), 1);
-        assert_eq!(groups(&trials)[0].metrics["figure"].values(), [0.0]);
+        assert_eq!(groups(&trials)[0].metrics["number"].values(), [0.0]);
         // The code decides, if there is one; a trial with two failures has more than that problem.
-        let failure = |code| TrialFailure {
-            code,
-            message: trials[0].reasons[0].clone(),
-        };
+        let failure = |code| TrialFailure::new(code, &*trials[0].reasons[0]);
         let (not_run, trim) = (failure(FailureCode::NotRun), failure(FailureCode::Trim));
         for (failures, expected) in [
             (vec![not_run.clone()], 1),

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Invariant: an unknown value is absent. No function here returns an infinity or a NaN. Checked by
-//! `no_figure_is_ever_infinite`.
+//! `no_value_is_ever_infinite`.
 
 pub mod background;
 pub mod confounders;

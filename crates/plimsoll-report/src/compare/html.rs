@@ -5,15 +5,16 @@ use std::collections::HashMap;
 
 use askama::Template;
 
+use super::columns::{self, COLUMNS, Content, paint};
 use super::multiples::{Alignment, Sheet, Strand};
-use super::terminal::lone;
 use super::{intervals, words};
 use crate::analysis::Group;
-use crate::comparison::{Basis, Comparison, Difference, Row, State, Verdict};
+use crate::comparison::{Basis, Comparison, Row, State};
 use crate::contents::{Index, Page};
 use crate::drawing::palette;
 use crate::drawing::table::{Cell, Column, Table};
 use crate::html::parts::{SORTABLE, look, policy};
+use plimsoll_model::quantity;
 
 const STYLE: &str = include_str!("../../assets/report/compare.css");
 const START_SORTING: &str = r#"document.querySelectorAll("table.sortable").forEach(sortableTable);"#;
@@ -35,14 +36,12 @@ struct View<'a> {
     script: String,
     sentence: String,
     status: (&'static str, &'static str),
-    runs: Vec<String>,
     conditions: Vec<(&'static str, String)>,
     lone: Vec<String>,
     layers: Vec<&'static palette::Paint>,
     alignments: Vec<(u32, &'static str)>,
     groups: Vec<GroupView>,
     table: Table<'static>,
-    differences: Vec<(&'a Difference, &'a str)>,
 }
 
 struct GroupView {
@@ -83,13 +82,12 @@ pub fn render(comparison: &Comparison, pages: &[Page]) -> String {
         script,
         sentence: words::sentence(comparison),
         status: status(comparison),
-        runs: comparison.runs.iter().map(words::run).collect(),
         conditions: comparison
             .conditions
             .iter()
             .map(|outcome| (class(outcome.state), words::outcome(comparison, outcome)))
             .collect(),
-        lone: lone(comparison),
+        lone: words::lone(comparison),
         layers: palette::LAYERS.iter().filter(|paint| is_offered(paint)).collect(),
         alignments: ALIGNMENTS
             .iter()
@@ -97,11 +95,6 @@ pub fn render(comparison: &Comparison, pages: &[Page]) -> String {
             .map(|(key, words, _)| (*key, *words))
             .collect(),
         table: table(comparison),
-        differences: comparison
-            .differences
-            .iter()
-            .map(|one| (one, comparison.runs[one.run].letter.as_str()))
-            .collect(),
         groups,
         comparison,
     };
@@ -138,13 +131,13 @@ fn class(state: State) -> &'static str {
 }
 
 fn status(comparison: &Comparison) -> (&'static str, &'static str) {
-    let any = |state| comparison.conditions.iter().any(|one| one.state == state);
     let tally = comparison.tally();
-    if any(State::Failed) {
-        ("failed", "\u{2717} a condition failed")
-    } else if any(State::Unknown) {
-        ("untrustworthy", "! a condition is undecided")
-    } else if tally.worse > 0 {
+    match comparison.state() {
+        State::Failed => return ("failed", "\u{2717} a condition failed"),
+        State::Unknown => return ("untrustworthy", "! a condition is undecided"),
+        State::Passed => {}
+    }
+    if tally.worse > 0 {
         ("failed", "\u{2717} worse")
     } else if tally.better > 0 {
         ("ok", "\u{2713} better")
@@ -246,59 +239,26 @@ fn aligned(comparison: &Comparison, runs: &[RunIndex<'_>], group: &str) -> Vec<A
 }
 
 fn table(comparison: &Comparison) -> Table<'static> {
-    const HEADS: [(&str, bool); 12] = [
-        ("Run", false),
-        ("Group", false),
-        ("Metric", false),
-        ("Repeats", false),
-        ("Baseline", true),
-        ("Run's median", true),
-        ("Change", true),
-        ("95% interval", true),
-        ("p", true),
-        ("p (Holm)", true),
-        ("Calibrated", true),
-        ("Verdict", false),
-    ];
-    let number = |value: Option<f64>, text: String| match value {
-        Some(value) => Cell::number(value, text),
-        None => Cell::missing(),
+    let cell = |column: &columns::Column, row: &Row| match column.content {
+        Content::Words(text) => Cell::text(text(comparison, row)),
+        Content::Number(number) => match number(row) {
+            (Some(number), text) => Cell::number(number, text),
+            (None, _) => Cell::missing(),
+        },
+        Content::Verdict => Cell {
+            class: paint(row.verdict).map_or("", |(class, _)| class),
+            ..Cell::text(column.text(comparison, row))
+        },
     };
-    let rows = comparison.rows.iter().map(|row| {
-        let (symbol, word) = words::verdict(row.verdict);
-        let mut verdict = Cell::text(format!("{symbol} {word}"));
-        verdict.class = match row.verdict {
-            Verdict::Worse => "failed",
-            Verdict::Better => "ok",
-            Verdict::Changed => "untrustworthy",
-            Verdict::Same | Verdict::Unclear => "",
-        };
-        let calibrated = row.normalised.as_ref().map(|one| one.change);
-        vec![
-            Cell::text(&comparison.runs[row.run].letter),
-            Cell::text(comparison.label(&row.group)),
-            Cell::text(&row.metric),
-            Cell::text(format!(
-                "{}/{}",
-                row.baseline.values.len(),
-                row.other.values.len()
-            )),
-            Cell::number(row.baseline.median, words::value(row.unit, row.baseline.median)),
-            Cell::number(row.other.median, words::value(row.unit, row.other.median)),
-            number(row.change, words::change(row.change)),
-            number(row.interval.map(|ends| ends.0), words::interval(row.interval)),
-            number(row.p, words::probability(row.p)),
-            number(row.p_holm, words::probability(row.p_holm)),
-            number(calibrated, words::change(calibrated)),
-            verdict,
-        ]
-    });
+    let rows = comparison.rows.iter();
+    let rows = rows.map(|row| COLUMNS.iter().map(|column| cell(column, row)).collect::<Vec<_>>());
+    let sorts_by_number = |column: &columns::Column| matches!(column.content, Content::Number(_));
     Table {
         id: "rows",
         title: "Every metric",
-        columns: HEADS
+        columns: COLUMNS
             .iter()
-            .map(|&(title, numeric)| Column::new(title, numeric))
+            .map(|column| Column::new(column.title, sorts_by_number(column)))
             .collect(),
         rows: rows.collect(),
     }

@@ -2,8 +2,9 @@
 
 use std::fmt::Write;
 
+use super::columns::paint;
 use super::words;
-use crate::comparison::{Row, Verdict};
+use crate::comparison::Row;
 use crate::drawing::panel::round_step;
 use crate::drawing::svg;
 
@@ -65,12 +66,7 @@ pub(super) fn chart(rows: &[&Row], threshold: f64, title: &str) -> Option<String
 }
 
 fn draw(out: &mut String, row: &Row, y: f64, x: &impl Fn(f64) -> f64) {
-    let class = match row.verdict {
-        Verdict::Worse => "worse",
-        Verdict::Better => "better",
-        Verdict::Changed => "changed",
-        Verdict::Same | Verdict::Unclear => "calm",
-    };
+    let class = paint(row.verdict).map_or("calm", |(class, _)| class);
     let name: String = row.metric.chars().take(28).collect();
     *out += &svg::text(LEFT - 8.0, y + 4.0, "row end", &name);
     let middle = svg::coordinate(y);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::terminal::lone;
+use super::columns::COLUMNS;
 use super::words;
 use crate::comparison::{Comparison, Row};
 use crate::markdown::{inline, push_list};
@@ -19,10 +19,9 @@ pub fn markdown(comparison: &Comparison) -> String {
             .iter()
             .map(|outcome| inline(&words::outcome(comparison, outcome))),
     );
-    let shown: Vec<&Row> = comparison.rows.iter().filter(|row| words::shown(row)).collect();
+    let (shown, rest): (Vec<&Row>, Vec<&Row>) = comparison.rows.iter().partition(|row| words::shown(row));
     text += "## Headline metrics and changes\n\n";
     push_table(&mut text, comparison, &shown);
-    let rest: Vec<&Row> = comparison.rows.iter().filter(|row| !words::shown(row)).collect();
     if !rest.is_empty() {
         let _ = write!(text, "<details><summary>{} more rows</summary>\n\n", rest.len());
         push_table(&mut text, comparison, &rest);
@@ -31,7 +30,7 @@ pub fn markdown(comparison: &Comparison) -> String {
     push_list(
         &mut text,
         "Not compared",
-        lone(comparison).iter().map(|line| inline(line)),
+        words::lone(comparison).iter().map(|line| inline(line)),
     );
     push_list(
         &mut text,
@@ -61,27 +60,13 @@ pub fn markdown(comparison: &Comparison) -> String {
 }
 
 fn push_table(text: &mut String, comparison: &Comparison, rows: &[&Row]) {
-    text.push_str(
-        "| run | group | metric | n | A | run | change | 95% interval | p | p (Holm) | calibrated | verdict |\n\
-         |---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---|\n",
-    );
+    let sides = [comparison.runs[0].letter.as_str(), "run"];
+    let heads = COLUMNS.map(|column| column.head(sides));
+    let rule = COLUMNS.map(|column| if column.numeric { "---:" } else { "---" });
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "| {} |\n|{}|", heads.join(" | "), rule.join("|"));
     for row in rows {
-        let (symbol, word) = words::verdict(row.verdict);
-        let cells = [
-            comparison.runs[row.run].letter.clone(),
-            inline(comparison.label(&row.group)),
-            inline(&row.metric),
-            format!("{}/{}", row.baseline.values.len(), row.other.values.len()),
-            words::value(row.unit, row.baseline.median),
-            words::value(row.unit, row.other.median),
-            words::change(row.change),
-            words::interval(row.interval),
-            inline(&words::probability(row.p)),
-            inline(&words::probability(row.p_holm)),
-            words::change(row.normalised.as_ref().map(|one| one.change)),
-            format!("{symbol} {word}"),
-        ];
-        // Writing to a String cannot fail.
+        let cells = COLUMNS.map(|column| inline(&column.text(comparison, row)));
         let _ = writeln!(text, "| {} |", cells.join(" | "));
     }
     text.push('\n');

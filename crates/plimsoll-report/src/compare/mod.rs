@@ -1,5 +1,6 @@
 //! A comparison as text for a terminal, as HTML, Markdown and CSV. All contain [`words::sentence`].
 
+mod columns;
 pub mod csv;
 pub mod html;
 mod intervals;

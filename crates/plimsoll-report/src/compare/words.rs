@@ -1,4 +1,6 @@
-//! Values and verdicts of a comparison as text.
+//! Values, verdicts and notes of a comparison as text.
+
+use std::collections::BTreeMap;
 
 use crate::analysis::statistics::SIGNIFICANCE;
 use crate::comparison::{Basis, Comparison, MetricUnit, Outcome, Row, Run, State, Verdict};
@@ -26,8 +28,8 @@ pub fn sentence(comparison: &Comparison) -> String {
         2 => "B against A".to_owned(),
         others => format!("{} runs against A", others - 1),
     };
-    let metrics = if all == 1 { "metric" } else { "metrics" };
-    let mut text = format!("{against}: of {all} {metrics} {}.", counted.join(", "));
+    let metrics = quantity::counted(all, "metric");
+    let mut text = format!("{against}: of {metrics} {}.", counted.join(", "));
     let moved = comparison
         .rows
         .iter()
@@ -105,8 +107,7 @@ pub fn outcome(comparison: &Comparison, outcome: &Outcome) -> String {
 pub fn run(run: &Run) -> String {
     let trials = match run.trials {
         0 => "no trials".to_owned(),
-        1 => "1 trial".to_owned(),
-        many => format!("{many} trials"),
+        trials => quantity::counted(trials, "trial"),
     };
     let mut text = format!("{} {}: {trials}", run.letter, run.name);
     for (count, word) in [(run.failed, "failed"), (run.untrustworthy, "untrustworthy")] {
@@ -154,4 +155,40 @@ pub fn probability(p: Option<f64>) -> String {
         Some(p) if p < 0.1 => format!("{p:.3}"),
         Some(p) => format!("{p:.2}"),
     }
+}
+
+/// Groups and metrics without a counterpart, a line each: whole groups first.
+pub fn lone(comparison: &Comparison) -> Vec<String> {
+    let name = |run: usize| &comparison.runs[run].letter;
+    let mut lines = Vec::new();
+    let mut metrics: BTreeMap<(usize, usize, &str), Vec<&str>> = BTreeMap::new();
+    for lone in &comparison.lone {
+        let because = match lone.reason.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", lone.reason),
+        };
+        match &lone.metric {
+            None => lines.push(format!(
+                "{} is in {} alone, {} lacks it{because}: not compared",
+                lone.group,
+                name(lone.present),
+                name(lone.absent)
+            )),
+            Some(metric) => metrics
+                .entry((lone.present, lone.absent, &lone.group))
+                .or_default()
+                .push(metric),
+        }
+    }
+    for ((present, absent, group), list) in metrics {
+        lines.push(format!(
+            "{}: {} of {} in {} alone, {} lacks it: not compared",
+            group,
+            list.join(", "),
+            list.len(),
+            name(present),
+            name(absent)
+        ));
+    }
+    lines
 }

@@ -135,7 +135,7 @@ fn changed<'a>(
 }
 
 fn calibration(list: &mut Diff<'_>, baseline: &Calibration, other: &Calibration) {
-    const FIGURES: &[Field<Calibration, f64>] = &[
+    const METRICS: &[Field<Calibration, f64>] = &[
         ("memset GB/s", |one| one.memset_gb_per_s),
         ("memcpy GB/s", |one| one.memcpy_gb_per_s),
         ("first touch GB/s", |one| one.first_touch_gb_per_s),
@@ -143,8 +143,8 @@ fn calibration(list: &mut Diff<'_>, baseline: &Calibration, other: &Calibration)
         ("fault ns", |one| one.fault_ns),
         ("random access ns", |one| one.random_access_ns),
     ];
-    for (name, figure) in FIGURES {
-        let (was, is) = (figure(baseline), figure(other));
+    for (name, metric) in METRICS {
+        let (was, is) = (metric(baseline), metric(other));
         if ratio(is, was).is_some_and(|ratio| (ratio - 1.0).abs() > CALIBRATION_NOISE) {
             list.push("calibration", name, format!("{was:.2}"), format!("{is:.2}"));
         }

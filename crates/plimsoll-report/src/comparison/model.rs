@@ -221,6 +221,18 @@ impl Comparison {
         tally
     }
 
+    /// The state of all conditions together.
+    pub fn state(&self) -> State {
+        let any = |state| self.conditions.iter().any(|one| one.state == state);
+        if any(State::Failed) {
+            State::Failed
+        } else if any(State::Unknown) {
+            State::Unknown
+        } else {
+            State::Passed
+        }
+    }
+
     /// Name for people of the group with this identity.
     pub fn label<'a>(&'a self, group: &'a str) -> &'a str {
         let place = self.places.get(group);

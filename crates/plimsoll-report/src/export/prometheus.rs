@@ -47,8 +47,8 @@ fn run(families: &mut Families, manifest: &Manifest, results: &Results) {
         );
     }
     if let Some(calibration) = &results.calibration {
-        let figures = serde_json::to_value(calibration).unwrap_or_default();
-        for (name, value) in figures.as_object().into_iter().flatten() {
+        let values = serde_json::to_value(calibration).unwrap_or_default();
+        for (name, value) in values.as_object().into_iter().flatten() {
             let (name, value) = in_base_units(name, value.as_f64().unwrap_or(f64::NAN));
             families.gauge(
                 &format!("plimsoll_calibration_{name}"),
@@ -129,7 +129,7 @@ fn add_trial(families: &mut Families, manifest: &Manifest, trial: &Trial) {
 }
 
 fn add_phase(families: &mut Families, of: &str, phase: &Phase) {
-    let figures = [
+    let values = [
         (
             "duration_seconds",
             "Wall time of the phase's own work.",
@@ -142,7 +142,7 @@ fn add_phase(families: &mut Families, of: &str, phase: &Phase) {
             phase.gb_per_s * 1e9,
         ),
     ];
-    for (name, help, value) in figures {
+    for (name, help, value) in values {
         families.gauge(&format!("plimsoll_phase_{name}"), help, of, value);
     }
     for (mode, seconds) in [

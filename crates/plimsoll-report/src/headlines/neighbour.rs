@@ -12,8 +12,8 @@ pub(super) fn told(trials: &[Trial]) -> Option<Told> {
     let trusted = trials
         .iter()
         .filter(|trial| trial.status_of(P99) != TrialStatus::Untrustworthy);
-    let figures = trusted.filter_map(|trial| trial.metrics.get(P99));
-    let worst = figures.copied().reduce(f64::max)?;
+    let values = trusted.filter_map(|trial| trial.metrics.get(P99));
+    let worst = values.copied().reduce(f64::max)?;
     let (code, effect) = match worst > HARMLESS_P99_S {
         true => (
             StatementCode::NeighbourDisturbed,

@@ -33,7 +33,7 @@ use cost::Cost;
 pub use data::script_safe;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Calibration, Confounder, RunStatus};
-pub use standalone::svg as chart;
+pub use standalone::{NoChart, svg as chart};
 use table::{States, Tab};
 
 const SCRIPT: &str = include_str!("../../assets/report/page.js");
@@ -56,7 +56,7 @@ struct View<'a> {
     numbers: Vec<(String, String)>,
     /// The whole run without script: its title, and the drawing.
     overview: (&'static str, String),
-    figures: Vec<Figure>,
+    event_tables: Vec<EventTable>,
     sections: Vec<Section>,
     recommendations: Vec<Shown<'a>>,
     /// The settings of `size`, in its section.
@@ -70,7 +70,7 @@ struct View<'a> {
 }
 
 /// Memory at the events of a group's trial.
-struct Figure {
+struct EventTable {
     trial: String,
     group: String,
     states: States,
@@ -115,7 +115,7 @@ pub fn write(page: &Page, output: &mut impl io::Write) -> io::Result<()> {
         legend: palette::LAYERS,
         numbers: numbers(page),
         overview: overview(page),
-        figures: figures(page, &index),
+        event_tables: event_tables(page, &index),
         sections: sections::all(page),
         recommendations: advice::shown(&page.results),
         settings_of_size: page.results.size.as_ref().map(blocks).unwrap_or_default(),
@@ -177,17 +177,17 @@ fn facts(page: &Page) -> Vec<(&'static str, String)> {
     rows
 }
 
-fn calibration(figures: &Calibration) -> Vec<(&'static str, String)> {
+fn calibration(values: &Calibration) -> Vec<(&'static str, String)> {
     let speed = |value: f64| format!("{} GB/s", quantity::significant(value));
     let time = |value: f64| format!("{} ns", quantity::significant(value));
     vec![
-        ("memset, resident", speed(figures.memset_gb_per_s)),
-        ("memcpy, resident", speed(figures.memcpy_gb_per_s)),
-        ("read with checksum", speed(figures.read_gb_per_s)),
-        ("memset, first touch", speed(figures.first_touch_gb_per_s)),
-        ("fault of a 4 KiB page", time(figures.fault_ns)),
-        ("random access", time(figures.random_access_ns)),
-        ("reading the clock", time(figures.timer_ns)),
+        ("memset, resident", speed(values.memset_gb_per_s)),
+        ("memcpy, resident", speed(values.memcpy_gb_per_s)),
+        ("read with checksum", speed(values.read_gb_per_s)),
+        ("memset, first touch", speed(values.first_touch_gb_per_s)),
+        ("fault of a 4 KiB page", time(values.fault_ns)),
+        ("random access", time(values.random_access_ns)),
+        ("reading the clock", time(values.timer_ns)),
     ]
 }
 
@@ -247,14 +247,14 @@ fn overview(page: &Page) -> (&'static str, String) {
 }
 
 /// For each group the memory at the events of one trial, if it has events.
-fn figures(page: &Page, index: &Index<'_>) -> Vec<Figure> {
-    let figure = |group: &Group| {
+fn event_tables(page: &Page, index: &Index<'_>) -> Vec<EventTable> {
+    let of_group = |group: &Group| {
         let (trial, _) = index.representative(group)?;
-        Some(Figure {
+        Some(EventTable {
             trial: trial.id.clone(),
             group: group.label.clone(),
             states: table::states(trial, index.marks(&trial.id))?,
         })
     };
-    page.groups.iter().filter_map(figure).collect()
+    page.groups.iter().filter_map(of_group).collect()
 }

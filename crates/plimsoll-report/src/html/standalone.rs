@@ -2,9 +2,12 @@
 //!
 //! Colours are values, not CSS variables, because many SVG viewers do not support variables.
 
+use std::collections::BTreeMap;
+
 use super::{Page, cost, parts, sections, timeline};
 use crate::contents::Mark;
 use crate::drawing::palette;
+use plimsoll_model::sanitize::sanitize;
 
 const FONTS: &str =
     r#"font-family="system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif" font-size="12px""#;
@@ -13,10 +16,29 @@ const HATCH: &str = r##"<defs><pattern id="hatch" width="6" height="6" patternUn
 /// Empty border around the chart.
 const MARGIN: f64 = 8.0;
 
-/// The first chart of the report, in light or dark colours: that of the experiment, or the timeline where there is none.
-pub fn svg(page: &Page, dark: bool) -> String {
-    let drawing = first(page);
-    let (width, height) = size(&drawing);
+/// The report has no chart of this name.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot draw the chart `{}`: the report has {}; name one of them", sanitize(name), names.join(", "))]
+pub struct NoChart {
+    name: String,
+    names: Vec<String>,
+}
+
+/// The chart of this name, in light or dark colours; by default the first one: that of the experiment, or the timeline where
+/// there is none.
+///
+/// # Errors
+/// [`NoChart`], with the names of all charts.
+pub fn svg(page: &Page, name: Option<&str>, dark: bool) -> Result<String, NoChart> {
+    let charts = charts(page);
+    let found = charts
+        .iter()
+        .find(|(known, _)| name.is_none_or(|name| name == known));
+    let (_, drawing) = found.ok_or_else(|| NoChart {
+        name: name.unwrap_or_default().to_owned(),
+        names: charts.iter().map(|(name, _)| name.clone()).collect(),
+    })?;
+    let (width, height) = size(drawing);
     let body = drawing.split_once('>').map_or("", |(_, body)| body);
     let label = drawing
         .split_once("aria-label=\"")
@@ -28,20 +50,33 @@ pub fn svg(page: &Page, dark: bool) -> String {
         r#"<svg xmlns="http://www.w3.org/2000/svg" class="xy" role="img" aria-label="{label}" width="{outer_width}" height="{outer_height}" viewBox="-{MARGIN} -{MARGIN} {outer_width} {outer_height}" {FONTS}><style>{}</style>{hatch}<rect x="-{MARGIN}" y="-{MARGIN}" width="{outer_width}" height="{outer_height}" fill="var(--page)"/>{body}"#,
         parts::drawing_style()
     );
-    with_colours(&svg, dark) + "\n"
+    Ok(with_colours(&svg, dark) + "\n")
 }
 
-fn first(page: &Page) -> String {
-    let of_experiment = sections::all(page)
+/// The names and drawings of all charts. Of charts with one name, those after the first have a number.
+fn charts(page: &Page) -> Vec<(String, String)> {
+    let drawings = sections::all(page)
         .into_iter()
-        .find_map(|section| section.drawings.into_iter().next())
-        .map(|drawing| drawing.svg);
-    let of_phases = || cost::section(page)?.time_chart;
-    of_experiment.or_else(of_phases).unwrap_or_else(|| {
-        let marks: Vec<&Mark> = page.marks.iter().collect();
-        let mem_total = page.manifest.host.mem_total as f64;
-        timeline::overview(&page.overview, &marks, mem_total, "Memory over time")
-    })
+        .flat_map(|section| section.drawings);
+    let mut charts: Vec<(&str, String)> = drawings.map(|drawing| (drawing.id, drawing.svg)).collect();
+    let cost = cost::section(page);
+    let (time, memory) = cost.map_or((None, None), |cost| (cost.time_chart, cost.memory_chart));
+    charts.extend(time.map(|chart| ("time", chart)));
+    let marks: Vec<&Mark> = page.marks.iter().collect();
+    let mem_total = page.manifest.host.mem_total as f64;
+    let overview = timeline::overview(&page.overview, &marks, mem_total, "Memory over time");
+    charts.push(("overview", overview));
+    charts.extend(memory.map(|chart| ("memory-use", chart)));
+    let mut times: BTreeMap<&str, u32> = BTreeMap::new();
+    let named = charts.into_iter().map(|(name, chart)| {
+        let times = times.entry(name).or_default();
+        *times += 1;
+        match *times {
+            1 => (name.to_owned(), chart),
+            times => (format!("{name}-{times}"), chart),
+        }
+    });
+    named.collect()
 }
 
 /// Width and height, as the drawing's `viewBox` has them.

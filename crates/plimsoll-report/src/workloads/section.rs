@@ -24,7 +24,7 @@ impl Section {
 }
 
 pub(crate) struct Drawing {
-    /// The value that is drawn, as `data-chart` of the figure in the report.
+    /// The value that is drawn: `data-chart` of the figure in the report, and the name for `plimsoll report --chart`.
     pub(crate) id: &'static str,
     pub(crate) caption: String,
     pub(crate) hint: String,

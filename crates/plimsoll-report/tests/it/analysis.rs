@@ -1,6 +1,6 @@
 //! Analysis against known answers, and against slow and obvious ways to get them.
 
 mod confounders;
-mod figures;
 mod timeline;
 mod trust;
+mod values;

@@ -72,7 +72,7 @@ pub(super) fn compare(options: &Compare, verbosity: &Verbosity) -> Result<Exit, 
             super::print_error(&words::outcome(&comparison, outcome));
         }
     }
-    Ok(exit(&comparison))
+    Ok(exit(comparison.state()))
 }
 
 fn threshold(options: &Compare) -> Result<f64, Failure> {
@@ -157,13 +157,10 @@ fn output(options: &Compare) -> Option<PathBuf> {
     }
 }
 
-fn exit(comparison: &Comparison) -> Exit {
-    let any = |state| comparison.conditions.iter().any(|one| one.state == state);
-    if any(State::Failed) {
-        Exit::Regression
-    } else if any(State::Unknown) {
-        Exit::Untrustworthy
-    } else {
-        Exit::Done
+fn exit(state: State) -> Exit {
+    match state {
+        State::Passed => Exit::Done,
+        State::Failed => Exit::Regression,
+        State::Unknown => Exit::Untrustworthy,
     }
 }

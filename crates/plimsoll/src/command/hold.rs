@@ -21,7 +21,7 @@ use plimsoll_model::quantity::bytes;
 use plimsoll_model::recording::hold::HeldLevel;
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_model::scenario::{Amount, FillClass};
-use plimsoll_proc::cgroup::{Hierarchy, MemoryCgroup};
+use plimsoll_proc::cgroup::Hierarchy;
 use plimsoll_report::terminal;
 use plimsoll_sample::stop::Stop;
 
@@ -140,8 +140,8 @@ fn resolve(options: &Hold) -> Result<Options, Failure> {
         None => Scope::Machine,
         Some(path) => {
             let hierarchy = Hierarchy::of_this_process().or_exit(Exit::Missing)?;
-            let (found, _) = hierarchy.find(path).or_exit(Exit::Usage)?;
-            Scope::Cgroup(MemoryCgroup::new(found, hierarchy.version))
+            let (group, _) = hierarchy.find(path).or_exit(Exit::Usage)?;
+            Scope::Cgroup(group)
         }
     };
     Ok(Options {

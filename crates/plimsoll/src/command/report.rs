@@ -14,10 +14,10 @@ use plimsoll_model::recording::{Recording, RecordingFolder};
 use plimsoll_report::{self as report, Page};
 
 pub(super) fn report(options: &Report, verbosity: &Verbosity) -> Result<Exit, Failure> {
-    if options.theme.is_some() && options.format != Format::Svg {
+    if (options.chart.is_some() || options.theme.is_some()) && options.format != Format::Svg {
         return Err(Failure::message(
             Exit::Usage,
-            "cannot choose a theme: --theme belongs to --format svg; leave it out",
+            "cannot choose a chart or its theme: --chart and --theme belong to --format svg; leave them out",
         ));
     }
     if options.open && (options.format != Format::Html || options.output.as_deref() == Some(Path::new("-"))) {
@@ -58,7 +58,9 @@ pub(super) fn report(options: &Report, verbosity: &Verbosity) -> Result<Exit, Fa
         Format::Json => Document::Text(report::json::json(&results).or_exit(Exit::WorkloadFailed)?),
         Format::Svg => {
             let page = report::page::build_from(recording, results, groups);
-            Document::Text(report::html::chart(&page, options.theme == Some(Theme::Dark)))
+            let is_dark = options.theme == Some(Theme::Dark);
+            let chart = report::html::chart(&page, options.chart.as_deref(), is_dark);
+            Document::Text(chart.or_exit(Exit::Usage)?)
         }
     };
     match &options.output {

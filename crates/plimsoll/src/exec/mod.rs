@@ -12,7 +12,7 @@
 //! - Of the machine: a check and a variant in `requirements.rs`; of the engine `kernel`, in `confined/requirements.rs` of
 //!   `plimsoll-lab`.
 //!
-//! A row in `docs/src/exec.md`, a test in `tests/it/exec/refusals.rs`.
+//! A row in `docs/src/exec.md`, a test in `tests/it/exec/refusals.rs`, or in `reasons.rs` if the machine must look like another one.
 
 mod budget;
 mod counters;

@@ -15,8 +15,8 @@
 //!
 //! # A new fault that the heap detects
 //!
-//! In a call of the program: a variant of `Damage` in `plimsoll-lfh/src/integrity.rs`. In a walk: a variant of `Fault` in
-//! `inspect/validate/damage.rs` there, and its check in a file beside it. A row in `docs/src/heap-stat.md`.
+//! In a call of the program: a variant of `Damage` in `plimsoll-lfh/src/integrity.rs`, and a row in `docs/src/heap.md`. In a walk: a
+//! variant of `Fault` in `inspect/validate/damage.rs` there, its check in a file beside it, and a row in `docs/src/heap-stat.md`.
 
 mod error;
 mod find;

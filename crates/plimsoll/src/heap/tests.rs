@@ -150,7 +150,7 @@ fn numbers(document: &Value, into: &mut Vec<String>) {
 }
 
 #[test]
-fn a_document_has_each_figure_under_its_name() {
+fn a_document_has_each_value_under_its_name() {
     let heap = serde_json::to_value(low_fragmentation()).expect("it is JSON");
     let mut found = Vec::new();
     numbers(&heap, &mut found);
@@ -162,7 +162,7 @@ fn a_document_has_each_figure_under_its_name() {
 }
 
 #[test]
-fn the_book_has_each_figure() {
+fn the_book_has_each_metric() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/heap-stat.md");
     let book = std::fs::read_to_string(path).expect("the chapter is there");
     let heap = serde_json::to_value(low_fragmentation()).expect("it is JSON");
@@ -176,7 +176,7 @@ fn the_book_has_each_figure() {
 }
 
 #[test]
-fn the_text_has_each_figure_behind_its_name() {
+fn the_text_has_each_value_behind_its_name() {
     insta::assert_snapshot!("text", render(&survey(), HeapDetail::All));
 }
 

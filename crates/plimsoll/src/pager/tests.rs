@@ -90,12 +90,12 @@ fn survey() -> PagerSurvey {
 }
 
 #[test]
-fn a_document_has_each_figure_under_its_name() {
+fn a_document_has_each_value_under_its_name() {
     let document = serde_json::to_value(survey()).expect("it is JSON");
     let pager = &document["pagers"][0];
-    let figures: Vec<u64> = ROWS.iter().filter_map(|row| pager[row.key].as_u64()).collect();
-    assert_eq!(figures.len(), ROWS.len(), "{pager:#}");
-    let distinct: BTreeSet<&u64> = figures.iter().collect();
+    let values: Vec<u64> = ROWS.iter().filter_map(|row| pager[row.key].as_u64()).collect();
+    assert_eq!(values.len(), ROWS.len(), "{pager:#}");
+    let distinct: BTreeSet<&u64> = values.iter().collect();
     assert_eq!(distinct.len(), ROWS.len(), "a number stands twice in {pager:#}");
     assert!(!distinct.contains(&0), "{pager:#}");
     insta::assert_snapshot!(
@@ -105,12 +105,12 @@ fn a_document_has_each_figure_under_its_name() {
 }
 
 #[test]
-fn the_text_has_each_figure_behind_its_name() {
+fn the_text_has_each_value_behind_its_name() {
     insta::assert_snapshot!("text", render(&survey()));
 }
 
 #[test]
-fn the_book_has_each_figure() {
+fn the_book_has_each_metric() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/pager-stat.md");
     let book = std::fs::read_to_string(path).expect("the chapter is there");
     for row in ROWS {
@@ -120,7 +120,7 @@ fn the_book_has_each_figure() {
 }
 
 #[test]
-fn figures_of_a_hostile_process_overflow_nothing() {
+fn statistics_of_a_hostile_process_overflow_nothing() {
     let mut all = stats();
     (all.ram, all.active_pages, all.standby_pages) = (u64::MAX, u64::MAX, [u64::MAX; 8]);
     let mut survey = survey();

@@ -176,8 +176,8 @@ static void zeroed(void) {
     }
 }
 
-// Figures of malloc follow what is allocated, and memory that is trimmed is not counted any more.
-static void figures(void) {
+// Statistics of malloc follow what is allocated, and memory that is trimmed is not counted any more.
+static void statistics(void) {
     enum { COUNT = 20000, SIZE = 400, LARGE = 3 << 20 };
     static char *blocks[COUNT];
     struct mallinfo2 before = mallinfo2();
@@ -206,7 +206,7 @@ static void figures(void) {
 }
 
 // If few of many blocks remain, memory that returned to the kernel is neither in use nor free.
-static void figures_of_few_that_are_left(void) {
+static void statistics_of_few_that_are_left(void) {
     enum { COUNT = 40000, SIZE = 400, LEFT_OF_40 = 8 };
     static char *blocks[COUNT];
     size_t left = 0;
@@ -233,8 +233,8 @@ int main(void) {
     alignments();
     other_names();
     zeroed();
-    figures();
-    figures_of_few_that_are_left();
+    statistics();
+    statistics_of_few_that_are_left();
     puts("all promises kept");
     return 0;
 }

@@ -5,13 +5,14 @@ mod command_line;
 mod kernel;
 mod pager;
 pub(crate) mod programs;
+mod reasons;
 mod recorded;
 mod refusals;
 mod terminal;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
@@ -57,6 +58,19 @@ fn assert_engine(document: &Value, engine: &str, ram_bytes: Option<u64>, reason:
     let found = (&document["engine"], document["ram_bytes"].as_u64());
     assert_eq!(found, (&engine.into(), ram_bytes), "{document:#}");
     assert_eq!(document["reason"], reason, "{document:#}");
+}
+
+/// Whether programs of this test can have a namespace of mounts of their own.
+fn may_mount() -> bool {
+    let status = plimsoll_testkit::command("unshare")
+        .args(["--mount", "true"])
+        .stderr(Stdio::null())
+        .status();
+    plimsoll_testkit::capability(
+        "mount",
+        status.is_ok_and(|status| status.success()),
+        "cannot make a namespace of mounts",
+    )
 }
 
 /// A folder of a test's own, empty.

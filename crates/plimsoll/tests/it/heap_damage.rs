@@ -1,7 +1,7 @@
 //! Programs whose heap is damaged, looked at from outside by `plimsoll heap stat`, and from inside by
 //! `plimsoll_heap_validate`.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::mem::offset_of;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
@@ -30,11 +30,7 @@ impl Damaged {
             .stderr(Stdio::piped())
             .spawn()
             .expect("plimsoll starts");
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("it is piped"))
-            .read_line(&mut line)
-            .expect("it prints text");
-        let found = line.trim().parse();
+        let found = plimsoll_testkit::next_line(&mut child).parse();
         let mut damaged = Damaged { child, found: 0 };
         damaged.found = found.unwrap_or_else(|_| panic!("{words:?}: {:?}", damaged.end()));
         damaged

@@ -274,10 +274,7 @@ fn a_process_that_cannot_be_read_hides_no_other() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    let mut line = String::new();
-    BufReader::new(other.stdout.take().expect("it is piped"))
-        .read_line(&mut line)
-        .expect("text");
+    let line = plimsoll_testkit::next_line(&mut other);
     let pid = other.id();
     let (alone, all) = (stat(&[&pid.to_string()]), stat(&["--all-heaps"]));
     let unread = json(&stat(&["--all-heaps", "--json"]))["unread"].clone();

@@ -72,6 +72,19 @@ fn recordings_of_watch_are_reported_compared_and_exported() {
         &["--format", "svg", "--theme", "dark"],
     ));
     assert!(chart.starts_with("<svg xmlns") && chart.ends_with("</svg>\n"));
+    let named = |name: &str, format: &str| {
+        let arguments = ["--format", format, "--theme", "dark", "--chart", name];
+        plimsoll("report", &[first], &arguments)
+    };
+    assert_eq!(said(&named("overview", "svg")), chart);
+    for (output, expected) in [
+        (named("fairness", "svg"), "the report has overview; name one"),
+        (named("overview", "csv"), "--format svg"),
+    ] {
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.replace('\n', " ").contains(expected), "{error}");
+    }
     said(&plimsoll("report", &[first], &[]));
     let page = std::fs::read_to_string(first.join(file::REPORT)).expect("the page");
     assert!(page.contains("data-chart=\"overview\"") && !page.contains("NaN"));

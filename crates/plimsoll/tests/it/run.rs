@@ -335,7 +335,7 @@ impl Ended {
         self.trials().iter().filter(is_of).collect()
     }
 
-    /// The run went as asked. On a busy machine its figures may be untrustworthy (7); that is a right answer.
+    /// The run went as asked. On a busy machine its values may be untrustworthy (7); that is a right answer.
     fn assert_went_well(&self) {
         assert!([0, 7].contains(&self.code), "exit {}: {}", self.code, self.stderr);
         for trial in self.trials() {
@@ -408,10 +408,10 @@ fn phase_names(trial: &Value) -> Vec<&str> {
     names.map(|name| name.expect("a name")).collect()
 }
 
-/// A figure that a phase must have.
-fn figure(phase: &Value, name: &str) -> f64 {
-    let figure = phase["values"][name].as_f64();
-    figure.unwrap_or_else(|| panic!("no {name}: {phase:#}"))
+/// A value that a phase must have.
+fn phase_value(phase: &Value, name: &str) -> f64 {
+    let value = phase["values"][name].as_f64();
+    value.unwrap_or_else(|| panic!("no {name}: {phase:#}"))
 }
 
 /// Whether no confounder spoils a metric of a trial.

@@ -1,7 +1,7 @@
 //! Tests of the `workload` room: real worker processes, driven, killed and tampered with from outside.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command as Process, Stdio};
@@ -13,6 +13,7 @@ use plimsoll_lab::workload::protocol::{Command, Placement, RefusalCode, Reply, V
 use plimsoll_lab::workload::{Worker, WorkerError, WorkerOptions};
 use plimsoll_model::scenario::{FillClass, ThpMode};
 use plimsoll_proc::cgroup::{CgroupVersion, MemoryCgroup};
+use plimsoll_testkit::next_line;
 
 const EXE: &str = env!("CARGO_BIN_EXE_plimsoll");
 const MINUTE: Duration = Duration::from_secs(60);
@@ -181,10 +182,7 @@ fn the_end_of_its_input_ends_a_worker() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut line = String::new();
-    let mut output = BufReader::new(child.stdout.take().unwrap());
-    output.read_line(&mut line).unwrap();
-    let ready: Reply = serde_json::from_str(&line).unwrap();
+    let ready: Reply = serde_json::from_str(&next_line(&mut child)).unwrap();
     assert_eq!(ready, Reply::Ready { pid: child.id() });
     let mut input = child.stdin.take().unwrap();
     let mut command = serde_json::to_string(&fill(MIB, FillClass::Random)).unwrap();
@@ -192,8 +190,7 @@ fn the_end_of_its_input_ends_a_worker() {
     input.write_all(command.as_bytes()).unwrap();
     drop(input);
     // The command before the end is still carried out.
-    line.clear();
-    output.read_line(&mut line).unwrap();
+    let line = next_line(&mut child);
     assert!(
         matches!(serde_json::from_str(&line).unwrap(), Reply::Done { .. }),
         "{line}"
@@ -425,7 +422,7 @@ fn a_calibration_is_plausible() {
         Reply::Calibration { calibration } => calibration,
         other => panic!("{other:?}"),
     };
-    for (figure, from, to) in [
+    for (value, from, to) in [
         (calibration.memset_gb_per_s, 0.5, 500.0),
         (calibration.memcpy_gb_per_s, 0.2, 500.0),
         (calibration.read_gb_per_s, 0.02, 500.0),
@@ -434,7 +431,7 @@ fn a_calibration_is_plausible() {
         (calibration.random_access_ns, 5.0, 20_000.0),
         (calibration.timer_ns, 1.0, 20_000.0),
     ] {
-        assert!((from..to).contains(&figure), "{calibration:?}");
+        assert!((from..to).contains(&value), "{calibration:?}");
     }
     // A fault does all that a load does, and more.
     assert!(

@@ -68,7 +68,7 @@ await check("connects and draws every panel", async () => {
   const drawn = await coloursOf(page);
   assert.equal(drawn.length, 6, `${drawn.length} panels`);
   assert.ok(drawn.every(colours => colours > 1), `an empty canvas: ${drawn}`);
-  assert.match(await page.textContent("#figures"), /10 Hz.*PSI memory.*some/);
+  assert.match(await page.textContent("#values"), /10 Hz.*PSI memory.*some/);
 });
 
 await check("goes on by itself", async () => {

@@ -219,7 +219,7 @@ await check("every group and trial can be chosen", async () => {
       await trials.nth(other).click();
       assert.notEqual(await range(page), first);
     }
-    assert.equal(await page.locator(".figure.chosen .states").count(), 1, "no table of states");
+    assert.equal(await page.locator(".event-table.chosen .states").count(), 1, "no table of states");
   }
 });
 
@@ -376,7 +376,7 @@ await check("says the same without script", async () => {
   const still = await open({ javaScriptEnabled: false });
   assert.equal(await still.page.locator("svg.timeline").count(), 1);
   assert.ok(await still.page.locator("svg.timeline").isVisible());
-  const states = still.page.locator(".figure .states");
+  const states = still.page.locator(".event-table .states");
   assert.ok(await states.count() >= 1 && await states.first().isVisible(), "no table of states");
   assert.equal(await still.page.locator("svg.bars").count(), 2);
   assert.ok(await still.page.locator("#table-metrics").isVisible());

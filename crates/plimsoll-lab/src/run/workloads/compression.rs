@@ -131,8 +131,8 @@ impl Eater<'_> {
         if memory == Backing::File
             && let (Some(trim), Some(cached)) = (context.finished.last_mut(), stayed)
         {
-            let figures = &mut trim.phase.values;
-            figures.insert(finding::CACHED.to_owned(), cached as f64);
+            let values = &mut trim.phase.values;
+            values.insert(finding::CACHED.to_owned(), cached as f64);
         }
         check_trimmed(context, stayed);
         Ok(())

@@ -303,15 +303,15 @@ fn held(context: &mut TrialContext<'_, '_>, worker: &mut Worker) -> Result<Held,
             store: None,
         });
     }
-    let figures = context.find(worker, &Command::InCore)?.findings.figures;
-    let figure = |name: &str| figures.get(name).copied();
-    let bytes = |name: &str| figure(name).unwrap_or(0.0) as u64;
+    let values = context.find(worker, &Command::InCore)?.findings.values;
+    let value = |name: &str| values.get(name).copied();
+    let bytes = |name: &str| value(name).unwrap_or(0.0) as u64;
     Ok(Held {
         residency: Residency {
             resident: bytes(IN_CORE),
             swapped: bytes(compression::finding::PAGER_SAVED),
         },
-        store: figure(compression::finding::PAGER_STORE),
+        store: value(compression::finding::PAGER_STORE),
     })
 }
 

@@ -83,12 +83,12 @@ fn gb_per_s(target: &mut [u8], mut work: impl FnMut(&mut [u8])) -> f64 {
 }
 
 /// Expects at least one value.
-fn spread(mut figures: Vec<f64>) -> Spread {
-    figures.sort_by(f64::total_cmp);
+fn spread(mut values: Vec<f64>) -> Spread {
+    values.sort_by(f64::total_cmp);
     Spread {
-        min: figures[0],
-        median: figures[figures.len() / 2],
-        max: figures[figures.len() - 1],
+        min: values[0],
+        median: values[values.len() / 2],
+        max: values[values.len() - 1],
     }
 }
 

@@ -200,13 +200,13 @@ fn a_pager_gives_every_byte_back() {
         assert!(filled.in_core().unwrap() <= ram.min(bytes), "{options}");
         let (cost, findings) = filled.trim().unwrap();
         assert_eq!((cost.bytes, filled.in_core().unwrap()), (bytes, 0), "{options}");
-        assert_eq!(findings.figures[finding::PAGER_SAVED], bytes as f64);
-        let store = findings.figures[finding::PAGER_STORE];
+        assert_eq!(findings.values[finding::PAGER_SAVED], bytes as f64);
+        let store = findings.values[finding::PAGER_STORE];
         assert!(
             store > bytes as f64 / 8.0 && store < bytes as f64 / 2.0,
             "{options}: {store}"
         );
-        let metadata = findings.figures[finding::PAGER_METADATA];
+        let metadata = findings.values[finding::PAGER_METADATA];
         assert!(
             metadata > 0.0 && metadata < bytes as f64 / 8.0,
             "{options}: {metadata}"
@@ -236,13 +236,10 @@ fn copies_beyond_the_cap_of_the_store_are_in_the_page_file() {
     let asked = paged(bytes, bytes, 8 << 20, "pager,store-cap=2M", 1);
     let (mut filled, _) = Memory::fill(&asked).unwrap();
     let (_, findings) = filled.trim().unwrap();
-    let figure = |name: &str| findings.figures[name];
-    assert_eq!(figure(finding::PAGER_SAVED), bytes as f64);
-    assert!(figure(finding::PAGER_STORE) <= 4e6, "{findings:?}");
-    assert!(
-        figure(finding::PAGER_FILE) >= bytes as f64 - 2.5e6,
-        "{findings:?}"
-    );
+    let value = |name: &str| findings.values[name];
+    assert_eq!(value(finding::PAGER_SAVED), bytes as f64);
+    assert!(value(finding::PAGER_STORE) <= 4e6, "{findings:?}");
+    assert!(value(finding::PAGER_FILE) >= bytes as f64 - 2.5e6, "{findings:?}");
     let (_, found) = filled.restore().unwrap();
     assert!(found.holds() && found.bytes == bytes, "{found:?}");
     filled.release().unwrap();

@@ -12,7 +12,7 @@ use std::string::String;
 use std::vec;
 use std::vec::Vec;
 
-use self::rows::{rows_of_hardened, rows_of_lists, rows_of_others, rows_of_runs};
+use self::rows::{Row, rows_of_hardened, rows_of_lists, rows_of_others, rows_of_runs};
 use super::*;
 use crate::affinity::{QUARANTINE, STEP, begin, most_pointers};
 use crate::arena::{self, Directory, Segment};
@@ -226,6 +226,32 @@ fn number(fault: &Fault) -> usize {
 }
 const FAULTS: usize = 21;
 
+fn all_rows(heaps: &Heaps) -> impl Iterator<Item = Row> {
+    let rows = [
+        rows_of_runs(heaps),
+        rows_of_lists(heaps),
+        rows_of_others(heaps),
+        rows_of_hardened(heaps),
+    ];
+    rows.into_iter().flatten()
+}
+
+#[test]
+fn the_book_has_the_code_of_each_fault() {
+    alone("the_book_has_the_code_of_each_fault", || {
+        let book = include_str!("../../../../../docs/src/heap-stat.md");
+        let heaps = Heaps::new();
+        let mut faults = BTreeSet::new();
+        for damage in all_rows(&heaps).flat_map(|row| walked(row.patches).0) {
+            let code = damage.fault.code();
+            let row = std::format!("\n| `{code}` | ");
+            assert_eq!(book.matches(&row).count(), 1, "{code}");
+            faults.insert(number(&damage.fault));
+        }
+        assert_eq!(faults, (0..FAULTS).collect());
+    });
+}
+
 #[test]
 fn each_fault_is_found_and_nothing_besides() {
     alone("each_fault_is_found_and_nothing_besides", || {
@@ -235,14 +261,8 @@ fn each_fault_is_found_and_nothing_besides() {
         // And the large one.
         assert_eq!(seen.guarded_blocks, heaps.guarded.len() as u64 + 1);
         assert!(seen.quarantined_blocks >= 33, "{seen:?}");
-        let rows = [
-            rows_of_runs(&heaps),
-            rows_of_lists(&heaps),
-            rows_of_others(&heaps),
-            rows_of_hardened(&heaps),
-        ];
         let mut faults = BTreeSet::new();
-        for (at, row) in rows.into_iter().flatten().enumerate() {
+        for (at, row) in all_rows(&heaps).enumerate() {
             let (found, seen) = walked(row.patches);
             assert_eq!(seen.moved, 0, "row {at}");
             assert!(!found.is_empty(), "row {at} goes unnoticed");

@@ -43,6 +43,14 @@ pub const LONGEST_RECOVERY: f64 = 30.0;
 /// Bytes of the budget that the pager of each consumer has at least: its tables, and some pages.
 pub const LEAST_SHARE: u64 = 4 << 20;
 
+/// Values of the parameter `mechanism` of a trial with pagers: the mover of pages, and the place of the probes.
+pub mod mechanism {
+    pub const IN_CGROUP: &str =
+        "pagers in one pool; the probes are in the cgroup, whose memory no pager trims";
+    pub const WITHOUT_CGROUP: &str =
+        "pagers in one pool, without a cgroup; the probes share the machine with the load";
+}
+
 pub mod finding {
     /// Seconds that a consumer waited for evicted pages of its pager; absent without one.
     pub const STALLED: &str = "stalled_s";

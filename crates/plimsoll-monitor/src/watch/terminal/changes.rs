@@ -5,8 +5,8 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use super::change::{FlowChange, Level, LevelChange, flows, in_cells_of, levels, span_ns};
-use super::figures;
 use super::legend::NAMES;
+use super::numbers;
 use super::snapshot::Snapshot;
 use super::stack::bar;
 use super::theme::{Depth, Ink, Theme};
@@ -48,7 +48,7 @@ pub(super) fn draw_changes(buffer: &mut Buffer, theme: &Theme, area: Rect, snaps
         put(buffer, theme, area, "no samples in view", theme.ink(Ink::Dim));
         return;
     }
-    let span = figures::duration(span);
+    let span = numbers::duration(span);
     let (changes, flows_title) = (format!("changes, {span}"), format!("flows, {span}"));
     let (upper, lower) = parts(area, levels.len(), flows.len());
     table(buffer, theme, upper, (&changes, ["change", "range"]), &levels);
@@ -72,8 +72,8 @@ fn parts(area: Rect, levels: usize, flows: usize) -> (Rect, Rect) {
 
 fn line_of_level(change: LevelChange, theme: &Theme) -> Line {
     let signed = match change.change {
-        change if change > 0.0 => format!("+{}", figures::bytes(change)),
-        change => figures::bytes(change),
+        change if change > 0.0 => format!("+{}", numbers::bytes(change)),
+        change => numbers::bytes(change),
     };
     let (symbol, name, bars) = match change.level {
         Level::Layer(layer) if theme.depth == Depth::Mono => (
@@ -92,7 +92,7 @@ fn line_of_level(change: LevelChange, theme: &Theme) -> Line {
     Line {
         symbol,
         name,
-        numbers: [signed, figures::bytes(change.range)],
+        numbers: [signed, numbers::bytes(change.range)],
         heights: change
             .heights
             .into_iter()
@@ -104,8 +104,8 @@ fn line_of_level(change: LevelChange, theme: &Theme) -> Line {
 
 fn line_of_flow(change: FlowChange, theme: &Theme) -> Line {
     let text = |value: f64| match change.flow.is_in_bytes() {
-        true => figures::bytes(value),
-        false => figures::count(value),
+        true => numbers::bytes(value),
+        false => numbers::count(value),
     };
     Line {
         symbol: (' ', Style::new()),

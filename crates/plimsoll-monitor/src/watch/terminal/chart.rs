@@ -4,9 +4,9 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::figures;
 use super::layout::{AXIS_WIDTH, Layout};
 use super::marks::mark_ink;
+use super::numbers;
 use super::snapshot::Snapshot;
 use super::stack::{cells, heights};
 use super::strips::label;
@@ -48,8 +48,8 @@ pub(super) fn draw_chart(
     }
     let total = snapshot.facts.mem_total as f64;
     let text = |part: f64| match view.share {
-        true => figures::percent(100.0 * part),
-        false => figures::bytes(total * part),
+        true => numbers::percent(100.0 * part),
+        false => numbers::bytes(total * part),
     };
     label(buffer, theme, area, "0", &text(1.0));
     let dim = theme.ink(Ink::Dim);
@@ -187,7 +187,7 @@ fn draw_times(buffer: &mut Buffer, theme: &Theme, layout: &Layout, snapshot: &Sn
         let x = area.x + column.min(columns) as u16;
         if column < columns && x < right {
             buffer[(x, area.y)].set_char(tick).set_style(dim);
-            let text = format!("-{}", figures::duration(ago));
+            let text = format!("-{}", numbers::duration(ago));
             // A part of a number would be another number.
             if x + 1 + text.len() as u16 <= right {
                 let place = Rect::new(x + 1, area.y, text.len() as u16, 1);

@@ -4,8 +4,8 @@ use ratatui::buffer::Buffer;
 use ratatui::style::Style;
 
 use super::chart::shown;
-use super::figures;
 use super::layout::{Detail, Layout};
+use super::numbers;
 use super::snapshot::Snapshot;
 use super::theme::{Depth, Ink, TARGET, Theme};
 use super::view::View;
@@ -39,9 +39,9 @@ pub(super) fn draw_legend(
     layout: &Layout,
     view: &View,
     snapshot: &Snapshot,
-    figures: Option<&Frame>,
+    displayed: Option<&Frame>,
 ) {
-    let Some((frame, layers)) = figures.and_then(|frame| Some((frame, frame.layers?))) else {
+    let Some((frame, layers)) = displayed.and_then(|frame| Some((frame, frame.layers?))) else {
         let text = snapshot.span.map_or("", |_| "no sample here");
         let first = layout.legend_row(layout.chart.y, 0);
         put(buffer, theme, first, text, theme.ink(Ink::Dim));
@@ -57,7 +57,7 @@ pub(super) fn draw_legend(
         draw_entry(buffer, theme, layout, (*layer, y), snapshot, values);
         y += 1;
     }
-    let sum = |name: &str, bytes: i64| format!("  {name:<10} {:>6}", figures::bytes(bytes as f64));
+    let sum = |name: &str, bytes: i64| format!("  {name:<10} {:>6}", numbers::bytes(bytes as f64));
     let all: i64 = layers.iter().sum();
     let spare = rows.saturating_sub(listed.len());
     if left_out > 0 {
@@ -104,15 +104,15 @@ fn target_lines(layout: &Layout, snapshot: &Snapshot, frame: &Frame, rows: usize
     let known = |index| frame.gauge(index).unwrap_or(0.0);
     let mut lines = vec![
         "target".to_owned(),
-        format!("resident {:>8}", figures::bytes(resident)),
-        format!("swapped  {:>8}", figures::bytes(known(gauge::TARGET_SWAP))),
-        format!("minor    {:>8}", figures::events(known(gauge::TARGET_MINOR))),
-        format!("major    {:>8}", figures::events(known(gauge::TARGET_MAJOR))),
-        format!("CPU{:>14}", figures::cpus(known(gauge::TARGET_CPU))),
+        format!("resident {:>8}", numbers::bytes(resident)),
+        format!("swapped  {:>8}", numbers::bytes(known(gauge::TARGET_SWAP))),
+        format!("minor    {:>8}", numbers::events(known(gauge::TARGET_MINOR))),
+        format!("major    {:>8}", numbers::events(known(gauge::TARGET_MAJOR))),
+        format!("CPU{:>14}", numbers::cpus(known(gauge::TARGET_CPU))),
         format!("processes{:>8}", known(gauge::TARGET_PROCESSES)),
     ];
     if let Some(usage) = frame.gauge(gauge::CGROUP_USAGE) {
-        lines.push(format!("cgroup   {:>8}", figures::bytes(usage)));
+        lines.push(format!("cgroup   {:>8}", numbers::bytes(usage)));
     }
     let is_stacked = layout.pagers.is_some();
     let states = [
@@ -127,7 +127,7 @@ fn target_lines(layout: &Layout, snapshot: &Snapshot, frame: &Frame, rows: usize
     let states = states.into_iter().filter(|_| !is_stacked);
     for (name, index) in states.chain([("store", gauge::PAGER_STORE)]) {
         if let Some(bytes) = frame.gauge(index) {
-            lines.push(format!("{name:<9}{:>8}", figures::bytes(bytes)));
+            lines.push(format!("{name:<9}{:>8}", numbers::bytes(bytes)));
         }
     }
     lines.truncate(rows.saturating_sub(1));
@@ -159,9 +159,9 @@ fn draw_entry(
     let part = if free {
         "   -".to_owned()
     } else {
-        format!("{:>4}", figures::percent(part))
+        format!("{:>4}", numbers::percent(part))
     };
-    let mut text = format!("{:<10} {:>6}", NAMES[layer], figures::bytes(bytes as f64));
+    let mut text = format!("{:<10} {:>6}", NAMES[layer], numbers::bytes(bytes as f64));
     if layout.detail != Detail::Least {
         text += &format!(" {part}");
     }
@@ -184,15 +184,15 @@ fn behind(layer: usize, detail: Detail, frame: &Frame, bytes: i64) -> String {
     match (layer, detail) {
         (_, Detail::Least | Detail::Bare) => String::new(),
         (TARGET, _) => match (known(gauge::TARGET_SWAP), detail) {
-            (Some(swap), Detail::Full) => format!("  (swapped {})", figures::bytes(swap)),
-            (Some(swap), _) => format!(" sw {}", figures::bytes(swap)),
+            (Some(swap), Detail::Full) => format!("  (swapped {})", numbers::bytes(swap)),
+            (Some(swap), _) => format!(" sw {}", numbers::bytes(swap)),
             (None, _) => String::new(),
         },
         (COMPRESSED, _) => {
             let Some(holds) = known(gauge::COMPRESSED_HOLDS) else {
                 return String::new();
             };
-            let held = figures::bytes(holds);
+            let held = numbers::bytes(holds);
             let ratio = plimsoll_report::analysis::ratio(holds, bytes as f64);
             match (ratio, detail) {
                 (Some(ratio), Detail::Full) => format!("  (holds {held}, {ratio:.1}x)"),

@@ -7,7 +7,7 @@ use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
 use super::boxes::row_of;
-use super::figures;
+use super::numbers;
 use super::panels::Panels;
 use super::ranking::{Rows, Sort, ranked};
 use super::snapshot::Snapshot;
@@ -53,14 +53,14 @@ const fn column<T>(
 const OF_PROCESSES: &[Column<Entry>] = &[
     column("pid", 8, 2, None, |entry| Some(entry.identity.pid.to_string())),
     column("RSS", 7, 0, Some(Sort::Resident), |entry| {
-        Some(figures::bytes(entry.wss as f64))
+        Some(numbers::bytes(entry.wss as f64))
     }),
     column("swap", 7, 0, Some(Sort::Swap), |entry| bytes(entry.swap)),
     column("major/s", 9, 0, Some(Sort::Faults), |entry| {
-        Some(figures::count(entry.rates?.major_per_s))
+        Some(numbers::count(entry.rates?.major_per_s))
     }),
     column("minor/s", 8, 4, None, |entry| {
-        Some(figures::count(entry.rates?.minor_per_s))
+        Some(numbers::count(entry.rates?.minor_per_s))
     }),
     column("CPUs", 7, 3, None, |entry| {
         let percent = |rates: &Rates| rates.user_percent + rates.system_percent;
@@ -72,12 +72,12 @@ const OF_CGROUPS: &[Column<CgroupRow>] = &[
     column("memory", 8, 0, Some(Sort::Resident), |entry| bytes(entry.usage)),
     column("swap", 7, 0, Some(Sort::Swap), |entry| bytes(entry.swap)),
     column("refault/s", 11, 0, Some(Sort::Faults), |entry| {
-        Some(figures::count(entry.refaults_per_s?))
+        Some(numbers::count(entry.refaults_per_s?))
     }),
     column(STALL, 7, 2, None, |entry| {
-        Some(figures::percent(entry.stalled_percent?))
+        Some(numbers::percent(entry.stalled_percent?))
     }),
-    column("limit", 11, 3, None, |entry| Some(cap(entry, figures::bytes))),
+    column("limit", 11, 3, None, |entry| Some(cap(entry, numbers::bytes))),
 ];
 
 /// Heading of the column that only cgroup v2 fills.
@@ -97,7 +97,7 @@ fn of_cgroups(rows: &[&CgroupRow]) -> Vec<&'static Column<CgroupRow>> {
 }
 
 fn bytes(value: Option<u64>) -> Option<String> {
-    Some(figures::bytes(value? as f64))
+    Some(numbers::bytes(value? as f64))
 }
 
 /// Draws the list into `area`. `past` means that the chart shows an earlier time.
@@ -335,7 +335,7 @@ impl Sheet<'_> {
         if let Some(interval) = self.interval.filter(|interval| *interval > 2 * PERIOD) {
             title += &format!(
                 ", every {}",
-                figures::duration(interval.as_secs() * 1_000_000_000)
+                numbers::duration(interval.as_secs() * 1_000_000_000)
             );
         }
         let room = Rect {

@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::action::HINTS;
 use super::boxes::{boxed, columns_inside, row_of, rows_inside};
-use super::figures;
+use super::numbers;
 use super::snapshot::Snapshot;
 use super::theme::{Ink, Theme};
 use super::tree::draw_tree;
@@ -141,7 +141,7 @@ fn draw_picker(buffer: &mut Buffer, theme: &Theme, picker: &Picker) {
             Some(candidate) => {
                 let name = name_of(&candidate.name);
                 let (resident, swap) = (candidate.resident as f64, candidate.swap as f64);
-                let (resident, swap) = (figures::bytes(resident), figures::bytes(swap));
+                let (resident, swap) = (numbers::bytes(resident), numbers::bytes(swap));
                 format!("{:>8}  {name} {resident:>7} {swap:>7}", candidate.pid)
             }
         };

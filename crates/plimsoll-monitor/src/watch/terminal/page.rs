@@ -20,7 +20,7 @@ use super::strips::{draw_strip, draw_swap};
 use super::theme::{Ink, Theme};
 use super::view::View;
 use super::words::put;
-use super::{action, figures};
+use super::{action, numbers};
 use crate::cells::{ellipsis, fit, in_cells};
 use crate::watch::state::Level;
 use plimsoll_report::analysis::frame::Frame;
@@ -53,19 +53,19 @@ pub fn draw(buffer: &mut Buffer, theme: &Theme, view: &View, snapshot: &Snapshot
         return;
     };
     let layout = with_pagers(place.layout, snapshot);
-    let figures = frame_of(view, snapshot);
-    let figures = figures.as_ref();
-    draw_header(buffer, theme, &layout, view, snapshot, figures);
+    let displayed = frame_of(view, snapshot);
+    let displayed = displayed.as_ref();
+    draw_header(buffer, theme, &layout, view, snapshot, displayed);
     draw_chart(buffer, theme, &layout, view, snapshot);
-    draw_pagers(buffer, theme, &layout, snapshot, figures);
-    draw_swap(buffer, theme, &layout, snapshot, figures);
+    draw_pagers(buffer, theme, &layout, snapshot, displayed);
+    draw_swap(buffer, theme, &layout, snapshot, displayed);
     for &(strip, area) in &layout.strips {
-        draw_strip(buffer, theme, &layout, (strip, area), snapshot, figures);
+        draw_strip(buffer, theme, &layout, (strip, area), snapshot, displayed);
     }
     draw_axis(buffer, theme, &layout, snapshot);
     draw_marks(buffer, theme, &layout, view, snapshot);
     draw_lines(buffer, theme, &layout, view, snapshot);
-    draw_legend(buffer, theme, &layout, view, snapshot, figures);
+    draw_legend(buffer, theme, &layout, view, snapshot, displayed);
     if let Some(area) = place.list {
         let past = view.cursor.is_some() || (view.anchor.is_some() && !view.frozen);
         draw_list(buffer, theme, area, &view.panels, snapshot, past);
@@ -135,10 +135,10 @@ fn draw_header(
     layout: &Layout,
     view: &View,
     snapshot: &Snapshot,
-    figures: Option<&Frame>,
+    displayed: Option<&Frame>,
 ) {
     let plain = Style::new();
-    let gauge = |index| figures.and_then(|frame| frame.gauge(index));
+    let gauge = |index| displayed.and_then(|frame| frame.gauge(index));
     let mut pieces: Vec<Piece> = vec![("plimsoll".to_owned(), theme.ink(Ink::Strong), 6)];
     let room = usize::from(layout.header.width / 3);
     let (title, style) = match &snapshot.target {
@@ -169,7 +169,7 @@ fn draw_header(
     let late = late.map_or_else(String::new, |late| format!(" {symbol}{late:.1}ms"));
     pieces.push((format!("{} Hz{late}", snapshot.facts.hz), plain, 2));
     if let Some(own) = gauge(gauge::SELF_CPU) {
-        pieces.push((format!("self {}", figures::share_of_cpu(own)), plain, 4));
+        pieces.push((format!("self {}", numbers::share_of_cpu(own)), plain, 4));
     }
     pieces.extend(states(theme, view, snapshot));
     if let Some(some) = gauge(gauge::MEMORY_SOME) {
@@ -181,12 +181,12 @@ fn draw_header(
         };
         let words = format!(
             "PSI mem some {} full {}",
-            figures::percent(some),
-            figures::percent(full)
+            numbers::percent(some),
+            numbers::percent(full)
         );
         pieces.push((words, theme.ink(ink), 1));
     }
-    let column = figures::duration(snapshot.column_ns);
+    let column = numbers::duration(snapshot.column_ns);
     pieces.push((format!("{column}/col"), theme.ink(Ink::Dim), 3));
     draw_pieces(buffer, theme, layout.header, pieces);
 }
@@ -210,7 +210,7 @@ fn states(theme: &Theme, view: &View, snapshot: &Snapshot) -> Vec<Piece> {
     if let Some(anchor) = view.anchor {
         let ago = snapshot.edge_ns.saturating_sub(anchor) / 1_000_000_000 * 1_000_000_000;
         if ago > 0 {
-            pieces.push((format!("-{}", figures::duration(ago)), theme.ink(Ink::Warning), 0));
+            pieces.push((format!("-{}", numbers::duration(ago)), theme.ink(Ink::Warning), 0));
         }
     }
     if !view.mouse {
@@ -250,7 +250,7 @@ fn status_line(view: &View, snapshot: &Snapshot) -> (String, Ink) {
         };
         let at = format!(
             "{} ago{marks}   (Esc: back to now)",
-            figures::duration(ago / 100_000_000 * 100_000_000)
+            numbers::duration(ago / 100_000_000 * 100_000_000)
         );
         return (at, Ink::Accent);
     }

@@ -4,8 +4,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
-use super::figures;
 use super::layout::Layout;
+use super::numbers;
 use super::snapshot::Snapshot;
 use super::stack::{Paints, heights, stack_cell};
 use super::strips::label;
@@ -72,7 +72,7 @@ pub(super) fn draw_pagers(
     theme: &Theme,
     layout: &Layout,
     snapshot: &Snapshot,
-    figures: Option<&Frame>,
+    displayed: Option<&Frame>,
 ) {
     let Some(area) = layout.pagers else { return };
     let bytes = |frame: &Frame| LAYERS.map(|layer| frame.gauge(layer.gauge).unwrap_or(0.0) as i64);
@@ -82,7 +82,7 @@ pub(super) fn draw_pagers(
         .flatten()
         .map(|bucket| bytes(&bucket.mean).iter().sum());
     let most: i64 = sums.max().unwrap_or(0);
-    label(buffer, theme, area, "pager", &figures::bytes(most as f64));
+    label(buffer, theme, area, "pager", &numbers::bytes(most as f64));
     let full = usize::from(area.height) * 8;
     for (column, bucket) in snapshot.columns.iter().enumerate() {
         let Some(bucket) = bucket else { continue };
@@ -103,7 +103,7 @@ pub(super) fn draw_pagers(
             cell.set_char(symbol).set_style(style);
         }
     }
-    let Some(frame) = figures else { return };
+    let Some(frame) = displayed else { return };
     let is_mono = theme.depth == Depth::Mono;
     let width = ENTRY + if is_mono { LETTER } else { 0 };
     let in_a_row = ((usize::from(layout.legend_width) + 1) / (width + 1)).max(1);
@@ -119,7 +119,7 @@ pub(super) fn draw_pagers(
             true => format!("{} ", layer.letter),
             false => String::new(),
         };
-        let text = format!("{letter}{:<4} {:>6}", layer.name, figures::bytes(bytes));
+        let text = format!("{letter}{:<4} {:>6}", layer.name, numbers::bytes(bytes));
         let style = match is_mono {
             true => Style::new(),
             false => Style::new()

@@ -1,6 +1,6 @@
 //! The strips below the chart: their gauges, labels and scales.
 
-use super::figures;
+use super::numbers;
 use super::theme::Ink;
 use crate::watch::history::Bucket;
 use plimsoll_report::analysis::frame::Frame;
@@ -69,9 +69,9 @@ impl Strip {
 
     pub(super) fn text(&self, value: f64) -> String {
         match self.first().unit {
-            GaugeUnit::BytesPerSecond => figures::rate(value),
-            GaugeUnit::Percent => figures::percent(value),
-            _ => figures::events(value),
+            GaugeUnit::BytesPerSecond => numbers::rate(value),
+            GaugeUnit::Percent => numbers::percent(value),
+            _ => numbers::events(value),
         }
     }
 

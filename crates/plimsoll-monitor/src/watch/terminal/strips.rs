@@ -4,8 +4,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
-use super::figures;
 use super::layout::{Detail, Layout};
+use super::numbers;
 use super::snapshot::Snapshot;
 use super::stack::{Paints, bar, heights, stack_cell};
 use super::strip::Strip;
@@ -18,14 +18,14 @@ use plimsoll_report::analysis::gauges::gauge;
 /// Gauges of the swap devices, by slot.
 const DEVICES: [usize; 4] = [gauge::SWAP0, gauge::SWAP1, gauge::SWAP2, gauge::SWAP3];
 
-/// Draws a strip: its bars, and the values of `figures`, the frame of the legend.
+/// Draws a strip: its bars, and the values of `displayed`, the frame of the legend.
 pub(super) fn draw_strip(
     buffer: &mut Buffer,
     theme: &Theme,
     layout: &Layout,
     (strip, area): (&Strip, Rect),
     snapshot: &Snapshot,
-    figures: Option<&Frame>,
+    displayed: Option<&Frame>,
 ) {
     label(buffer, theme, area, strip.label, "");
     let known = || snapshot.columns.iter().flatten();
@@ -44,16 +44,16 @@ pub(super) fn draw_strip(
             cell.set_char(symbol).set_style(style);
         }
     }
-    let now = figures.and_then(|frame| strip.value(frame));
+    let now = displayed.and_then(|frame| strip.value(frame));
     let value = now.map_or_else(|| "-".to_owned(), |value| strip.text(value));
     let mut text = format!("{:<9} {value:>7}", strip.title);
     if layout.detail.explains() {
         let beside = strip
             .beside
-            .and_then(|(title, index)| Some((title, figures?.gauge(index)?)));
+            .and_then(|(title, index)| Some((title, displayed?.gauge(index)?)));
         match beside {
             Some((title, value)) => {
-                text += &format!(" {title} {:<4}", figures::percent(value));
+                text += &format!(" {title} {:<4}", numbers::percent(value));
                 if layout.detail == Detail::Full {
                     text += &format!(" max {}", strip.text(greatest));
                 }
@@ -81,14 +81,14 @@ pub(super) fn draw_swap(
     theme: &Theme,
     layout: &Layout,
     snapshot: &Snapshot,
-    figures: Option<&Frame>,
+    displayed: Option<&Frame>,
 ) {
     let area = layout.swap;
     let sizes = snapshot.columns.iter().flatten();
     let sizes = sizes.filter_map(|bucket| bucket.mean.gauge(gauge::SWAP_TOTAL));
     let size = sizes.fold(0.0, f64::max);
     let top = if size > 0.0 {
-        figures::bytes(size)
+        numbers::bytes(size)
     } else {
         String::new()
     };
@@ -112,7 +112,7 @@ pub(super) fn draw_swap(
             cell.set_char(symbol).set_style(style);
         }
     }
-    for (row, (text, style)) in swap_lines(theme, layout, snapshot, figures)
+    for (row, (text, style)) in swap_lines(theme, layout, snapshot, displayed)
         .into_iter()
         .enumerate()
     {
@@ -128,9 +128,9 @@ fn swap_lines(
     theme: &Theme,
     layout: &Layout,
     snapshot: &Snapshot,
-    figures: Option<&Frame>,
+    displayed: Option<&Frame>,
 ) -> Vec<(String, Style)> {
-    let gauge_of = |index| figures.and_then(|frame| frame.gauge(index));
+    let gauge_of = |index| displayed.and_then(|frame| frame.gauge(index));
     let size = gauge_of(gauge::SWAP_TOTAL).unwrap_or(0.0);
     if size == 0.0 {
         return vec![("no swap".to_owned(), theme.ink(Ink::Dim))];
@@ -142,7 +142,7 @@ fn swap_lines(
         .collect();
     let total: f64 = used.iter().map(|(_, bytes)| bytes).sum();
     let mut lines = vec![(
-        format!("used {:>6} of {}", figures::bytes(total), figures::bytes(size)),
+        format!("used {:>6} of {}", numbers::bytes(total), numbers::bytes(size)),
         Style::new(),
     )];
     let rows = usize::from(layout.swap.height).saturating_sub(1);
@@ -159,7 +159,7 @@ fn swap_lines(
             format!(
                 "{key}{} {}",
                 fit(&name(*slot), 12, theme.unicode),
-                figures::bytes(*bytes)
+                numbers::bytes(*bytes)
             )
         });
         let style = match used.first() {
@@ -177,7 +177,7 @@ fn swap_lines(
             true => Style::new(),
             false => Style::new().fg(theme.device(slot)).add_modifier(Modifier::BOLD),
         };
-        lines.push((format!("{key}{name} {:>6}", figures::bytes(bytes)), style));
+        lines.push((format!("{key}{name} {:>6}", numbers::bytes(bytes)), style));
     }
     lines
 }

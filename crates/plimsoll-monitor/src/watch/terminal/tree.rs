@@ -9,7 +9,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::action::Action;
 use super::boxes::{boxed, columns_inside};
-use super::figures;
+use super::numbers;
 use super::theme::{Ink, Theme};
 use super::words::put;
 use crate::processes::{CgroupListing, CgroupRow, branches, cap};
@@ -123,31 +123,31 @@ const NUMBERS: &[Number] = &[
         heading: "memory",
         width: 6,
         from: 0,
-        text: |row| known(row.usage.map(|bytes| figures::bytes(bytes as f64))),
+        text: |row| known(row.usage.map(|bytes| numbers::bytes(bytes as f64))),
     },
     Number {
         heading: "swap",
         width: 6,
         from: 34,
-        text: |row| known(row.swap.map(|bytes| figures::bytes(bytes as f64))),
+        text: |row| known(row.swap.map(|bytes| numbers::bytes(bytes as f64))),
     },
     Number {
         heading: "limit",
         width: 10,
         from: 48,
-        text: |row| cap(row, figures::bytes),
+        text: |row| cap(row, numbers::bytes),
     },
     Number {
         heading: "refault",
         width: 8,
         from: 60,
-        text: |row| known(row.refaults_per_s.map(figures::events)),
+        text: |row| known(row.refaults_per_s.map(numbers::events)),
     },
     Number {
         heading: "stall",
         width: 5,
         from: 66,
-        text: |row| known(row.stalled_percent.map(figures::percent)),
+        text: |row| known(row.stalled_percent.map(numbers::percent)),
     },
 ];
 

@@ -13,9 +13,9 @@ use signal_hook::consts::{SIGTSTP, SIGWINCH};
 use unicode_width::UnicodeWidthStr;
 
 use super::action::action_of;
-use super::figures;
 use super::keys::{Key, decode};
 use super::link::Link;
+use super::numbers;
 use super::pace::Pace;
 use super::page::{columns_in, draw, settle};
 use super::place;
@@ -395,7 +395,7 @@ fn messages(state: &State) -> Vec<String> {
     let latest = state.history.latest().map_or(0, |frame| frame.t_ns);
     let line = |message: &Message| {
         let ago = latest.saturating_sub(message.t_ns) / 1_000_000_000 * 1_000_000_000;
-        format!("{:>6} {}", format!("-{}", figures::duration(ago)), message.text)
+        format!("{:>6} {}", format!("-{}", numbers::duration(ago)), message.text)
     };
     let lines: Vec<String> = state.messages.iter().rev().map(line).collect();
     match lines.is_empty() {

@@ -41,9 +41,9 @@ pub(crate) struct Plan {
     pub(crate) worked: Duration,
 }
 
-/// Figures of thrash control since the pager was built.
+/// Statistics of thrash control since the pager was built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct ThrashFigures {
+pub(crate) struct ThrashStats {
     pub(crate) step: ThrashStep,
     /// Microseconds in each step.
     pub(crate) step_us: [u64; ThrashStep::ALL.len()],
@@ -53,7 +53,7 @@ pub(crate) struct ThrashFigures {
     pub(crate) kept: u64,
 }
 
-/// The measures in force, for faults and trims, and figures.
+/// The measures in force, for faults and trims, and statistics.
 ///
 /// The balance-set manager alone changes the measures. A fault may see the thread of one throttle and the delay of
 /// another: each delay is bounded.
@@ -68,7 +68,7 @@ pub(crate) struct Thrash {
     throttled_ns: AtomicU64,
     /// Whether decisions are due more often than once a second.
     is_at_work: AtomicBool,
-    /// The figures, each one atomic: a child of a fork reads them without the lock of a thread that it does not have.
+    /// The statistics, each one atomic: a child of a fork reads them without the lock of a thread that it does not have.
     step: AtomicU8,
     step_us: [AtomicU64; ThrashStep::ALL.len()],
     worst_percent: AtomicU64,
@@ -99,9 +99,9 @@ impl Thrash {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The figures now.
-    pub(crate) fn figures(&self) -> ThrashFigures {
-        ThrashFigures {
+    /// The statistics now.
+    pub(crate) fn stats(&self) -> ThrashStats {
+        ThrashStats {
             step: ThrashStep::of_number(self.step.load(Ordering::Relaxed).into()),
             step_us: std::array::from_fn(|step| self.step_us[step].load(Ordering::Relaxed)),
             throttled_us: u64::try_from(self.throttled().as_micros()).unwrap_or(u64::MAX),
@@ -206,7 +206,7 @@ mod tests {
         apply(&thrash, Measures::default());
         assert_eq!(thrash.note_fault(5), Duration::ZERO);
         // Calm at first, twice in the last step, which was left a moment ago.
-        assert_eq!(thrash.figures().step_us, [1000, 0, 0, 0, 2000]);
+        assert_eq!(thrash.stats().step_us, [1000, 0, 0, 0, 2000]);
     }
 
     #[test]

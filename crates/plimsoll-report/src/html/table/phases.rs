@@ -50,15 +50,11 @@ pub(super) fn table<'a>(trials: &[&'a Trial]) -> Table<'a> {
             *title == "Time" || trials.is_empty() || phases().any(|phase| value(phase) != 0.0)
         })
         .collect();
-    let figures: BTreeSet<&'a String> = phases().flat_map(|phase| phase.values.keys()).collect();
+    let names: BTreeSet<&'a String> = phases().flat_map(|phase| phase.values.keys()).collect();
     let profiled = phases().any(|phase| !phase.profile.is_empty());
     let mut heads = columns(&[("Trial", false), ("Phase", false)]);
     heads.extend(known.iter().map(|(title, _, _)| Column::new(*title, true)));
-    heads.extend(
-        figures
-            .iter()
-            .map(|name| Column::new(heading(&words(name)), true)),
-    );
+    heads.extend(names.iter().map(|name| Column::new(heading(&words(name)), true)));
     if profiled {
         heads.extend(columns(&[("Where CPU time went", false)]));
     }
@@ -68,8 +64,8 @@ pub(super) fn table<'a>(trials: &[&'a Trial]) -> Table<'a> {
             let value = value(phase);
             Cell::number(value, text(value))
         }));
-        let figure = |name: &&String| Cell::metric(name, phase.values.get(*name).copied());
-        row.extend(figures.iter().map(figure));
+        let cell = |name: &&String| Cell::metric(name, phase.values.get(*name).copied());
+        row.extend(names.iter().map(cell));
         if profiled {
             row.push(Cell {
                 class: "reasons",

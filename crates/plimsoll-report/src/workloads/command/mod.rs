@@ -85,21 +85,21 @@ pub fn metrics(trial: &Trial, run: &ProgramRun) -> BTreeMap<String, f64> {
         }
     };
     let curve = curve(&points(trial));
-    let figure = |point: Option<&Point>, name: &str| -> Option<f64> {
+    let value = |point: Option<&Point>, name: &str| -> Option<f64> {
         phase_of(trial, point?)?.values.get(name).copied()
     };
     let base = curve.first();
-    let peak = figure(base, PEAK);
-    set(BASE_WALL, figure(base, WALL));
-    set(BASE_METRIC, figure(base, METRIC));
+    let peak = value(base, PEAK);
+    set(BASE_WALL, value(base, WALL));
+    set(BASE_METRIC, value(base, METRIC));
     set(BASE_PEAK, peak);
-    set(BASE_ANON, figure(base, ANON_PEAK));
-    set(BASE_FILE, figure(base, FILE_PEAK));
-    let cpu = figure(base, CPU_USER).zip(figure(base, CPU_SYSTEM));
+    set(BASE_ANON, value(base, ANON_PEAK));
+    set(BASE_FILE, value(base, FILE_PEAK));
+    let cpu = value(base, CPU_USER).zip(value(base, CPU_SYSTEM));
     set(BASE_CPU, cpu.map(|(user, system)| user + system));
-    set(BASE_FAULTS, figure(base, MAJOR_FAULTS));
+    set(BASE_FAULTS, value(base, MAJOR_FAULTS));
     let killed = curve.iter().find(|point| point.status == Status::Killed);
-    set(KILLED_LIMIT, figure(killed, LIMIT));
+    set(KILLED_LIMIT, value(killed, LIMIT));
     let several = curve.len() > 1;
     if let Some(bracket) = bracket(&curve, run.tolerate).filter(|_| several) {
         let knee = bracket.knee();
@@ -110,8 +110,8 @@ pub fn metrics(trial: &Trial, run: &ProgramRun) -> BTreeMap<String, f64> {
         );
         set(NEEDED, Some(bracket.high.limit as f64));
         set(NEEDED_SLOWDOWN, Some(100.0 * bracket.high.slowdown));
-        set(NEEDED_FAULTS, figure(Some(&bracket.high), MAJOR_FAULTS));
-        set(NEEDED_PSI, figure(Some(&bracket.high), PSI_SOME));
+        set(NEEDED_FAULTS, value(Some(&bracket.high), MAJOR_FAULTS));
+        set(NEEDED_PSI, value(Some(&bracket.high), PSI_SOME));
         set(TOO_SMALL, bracket.low.map(|low| low.limit as f64));
     }
     metrics
@@ -139,7 +139,7 @@ mod tests {
     }
 
     fn point(limit: f64, seconds: f64, hits: f64) -> Phase {
-        let figures = [
+        let values = [
             (LIMIT, limit),
             (STATUS, Status::Done.number()),
             (WALL, seconds),
@@ -149,7 +149,7 @@ mod tests {
             (MAJOR_FAULTS, hits),
         ];
         Phase {
-            values: figures.map(|(name, value)| (name.to_owned(), value)).into(),
+            values: values.map(|(name, value)| (name.to_owned(), value)).into(),
             ..Phase::default()
         }
     }

@@ -44,8 +44,8 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     let mut drawings: Vec<Drawing> = slowdown(&groups, page.results.size.as_ref())
         .into_iter()
         .collect();
-    for (figure, title, meaning) in DRAWN {
-        drawings.extend(over_limit(&groups, figure, title, meaning));
+    for (metric, title, meaning) in DRAWN {
+        drawings.extend(over_limit(&groups, metric, title, meaning));
     }
     Some(Section {
         id: "command",
@@ -148,7 +148,7 @@ fn needs(size: &ProgramSize) -> Vec<(f64, String)> {
 
 fn over_limit(
     groups: &[GroupTrials<'_>],
-    figure: &'static str,
+    metric: &'static str,
     title: &str,
     meaning: &str,
 ) -> Option<Drawing> {
@@ -157,7 +157,7 @@ fn over_limit(
     }
     let of_group = |(ink, (group, trials)): (usize, &GroupTrials<'_>)| {
         let of_trial =
-            |trial: &&Trial| line_of(trial, |point| phase_of(trial, point)?.values.get(figure).copied());
+            |trial: &&Trial| line_of(trial, |point| phase_of(trial, point)?.values.get(metric).copied());
         let lines: Vec<Vec<(f64, f64)>> = trials.iter().map(of_trial).collect();
         line(&group.label, ink, &across(&lines))
     };
@@ -166,7 +166,7 @@ fn over_limit(
         x: limit_axis(),
         y: Axis {
             title: title.trim_end_matches(" over limit").to_owned(),
-            unit: MetricUnit::of_name(figure),
+            unit: MetricUnit::of_name(metric),
             log: false,
         },
         lines: groups.iter().enumerate().map(of_group).collect(),
@@ -174,7 +174,7 @@ fn over_limit(
         levels: Vec::new(),
     };
     Some(Drawing {
-        id: figure,
+        id: metric,
         caption: title.to_owned(),
         hint: format!("{meaning}. Bands show the spread of the repeats."),
         svg: values::draw(&chart)?,
@@ -219,19 +219,19 @@ fn table(page: &Page, groups: &[GroupTrials<'_>]) -> Table<'static> {
     let more = MORE_COLUMNS.into_iter().filter(|(_, name)| has(name));
     let shown: Vec<(&str, &str)> = COLUMNS.into_iter().chain(more).collect();
     let row = |trial: &Trial, phase: &Phase| {
-        let figure = |name: &str| phase.values.get(name).copied();
-        let slowdown = match figure(SLOWDOWN) {
+        let value = |name: &str| phase.values.get(name).copied();
+        let slowdown = match value(SLOWDOWN) {
             Some(slowdown) => Cell::number(slowdown, format!("{:.1}%", 100.0 * slowdown)),
             None => Cell::missing(),
         };
-        let status = figure(STATUS).and_then(Status::of_number);
+        let status = value(STATUS).and_then(Status::of_number);
         let mut row = vec![
             Cell::text(&trial.id),
-            Cell::metric(LIMIT, figure(LIMIT)),
+            Cell::metric(LIMIT, value(LIMIT)),
             slowdown,
             Cell::text(status.map_or("", Status::name)),
         ];
-        row.extend(shown.iter().map(|(_, name)| Cell::metric(name, figure(name))));
+        row.extend(shown.iter().map(|(_, name)| Cell::metric(name, value(name))));
         row
     };
     let mut titles = vec![

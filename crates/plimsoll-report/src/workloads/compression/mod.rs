@@ -127,12 +127,12 @@ fn speeds(metrics: &mut Metrics, trial: &Trial, calibration: Option<&Calibration
     };
     let (fill, trim, restore) = (speed(phase::FILL), speed(phase::TRIM), speed(phase::RESTORE));
     metrics.set(WRITEBACK_SPEED, speed(phase::WRITEBACK));
-    let figure = |name: &str, figure: &str| {
+    let value = |name: &str, metric: &str| {
         let phase = trial.phases.iter().find(|phase| phase.name == name)?;
-        phase.values.get(figure).copied()
+        phase.values.get(metric).copied()
     };
-    metrics.set(DIRTY, figure(phase::WRITEBACK, finding::DIRTY));
-    metrics.set(CACHED, figure(phase::TRIM, finding::CACHED));
+    metrics.set(DIRTY, value(phase::WRITEBACK, finding::DIRTY));
+    metrics.set(CACHED, value(phase::TRIM, finding::CACHED));
     metrics.set(FILL_SPEED, fill);
     metrics.set(TRIM_SPEED, trim);
     metrics.set(RESTORE_SPEED, restore);
@@ -160,7 +160,7 @@ fn amounts(metrics: &mut Metrics, trial: &Trial, trimmed: Option<f64>) {
     metrics.set(TRIMMED_RATIO, share);
 }
 
-fn trim_figure(trial: &Trial, name: &str) -> Option<f64> {
+fn trim_value(trial: &Trial, name: &str) -> Option<f64> {
     let trim = trial.phases.iter().find(|one| one.name == phase::TRIM)?;
     trim.values.get(name).copied()
 }
@@ -191,14 +191,14 @@ fn store(metrics: &mut Metrics, trial: &Trial, base: &Row, trim: &PhaseRows) {
             metrics.set(STORED, swapped);
         }
         Ok(Subject::Pager(_)) => {
-            let figure = |name: &str| trim_figure(trial, name);
-            let stored = figure(finding::PAGER_STORE);
+            let value = |name: &str| trim_value(trial, name);
+            let stored = value(finding::PAGER_STORE);
             let with_metadata = stored
-                .zip(figure(finding::PAGER_METADATA))
+                .zip(value(finding::PAGER_METADATA))
                 .map(|(store, own)| store + own);
-            let file = figure(finding::PAGER_FILE);
+            let file = value(finding::PAGER_FILE);
             let all = with_metadata.map(|in_ram| in_ram + file.unwrap_or(0.0));
-            let original = figure(finding::PAGER_SAVED);
+            let original = value(finding::PAGER_SAVED);
             metrics.set(ORIGINAL, original);
             metrics.set(STORED, with_metadata);
             metrics.set(PAGE_FILE, file);
@@ -221,11 +221,11 @@ mod tests {
     use plimsoll_model::recording::model::Phase;
 
     fn metrics_of(memory: Option<&str>) -> BTreeMap<String, f64> {
-        let phase = |name: &str, figures: &[(&str, f64)]| Phase {
+        let phase = |name: &str, values: &[(&str, f64)]| Phase {
             name: name.to_owned(),
             gb_per_s: 2.0,
             bytes: 100,
-            values: figures
+            values: values
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), *value))
                 .collect(),
@@ -264,12 +264,12 @@ mod tests {
             bytes: 90,
             ..Phase::default()
         };
-        let figures = [
+        let values = [
             ("pager_saved_bytes", 90.0),
             ("pager_store_bytes", 28.0),
             ("pager_metadata_bytes", 2.0),
         ];
-        trim.values = figures.map(|(name, value)| (name.to_owned(), value)).into();
+        trim.values = values.map(|(name, value)| (name.to_owned(), value)).into();
         let mut trial = Trial::made_up("compression", vec![trim]);
         trial.subject = "pager:lz4,trim=per-fault".to_owned();
         let mut before = Row::empty(0);

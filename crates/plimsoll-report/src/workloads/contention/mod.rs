@@ -58,12 +58,12 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
 pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
     let asks = asks(trial);
     let mut known: Vec<(&str, Option<f64>)> = Vec::new();
-    let start = asks.iter().position(|ask| figure(ask, "trimmed") == Some(1.0));
+    let start = asks.iter().position(|ask| value(ask, "trimmed") == Some(1.0));
     if let Some(start) = start {
-        known.push((TRIM_START, figure(asks[start], "asked_bytes")));
-        known.push((TRIM_START_PERCENT, figure(asks[start], "demand_percent")));
+        known.push((TRIM_START, value(asks[start], "asked_bytes")));
+        known.push((TRIM_START_PERCENT, value(asks[start], "demand_percent")));
     }
-    let times: Vec<f64> = asks.iter().filter_map(|ask| figure(ask, "ask_s")).collect();
+    let times: Vec<f64> = asks.iter().filter_map(|ask| value(ask, "ask_s")).collect();
     let slowest = times.iter().copied().reduce(f64::max);
     let before = start.and_then(|start| statistics::median(&times[..start.min(times.len())]));
     known.push((SLOWEST_ASK, slowest));
@@ -72,21 +72,21 @@ pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
         slowest.zip(before).and_then(|(slow, usual)| ratio(slow, usual)),
     ));
     if let (Some(first), Some(last)) = (asks.first(), asks.last()) {
-        let percent = |part: &str, whole: f64| ratio(100.0 * figure(last, part)?, whole);
-        let held = figure(last, "holder_lost_bytes").zip(figure(last, "holder_resident_bytes"));
+        let percent = |part: &str, whole: f64| ratio(100.0 * value(last, part)?, whole);
+        let held = value(last, "holder_lost_bytes").zip(value(last, "holder_resident_bytes"));
         known.push((
             HOLDER_LOST,
             held.and_then(|(lost, kept)| percent("holder_lost_bytes", lost + kept)),
         ));
-        let asked = figure(last, "asked_bytes");
+        let asked = value(last, "asked_bytes");
         known.push((
             ASKER_LOST,
             asked.and_then(|asked| percent("asker_swapped_bytes", asked)),
         ));
-        known.push((HOLDER_SWAPPED, figure(last, "holder_swapped_bytes")));
-        known.push((ASKER_SWAPPED, figure(last, "asker_swapped_bytes")));
+        known.push((HOLDER_SWAPPED, value(last, "holder_swapped_bytes")));
+        known.push((ASKER_SWAPPED, value(last, "asker_swapped_bytes")));
         // The stores of pagers are in the programs: what grows beside them is another program's.
-        let stores = figure(last, finding::STORES);
+        let stores = value(last, finding::STORES);
         let of_machine: &[(&str, &str)] = match stores {
             Some(_) => &[],
             None => &[(COMPRESSED, "compressed"), (CACHED, "swap_cache")],
@@ -116,7 +116,7 @@ pub fn asks(trial: &Trial) -> Vec<&Phase> {
     asks.collect()
 }
 
-fn figure(phase: &Phase, name: &str) -> Option<f64> {
+fn value(phase: &Phase, name: &str) -> Option<f64> {
     phase.values.get(name).copied()
 }
 

@@ -48,16 +48,16 @@ impl Asks<'_> {
     }
 
     /// Median of a value of one request over the repeats.
-    fn median(&self, ask: usize, figure: &str) -> Option<f64> {
-        let value = |trial: &&Trial| asks(trial).get(ask)?.values.get(figure).copied();
+    fn median(&self, ask: usize, metric: &str) -> Option<f64> {
+        let value = |trial: &&Trial| asks(trial).get(ask)?.values.get(metric).copied();
         let values: Vec<f64> = self.0.iter().filter_map(value).collect();
         statistics::median(&values)
     }
 
     /// A value over the requested bytes.
-    fn points(&self, figure: &str) -> Vec<(f64, Option<f64>)> {
+    fn points(&self, metric: &str) -> Vec<(f64, Option<f64>)> {
         (0..self.count())
-            .filter_map(|ask| Some((self.median(ask, "asked_bytes")?, self.median(ask, figure))))
+            .filter_map(|ask| Some((self.median(ask, "asked_bytes")?, self.median(ask, metric))))
             .collect()
     }
 }
@@ -71,10 +71,10 @@ fn axis(title: &str, unit: MetricUnit) -> Axis {
 }
 
 fn held(group: &Group, asks: &Asks<'_>) -> Option<Drawing> {
-    let line = |(figure, label, ink): (&str, &str, usize)| Line {
+    let line = |(metric, label, ink): (&str, &str, usize)| Line {
         label: label.to_owned(),
         ink,
-        points: asks.points(figure),
+        points: asks.points(metric),
         dots: true,
         ..Line::default()
     };
@@ -128,7 +128,7 @@ fn times(asked: &[(&Group, Asks<'_>)]) -> Option<Drawing> {
 
 /// A row for each ask of each group.
 fn table(asked: &[(&Group, Asks<'_>)]) -> Table<'static> {
-    const FIGURES: [&str; 7] = [
+    const COLUMNS: [&str; 7] = [
         "asked_bytes",
         "demand_percent",
         "holder_resident_bytes",
@@ -138,15 +138,15 @@ fn table(asked: &[(&Group, Asks<'_>)]) -> Table<'static> {
         "ask_s",
     ];
     let row = |group: &Group, asks: &Asks<'_>, ask: usize| {
-        let cell = |figure: &str| {
-            let shown = |value| Cell::number(value, quantity::metric(figure, value));
-            asks.median(ask, figure).map_or_else(Cell::missing, shown)
+        let cell = |metric: &str| {
+            let shown = |value| Cell::number(value, quantity::metric(metric, value));
+            asks.median(ask, metric).map_or_else(Cell::missing, shown)
         };
         let mut cells = vec![
             Cell::text(&group.label),
             Cell::number((ask + 1) as f64, (ask + 1).to_string()),
         ];
-        cells.extend(FIGURES.map(cell));
+        cells.extend(COLUMNS.map(cell));
         cells
     };
     let rows = asked

@@ -187,8 +187,8 @@ mod tests_of_sentences {
         let mut trial = Trial::made_up("heap", Vec::new());
         trial.id = format!("heap/{subject}#1");
         trial.subject = subject.to_owned();
-        let figures = [(OPERATION_CPU, cpu_ns * 1e-9), (LIVE_SHARE, live), (LEFT, left)];
-        trial.metrics = figures.map(|(name, value)| (name.to_owned(), value)).into();
+        let values = [(OPERATION_CPU, cpu_ns * 1e-9), (LIVE_SHARE, live), (LEFT, left)];
+        trial.metrics = values.map(|(name, value)| (name.to_owned(), value)).into();
         trial
     }
 

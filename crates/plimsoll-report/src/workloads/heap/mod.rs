@@ -52,8 +52,8 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
 /// The metrics of a trial, from the values of its phases; unknown ones are absent.
 pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
     let known = |name: &str| METRICS.iter().any(|metric| metric.name == name);
-    let figures = trial.phases.iter().flat_map(|phase| &phase.values);
-    figures
+    let values = trial.phases.iter().flat_map(|phase| &phase.values);
+    values
         .filter(|(name, value)| known(name) && value.is_finite())
         .map(|(name, value)| (name.clone(), *value))
         .collect()

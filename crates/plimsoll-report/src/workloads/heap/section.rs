@@ -65,10 +65,10 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
     let tests = tests(groups);
     let subjects = heap_subjects(groups);
     let mut drawings = Vec::new();
-    for figure in DRAWN {
-        drawings.extend(bars_of(&alone(&tests), &subjects, figure));
+    for drawn in DRAWN {
+        drawings.extend(bars_of(&alone(&tests), &subjects, drawn));
         for panel in swept(&tests) {
-            drawings.extend(curves(panel, &subjects, figure, page.manifest.host.cpus));
+            drawings.extend(curves(panel, &subjects, drawn, page.manifest.host.cpus));
         }
     }
     Some(Section {
@@ -100,12 +100,12 @@ fn swept<'t, 'g>(tests: &'t [Test<'g>]) -> Vec<&'t [Test<'g>]> {
 fn bars_of(
     tests: &[&Test<'_>],
     subjects: &[&str],
-    (figure, title, hint, _): (&'static str, &str, &str, bool),
+    (metric, title, hint, _): (&'static str, &str, &str, bool),
 ) -> Option<Drawing> {
     let bar = |test: &Test<'_>, (ink, subject): (usize, &&str)| {
         let group = test.groups.iter().find(|group| group.subject == **subject)?;
         let (colour, _) = palette::line(ink);
-        Some(Bar::of((*subject).to_owned(), colour, group.metrics.get(figure)?))
+        Some(Bar::of((*subject).to_owned(), colour, group.metrics.get(metric)?))
     };
     let rows: Vec<Bars> = tests
         .iter()
@@ -119,8 +119,8 @@ fn bars_of(
         })
         .collect();
     Some(Drawing {
-        id: figure,
-        svg: bars::chart(title, MetricUnit::of_name(figure), &rows)?,
+        id: metric,
+        svg: bars::chart(title, MetricUnit::of_name(metric), &rows)?,
         caption: title.to_owned(),
         hint: hint.to_owned(),
     })
@@ -129,13 +129,13 @@ fn bars_of(
 fn curves(
     panel: &[Test<'_>],
     subjects: &[&str],
-    (figure, title, hint, log): (&'static str, &str, &str, bool),
+    (metric, title, hint, log): (&'static str, &str, &str, bool),
     cpus: u32,
 ) -> Option<Drawing> {
     let line = |(ink, subject): (usize, &&str)| {
         let measured = |test: &Test<'_>| {
             let group = test.groups.iter().find(|group| group.subject == **subject)?;
-            Some((f64::from(test.threads), group.metrics.get(figure)?.summary))
+            Some((f64::from(test.threads), group.metrics.get(metric)?.summary))
         };
         let measured: Vec<_> = panel.iter().filter_map(measured).collect();
         Line {
@@ -154,7 +154,7 @@ fn curves(
         }
     };
     let mut lines: Vec<Line> = subjects.iter().enumerate().map(line).collect();
-    if figure == OPERATIONS {
+    if metric == OPERATIONS {
         lines.extend(ideal(panel, subjects.len(), cpus));
     }
     lines.retain(|line| !line.points.is_empty());
@@ -171,7 +171,7 @@ fn curves(
         },
         y: Axis {
             title: title.to_owned(),
-            unit: MetricUnit::of_name(figure),
+            unit: MetricUnit::of_name(metric),
             log,
         },
         lines,
@@ -179,7 +179,7 @@ fn curves(
         levels: Vec::new(),
     };
     Some(Drawing {
-        id: figure,
+        id: metric,
         svg: values::draw(&chart)?,
         hint: format!("{hint} Bands show the spread of the repeats."),
         caption,
@@ -207,7 +207,7 @@ fn ideal(panel: &[Test<'_>], ink: usize, cpus: u32) -> Option<Line> {
 }
 
 fn table(tests: &[Test<'_>]) -> Table<'static> {
-    const FIGURES: [(&str, &str); 11] = [
+    const COLUMNS: [(&str, &str); 11] = [
         ("CPU an operation", OPERATION_CPU),
         ("Operations", OPERATIONS),
         ("Live", LIVE),
@@ -228,14 +228,14 @@ fn table(tests: &[Test<'_>]) -> Table<'static> {
             Cell::text(library),
         ];
         let median = |name: &str| group.metrics.get(name).map(|measured| measured.summary.median);
-        cells.extend(FIGURES.iter().map(|(_, name)| Cell::metric(name, median(name))));
+        cells.extend(COLUMNS.iter().map(|(_, name)| Cell::metric(name, median(name))));
         cells
     };
     let rows = tests
         .iter()
         .flat_map(|test| test.groups.iter().map(|group| row(test, group)));
     let mut titles = vec![("Test", false), ("Allocator", false), ("Library", false)];
-    titles.extend(FIGURES.map(|(title, _)| (title, true)));
+    titles.extend(COLUMNS.map(|(title, _)| (title, true)));
     Table {
         id: "allocators",
         title: "Allocators",

@@ -197,25 +197,25 @@ fn work(points: &[Point], loadline: &Loadline) -> Vec<Value> {
 
 /// The values of the phases at some loads.
 fn at_loads(phases: &[&Phase]) -> [Value; 8] {
-    let figure = |load: f64, name: &str| {
+    let value = |load: f64, name: &str| {
         let of_load = |phase: &&&Phase| phase.values.get(LOAD) == Some(&load);
         phases.iter().find(of_load)?.values.get(name).copied()
     };
     let kept = |of: Option<f64>, kept: Option<f64>| Some((100.0 * ratio(kept?, of?)?).clamp(0.0, 100.0));
-    let (size, file) = (figure(1.5, SIZE), figure(1.5, FILE_SIZE));
+    let (size, file) = (value(1.5, SIZE), value(1.5, FILE_SIZE));
     let anonymous = size.zip(file).map(|(size, file)| size - file);
     let not_swapped = anonymous
-        .zip(figure(1.5, SWAPPED))
+        .zip(value(1.5, SWAPPED))
         .map(|(anonymous, swapped)| anonymous - swapped);
-    let cpu = |load: f64| figure(load, CPU_PER_VISIT);
+    let cpu = |load: f64| value(load, CPU_PER_VISIT);
     let of_unloaded = |(loaded, base): (f64, f64)| ratio(loaded, base);
     [
-        (P99_1, figure(1.0, P99)),
-        (P99_1_5, figure(1.5, P99)),
-        (READ_P99_1_5, figure(1.5, READ_P99)),
-        (WRITE_P99_1_5, figure(1.5, WRITE_P99)),
-        (NET_1_5, figure(1.5, NET)),
-        (FILE_KEPT_1_5, kept(file, figure(1.5, FILE_IN_RAM))),
+        (P99_1, value(1.0, P99)),
+        (P99_1_5, value(1.5, P99)),
+        (READ_P99_1_5, value(1.5, READ_P99)),
+        (WRITE_P99_1_5, value(1.5, WRITE_P99)),
+        (NET_1_5, value(1.5, NET)),
+        (FILE_KEPT_1_5, kept(file, value(1.5, FILE_IN_RAM))),
         (ANON_KEPT_1_5, kept(anonymous, not_swapped)),
         (CPU_1_5, cpu(1.5).zip(cpu(UNLOADED)).and_then(of_unloaded)),
     ]
@@ -288,10 +288,10 @@ mod tests {
     fn kept_pages_of_both_kinds_are_shares_of_their_own() {
         let phase = |of_file: bool| {
             let of_file = of_file.then_some([(FILE_SIZE, 50.0), (FILE_IN_RAM, 40.0)]);
-            let figures = [(LOAD, 1.5), (VISITS, 100.0), (SIZE, 150.0), (SWAPPED, 25.0)];
-            let figures = figures.into_iter().chain(of_file.into_iter().flatten());
+            let values = [(LOAD, 1.5), (VISITS, 100.0), (SIZE, 150.0), (SWAPPED, 25.0)];
+            let values = values.into_iter().chain(of_file.into_iter().flatten());
             Phase {
-                values: figures.map(|(name, value)| (name.to_owned(), value)).collect(),
+                values: values.map(|(name, value)| (name.to_owned(), value)).collect(),
                 ..Phase::default()
             }
         };

@@ -72,18 +72,18 @@ pub(super) fn table(page: &Page, groups: &[(&Group, Vec<&Trial>)]) -> Table<'sta
     let more = MORE_COLUMNS.into_iter().filter(|(_, name)| has(name));
     let shown: Vec<(&str, &str)> = limit.chain(COLUMNS).chain(more).collect();
     let row = |trial: &Trial, phase: &Phase| {
-        let figure = |name: &str| phase.values.get(name).copied();
+        let value = |name: &str| phase.values.get(name).copied();
         let number = |value: Option<f64>| match value {
             Some(value) => Cell::number(value, significant(value)),
             None => Cell::missing(),
         };
         let mut row = vec![
             Cell::text(&trial.id),
-            number(figure(LOAD)),
-            number(figure(RAM_LOAD)),
+            number(value(LOAD)),
+            number(value(RAM_LOAD)),
         ];
-        row.extend(shown.iter().map(|(_, name)| Cell::metric(name, figure(name))));
-        row.push(Cell::text(match (figure(OVER_BUDGET), figure(KILLED)) {
+        row.extend(shown.iter().map(|(_, name)| Cell::metric(name, value(name))));
+        row.push(Cell::text(match (value(OVER_BUDGET), value(KILLED)) {
             (Some(_), _) => "over budget",
             (None, Some(killed)) if killed > 0.0 => "killed",
             _ => "",

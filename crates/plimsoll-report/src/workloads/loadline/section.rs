@@ -129,8 +129,8 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
         .iter()
         .any(|(group, _)| group.params.contains_key("file-percent"));
     let of_files = DRAWN_OF_FILES.into_iter().filter(|_| has_file);
-    for (figure, title, meaning, log) in DRAWN.into_iter().chain(of_reads).chain(of_files) {
-        drawings.extend(over_load(&groups, figure, title, meaning, log));
+    for (metric, title, meaning, log) in DRAWN.into_iter().chain(of_reads).chain(of_files) {
+        drawings.extend(over_load(&groups, metric, title, meaning, log));
     }
     drawings.extend(
         groups
@@ -158,9 +158,9 @@ fn line(label: &str, ink: usize, spread: &[Spread]) -> Line {
     }
 }
 
-fn lines(groups: &[(&Group, Vec<&Trial>)], figure: &str) -> Vec<Line> {
+fn lines(groups: &[(&Group, Vec<&Trial>)], metric: &str) -> Vec<Line> {
     let of_group = |(ink, (group, trials)): (usize, &(&Group, Vec<&Trial>))| {
-        line(&group.label, ink, &curve(trials, figure))
+        line(&group.label, ink, &curve(trials, metric))
     };
     groups.iter().enumerate().map(of_group).collect()
 }
@@ -281,7 +281,7 @@ fn over_limit(groups: &[(&Group, Vec<&Trial>)]) -> Option<Drawing> {
 
 fn over_load(
     groups: &[(&Group, Vec<&Trial>)],
-    figure: &'static str,
+    metric: &'static str,
     title: &str,
     meaning: &str,
     log: bool,
@@ -291,18 +291,18 @@ fn over_load(
         x: load_axis(),
         y: Axis {
             title: title.trim_end_matches(" over load").to_owned(),
-            unit: MetricUnit::of_name(figure),
+            unit: MetricUnit::of_name(metric),
             log,
         },
-        lines: lines(groups, figure),
+        lines: lines(groups, metric),
         marks: Vec::new(),
-        levels: match figure {
+        levels: match metric {
             P99 => targets(groups),
             _ => Vec::new(),
         },
     };
     Some(Drawing {
-        id: figure,
+        id: metric,
         caption: title.to_owned(),
         hint: format!("{meaning}. Bands show the spread of the repeats."),
         svg: values::draw(&chart)?,

@@ -115,7 +115,7 @@ fn fastest(group: &Group) -> Option<Cycle> {
 /// The apparent and the real cost of `MADV_FREE`.
 fn lazy(group: &Group) -> Option<Statement> {
     let cycle = Cycle::of(group, ReleaseMethod::Free)?;
-    let measured = |figure: &str| group.median(&of_way(ReleaseMethod::Free, figure));
+    let measured = |metric: &str| group.median(&of_way(ReleaseMethod::Free, metric));
     let share = measured(BACK_SHARE)?;
     if share >= REALLY_BACK_PERCENT {
         return None;
@@ -172,7 +172,7 @@ mod tests {
         let metrics = free
             .iter()
             .chain(pressure)
-            .map(|(figure, value)| (of_way(ReleaseMethod::Free, figure), *value));
+            .map(|(metric, value)| (of_way(ReleaseMethod::Free, metric), *value));
         let trial = Trial {
             metrics: metrics.collect(),
             ..Trial::made_up("map", Vec::new())

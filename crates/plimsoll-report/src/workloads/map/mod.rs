@@ -93,8 +93,8 @@ metrics_of_ways! {
 }
 
 /// The name of a metric of one method.
-pub fn of_way(way: ReleaseMethod, figure: &str) -> String {
-    format!("{}_{figure}", way.name().replace('-', "_"))
+pub fn of_way(way: ReleaseMethod, metric: &str) -> String {
+    format!("{}_{metric}", way.name().replace('-', "_"))
 }
 
 /// Whether the method frees the memory and lets the program continue: paging out keeps the content, and the exit of a
@@ -132,7 +132,7 @@ pub fn metrics(trial: &Trial, map: &Map) -> BTreeMap<String, f64> {
         memsets.extend(a_page(times.memset));
         let total = times.map + times.touch + times.release;
         let reuse = (times.reuse - times.memset).max(0.0);
-        let figures = [
+        let values = [
             (TOTAL, a_page(total)),
             (COST, a_page((total - times.memset).max(0.0))),
             (RELEASE, a_page(times.release)),
@@ -142,7 +142,7 @@ pub fn metrics(trial: &Trial, map: &Map) -> BTreeMap<String, f64> {
             (PRESSURE, phase.values.get("pressure_s").copied()),
             (PRESSURE_SHARE, phase.values.get("pressure_percent").copied()),
         ];
-        let known = figures
+        let known = values
             .into_iter()
             .filter_map(|(name, value)| Some((name, value?)));
         metrics.extend(known.map(|(name, value)| (of_way(way, name), value)));
@@ -174,13 +174,13 @@ struct Times {
 
 impl Times {
     fn of(phase: &Phase) -> Option<Times> {
-        let figure = |name: &str| phase.values.get(name).copied();
+        let value = |name: &str| phase.values.get(name).copied();
         Some(Times {
-            map: figure("map_s")?,
-            touch: figure("touch_s")?,
-            memset: figure("memset_s")?,
-            release: figure("release_s")?,
-            reuse: figure("reuse_s")?,
+            map: value("map_s")?,
+            touch: value("touch_s")?,
+            memset: value("memset_s")?,
+            release: value("release_s")?,
+            reuse: value("reuse_s")?,
         })
     }
 }
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn every_way_has_every_metric() {
         for way in ReleaseMethod::ALL {
-            for figure in [
+            for metric in [
                 TOTAL,
                 COST,
                 RELEASE,
@@ -203,7 +203,7 @@ mod tests {
                 PRESSURE,
                 PRESSURE_SHARE,
             ] {
-                let name = of_way(way, figure);
+                let name = of_way(way, metric);
                 assert!(METRICS.iter().any(|metric| metric.name == name), "{name}");
             }
         }
@@ -212,11 +212,11 @@ mod tests {
     #[test]
     fn populated_mappings_have_no_first_touch() {
         let of = |mapping: Mapping| {
-            let figures = ["map_s", "touch_s", "memset_s", "release_s", "reuse_s"];
+            let names = ["map_s", "touch_s", "memset_s", "release_s", "reuse_s"];
             let phases = vec![Phase {
                 name: ReleaseMethod::Munmap.name().to_owned(),
                 bytes: 1 << 20,
-                values: figures.map(|name| (name.to_owned(), 1.0)).into(),
+                values: names.map(|name| (name.to_owned(), 1.0)).into(),
                 ..Phase::default()
             }];
             let trial = Trial::made_up("map", phases);

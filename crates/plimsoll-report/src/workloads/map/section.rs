@@ -31,11 +31,11 @@ pub(crate) fn section(groups: &[&Group]) -> Option<Section> {
 fn bar(
     group: &Group,
     way: ReleaseMethod,
-    figure: &str,
+    metric: &str,
     label: &'static str,
     colour: &'static str,
 ) -> Option<Bar> {
-    let measured = group.metrics.get(&of_way(way, figure))?;
+    let measured = group.metrics.get(&of_way(way, metric))?;
     Some(Bar::of(label, colour, measured))
 }
 
@@ -109,11 +109,11 @@ fn back(groups: &[&Group]) -> Option<Drawing> {
 /// A row for each way of each group.
 fn table(groups: &[&Group]) -> Table<'static> {
     let row = |group: &Group, way: ReleaseMethod| {
-        let median = |figure: &str| Some(group.metrics.get(&of_way(way, figure))?.summary.median);
+        let median = |metric: &str| Some(group.metrics.get(&of_way(way, metric))?.summary.median);
         median(TOTAL)?;
-        let cell = |figure: &str| {
-            let shown = |value| Cell::number(value, quantity::metric(figure, value));
-            median(figure).map_or_else(Cell::missing, shown)
+        let cell = |metric: &str| {
+            let shown = |value| Cell::number(value, quantity::metric(metric, value));
+            median(metric).map_or_else(Cell::missing, shown)
         };
         let mut cells = vec![Cell::text(&group.label), Cell::text(way.title())];
         cells.extend([TOTAL, COST, RELEASE, REUSE, BACK, BACK_SHARE, PRESSURE].map(cell));

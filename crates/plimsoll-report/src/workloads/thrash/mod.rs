@@ -78,7 +78,7 @@ pub fn metrics(trial: &Trial, thrash: &Thrash) -> BTreeMap<String, f64> {
         }
     };
     let phase = |name: &str| trial.phases.iter().find(|phase| phase.name == name);
-    let figure = |phase: Option<&Phase>, name: &str| phase?.values.get(name).copied();
+    let value = |phase: Option<&Phase>, name: &str| phase?.values.get(name).copied();
     let (rest, load, recovery) = (phase("rest"), phase("load"), phase("recovery"));
     for name in [CYCLES, TOGETHER, DONE, FAIRNESS, DISTINCT] {
         set(name, of_consumers(name, trial, thrash));
@@ -105,10 +105,10 @@ pub fn metrics(trial: &Trial, thrash: &Thrash) -> BTreeMap<String, f64> {
         (PAGER_TRIMS, PAGER_TRIMS),
         (OVER_BUDGET, OVER_BUDGET),
     ] {
-        set(name, figure(load, of_load));
+        set(name, value(load, of_load));
     }
-    set(REST_WAKEUP, figure(rest, "wakeup_p99_s"));
-    let visits = |phase| figure(phase, "small_set_mean_s");
+    set(REST_WAKEUP, value(rest, "wakeup_p99_s"));
+    let visits = |phase| value(phase, "small_set_mean_s");
     set(
         SMALL_SET,
         visits(load)
@@ -116,7 +116,7 @@ pub fn metrics(trial: &Trial, thrash: &Thrash) -> BTreeMap<String, f64> {
             .and_then(|(load, rest)| ratio(load, rest)),
     );
     for name in [RECOVERY, RECOVERED, GUARD_STOPS, GUARD_TRIMS, GUARD_CPU] {
-        set(name, figure(recovery, name));
+        set(name, value(recovery, name));
     }
     metrics
 }
@@ -169,9 +169,9 @@ mod tests {
     use super::*;
 
     fn metrics_of(recovery: &[(&str, f64)], lists: &[(&str, &[f64])]) -> BTreeMap<String, f64> {
-        let phase = |name: &str, figures: &[(&str, f64)]| Phase {
+        let phase = |name: &str, values: &[(&str, f64)]| Phase {
             name: name.to_owned(),
-            values: figures
+            values: values
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), *value))
                 .collect(),

@@ -368,7 +368,7 @@ fn felt(every: &[Seen<'_>]) -> Table<'static> {
         .flat_map(|seen| seen.trial.phases.iter().map(move |phase| (seen.trial, phase)))
         .map(|(trial, phase)| {
             let mut row = vec![Cell::text(&trial.id), Cell::text(&phase.name)];
-            row.extend(VALUES.map(|(figure, _)| Cell::metric(figure, phase.values.get(figure).copied())));
+            row.extend(VALUES.map(|(metric, _)| Cell::metric(metric, phase.values.get(metric).copied())));
             row
         })
         .collect();
@@ -382,7 +382,7 @@ fn felt(every: &[Seen<'_>]) -> Table<'static> {
     }
 }
 
-/// The figures of the pagers; `None` without a trial with pagers.
+/// The values of the pagers; `None` without a trial with pagers.
 fn pagers(every: &[Seen<'_>]) -> Option<Table<'static>> {
     const VALUES: [(&str, &str); 5] = [
         (finding::PAGER_HARD_FAULTS, "Hard faults"),

@@ -61,20 +61,20 @@ pub(super) const REPORT: WorkloadReport = WorkloadReport {
 /// The metrics of a trial; unknown ones are absent.
 pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
     let phase = |name: &str| trial.phases.iter().find(|phase| phase.name == name);
-    let figure = |name: &str, figure: &str| phase(name)?.values.get(figure).copied();
+    let value = |name: &str, metric: &str| phase(name)?.values.get(metric).copied();
     let over = |above: Option<f64>, below: Option<f64>| ratio(above?, below?);
     let of_file = memory_of(&trial.params) == Backing::File;
-    let uncapped = figure("uncapped", "scans_per_s");
-    let capped = figure("capped", "scans_per_s");
+    let uncapped = value("uncapped", "scans_per_s");
+    let capped = value("capped", "scans_per_s");
     let found = [
         (SLOWDOWN, over(uncapped, capped)),
         (UNCAPPED_SCANS, uncapped),
         (CAPPED_SCANS, capped),
-        (FAULT_PATH, figure("capped", "fault_path_percent")),
-        (FAULTS, figure("capped", "faults_per_scan_count")),
+        (FAULT_PATH, value("capped", "fault_path_percent")),
+        (FAULTS, value("capped", "faults_per_scan_count")),
         (
             FILE_REFAULTS,
-            figure("capped", finding::FILE_REFAULTS).filter(|_| of_file),
+            value("capped", finding::FILE_REFAULTS).filter(|_| of_file),
         ),
         (
             CACHE_HITS,
@@ -88,17 +88,17 @@ pub fn metrics(trial: &Trial) -> BTreeMap<String, f64> {
             ),
         ),
         (SYSTEM_CPU, phase("capped").and_then(system_percent)),
-        (RESIDENT_MIN, figure("capped", "resident_min_bytes")),
-        (RESIDENT_MAX, figure("capped", "resident_max_bytes")),
+        (RESIDENT_MIN, value("capped", "resident_min_bytes")),
+        (RESIDENT_MAX, value("capped", "resident_max_bytes")),
         (
             REFILL,
             over(
-                figure("emptied", "first_scan_s"),
-                figure("uncapped", "median_scan_s"),
+                value("emptied", "first_scan_s"),
+                value("uncapped", "median_scan_s"),
             ),
         ),
-        (EMPTIED_SLOWDOWN, over(uncapped, figure("emptied", "scans_per_s"))),
-        (PAGE_SECONDS, figure("uncapped", "page_s")),
+        (EMPTIED_SLOWDOWN, over(uncapped, value("emptied", "scans_per_s"))),
+        (PAGE_SECONDS, value("uncapped", "page_s")),
     ];
     let known = found
         .into_iter()
@@ -147,12 +147,12 @@ fn place(subject: &str, params: &BTreeMap<String, String>) -> String {
 mod tests {
     use super::*;
 
-    fn phase(name: &str, cpu: (f64, f64), figures: &[(&str, f64)]) -> Phase {
+    fn phase(name: &str, cpu: (f64, f64), values: &[(&str, f64)]) -> Phase {
         Phase {
             name: name.to_owned(),
             cpu_user_s: cpu.0,
             cpu_system_s: cpu.1,
-            values: figures
+            values: values
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), *value))
                 .collect(),

@@ -45,7 +45,7 @@ pub(crate) fn section(page: &Page, groups: &[&Group]) -> Option<Section> {
             .into_iter()
             .flatten()
             .collect(),
-        tables: [Some(figures(&measured)), profile(&detailed)]
+        tables: [Some(capped_scans(&measured)), profile(&detailed)]
             .into_iter()
             .flatten()
             .collect(),
@@ -214,7 +214,7 @@ fn curve(trial: &Trial) -> (Curve, Vec<(f64, String)>) {
     (points, starts)
 }
 
-fn figures(measured: &[Series<'_>]) -> Table<'static> {
+fn capped_scans(measured: &[Series<'_>]) -> Table<'static> {
     const METRICS: [(&str, &str); 13] = [
         (SLOWDOWN, "Slowdown"),
         (CPU_SLOWDOWN, "In CPU time"),
@@ -263,7 +263,7 @@ fn figures(measured: &[Series<'_>]) -> Table<'static> {
     let mut by_load: Vec<&Series<'_>> = measured.iter().collect();
     by_load.sort_by(|a, b| a.load.total_cmp(&b.load));
     Table {
-        id: "wscap-figures",
+        id: "wscap-scans",
         title: "Capped scans",
         columns: columns(&heads),
         rows: by_load.into_iter().map(row).collect(),
@@ -377,7 +377,7 @@ mod tests {
             .iter()
             .filter_map(|group| Series::of(group, &trials))
             .collect();
-        let table = figures(&measured);
+        let table = capped_scans(&measured);
         let place = |title: &str| table.columns.iter().position(|column| column.title == title);
         let (group, load) = (
             place("Group").expect("a column"),

@@ -205,22 +205,22 @@ fn tables_mark_the_untrustworthy_values_alone() {
     );
 
     let lines = csv(&results);
-    let status = |figure: &str| -> Vec<&str> {
-        let of = lines.lines().filter(|line| line.contains(&format!(",{figure},")));
+    let status = |metric: &str| -> Vec<&str> {
+        let of = lines.lines().filter(|line| line.contains(&format!(",{metric},")));
         of.map(|line| line.rsplit(',').nth(4).expect("a status"))
             .collect()
     };
-    for (figure, expected) in [
+    for (metric, expected) in [
         ("trim_gb_per_s", "untrustworthy"),
         ("seconds", "untrustworthy"),
         ("cpu_user_s", "untrustworthy"),
         ("stored_bytes", "ok"),
         ("bytes", "ok"),
     ] {
-        let found = status(figure);
+        let found = status(metric);
         assert!(
             !found.is_empty() && found.iter().all(|status| *status == expected),
-            "{figure}: {found:?}"
+            "{metric}: {found:?}"
         );
     }
     let page = plimsoll_report::html::render(&plimsoll_report::page::build(&recording, &results));

@@ -213,7 +213,7 @@ fn the_report_shows_the_level_in_its_tolerance_and_the_held_memory() {
         "{section}"
     );
     assert_eq!(lone::charts(section), ["level-available", "distance", "memory"]);
-    let svg = html::chart(&page, false);
+    let svg = html::chart(&page, None, false).expect("the first chart");
     assert_eq!(
         lone::attributes(&svg, "aria-label").next(),
         lone::attributes(section, "aria-label").next(),

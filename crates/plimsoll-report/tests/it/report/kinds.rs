@@ -1,4 +1,4 @@
-//! Pages and summaries of the kinds of work besides compression, of figures that were made up.
+//! Pages and summaries of the kinds of work besides compression, of values that were made up.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use super::synthetic;
 /// Seconds that a made-up phase lasts.
 const PHASE_S: f64 = 1.5;
 
-/// A made-up phase: its name and its figures.
+/// A made-up phase: its name and its values.
 pub(super) type Made = (String, Vec<(&'static str, f64)>);
 
-/// A trial of these phases (name, figures), one after the other from `start` seconds on.
+/// A trial of these phases (name, values), one after the other from `start` seconds on.
 pub(super) fn trial(
     workload: &str,
     subject: &str,
@@ -27,13 +27,13 @@ pub(super) fn trial(
 ) -> Trial {
     let ns = |seconds: f64| (seconds * 1e9) as u64;
     let end = start + PHASE_S * phases.len() as f64;
-    let named = |figures: &[(&str, f64)]| -> BTreeMap<String, f64> {
-        figures
+    let named = |values: &[(&str, f64)]| -> BTreeMap<String, f64> {
+        values
             .iter()
             .map(|(name, value)| ((*name).to_owned(), *value))
             .collect()
     };
-    let phase = |(index, (name, figures)): (usize, Made)| {
+    let phase = |(index, (name, values)): (usize, Made)| {
         let from = start + PHASE_S * index as f64;
         Phase {
             name,
@@ -43,7 +43,7 @@ pub(super) fn trial(
             cpu_system_s: 0.9,
             minor_faults: 12_000,
             major_faults: 800 * index as u64,
-            values: named(&figures),
+            values: named(&values),
             profile: vec![
                 ("zram_bvec_read".to_owned(), 0.31),
                 ("lz4_decompress".to_owned(), 0.2),
@@ -77,11 +77,11 @@ pub(crate) fn thrash_trials() -> Vec<Trial> {
         for repeat in 1..=3u32 {
             let slow = 1.0 + place as f64 * 4.0 + f64::from(repeat) * 0.02;
             let phases = ["rest", "load", "recovery"].map(|name| {
-                let figures = vec![
+                let values = vec![
                     ("wakeup_p99_s", 0.0004 * slow),
                     ("pages_in_per_s", 21_000.0 / slow),
                 ];
-                (name.to_owned(), figures)
+                (name.to_owned(), values)
             });
             let metrics = [
                 ("cycles_per_s", 180.0 / slow),
@@ -107,8 +107,8 @@ pub(super) fn loadline_trials(points: u32) -> Vec<Trial> {
                 let load = 0.5 + 2.5 * f64::from(point) / f64::from(points);
                 let knee = 1.0 + place as f64 * 0.9;
                 let work = 1e6 / (1.0 + (load / knee).powi(12));
-                let figures = vec![("load", load), ("visits_per_s", work), ("p99_s", 40.0 / work)];
-                (format!("load {load:.2}"), figures)
+                let values = vec![("load", load), ("visits_per_s", work), ("p99_s", 40.0 / work)];
+                (format!("load {load:.2}"), values)
             });
             let metrics = [("knee_load", 1.0 + place as f64 * 0.9 + 0.01 * f64::from(repeat))];
             let start = f64::from(points) * PHASE_S * trials.len() as f64;
@@ -136,15 +136,15 @@ pub(super) fn program_trials() -> Vec<Trial> {
                 .map(|(index, mib)| {
                     let killed = index + place >= 4;
                     let seconds = 3.0 + (2.0 * index as f64 - 3.0).max(0.0) + 0.01 * f64::from(repeat);
-                    let mut figures = vec![
+                    let mut values = vec![
                         ("limit_bytes", mib * 1024.0 * 1024.0),
                         ("limit_hits", 100.0 * index as f64),
                         ("status", f64::from(u8::from(killed))),
                         ("wall_s", seconds),
                         ("major_faults", 5000.0 * index as f64),
                     ];
-                    figures.extend((!killed).then_some(("cost", seconds)));
-                    (format!("limit {mib}M"), figures)
+                    values.extend((!killed).then_some(("cost", seconds)));
+                    (format!("limit {mib}M"), values)
                 });
             let metrics = [("base_wall_s", 3.0), ("needed_bytes", 4e8), ("knee_bytes", 3e8)];
             let start = 5.0 * PHASE_S * trials.len() as f64;
@@ -173,13 +173,13 @@ pub(super) fn heap_trials() -> Vec<Trial> {
                 ("live_percent", 60.0 + 10.0 * place as f64),
             ];
             let start = PHASE_S * trials.len() as f64;
-            let figures = vec![("live_bytes", 1e6)];
+            let values = vec![("live_bytes", 1e6)];
             let mut made = trial(
                 "heap",
                 subject,
                 1,
                 start,
-                vec![("scaling".to_owned(), figures)],
+                vec![("scaling".to_owned(), values)],
                 &metrics,
             );
             made.id = format!("heap/{subject}/block-size={size}/threads={threads}#1");
@@ -307,8 +307,8 @@ fn hundreds_of_phases_and_groups_make_a_small_report() {
     let html = written("loadline", &page("The load line", loadline_trials(250)));
     assert!(html.len() < 2_000_000, "{} bytes", html.len());
     let many = (0..300).map(|index| {
-        let figures = vec![("cost_s", 0.001 * f64::from(index))];
-        let phases = vec![("map".to_owned(), figures.clone()), ("touch".to_owned(), figures)];
+        let values = vec![("cost_s", 0.001 * f64::from(index))];
+        let phases = vec![("map".to_owned(), values.clone()), ("touch".to_owned(), values)];
         let start = 3.0 * f64::from(index);
         trial(
             "map",

@@ -209,7 +209,7 @@ fn the_report_shows_memory_cap_and_pressure_over_time() {
         shown.collect::<Vec<u64>>(),
         sizes.into_iter().flatten().collect::<Vec<u64>>()
     );
-    let svg = html::chart(&page, false);
+    let svg = html::chart(&page, None, false).expect("the first chart");
     assert_eq!(
         attributes(&svg, "aria-label").next(),
         attributes(section, "aria-label").next(),

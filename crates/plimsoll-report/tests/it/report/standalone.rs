@@ -1,4 +1,6 @@
-//! The first chart of a report as an SVG file.
+//! A chart of a report as an SVG file.
+
+use std::collections::BTreeSet;
 
 use plimsoll_report::{Page, html};
 
@@ -7,7 +9,12 @@ use super::simulation::QUICK;
 use super::synthetic;
 
 fn check(page: &Page, expected: &str) {
-    let (light, dark) = (html::chart(page, false), html::chart(page, true));
+    check_named(page, None, expected);
+}
+
+fn check_named(page: &Page, name: Option<&str>, expected: &str) {
+    let chart = |dark| html::chart(page, name, dark).expect("a chart");
+    let (light, dark) = (chart(false), chart(true));
     assert_ne!(light, dark, "the themes differ in their colours");
     for svg in [&light, &dark] {
         assert!(
@@ -32,6 +39,32 @@ fn check(page: &Page, expected: &str) {
 #[test]
 fn the_chart_of_an_experiment_stands_alone() {
     check(&kinds::allocators(), "mimalloc");
+}
+
+/// Only the first chart could be had, and a script took the others out of the HTML.
+#[test]
+fn every_chart_has_a_name() {
+    for page in [kinds::allocators(), kinds::tour(), synthetic::page(QUICK)] {
+        let error = html::chart(&page, Some("x\u{1b}y"), false).expect_err("no such chart");
+        let error = error.to_string();
+        let names = error
+            .split_once("`x\u{fffd}y`: the report has ")
+            .expect("the names")
+            .1;
+        let names = names.strip_suffix("; name one of them").expect("a remedy");
+        let names: Vec<&str> = names.split(", ").collect();
+        let distinct: BTreeSet<&str> = names.iter().copied().collect();
+        assert_eq!(distinct.len(), names.len(), "{names:?}");
+        for name in &distinct {
+            assert!(html::chart(&page, Some(*name), false).is_ok(), "{name}");
+        }
+        let first = html::chart(&page, None, false).expect("the first chart");
+        let named = html::chart(&page, Some(names[0]), false).expect("the first chart");
+        assert_eq!(named, first, "{names:?}");
+    }
+    let page = synthetic::page(QUICK);
+    check_named(&page, Some("overview"), "url(#hatch)");
+    check_named(&page, Some("memory-use"), "Memory and swap use");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{assert_engine, document, exec, ran, scratch, text};
+use super::{assert_engine, document, documents, exec, ran, scratch, text};
 
 #[test]
 fn a_mistake_in_the_command_line_ends_with_1_and_starts_nothing() {
@@ -80,5 +80,20 @@ fn a_program_that_cannot_be_started_is_told_as_a_shell_does() {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{said}");
         assert!(said.contains(program), "{said}");
+    }
+}
+
+#[test]
+fn errors_before_the_choice_of_the_engine_have_no_document() {
+    for (arguments, code) in [
+        ("--ram 0 -- true", 1),
+        ("--ram 64M --engine kernel --codec lz4 -- true", 1),
+        ("--ram 64M --engine pager -- no-such-program-anywhere", 127),
+        ("--ram 64M --engine pager -- /etc", 126),
+    ] {
+        let output = ran(exec().arg("--json").args(arguments.split(' ')));
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments}: {said}");
+        assert!(documents(&said).is_empty() && !said.is_empty(), "{said}");
     }
 }

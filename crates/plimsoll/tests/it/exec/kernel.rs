@@ -1,5 +1,6 @@
 //! The engine of the kernel: real cgroups and real swap, so that these tests take the machine lock.
 
+mod ends;
 mod killed;
 mod limits;
 mod own_swap;
@@ -9,9 +10,8 @@ mod terminal;
 mod transparent;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use plimsoll_lab::environment::{Environment, Session};
@@ -101,21 +101,17 @@ fn cgroups() -> Vec<PathBuf> {
 /// A program whose output is read.
 struct Running {
     child: Child,
-    output: BufReader<ChildStdout>,
 }
 
 impl Running {
     fn start(command: &mut Command) -> Running {
-        let mut child = command.stdout(Stdio::piped()).spawn().expect("plimsoll starts");
-        let output = BufReader::new(child.stdout.take().expect("its output"));
-        Running { child, output }
+        let child = command.stdout(Stdio::piped()).spawn().expect("plimsoll starts");
+        Running { child }
     }
 
     /// The next line of its output.
     fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).expect("its output can be read");
-        line.trim_end().to_owned()
+        plimsoll_testkit::next_line(&mut self.child)
     }
 
     fn signal(&self, signal: i32) {

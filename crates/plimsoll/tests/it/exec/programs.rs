@@ -32,7 +32,7 @@ const MIB: u64 = 1 << 20;
 /// Folders of programs. The caller's own may be closed to user nobody.
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// The longest run of a program. The machine may be several times slower than that of the figures.
+/// The longest run of a program. The machine may be several times slower than that of the benchmark.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The time between two looks for the end of a program.

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use plimsoll_model::recording::RecordingError;
+use plimsoll_testkit::next_line;
 use serde_json::Value;
 
 use super::programs::{Place, installed};
@@ -376,10 +376,7 @@ fn codes_and_signals_of_the_program_pass_through() {
         .stderr(Stdio::null())
         .spawn()
         .expect("plimsoll starts");
-    let mut line = String::new();
-    let mut output = BufReader::new(child.stdout.take().expect("its output"));
-    output.read_line(&mut line).expect("readable");
-    assert_eq!(line, "ready\n");
+    assert_eq!(next_line(&mut child), "ready");
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
     assert_eq!(child.wait().expect("a child").code(), Some(3));
@@ -400,10 +397,7 @@ fn other_signals_do_not_end_the_monitor() {
         .stderr(Stdio::null())
         .spawn()
         .expect("plimsoll starts");
-    let mut line = String::new();
-    let mut output = BufReader::new(child.stdout.take().expect("its output"));
-    output.read_line(&mut line).expect("readable");
-    assert_eq!(line, "ready\n");
+    assert_eq!(next_line(&mut child), "ready");
     let process = plimsoll_os::Pidfd::open(child.id()).expect("it is there");
     for signal in not_forwarded() {
         process.send_signal(signal).expect("it takes signals");

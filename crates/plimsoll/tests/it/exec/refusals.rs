@@ -208,12 +208,30 @@ fn a_kernel_that_refuses_userfaultfd_is_named_with_the_remedy() {
     assert_eq!(status, 0);
 }
 
+/// The kernel answers so if it does not know the flag for faults of user code alone.
+#[test]
+fn a_kernel_that_does_not_know_the_flag_of_userfaultfd_is_too_old() {
+    let status = status_of_fork(|| {
+        refuse_userfaultfd(libc::EINVAL, true);
+        let output = ran(on_pager().args(["--json", "--", "echo", "ran"]));
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(output.stdout.is_empty(), "{said}");
+        assert_engine(&document(&said, "refused"), "pager", None, "old-kernel");
+    });
+    assert_eq!(status, 0);
+}
+
 #[test]
 fn a_page_file_that_cannot_be_made_is_named() {
-    let output = ran(on_pager().args(["--page-file", "/proc,64M", "--", "true"]));
+    let output = ran(on_pager().args(["--page-file", "/proc,64M", "--json", "--", "true"]));
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
-    assert!(said.contains("/proc"), "{said}");
+    let refused = document(&said, "refused");
+    assert_engine(&refused, "pager", None, "page-file");
+    // The message names the folder.
+    let message = refused["text"].as_str();
+    assert!(message.is_some_and(|text| text.contains("/proc")), "{refused:#}");
 }
 
 /// Runs `exec` where `/var/tmp` is in RAM, with these options. None if that cannot be set up.

@@ -1,7 +1,8 @@
 //! A program on the engine pager: the keys of a terminal, a shell that stops and continues it, and `pager stat` of it.
 
-use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+
+use plimsoll_testkit::next_line;
 
 use super::{PLIMSOLL, exec, ran, text};
 use crate::heap::has;
@@ -61,9 +62,7 @@ fn the_pagers_of_a_managed_program_can_be_read_while_it_runs_and_while_it_is_sto
         .stdout(Stdio::piped())
         .spawn()
         .expect("plimsoll starts");
-    let mut output = BufReader::new(program.stdout.take().expect("it is piped"));
-    let mut line = String::new();
-    output.read_line(&mut line).expect("text");
+    let line = next_line(&mut program);
     assert!(line.starts_with("has "), "{line}");
     // It has become the program: the PID is that of the command.
     let pid = program.id().to_string();
@@ -90,8 +89,7 @@ fn the_pagers_of_a_managed_program_can_be_read_while_it_runs_and_while_it_is_sto
     }
     signal(rustix::process::Signal::CONT);
     std::io::Write::write_all(&mut program.stdin.take().expect("it is piped"), b"more\n").expect("it reads");
-    line.clear();
-    output.read_line(&mut line).expect("text");
+    let line = next_line(&mut program);
     assert!(line.starts_with("got more "), "{line}");
     assert!(program.wait().expect("a child of this process").success());
 }

@@ -261,10 +261,9 @@ impl Scene {
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
         let mut child = command.spawn().expect("plimsoll starts");
-        let mut output = BufReader::new(child.stdout.take().expect("its output"));
-        let mut line = String::new();
-        output.read_line(&mut line).expect("its begin");
+        let line = plimsoll_testkit::next_line(&mut child);
         assert!(line.contains("begun"), "{line}");
+        drop(child.stdout.take());
         child
     }
 

@@ -106,10 +106,10 @@ fn redis_serves_under_load() {
 fn serves_under_load(heap: &'static str) {
     let redis = Redis::start(Some(heap));
     let load = "redis-benchmark -q -n 5000 -c 20 -r 2000 -d 300 -t set,get,lpush,lpop,sadd,hset,zadd,mset";
-    let (served, figures) = redis.ask(&load.split(' ').collect::<Vec<_>>());
+    let (served, report) = redis.ask(&load.split(' ').collect::<Vec<_>>());
     assert!(
-        served && figures.contains("requests per second"),
-        "{heap}: {figures}"
+        served && report.contains("requests per second"),
+        "{heap}: {report}"
     );
     // A fork of the server writes its memory to a file.
     let (_, copied) = redis.ask(&["redis-cli", "bgsave"]);

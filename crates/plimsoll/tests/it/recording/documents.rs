@@ -132,8 +132,9 @@ fn the_document_lists_the_fields_of_every_file() {
     trial.untrustworthy = [spoiled].into();
     trial.other_programs.push(("cc1".into(), 12.5));
     trial.failures.push(TrialFailure {
-        code: FailureCode::Other,
-        message: String::new(),
+        exit_code: Some(1),
+        signal: Some(9),
+        ..TrialFailure::new(FailureCode::Other, "")
     });
     let phase = &mut trial.phases[0];
     phase.values.insert("scans_per_s".into(), 1.0);

@@ -116,7 +116,7 @@ fn a_name_that_leaves_the_parent_is_refused() {
 }
 
 #[test]
-fn a_figure_that_json_cannot_hold_is_refused_by_name() {
+fn a_value_that_json_cannot_hold_is_refused_by_name() {
     let parent = tempfile::tempdir().unwrap();
     let plan = plan(&[FillClass::Random], 1);
     let mut writer = Writer::create(parent.path(), manifest("nan", plan.clone())).unwrap();
@@ -159,34 +159,34 @@ fn the_stream_of_a_killed_run_is_plain_arrow() {
     assert!(said.is_empty() || said.contains("in 2 batches"), "{said}");
 }
 
-/// Any trial that can be recorded: any text, any finite figure.
+/// Any trial that can be recorded: any text, any finite value.
 fn any_trial() -> impl Strategy<Value = Trial> {
-    let figure = || proptest::num::f64::NORMAL | proptest::num::f64::ZERO | proptest::num::f64::SUBNORMAL;
+    let value = || proptest::num::f64::NORMAL | proptest::num::f64::ZERO | proptest::num::f64::SUBNORMAL;
     let phase = (
         any::<String>(),
         any::<[u64; 5]>(),
-        [figure(), figure(), figure()],
+        [value(), value(), value()],
         any::<i64>(),
     )
-        .prop_map(|(name, counts, figures, bytes)| Phase {
+        .prop_map(|(name, counts, values, bytes)| Phase {
             before: Levels::from_iter([(name.as_str(), bytes)]),
             name,
             span_ns: (counts[0], counts[1]),
-            seconds: figures[0],
+            seconds: values[0],
             bytes: counts[2],
-            gb_per_s: figures[1],
-            cpu_user_s: figures[2],
+            gb_per_s: values[1],
+            cpu_user_s: values[2],
             minor_faults: counts[3],
             major_faults: counts[4],
-            values: BTreeMap::from([("figure_s".to_owned(), figures[0])]),
+            values: BTreeMap::from([("value_s".to_owned(), values[0])]),
             latency: (counts[3] % 2 == 0).then(|| counts[4].to_string()),
-            profile: vec![("function".to_owned(), figures[1])],
+            profile: vec![("function".to_owned(), values[1])],
             ..Phase::default()
         });
     (
         any::<[String; 4]>(),
         proptest::collection::vec(phase, 0..4),
-        proptest::collection::btree_map(any::<String>(), figure(), 0..4),
+        proptest::collection::btree_map(any::<String>(), value(), 0..4),
         any::<(u32, bool, u64, u64)>(),
     )
         .prop_map(
@@ -202,6 +202,8 @@ fn any_trial() -> impl Strategy<Value = Trial> {
                 failures: vec![TrialFailure {
                     code: FailureCode::ALL[repeat as usize % FailureCode::ALL.len()],
                     message: text,
+                    exit_code: (!verified).then_some(3),
+                    signal: verified.then_some(9),
                 }],
                 untrustworthy: BTreeMap::new(),
                 other_programs: Vec::new(),
@@ -240,7 +242,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn any_words_and_figures_survive_json_lines(trials in proptest::collection::vec(any_trial(), 0..5), text: String) {
+    fn any_words_and_values_survive_json_lines(trials in proptest::collection::vec(any_trial(), 0..5), text: String) {
         let parent = tempfile::tempdir().unwrap();
         let plan = plan(&[FillClass::Random], 1);
         let mut writer = Writer::create(parent.path(), manifest("json", plan)).unwrap();

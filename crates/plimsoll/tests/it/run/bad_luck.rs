@@ -59,6 +59,9 @@ fn a_worker_killed_from_outside_fails_its_trial() {
     send(started.stop_worker(), Signal::KILL);
     let ended = started.finish();
     ended.assert_failed(5, "worker-killed");
+    let failure = &ended.trials()[0]["failures"][0];
+    assert_eq!(failure["signal"], 9, "{failure:#}");
+    assert!(failure["exit_code"].is_null(), "{failure:#}");
 }
 
 #[test]

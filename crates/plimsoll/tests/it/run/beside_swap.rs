@@ -215,12 +215,12 @@ fn impossible(trial: &Value) -> Vec<String> {
 /// The same of a load line: an order of loads that cannot be.
 fn impossible_loads(trial: &Value, of: &dyn Fn(&str) -> Option<f64>) -> Vec<String> {
     let mut wrong = Vec::new();
-    let figure = |point: &Value, name: &str| point["values"][name].as_f64();
+    let number = |point: &Value, name: &str| point["values"][name].as_f64();
     let completed = phases(trial)
         .iter()
-        .filter(|point| figure(point, "oom_killed") != Some(1.0));
+        .filter(|point| number(point, "oom_killed") != Some(1.0));
     let largest = completed
-        .filter_map(|point| figure(point, "load"))
+        .filter_map(|point| number(point, "load"))
         .fold(0.0, f64::max);
     if let Some(killed) = of("oom_killed_load").filter(|killed| *killed < largest) {
         wrong.push(format!("killed at load {killed}, and {largest} was completed"));
@@ -238,13 +238,13 @@ fn impossible_loads(trial: &Value, of: &dyn Fn(&str) -> Option<f64>) -> Vec<Stri
         wrong.push(format!("{knee} is less by the RAM of the store: {ram}"));
     }
     for point in phases(trial) {
-        let (swapped, size) = (figure(point, "swapped_bytes"), figure(point, "size_bytes"));
+        let (swapped, size) = (number(point, "swapped_bytes"), number(point, "size_bytes"));
         if let (Some(swapped), Some(size)) = (swapped, size)
             && swapped > 1.1 * size + MIB as f64
         {
             wrong.push(format!("{swapped} bytes of {size} are in swap"));
         }
-        let file = figure(point, "file_size_bytes").zip(figure(point, "file_in_ram_bytes"));
+        let file = number(point, "file_size_bytes").zip(number(point, "file_in_ram_bytes"));
         if let Some((size, in_ram)) = file.filter(|(size, in_ram)| in_ram > size) {
             wrong.push(format!("{in_ram} bytes of a file of {size} are in RAM"));
         }

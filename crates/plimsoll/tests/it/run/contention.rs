@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use super::{Run, figure, has_laboratory, phase_names, phases};
+use super::{Run, has_laboratory, phase_names, phase_value, phases};
 
 /// 32 MiB held, 8 MiB more with each ask, under a limit of 64 MiB.
 const SMALL: [&str; 10] = [
@@ -39,11 +39,11 @@ fn the_first_program_is_trimmed_when_both_want_too_much_and_nobody_loses_a_byte(
         assert!(asks.len() >= 4, "{} asks", asks.len());
         let mut asked = 0.0;
         for ask in &asks {
-            assert!(figure(ask, "asked_bytes") > asked, "asks grow: {ask:#}");
-            asked = figure(ask, "asked_bytes");
+            assert!(phase_value(ask, "asked_bytes") > asked, "asks grow: {ask:#}");
+            asked = phase_value(ask, "asked_bytes");
             let (resident, swapped) = (
-                figure(ask, "asker_resident_bytes"),
-                figure(ask, "asker_swapped_bytes"),
+                phase_value(ask, "asker_resident_bytes"),
+                phase_value(ask, "asker_swapped_bytes"),
             );
             assert!(
                 resident + swapped > asked * 0.95,
@@ -52,11 +52,11 @@ fn the_first_program_is_trimmed_when_both_want_too_much_and_nobody_loses_a_byte(
         }
         let (first, last) = (asks[0], asks[asks.len() - 1]);
         assert_eq!(
-            figure(first, "trimmed"),
+            phase_value(first, "trimmed"),
             0.0,
             "there is room for the first ask: {first:#}"
         );
-        let both = figure(last, "holder_swapped_bytes") + figure(last, "asker_swapped_bytes");
+        let both = phase_value(last, "holder_swapped_bytes") + phase_value(last, "asker_swapped_bytes");
         assert!(both > 4e6, "what has no room is in swap: {last:#}");
         let names = phase_names(trial);
         assert_eq!(

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::pager::has_userfaultfd;
 use super::refusals::as_nobody;
-use super::{Run, ends_soon, figure, has_laboratory, metric, phase, phase_names, phases};
+use super::{Run, ends_soon, has_laboratory, metric, phase, phase_names, phase_value, phases};
 
 /// 32 MiB held, 8 MiB more with each request, a budget of 64 MiB.
 const SMALL: [&str; 8] = [
@@ -48,7 +48,7 @@ fn check(trial: &Value) {
     let asks = asks(trial);
     assert!(asks.len() >= 4, "{} asks", asks.len());
     for ask in &asks {
-        let of = |name: &str| figure(ask, name);
+        let of = |name: &str| phase_value(ask, name);
         let held = of("asker_resident_bytes") + of("asker_swapped_bytes");
         assert!(held > of("asked_bytes") * 0.99, "{ask:#}");
         let both = of("holder_resident_bytes") + of("holder_swapped_bytes");
@@ -59,17 +59,17 @@ fn check(trial: &Value) {
     }
     let first = asks[0];
     assert_eq!(
-        figure(first, "asker_swapped_bytes"),
+        phase_value(first, "asker_swapped_bytes"),
         0.0,
         "there is memory for it: {first:#}"
     );
-    let (lost, expected) = (figure(first, "holder_lost_bytes"), is_suspended(trial));
+    let (lost, expected) = (phase_value(first, "holder_lost_bytes"), is_suspended(trial));
     match expected {
         true => assert!(lost > 0.8 * HELD, "a suspended pager is trimmed whole: {first:#}"),
         false => assert!(lost < 0.02 * HELD, "{first:#}"),
     }
     let last = asks[asks.len() - 1];
-    let saved = figure(last, "holder_swapped_bytes") + figure(last, "asker_swapped_bytes");
+    let saved = phase_value(last, "holder_swapped_bytes") + phase_value(last, "asker_swapped_bytes");
     assert!(saved > 4.0 * MIB, "memory that has no room is saved: {last:#}");
     let names = phase_names(trial);
     assert_eq!(names.contains(&"suspend"), expected, "{names:?}");
@@ -81,7 +81,7 @@ fn check(trial: &Value) {
     assert!(trial["metrics"]["swap_cache_growth_bytes"].is_null(), "{trial:#}");
     assert_eq!(
         phase(trial, "release")["bytes"],
-        figure(last, "asked_bytes") + HELD
+        phase_value(last, "asked_bytes") + HELD
     );
 }
 

@@ -65,11 +65,11 @@ fn of<'e>(ended: &'e Ended, subject: &str) -> Vec<&'e Value> {
 }
 
 fn is_complete(trial: &Value) -> bool {
-    let figure = |name: &str| trial["metrics"][name].as_f64();
+    let number = |name: &str| trial["metrics"][name].as_f64();
     trial["verified"] == true
         && trial["status"] != "failed"
-        && figure("restore_gb_per_s") > Some(0.0)
-        && figure("stored_bytes") > Some(0.0)
+        && number("restore_gb_per_s") > Some(0.0)
+        && number("stored_bytes") > Some(0.0)
 }
 
 #[test]

@@ -154,7 +154,7 @@ fn every_allocator_of_the_machine_is_measured_and_proves_that_it_is_the_one() {
 }
 
 #[test]
-fn every_load_has_its_figures() {
+fn every_load_has_its_values() {
     for trial in of_section("loads", LOADS.len()) {
         let load = trial["params"]["heap-load"].as_str().expect("a load");
         let own: &[&str] = match load {

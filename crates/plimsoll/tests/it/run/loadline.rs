@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::pager::{has_userfaultfd, samples};
 use super::refusals::unprivileged;
-use super::{Ended, Run, figure, has_laboratory, phases};
+use super::{Ended, Run, has_laboratory, phase_value, phases};
 
 const LIMIT: f64 = (32 << 20) as f64;
 
@@ -86,7 +86,7 @@ pub(super) static SEARCHES: LazyLock<Searches> = LazyLock::new(|| {
 /// The points of a trial, by load.
 fn points(trial: &Value) -> Vec<&Value> {
     let mut points: Vec<&Value> = phases(trial).iter().collect();
-    points.sort_by(|a, b| figure(a, "load").total_cmp(&figure(b, "load")));
+    points.sort_by(|a, b| phase_value(a, "load").total_cmp(&phase_value(b, "load")));
     points
 }
 
@@ -97,13 +97,16 @@ fn loads_beyond_the_limit_go_to_zram_and_every_page_is_right() {
     }
     let trial = trials_of(&SEARCHES.ended, "zram")[0];
     let points = points(trial);
-    let loads: Vec<f64> = points.iter().map(|point| figure(point, "load")).collect();
+    let loads: Vec<f64> = points.iter().map(|point| phase_value(point, "load")).collect();
     for load in [0.5, 1.0, 1.5, 2.0] {
         assert!(loads.contains(&load), "{load} is not in {loads:?}");
     }
     for point in &points {
-        let visits = figure(point, "visits");
-        let (useful, per_second) = (figure(point, "visits_per_s"), figure(point, "wall_visits_per_s"));
+        let visits = phase_value(point, "visits");
+        let (useful, per_second) = (
+            phase_value(point, "visits_per_s"),
+            phase_value(point, "wall_visits_per_s"),
+        );
         let seconds = point["seconds"].as_f64().expect("seconds");
         assert!(
             visits > 10.0 && (per_second * seconds / visits - 1.0).abs() < 0.01,
@@ -111,25 +114,30 @@ fn loads_beyond_the_limit_go_to_zram_and_every_page_is_right() {
         );
         // Without the time that it waited for a CPU a visit takes no longer.
         assert!(useful >= per_second, "{point:#}");
-        assert!(figure(point, "early_kills") <= 2.0, "{point:#}");
-        assert!((figure(point, "size_bytes") / LIMIT - figure(point, "load")).abs() < 0.001);
+        assert!(phase_value(point, "early_kills") <= 2.0, "{point:#}");
+        assert!((phase_value(point, "size_bytes") / LIMIT - phase_value(point, "load")).abs() < 0.001);
         assert!(
-            figure(point, "p50_s") <= figure(point, "p99_s")
-                && figure(point, "p99_s") <= figure(point, "max_s")
+            phase_value(point, "p50_s") <= phase_value(point, "p99_s")
+                && phase_value(point, "p99_s") <= phase_value(point, "max_s")
         );
-        assert!(figure(point, "own_s") > 0.0 && figure(point, "generator_s") < figure(point, "own_s"));
+        assert!(
+            phase_value(point, "own_s") > 0.0
+                && phase_value(point, "generator_s") < phase_value(point, "own_s")
+        );
         assert!(point["latency"].as_str().is_some_and(|text| !text.is_empty()));
     }
     let (light, heavy) = (points[0], *points.last().expect("points"));
-    assert!(figure(light, "swapped_bytes") < LIMIT / 10.0);
+    assert!(phase_value(light, "swapped_bytes") < LIMIT / 10.0);
     assert!(
-        (figure(light, "resident_bytes") / (LIMIT / 2.0) - 1.0).abs() < 0.5,
+        (phase_value(light, "resident_bytes") / (LIMIT / 2.0) - 1.0).abs() < 0.5,
         "{light:#}"
     );
-    assert!(figure(heavy, "swapped_bytes") > LIMIT / 2.0 && figure(heavy, "store_bytes") > LIMIT / 10.0);
-    assert!(figure(heavy, "ram_load") < figure(heavy, "load") * 0.9);
+    assert!(
+        phase_value(heavy, "swapped_bytes") > LIMIT / 2.0 && phase_value(heavy, "store_bytes") > LIMIT / 10.0
+    );
+    assert!(phase_value(heavy, "ram_load") < phase_value(heavy, "load") * 0.9);
     // Half of the pages are elsewhere, so about half of the visits fault.
-    let faults = figure(heavy, "hard_faults_per_s") / figure(heavy, "wall_visits_per_s");
+    let faults = phase_value(heavy, "hard_faults_per_s") / phase_value(heavy, "wall_visits_per_s");
     assert!((0.25..0.75).contains(&faults), "{faults} faults a visit");
     let metrics = &trial["metrics"];
     let low = metrics["knee_low_load"].as_f64().expect("a load that is carried");
@@ -150,10 +158,10 @@ fn without_swap_the_kill_is_what_is_measured() {
     let points = points(trial);
     let last = points.last().expect("points");
     assert_eq!(
-        (figure(last, "oom_killed"), figure(last, "visits_per_s")),
+        (phase_value(last, "oom_killed"), phase_value(last, "visits_per_s")),
         (1.0, 0.0)
     );
-    assert_eq!(figure(last, "early_kills"), 0.0, "without swap none is free");
+    assert_eq!(phase_value(last, "early_kills"), 0.0, "without swap none is free");
     let killed = trial["metrics"]["oom_killed_load"].as_f64().expect("a kill");
     let carried = trial["metrics"]["knee_load"].as_f64().expect("a knee");
     assert!(

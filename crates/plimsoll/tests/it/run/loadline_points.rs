@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use super::loadline::{self, SEARCHES, run_of};
-use super::{Ended, Run, figure, has_laboratory, phases};
+use super::{Ended, Run, has_laboratory, phase_value, phases};
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -67,8 +67,11 @@ pub(super) fn trials_of(section: &str) -> Vec<&'static Value> {
     loadline::trials_of(&POINTS, section)
 }
 
-fn figures_of(trial: &Value, name: &str) -> Vec<f64> {
-    phases(trial).iter().map(|point| figure(point, name)).collect()
+fn values_of(trial: &Value, name: &str) -> Vec<f64> {
+    phases(trial)
+        .iter()
+        .map(|point| phase_value(point, name))
+        .collect()
 }
 
 fn metric(trial: &Value, name: &str) -> Option<f64> {
@@ -81,9 +84,9 @@ fn given_loads_are_measured_in_their_order_and_no_others() {
         return;
     }
     let trial = trials_of("targets")[0];
-    assert_eq!(figures_of(trial, "load"), [0.5, 1.25, 1.5]);
+    assert_eq!(values_of(trial, "load"), [0.5, 1.25, 1.5]);
     assert_eq!(trial["params"]["loads"], "0.5,1.25,1.5");
-    let rates = figures_of(trial, "visits_per_s");
+    let rates = values_of(trial, "visits_per_s");
     assert_eq!(metric(trial, "work_at_1_5_ratio"), Some(rates[2] / rates[0]));
     assert_eq!(trial["metrics"]["work_at_1_ratio"], Value::Null);
 }
@@ -95,7 +98,7 @@ fn the_oom_killer_spares_workers_just_above_the_limit() {
     if !has_laboratory() {
         return;
     }
-    let killed: f64 = figures_of(trials_of("just-above")[0], "early_kills").iter().sum();
+    let killed: f64 = values_of(trials_of("just-above")[0], "early_kills").iter().sum();
     assert!(killed <= 1.0, "{killed} early kills");
 }
 
@@ -122,13 +125,13 @@ fn a_fixed_working_set_stays_while_the_limit_falls() {
     let ended = run.finish();
     ended.assert_went_well();
     let trial = &ended.trials()[0];
-    let limits: Vec<f64> = figures_of(trial, "limit_bytes")
+    let limits: Vec<f64> = values_of(trial, "limit_bytes")
         .iter()
         .map(|bytes| bytes / MIB)
         .collect();
     assert_eq!(limits, [96.0, 48.0, 32.0, 16.0]);
     assert!(
-        figures_of(trial, "size_bytes")
+        values_of(trial, "size_bytes")
             .iter()
             .all(|bytes| *bytes == 48.0 * MIB)
     );
@@ -140,7 +143,10 @@ fn a_fixed_working_set_stays_while_the_limit_falls() {
     for (point, limit) in phases(trial).iter().zip(&limits) {
         // The kernel enforces the limit of each point: resident memory is below it, but for what the worker got before it
         // was moved into the cgroup, and the rest is in swap.
-        let (resident, swapped) = (figure(point, "resident_bytes"), figure(point, "swapped_bytes"));
+        let (resident, swapped) = (
+            phase_value(point, "resident_bytes"),
+            phase_value(point, "swapped_bytes"),
+        );
         assert!(resident <= (limit + 4.0) * MIB, "{point:#}");
         assert!(swapped >= (48.0 - limit) * MIB * 0.9, "{point:#}");
     }
@@ -170,7 +176,7 @@ fn without_swap_a_fixed_working_set_needs_a_limit_that_holds_it() {
     let trial = trials_of("without-swap")[0];
     let points = phases(trial);
     assert_eq!(points.len(), 3, "16M would be no better than 24M");
-    assert_eq!(figure(&points[2], "oom_killed"), 1.0);
+    assert_eq!(phase_value(&points[2], "oom_killed"), 1.0);
     assert_eq!(metric(trial, "oom_killed_load"), Some(32.0 / 24.0));
     let needed = metric(trial, "needed_limit_bytes").expect("a limit");
     assert!((needed / (48.0 * MIB) - 1.0).abs() < 1e-9, "{needed}");
@@ -199,9 +205,11 @@ fn a_target_of_p99_has_a_load_line_beside_useful_work() {
             trial["metrics"]
         );
         let p99 = |load: f64| {
-            let of_load = phases(trial).iter().filter(|point| figure(point, "load") == load);
+            let of_load = phases(trial)
+                .iter()
+                .filter(|point| phase_value(point, "load") == load);
             of_load
-                .map(|point| figure(point, "p99_s"))
+                .map(|point| phase_value(point, "p99_s"))
                 .fold(f64::INFINITY, f64::min)
         };
         assert!(p99(target) <= 0.000_02);
@@ -219,8 +227,8 @@ fn several_threads_visit_one_memory_and_no_count_is_lost() {
     for trial in trials {
         assert_eq!(trial["verified"], true);
         for point in phases(trial) {
-            assert!(figure(point, "visits") >= 10.0, "{point:#}");
-            assert_eq!(figure(point, "visits"), figure(point, "writes"));
+            assert!(phase_value(point, "visits") >= 10.0, "{point:#}");
+            assert_eq!(phase_value(point, "visits"), phase_value(point, "writes"));
         }
     }
 }
@@ -235,7 +243,7 @@ fn reads_stand_beside_writes() {
             .as_str()
             .map_or(100.0, |text| text.parse().unwrap());
         for point in phases(trial) {
-            let (visits, writes) = (figure(point, "visits"), figure(point, "writes"));
+            let (visits, writes) = (phase_value(point, "visits"), phase_value(point, "writes"));
             // Six standard deviations of the number of writes.
             let share = percent / 100.0;
             let allowed = 6.0 * (visits * share * (1.0 - share)).sqrt();
@@ -254,13 +262,16 @@ fn an_open_loop_reports_what_it_achieved_of_its_rate() {
     }
     let trial = trials_of("rate")[0];
     for point in phases(trial) {
-        let (visits, unserved) = (figure(point, "visits"), figure(point, "unserved_visits"));
+        let (visits, unserved) = (
+            phase_value(point, "visits"),
+            phase_value(point, "unserved_visits"),
+        );
         assert_eq!(
-            (visits + unserved, figure(point, "offered_per_s")),
+            (visits + unserved, phase_value(point, "offered_per_s")),
             (400.0, 2000.0)
         );
-        assert!((figure(point, "achieved_ratio") - visits / 400.0).abs() < 1e-9);
-        assert!((figure(point, "visits_per_s") - visits / 0.2).abs() < 1e-6);
+        assert!((phase_value(point, "achieved_ratio") - visits / 400.0).abs() < 1e-9);
+        assert!((phase_value(point, "visits_per_s") - visits / 0.2).abs() < 1e-6);
         assert!(point["values"]["net_visit_s"].is_null());
     }
     let trial = trials_of("overload")[0];
@@ -278,7 +289,7 @@ fn an_open_loop_reports_what_it_achieved_of_its_rate() {
     assert!(warnings.iter().any(of_trial), "{warnings:#?}");
     // Nothing is left out of the percentiles: the median visit waited for a large part of the stretch.
     assert!(
-        figures_of(trial, "p50_s").iter().all(|p50| *p50 > 0.05),
+        values_of(trial, "p50_s").iter().all(|p50| *p50 > 0.05),
         "{trial:#}"
     );
 }

@@ -8,7 +8,7 @@ use super::{Ended, Run, has_laboratory, phase};
 
 const SIZE: f64 = 16.0 * 1048576.0;
 
-fn figure(phase: &Value, name: &str) -> Option<f64> {
+fn phase_value(phase: &Value, name: &str) -> Option<f64> {
     phase["values"][name].as_f64()
 }
 
@@ -46,25 +46,25 @@ fn private_memory_is_handed_back_in_every_way_and_what_it_holds_is_checked() {
         let phase = phase(trial, way);
         for name in ["map_s", "touch_s", "memset_s", "release_s", "reuse_s"] {
             assert!(
-                figure(phase, name).is_some_and(|seconds| seconds >= 0.0),
+                phase_value(phase, name).is_some_and(|seconds| seconds >= 0.0),
                 "{way} {name}: {phase:#}"
             );
         }
         // 4096 pages twice, but for what was populated by huge pages of nobody's asking, or never left.
         let faults = phase["minor_faults"].as_u64().expect("faults");
         assert!(faults >= (SIZE / 4096.0) as u64, "{way}: {phase:#}");
-        let back = figure(phase, "back_percent").expect("back_percent");
+        let back = phase_value(phase, "back_percent").expect("back_percent");
         match way {
-            "free" => assert!(back < 50.0 && figure(phase, "back_s").is_none(), "{phase:#}"),
+            "free" => assert!(back < 50.0 && phase_value(phase, "back_s").is_none(), "{phase:#}"),
             _ => assert!(
-                back >= 95.0 && figure(phase, "back_s").is_some(),
+                back >= 95.0 && phase_value(phase, "back_s").is_some(),
                 "{way}: {phase:#}"
             ),
         }
     }
     let free = phase(trial, "free");
     assert!(
-        figure(free, "pressure_s").is_some(),
+        phase_value(free, "pressure_s").is_some(),
         "a reclaim gets what is free for it: {free:#}"
     );
     let metrics = &trial["metrics"];
@@ -102,7 +102,7 @@ fn only_a_hole_or_the_end_hands_the_pages_of_a_file_back() {
         ("exit", true),
     ] {
         let phase = phase(trial, way);
-        let share = figure(phase, "back_percent").expect("back_percent");
+        let share = phase_value(phase, "back_percent").expect("back_percent");
         assert_eq!(share >= 95.0, back, "{way}: {phase:#}");
     }
 }

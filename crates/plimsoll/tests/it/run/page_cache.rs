@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use serde_json::{Value, json};
 
 use super::loadline::{run_of, trials_of};
-use super::{Ended, Run, figure, has_laboratory, is_trusted, loadline_points, metric, phases};
+use super::{Ended, Run, has_laboratory, is_trusted, loadline_points, metric, phase_value, phases};
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -28,7 +28,9 @@ swappiness = [1, 200]
 });
 
 fn at(trial: &Value, load: f64) -> &Value {
-    let point = phases(trial).iter().find(|point| figure(point, "load") == load);
+    let point = phases(trial)
+        .iter()
+        .find(|point| phase_value(point, "load") == load);
     point.unwrap_or_else(|| panic!("no load {load}: {trial:#}"))
 }
 
@@ -43,18 +45,18 @@ fn file_pages_and_anonymous_pages_share_one_limit() {
     let place = trial["params"]["file-system"].as_str().expect("the file system");
     assert!(place.contains(" on "), "{place}");
     let (light, heavy) = (at(trial, 0.5), at(trial, 1.5));
-    assert_eq!(figure(light, "file_size_bytes"), 8.0 * MIB);
-    assert_eq!(figure(light, "file_in_ram_bytes"), 8.0 * MIB);
-    assert_eq!(figure(heavy, "file_size_bytes"), 24.0 * MIB);
+    assert_eq!(phase_value(light, "file_size_bytes"), 8.0 * MIB);
+    assert_eq!(phase_value(light, "file_in_ram_bytes"), 8.0 * MIB);
+    assert_eq!(phase_value(heavy, "file_size_bytes"), 24.0 * MIB);
     let (file, anonymous) = (
-        figure(heavy, "file_in_ram_bytes"),
-        figure(heavy, "resident_bytes"),
+        phase_value(heavy, "file_in_ram_bytes"),
+        phase_value(heavy, "resident_bytes"),
     );
     // The limit holds both, but for the memory that the worker had before it was in the cgroup.
     assert!(file + anonymous <= 36.0 * MIB, "{heavy:#}");
-    let lost = 24.0 * MIB - file + figure(heavy, "swapped_bytes");
+    let lost = 24.0 * MIB - file + phase_value(heavy, "swapped_bytes");
     assert!(lost >= 14.0 * MIB, "a third of the pages is elsewhere: {heavy:#}");
-    let back = figure(heavy, "swap_in_pages_per_s") + figure(heavy, "file_refaults_per_s");
+    let back = phase_value(heavy, "swap_in_pages_per_s") + phase_value(heavy, "file_refaults_per_s");
     assert!(back > 0.0, "{heavy:#}");
     let kept = [
         metric(trial, "file_kept_at_1_5_percent"),
@@ -94,8 +96,8 @@ fn higher_swappiness_takes_fewer_file_pages_for_each_swapped_one() {
         let trial = trial.unwrap_or_else(|| panic!("no swappiness {swappiness}: {trials:#?}"));
         let point = at(trial, 1.25);
         let (file, swapped) = (
-            figure(point, "file_refaults_per_s"),
-            figure(point, "swap_in_pages_per_s"),
+            phase_value(point, "file_refaults_per_s"),
+            phase_value(point, "swap_in_pages_per_s"),
         );
         assert!(file + swapped > 0.0, "{point:#}");
         file / (file + swapped)
@@ -113,9 +115,9 @@ fn pages_of_a_file_alone_are_carried_without_swap() {
     let trial = loadline_points::trials_of("file")[0];
     assert_eq!(trial["metrics"]["oom_killed_load"], Value::Null, "{trial:#}");
     let heavy = at(trial, 1.5);
-    assert_eq!(figure(heavy, "file_size_bytes"), 48.0 * MIB);
-    assert!(figure(heavy, "file_in_ram_bytes") <= 34.0 * MIB, "{heavy:#}");
-    assert_eq!(figure(heavy, "swapped_bytes"), 0.0);
+    assert_eq!(phase_value(heavy, "file_size_bytes"), 48.0 * MIB);
+    assert!(phase_value(heavy, "file_in_ram_bytes") <= 34.0 * MIB, "{heavy:#}");
+    assert_eq!(phase_value(heavy, "swapped_bytes"), 0.0);
 }
 
 #[test]
@@ -126,7 +128,9 @@ fn visits_that_write_to_file_pages_are_counted_too() {
     let trial = loadline_points::trials_of("written-file")[0];
     assert_eq!(trial["verified"], true);
     let heavy = at(trial, 1.5);
-    assert!(figure(heavy, "writes") > 0.0 && figure(heavy, "writes") < figure(heavy, "visits"));
+    assert!(
+        phase_value(heavy, "writes") > 0.0 && phase_value(heavy, "writes") < phase_value(heavy, "visits")
+    );
 }
 
 /// In a folder in memory the pages would never leave RAM.

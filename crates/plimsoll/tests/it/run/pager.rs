@@ -34,7 +34,7 @@ fn metric(trial: &Value, name: &str) -> f64 {
         .unwrap_or_else(|| panic!("no {name}: {trial:#}"))
 }
 
-/// Every byte verified, the pages out of the working set, and the figures of the pager's own store.
+/// Every byte verified, the pages out of the working set, and the metrics of the pager's own store.
 fn check(trial: &Value, size: f64) {
     assert_eq!(trial["verified"], true, "{trial:#}");
     assert_eq!(
@@ -187,7 +187,7 @@ fn a_fill_beyond_the_budget_is_a_size_that_was_not_reached() {
 fn points(trial: &Value) -> Vec<(f64, &Value)> {
     let mut points: Vec<(f64, &Value)> = phases(trial)
         .iter()
-        .map(|phase| (super::figure(phase, "load"), phase))
+        .map(|phase| (super::phase_value(phase, "load"), phase))
         .collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     points
@@ -235,7 +235,7 @@ fn a_load_line_of_the_pager_needs_no_root() {
         let points = points(trial);
         let at = |load: f64| points.iter().find(|(at, _)| *at == load).map(|(_, point)| *point);
         let light = at(0.5).expect("the lowest load");
-        assert_eq!(super::figure(light, "pager_hard_faults"), 0.0, "{light:#}");
+        assert_eq!(super::phase_value(light, "pager_hard_faults"), 0.0, "{light:#}");
         for (_, point) in &points {
             let killed = point["values"]["oom_killed"]
                 .as_f64()
@@ -243,23 +243,26 @@ fn a_load_line_of_the_pager_needs_no_root() {
             let over = point["values"]["over_budget_bytes"].as_f64();
             assert_eq!(killed, over.is_some(), "{point:#}");
             if !killed {
-                let (ram, load) = (super::figure(point, "ram_load"), super::figure(point, "load"));
+                let (ram, load) = (
+                    super::phase_value(point, "ram_load"),
+                    super::phase_value(point, "load"),
+                );
                 assert!(
                     (ram / load - 1.0).abs() < 0.01,
                     "the store is in the limit: {point:#}"
                 );
-                assert!(super::figure(point, "store_bytes") > 0.0, "{point:#}");
+                assert!(super::phase_value(point, "store_bytes") > 0.0, "{point:#}");
             }
         }
         let (top, heavy) = points.last().expect("points");
         if compresses {
             assert!(
-                *top >= 1.5 && super::figure(heavy, "visits_per_s") > 0.0,
+                *top >= 1.5 && super::phase_value(heavy, "visits_per_s") > 0.0,
                 "{heavy:#}"
             );
-            assert!(super::figure(heavy, "pager_hard_faults") > 0.0, "{heavy:#}");
+            assert!(super::phase_value(heavy, "pager_hard_faults") > 0.0, "{heavy:#}");
         } else {
-            assert!(super::figure(heavy, "over_budget_bytes") > 0.0, "{heavy:#}");
+            assert!(super::phase_value(heavy, "over_budget_bytes") > 0.0, "{heavy:#}");
             assert!(metric(trial, "oom_killed_load") <= 2.0, "{trial:#}");
         }
     }
@@ -317,10 +320,10 @@ fn a_budget_is_a_cap_that_needs_no_cgroup() {
         let [_, uncapped, capped, emptied, _] = phases(trial) else {
             panic!("five phases: {trial:#}");
         };
-        let faults = |phase: &Value| super::figure(phase, "faults_per_scan_count");
+        let faults = |phase: &Value| super::phase_value(phase, "faults_per_scan_count");
         assert_eq!(faults(uncapped), 0.0, "{trial:#}");
         assert!(faults(capped) > FEWEST_FAULTS, "{trial:#}");
-        assert!(super::figure(emptied, "stayed_bytes") < 1e6, "{trial:#}");
+        assert!(super::phase_value(emptied, "stayed_bytes") < 1e6, "{trial:#}");
         assert!(metric(trial, "slowdown_ratio") > 1.0, "{trial:#}");
         assert_eq!(trial["params"]["mechanism"], "budget of the worker's pager");
     }

@@ -5,13 +5,13 @@ use serde_json::Value;
 use super::loadline::trials_of;
 use super::pager::{FEWEST_FAULTS, UNPRIVILEGED, capped_scans};
 use super::refusals::unprivileged;
-use super::{figure, phase, phases};
+use super::{phase, phase_value, phases};
 
 fn metric(trial: &Value, name: &str) -> Option<f64> {
     trial["metrics"][name].as_f64()
 }
 
-/// The store keeps to its cap, and the page file has the rest; without one there is no such figure.
+/// The store keeps to its cap, and the page file has the rest; without one there is no such value.
 #[test]
 fn a_cap_of_the_store_sends_copies_to_the_page_file() {
     let mut arguments = vec!["compression", "--repeat", "1"];
@@ -61,7 +61,7 @@ fn a_scan_beyond_the_cap_reads_the_page_file() {
     };
     assert_eq!(ended.trials().len(), 2);
     for trial in ended.trials() {
-        let faults = figure(phase(trial, "capped"), "faults_per_scan_count");
+        let faults = phase_value(phase(trial, "capped"), "faults_per_scan_count");
         assert!(faults > FEWEST_FAULTS, "{trial:#}");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Run, figure, has_laboratory, metric, phase, phase_names};
+use super::{Run, has_laboratory, metric, phase, phase_names, phase_value};
 
 const SIZE: f64 = (16 << 20) as f64;
 
@@ -170,15 +170,15 @@ fn check_wscap(trial: &Value) {
     );
     let pages = SIZE / 4096.0;
     assert!(
-        figure(phase(trial, "uncapped"), "faults_per_scan_count") < pages / 20.0,
+        phase_value(phase(trial, "uncapped"), "faults_per_scan_count") < pages / 20.0,
         "{trial:#}"
     );
     assert!(
-        figure(phase(trial, "uncapped"), "resident_min_bytes") > 0.9 * SIZE,
+        phase_value(phase(trial, "uncapped"), "resident_min_bytes") > 0.9 * SIZE,
         "{trial:#}"
     );
     assert!(
-        figure(phase(trial, "emptied"), "stayed_bytes") <= SIZE / 20.0,
+        phase_value(phase(trial, "emptied"), "stayed_bytes") <= SIZE / 20.0,
         "{trial:#}"
     );
     assert!(metric(trial, "faults_per_scan_count") > 0.0, "{trial:#}");
@@ -197,7 +197,7 @@ fn check_wscap(trial: &Value) {
     }
     if is_limited_file(trial) {
         let a_scan = metric(trial, "file_refaults_per_scan_count");
-        let scans = figure(phase(trial, "capped"), "scans_count");
+        let scans = phase_value(phase(trial, "capped"), "scans_count");
         // One scan alone may be exactly one refault of each page: a product of two quotients.
         assert!(
             (a_scan * scans).round() >= pages,

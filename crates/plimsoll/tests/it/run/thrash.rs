@@ -75,7 +75,7 @@ fn consumers_start_one_after_the_other_write_and_end_together() {
     ended.assert_went_well();
     let trial = of_subject(ended, "zram");
     check_consumers(trial);
-    check_figures(trial);
+    check_values(trial);
     for part in [
         "data-chart=\"swap-in\"",
         "data-chart=\"wakeup\"",
@@ -140,7 +140,7 @@ fn check_consumers(trial: &Value) {
     }
 }
 
-fn check_figures(trial: &Value) {
+fn check_values(trial: &Value) {
     let phases = phases(trial);
     assert_eq!(phase_names(trial), ["rest", "load", "recovery"]);
     // Two fifths of the memory that is written again and again: it must thrash, and on a busy machine a little.
@@ -158,7 +158,7 @@ fn check_figures(trial: &Value) {
         "{trial:#}"
     );
     assert!(metric(trial, "small_set_slowdown_ratio") > 0.0);
-    // Whether it recovers within the time that is watched is the machine's; a figure of it is there only then.
+    // Whether it recovers within the time that is watched is the machine's; it has metrics only then.
     let recovered = metric(trial, "recovered_ratio");
     match trial["metrics"]["recovery_s"].as_f64() {
         Some(seconds) => assert!(recovered == 1.0 && seconds >= 0.0, "{trial:#}"),
@@ -167,8 +167,8 @@ fn check_figures(trial: &Value) {
     assert!(phases[1]["values"]["lead_s"].as_f64() > Some(0.0), "{trial:#}");
     for phase in phases {
         for probe in ["wakeup", "launch", "small_set"] {
-            for figure in ["p50_s", "p99_s", "max_s", "count"] {
-                let name = format!("{probe}_{figure}");
+            for statistic in ["p50_s", "p99_s", "max_s", "count"] {
+                let name = format!("{probe}_{statistic}");
                 assert!(phase["values"][&name].as_f64() > Some(0.0), "{name}: {phase:#}");
             }
         }

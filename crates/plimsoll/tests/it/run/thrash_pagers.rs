@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use plimsoll_model::scenario::workloads::thrash::mechanism;
 use plimsoll_sample::pagers::all_stats;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -9,7 +10,7 @@ use serde_json::Value;
 use super::pager::has_userfaultfd;
 use super::refusals::unprivileged;
 use super::thrash::{SHARED, SMALL, Shared, list};
-use super::{Run, Started, ends_soon, figure, has_laboratory, metric, phase, phase_names};
+use super::{Run, Started, ends_soon, has_laboratory, metric, phase, phase_names, phase_value};
 
 /// The metrics that only pagers have, and those that only the kernel counts.
 const OF_PAGERS: [&str; 5] = [
@@ -49,8 +50,12 @@ fn check_paged(trial: &Value) {
         assert!(metric(trial, name) > 0.0, "{name}: {trial:#}");
     }
     // Nothing is restored while nothing runs, and the counters go on after the end of the load.
-    assert_eq!(figure(phase(trial, "rest"), "pages_in_per_s"), 0.0, "{trial:#}");
-    assert!(figure(phase(trial, "recovery"), "pages_in_per_s") >= 0.0);
+    assert_eq!(
+        phase_value(phase(trial, "rest"), "pages_in_per_s"),
+        0.0,
+        "{trial:#}"
+    );
+    assert!(phase_value(phase(trial, "recovery"), "pages_in_per_s") >= 0.0);
 }
 
 #[test]
@@ -64,11 +69,7 @@ fn consumers_on_zram_and_on_pagers_are_rows_of_one_report() {
     for trial in ended.trials() {
         if trial["subject"] == "pager:lz4" {
             check_paged(trial);
-            let mechanism = trial["params"]["mechanism"].as_str();
-            assert!(
-                mechanism.is_some_and(|text| text.contains("in the cgroup")),
-                "{trial:#}"
-            );
+            assert_eq!(trial["params"]["mechanism"], mechanism::IN_CGROUP, "{trial:#}");
         } else {
             assert!(metric(trial, "load_pages_in_per_s") > 100.0, "{trial:#}");
             let foreign = OF_PAGERS
@@ -115,9 +116,9 @@ fn consumers_on_pagers_need_no_root() {
     );
     for trial in ended.trials() {
         check_paged(trial);
-        let mechanism = trial["params"]["mechanism"].as_str();
-        assert!(
-            mechanism.is_some_and(|text| text.contains("without a cgroup")),
+        assert_eq!(
+            trial["params"]["mechanism"],
+            mechanism::WITHOUT_CGROUP,
             "{trial:#}"
         );
     }

@@ -26,8 +26,8 @@ fn wscap(arguments: &[&str]) -> Run {
     Run::of("wscap", &[TINY, arguments].concat())
 }
 
-fn figure(trial: &Value, of: &str, name: &str) -> f64 {
-    super::figure(phase(trial, of), name)
+fn phase_value(trial: &Value, of: &str, name: &str) -> f64 {
+    super::phase_value(phase(trial, of), name)
 }
 
 #[test]
@@ -47,15 +47,15 @@ fn a_cap_of_half_the_size_makes_scans_slow_and_every_page_is_right() {
     assert!(metric(trial, "slowdown_ratio") > 5.0, "{trial:#}");
     check_counts(trial);
     // Nothing faults without the cap; with it more than what does not fit comes back in every scan.
-    assert!(figure(trial, "uncapped", "faults_per_scan_count") < PAGES / 20.0);
+    assert!(phase_value(trial, "uncapped", "faults_per_scan_count") < PAGES / 20.0);
     assert!(metric(trial, "faults_per_scan_count") > PAGES / 8.0, "{trial:#}");
     assert!(
         metric(trial, "capped_resident_max_bytes") < 10e6,
         "half of 16 MiB and a bit: {trial:#}"
     );
-    assert!(figure(trial, "uncapped", "resident_min_bytes") > 15e6);
+    assert!(phase_value(trial, "uncapped", "resident_min_bytes") > 15e6);
     assert!(
-        figure(trial, "emptied", "stayed_bytes") <= PAGES * 4096.0 / 20.0,
+        phase_value(trial, "emptied", "stayed_bytes") <= PAGES * 4096.0 / 20.0,
         "{trial:#}"
     );
     assert!(
@@ -73,9 +73,9 @@ fn a_cap_of_half_the_size_makes_scans_slow_and_every_page_is_right() {
 /// Scans, bytes, rates and latencies of a phase tell of the same scans.
 fn check_counts(trial: &Value) {
     for name in ["uncapped", "capped", "emptied"] {
-        let scans = figure(trial, name, "scans_count");
+        let scans = phase_value(trial, name, "scans_count");
         assert!(scans > 0.0, "{name}");
-        let rate = figure(trial, name, "scans_per_s");
+        let rate = phase_value(trial, name, "scans_per_s");
         let rates: Vec<f64> = trial["lists"][format!("{name}_scans_per_s")]
             .as_array()
             .expect("rates")
@@ -94,13 +94,13 @@ fn check_counts(trial: &Value) {
             "{name}: {rate} in {rates:?}"
         );
         if scans >= 1.0 {
-            assert!(figure(trial, name, "first_scan_s") > 0.0);
+            assert!(phase_value(trial, name, "first_scan_s") > 0.0);
             assert!(phase(trial, name)["latency"].is_string());
         }
     }
     let (bytes, scans) = (
         phase(trial, "uncapped")["bytes"].as_f64(),
-        figure(trial, "uncapped", "scans_count"),
+        phase_value(trial, "uncapped", "scans_count"),
     );
     let expected = scans * PAGES * 4096.0;
     assert!(bytes.is_some_and(|bytes| (bytes / expected - 1.0).abs() < 1e-6));
@@ -113,7 +113,7 @@ fn check_profile(trial: &Value) {
         assert!(why.contains("sysctl") || why.contains("CONFIG"), "{why}");
         return;
     }
-    assert!(figure(trial, "capped", "profile_samples_count") > 0.0);
+    assert!(phase_value(trial, "capped", "profile_samples_count") > 0.0);
     assert!(metric(trial, "fault_path_percent") > 50.0, "{trial:#}");
     let profile = phase(trial, "capped")["profile"].as_array().expect("a profile");
     assert!(!profile.is_empty());
@@ -147,13 +147,13 @@ fn a_balance_set_manager_trims_once_a_second() {
     let ended = run.finish();
     ended.assert_went_well();
     let trial = &ended.trials()[0];
-    let looks = figure(trial, "capped", "balance_looks_count");
+    let looks = phase_value(trial, "capped", "balance_looks_count");
     // At once, and a second after each, of which a machine that stands still may cost one; the last piece of a scan takes as long as the machine lets it.
     let seconds = phase(trial, "capped")["seconds"].as_f64().expect("seconds");
     assert!((3.0..=seconds.floor() + 1.0).contains(&looks), "{trial:#}");
     // What is trimmed comes back while the rest is: less may be missing after a trim than was trimmed, but it has faulted.
     // A piece is 256 pages, and each look trims at least one.
-    let scans = figure(trial, "capped", "scans_count");
+    let scans = phase_value(trial, "capped", "scans_count");
     let faults = metric(trial, "faults_per_scan_count") * scans;
     assert!(faults > 256.0, "{trial:#}");
     assert!(

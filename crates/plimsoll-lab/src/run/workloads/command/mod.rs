@@ -251,7 +251,7 @@ impl Runs<'_> {
                 stdout: finished.stdout,
             });
         }
-        self.points.extend(Point::of(&findings.figures));
+        self.points.extend(Point::of(&findings.values));
         if let Some((cost, base)) = cost.zip(base_cost(&self.points)) {
             findings.set(SLOWDOWN, cost / base - 1.0);
         }
@@ -309,6 +309,7 @@ impl Runs<'_> {
                          the command until it ends with exit code 0 by itself"
                     ),
                 )
+                .of_end(finished.end.code, finished.end.signal)
             }
         }
     }

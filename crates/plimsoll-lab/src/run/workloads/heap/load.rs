@@ -194,7 +194,7 @@ fn load(heap: &Heap, seed: u64, kept: &mut Option<Shifted>) -> Result<(Cost, Fin
             idle(&load.run()?, &mut findings);
         }
     }
-    let live = findings.figures.get(finding::LIVE).copied().unwrap_or(0.0);
+    let live = findings.values.get(finding::LIVE).copied().unwrap_or(0.0);
     Ok((watch.stop(live as u64), findings))
 }
 
@@ -340,15 +340,15 @@ mod tests {
             let mut loaded = Load::default();
             let heap = heap(load);
             let findings = found(&mut loaded, &HeapStep::Load { heap, seed: 1 });
-            let figures = &findings.figures;
-            let live = figures.get(finding::LIVE).is_some_and(|bytes| *bytes > 0.0);
+            let values = &findings.values;
+            let live = values.get(finding::LIVE).is_some_and(|bytes| *bytes > 0.0);
             let is_live_at_the_end = !matches!(load, HeapLoad::CrossThread | HeapLoad::IdleThreads);
-            assert_eq!(live, is_live_at_the_end, "{load:?}: {figures:?}");
-            let timed = figures
+            assert_eq!(live, is_live_at_the_end, "{load:?}: {values:?}");
+            let timed = values
                 .get(finding::OPERATION_CPU)
                 .is_some_and(|seconds| *seconds > 0.0);
             let is_timed = !matches!(load, HeapLoad::Fragmentation | HeapLoad::IdleThreads);
-            assert_eq!(timed, is_timed, "{load:?}: {figures:?}");
+            assert_eq!(timed, is_timed, "{load:?}: {values:?}");
             // One load alone keeps anything.
             assert_eq!(
                 step(&mut loaded, &HeapStep::Free).is_ok(),
@@ -357,7 +357,7 @@ mod tests {
             assert!(step(&mut loaded, &HeapStep::Free).is_err());
             assert!(
                 found(&mut loaded, &HeapStep::Left)
-                    .figures
+                    .values
                     .contains_key(finding::LEFT)
             );
         }

@@ -11,13 +11,13 @@
 //! weighs them.
 
 mod cpu_time;
-mod figures;
 mod kill;
 mod own_cost;
 mod pace;
 mod pattern;
 mod search;
 mod tally;
+mod values;
 mod visit;
 mod visitor;
 mod visitors;
@@ -34,7 +34,6 @@ use crate::run::trial_error::{TrialError, lacking};
 use crate::workload::Findings;
 use crate::workload::protocol::{Command, Reply};
 use crate::workload::{PagerBudget, Worker, WorkerError};
-use figures::{Stretch, net, store_bytes};
 use kill::{KillCause, cause_of_kill};
 use plimsoll_model::exit::Exit;
 use plimsoll_model::recording::{FailureCode, Warning, WarningCode};
@@ -44,6 +43,7 @@ use plimsoll_model::scenario::workloads::loadline::finding::{
 };
 use plimsoll_model::scenario::{Loadline, WorkloadKind};
 use search::next_load;
+use values::{Stretch, net, store_bytes};
 use visit::Visit;
 use visitors::Preparation;
 
@@ -100,10 +100,10 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, loadline: &Loadline) -> Re
         let again = points.iter().any(|point| point.load == load);
         sweep.point(context, load, again)?;
         early_kills += sweep.early_kills;
-        let figures = context.finished.last().map(|finished| &finished.phase.values);
+        let values = context.finished.last().map(|finished| &finished.phase.values);
         // Of the first, lowest load.
-        achieved = achieved.or(figures.and_then(|figures| figures.get(ACHIEVED).copied()));
-        let point = figures.and_then(Point::of);
+        achieved = achieved.or(values.and_then(|values| values.get(ACHIEVED).copied()));
+        let point = values.and_then(Point::of);
         let point =
             point.ok_or_else(|| TrialError::failed(FailureCode::Inconsistent, "a point has no values"))?;
         if !point.killed {
@@ -205,9 +205,7 @@ impl Sweep<'_> {
             let mut worked = measured.unwrap_or_else(killed);
             let findings = &mut worked.findings;
             findings.set(EARLY_KILLS, f64::from(self.early_kills));
-            findings
-                .figures
-                .extend(own.into_iter().flat_map(|own| own.figures));
+            findings.values.extend(own.into_iter().flat_map(|own| own.values));
             findings.set(LOAD, load);
             findings.set(SIZE, size as f64);
             findings.set(LIMIT, limit as f64);
@@ -310,7 +308,7 @@ impl Sweep<'_> {
             return Ok(None);
         };
         let findings = Worked::of_reply(reply)?.findings;
-        let steps = findings.figures.get("compute_steps").map(|&steps| steps as u64);
+        let steps = findings.values.get("compute_steps").map(|&steps| steps as u64);
         self.steps = self.steps.or(steps);
         Ok(Some(findings))
     }
@@ -345,11 +343,11 @@ impl Sweep<'_> {
             store: store.max(0),
             file_refaults: [refaults_before, file_refaults(context)],
         };
-        figures::set(&mut worked.findings, worked.cost, &stretch);
+        values::set(&mut worked.findings, worked.cost, &stretch);
         if !self.check(context, worker)? {
             return Ok(None);
         }
-        Ok(Some(match worked.findings.figures.get(OVER_BUDGET) {
+        Ok(Some(match worked.findings.values.get(OVER_BUDGET) {
             Some(over) => beyond_budget(*over),
             None => worked,
         }))
@@ -365,7 +363,7 @@ impl Sweep<'_> {
         else {
             return Ok(false);
         };
-        let found = Worked::of_reply(reply)?.findings.figures;
+        let found = Worked::of_reply(reply)?.findings.values;
         match (found.get("wrong_tags"), found.get("uncounted_visits")) {
             (Some(0.0), Some(0.0)) => Ok(true),
             (wrong, uncounted) => Err(TrialError::failed(

@@ -116,7 +116,7 @@ mod tests {
             let (sum, one) = (found(&sum), found(&one));
             prop_assert_eq!(&sum, &one);
             let both = visits.iter().any(|visit| visit.1) && visits.iter().any(|visit| !visit.1);
-            prop_assert_eq!(sum.figures.contains_key(READ_P99), both);
+            prop_assert_eq!(sum.values.contains_key(READ_P99), both);
         }
     }
 
@@ -128,8 +128,8 @@ mod tests {
         tally.unserved(1_000_000, 98);
         let mut findings = Findings::default();
         tally.find(2, &mut findings);
-        assert!(findings.figures[P99] > 0.9e-3);
-        assert!(findings.figures[READ_P99] < 2e-6 && findings.figures[WRITE_P99] < 3e-6);
-        assert_eq!(findings.figures["access_s"], 1e-6);
+        assert!(findings.values[P99] > 0.9e-3);
+        assert!(findings.values[READ_P99] < 2e-6 && findings.values[WRITE_P99] < 3e-6);
+        assert_eq!(findings.values["access_s"], 1e-6);
     }
 }

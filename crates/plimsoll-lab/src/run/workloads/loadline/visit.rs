@@ -125,7 +125,7 @@ mod tests {
             for pattern in [Pattern::Uniform, Pattern::Sequential, Pattern::Chase] {
                 let (mut memory, mut visits) = (filled(40, of_file, 40), Visits::default());
                 let mut asked = |memory: &mut Memory, visit: &Visit| {
-                    visits.visit(memory, visit).expect("visited").1.figures
+                    visits.visit(memory, visit).expect("visited").1.values
                 };
                 asked(&mut memory, &prepare(pattern));
                 let (mut all, mut writes, mut rounds) = (0.0, 0.0, 0);
@@ -184,15 +184,15 @@ mod tests {
                 let (_, found) = visits
                     .visit(&mut memory, &Visit::Measure { seconds: 0.02 })
                     .expect("measured");
-                faults += found.figures[PAGER_HARD_FAULTS];
-                assert!(found.figures[PAGER_STORE] > 0.0 && !found.figures.contains_key(OVER_BUDGET));
+                faults += found.values[PAGER_HARD_FAULTS];
+                assert!(found.values[PAGER_STORE] > 0.0 && !found.values.contains_key(OVER_BUDGET));
                 rounds += 1;
                 assert!(rounds < 5000, "{options}: no fault");
             }
             assert_eq!(faults > 0.0, !fits, "{options}: {faults}");
             let (_, check) = visits.visit(&mut memory, &Visit::Check).expect("checked");
             assert_eq!(
-                (check.figures["wrong_tags"], check.figures["uncounted_visits"]),
+                (check.values["wrong_tags"], check.values["uncounted_visits"]),
                 (0.0, 0.0)
             );
         }
@@ -208,7 +208,7 @@ mod tests {
         assert!(whole.memory.is_empty());
         Pages::of(whole).expect("pages").words(3).set(99, 0);
         let (_, check) = visits.visit(&mut memory, &Visit::Check).expect("checked");
-        assert_eq!(check.figures["wrong_tags"], 1.0);
+        assert_eq!(check.values["wrong_tags"], 1.0);
     }
 
     #[test]

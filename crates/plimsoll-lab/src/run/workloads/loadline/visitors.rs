@@ -287,14 +287,14 @@ mod tests {
 
     fn prepared(asked: &Preparation, memory: &mut [u8]) -> Visitors {
         let (visitors, _, found) = Visitors::prepare(pages(memory), asked).expect("prepared");
-        assert!(found.figures["own_s"] > 0.0 && found.figures["compute_steps"] == 0.0);
+        assert!(found.values["own_s"] > 0.0 && found.values["compute_steps"] == 0.0);
         visitors
     }
 
     /// Wrong tags and uncounted visits.
     fn checked(visitors: &Visitors, memory: &mut [u8]) -> (f64, f64) {
         let (_, check) = visitors.check(pages(memory));
-        (check.figures["wrong_tags"], check.figures["uncounted_visits"])
+        (check.values["wrong_tags"], check.values["uncounted_visits"])
     }
 
     fn counters(memory: &mut [u8]) -> u64 {
@@ -317,13 +317,13 @@ mod tests {
                 &mut memory,
             );
             let (_, found) = visitors.measure(pages(&mut memory), 0.01).expect("measured");
-            let visits = found.figures["visits"];
+            let visits = found.values["visits"];
             let latencies = Latencies::from_text(found.latency.as_deref().unwrap_or("")).expect("a text");
             assert!(
                 visits >= f64::from(threads) && latencies.count() as f64 >= visits,
                 "{pattern:?}: {visits}"
             );
-            assert!(found.figures["visits_per_s"] >= found.figures["wall_visits_per_s"]);
+            assert!(found.values["visits_per_s"] >= found.values["wall_visits_per_s"]);
             assert_eq!(checked(&visitors, &mut memory), (0.0, 0.0), "{pattern:?}");
             assert_eq!(counters(&mut memory), visitors.sum(|one| one.visits));
             assert!(
@@ -361,13 +361,13 @@ mod tests {
             let (_, found) = visitors.measure(pages(&mut memory), 0.02).expect("measured");
             assert_eq!(checked(&visitors, &mut memory), (0.0, 0.0));
             assert_eq!(counters(&mut memory), visitors.sum(|one| one.writes));
-            let (writes, visits) = (found.figures["writes"], found.figures["visits"]);
+            let (writes, visits) = (found.values["writes"], found.values["visits"]);
             match percent {
                 0 => assert_eq!(writes, 0.0),
                 _ => assert!(writes > 0.0 && writes < visits, "{writes} of {visits}"),
             }
-            assert_eq!(found.figures.contains_key("read_p99_s"), percent > 0);
-            assert_eq!(found.figures.contains_key("write_p99_s"), percent > 0);
+            assert_eq!(found.values.contains_key("read_p99_s"), percent > 0);
+            assert_eq!(found.values.contains_key("write_p99_s"), percent > 0);
         }
     }
 
@@ -381,10 +381,10 @@ mod tests {
         };
         let mut visitors = prepared(&asked, &mut memory);
         let (_, found) = visitors.measure(pages(&mut memory), 0.1).expect("measured");
-        let figure = |name: &str| found.figures[name];
-        assert_eq!(figure("visits") + figure("unserved_visits"), 200.0);
-        assert_eq!(figure("offered_per_s"), 2000.0);
-        assert!((figure("achieved_ratio") - figure("visits") / 200.0).abs() < 1e-9);
+        let value = |name: &str| found.values[name];
+        assert_eq!(value("visits") + value("unserved_visits"), 200.0);
+        assert_eq!(value("offered_per_s"), 2000.0);
+        assert!((value("achieved_ratio") - value("visits") / 200.0).abs() < 1e-9);
         let latencies = Latencies::from_text(found.latency.as_deref().unwrap_or("")).expect("a text");
         assert_eq!(latencies.count(), 200, "each due visit once, and no other");
         assert_eq!(checked(&visitors, &mut memory), (0.0, 0.0));
@@ -402,11 +402,11 @@ mod tests {
         };
         let (mut visitors, ..) = Visitors::prepare(pages(&mut memory), &asked).expect("prepared");
         let (_, found) = visitors.measure(pages(&mut memory), 0.2).expect("measured");
-        let figure = |name: &str| found.figures[name];
-        assert_eq!(figure("visits") + figure("unserved_visits"), 2000.0);
-        assert!(figure("achieved_ratio") < 0.25, "{found:?}");
-        assert!(figure("p50_s") > 0.05, "{found:?}");
-        assert!(figure("visits_per_s") < 2500.0);
+        let value = |name: &str| found.values[name];
+        assert_eq!(value("visits") + value("unserved_visits"), 2000.0);
+        assert!(value("achieved_ratio") < 0.25, "{found:?}");
+        assert!(value("p50_s") > 0.05, "{found:?}");
+        assert!(value("visits_per_s") < 2500.0);
     }
 
     #[test]

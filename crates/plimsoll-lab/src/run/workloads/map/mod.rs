@@ -148,7 +148,7 @@ fn compare(
 ) -> Result<(), TrialError> {
     let mut found = Worked::default();
     step(context, worker, with, &mut found)?;
-    let wrong = found.findings.figures.get("wrong_pages").copied();
+    let wrong = found.findings.values.get("wrong_pages").copied();
     if wrong != Some(0.0) {
         let error = format!(
             "after {after} {} pages held wrong contents",
@@ -181,8 +181,8 @@ fn exit(context: &mut TrialContext<'_, '_>, map: &Map) -> Result<Worked, TrialEr
         mapped.and_then(|()| compare(context, &mut worker, &Step::Compare, "touch in a new process"));
     context.retire(worker);
     mapped?;
-    let figure = |name: &str| again.findings.figures.get(name).copied().unwrap_or(0.0);
-    all.findings.set("reuse_s", figure("map_s") + figure("touch_s"));
+    let value = |name: &str| again.findings.values.get(name).copied().unwrap_or(0.0);
+    all.findings.set("reuse_s", value("map_s") + value("touch_s"));
     all.cost = all.cost.and(again.cost);
     timed_alone(&mut all);
     Ok(all)
@@ -207,7 +207,7 @@ fn step(
 ) -> Result<(), TrialError> {
     let worked = context.find(worker, &Command::work(WorkloadKind::Map, step))?;
     all.cost = all.cost.and(worked.cost);
-    all.findings.figures.extend(worked.findings.figures);
+    all.findings.values.extend(worked.findings.values);
     Ok(())
 }
 
@@ -221,7 +221,7 @@ fn await_back(
     findings: &mut Findings,
 ) -> Result<bool, TrialError> {
     let patience = Duration::from_secs_f64(map.hold);
-    let release_s = findings.figures.get("release_s").copied().unwrap_or(0.0);
+    let release_s = findings.values.get("release_s").copied().unwrap_or(0.0);
     let start = Instant::now();
     let mut looks = 0;
     loop {
@@ -231,17 +231,17 @@ fn await_back(
         // At the first look it was back when the call returned.
         let since_call = release_s + if looks == 1 { 0.0 } else { waited.as_secs_f64() };
         for (name, share) in [("back_s", charged), ("free_s", free)] {
-            if share.is_some_and(|share| share >= BACK) && !findings.figures.contains_key(name) {
+            if share.is_some_and(|share| share >= BACK) && !findings.values.contains_key(name) {
                 findings.set(name, since_call);
             }
         }
-        let found = |name: &str| findings.figures.contains_key(name);
+        let found = |name: &str| findings.values.contains_key(name);
         let both = (charged.is_none() || found("back_s")) && (free.is_none() || found("free_s"));
         if both || waited >= patience {
             if let Some(share) = charged {
                 findings.set("back_percent", 100.0 * share.clamp(0.0, 1.0));
             }
-            return Ok(findings.figures.contains_key("back_s"));
+            return Ok(findings.values.contains_key("back_s"));
         }
         context.go_on()?;
         std::thread::sleep(PAUSE);
@@ -283,7 +283,7 @@ fn press(
 
 /// A phase's seconds exclude the looks.
 fn timed_alone(worked: &mut Worked) {
-    let figures = &worked.findings.figures;
+    let values = &worked.findings.values;
     let timed = ["map_s", "touch_s", "memset_s", "release_s", "reuse_s"];
-    worked.cost.seconds = timed.iter().filter_map(|name| figures.get(*name)).sum();
+    worked.cost.seconds = timed.iter().filter_map(|name| values.get(*name)).sum();
 }

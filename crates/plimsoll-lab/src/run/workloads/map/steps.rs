@@ -379,14 +379,14 @@ mod tests {
                     let mut ground = map(mapping, touch);
                     let (_, written) = ground.compare().unwrap();
                     let touched = touch.pages(BYTES) as f64;
-                    assert_eq!(written.figures["wrong_pages"], 0.0, "{mapping:?} {touch:?}");
-                    assert_eq!(written.figures["kept_pages"], touched, "{mapping:?} {touch:?}");
+                    assert_eq!(written.values["wrong_pages"], 0.0, "{mapping:?} {touch:?}");
+                    assert_eq!(written.values["kept_pages"], touched, "{mapping:?} {touch:?}");
                     ground.release(way).unwrap();
                     assert!(ground.compare().is_err(), "nothing to compare after a release");
                     ground.reuse().unwrap();
                     ground.release(way).unwrap();
                     let (_, found) = ground.check().unwrap();
-                    let wrong = found.figures["wrong_pages"];
+                    let wrong = found.values["wrong_pages"];
                     assert_eq!(wrong, 0.0, "{mapping:?} {touch:?} {way:?} {found:?}");
                 }
             }

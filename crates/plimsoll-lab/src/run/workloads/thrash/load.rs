@@ -1,4 +1,4 @@
-//! The figures of all consumers in the load phase.
+//! The values of all consumers in the load phase.
 
 use crate::run::phase::Worked;
 use crate::run::trial_error::TrialError;
@@ -12,7 +12,7 @@ use plimsoll_model::scenario::workloads::thrash::finding;
 #[derive(Default)]
 pub(super) struct Load {
     pub(super) cost: Cost,
-    /// Figures of each consumer, in the order of their starts.
+    /// Values of each consumer, in the order of their starts.
     pub(super) lists: Vec<(String, Vec<f64>)>,
     latencies: Latencies,
     /// Seconds that counting the pages of some cycles took, which no cycle holds.
@@ -41,15 +41,15 @@ impl Load {
     pub(super) fn take(&mut self, reply: Reply) -> Result<(), TrialError> {
         let Worked { cost, findings, .. } = Worked::of_reply(reply)?;
         self.cost = self.cost.and(cost);
-        if let Some(stalled) = findings.figures.get(finding::STALLED) {
+        if let Some(stalled) = findings.values.get(finding::STALLED) {
             *self.stalled_s.get_or_insert(0.0) += stalled;
         }
-        self.counting_s += findings.figures.get("counting_s").copied().unwrap_or(0.0);
+        self.counting_s += findings.values.get("counting_s").copied().unwrap_or(0.0);
         if let Some(found) = findings.latency.and_then(|text| Latencies::from_text(&text).ok()) {
             self.latencies.merge(&found);
         }
-        for (figure, list) in LISTED {
-            let value = findings.figures.get(figure).copied().unwrap_or(0.0);
+        for (metric, list) in LISTED {
+            let value = findings.values.get(metric).copied().unwrap_or(0.0);
             match self.lists.iter_mut().find(|(name, _)| name == list) {
                 Some((_, values)) => values.push(value),
                 None => self.lists.push((list.to_owned(), vec![value])),
@@ -95,9 +95,9 @@ impl Load {
 mod tests {
     use super::*;
 
-    fn answer(figures: &[(&str, f64)]) -> Reply {
+    fn answer(values: &[(&str, f64)]) -> Reply {
         let mut findings = Findings::default();
-        for (name, value) in figures {
+        for (name, value) in values {
             findings.set(name, *value);
         }
         Reply::Found {
@@ -111,10 +111,10 @@ mod tests {
     fn the_wait_for_pagers_is_a_share_of_the_active_time() {
         let stalled = |answers: &[&[(&str, f64)]]| {
             let mut load = Load::default();
-            for figures in answers {
-                load.take(answer(figures)).unwrap();
+            for values in answers {
+                load.take(answer(values)).unwrap();
             }
-            load.findings().figures.get(finding::PAGER_STALLED).copied()
+            load.findings().values.get(finding::PAGER_STALLED).copied()
         };
         let first = [("active_s", 6.0), (finding::STALLED, 1.0)];
         let second = [("active_s", 4.0), (finding::STALLED, 3.0)];

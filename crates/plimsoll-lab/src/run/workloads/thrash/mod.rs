@@ -21,7 +21,9 @@ use load::Load;
 use plimsoll_model::columns::Row;
 use plimsoll_model::quantity::{self, ratio};
 use plimsoll_model::recording::FailureCode;
-use plimsoll_model::scenario::workloads::thrash::{Distinct, LEAST_SHARE, LONGEST_RECOVERY, finding};
+use plimsoll_model::scenario::workloads::thrash::{
+    Distinct, LEAST_SHARE, LONGEST_RECOVERY, finding, mechanism,
+};
 use plimsoll_model::scenario::{Thrash, WorkloadKind};
 use plimsoll_pager::pool::Limits;
 use usage::{Paging, Use, usage};
@@ -41,11 +43,6 @@ const LOOK_UP: Duration = Duration::from_millis(50);
 const LOOK: f64 = 0.25;
 /// Looks in a row that must be as before the load.
 const QUIET_LOOKS: u32 = 2;
-
-/// The place of the probes and the mover of pages, of a trial with pagers.
-const IN_CGROUP: &str = "pagers in one pool; the probes are in the cgroup, whose memory no pager trims";
-const WITHOUT_CGROUP: &str =
-    "pagers in one pool, without a cgroup; the probes share the machine with the load";
 
 /// Share of the swap from which on it was used up: its last pages go between two looks, and the count of them lags.
 const NEARLY_FULL: f64 = 0.9;
@@ -71,8 +68,11 @@ pub(super) fn run(context: &mut TrialContext<'_, '_>, thrash: &Thrash) -> Result
         return Err(lacking("thrash", missing));
     }
     if context.is_paged() {
-        let place = context.cgroup().map_or(WITHOUT_CGROUP, |_| IN_CGROUP);
-        context.param("mechanism", place);
+        let mechanism = match context.cgroup() {
+            Some(_) => mechanism::IN_CGROUP,
+            None => mechanism::WITHOUT_CGROUP,
+        };
+        context.param("mechanism", mechanism);
         context.share_budget(Limits {
             minimum: LEAST_SHARE,
             ..Limits::default()
@@ -325,7 +325,7 @@ impl Crew {
         }
         let recovered = recovery.took_s().is_some();
         findings.set(finding::RECOVERED, f64::from(u8::from(recovered)));
-        for (name, value) in self.end_guard(context)?.figures {
+        for (name, value) in self.end_guard(context)?.values {
             findings.set(&name, value);
         }
         Ok(worked(readings.cost(), begun, findings))
@@ -435,7 +435,7 @@ fn worked(cost: Cost, begun: Instant, findings: Findings) -> Worked {
 }
 
 fn note_usage(findings: &mut Findings, prefix: &str, usage: &Use) {
-    for (name, value) in usage.figures() {
+    for (name, value) in usage.values() {
         if let Some(value) = value {
             findings.set(&format!("{prefix}{name}"), value);
         }

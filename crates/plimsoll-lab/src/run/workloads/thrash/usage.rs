@@ -33,7 +33,7 @@ pub(super) struct Use {
 }
 
 impl Use {
-    pub(super) fn figures(&self) -> [(&'static str, Option<f64>); 8] {
+    pub(super) fn values(&self) -> [(&'static str, Option<f64>); 8] {
         [
             ("pages_in_per_s", self.pages_in_per_s),
             ("pages_out_per_s", self.pages_out_per_s),
@@ -125,8 +125,8 @@ mod tests {
             )
         };
         let (before, after) = (counted(1, 1), counted(3, 5));
-        let figures = |paging| {
-            let used = usage(&before, &after, paging).figures();
+        let values = |paging| {
+            let used = usage(&before, &after, paging).values();
             used.map(|(name, value)| value.map(|value| (name, value)))
                 .into_iter()
                 .flatten()
@@ -137,7 +137,7 @@ mod tests {
             ("pages_out_per_s", 400.0),
             ("stalled_percent", 200.0),
         ];
-        assert_eq!(figures(Paging::Swap), swap);
+        assert_eq!(values(Paging::Swap), swap);
         let pagers = [
             ("pages_in_per_s", 28.0),
             ("pages_out_per_s", 40.0),
@@ -145,19 +145,16 @@ mod tests {
             ("pager_soft_faults_per_s", 12.0),
             ("pager_trims_per_s", 60.0),
         ];
-        assert_eq!(figures(Paging::Pagers), pagers);
+        assert_eq!(values(Paging::Pagers), pagers);
     }
 
-    /// A pager that cannot be read, or has ended, has no figures.
+    /// A pager that cannot be read, or has ended, has no values.
     #[test]
     fn pagers_without_a_record_have_no_pages() {
         let before = row(1, &[(col::TARGET_PAGER_HARD_FAULTS, 10), (col::PSWPIN, 1)]);
         for after in [row(2, &[(col::PSWPIN, 9)]), row(1, &[])] {
             let used = usage(&before, &after, Paging::Pagers);
-            assert!(
-                used.figures().iter().all(|(_, value)| value.is_none()),
-                "{used:?}"
-            );
+            assert!(used.values().iter().all(|(_, value)| value.is_none()), "{used:?}");
         }
     }
 }

@@ -298,7 +298,7 @@ impl Experiment {
             worked.findings.set(finding::RESIDENT_MAX, most as f64);
         }
         if let (Some(before), Some(after)) = (refaults, file_refaults(context))
-            && let Some(scans) = worked.findings.figures.get(finding::SCANS)
+            && let Some(scans) = worked.findings.values.get(finding::SCANS)
             && let Some(each) = quantity::ratio(after.saturating_sub(before) as f64, *scans)
         {
             worked.findings.set(finding::FILE_REFAULTS, each);

@@ -99,7 +99,7 @@ pub(super) fn scan(memory: &mut Memory, asked: &Scan) -> Result<(Cost, Findings)
             set_budget(&pager, former)?;
         }
         // The kernel counts none of them.
-        let faults = findings.figures.get(PAGER_FAULTS).copied().unwrap_or(0.0);
+        let faults = findings.values.get(PAGER_FAULTS).copied().unwrap_or(0.0);
         findings.set(finding::FAULTS, faults / scans);
     }
     if let Some(balanced) = balanced {
@@ -277,7 +277,7 @@ mod tests {
             let pages = cost.bytes / plimsoll_os::page_size() as u64;
             all_pages += pages;
             let scans = pages as f64 / memory.pages() as f64;
-            assert!((found.figures[finding::SCANS] - scans).abs() < 1e-9);
+            assert!((found.values[finding::SCANS] - scans).abs() < 1e-9);
             let latencies = Latencies::from_text(&found.latency.unwrap()).unwrap();
             assert_eq!(latencies.count(), scans as u64, "whole scans have a latency");
             assert!(memory.restore().unwrap().1.holds());
@@ -289,7 +289,7 @@ mod tests {
     fn each_rate_is_that_of_its_interval() {
         let mut memory = memory(1 << 20);
         let (_, found) = scan(&mut memory, &asked(0.52, None)).unwrap();
-        let (rates, mean) = (&found.lists[finding::RATE], found.figures[finding::RATE]);
+        let (rates, mean) = (&found.lists[finding::RATE], found.values[finding::RATE]);
         assert!((4..=6).contains(&rates.len()), "{rates:?}");
         let of_rates = rates.iter().sum::<f64>() / rates.len() as f64;
         assert!((of_rates / mean - 1.0).abs() < 0.5, "{rates:?} around {mean}");
@@ -311,8 +311,8 @@ mod tests {
     fn a_manager_with_an_ample_cap_looks_and_trims_nothing() {
         let mut memory = memory(1 << 20);
         let (_, found) = scan(&mut memory, &asked(0.05, Some(1 << 40))).unwrap();
-        assert!(found.figures[finding::LOOKS] >= 1.0);
-        assert_eq!(found.figures[finding::TRIMMED], 0.0);
+        assert!(found.values[finding::LOOKS] >= 1.0);
+        assert_eq!(found.values[finding::TRIMMED], 0.0);
         assert!(memory.restore().unwrap().1.holds());
     }
 
@@ -323,8 +323,8 @@ mod tests {
             let (cost, found) = scan(&mut memory, &asked(seconds, Some(1 << 40))).unwrap();
             let pages = cost.bytes / plimsoll_os::page_size() as u64;
             let scans = pages as f64 / memory.pages() as f64;
-            assert!((found.figures[finding::SCANS] - scans).abs() < 1e-9);
-            assert!(found.figures[finding::RATE] > 0.0);
+            assert!((found.values[finding::SCANS] - scans).abs() < 1e-9);
+            assert!(found.values[finding::RATE] > 0.0);
             assert!(memory.restore().unwrap().1.holds());
         }
     }
@@ -343,7 +343,7 @@ mod tests {
                 let (_, found) = scan(&mut memory, &asked).unwrap();
                 assert_eq!(pager.stats().ram, 32 << 20, "{options}: the cap is gone");
                 assert!(memory.in_core().unwrap() <= ram, "{options}");
-                (found.figures[finding::FAULTS], found.figures[finding::SCANS])
+                (found.values[finding::FAULTS], found.values[finding::SCANS])
             };
             let (uncapped, _) = scanned(32 << 20);
             let (capped, scans) = scanned(10 << 20);
@@ -373,7 +373,7 @@ mod tests {
             ..asked(0.1, None)
         };
         let (_, found) = scan(&mut memory, &capped).unwrap();
-        assert!(found.figures[OVER_BUDGET] > 0.0, "the store alone fills the cap");
+        assert!(found.values[OVER_BUDGET] > 0.0, "the store alone fills the cap");
         memory.trim().unwrap();
         assert_eq!(memory.in_core().unwrap(), 0);
         assert!(memory.restore().unwrap().1.holds());

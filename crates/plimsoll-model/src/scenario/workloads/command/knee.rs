@@ -87,14 +87,14 @@ pub struct Bracket {
 impl Point {
     /// The point of a phase, from its findings.
     pub fn of(found: &BTreeMap<String, f64>) -> Option<Point> {
-        let figure = |name: &str| found.get(name).copied();
+        let value = |name: &str| found.get(name).copied();
         Some(Point {
-            limit: figure(LIMIT)? as u64,
-            cost: figure(COST),
-            slowdown: figure(SLOWDOWN).unwrap_or(f64::INFINITY),
-            status: Status::of_number(figure(STATUS)?)?,
-            limited: figure(LIMIT_HITS) != Some(0.0),
-            peak: figure(PEAK).map_or(0, |peak| peak as u64),
+            limit: value(LIMIT)? as u64,
+            cost: value(COST),
+            slowdown: value(SLOWDOWN).unwrap_or(f64::INFINITY),
+            status: Status::of_number(value(STATUS)?)?,
+            limited: value(LIMIT_HITS) != Some(0.0),
+            peak: value(PEAK).map_or(0, |peak| peak as u64),
         })
     }
 

@@ -64,15 +64,15 @@ pub struct Bracket {
 impl Point {
     /// The point of a phase, from its findings.
     pub fn of(found: &BTreeMap<String, f64>) -> Option<Point> {
-        let figure = |name: &str| found.get(name).copied();
-        let load = figure(LOAD)?;
+        let value = |name: &str| found.get(name).copied();
+        let load = value(LOAD)?;
         Some(Point {
             load,
-            visits_per_s: figure(VISITS)?,
-            ram_load: figure(RAM_LOAD).unwrap_or(load),
-            killed: figure(KILLED).is_some_and(|killed| killed > 0.0),
-            p99_s: figure(P99),
-            offered_per_s: figure(OFFERED),
+            visits_per_s: value(VISITS)?,
+            ram_load: value(RAM_LOAD).unwrap_or(load),
+            killed: value(KILLED).is_some_and(|killed| killed > 0.0),
+            p99_s: value(P99),
+            offered_per_s: value(OFFERED),
         })
     }
 }

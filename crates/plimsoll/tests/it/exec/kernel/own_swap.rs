@@ -5,8 +5,8 @@ use std::process::Command;
 
 use plimsoll_testkit::capability;
 
-use super::super::{exec, ran, text};
-use super::{Running, cgroups};
+use super::super::{assert_engine, document, exec, ran, text};
+use super::{MIB, Running, cgroups};
 use crate::exec::PLIMSOLL;
 
 /// The swap areas of the machine.
@@ -49,6 +49,21 @@ fn swap_of_its_own_is_on_while_the_program_runs() {
         let shown = text(&output.stdout);
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert_eq!(shown.lines().count(), before.len() + 2, "{shown}");
+    });
+}
+
+#[test]
+fn swap_of_its_own_is_the_reason_for_the_engine() {
+    each(|exec, _| {
+        let output = ran(exec().args(["--json", "--", "true"]));
+        let said = text(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        assert_engine(
+            &document(&said, "engine"),
+            "kernel",
+            Some(32 * MIB),
+            "swap-option",
+        );
     });
 }
 

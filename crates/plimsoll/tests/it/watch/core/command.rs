@@ -41,8 +41,8 @@ fn output_passes_through_and_the_summary_follows_it() {
     );
     assert!(said.starts_with("to the output\nwatched "), "{said}");
     assert!(complained.contains("to the errors\n"), "{complained}");
-    for figure in ["time in fault", "memory pressure", "machine's swap", "monitor"] {
-        assert!(said.contains(figure), "{figure}: {said}");
+    for words in ["time in fault", "memory pressure", "machine's swap", "monitor"] {
+        assert!(said.contains(words), "{words}: {said}");
     }
 }
 
@@ -64,9 +64,9 @@ fn the_summary_has_the_resource_usage_of_the_program() {
             .unwrap_or(-1.0)
     };
     let mib = f64::from(1 << 20);
-    for figure in ["/target/peak_resident_bytes", "/program/max_resident_bytes"] {
-        let peak = number(figure) / mib;
-        assert!((96.0..160.0).contains(&peak), "{figure}: {peak}: {summary:#}");
+    for pointer in ["/target/peak_resident_bytes", "/program/max_resident_bytes"] {
+        let peak = number(pointer) / mib;
+        assert!((96.0..160.0).contains(&peak), "{pointer}: {peak}: {summary:#}");
     }
     assert!(number("/program/cpu_user_s") >= 0.05, "{summary:#}");
     assert!(
@@ -110,17 +110,13 @@ fn a_signal_to_the_monitor_ends_the_program_too() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut output = std::io::BufReader::new(watch.stdout.take().unwrap());
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut output, &mut line).unwrap();
-    assert_eq!(line, "ready\n");
+    assert_eq!(plimsoll_testkit::next_line(&mut watch), "ready");
     let pid = rustix::process::Pid::from_child(&watch);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
-    let mut rest = String::new();
-    std::io::Read::read_to_string(&mut output, &mut rest).unwrap();
-    assert_eq!(watch.wait().unwrap().code(), Some(3), "{rest}");
-    let summary: serde_json::Value = serde_json::from_str(&rest).unwrap();
-    assert_eq!(summary["program"]["exit_code"], 3, "{rest}");
+    let rest = watch.wait_with_output().unwrap();
+    assert_eq!(rest.status.code(), Some(3), "{rest:?}");
+    let summary: serde_json::Value = serde_json::from_slice(&rest.stdout).unwrap();
+    assert_eq!(summary["program"]["exit_code"], 3, "{rest:?}");
 }
 
 #[test]

@@ -191,7 +191,7 @@ impl Terminal {
         self.until(text, |screen| screen.contents().contains(text));
     }
 
-    /// Waits for the page with figures in it.
+    /// Waits for the page with values in it.
     pub(super) fn until_drawn(&self) {
         self.until("the page", |screen| {
             let text = screen.contents();

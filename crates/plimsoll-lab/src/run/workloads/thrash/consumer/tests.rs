@@ -85,28 +85,25 @@ fn a_cycle_touches_as_many_pages_as_chance_predicts() {
 fn a_consumer_reports_its_writes_and_cycles() {
     let mut consumer = consumer(1 << 20);
     let (cost, findings) = consumer.consume(&asked(500, 0.01, 0.2)).unwrap();
-    let figure = |name: &str| findings.figures[name];
-    assert!(figure("cycles") >= 1.0);
-    let late = figure("cycles") - figure("cycles_in_time");
+    let value = |name: &str| findings.values[name];
+    assert!(value("cycles") >= 1.0);
+    let late = value("cycles") - value("cycles_in_time");
     assert!((0.0..=1.0).contains(&late), "only the last can be: {findings:?}");
-    assert_eq!(figure("writes"), figure("cycles") * 500.0);
-    assert_eq!(cost.bytes as f64, figure("writes"));
+    assert_eq!(value("writes"), value("cycles") * 500.0);
+    assert_eq!(cost.bytes as f64, value("writes"));
     // Not more than fit: each cycle is followed by its sleep, but for the last one.
-    assert!(
-        figure("cycles") <= 1.0 + figure("active_s") / 0.01,
-        "{findings:?}"
-    );
-    assert!(figure("cycles") - figure("sleeps") <= 1.0, "{findings:?}");
+    assert!(value("cycles") <= 1.0 + value("active_s") / 0.01, "{findings:?}");
+    assert!(value("cycles") - value("sleeps") <= 1.0, "{findings:?}");
     assert_eq!(
-        figure("counted_cycles"),
-        (figure("cycles") / COUNTED_EVERY as f64).ceil()
+        value("counted_cycles"),
+        (value("cycles") / COUNTED_EVERY as f64).ceil()
     );
-    assert_eq!(figure("pages"), 256.0);
+    assert_eq!(value("pages"), 256.0);
     let latencies = Latencies::from_text(findings.latency.as_ref().unwrap()).unwrap();
-    assert_eq!(latencies.count() as f64, figure("cycles"));
-    assert!(figure("shortest_cycle_s") <= figure("longest_cycle_s"));
+    assert_eq!(latencies.count() as f64, value("cycles"));
+    assert!(value("shortest_cycle_s") <= value("longest_cycle_s"));
     assert!(consumer.witness.unwrap().verify().holds());
-    assert!(!findings.figures.contains_key(finding::STALLED), "{findings:?}");
+    assert!(!findings.values.contains_key(finding::STALLED), "{findings:?}");
 }
 
 /// 32 MiB in a budget of 12 MiB: pages return through the store, with the bytes written to them.
@@ -129,7 +126,7 @@ fn a_consumer_of_a_pager_finds_its_writes_and_frees_its_memory() {
     let (_, findings) = consumer.consume(&asked).unwrap();
     let stats = consumer.pager.as_ref().unwrap().stats();
     assert!(
-        stats.hard_faults > 1000 && findings.figures[finding::STALLED] > 0.0,
+        stats.hard_faults > 1000 && findings.values[finding::STALLED] > 0.0,
         "{stats:?}"
     );
     let in_use = stats.active_pages + stats.modified_pages + stats.compressed_pages;

@@ -37,7 +37,7 @@ pub(super) fn set(findings: &mut Findings, cost: Cost, stretch: &Stretch<'_>) {
     } = *stretch;
     let seconds = cost.seconds;
     // The kernel counts the signals of a pager as no major faults.
-    let of_pager = findings.figures.get(PAGER_HARD_FAULTS).copied();
+    let of_pager = findings.values.get(PAGER_HARD_FAULTS).copied();
     findings.set(
         HARD_FAULTS,
         of_pager.unwrap_or(cost.major_faults as f64) / seconds,
@@ -45,10 +45,10 @@ pub(super) fn set(findings: &mut Findings, cost: Cost, stretch: &Stretch<'_>) {
     findings.set(CPU_USER, 100.0 * cost.cpu_user_s / seconds);
     findings.set(CPU_SYSTEM, 100.0 * cost.cpu_system_s / seconds);
     // The store of a pager is in the limit.
-    let own_store = findings.figures.get(PAGER_STORE).copied();
+    let own_store = findings.values.get(PAGER_STORE).copied();
     findings.set(STORE, own_store.unwrap_or(store as f64));
     findings.set(RAM_LOAD, size as f64 / (limit as f64 + store as f64));
-    if let Some(&visits) = findings.figures.get("visits") {
+    if let Some(&visits) = findings.values.get("visits") {
         findings.set(CPU_PER_VISIT, (cost.cpu_user_s + cost.cpu_system_s) / visits);
     }
     for (name, column) in [(RESIDENT, col::TARGET_ANON), (SWAPPED, col::TARGET_SWAP)] {
@@ -82,8 +82,8 @@ pub(super) fn set(findings: &mut Findings, cost: Cost, stretch: &Stretch<'_>) {
 
 /// Time of a visit without choice, clock and computing. Visits at a rate wait for their time, which is none of theirs.
 pub(super) fn net(findings: &mut Findings, loadline: &Loadline) {
-    let figure = |name: &str| findings.figures.get(name).copied().filter(|&value| value > 0.0);
-    if let (Some(visits_per_s), Some(own), None) = (figure(VISITS), figure("own_s"), loadline.rate) {
+    let value = |name: &str| findings.values.get(name).copied().filter(|&found| found > 0.0);
+    if let (Some(visits_per_s), Some(own), None) = (value(VISITS), value("own_s"), loadline.rate) {
         let own = own * crowding(loadline.threads);
         findings.set(NET, f64::from(loadline.threads) / visits_per_s - own);
     }

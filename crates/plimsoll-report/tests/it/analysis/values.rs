@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn no_figure_is_ever_infinite(
+    fn no_value_is_ever_infinite(
         seconds in prop_oneof![Just(0.0), Just(1e-300), 0.0..10.0_f64],
         levels in proptest::collection::vec(proptest::option::of(any::<i64>()), 16),
         subject in prop_oneof![Just("zram:lz4"), Just("zswap"), Just("swapfile"), Just("none"), Just("odd")],
@@ -265,7 +265,7 @@ fn trials_of_two_sections_are_no_repeats_of_each_other() {
 }
 
 #[test]
-fn repeats_are_grouped_and_failed_ones_are_in_no_figure() {
+fn repeats_are_grouped_and_failed_ones_are_in_no_statistic() {
     let plan = plan(&[FillClass::Random, FillClass::Constant], 3);
     let mut trials: Vec<Trial> = (0..6).map(|index| trial(&plan, index, TrialStatus::Ok)).collect();
     trials[0].status = TrialStatus::Failed;
@@ -286,7 +286,7 @@ fn repeats_are_grouped_and_failed_ones_are_in_no_figure() {
     assert_eq!(speed.summary.n, 1, "only what can be trusted is summed up");
     assert_eq!(speed.summary.median, 4.2237);
     assert_eq!(random.phases[0].seconds.summary.median, 0.3);
-    // Where nothing can be trusted, the figures are shown and said to be so.
+    // Where nothing can be trusted, the values are shown and said to be so.
     let constant = &groups[0];
     assert!(constant.untrustworthy);
     assert_eq!(constant.metrics["fill_gb_per_s"].summary.n, 3);
