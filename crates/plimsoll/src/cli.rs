@@ -237,7 +237,7 @@ pub struct Report {
     /// Write to this file; `-` is standard output [default: html: report.html in the recording; others: `-`]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Choose the chart that is written as SVG [default: the first of the report]
+    /// Choose the chart for SVG [default: the first of the report]
     #[arg(long, value_name = "CHART")]
     pub chart: Option<String>,
     /// Choose the colours of the SVG chart [default: light]

@@ -365,11 +365,13 @@ fn running_parent(process: ProcessId) -> Option<ProcessId> {
     (!is_stopped(parent)).then_some(parent)
 }
 
-/// Whether a signal has stopped the process; `None` if that is unknown, also while a debugger holds it.
+/// Whether a signal has stopped the process; `None` if that is unknown: also while a debugger or a freezer holds it, or while
+/// it waits in the kernel.
 fn state(process: ProcessId) -> Option<bool> {
     let mut buffer = Vec::new();
     let stat = PidStat::read(process.pid, &mut buffer).ok()?;
-    (stat.start_ticks == process.start_ticks && stat.state != 't').then_some(stat.state == 'T')
+    let is_known = stat.start_ticks == process.start_ticks && !matches!(stat.state, 't' | 'D');
+    is_known.then_some(stat.state == 'T')
 }
 
 /// Opens a process; `None` if it has ended.

@@ -418,6 +418,8 @@ mod tests {
         let mut scene = Scene::new();
         scene.send(libc::SIGCONT);
         assert_eq!(scene.step(), []);
+        assert!(!scene.is_journal_empty(), "seen once");
+        assert_eq!(scene.step(), []);
         assert!(scene.guard.actuator.stopped().is_empty() && scene.is_journal_empty());
         scene.send(libc::SIGSTOP);
         let start = Instant::now();

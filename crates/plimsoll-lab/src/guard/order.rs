@@ -148,7 +148,7 @@ impl Reason {
             Reason::Token => "another process has the token",
             Reason::BestVictim => "its end frees most and loses least",
             Reason::Exempt => "it is exempt now",
-            Reason::Retry => "it could not be continued before",
+            Reason::Retry => "an earlier attempt to continue it failed",
             Reason::Over => "the thrashing is over",
             Reason::End => "the guard ends",
             Reason::Review => "the work without the policy is measured anew",

@@ -15,6 +15,8 @@ pub(super) struct Retry {
     wait: Duration,
     /// The process was seen stopped since the guard stopped it. A task that waits for a page stops only afterwards.
     seen_stopped: bool,
+    /// The process ran in the last step, although it was seen stopped before.
+    ran: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,15 +34,17 @@ impl Retry {
             due: Duration::ZERO,
             wait: WAITS.0,
             seen_stopped: is_stopped == Some(true),
+            ran: false,
         }
     }
 
     /// What to do in this step. An attempt is taken to fail too.
     pub(super) fn decide(&mut self, at: Duration, is_stopped: Option<bool>) -> Next {
-        match is_stopped {
-            Some(true) => self.seen_stopped = true,
-            Some(false) if self.seen_stopped => return Next::GiveUp,
-            _ => {}
+        let ran = std::mem::replace(&mut self.ran, is_stopped == Some(false) && self.seen_stopped);
+        self.seen_stopped |= is_stopped == Some(true);
+        if self.ran {
+            // A stopped process runs for a moment when a debugger leaves it.
+            return if ran { Next::GiveUp } else { Next::Wait };
         }
         if at < self.due {
             return Next::Wait;
@@ -79,7 +83,9 @@ mod tests {
         );
         assert_eq!(retry.decide(second, Some(true)), Next::Wait);
         assert_eq!(retry.decide(second, None), Next::Wait);
+        assert_eq!(retry.decide(second, Some(false)), Next::Wait);
+        assert_eq!(retry.decide(second, Some(true)), Next::Wait, "a debugger left it");
+        assert_eq!(retry.decide(second, Some(false)), Next::Wait);
         assert_eq!(retry.decide(second, Some(false)), Next::GiveUp);
-        assert_eq!(Retry::new(Some(true)).decide(second, Some(false)), Next::GiveUp);
     }
 }

@@ -160,7 +160,9 @@ impl HeapStatistics {
             UnitKind::Large => {
                 self.large_blocks += 1;
                 self.large += bytes;
-                self.back.busy[Distribution::range_of(bytes)] += 1;
+                // The gap behind a block would move the usual sizes to the next range.
+                let size = bytes.saturating_sub(u64::from(run.description.slack)).max(1);
+                self.back.busy[Distribution::range_of(size)] += 1;
                 1.0
             }
             UnitKind::Subsegment => self.count_subsegment(run),

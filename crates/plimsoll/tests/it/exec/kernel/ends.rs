@@ -40,7 +40,8 @@ fn without_a_count_of_oom_kills_the_part_of_the_oom_killer_is_unknown() {
     let _listener = UnixListener::bind(&socket).expect("a socket");
     let script = format!(
         "name=$(sed -n 's,.*/\\(plimsoll-exec-[^/]*\\)$,\\1,p' /proc/self/cgroup | head -n 1) \
-         && group=$(find '{}' -type d -name \"$name\") && mount --bind '{}' \"$group/{counts}\" || exit 99; kill -KILL $$",
+         && group=$(find '{}' -ignore_readdir_race -type d -name \"$name\" -print -quit 2>/dev/null); \
+         [ -n \"$group\" ] && mount --bind '{}' \"$group/{counts}\" || exit 99; kill -KILL $$",
         hierarchy.mount.display(),
         socket.display()
     );
