@@ -29,6 +29,10 @@ modes:
 control:
     cargo xtask test control
 
+# Run the experiments on the pager
+paging:
+    cargo xtask test paging
+
 # Stress the heap with many threads for minutes: `just heap-stress 300`
 heap-stress seconds="120":
     PLIMSOLL_HEAP_STRESS_SECONDS={{seconds}} cargo test --release -p plimsoll-lfh --test it threads::

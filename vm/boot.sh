@@ -3,7 +3,7 @@
 # they define `fail EXIT-CODE MESSAGE`.
 
 # Boots, and returns when the guest has turned itself off after checks that passed. Leaves disk.img and console.log in WORK.
-# The guest also gets the host's programs that guest/exec.sh runs. ROOT is that of initramfs.sh.
+# The guest also gets the host's programs that guest/exec.sh runs. For ROOT see initramfs.sh.
 boot() { # CACHE KERNEL ROOT WORK MEMORY-MIB DISK-MIB TIMEOUT-SECONDS CHECKS NAME=PROGRAM...
     local cache=$1 kernel=$2 root=$3 work=$4 memory_mib=$5 disk_mib=$6 timeout_seconds=$7 checks=$8
     shift 8

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fetches QEMU, current Debian kernels, systemd and the tools that build an initramfs into a cache folder, without root and
-# without installing anything. Prints the folder, in which it leaves:
+# Fetches QEMU, current Debian kernels, systemd and the tools that build an initramfs into a cache folder, without root
+# and without installing anything. Prints the folder, in which it leaves:
 #
 #   bin/      commands (qemu-system-x86_64, depmod, modprobe, mke2fs, debugfs, cpio, xz, zstd), ready for PATH,
 #             and a static busybox to copy
@@ -20,7 +20,8 @@ keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 kernel_package=linux-image-amd64 # the generic flavour: the cloud kernels lack zswap
 tool_packages=(qemu-system-x86 busybox-static cpio e2fsprogs kmod xz-utils zstd)
 systemd_packages=(systemd systemd-oomd dbus-daemon)
-# Without their dependencies: those that the others lack are large, and serve maintainer scripts alone (adduser, usrmerge).
+# Fetched without their dependencies: those that systemd_packages do not pull in are large, and only maintainer scripts
+# use them (adduser, usrmerge).
 bus_packages=(dbus dbus-system-bus-common)
 max_age_days=7
 
@@ -157,15 +158,15 @@ fetch_systemd() {
         fail "could not download: ${systemd_packages[*]}"
     (cd "$archives" && apt-get download -qq "${of_release[@]}" "${bus_packages[@]}") >&2 ||
         fail "could not download: ${bus_packages[*]}"
-    rm -f "$archives"/{debconf,perl-base}_*.deb # for maintainer scripts alone
+    rm -f "$archives"/{debconf,perl-base}_*.deb # only maintainer scripts use them
     say "unpacking systemd of $release"
     rm -rf "$root"
-    for folder in bin sbin lib lib64; do # as a package of Debian expects it
+    for folder in bin sbin lib lib64; do # Debian packages expect these links
         mkdir -p "$root/usr/$folder"
         ln -s "usr/$folder" "$root/$folder"
     done
     extract "$root" "$archives"/*.deb
-    rm -rf "$root/usr/lib/x86_64-linux-gnu/gconv" # 8 MB for conversions of character sets
+    rm -rf "$root/usr/lib/x86_64-linux-gnu/gconv" # 8 MB of character set conversions
     [[ -e $root/usr/lib/systemd/systemd-oomd ]] || fail "the fetched packages hold no systemd-oomd"
 }
 

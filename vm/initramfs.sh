@@ -8,8 +8,8 @@
 # guest/ that the guest runs, NAME the name of a program there. The guest has a real /lib/modules, so that `modprobe` works
 # there as on any machine: for plimsoll, and for the kernel when it loads a compressor.
 #
-# ROOT is empty, or the folder of a root file system with systemd. In the first case guest/init is process 1. In the second
-# case systemd is process 1, and guest/checks.service runs CHECKS; the guest also has plimsoll-guard.service.
+# ROOT is the folder of a root file system with systemd, or empty. With ROOT, systemd is process 1, guest/checks.service
+# runs CHECKS, and the guest has plimsoll-guard.service. Without ROOT, guest/init is process 1.
 set -euo pipefail
 
 cache=$1 kernel=$2 version=$3 root=$4 checks=$5 output=$6
@@ -21,15 +21,16 @@ modules=(virtio_pci virtio_blk ext4 crc32c_generic zram lz4 lz4hc zstd deflate)
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 
-# Whether there is such a file. A link of ROOT with an absolute target leads to a file of the host: never write through it.
+# Whether the path exists, even as a dangling link. ROOT has links with absolute targets, which lead to files of the
+# host: never write through such a link.
 exists() { [[ -e $1 || -L $1 ]]; }
 
-# Adds the units of the guest, and leaves out what waits for devices: without udev, systemd never sees one.
+# Adds the units of the guest, and masks the units that wait for devices: without udev, systemd never sees a device.
 configure_systemd() {
     local settings=$stage/etc/systemd generator
     mkdir -p "$settings"/{system.conf.d,system-generators,system/multi-user.target.wants} "$stage"/var/{lib,log,tmp}
     cp -L --remove-destination /etc/os-release "$stage/etc/os-release"
-    echo 00000000000000000000000000000001 >"$stage/etc/machine-id" # without one, systemd asks the questions of a first boot
+    echo 00000000000000000000000000000001 >"$stage/etc/machine-id" # else systemd asks the questions of a first boot
     # A crash of systemd ends the VM.
     printf '%s\n' '[Manager]' ShowStatus=no CrashReboot=yes DefaultTimeoutStartSec=10min DefaultTimeoutStopSec=10min \
         >"$settings/system.conf.d/vm.conf"
@@ -76,7 +77,8 @@ depmod -b "$stage" "$version"
 for entry in "${programs[@]}"; do
     program=${entry#*=}
     strip -o "$stage/usr/bin/${entry%%=*}" "$program" # the guest has little memory
-    # Every library at the path of the loader; a static program has none. The C library and its loader must be of one build.
+    # Each library goes to the path where the loader looks for it; a static program has none. A library of ROOT stays:
+    # the C library and its loader must be of one build.
     { ldd "$program" 2>/dev/null || true; } | awk '$2 == "=>" { print $3; next } $1 ~ "^/" { print $1 }' | while read -r library; do
         exists "$stage$library" && continue
         mkdir -p "$stage${library%/*}"

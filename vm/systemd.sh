@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Boots a current Debian kernel under software emulation, with the systemd of the Debian release as process 1, and runs
-# guest/systemd.sh inside: plimsoll-guard.service as the packages install it, and systemd-oomd on the same programs. It checks
-# function, not speed.
+# guest/systemd.sh inside. It checks plimsoll-guard.service as the packages install it, and systemd-oomd on the same
+# programs: function, not speed.
 #
 #   vm/systemd.sh [PLIMSOLL]    fetch missing packages, boot, check; without PLIMSOLL build the release binary
 #
@@ -13,10 +13,10 @@ set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 root=$(dirname "$here")
 target=${CARGO_TARGET_DIR:-$root/target}
-# The image, unpacked about 200 MB, is in this memory too, and the checks fill the rest.
+# The unpacked image takes about 200 MB of this memory, and the checks fill the rest.
 memory_mib=768
 disk_mib=16 # the guest does not use it
-timeout_seconds=3600 # more than guest/checks.service
+timeout_seconds=3600 # longer than the timeouts of guest/checks.service
 
 fail() { # EXIT-CODE MESSAGE
     echo "vm/systemd.sh: $2" >&2

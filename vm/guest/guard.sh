@@ -74,7 +74,8 @@ contains "guard: relay: a process is stopped" '"decision":"stopped"' relay.jsonl
 # The state is the word after the name, which has no space.
 equal "guard: relay: no process stays stopped" "" "$(cat /proc/[0-9]*/stat 2>/dev/null | awk '$3 == "T" { print $2 }')"
 
-# A killed guard, and a cgroup that its service creates again with a value of its own, the same as that of the guard.
+# A kill ends the guard, and the service of a throttled cgroup creates the cgroup again and sets the value that the
+# guard had set.
 plimsoll guard --cgroup /batch --policy throttle --json >again.jsonl 2>again.err &
 guard=$!
 wait_for_throttle
@@ -90,11 +91,11 @@ for _ in $(seq 300); do
     sleep 0.1
 done
 mkdir "$batch/$name"
-equal "guard: a cgroup that was created again has no throttle" "max 100000" "$(cat "$batch/$name/cpu.max")"
+equal "guard: a recreated cgroup has no throttle" "max 100000" "$(cat "$batch/$name/cpu.max")"
 echo "5000 100000" >"$batch/$name/cpu.max"
 plimsoll guard --release --json >again.json 2>again.err
 equal "guard: --release after a kill and a restart: exit code" 0 $?
-equal "guard: --release leaves a cgroup that was created again as it is" "5000 100000" "$(cat "$batch/$name/cpu.max")"
+equal "guard: --release does not change a recreated cgroup" "5000 100000" "$(cat "$batch/$name/cpu.max")"
 
 # shellcheck disable=SC2046 # process ids
 kill -9 $(cat $batch/a/cgroup.procs $batch/b/cgroup.procs)

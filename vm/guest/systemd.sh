@@ -1,7 +1,7 @@
 # shellcheck shell=dash
-# The checks of plimsoll-guard.service that run inside the VM, by busybox sh, in a unit of the systemd that is process 1. Each
-# prints a line; the last line counts them; the exit code is 1 if one failed. They check function (settings, decisions,
-# processes), not time.
+# The checks of plimsoll-guard.service inside the VM. Process 1 is systemd, and runs this script with busybox sh in a
+# unit. Each check prints a line, and the last line counts the checks; the exit code is 1 if a check failed. The checks
+# test function (settings, decisions, processes), not time.
 
 guard=plimsoll-guard
 unit=/usr/lib/systemd/system/$guard.service
@@ -13,8 +13,8 @@ export SYSTEMD_BUS_TIMEOUT=600 # seconds: process 1 answers late while the machi
 systemctl service-watchdogs no   # for the same reason
 echo 1 >/proc/sys/kernel/printk
 
-# Each look takes seconds while the machine thrashes.
-happens() { # NAME COMMAND...: the command succeeds within 300 looks
+# Each attempt takes seconds while the machine thrashes.
+happens() { # NAME COMMAND...: the command succeeds within 300 attempts
     event=$1
     shift
     for _ in $(seq 300); do
@@ -24,7 +24,7 @@ happens() { # NAME COMMAND...: the command succeeds within 300 looks
         fi
         sleep 1
     done
-    not_ok "$event" "not within 300 looks" "$(messages | tail -n 20)"
+    not_ok "$event" "not within 300 attempts" "$(messages | tail -n 20)"
 }
 
 property() { systemctl show --property "$1" --value $guard; }
@@ -64,14 +64,16 @@ end_programs() {
 stopped() { cat /proc/[0-9]*/stat 2>/dev/null | awk '$3 == "T" { print $1, $2 }'; }
 is_one_stopped() { [ -n "$(stopped)" ]; }
 is_none_stopped() { [ -z "$(stopped)" ]; }
-# The guard, which is stopped too, cannot continue the program.
+# Stops the guard. Succeeds if a program is stopped then: the stopped guard cannot continue it. Otherwise continues the
+# guard.
 is_caught() { # GUARD-PID
     kill -STOP "$1"
     stopped | grep -v "^$1 " | grep -q . && return 0
     kill -CONT "$1"
     return 1
 }
-# Processes that the guard stopped, but for the two programs: systemd, journald, logind and the shell of the checks are none.
+# The processes that the guard stopped, except the two programs. The guard must never stop systemd, journald, logind or
+# the shell of the checks.
 stopped_others() {
     messages | sed -n 's/.*"decision":"stopped","name":"\([^"]*\)","pid":\([0-9]*\).*/\2 \1/p' | sort -u |
         while read -r pid name; do
@@ -82,7 +84,7 @@ stopped_others() {
         done
 }
 
-is_triggered() { # FILE: the guard has the file open, which it does only with a trigger
+is_triggered() { # FILE: the guard has the file open; it opens the file only for a trigger
     for descriptor in "/proc/$(property MainPID)/fd/"*; do
         case $(readlink "$descriptor") in
         *"$1") return 0 ;;
@@ -130,23 +132,24 @@ happens "the guard guards the machine" says '"decision":"begun".*"scope":"the ma
 happens "the guard has a PSI trigger" is_triggered pressure/memory
 
 echo "--- two programs that need more memory than the machine has"
-# Together 110% of all RAM: the room of the machine never suffices. One alone fits beside the other, compressed.
+# Together the programs need 110% of RAM, more than the machine ever has free. One program fits while the other is
+# compressed.
 grep -E "^(MemTotal|MemAvailable):" /proc/meminfo
 consume_twice "$(awk '$1 == "MemTotal:" { print int($2 * 0.55 / 1024) }' /proc/meminfo)"
 happens "a program is stopped" is_one_stopped
-happens "the journal has the stop" says '"decision":"stopped"'
-happens "the journal has the end of a stop" says '"decision":"continued"'
+happens "the journal has the decision to stop" says '"decision":"stopped"'
+happens "the journal has the decision to continue" says '"decision":"continued"'
 loginctl --no-pager list-sessions >/dev/null
 equal "logind answers" 0 $?
 equal "no other process was stopped" "" "$(stopped_others)"
 equal "both programs live" 2 "$(alive | wc -l)"
 
 echo "--- a kill of the guard while a program is stopped"
-# Time to see that nothing is stopped, before the next guard stops a program again.
+# A restart after 60 s gives the checks time to see that nothing is stopped, before the next guard stops a program.
 mkdir -p /run/systemd/system/$guard.service.d
 printf '[Service]\nRestartSec=60\n' >/run/systemd/system/$guard.service.d/restart.conf
 systemctl daemon-reload
-happens "a program is stopped, and the guard can do no more" is_caught "$pid"
+happens "a program is stopped, and the guard cannot continue it" is_caught "$pid"
 systemctl kill --signal=KILL $guard
 happens "nothing stays stopped" is_none_stopped
 happens "ExecStopPost= undid the stop" says '^undone  *[1-9]'
@@ -161,7 +164,7 @@ systemctl stop $guard
 equal "systemctl stop: exit code" 0 $?
 equal "nothing stays stopped" "" "$(stopped)"
 equal "systemd deactivated the unit" "1 inactive" "$(said 'Deactivated successfully') $(property ActiveState)"
-equal "its last decision is the end, and it left no process stopped" 1 \
+equal "the last decision is the end, and the guard left no process stopped" 1 \
     "$(messages | grep '"decision":' | tail -n 1 | grep -c '"decision":"ended","left":0')"
 equal "the state folder is root's alone" "700 0" "$(stat -c '%a %u' $state)"
 equal "no journal is left" "" "$(ls -A $state/runs)"
@@ -169,7 +172,7 @@ equal "no other process was stopped" "" "$(stopped_others)"
 equal "both programs live" 2 "$(alive | wc -l)"
 end_programs
 
-echo "--- the drop-in of the book: a cgroup, with a limit, by packs"
+echo "--- the drop-in of the book: the policy packs for a cgroup with a limit"
 systemctl set-property --runtime batch.slice MemoryMax=48M
 mkdir -p /etc/systemd/system/$guard.service.d
 cat >/etc/systemd/system/$guard.service.d/override.conf <<'END'

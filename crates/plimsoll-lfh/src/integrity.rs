@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(message.text().len(), 256);
     }
 
-    /// Each damage leads to the next, so that none is forgotten here.
+    /// The variant after this one. The compiler rejects the `match` if it lacks a variant.
     fn next(damage: &Damage) -> Option<Damage> {
         Some(match damage {
             Damage::DoubleFree => Damage::WrittenAfterFree,

@@ -26,9 +26,10 @@ use crate::unit::{UNIT, UnitIndex, UnitKind};
 /// Blocks of so many bytes move by their pages. Below that, copying costs less than the page faults of the place that
 /// is left behind: a block grown to 4 MiB by half of its size at a time took 20 us a step, and 50 with all from 1 MiB moved.
 const MOVED_BY_PAGES: usize = 2 * SEGMENT;
-/// Blocks of at least this size have a gap of at least one byte behind them, unless `realloc` grows them into it. NumPy treats
-/// arrays without a gap as overlapping, and computes them element by element: `numpy.exp` of 1 MiB took 730 us instead of 82.
-/// If the size is a multiple of a unit, the gap is a whole unit: for shorter blocks, more than a sixteenth of the block.
+/// A block of at least this size has a gap of at least one byte behind it, unless `realloc` grows the block into the
+/// gap. NumPy treats arrays that touch as overlapping, and computes them element by element: `numpy.exp` of 1 MiB took
+/// 730 us instead of 82. If the size is a multiple of a unit, the gap is a whole unit. For a shorter block, that
+/// would be more than a sixteenth of the block.
 const WITH_GAP: usize = 256 << 10;
 /// To zero more bytes than this, their pages return to the kernel: only pages that the program writes to become
 /// resident again.
@@ -83,8 +84,8 @@ fn units_for(size: usize) -> Option<u32> {
     (units < UNITS).then_some(units as u32)
 }
 
-/// Units that hold `size` bytes, and a gap behind them for a long block. A block aligned to more than a unit has none: the next
-/// such block would begin a whole alignment later.
+/// Units that hold `size` bytes and, for a long block, the gap behind them. A block aligned to more than a unit has no
+/// gap: with one, the next such block would begin a whole alignment later.
 fn units_with_gap(size: usize, align: usize) -> Option<u32> {
     let gap = size >= WITH_GAP && align <= UNIT;
     units_for(size.checked_add(usize::from(gap))?)
@@ -191,7 +192,8 @@ pub(crate) unsafe fn reallocate(runs: Runs<'_>, first: UnitIndex, size: usize) -
     let length = arena::unit(first).length.load(Ordering::Relaxed);
     let mut wanted = units_with_gap(size, UNIT);
     if units_for(size).is_some_and(|needed| needed <= length) {
-        // The run is long enough, if need be without a gap: only a longer block may move, or fail.
+        // The run is long enough for the block, though perhaps not for its gap: the block stays. Only growth beyond the
+        // run may move the block, or fail.
         wanted = wanted.map_or(Some(length), |units| Some(units.min(length)));
     }
     let Some(units) = wanted else {
@@ -349,7 +351,7 @@ mod tests {
         unsafe { address_space::unmap(start + SEGMENT, SEGMENT) }.expect("it is mapped");
     }
 
-    /// NumPy computed arrays in blocks that touched element by element, `exp` eight times slower.
+    /// NumPy computed arrays in touching blocks element by element: `exp` was eight times slower.
     #[test]
     fn long_blocks_do_not_touch() {
         let heap = Heap::new(HeapOptions::default()).expect("there is memory");
@@ -363,7 +365,7 @@ mod tests {
             .filter(|(number, _)| number % 2 == 0)
         {
             *size += (2 + number % 3) * UNIT;
-            // SAFETY: the block is in use, and its address changes below alone.
+            // SAFETY: the block is in use, and only this statement changes its address.
             *block = unsafe { heap.reallocate(*block as *mut u8, *size) } as usize;
         }
         blocks.sort_unstable();
@@ -372,7 +374,7 @@ mod tests {
         }
     }
 
-    /// A block without a gap moved, or was refused if no memory was left, although its run was long enough.
+    /// `realloc` moved a block without a gap, or failed without free memory, although the run was long enough.
     #[test]
     fn a_block_that_is_long_enough_stays_where_it_is() {
         let heap = Heap::new(HeapOptions::default()).expect("there is memory");
@@ -514,7 +516,7 @@ mod tests {
         if !tests::has_huge_pages(small.first) {
             return;
         }
-        let bytes = length as usize * UNIT - 8; // with its gap, as long as the free run
+        let bytes = length as usize * UNIT - 8; // as long as the free run, including the gap
         assert!(bytes >= MOVED_BY_PAGES);
         let block = heap.allocate(bytes);
         assert!(arena::has_huge_pages(arena::unit_within(block as usize), length));

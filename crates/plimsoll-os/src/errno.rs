@@ -28,9 +28,9 @@ impl Errno {
     pub const AGAIN: Errno = Errno(libc::EAGAIN);
     /// Out of memory, or a range that is not mapped.
     pub const NOMEM: Errno = Errno(libc::ENOMEM);
-    /// The process has as many descriptors open as it may.
+    /// The process has reached its limit of open descriptors.
     pub const MFILE: Errno = Errno(libc::EMFILE);
-    /// The system has as many files open as it may.
+    /// The system has reached its limit of open files.
     pub const NFILE: Errno = Errno(libc::ENFILE);
     /// An address where nothing can be read or written.
     pub const FAULT: Errno = Errno(libc::EFAULT);

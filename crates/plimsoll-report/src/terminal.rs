@@ -205,13 +205,14 @@ fn table(
     (table, missing.collect())
 }
 
-/// Whether a table without the columns up to rank `left_out` has a column. Rank 0 is always there.
+/// Whether a table that drops the columns up to rank `left_out` has the columns of this rank. It always has those of
+/// rank 0.
 fn is_kept(rank: usize, left_out: usize) -> bool {
     rank == 0 || rank > left_out
 }
 
-/// The widest table that a terminal of `width` columns holds, or the narrowest if it holds none; and the rank up to which it
-/// lacks columns. `draw` draws the table with the columns whose rank its argument keeps.
+/// The widest table that fits into `width` characters, or the narrowest table if none fits, and the highest rank that
+/// it drops. `draw` draws a table of the columns whose rank passes its argument.
 pub(crate) fn widest(
     ranks: impl Iterator<Item = usize>,
     width: u16,

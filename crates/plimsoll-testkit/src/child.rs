@@ -61,7 +61,8 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// The next line of a child's piped standard output, without its line feed; empty at the end. The rest stays in the pipe.
+/// The next line of a child's piped standard output, without its line feed. Empty at the end of the output. The later
+/// lines stay in the pipe.
 ///
 /// # Panics
 /// If the output is not piped or not text.

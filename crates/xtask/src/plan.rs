@@ -30,7 +30,7 @@ pub(crate) struct Group {
     modules: &'static [&'static str],
 }
 
-const GROUPS: [Group; 3] = [
+const GROUPS: [Group; 4] = [
     // Real programs in less RAM than they need, and on the heap.
     Group {
         name: "programs",
@@ -48,6 +48,17 @@ const GROUPS: [Group; 3] = [
         name: "control",
         crate_name: "plimsoll",
         modules: &["guard::pressure::", "hold::pressure::", "run::thrash_guard::"],
+    },
+    // Experiments on the pager as root and as another user, which take the machine lock.
+    Group {
+        name: "paging",
+        crate_name: "plimsoll",
+        modules: &[
+            "run::pager::",
+            "run::pager_options::",
+            "run::thrash_pagers::",
+            "run::contention_pager::",
+        ],
     },
 ];
 /// The longest other tests: they start first.
@@ -303,8 +314,10 @@ mod tests {
         assert!(program == "/t/it-1" && ours.command.get_program() == "/t/it-1");
         let (program, control) = in_group("control");
         assert!(program == "/t/it-1");
-        left_out(ours, &[&HOLDERS, programs, control]);
-        let skipped = [programs, control].concat();
+        let (program, paging) = in_group("paging");
+        assert!(program == "/t/it-1");
+        left_out(ours, &[&HOLDERS, programs, control, paging]);
+        let skipped = [programs, control, paging].concat();
         let skipped = skipped.iter().flat_map(|module| ["--skip", module]);
         let of_machine: Vec<&str> = HOLDERS.into_iter().chain(skipped).collect();
         assert_eq!(arguments(&machine), of_machine);

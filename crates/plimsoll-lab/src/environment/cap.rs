@@ -47,7 +47,7 @@ pub enum CapError {
     NoFile { path: PathBuf, file: &'static str },
     #[error("cannot change {}: permission denied; run as root", path.display())]
     Denied { path: PathBuf },
-    /// The value before is known to the journal of that run alone.
+    /// Only the journal of the killed run has the value before the cap.
     #[error(
         "cannot cap the cgroup {}: the killed run {run} left it capped; run `plimsoll cleanup`, then try again",
         cgroup.display()
@@ -393,7 +393,8 @@ pub(super) fn is_cap(text: &str) -> bool {
     text == "max" || text.parse::<u64>().is_ok()
 }
 
-/// Restores `before` if the file holds one of the contents `wrote`, and its cgroup has the inode number.
+/// Restores `before` if the file holds one of the contents `wrote`, and its cgroup has this inode number or the journal
+/// has none.
 pub(super) fn undo(
     path: &Path,
     before: &str,

@@ -55,7 +55,7 @@ pub(super) enum Change {
     /// The OOM killer of a cgroup v1 of other programs was turned off; it was on.
     OomKiller {
         path: PathBuf,
-        /// As in `Cap`.
+        /// Inode number, as in `Cap`.
         #[serde(default)]
         inode: Option<u64>,
     },
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_of_earlier_versions_name_no_inode() {
+    fn changes_of_earlier_versions_have_no_inode_number() {
         let read = |text: &str| serde_json::from_str::<Change>(text).unwrap();
         let cap =
             read(r#"{"kind": "cap", "path": "/a/memory.high", "before": "max", "wrote": ["max", "4096"]}"#);

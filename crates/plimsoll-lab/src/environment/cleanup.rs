@@ -157,8 +157,8 @@ pub(super) fn dead_runs(state: &Path) -> Result<Vec<String>, EnvironmentError> {
     Ok(names)
 }
 
-/// Checks that no dead run has left the cap of the cgroup with this inode number, or its OOM killer, changed: its values are
-/// not those of the user then.
+/// Checks that no dead run has left the cap or the OOM killer of the cgroup with this inode number changed: the values
+/// of such a cgroup are not the user's.
 pub(super) fn check_uncapped(state: &Path, cgroup: &Path, inode: u64) -> Result<(), CapError> {
     match dead_run_with_cap(state, cgroup, inode)? {
         Some(run) => Err(CapError::KilledRun {
@@ -379,7 +379,7 @@ fn undo(change: &Change, run: &str) -> Result<Undone, UndoError> {
 mod tests {
     use super::*;
 
-    /// After a `kill -9` and a restart of the service, `size` and `throttle` refused the new cgroup of the same path.
+    /// After a `kill -9` and a restart of the service, `size` and `throttle` refused the new cgroup with the same path.
     #[test]
     fn a_dead_run_has_capped_only_the_cgroup_with_the_same_inode() {
         let folder = tempfile::tempdir().unwrap();
@@ -401,7 +401,7 @@ mod tests {
                 let mut journal = Journal::create_for(&made, "test", &[]).unwrap();
                 journal.record(change.clone()).unwrap();
                 let path = journal.path().to_owned();
-                // As a kill leaves it: the lock is free, and the journal stays.
+                // As after a kill, the lock is free, and the journal stays.
                 drop(journal);
                 let checked = check_uncapped(&state, cgroup, 7);
                 match is_refused {

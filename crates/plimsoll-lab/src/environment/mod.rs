@@ -12,7 +12,7 @@
 //!
 //! Invariant: no undoing of a change that another program has overwritten since. Checked by
 //! `a_value_is_restored_unless_another_process_changed_it`, `a_device_that_another_process_took_over_stays` and
-//! `a_cgroup_that_was_made_again_is_not_the_capped_one`.
+//! `a_recreated_cgroup_is_not_the_capped_one`.
 //!
 //! Invariant: no undoing of a change that a run cannot have made, even if a journal names it. Checked by
 //! `a_planted_change_of_any_kind_is_not_obeyed`.

@@ -60,7 +60,8 @@ impl OomKiller {
         self.guarded
     }
 
-    /// Turns it off, journalled. `folder` is the real path of the cgroup, and `inode` its inode number.
+    /// Records the change in the journal, and turns the OOM killer off. `folder` is the real path of the cgroup,
+    /// `inode` its inode number.
     pub(super) fn disable(
         &mut self,
         group: &MemoryCgroup,
@@ -120,7 +121,7 @@ pub(super) fn is_file(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == OOM_CONTROL)
 }
 
-/// Turns the OOM killer on if its cgroup has the inode number.
+/// Turns the OOM killer on if its cgroup has this inode number, or the journal has none.
 pub(super) fn undo(path: &Path, inode: Option<u64>) -> Result<Undone, UndoError> {
     let Some(cgroup) = path.parent() else {
         return Err(UndoError::Outside("this is no path of a cgroup"));

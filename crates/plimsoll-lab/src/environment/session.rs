@@ -115,13 +115,15 @@ impl Session {
         dead_runs(&self.state)
     }
 
-    /// Opens the cgroup at `folder`, and changes nothing.
+    /// Opens the cgroup at `folder` for a cap, without a change of the cgroup.
     ///
     /// # Errors
-    /// [`CapError::KilledRun`], [`CapError::NoFile`], [`CapError::Denied`], [`CapError::Gone`], and other errors of the system.
+    /// [`CapError::KilledRun`], [`CapError::NoFile`], [`CapError::Denied`], [`CapError::Gone`], and other errors of the
+    /// system.
     pub fn open_cap(&self, folder: &Path) -> Result<Cap, CapError> {
         check_uncapped(&self.state, folder, Cap::open(folder)?.inode())?;
-        // Anew: a cleanup may have restored the values of a dead guard between the first reading and the check.
+        // Read the values again: between the first reading and the check, a cleanup may have undone the changes of a
+        // dead guard.
         Cap::open(folder)
     }
 

@@ -27,7 +27,7 @@ struct Journalled {
     name: String,
     /// Its parent, if that ran when the process was stopped.
     parent: Option<ProcessId>,
-    /// Its continuation failed.
+    /// The retry of a failed SIGCONT.
     retry: Option<Retry>,
 }
 
@@ -75,7 +75,7 @@ impl Actuator {
         journalled.map_or_else(String::new, |journalled| journalled.name.clone())
     }
 
-    /// The processes whose continuation failed and is to be tried again now, and those that another program has continued.
+    /// The processes with a failed SIGCONT that is due for a retry, and those that another program has continued since.
     pub(super) fn retries(&mut self, at: Duration) -> (Vec<ProcessId>, Vec<ProcessId>) {
         let (mut due, mut freed) = (Vec::new(), Vec::new());
         for (process, journalled) in &mut self.journalled {
@@ -91,7 +91,7 @@ impl Actuator {
         (due, freed)
     }
 
-    /// Takes in that another program has continued a process whose continuation failed.
+    /// Ends the retries for a process that another program has continued.
     pub(super) fn give_up(&mut self, process: ProcessId) -> Result<(), GuardError> {
         self.runs_again(process);
         self.forget(process)
@@ -117,7 +117,7 @@ impl Actuator {
 
     fn stop(&mut self, process: ProcessId, members: &Members) -> Result<Outcome, GuardError> {
         if self.stopped.contains(&process) {
-            // Its continuation failed. The journal has it, and its parent.
+            // An earlier SIGCONT failed: the process is still stopped, and the journal still has it and its parent.
             if let Some(journalled) = self.journalled.get_mut(&process) {
                 journalled.retry = None;
             }
@@ -160,7 +160,7 @@ impl Actuator {
             return Ok(Outcome::Void);
         }
         let continued = self.signal(process, libc::SIGCONT);
-        let lives = continued.inspect_err(|_| self.owe(process))?;
+        let lives = continued.inspect_err(|_| self.schedule_retry(process))?;
         self.runs_again(process);
         match lives {
             true => Ok(Outcome::Done(0)),
@@ -168,8 +168,8 @@ impl Actuator {
         }
     }
 
-    /// Takes in that the continuation of a process failed.
-    pub(super) fn owe(&mut self, process: ProcessId) {
+    /// Schedules the retry of a failed SIGCONT, unless one is scheduled.
+    pub(super) fn schedule_retry(&mut self, process: ProcessId) {
         if let Some(journalled) = self.journalled.get_mut(&process)
             && journalled.retry.is_none()
         {
@@ -177,7 +177,7 @@ impl Actuator {
         }
     }
 
-    /// Takes in that a process is not stopped any more. Continues its parent if that stopped with it.
+    /// Records that a process runs again. Continues its parent if the parent stopped with it.
     fn runs_again(&mut self, process: ProcessId) {
         self.stopped.remove(&process);
         let Some(journalled) = self.journalled.get_mut(&process) else {
@@ -365,8 +365,8 @@ fn running_parent(process: ProcessId) -> Option<ProcessId> {
     (!is_stopped(parent)).then_some(parent)
 }
 
-/// Whether a signal has stopped the process; `None` if that is unknown: also while a debugger or a freezer holds it, or while
-/// it waits in the kernel.
+/// Whether a signal has stopped the process. `None` if its state is unknown: the process has ended or cannot be read, a
+/// debugger or a freezer holds it, or it waits in the kernel.
 fn state(process: ProcessId) -> Option<bool> {
     let mut buffer = Vec::new();
     let stat = PidStat::read(process.pid, &mut buffer).ok()?;
@@ -403,7 +403,7 @@ fn kill(process: ProcessId, members: &Members) -> Result<Outcome, GuardError> {
 
 #[cfg(test)]
 impl Actuator {
-    /// Stops a process, whatever it is, and waits until it is stopped.
+    /// Stops a process, candidate or not, and waits until it is stopped.
     pub(super) fn stop_for_test(&mut self, process: ProcessId, parent: Option<ProcessId>) {
         let journalled = Journalled {
             pidfd: open(process).unwrap().unwrap(),
@@ -474,9 +474,10 @@ mod tests {
         child.wait().unwrap();
     }
 
-    /// A process that has become another user's, in a session of its own, stayed stopped until the guard ended.
+    /// The kernel refuses SIGCONT to a process that now runs as another user, in another session. Such a process stayed
+    /// stopped until the guard ended.
     #[test]
-    fn a_refused_continuation_is_owed_until_it_succeeds() {
+    fn a_refused_sigcont_is_retried_until_it_succeeds() {
         let is_root = rustix::process::geteuid().is_root();
         if !plimsoll_testkit::capability("root", is_root, "only root can become another user") {
             return;
@@ -492,7 +493,7 @@ mod tests {
         actuator.stop_for_test(process, None);
         let (now, none) = (Duration::ZERO, (Vec::new(), Vec::new()));
         assert_eq!(actuator.retries(now), none);
-        // Users are kept by thread on Linux.
+        // On Linux, each thread has its own user.
         let refused = std::thread::scope(|scope| {
             let as_nobody = scope.spawn(|| {
                 let nobody = rustix::process::Uid::from_raw(65534);
@@ -513,9 +514,10 @@ mod tests {
         child.wait().unwrap();
     }
 
-    /// The order was void, since the process was stopped: the next attempt continued it. A running parent was forgotten.
+    /// The guard ignored the new stop, since the process was still stopped, and the next retry continued it. A repeated
+    /// stop lost the parent that ran at the first stop.
     #[test]
-    fn an_owed_process_that_a_policy_stops_again_is_not_owed() {
+    fn a_process_that_a_policy_stops_again_is_not_retried() {
         let mut jobs = Jobs::start();
         let (child, parent) = (jobs.child, jobs.parent());
         let scope = Scope::find(&ScopeChoice::Tree(child.pid)).unwrap();
@@ -523,7 +525,7 @@ mod tests {
         let mut actuator = Actuator::new(None);
         actuator.stop_for_test(child, Some(parent));
         jobs.wait_for_parent(true);
-        actuator.owe(child);
+        actuator.schedule_retry(child);
         assert_eq!(actuator.stop(child, &members).unwrap(), Outcome::Done(0));
         assert_eq!(actuator.retries(Duration::ZERO), (Vec::new(), Vec::new()));
         assert_eq!(actuator.journalled[&child].parent, Some(parent));

@@ -155,8 +155,8 @@ fn policy_name<S: serde::Serializer>(policy: &GuardPolicy, serializer: S) -> Res
 }
 
 impl Event {
-    /// The event of an order with its outcome; `None` if its process has ended, or a retry failed again. `name` is that
-    /// of the process or cgroup.
+    /// The event of an order with its outcome; `None` if the process has ended, or a retry failed again. `name` is the
+    /// name of the process or cgroup.
     pub(super) fn of_order(order: &Order, name: String, outcome: Outcome) -> Option<Event> {
         let reason = order.reason();
         let target = match order.target() {
@@ -296,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_first_failure_of_a_continuation_is_told() {
+    fn only_the_first_failure_of_sigcont_is_reported() {
         let process = ProcessId {
             pid: 7,
             start_ticks: 1,

@@ -9,9 +9,10 @@
 //! ```
 //!
 //! `gauge` reads stalls, refaults and room; `members` lists the processes of the scope and their exemptions, `groups`
-//! their cgroups. `course` decides, and reads nothing: `detector` finds thrashing, a `policy` orders, and `judge` compares the
-//! useful work with that before, and lifts a policy that does not help. `actuator` carries out, `retry` says when it tries a
-//! failed continuation again, and `trial` runs a guard beside the workers of a trial.
+//! their cgroups. `course` decides, and reads nothing: `detector` finds thrashing, a `policy` gives orders, and `judge`
+//! compares the useful work with the work before the policy, and lifts a policy that does not help. `actuator` carries
+//! the orders out, `retry` schedules the retries of a failed SIGCONT, and `trial` runs a guard beside the workers of a
+//! trial.
 //!
 //! - Invariant: an order names only a candidate of the same look. Checked by
 //!   `orders_name_candidates_and_each_stop_is_continued`.
@@ -19,7 +20,7 @@
 //!   the throttle of a cgroup ends. Checked by the same test, and on real processes by `a_killed_guard_is_undone_by_cleanup`.
 //! - Invariant: the guard neither stops nor continues a process that another program has stopped, except a parent that stopped
 //!   while its child was stopped (`su`, `sudo`). Checked by `a_process_that_a_debugger_stopped_stays_stopped` and
-//!   `a_process_that_another_program_continued_is_owed_no_more`.
+//!   `a_process_that_another_program_continued_is_not_retried`.
 
 mod actuator;
 mod course;
@@ -242,7 +243,7 @@ impl Guard {
         self.forget_unseen()
     }
 
-    /// Tries continuations again that failed, without a look.
+    /// Retries each failed SIGCONT that is due, without a look.
     fn retry(&mut self, now: Duration, tell: &mut dyn FnMut(&Decision)) -> Result<(), GuardError> {
         let (due, freed) = self.actuator.retries(now);
         for process in freed {
@@ -260,7 +261,8 @@ impl Guard {
         Ok(())
     }
 
-    /// Strikes the running processes out unless the next step looks at them: other programs may stop them unseen.
+    /// Removes the running processes from the journal unless the next step looks at them: without a look, the guard
+    /// does not see that another program stops them.
     fn forget_unseen(&mut self) -> Result<(), GuardError> {
         match self.course.needs_look() {
             true => Ok(()),
@@ -335,7 +337,8 @@ mod tests {
     use super::*;
     use crate::environment::is_stopped;
 
-    /// A calm guard of a process whose continuation has failed once. The fields are dropped in this order.
+    /// A calm guard with a stopped process whose SIGCONT has failed once. The order of the fields is the order of their
+    /// drops.
     struct Scene {
         guard: Guard,
         process: ProcessId,
@@ -362,7 +365,7 @@ mod tests {
                 summary: Summary::default(),
             };
             guard.actuator.stop_for_test(process, None);
-            guard.actuator.owe(process);
+            guard.actuator.schedule_retry(process);
             Scene {
                 guard,
                 process,
@@ -385,7 +388,7 @@ mod tests {
             pidfd.send_signal(signal).unwrap();
         }
 
-        /// Whether the journal has no change that is not undone.
+        /// Whether all changes in the journal are undone.
         fn is_journal_empty(&self) -> bool {
             std::fs::read_to_string(&self.journal).unwrap().lines().count() == 1
         }
@@ -396,9 +399,10 @@ mod tests {
         }
     }
 
-    /// The guard continued it at its end alone; then by a look at all processes each second, whose errors ended the guard.
+    /// At first, the guard retried SIGCONT only at its own end. Then it retried every second with a look at all
+    /// processes, and an error of a look ended the guard.
     #[test]
-    fn a_calm_guard_tries_a_continuation_again_without_a_look() {
+    fn a_calm_guard_retries_sigcont_without_a_look() {
         let mut scene = Scene::new();
         assert!(!scene.is_journal_empty());
         let continued = Event::Continued {
@@ -412,13 +416,13 @@ mod tests {
         scene.end();
     }
 
-    /// The attempts went on, and continued it when a debugger had stopped it.
+    /// The guard went on with the retries, and continued the process after a debugger had stopped it.
     #[test]
-    fn a_process_that_another_program_continued_is_owed_no_more() {
+    fn a_process_that_another_program_continued_is_not_retried() {
         let mut scene = Scene::new();
         scene.send(libc::SIGCONT);
         assert_eq!(scene.step(), []);
-        assert!(!scene.is_journal_empty(), "seen once");
+        assert!(!scene.is_journal_empty(), "the process ran in one step only");
         assert_eq!(scene.step(), []);
         assert!(scene.guard.actuator.stopped().is_empty() && scene.is_journal_empty());
         scene.send(libc::SIGSTOP);

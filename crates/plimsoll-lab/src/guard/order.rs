@@ -122,7 +122,7 @@ pub enum Reason {
     BestVictim,
     /// It is no candidate any more.
     Exempt,
-    /// Its continuation failed before.
+    /// An earlier SIGCONT failed.
     Retry,
     /// The processes fit, or thrash no longer.
     Over,
@@ -148,7 +148,7 @@ impl Reason {
             Reason::Token => "another process has the token",
             Reason::BestVictim => "its end frees most and loses least",
             Reason::Exempt => "it is exempt now",
-            Reason::Retry => "an earlier attempt to continue it failed",
+            Reason::Retry => "an earlier SIGCONT failed",
             Reason::Over => "the thrashing is over",
             Reason::End => "the guard ends",
             Reason::Review => "the work without the policy is measured anew",

@@ -1,21 +1,22 @@
-//! Continuations that failed: when the guard tries one again.
+//! The schedule of the retries of a failed SIGCONT.
 
 use std::time::Duration;
 
-/// Time between the failure and the first attempt, which is that between two steps of the guard, and the longest between two
-/// attempts.
+/// The wait before the first retry, which is the time between two steps of the guard, and the longest wait. The wait
+/// doubles with each retry.
 const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// A continuation that failed.
+/// The next retry of a failed SIGCONT.
 #[derive(Debug)]
 pub(super) struct Retry {
-    /// The next attempt.
+    /// Time of the retry.
     due: Duration,
-    /// Time before it.
+    /// Wait before the retry.
     wait: Duration,
-    /// The process was seen stopped since the guard stopped it. A task that waits for a page stops only afterwards.
+    /// The guard has found the process stopped since it sent SIGSTOP. A task that waits for a page stops only after the
+    /// wait.
     seen_stopped: bool,
-    /// The process ran in the last step, although it was seen stopped before.
+    /// The process ran in the last step, after the guard had found it stopped.
     ran: bool,
 }
 
@@ -28,7 +29,7 @@ pub(super) enum Next {
 }
 
 impl Retry {
-    /// A first failure. The process is stopped, or not; `None` if that is unknown.
+    /// The retry after the first failure. `is_stopped` is `None` if the state of the process is unknown.
     pub(super) fn new(is_stopped: Option<bool>) -> Retry {
         Retry {
             due: Duration::ZERO,
@@ -38,12 +39,12 @@ impl Retry {
         }
     }
 
-    /// What to do in this step. An attempt is taken to fail too.
+    /// The action of this step. With [`Next::Try`], it schedules the next retry as if this one failed too.
     pub(super) fn decide(&mut self, at: Duration, is_stopped: Option<bool>) -> Next {
         let ran = std::mem::replace(&mut self.ran, is_stopped == Some(false) && self.seen_stopped);
         self.seen_stopped |= is_stopped == Some(true);
         if self.ran {
-            // A stopped process runs for a moment when a debugger leaves it.
+            // A stopped process runs for a moment when a debugger detaches.
             return if ran { Next::GiveUp } else { Next::Wait };
         }
         if at < self.due {
@@ -59,9 +60,9 @@ impl Retry {
 mod tests {
     use super::*;
 
-    /// Each attempt cost a look at all processes, every second without end.
+    /// The guard retried every second without end, each time with a look at all processes.
     #[test]
-    fn attempts_become_rarer() {
+    fn the_wait_between_retries_doubles_up_to_a_minute() {
         let mut retry = Retry::new(Some(true));
         let tries = (1..=250).filter(|second| {
             let next = retry.decide(Duration::from_secs(*second), Some(true));
@@ -73,13 +74,13 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_runs_after_it_was_seen_stopped_is_given_up() {
+    fn retries_end_if_a_stopped_process_runs_for_two_steps() {
         let second = Duration::from_secs(1);
         let mut retry = Retry::new(Some(false));
         assert_eq!(
             retry.decide(second, Some(false)),
             Next::Try,
-            "it waits for a page"
+            "the process waits for a page"
         );
         assert_eq!(retry.decide(second, Some(true)), Next::Wait);
         assert_eq!(retry.decide(second, None), Next::Wait);

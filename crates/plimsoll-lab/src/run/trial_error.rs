@@ -24,7 +24,7 @@ impl TrialError {
         }
     }
 
-    /// The same, of a worker or program that ended so.
+    /// Adds the exit code or the signal of the worker or program whose end is the error.
     pub(super) fn of_end(mut self, exit_code: Option<i32>, signal: Option<i32>) -> Self {
         self.failure.exit_code = exit_code;
         self.failure.signal = signal;
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_failure_of_a_dead_worker_has_its_end() {
+    fn the_failure_of_a_dead_worker_has_its_exit_code_or_signal() {
         for (status, signal) in [(None, Some(9)), (Some(1), None)] {
             let found = TrialError::of_worker(&WorkerError::Died { status, signal });
             assert_eq!((found.failure.exit_code, found.failure.signal), (status, signal));

@@ -8,17 +8,17 @@ pub struct TrialFailure {
     pub code: FailureCode,
     /// The failed action, its cause, and the remedy.
     pub message: String,
-    /// The exit code of the worker or program whose end failed the trial. None if a signal ended it, for other failures, and
-    /// in recordings of earlier versions.
+    /// Exit code of the worker or program whose end failed the trial. `None` if a signal ended the process, if the
+    /// failure is of another kind, and in recordings of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// The signal that ended it.
+    /// Signal that ended the worker or program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
 }
 
 impl TrialFailure {
-    /// A failure that is not the end of a process.
+    /// A failure other than the end of a process.
     pub fn new(code: FailureCode, message: impl Into<String>) -> TrialFailure {
         TrialFailure {
             code,
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_process_reads_back_and_earlier_versions_have_none() {
+    fn exit_codes_and_signals_read_back_and_earlier_versions_have_none() {
         let earlier = read(r#"{"code":"program-failed","message":"a message"}"#);
         assert_eq!(
             earlier,

@@ -228,11 +228,11 @@ fn a_trim_releases_a_page_that_another_thread_holds_for_a_while() {
         engine.manager().wait_for_busy(pages);
         start.elapsed()
     };
-    // The shortest: one wait in which the machine was busy took longer than all of the trim's together.
+    // The shortest of five waits: on a busy machine, one wait took longer than all waits of the trim together.
     let one_wait = (0..5).map(timed_wait).min().expect("five waits");
     thread::scope(|scope| {
         scope.spawn(|| {
-            // The trim releases the other pages in its first try.
+            // Wait until the trim has released the other 15 pages, which it does in its first try.
             let start = Instant::now();
             while start.elapsed() < Duration::from_secs(60)
                 && pages

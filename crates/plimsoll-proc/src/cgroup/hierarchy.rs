@@ -13,10 +13,10 @@ use crate::mounts::{self, Mount};
 pub struct Hierarchy {
     pub version: CgroupVersion,
     pub mount: PathBuf,
-    /// Path of the cgroup at `mount`: not `/` where a container sees a part of the tree.
+    /// Path of the cgroup at `mount`: `/`, or a longer path in a container that sees only a part of the tree.
     pub inner: PathBuf,
-    /// Folder of the cgroup that the process is in, at or below `mount`. A path of the kernel that is not below `inner` counts
-    /// as one below `mount`; `mount` itself where there is no such folder.
+    /// Folder of the cgroup of the process, at or below `mount`. If the path from the kernel is not below `inner`, it
+    /// is taken as a path below `mount`. If that folder does not exist, this is `mount` itself.
     pub own: PathBuf,
 }
 
@@ -128,15 +128,16 @@ impl Hierarchy {
         }
     }
 
-    /// The folder of the cgroup that the kernel calls `path`, as `/proc/PID/cgroup` has it: a path below the root of the
-    /// cgroup namespace, and not below the mount as in [`Hierarchy::named`]. The folder need not exist. `None` for a path
-    /// that is not below `inner`: unlike `own`, this does not take the mount for `/` then.
+    /// The folder of the cgroup with the path `path` in `/proc/PID/cgroup`. Such a path starts at the root of the
+    /// cgroup namespace, not at the mount as in [`Hierarchy::named`]. The folder need not exist. `None` if the path is
+    /// not at or below `inner`: unlike `own`, this function does not take such a path as one below `mount`.
     pub fn folder(&self, path: &Path) -> Option<PathBuf> {
         folder_of(&self.mount, &self.inner, path)
     }
 
-    /// The folder that `path` of a user names, which need not exist: itself, or a path below the mount with or without a
-    /// leading slash. A path of the kernel is another one in a container: see [`Hierarchy::folder`].
+    /// The folder for a path from the user: a folder at or below the mount, or a path relative to the mount, with or
+    /// without a leading slash. The folder need not exist. In a container, paths from the kernel differ: see
+    /// [`Hierarchy::folder`].
     pub fn named(&self, path: &Path) -> PathBuf {
         match path.starts_with(&self.mount) {
             true => path.to_owned(),
@@ -144,10 +145,10 @@ impl Hierarchy {
         }
     }
 
-    /// The cgroup at the folder that `path` names, without links, and its path below the mount with a leading slash.
+    /// The cgroup at the folder [`Hierarchy::named`], without links, and its path below the mount with a leading slash.
     ///
     /// # Errors
-    /// When there is none, or it is not of this hierarchy.
+    /// If the folder does not exist, or is not a cgroup of this hierarchy.
     pub fn find(&self, path: &Path) -> Result<(MemoryCgroup, String), HierarchyError> {
         let real = |path: &Path| {
             fs::canonicalize(path).map_err(|source| HierarchyError::NoSuchCgroup {
@@ -180,7 +181,7 @@ impl Hierarchy {
     }
 }
 
-/// The folder of the cgroup `path` below a mount of the cgroup `inner`.
+/// The folder of the cgroup `path` if `mount` shows the cgroup `inner`; `None` if `path` is not at or below `inner`.
 fn folder_of(mount: &Path, inner: &Path, path: &Path) -> Option<PathBuf> {
     let below = path.strip_prefix(inner).ok()?;
     // The path of a cgroup outside of the cgroup namespace begins with `..`.

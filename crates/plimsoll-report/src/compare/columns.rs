@@ -1,4 +1,4 @@
-//! The columns of a table of rows: the terminal, HTML and Markdown have the same.
+//! The columns of the tables of a comparison: the same on the terminal, in HTML and in Markdown.
 
 use comfy_table::Color;
 
@@ -7,11 +7,11 @@ use crate::comparison::{Comparison, Row, Side, Verdict};
 
 #[derive(Clone, Copy)]
 pub(super) struct Column {
-    /// Head in HTML.
+    /// Column head in HTML.
     pub(super) title: &'static str,
-    /// How soon a narrow terminal leaves it out (0: never).
+    /// A narrow terminal drops the columns with the lowest rank above 0 first. It never drops columns with rank 0.
     pub(super) rank: usize,
-    /// Whether text aligns it to the right.
+    /// Whether the terminal and Markdown align the column to the right.
     pub(super) numeric: bool,
     pub(super) content: Content,
 }
@@ -19,7 +19,7 @@ pub(super) struct Column {
 #[derive(Clone, Copy)]
 pub(super) enum Content {
     Words(fn(&Comparison, &Row) -> String),
-    /// The number that HTML sorts by, and its text.
+    /// The sort key in HTML, and the text of the cell.
     Number(fn(&Row) -> (Option<f64>, String)),
     Verdict,
 }
@@ -27,7 +27,7 @@ pub(super) enum Content {
 const BASELINE: &str = "Baseline";
 const OTHER: &str = "Run's median";
 
-/// The columns in their order, first those that say which run and group a row is of.
+/// All columns in their order, with the run and the group of a row first.
 pub(super) static COLUMNS: [Column; 12] = [
     plain("Run", |comparison, row| comparison.runs[row.run].letter.clone()),
     plain("Group", |comparison, row| comparison.label(&row.group).to_owned()),
@@ -59,7 +59,7 @@ pub(super) static COLUMNS: [Column; 12] = [
     },
 ];
 
-/// The columns of a table of one run and group.
+/// The columns of a table for one run and one group, without those two columns.
 pub(super) fn of_group() -> &'static [Column] {
     &COLUMNS[2..]
 }
@@ -87,7 +87,7 @@ fn median(row: &Row, side: &Side) -> (Option<f64>, String) {
 }
 
 impl Column {
-    /// Head in text, where the medians of both sides have the heads `sides`.
+    /// Column head on the terminal and in Markdown. `sides` are the heads of the two median columns.
     pub(super) fn head(&self, sides: [&str; 2]) -> String {
         match self.title {
             BASELINE => sides[0].to_owned(),
@@ -108,7 +108,7 @@ impl Column {
     }
 }
 
-/// Class in HTML and colour on a terminal; none of a verdict that needs no attention.
+/// HTML class and terminal colour of a verdict; `None` if the verdict needs no attention.
 pub(super) fn paint(verdict: Verdict) -> Option<(&'static str, Color)> {
     match verdict {
         Verdict::Worse => Some(("failed", Color::Red)),

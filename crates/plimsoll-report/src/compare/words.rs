@@ -157,7 +157,8 @@ pub fn probability(p: Option<f64>) -> String {
     }
 }
 
-/// Groups and metrics without a counterpart, a line each: whole groups first.
+/// Lines about groups and metrics without a counterpart: first a line for each such group, then a line for such metrics
+/// of each other group.
 pub fn lone(comparison: &Comparison) -> Vec<String> {
     let name = |run: usize| &comparison.runs[run].letter;
     let mut lines = Vec::new();

@@ -221,7 +221,7 @@ impl Comparison {
         tally
     }
 
-    /// The state of all conditions together.
+    /// Failed if a condition failed; otherwise unknown if a condition is unknown; otherwise passed.
     pub fn state(&self) -> State {
         let any = |state| self.conditions.iter().any(|one| one.state == state);
         if any(State::Failed) {

@@ -18,14 +18,18 @@ const MARGIN: f64 = 8.0;
 
 /// The report has no chart of this name.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot draw the chart `{}`: the report has {}; name one of them", sanitize(name), names.join(", "))]
+#[error(
+    "cannot draw the chart `{}`: the report has no chart of this name; choose one of: {}",
+    sanitize(name),
+    names.join(", ")
+)]
 pub struct NoChart {
     name: String,
     names: Vec<String>,
 }
 
-/// The chart of this name, in light or dark colours; by default the first one: that of the experiment, or the timeline where
-/// there is none.
+/// The chart of this name, in light or dark colours. Without a name, the first chart of the experiment or, if the
+/// experiment has no chart, the timeline.
 ///
 /// # Errors
 /// [`NoChart`], with the names of all charts.
@@ -53,7 +57,7 @@ pub fn svg(page: &Page, name: Option<&str>, dark: bool) -> Result<String, NoChar
     Ok(with_colours(&svg, dark) + "\n")
 }
 
-/// The names and drawings of all charts. Of charts with one name, those after the first have a number.
+/// The names and drawings of all charts. If several charts have the same name, each after the first gets a number.
 fn charts(page: &Page) -> Vec<(String, String)> {
     let drawings = sections::all(page)
         .into_iter()

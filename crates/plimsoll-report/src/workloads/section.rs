@@ -24,7 +24,7 @@ impl Section {
 }
 
 pub(crate) struct Drawing {
-    /// The value that is drawn: `data-chart` of the figure in the report, and the name for `plimsoll report --chart`.
+    /// Name of the drawn value: `data-chart` of the figure in the report, and the argument of `report --chart`.
     pub(crate) id: &'static str,
     pub(crate) caption: String,
     pub(crate) hint: String,

@@ -17,7 +17,7 @@ pub(super) fn report(options: &Report, verbosity: &Verbosity) -> Result<Exit, Fa
     if (options.chart.is_some() || options.theme.is_some()) && options.format != Format::Svg {
         return Err(Failure::message(
             Exit::Usage,
-            "cannot choose a chart or its theme: --chart and --theme belong to --format svg; leave them out",
+            "cannot choose a chart or its theme: --chart and --theme need --format svg; add it, or leave them out",
         ));
     }
     if options.open && (options.format != Format::Html || options.output.as_deref() == Some(Path::new("-"))) {

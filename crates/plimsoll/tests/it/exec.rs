@@ -60,7 +60,7 @@ fn assert_engine(document: &Value, engine: &str, ram_bytes: Option<u64>, reason:
     assert_eq!(document["reason"], reason, "{document:#}");
 }
 
-/// Whether programs of this test can have a namespace of mounts of their own.
+/// Whether this test can start programs in a mount namespace of their own.
 fn may_mount() -> bool {
     let status = plimsoll_testkit::command("unshare")
         .args(["--mount", "true"])
@@ -69,7 +69,7 @@ fn may_mount() -> bool {
     plimsoll_testkit::capability(
         "mount",
         status.is_ok_and(|status| status.success()),
-        "cannot make a namespace of mounts",
+        "cannot create a mount namespace",
     )
 }
 

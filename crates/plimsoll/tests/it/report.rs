@@ -78,7 +78,7 @@ fn recordings_of_watch_are_reported_compared_and_exported() {
     };
     assert_eq!(said(&named("overview", "svg")), chart);
     for (output, expected) in [
-        (named("fairness", "svg"), "the report has overview; name one"),
+        (named("fairness", "svg"), "choose one of: overview"),
         (named("overview", "csv"), "--format svg"),
     ] {
         let error = String::from_utf8_lossy(&output.stderr).into_owned();

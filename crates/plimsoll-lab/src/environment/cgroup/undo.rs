@@ -81,8 +81,8 @@ pub(in super::super) fn open_folder(path: &Path) -> Result<Option<CgroupFolder>,
     }
 }
 
-/// Result of an undo if the open folder is not that of the cgroup with this inode number; `None` if it is, or if the journal
-/// names no number.
+/// `None` if the open folder has the inode number that the journal has, or the journal has none. Otherwise the result
+/// of the undo: the folder belongs to a later cgroup, and stays as it is.
 pub(in super::super) fn other_cgroup(folder: &Path, inode: Option<u64>) -> Result<Option<Undone>, UndoError> {
     let Some(inode) = inode else {
         return Ok(None);
@@ -91,7 +91,7 @@ pub(in super::super) fn other_cgroup(folder: &Path, inode: Option<u64>) -> Resul
     if found.ino() == inode {
         return Ok(None);
     }
-    let why = "another cgroup of this name; the capped one was removed";
+    let why = "the capped cgroup was removed; another cgroup has its name now";
     Ok(Some(Undone::NotOurs(why.to_owned())))
 }
 
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cgroup_is_the_same_only_with_its_inode_number() {
+    fn a_cgroup_with_another_inode_number_is_not_ours() {
         let folder = tempfile::tempdir().unwrap();
         let inode = fs::metadata(folder.path()).unwrap().ino();
         assert_eq!(other_cgroup(folder.path(), Some(inode)).unwrap(), None);

@@ -43,7 +43,8 @@ pub const LONGEST_RECOVERY: f64 = 30.0;
 /// Bytes of the budget that the pager of each consumer has at least: its tables, and some pages.
 pub const LEAST_SHARE: u64 = 4 << 20;
 
-/// Values of the parameter `mechanism` of a trial with pagers: the mover of pages, and the place of the probes.
+/// Values of the parameter `mechanism` of a trial with pagers. They say which pagers move the pages,
+/// and where the probes run.
 pub mod mechanism {
     pub const IN_CGROUP: &str =
         "pagers in one pool; the probes are in the cgroup, whose memory no pager trims";

@@ -286,7 +286,7 @@ fn repeats_are_grouped_and_failed_ones_are_in_no_statistic() {
     assert_eq!(speed.summary.n, 1, "only what can be trusted is summed up");
     assert_eq!(speed.summary.median, 4.2237);
     assert_eq!(random.phases[0].seconds.summary.median, 0.3);
-    // Where nothing can be trusted, the values are shown and said to be so.
+    // If no value is trustworthy, the summary has all values, and the group is marked as untrustworthy.
     let constant = &groups[0];
     assert!(constant.untrustworthy);
     assert_eq!(constant.metrics["fill_gb_per_s"].summary.n, 3);

@@ -494,7 +494,7 @@ fn workloads_without_the_four_phases_are_compared_by_their_metrics() {
         metrics.contains("cycles_per_s") && metrics.contains("recovery_s"),
         "{metrics:?}"
     );
-    // Phases last as long as they were told to, and their values are no metrics.
+    // The plan sets the length of a phase, and the values of phases are not metrics.
     for name in ["load.seconds", "rest.seconds", "pages_in_per_s", "wakeup_p99_s"] {
         assert!(!metrics.contains(name), "{name}");
     }

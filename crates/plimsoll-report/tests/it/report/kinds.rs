@@ -1,4 +1,4 @@
-//! Pages and summaries of the kinds of work besides compression, of values that were made up.
+//! Reports and summaries of all workloads except compression, from made-up values.
 
 use std::collections::BTreeMap;
 

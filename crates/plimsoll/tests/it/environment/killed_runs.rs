@@ -14,7 +14,7 @@ use super::{MIB, NEVER, Traces, again, has_cgroup, has_zram, has_zswap, is_role,
 
 const ROLE: &str = "environment::killed_runs::hanging_role";
 const CAPPING_ROLE: &str = "environment::killed_runs::capping_role";
-/// Variable with the subject, or the cgroup to cap.
+/// Environment variable with the subject, or with the cgroup to cap.
 const SUBJECT: &str = "PLIMSOLL_TEST_SUBJECT";
 const STATE: &str = "PLIMSOLL_TEST_STATE";
 
@@ -49,7 +49,7 @@ fn hanging_role() {
     worker.wait().unwrap();
 }
 
-/// Lowers the cap of a cgroup and hangs until it is killed.
+/// Lowers the cap of a cgroup, then sleeps until the test kills it.
 #[test]
 fn capping_role() {
     if !is_role(CAPPING_ROLE) {
@@ -61,11 +61,11 @@ fn capping_role() {
     let mut cap = session.open_cap(&folder).unwrap();
     session.set_cap(&mut cap, 32 * MIB, || false).unwrap();
     println!("\nready {}", json!({}));
-    // Longer than any test: the end comes from outside.
+    // Longer than any test: the test kills this process.
     std::thread::sleep(std::time::Duration::from_secs(600));
 }
 
-/// Starts a role and waits until everything is made. Returns its process, and the parts that it has printed.
+/// Starts a role, and waits until it is ready. Returns its process, and the parts that it has printed.
 fn start(role: &str, subject: &str, state: &Path) -> (Child, Value) {
     let mut child = again(role)
         .env(SUBJECT, subject)
@@ -153,7 +153,7 @@ fn zswap_and_swap_file_of_a_killed_run_are_undone() {
     }
 }
 
-/// A cgroup below the mount, removed when dropped.
+/// A cgroup below the mount. Its drop removes the cgroup.
 struct Group(PathBuf);
 
 impl Drop for Group {
@@ -162,10 +162,10 @@ impl Drop for Group {
     }
 }
 
-/// A service that was restarted after a `kill -9` of a sizing had the same path and the same cap. It was refused as capped, lost
-/// its cap, and had its OOM killer turned on.
+/// A `kill -9` ended `size`, and the restart of the service created a cgroup with the same path and the same cap. The
+/// next run refused this cgroup as capped, and `cleanup` removed its cap and turned its OOM killer on.
 #[test]
-fn a_cgroup_that_was_made_again_is_not_the_capped_one() {
+fn a_recreated_cgroup_is_not_the_capped_one() {
     if !has_cgroup() {
         return;
     }

@@ -84,7 +84,7 @@ fn a_program_that_cannot_be_started_is_told_as_a_shell_does() {
 }
 
 #[test]
-fn errors_before_the_choice_of_the_engine_have_no_document() {
+fn errors_before_the_choice_of_the_engine_print_no_document() {
     for (arguments, code) in [
         ("--ram 0 -- true", 1),
         ("--ram 64M --engine kernel --codec lz4 -- true", 1),

@@ -1,5 +1,5 @@
-//! Reasons that come from the machine. In a namespace of mounts, the command sees other swap, cgroups and filters than the machine
-//! has; nothing outside of the namespace changes.
+//! Reasons that depend on the machine. The tests run the command in a mount namespace that shows it other swap, cgroups
+//! and seccomp filters than the machine has; nothing outside of the namespace changes.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -16,10 +16,10 @@ use crate::heap::NOBODY;
 
 const MIB: u64 = 1 << 20;
 
-/// The exit code of the shell if the machine does not allow the set-up.
+/// Exit code of the shell if a command of the set-up fails.
 const NOT_SET_UP: i32 = 99;
 
-/// The command of a shell after which `/proc/meminfo` has so many KiB of swap, in total and free.
+/// A shell command that makes `/proc/meminfo` show `total` and `free` KiB of swap.
 fn with_swap(name: &str, total: u64, free: u64) -> String {
     let shown = fs::read_to_string("/proc/meminfo").expect("procfs");
     let line = |line: &str| match line.split(':').next() {
@@ -30,13 +30,13 @@ fn with_swap(name: &str, total: u64, free: u64) -> String {
     let changed: String = shown.lines().map(line).collect();
     let path = scratch(&format!("meminfo-{name}")).join("meminfo");
     fs::write(&path, changed).expect("written");
-    // User nobody reads it too.
+    // User nobody must be able to read it.
     fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("opened");
     format!("mount --bind '{}' /proc/meminfo", path.display())
 }
 
-/// Runs `exec --ram 64M --json` with these options after the commands `setup` of a shell, in a namespace of mounts of its own.
-/// With a place, user nobody runs it there. None if the machine does not allow the set-up.
+/// Runs the shell commands `setup`, then `exec --ram 64M --json` with these options, in a new mount namespace. With a
+/// place, user nobody runs `exec` there. `None` if the machine does not allow the set-up.
 fn ran_after(setup: &str, place: Option<&Place>, options: &[&str]) -> Option<Output> {
     if !may_mount() {
         return None;
@@ -65,7 +65,7 @@ fn ran_after(setup: &str, place: Option<&Place>, options: &[&str]) -> Option<Out
     capability("mount", is_set_up, &format!("cannot set up: {setup}")).then_some(output)
 }
 
-/// Checks that the engine is refused for this reason, with the exit code 3, and that the program does not start.
+/// Checks that `exec` refuses the engine for this reason, ends with exit code 3, and does not start the program.
 fn assert_refused(output: &Output, engine: &str, reason: &str) {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
@@ -73,7 +73,8 @@ fn assert_refused(output: &Output, engine: &str, reason: &str) {
     assert_eq!(documents(&said).len(), 1, "{said}");
 }
 
-/// Checks that the engine kernel is refused for this reason, and that it is the reason for the pager without `--engine`.
+/// Checks that `exec` refuses the engine kernel for this reason and, without `--engine`, chooses the pager for the same
+/// reason.
 fn assert_no_kernel(setup: &str, place: Option<&Place>, reason: &str) {
     let Some(output) = ran_after(setup, place, &["--engine", "kernel"]) else {
         return;
@@ -128,7 +129,7 @@ fn a_user_without_rights_has_no_engine_kernel() {
     let place = Place::new();
     let setup = with_swap("no-privilege", 1 << 20, 1 << 20);
     assert_no_kernel(&setup, Some(&place), "no-privilege");
-    // Nor can the user turn swap on.
+    // The user cannot turn swap on either.
     let Some(output) = ran_after("true", Some(&place), &["--swap", "zram,64M"]) else {
         return;
     };
@@ -136,7 +137,7 @@ fn a_user_without_rights_has_no_engine_kernel() {
 }
 
 #[test]
-fn a_folder_for_swap_that_does_not_exist_is_a_missing_requirement() {
+fn a_missing_folder_for_the_swap_file_is_a_missing_requirement() {
     if !capability("root", this_process_has(SYS_ADMIN), "needs CAP_SYS_ADMIN") {
         return;
     }
@@ -145,10 +146,10 @@ fn a_folder_for_swap_that_does_not_exist_is_a_missing_requirement() {
     assert_refused(&output, "kernel", "swap-unavailable");
 }
 
-/// The pager tells the cause of a refusal by the error and by the filters of its thread. The test hides its filter, which then stands
-/// for the kernel.
+/// The pager derives the cause of a refusal from the error and from the seccomp filters of its thread. A filter of this
+/// test returns the error. The test hides the filter, so that the kernel seems to return the error.
 #[test]
-fn a_kernel_that_refuses_userfaultfd_without_a_filter_has_a_reason_for_each_error() {
+fn each_error_of_userfaultfd_without_a_filter_has_a_reason() {
     const HIDE: &str = "mount --bind /dev/null /proc/$$/task/$$/status";
     for (errno, reason) in [
         (libc::EPERM, "sysctl"),

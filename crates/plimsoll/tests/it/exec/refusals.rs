@@ -208,7 +208,7 @@ fn a_kernel_that_refuses_userfaultfd_is_named_with_the_remedy() {
     assert_eq!(status, 0);
 }
 
-/// The kernel answers so if it does not know the flag for faults of user code alone.
+/// A kernel that does not know the flag `UFFD_USER_MODE_ONLY` returns EINVAL.
 #[test]
 fn a_kernel_that_does_not_know_the_flag_of_userfaultfd_is_too_old() {
     let status = status_of_fork(|| {

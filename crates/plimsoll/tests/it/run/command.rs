@@ -178,7 +178,7 @@ fn a_program_that_fails_at_once_is_quoted() {
     let [exit, signal, metric, terminal] = ended.trials() else {
         panic!("{:#}", ended.results)
     };
-    // A program without a metric ended well.
+    // The program without a metric ends with exit code 0: its failure has neither an exit code nor a signal.
     for (trial, exit_code, killed_by) in [
         (exit, Some(3), None),
         (signal, None, Some(6)),
@@ -188,12 +188,12 @@ fn a_program_that_fails_at_once_is_quoted() {
         let end = (failure["exit_code"].as_i64(), failure["signal"].as_i64());
         assert_eq!(end, (exit_code, killed_by), "{trial:#}");
     }
-    // The code of a failed redirection is the shell's.
+    // The shell chooses the exit code of a failed redirection.
     assert!(
         terminal["failures"][0]["exit_code"].as_i64() > Some(0),
         "{terminal:#}"
     );
-    // The last lines of stderr, and the pattern of the scenario.
+    // The message quotes the last lines of stderr, or the pattern of the missing metric.
     for (trial, quoted) in [
         (exit, "no input file"),
         (metric, "ops: ([0-9]+)"),

@@ -11,7 +11,7 @@ fn metric(trial: &Value, name: &str) -> Option<f64> {
     trial["metrics"][name].as_f64()
 }
 
-/// The store keeps to its cap, and the page file has the rest; without one there is no such value.
+/// The store keeps to its cap, and the page file has the rest. Without a page file, there is no such value.
 #[test]
 fn a_cap_of_the_store_sends_copies_to_the_page_file() {
     let mut arguments = vec!["compression", "--repeat", "1"];

@@ -75,7 +75,7 @@ pub(super) struct Consume {
 pub(in crate::run) struct Consumer {
     /// The memory, until the common end.
     area: Option<Area>,
-    /// The pager of the memory. It outlives the memory, as its statistics are read from outside until the end of the trial.
+    /// The pager of the memory. It outlives the memory: other processes read its statistics until the end of the trial.
     pager: Option<Pager>,
     /// Pages that the consumer kept.
     witness: Option<Witness>,

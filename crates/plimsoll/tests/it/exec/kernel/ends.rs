@@ -1,4 +1,4 @@
-//! The document at the end of a program: the signal that ended it, and the part of the OOM killer.
+//! The document `end` of `exec --json`: the signal that ended the program, and whether the OOM killer sent it.
 
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::ExitStatusExt;
@@ -24,9 +24,10 @@ fn a_program_that_kills_itself_is_not_killed_by_the_oom_killer() {
     machine.assert_nothing_left();
 }
 
-/// The program puts a socket, which nobody can open, over the file with the OOM kills of its cgroup.
+/// The program mounts a socket over the file that counts the OOM kills of its cgroup. No process can open a socket as a
+/// file.
 #[test]
-fn without_a_count_of_oom_kills_the_part_of_the_oom_killer_is_unknown() {
+fn without_a_count_of_oom_kills_oom_killed_is_null() {
     let Some(machine) = Swapped::new() else { return };
     if !may_mount() {
         return;

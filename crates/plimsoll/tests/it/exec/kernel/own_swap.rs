@@ -53,7 +53,7 @@ fn swap_of_its_own_is_on_while_the_program_runs() {
 }
 
 #[test]
-fn swap_of_its_own_is_the_reason_for_the_engine() {
+fn the_option_swap_is_the_reason_for_the_engine_kernel() {
     each(|exec, _| {
         let output = ran(exec().args(["--json", "--", "true"]));
         let said = text(&output.stderr);
