@@ -34,7 +34,7 @@ boot() { # CACHE KERNEL ROOT WORK MEMORY-MIB DISK-MIB TIMEOUT-SECONDS CHECKS NAM
     timeout --foreground "$timeout_seconds" qemu-system-x86_64 -M q35,accel=tcg -cpu max -smp 2 -m "$memory_mib" \
         -kernel "$image" -initrd "$work/initrd.gz" -append "console=ttyS0 panic=-1 quiet no_timer_check" \
         -drive "file=$disk,format=raw,if=virtio,cache=unsafe" \
-        -no-reboot -nodefaults -display none -serial stdio </dev/null | tr -d '\r' | tee "$console" ||
+        -no-reboot -nodefaults -display none -serial stdio </dev/null | stdbuf --output=L tr -d '\r' | tee "$console" ||
         fail 1 "the VM did not end by itself within $timeout_seconds s (console: $console)"
     echo "vm: ran $((SECONDS - started)) s"
 
