@@ -5,7 +5,8 @@ Runs each experiment at its full size with all policies in one run per round, in
 with no guard within each round. Consumers start half a second apart and work together for a minute. Prints Markdown,
 and writes a JSON line for each trial to RAW. The policy `earlyoom` is no guard, with the program earlyoom beside the trial.
 
-Usage: benchmarks/guard/run.py [--rounds 3] [--experiments e1,e2] [--policies relay,packs] [--subject zram] PLIMSOLL RAW
+Usage: benchmarks/guard/run.py [--rounds 3] [--experiments e1,e2] [--policies relay,packs] [--subject zram] [--keys N=9]
+                               PLIMSOLL RAW
 """
 
 import argparse
@@ -26,17 +27,18 @@ METRICS = [
     ("together_cycles_per_s", "cycles/s", True),
     ("fairness_ratio", "fairness", False),
     ("load_wakeup_p99_s", "wake-up p99, ms", True),
+    ("neighbour_p99_s", "wake-up p99 outside of the cgroup, ms", True),
     ("load_launch_p99_s", "launch p99, ms", True),
     ("recovery_s", "recovery, s", False),
     ("guard_cpu_percent", "CPU of the guard, %", False),
 ]
 
 
-def run(program, experiment, policies, seed, subject, together):
+def run(program, experiment, policies, seed, subject, together, more):
     """The trials of one round, by policy."""
     with tempfile.TemporaryDirectory() as folder:
         guard = "[" + ", ".join(f'"{policy}"' for policy in ["none", *policies]) + "]"
-        keys = [f"subject={subject}", "tc=0.5", f"together={together}", "hold=3", f"guard={guard}", "repeat=1"]
+        keys = [f"subject={subject}", "tc=0.5", f"together={together}", "hold=3", f"guard={guard}", "repeat=1", *more]
         command = [program, "run", f"thrash-{experiment}", *keys, "--seed", str(seed), "--quiet", "--output", folder]
         ended = subprocess.run(command, capture_output=True, text=True)
         # 7: done, but a busy machine disturbed some metrics.
@@ -132,6 +134,7 @@ def main():
     parser.add_argument("--policies", default="relay,packs,token,freeze-last,swap-largest")
     parser.add_argument("--subject", default="zram")
     parser.add_argument("--together", type=float, default=60)
+    parser.add_argument("--keys", default="", help="more keys of the scenario, for example N=9")
     parser.add_argument("program")
     parser.add_argument("raw", type=pathlib.Path)
     options = parser.parse_args()
@@ -146,12 +149,13 @@ def main():
                 seed,
                 options.subject,
                 options.together,
+                options.keys.split(",") if options.keys else [],
             )
             trials += found
             with options.raw.open("a") as raw:
                 raw.writelines(json.dumps(trial) + "\n" for trial in found)
     for experiment in options.experiments.split(","):
-        print(f"\n## {experiment}, {options.subject}\n\n{table(trials, experiment)}")
+        print(f"\n## {experiment}, {options.subject} {options.keys}\n\n{table(trials, experiment)}")
 
 
 if __name__ == "__main__":

@@ -130,8 +130,12 @@ pub(crate) fn free(runs: Runs<'_>, first: UnitIndex) {
 
 /// A block, and the bytes from its start that may hold anything.
 fn take(runs: Runs<'_>, size: usize, align: usize) -> Option<(*mut u8, usize)> {
-    let units = units_with_gap(size, align)?;
-    let run = runs.take(units, units_of_align(align)?)?;
+    let align_units = units_of_align(align)?;
+    let take = |units: u32| Some((runs.take(units, align_units)?, units));
+    // The last free run may be long enough for the block alone.
+    let (run, units) = units_with_gap(size, align)
+        .and_then(take)
+        .or_else(|| take(units_for(size)?))?;
     Some((block_of(run, units, size), run.touched as usize * UNIT))
 }
 
@@ -190,19 +194,24 @@ pub(crate) fn usable_size(first: UnitIndex) -> usize {
 pub(crate) unsafe fn reallocate(runs: Runs<'_>, first: UnitIndex, size: usize) -> *mut u8 {
     let block = arena::address_of(first) as *mut u8;
     let length = arena::unit(first).length.load(Ordering::Relaxed);
-    let mut wanted = units_with_gap(size, UNIT);
-    if units_for(size).is_some_and(|needed| needed <= length) {
-        // The run is long enough for the block, though perhaps not for its gap: the block stays. Only growth beyond the
-        // run may move the block, or fail.
-        wanted = wanted.map_or(Some(length), |units| Some(units.min(length)));
-    }
-    let Some(units) = wanted else {
+    let Some(needed) = units_for(size) else {
         return ptr::null_mut();
     };
+    let mut units = units_with_gap(size, UNIT).unwrap_or(needed);
+    if needed <= length {
+        // The run is long enough for the block, though perhaps not for its gap: the block stays. Only growth beyond the
+        // run may move the block, or fail.
+        units = units.min(length);
+    }
     if units < length {
         runs.backend.shorten(first, units);
     }
-    if units <= length || runs.backend.extend(first, units).is_some() {
+    let extended = |units| (runs.backend.extend(first, units).is_some()).then_some(units);
+    let in_place = match units <= length {
+        true => Some(units),
+        false => extended(units).or_else(|| extended(needed)),
+    };
+    if let Some(units) = in_place {
         note_size(first, units, size);
         return block;
     }
@@ -392,6 +401,39 @@ mod tests {
                 assert_eq!(same as usize, block, "{size}");
             }
         }
+        injection::set(None);
+    }
+
+    /// A block, and growth in place, failed if the last free run had no unit for the gap.
+    #[test]
+    fn the_last_free_run_holds_a_block_without_a_gap() {
+        let heap = Heap::new(HeapOptions::default()).expect("there is memory");
+        let grown = heap.allocate(WITH_GAP - UNIT);
+        let extent = heap.allocate_aligned(SEGMENT, SEGMENT);
+        let backend = record::of(heap.number()).expect("the heap lives").backend();
+        injection::set(Some(0));
+        let mut last = ptr::null_mut();
+        while let Some(run) = backend.take(1, 1, UnitKind::Large) {
+            last = arena::address_of(run.first) as *mut u8;
+        }
+        assert!(!last.is_null());
+        // SAFETY: the block is in use, and this is its last use.
+        unsafe { heap.free(extent) };
+        let again = heap.allocate(SEGMENT);
+        assert_eq!(
+            again, extent,
+            "a segment is free, and the gap would need a unit more"
+        );
+        let first = arena::unit_of(grown as usize).expect("it is in the window");
+        let behind = first + arena::unit(first).length.load(Ordering::Relaxed);
+        assert_eq!(arena::unit(behind).kind(), UnitKind::Large, "taken above");
+        backend.free(behind);
+        // SAFETY: the block is in use.
+        let same = unsafe { heap.reallocate(grown, WITH_GAP) };
+        assert_eq!(
+            same, grown,
+            "a unit behind it is free, and the gap would need another one"
+        );
         injection::set(None);
     }
 

@@ -337,7 +337,7 @@ fn refusal(errno: Errno, has_filter: bool) -> BuildError {
             missing: "UFFD_USER_MODE_ONLY",
             since: "5.11",
         },
-        // The process or the system has reached a limit. Seccomp filters do not return these errors.
+        // The process or the system has reached a limit. Filters of container engines return none of these errors.
         Errno::MFILE | Errno::NFILE | Errno::NOMEM => BuildError::System(errno),
         _ if has_filter => BuildError::Seccomp(errno),
         Errno::NOSYS => BuildError::NotBuilt,

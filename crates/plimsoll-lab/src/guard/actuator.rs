@@ -117,7 +117,13 @@ impl Actuator {
 
     fn stop(&mut self, process: ProcessId, members: &Members) -> Result<Outcome, GuardError> {
         if self.stopped.contains(&process) {
-            // An earlier SIGCONT failed: the process is still stopped, and the journal still has it and its parent.
+            // An earlier SIGCONT failed, and the journal still has the process and its parent. Another program may have
+            // continued it since the look. If the kernel refuses SIGSTOP too, the next looks find whether it runs.
+            match self.signal(process, libc::SIGSTOP) {
+                Ok(false) => return Ok(Outcome::Void),
+                Ok(true) | Err(GuardError::Signal { .. }) => {}
+                Err(error) => return Err(error),
+            }
             if let Some(journalled) = self.journalled.get_mut(&process) {
                 journalled.retry = None;
             }
@@ -532,6 +538,34 @@ mod tests {
         assert_eq!(actuator.release_all(), (1, 0));
         jobs.wait_for_parent(false);
         jobs.end();
+    }
+
+    /// The guard reported a stop of a process that another program had continued, and of one that had ended.
+    #[test]
+    fn a_stop_after_a_failed_sigcont_stops_the_process() {
+        let mut child = plimsoll_testkit::command("sleep").arg("60").spawn().unwrap();
+        let process = ProcessId::of(child.id()).unwrap();
+        let scope = Scope::find(&ScopeChoice::Tree(child.id())).unwrap();
+        let members = Members::new(scope, Protection::default(), None);
+        let mut actuator = Actuator::new(None);
+        actuator.stop_for_test(process, None);
+        actuator.schedule_retry(process);
+        assert!(actuator.signal(process, libc::SIGCONT).unwrap());
+        let wait_for = |stopped: bool| {
+            let start = Instant::now();
+            while is_stopped(process) != stopped {
+                assert!(start.elapsed() < Duration::from_secs(30), "stopped: {stopped}");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        wait_for(false);
+        assert_eq!(actuator.stop(process, &members).unwrap(), Outcome::Done(0));
+        wait_for(true);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        actuator.schedule_retry(process);
+        assert_eq!(actuator.stop(process, &members).unwrap(), Outcome::Void);
+        assert!(actuator.stopped.is_empty() && actuator.journalled.is_empty());
     }
 
     /// `su` and `runuser` stop with their child, and stayed stopped when the guard continued it.

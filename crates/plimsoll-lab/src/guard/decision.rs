@@ -62,6 +62,9 @@ pub enum Event {
         scope: String,
         #[serde(serialize_with = "policy_name")]
         policy: GuardPolicy,
+        /// The user whose processes alone the guard may stop; none for a guard of root.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        only_user: Option<u32>,
     },
     /// A protected cgroup does not exist.
     Unprotected {
@@ -168,7 +171,7 @@ impl Event {
         };
         let bytes = match outcome {
             Outcome::Void => return None,
-            Outcome::Refused { .. } if reason == Reason::Retry => return None,
+            Outcome::Refused { lasting: true, .. } if reason == Reason::Retry => return None,
             Outcome::Refused { error, .. } => {
                 let order = order.verb();
                 return Some(Event::Failed { order, target, error });
@@ -202,7 +205,17 @@ impl Event {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Event::Begun { scope, policy } => write!(f, "guarding {scope}, policy {}", policy.name()),
+            Event::Begun {
+                scope,
+                policy,
+                only_user,
+            } => {
+                write!(f, "guarding {scope}, policy {}", policy.name())?;
+                match only_user {
+                    Some(user) => write!(f, "; not root, so only the processes of user {user}"),
+                    None => Ok(()),
+                }
+            }
             Event::Unprotected { cgroup } => {
                 write!(f, "no cgroup {cgroup} to protect; it is protected once it exists")
             }
@@ -321,6 +334,15 @@ mod tests {
             "{first:?}"
         );
         assert_eq!(event(Reason::Retry, refused()), None);
+        // The journal cannot be written, for example: not the failure that was reported before.
+        let other = event(
+            Reason::Retry,
+            Outcome::Refused {
+                error: "full".to_owned(),
+                lasting: false,
+            },
+        );
+        assert!(matches!(other, Some(Event::Failed { .. })), "{other:?}");
         let continued = Event::Continued {
             pid: 7,
             name: "a".to_owned(),

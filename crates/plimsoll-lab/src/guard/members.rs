@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use plimsoll_model::sanitize::sanitize;
-use plimsoll_proc::cgroup::{Hierarchy, members};
-use plimsoll_proc::{Folder, PidStat, PidStatus, ProcessId, oom};
+use plimsoll_proc::cgroup::{Freezer, Hierarchy, members};
+use plimsoll_proc::{Folder, PidStat, PidStatus, ProcessId, Tree, oom};
 
 use super::error::GuardError;
 use super::groups::Groups;
@@ -90,6 +90,7 @@ pub(super) struct Members {
     looks: u64,
     /// Folders of the protected cgroups.
     protected: Vec<PathBuf>,
+    freezer: Freezer,
     /// `None` except for the policy `throttle`.
     groups: Option<Groups>,
     buffer: Vec<u8>,
@@ -105,6 +106,7 @@ impl Members {
         };
         Members {
             protected: protection.cgroups.iter().map(folder).collect(),
+            freezer: Freezer::find(&Tree::live()),
             scope,
             protection,
             own: Own::find(),
@@ -274,7 +276,15 @@ impl Members {
             .as_mut()
             .and_then(|groups| groups.of(&folder, &mut buffer));
         let is_held = is_own_stop || group.is_some_and(|group| held.throttled.contains(&group));
-        if !is_new && (known.cpu_us != cpu_us || known.faults != faults || waits) || is_held {
+        let works = known.cpu_us != cpu_us || known.faults != faults;
+        // A frozen process does nothing, and its state is D (v1) or S (v2). An idle one in S is exempt anyway.
+        let may_be_frozen = !works && (waits || known.active + IDLE >= self.looks);
+        let is_frozen = !is_new
+            && !is_own_stop
+            && exemption.is_none()
+            && may_be_frozen
+            && self.freezer.holds(&folder, &mut buffer);
+        if !is_new && (works || waits && !is_frozen) || is_held {
             known.active = self.looks;
         }
         (known.cpu_us, known.faults) = (cpu_us, faults);
@@ -290,6 +300,7 @@ impl Members {
         }
         let exempt = exemption.is_some()
             || foreign
+            || is_frozen
             || known.spared
             || known.is_traced
             || self.protection.pids.contains(&parent)
@@ -320,14 +331,18 @@ impl Members {
     /// Whether the process, whose pidfd the caller has open, may be stopped now.
     pub(super) fn may_stop(&self, process: ProcessId) -> bool {
         let mut buffer = Vec::new();
-        let Ok(stat) = PidStat::read(process.pid, &mut buffer) else {
+        let Ok(folder) = Folder::open(process.pid) else {
+            return false;
+        };
+        let Some(stat) = folder.read("stat", &mut buffer).ok().and_then(PidStat::parse) else {
             return false;
         };
         let is_machine = self.scope.is_machine();
-        stat.start_ticks == process.start_ticks
+        let is_free = stat.start_ticks == process.start_ticks
             && stat.is_alive()
             && !stat.is_stopped()
-            && protection::by_stat(process.pid, &stat, &self.own, &self.protection, is_machine).is_none()
+            && protection::by_stat(process.pid, &stat, &self.own, &self.protection, is_machine).is_none();
+        is_free && !self.freezer.holds(&folder, &mut buffer)
     }
 }
 
@@ -372,112 +387,16 @@ impl Known {
     }
 }
 
+/// This user, if it may send signals to its own processes alone.
+pub(super) fn only_user() -> Option<u32> {
+    let own = rustix::process::geteuid();
+    (!own.is_root()).then(|| own.as_raw())
+}
+
 /// Whether this user may send signals to a process of that user.
 fn may_signal(uid: Option<u32>) -> bool {
-    let own = rustix::process::geteuid();
-    own.is_root() || uid == Some(own.as_raw())
+    only_user().is_none_or(|own| uid == Some(own))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::guard::ScopeChoice;
-
-    #[test]
-    fn a_process_that_another_program_continues_is_spared() {
-        let mut known = Known::new(ProcessId {
-            pid: 1,
-            start_ticks: 1,
-        });
-        known.see(true, false);
-        assert!(!known.spared, "it waits for a page");
-        known.see(true, true);
-        known.see(true, true);
-        assert!(!known.spared);
-        known.see(false, false);
-        assert!(!known.spared, "the guard continued it");
-        known.see(true, true);
-        known.see(true, false);
-        assert!(known.spared);
-    }
-
-    /// A shell that says when it has prepared itself, then goes on.
-    fn shell(prepare: &str, then: &str) -> std::process::Child {
-        let script = format!("{prepare} echo ready; {then}");
-        // The session of the tests may be one of which nothing is known: init's, or one from outside of the pid namespace.
-        let mut child = plimsoll_testkit::command("setsid")
-            .args(["sh", "-c", &script])
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        assert_eq!(plimsoll_testkit::next_line(&mut child), "ready");
-        child
-    }
-
-    /// Looks at a tree until `done` or for so many looks. A process is active once its CPU time or its faults have grown.
-    fn look_at(
-        mut child: std::process::Child,
-        protection: Protection,
-        looks: u32,
-        done: impl Fn(&Look) -> bool,
-    ) -> bool {
-        let scope = Scope::find(&ScopeChoice::Tree(child.id())).unwrap();
-        let mut members = Members::new(scope, protection, None);
-        members.own.sessions.insert(child.id());
-        let found = (0..looks).any(|_| {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            done(&members.look(&BTreeSet::new(), &BTreeSet::new()).unwrap())
-        });
-        child.kill().unwrap();
-        child.wait().unwrap();
-        found
-    }
-
-    /// More looks than a process takes to become a candidate on a busy machine, and some looks that suffice on a quiet one.
-    const MANY: u32 = 1500;
-    const SOME: u32 = 40;
-    const SPINS: &str = "while :; do :; done";
-
-    fn free() -> Protection {
-        Protection {
-            own_session_is_free: true,
-            ..Protection::default()
-        }
-    }
-
-    fn has_candidates(look: &Look) -> bool {
-        !look.candidates.is_empty()
-    }
-
-    #[test]
-    fn active_processes_without_protection_are_candidates() {
-        let is_shell = |look: &Look| look.candidates.iter().any(|one| look.names[&one.id] == "sh");
-        assert!(look_at(shell("", SPINS), free(), MANY, is_shell));
-        assert!(
-            !look_at(shell("", SPINS), Protection::default(), SOME, has_candidates),
-            "a session of the guard"
-        );
-        let named = Protection {
-            names: vec!["sh".to_owned()],
-            ..free()
-        };
-        assert!(!look_at(shell("", SPINS), named, SOME, has_candidates));
-        let child = shell("", SPINS);
-        let numbered = Protection {
-            pids: vec![child.id()],
-            ..free()
-        };
-        assert!(!look_at(child, numbered, SOME, has_candidates));
-        // Only CAP_SYS_RESOURCE may lower it.
-        let is_adjusted = |look: &Look| look.candidates.iter().any(|one| one.oom_adjustment == 300);
-        let adjusted = shell("echo 300 > /proc/$$/oom_score_adj;", SPINS);
-        assert!(look_at(adjusted, free(), MANY, is_adjusted));
-        assert!(protection::by_adjustment(-500) && !protection::by_adjustment(-499));
-    }
-
-    #[test]
-    fn processes_that_another_program_stopped_are_none() {
-        let is_foreign = |look: &Look| !look.foreign.is_empty() && look.candidates.is_empty();
-        assert!(look_at(shell("", "kill -STOP $$"), free(), MANY, is_foreign));
-    }
-}
+mod tests;

@@ -129,6 +129,7 @@ pub fn guard(options: &Options, stop: &Stop, tell: &mut dyn FnMut(&Decision)) ->
     let begun = Event::Begun {
         scope: guard.members.scope_name(),
         policy: options.policy,
+        only_user: members::only_user(),
     };
     let recovered = continued.into_iter().map(|what| Event::Recovered { what });
     let missing = guard.members.missing_protections().into_iter();

@@ -182,7 +182,7 @@ impl Hierarchy {
 }
 
 /// The folder of the cgroup `path` if `mount` shows the cgroup `inner`; `None` if `path` is not at or below `inner`.
-fn folder_of(mount: &Path, inner: &Path, path: &Path) -> Option<PathBuf> {
+pub(super) fn folder_of(mount: &Path, inner: &Path, path: &Path) -> Option<PathBuf> {
     let below = path.strip_prefix(inner).ok()?;
     // The path of a cgroup outside of the cgroup namespace begins with `..`.
     let is_inside = below
@@ -192,7 +192,7 @@ fn folder_of(mount: &Path, inner: &Path, path: &Path) -> Option<PathBuf> {
 }
 
 /// Path of the process in the hierarchy whose controllers fit.
-fn own_path(cgroups: &str, fits: impl Fn(&str) -> bool) -> Option<&str> {
+pub(super) fn own_path(cgroups: &str, fits: impl Fn(&str) -> bool) -> Option<&str> {
     entries(cgroups).find_map(|(controllers, path)| fits(controllers).then_some(path))
 }
 

@@ -3,6 +3,7 @@
 
 pub mod controllers;
 mod folder;
+mod freezer;
 mod hierarchy;
 mod memory_stat;
 mod peak;
@@ -20,6 +21,7 @@ use crate::fields::{number, value_of, words};
 use crate::psi;
 
 pub use folder::CgroupFolder;
+pub use freezer::Freezer;
 pub use hierarchy::{Hierarchy, HierarchyError, paths, unified_path};
 pub use memory_stat::{Field, MemoryStat};
 pub use peak::PeakUsage;

@@ -24,7 +24,8 @@ impl Section {
 }
 
 pub(crate) struct Drawing {
-    /// Name of the drawn value: `data-chart` of the figure in the report, and the argument of `report --chart`.
+    /// Name of the drawn value: `data-chart` of the figure in the report, and the argument of `report --chart`, which
+    /// numbers equal names.
     pub(crate) id: &'static str,
     pub(crate) caption: String,
     pub(crate) hint: String,

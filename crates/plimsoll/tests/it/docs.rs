@@ -304,3 +304,23 @@ fn the_book_draws_the_transitions_of_the_page_table() {
     assert!(drawn.len() > 8, "{drawn:?}");
     assert!(text("docs/src/pager.md").contains(&drawn.join("\n")));
 }
+
+/// The drop-in that the chapter on the guard shows is the one that the VM with systemd tests.
+#[test]
+fn the_drop_in_of_the_book_is_tested() {
+    let shown_in = |path: &str, begin: &str, end: &str| {
+        let text = fs::read_to_string(repository().join(path)).expect("it is text");
+        let mut blocks = text.split(begin).skip(1);
+        let drop_in = blocks.find_map(|block| {
+            let (lines, _) = block.split_once(end)?;
+            lines
+                .starts_with("[Service]\nExecStart=\n")
+                .then(|| lines.to_owned())
+        });
+        drop_in.unwrap_or_else(|| panic!("{path} has a drop-in"))
+    };
+    assert_eq!(
+        shown_in("docs/src/guard.md", "```ini\n", "```"),
+        shown_in("vm/guest/systemd.sh", "<<'END'\n", "END\n")
+    );
+}

@@ -454,6 +454,7 @@ fn without_root_a_guard_works_on_own_processes() {
         assert_eq!(code(&output), Some(0), "{scope:?}: {}", errors(&output));
         let lines = lines(&output);
         assert_eq!(lines[0]["decision"], "begun", "{lines:#?}");
+        assert_eq!(lines[0]["only_user"], NOBODY, "{lines:#?}");
         assert_eq!(lines.last().expect("a line")["decision"], "ended", "{lines:#?}");
         let journals = fs::read_dir(path.join("state/runs")).expect("it had a journal");
         assert_eq!(journals.count(), 0);
