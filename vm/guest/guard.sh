@@ -103,6 +103,26 @@ contains "guard: relay: a process is stopped" '"decision":"stopped"' relay.jsonl
 # Field 3 is the state, as no name of these processes has a space.
 equal "guard: relay: no process stays stopped" "" "$(cat /proc/[0-9]*/stat 2>/dev/null | awk '$3 == "T" { print $2 }')"
 
+# Pressure of 30 s without a break, and a consumer that its oom_score_adj protects: the other one is the only candidate.
+keep_consuming
+protected=$(cat $batch/a/cgroup.procs)
+victim=$(cat $batch/b/cgroup.procs)
+for pid in $protected; do echo -600 >"/proc/$pid/oom_score_adj"; done
+plimsoll guard --cgroup /batch --policy kill --json >kill.jsonl 2>kill.err &
+guard=$!
+for _ in $(seq 600); do
+    grep -q '"decision":"killed"' kill.jsonl && break
+    sleep 0.2
+done
+kill -TERM $guard
+wait $guard
+equal "guard: kill: exit code" 0 $?
+contains "guard: kill: ends the process without protection" "\"decision\":\"killed\",\"name\":\"plimsoll\",\"pid\":$victim" kill.jsonl
+equal "guard: kill: ends one process" 1 "$(grep -c '"decision":"killed"' kill.jsonl)"
+equal "guard: kill: the protected process lives" "$protected" "$(cat $batch/a/cgroup.procs)"
+for pid in $protected; do echo 0 >"/proc/$pid/oom_score_adj"; done
+consumes b || consume b
+
 # After a SIGKILL of the guard, a service recreates its throttled cgroup, and sets cpu.max to the value that the guard had
 # set.
 plimsoll guard --cgroup /batch --policy throttle --json >again.jsonl 2>again.err &

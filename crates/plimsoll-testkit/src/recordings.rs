@@ -73,7 +73,6 @@ fn settings(class: FillClass) -> Settings {
     }
 }
 
-/// A manifest of the run `run`.
 pub fn manifest(run: &str, plan: Plan) -> Manifest {
     Manifest {
         schema: plimsoll_model::recording::model::RECORDING_SCHEMA,
@@ -135,7 +134,6 @@ pub fn rows(count: usize) -> Vec<Row> {
         .collect()
 }
 
-/// An event.
 pub fn event(t_ns: u64, kind: EventKind, text: &str) -> Event {
     Event::new(t_ns, kind, text)
 }
@@ -180,7 +178,6 @@ pub fn trial(plan: &Plan, index: usize, status: TrialStatus) -> Trial {
     }
 }
 
-/// Results of `trials`.
 pub fn results(run: &str, trials: Vec<Trial>) -> Results {
     Results {
         schema: 1,

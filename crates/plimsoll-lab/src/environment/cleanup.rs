@@ -20,7 +20,6 @@ use super::{cap, cgroup, confine, oom_killer, process, stopped, swap_device, swa
 /// A signal ends a cleanup at once: there is nothing to restore first.
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// Result of [`cleanup`].
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct CleanupReport {
     /// Newest run first.
@@ -34,7 +33,6 @@ impl CleanupReport {
     }
 }
 
-/// Cleanup of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RunCleanup {
     pub run: String,

@@ -97,14 +97,12 @@ pub struct Left {
     pub cause: LeftCause,
 }
 
-/// The cause of a [`Left`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "code", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum LeftCause {
     /// Another program has changed it since.
     ChangedSince,
-    /// Undoing it failed.
     UndoFailed,
     /// It is undone, but its journal can be neither written nor removed.
     NotRecorded,

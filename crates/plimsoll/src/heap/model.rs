@@ -27,7 +27,6 @@ pub struct UnreadHeaps {
     pub damaged: bool,
 }
 
-/// The heaps of a process.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ProcessHeaps {
     pub pid: u32,
@@ -57,7 +56,6 @@ pub struct ProcessHeaps {
     pub took_us: u64,
 }
 
-/// A heap.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HeapReport {
     /// Number of the heap; 1 is the process heap.
@@ -136,7 +134,6 @@ pub struct FrontReport {
     pub buckets: Vec<BucketReport>,
 }
 
-/// A bucket.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BucketReport {
     pub block_bytes: u64,
@@ -199,7 +196,6 @@ pub struct ValidationReport {
     pub damage: Vec<DamageReport>,
 }
 
-/// An inconsistency.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DamageReport {
     pub heap: u32,

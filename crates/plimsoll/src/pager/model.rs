@@ -11,7 +11,6 @@ use super::rows::ROWS;
 /// Schema version of [`PagerSurvey`].
 pub const PAGER_SCHEMA: u32 = 1;
 
-/// The pagers of a process.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct PagerSurvey {
     pub schema: u32,
@@ -36,7 +35,6 @@ impl PagerSurvey {
     }
 }
 
-/// A pager.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct PagerReport {
     /// Address of its record.
@@ -57,7 +55,6 @@ pub struct PagerReport {
     pub validation: Option<PagerValidation>,
 }
 
-/// The page file of a pager.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct PageFileReport {
     /// `writable`, `limited`, `failed` or `of-parent`.
