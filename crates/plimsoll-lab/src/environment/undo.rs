@@ -119,7 +119,9 @@ pub enum LeftCause {
     /// The first line of the journal is not a header.
     JournalHeader,
     /// The journal has a format of another version.
-    JournalFormat { format: u32 },
+    JournalFormat {
+        format: u32,
+    },
     /// Another user may have written the journal.
     JournalUntrusted,
 }
