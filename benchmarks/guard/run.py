@@ -72,7 +72,8 @@ def earlyoom():
             daemon.send_signal(signal.SIGTERM)
             daemon.wait()
             log.seek(0)
-            kills = sum(line.startswith("sending SIG") for line in log)
+            # At its start, it also prints a line "sending SIGTERM when ...".
+            kills = sum(line.startswith("sending SIG") and " to process " in line for line in log)
             print(f"earlyoom: {kills} kills")
 
 
