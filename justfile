@@ -21,6 +21,10 @@ test:
 programs:
     cargo xtask test programs
 
+# Run the tests of the pager, of its C interface, and of the library of `exec`
+pager:
+    cargo xtask test pager
+
 # Run tests of the pager in each of its other modes
 modes:
     cargo xtask test modes

@@ -27,6 +27,7 @@ METRICS = [
     ("together_cycles_per_s", "cycles/s", True),
     ("fairness_ratio", "fairness", False),
     ("load_wakeup_p99_s", "wake-up p99, ms", True),
+    ("second_half_wakeup_p99_s", "wake-up p99, second half, ms", True),
     ("neighbour_p99_s", "wake-up p99 outside of the cgroup, ms", True),
     ("load_launch_p99_s", "launch p99, ms", True),
     ("recovery_s", "recovery, s", False),

@@ -6,7 +6,7 @@ mod plan;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask test [programs|modes|control|paging]";
+const USAGE: &str = "usage: cargo xtask test [programs|pager|modes|control|paging]";
 
 fn usage() -> ExitCode {
     eprintln!("{USAGE}");

@@ -22,37 +22,44 @@ const HOLDERS: [&str; 11] = [
 ];
 /// The crate whose integration tests contain [`HOLDERS`].
 const HOLDERS_CRATE: &str = "plimsoll";
-/// Integration tests of one crate that take minutes. Only the crates and files in `SECTIONS` of `.ci/inputs` can break them.
-/// `cargo xtask test` leaves them out, and `.ci/run` skips a group whose inputs are those of its last green run.
+/// Tests that take minutes. Only the crates and files in `SECTIONS` of `.ci/inputs` can break them. `cargo xtask test` leaves
+/// them out, and `.ci/run` skips a group whose inputs are those of its last green run.
 pub(crate) struct Group {
     pub(crate) name: &'static str,
-    crate_name: &'static str,
+    crates: &'static [&'static str],
+    /// Modules of the integration tests of its crate. Empty: all tests of its crates but those of other groups.
     modules: &'static [&'static str],
 }
 
-const GROUPS: [Group; 4] = [
+const GROUPS: [Group; 5] = [
     // Real programs in less RAM than they need, and on the heap.
     Group {
         name: "programs",
-        crate_name: "plimsoll",
+        crates: &["plimsoll"],
         modules: &["exec::programs::", "heap::programs::", "heap::redis::"],
+    },
+    // The pager, its C interface, and the library of `exec`.
+    Group {
+        name: "pager",
+        crates: &["plimsoll-pager", "plimsoll-pager-c", "plimsoll-exec"],
+        modules: &[],
     },
     // Tests of the pager again, in each of its other modes.
     Group {
         name: "modes",
-        crate_name: "plimsoll-pager",
+        crates: &["plimsoll-pager"],
         modules: &["modes::the_cap_and_forks_hold"],
     },
     // Guards and levels under real pressure, which take the machine lock: they wait for the seconds of their control loops.
     Group {
         name: "control",
-        crate_name: "plimsoll",
+        crates: &["plimsoll"],
         modules: &["guard::pressure::", "hold::pressure::", "run::thrash_guard::"],
     },
     // Experiments on the pager as root and as another user, which take the machine lock.
     Group {
         name: "paging",
-        crate_name: "plimsoll",
+        crates: &["plimsoll"],
         modules: &[
             "run::pager::",
             "run::pager_options::",
@@ -62,7 +69,7 @@ const GROUPS: [Group; 4] = [
     },
 ];
 /// The longest other tests: they start first.
-const LONG: [&str; 2] = ["plimsoll-pager", "plimsoll-lfh"];
+const LONG: [&str; 3] = ["plimsoll-pager", "plimsoll-report", "plimsoll-lfh"];
 
 /// A test program that cargo built.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,8 +96,16 @@ impl Program {
         self.crate_name() == HOLDERS_CRATE && self.is_integration()
     }
 
+    /// Whether the group has some of its tests.
     fn is_of(&self, group: &Group) -> bool {
-        self.is_integration() && self.crate_name() == group.crate_name
+        group.crates.contains(&self.crate_name()) && (group.modules.is_empty() || self.is_integration())
+    }
+
+    /// Whether a group has all of its tests, but those of other groups.
+    fn is_left_out(&self) -> bool {
+        GROUPS
+            .iter()
+            .any(|group| group.modules.is_empty() && self.is_of(group))
     }
 
     /// Options that leave out these modules and those of the groups.
@@ -174,15 +189,24 @@ pub(crate) fn build() -> Result<Vec<Program>, Box<dyn Error>> {
     Ok(programs)
 }
 
-/// The only job of a group.
+/// The jobs of a group.
 pub(crate) fn group_jobs(programs: &[Program], group: &Group) -> Result<Jobs, Box<dyn Error>> {
-    let program = programs
-        .iter()
-        .find(|program| program.is_of(group))
-        .ok_or_else(|| format!("no integration tests of {} were built", group.crate_name))?;
+    for name in group.crates {
+        let has_tests = |program: &Program| program.crate_name() == *name && program.is_integration();
+        if !programs.iter().any(has_tests) {
+            return Err(format!("no integration tests of {name} were built").into());
+        }
+    }
+    let own = programs.iter().filter(|program| program.is_of(group));
+    // The integration tests take longest.
+    let (long, short): (Vec<&Program>, Vec<&Program>) = own.partition(|program| program.is_integration());
+    let job = |program: &Program| match group.modules {
+        [] => program.job("", &program.left_out(&[])),
+        modules => program.job(&format!(", {}", group.name), modules),
+    };
     Ok(Jobs {
         machine: None,
-        others: [program.job(&format!(", {}", group.name), group.modules)].into(),
+        others: long.into_iter().chain(short).map(job).collect(),
     })
 }
 
@@ -196,7 +220,7 @@ pub(crate) fn jobs(programs: &[Program]) -> Result<Jobs, Box<dyn Error>> {
     let mut others = VecDeque::from([holder.job(", other tests", &holder.left_out(&HOLDERS))]);
     let (long, short): (Vec<&Program>, Vec<&Program>) = programs
         .iter()
-        .filter(|program| !program.has_holders())
+        .filter(|program| !program.has_holders() && !program.is_left_out())
         .partition(|program| LONG.contains(&program.crate_name()));
     let rest = long.into_iter().chain(short);
     others.extend(rest.map(|program| program.job("", &program.left_out(&[]))));
@@ -290,7 +314,18 @@ mod tests {
             source: "/w/crates/plimsoll-pager/tests/it/main.rs".into(),
             executable: "/t/it-2".into(),
         };
-        let all = [library, holder, pager];
+        let pager_library = Program {
+            source: "/w/crates/plimsoll-pager/src/lib.rs".into(),
+            executable: "/t/lib-2".into(),
+            ..pager.clone()
+        };
+        let of_crate = |name: &str| Program {
+            folder: format!("/w/crates/{name}").into(),
+            source: format!("/w/crates/{name}/tests/it/main.rs").into(),
+            executable: format!("/t/{name}").into(),
+        };
+        let others = ["plimsoll-pager-c", "plimsoll-exec"].map(of_crate);
+        let all = [&[library, pager_library, holder, pager], &others[..]].concat();
         let mut planned = jobs(&all).expect("a plan");
         let machine = planned.machine.expect("tests that hold the machine");
         assert!(machine.command.get_program() == "/t/it-1");
@@ -307,7 +342,7 @@ mod tests {
             let pairs: Vec<&str> = expected.iter().flat_map(|module| ["--skip", module]).collect();
             assert_eq!(arguments(job), pairs);
         };
-        let [ours, pagers, library, examples] = planned.others.make_contiguous() else {
+        let [ours, library, examples] = planned.others.make_contiguous() else {
             panic!("{} jobs", planned.others.len());
         };
         let (program, programs) = in_group("programs");
@@ -322,8 +357,21 @@ mod tests {
         let of_machine: Vec<&str> = HOLDERS.into_iter().chain(skipped).collect();
         assert_eq!(arguments(&machine), of_machine);
         let (program, modules) = in_group("modes");
-        assert!(program == "/t/it-2" && pagers.command.get_program() == "/t/it-2");
+        assert!(program == "/t/it-2");
+        let mut planned = group_jobs(&all, group("pager").expect("a group")).expect("a plan");
+        let [pagers, c_interface, preloaded, pager_library] = planned.others.make_contiguous() else {
+            panic!("{} jobs", planned.others.len());
+        };
+        assert_eq!(pagers.command.get_program(), "/t/it-2");
         left_out(pagers, &[modules]);
+        for (job, program) in [
+            (c_interface, "/t/plimsoll-pager-c"),
+            (preloaded, "/t/plimsoll-exec"),
+            (pager_library, "/t/lib-2"),
+        ] {
+            assert_eq!(job.command.get_program(), program);
+            assert!(arguments(job).is_empty());
+        }
         assert_eq!(library.command.get_program(), "/t/lib-1");
         assert!(arguments(library).is_empty());
         assert!(arguments(examples).contains(&"--doc"));

@@ -152,6 +152,10 @@ impl Readings {
         &self.probes[0].latencies
     }
 
+    pub(super) fn launch(&self) -> &Latencies {
+        &self.probes[1].latencies
+    }
+
     pub(super) fn small_set(&self) -> &Latencies {
         &self.probes[2].latencies
     }

@@ -65,6 +65,11 @@ pub mod finding {
     pub const PAGER_TRIMS: &str = "pager_trims_per_s";
     /// The most bytes that were seen in all pagers above their budget and 2% of it.
     pub const OVER_BUDGET: &str = "over_budget_bytes";
+    /// 99th percentile of the wake-up latency in the second half of the time in which all consumers work: without the seconds
+    /// that a guard takes to detect thrashing.
+    pub const SECOND_HALF_WAKEUP: &str = "second_half_wakeup_p99_s";
+    /// The same of the starts of a program.
+    pub const SECOND_HALF_LAUNCH: &str = "second_half_launch_p99_s";
     /// Processes that the guard stopped, a process as often as it was stopped.
     pub const GUARD_STOPS: &str = "guard_stops";
     /// Page-outs of the guard.

@@ -25,6 +25,9 @@ fn a_trial_may_have_a_guard() {
         "{trial:#}"
     );
     assert!(metric(trial, "together_cycles_per_s") > 0.0, "{trial:#}");
+    let second_half = metric(trial, "second_half_wakeup_p99_s");
+    let longest = metric(trial, "load_wakeup_max_s");
+    assert!(second_half > 0.0 && second_half <= longest, "{trial:#}");
     let refused = small(&["guard=kill"]).finish();
     refused.assert_refused(1, &["kill", "relay"]);
 }

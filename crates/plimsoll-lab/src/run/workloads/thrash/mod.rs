@@ -245,10 +245,13 @@ impl Crew {
         let started = context.snapshot()?.row;
         self.wait_until(context, at(thrash.all_started()))?;
         let all_started = context.snapshot()?.row;
+        self.wait_until(context, at(thrash.all_started().midpoint(thrash.seconds())))?;
+        let mut readings = self.probes.lap(context)?;
         let end = at(thrash.seconds());
         self.wait_until(context, end)?;
         let ended = context.snapshot()?.row;
-        let readings = self.probes.lap(context)?;
+        let second_half = self.probes.lap(context)?;
+        readings.merge(&second_half);
         let mut load = Load::default();
         for consumer in &mut self.consumers {
             let (timeout, stop) = (context.timeout(), context.runner.stop.flag());
@@ -261,6 +264,14 @@ impl Crew {
             findings.set(finding::OVER_BUDGET, budget.most() as f64);
         }
         readings.note(&mut findings);
+        for (name, latencies) in [
+            (finding::SECOND_HALF_WAKEUP, second_half.wakeup()),
+            (finding::SECOND_HALF_LAUNCH, second_half.launch()),
+        ] {
+            if let Some(ns) = latencies.percentile(99.0) {
+                findings.set(name, ns as f64 / 1e9);
+            }
+        }
         note_usage(&mut findings, "", &self.usage(&started, &ended));
         note_usage(&mut findings, "all_active_", &self.usage(&all_started, &ended));
         check_distinct(context, thrash, &load);
