@@ -29,7 +29,7 @@ pager:
 modes:
     cargo xtask test modes
 
-# Run guards and levels under real pressure
+# Run guards, levels and searches for a size under real pressure
 control:
     cargo xtask test control
 

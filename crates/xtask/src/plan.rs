@@ -7,9 +7,8 @@ use std::process::{Command, Stdio};
 
 /// Modules whose tests take the machine lock, but for those of [`GROUPS`]. They run real experiments, one after another,
 /// and leave the processor mostly idle.
-const HOLDERS: [&str; 11] = [
+const HOLDERS: [&str; 10] = [
     "run::",
-    "size_service::",
     "trim::",
     "environment::",
     "exec::kernel::",
@@ -27,7 +26,7 @@ const HOLDERS_CRATE: &str = "plimsoll";
 pub(crate) struct Group {
     pub(crate) name: &'static str,
     crates: &'static [&'static str],
-    /// Modules of the integration tests of its crate. Empty: all tests of its crates but those of other groups.
+    /// Modules of the integration tests of its crate. Empty: all tests of its crates except those of other groups.
     modules: &'static [&'static str],
 }
 
@@ -50,11 +49,18 @@ const GROUPS: [Group; 5] = [
         crates: &["plimsoll-pager"],
         modules: &["modes::the_cap_and_forks_hold"],
     },
-    // Guards and levels under real pressure, which take the machine lock: they wait for the seconds of their control loops.
+    // Guards, levels and searches for a size under real pressure, which take the machine lock: they wait for the seconds of
+    // their control loops.
     Group {
         name: "control",
         crates: &["plimsoll"],
-        modules: &["guard::pressure::", "hold::pressure::", "run::thrash_guard::"],
+        modules: &[
+            "guard::pressure::",
+            "hold::pressure::",
+            "run::thrash_guard::",
+            "run::size::",
+            "size_service::",
+        ],
     },
     // Experiments on the pager as root and as another user, which take the machine lock.
     Group {
@@ -65,6 +71,7 @@ const GROUPS: [Group; 5] = [
             "run::pager_options::",
             "run::thrash_pagers::",
             "run::contention_pager::",
+            "run::tour::a_tour_",
         ],
     },
 ];
@@ -101,7 +108,7 @@ impl Program {
         group.crates.contains(&self.crate_name()) && (group.modules.is_empty() || self.is_integration())
     }
 
-    /// Whether a group has all of its tests, but those of other groups.
+    /// Whether a group has all of its tests, except those of other groups.
     fn is_left_out(&self) -> bool {
         GROUPS
             .iter()
