@@ -435,6 +435,20 @@ mod tests {
     use crate::guard::scope::Scope;
     use crate::guard::{Protection, ScopeChoice};
 
+    /// The tree of a process, without protection.
+    fn tree_of(pid: u32) -> Members {
+        let scope = Scope::find(&ScopeChoice::Tree(pid)).unwrap();
+        Members::new(scope, Protection::default(), None)
+    }
+
+    /// A process that sleeps, its tree, and an actuator without a journal.
+    fn sleeper() -> (std::process::Child, ProcessId, Members, Actuator) {
+        let child = plimsoll_testkit::command("sleep").arg("60").spawn().unwrap();
+        let process = ProcessId::of(child.id()).unwrap();
+        let members = tree_of(child.id());
+        (child, process, members, Actuator::new(None))
+    }
+
     #[test]
     fn page_outs_go_on_behind_the_last_one() {
         let text = b"1000-3000 rw-p 00000000 00:00 0 \n\
@@ -463,11 +477,7 @@ mod tests {
     /// The kernel refuses `[vsyscall]`: a page-out that reached the end of the mappings failed.
     #[test]
     fn all_memory_of_a_process_is_paged_out() {
-        let mut child = plimsoll_testkit::command("sleep").arg("60").spawn().unwrap();
-        let process = ProcessId::of(child.id()).unwrap();
-        let scope = Scope::find(&ScopeChoice::Tree(child.id())).unwrap();
-        let members = Members::new(scope, Protection::default(), None);
-        let mut actuator = Actuator::new(None);
+        let (mut child, process, members, mut actuator) = sleeper();
         // As for one that the guard has stopped.
         actuator.stopped.insert(process);
         let trimmed = actuator.trim(process, u64::MAX, &members, &Stop::default());
@@ -526,8 +536,7 @@ mod tests {
     fn a_process_that_a_policy_stops_again_is_not_retried() {
         let mut jobs = Jobs::start();
         let (child, parent) = (jobs.child, jobs.parent());
-        let scope = Scope::find(&ScopeChoice::Tree(child.pid)).unwrap();
-        let members = Members::new(scope, Protection::default(), None);
+        let members = tree_of(child.pid);
         let mut actuator = Actuator::new(None);
         actuator.stop_for_test(child, Some(parent));
         jobs.wait_for_parent(true);
@@ -543,11 +552,7 @@ mod tests {
     /// The guard reported a stop of a process that another program had continued, and of one that had ended.
     #[test]
     fn a_stop_after_a_failed_sigcont_stops_the_process() {
-        let mut child = plimsoll_testkit::command("sleep").arg("60").spawn().unwrap();
-        let process = ProcessId::of(child.id()).unwrap();
-        let scope = Scope::find(&ScopeChoice::Tree(child.id())).unwrap();
-        let members = Members::new(scope, Protection::default(), None);
-        let mut actuator = Actuator::new(None);
+        let (mut child, process, members, mut actuator) = sleeper();
         actuator.stop_for_test(process, None);
         actuator.schedule_retry(process);
         assert!(actuator.signal(process, libc::SIGCONT).unwrap());

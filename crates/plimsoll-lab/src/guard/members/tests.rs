@@ -21,17 +21,22 @@ fn a_process_that_another_program_continues_is_spared() {
     assert!(known.spared);
 }
 
-/// A shell that says when it has prepared itself, then goes on.
-fn shell(prepare: &str, then: &str) -> std::process::Child {
-    let script = format!("{prepare} echo ready; {then}");
+/// A program that has printed that it is ready.
+fn started(command: &[&str]) -> std::process::Child {
     // The session of the tests may be one of which nothing is known: init's, or one from outside of the pid namespace.
     let mut child = plimsoll_testkit::command("setsid")
-        .args(["sh", "-c", &script])
+        .args(command)
         .stdout(std::process::Stdio::piped())
         .spawn()
         .unwrap();
     assert_eq!(plimsoll_testkit::next_line(&mut child), "ready");
     child
+}
+
+/// A shell that says when it has prepared itself, then goes on.
+fn shell(prepare: &str, then: &str) -> std::process::Child {
+    let script = format!("{prepare} echo ready; {then}");
+    started(&["sh", "-c", &script])
 }
 
 fn members_of(child: &std::process::Child, protection: Protection) -> Members {
@@ -120,13 +125,7 @@ fn a_process_that_a_debugger_traces_is_none() {
     }
     let python = |first: &str| {
         let script = format!("import ctypes; {first}print('ready', flush=True)\nwhile True: pass");
-        let mut child = plimsoll_testkit::command("setsid")
-            .args(["python3", "-c", &script])
-            .stdout(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        assert_eq!(plimsoll_testkit::next_line(&mut child), "ready");
-        child
+        started(&["python3", "-c", &script])
     };
     assert!(look_at(python(""), free(), MANY, has_candidates));
     // PTRACE_TRACEME: this test is its debugger from then on.
