@@ -117,10 +117,27 @@ impl Manifest {
     pub fn observes(&self) -> bool {
         self.is_watch() || self.has_lone_phases()
     }
+
+    /// The target of a recording of `plimsoll watch`; of any other recording, the title of its plan.
+    pub fn target(&self) -> &str {
+        let title = self.plan.title.as_str();
+        match self.is_watch() {
+            true => title.strip_prefix(WATCH_TITLE).unwrap_or(title),
+            false => title,
+        }
+    }
 }
 
 /// Name of the scenario in a recording of `plimsoll watch`.
 pub const WATCH: &str = "watch";
+
+/// Start of the title of such a recording, before the target.
+const WATCH_TITLE: &str = "watch of ";
+
+/// The plan of a recording of `plimsoll watch`.
+pub fn watch_plan(target: &str) -> Plan {
+    Plan::without_trials(WATCH, format!("{WATCH_TITLE}{target}"))
+}
 
 /// A later part of a run that was resumed.
 ///

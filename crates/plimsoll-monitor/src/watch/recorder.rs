@@ -7,10 +7,9 @@ use std::thread::JoinHandle;
 use super::error::WatchError;
 use plimsoll_model::columns::{Row, col};
 use plimsoll_model::recording::model::{
-    Event, EventKind, MOST_ANALYSED, Manifest, Results, SamplerReport, SamplerSettings, WATCH,
+    Event, EventKind, MOST_ANALYSED, Manifest, Results, SamplerReport, SamplerSettings, watch_plan,
 };
 use plimsoll_model::recording::{Recording, RecordingError, RecordingFolder, Warning, Writer};
-use plimsoll_model::scenario::Plan;
 use plimsoll_report as report;
 use plimsoll_report::analysis;
 use plimsoll_sample::new_manifest;
@@ -64,8 +63,7 @@ impl Recorder {
     ) -> Result<Recorder, WatchError> {
         let hz = heading.sampler.hz;
         let (parent, name) = place(folder);
-        let plan = Plan::without_trials(WATCH, format!("watch of {}", heading.title));
-        let mut manifest = new_manifest(name, plan, hz);
+        let mut manifest = new_manifest(name, watch_plan(&heading.title), hz);
         manifest.sampler = heading.sampler;
         let writer = Writer::create(&parent, manifest)?;
         let place = writer.open_folder().clone();

@@ -9,8 +9,8 @@ use super::event::mark_of;
 use super::shared::Shared;
 use super::state::{Facts, Level, State, TargetState};
 use plimsoll_model::columns::Row;
-use plimsoll_model::recording::model::Manifest;
 use plimsoll_model::recording::{Follow, FollowState, RecordingError, Samples};
+use plimsoll_model::sanitize::sanitize;
 use plimsoll_report::analysis::frame::{Frame, Machine};
 
 /// Interval between two checks of a growing recording.
@@ -47,7 +47,7 @@ impl Replay {
         state.status.replay = true;
         state.status.unlocked = manifest.sampler.locked.as_ref().err().map(ToString::to_string);
         state.target = Some(TargetState {
-            title: title(manifest),
+            title: sanitize(manifest.target()).into_owned(),
             ..TargetState::default()
         });
         let replay = Replay {
@@ -113,10 +113,4 @@ impl Replay {
             }
         }
     }
-}
-
-fn title(manifest: &Manifest) -> String {
-    let title = &manifest.plan.title;
-    let title = title.strip_prefix("watch of ").unwrap_or(title);
-    plimsoll_model::sanitize::sanitize(title).into_owned()
 }

@@ -89,8 +89,7 @@ fn stalled(waited: f64) -> Statement {
 }
 
 fn title(manifest: &Manifest) -> String {
-    let title = &manifest.plan.title;
-    sanitize(title.strip_prefix("watch of ").unwrap_or(title)).into_owned()
+    sanitize(manifest.target()).into_owned()
 }
 
 /// A time to remember: in minutes from two of them on, in hours from two of those on.
