@@ -1,8 +1,10 @@
 //! Errors of the monitor's start.
 
 use std::io;
+use std::path::PathBuf;
 
 use plimsoll_model::recording::RecordingError;
+use plimsoll_proc::cgroup::HierarchyError;
 use plimsoll_sample::SampleError;
 
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +20,12 @@ pub enum WatchError {
         name: String,
         source: io::Error,
     },
-    /// The target does not exist or cannot be read.
+    #[error("cannot watch process {pid}: no such process; `plimsoll ps` lists the processes")]
+    NoSuchProcess { pid: u32 },
+    /// The cgroup is not found.
+    #[error("cannot watch the cgroup {}: {source}", path.display())]
+    Cgroup { path: PathBuf, source: HierarchyError },
+    /// The target cannot be read.
     #[error("cannot watch {what}: {reason}")]
     Target {
         what: String,

@@ -68,15 +68,16 @@ impl Followed {
         match choice {
             TargetChoice::None => Ok(Followed::Nothing),
             TargetChoice::Pid(pid) => {
-                let failed = |error: io::Error| WatchError::Target {
-                    what: format!("process {pid}"),
-                    reason: match error.kind() {
-                        io::ErrorKind::NotFound => {
-                            "no such process; `plimsoll ps` lists the processes".to_owned()
-                        }
+                let failed = |error: io::Error| {
+                    let reason = match error.kind() {
+                        io::ErrorKind::NotFound => return WatchError::NoSuchProcess { pid: *pid },
                         io::ErrorKind::PermissionDenied => "permission denied; run as root".to_owned(),
                         _ => error.to_string(),
-                    },
+                    };
+                    WatchError::Target {
+                        what: format!("process {pid}"),
+                        reason,
+                    }
                 };
                 let process = Process::read(*pid, Depth::Counters).map_err(failed)?;
                 let title = format!("pid {pid} {}", sanitize(&process.name));
@@ -267,20 +268,22 @@ pub(super) fn unreadable(pid: u32) -> Option<String> {
 impl Group {
     /// Finds a cgroup by its folder or by its path below the mount.
     fn find(path: &Path) -> Result<Group, WatchError> {
-        let failed = |reason: String| WatchError::Target {
-            what: format!("the cgroup {}", path.display()),
-            reason,
+        let not_found = |source: HierarchyError| WatchError::Cgroup {
+            path: path.to_owned(),
+            source,
         };
-        let not_found = |error: HierarchyError| failed(error.to_string());
         let hierarchy = Hierarchy::of_this_process().map_err(not_found)?;
         let (group, name) = hierarchy.find(path).map_err(not_found)?;
         let files = CgroupFiles::of(group.path(), group.version());
         if !files.stat.exists() {
-            return Err(failed(format!(
-                "{} does not exist; name a cgroup of the memory controller, below {}",
-                files.stat.display(),
-                hierarchy.mount.display()
-            )));
+            return Err(WatchError::Target {
+                what: format!("the cgroup {}", path.display()),
+                reason: format!(
+                    "{} does not exist; name a cgroup of the memory controller, below {}",
+                    files.stat.display(),
+                    hierarchy.mount.display()
+                ),
+            });
         }
         Ok(Group {
             title: format!("cgroup {}", sanitize(&name)),

@@ -351,7 +351,9 @@ fn exit_code(summary: &Summary) -> Option<ExitCode> {
 fn failure(error: WatchError) -> Failure {
     match error {
         WatchError::Recording(error) => recording_failure(error),
-        WatchError::Target { .. } => Failure::new(Exit::Usage, error),
+        WatchError::NoSuchProcess { .. } | WatchError::Cgroup { .. } | WatchError::Target { .. } => {
+            Failure::new(Exit::Usage, error)
+        }
         error => Failure::new(Exit::Missing, error),
     }
 }

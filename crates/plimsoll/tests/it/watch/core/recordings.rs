@@ -206,7 +206,7 @@ fn a_program_whose_cgroup_is_missing_leaves_no_recording() {
         cgroup: Some("/no/such/cgroup".into()),
     };
     let refused = Monitor::start_prepared(&options, prepared);
-    assert!(matches!(refused, Err(WatchError::Target { .. })));
+    assert!(matches!(refused, Err(WatchError::Cgroup { .. })));
     assert!(!record.exists());
 }
 

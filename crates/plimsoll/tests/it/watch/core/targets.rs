@@ -33,9 +33,7 @@ fn a_process_that_forks_becomes_another_and_ends_is_followed() {
     wait_for(&monitor, "two processes", |state| pids(state).len() == 2);
     assert_eq!(pids(&monitor.state())[0], target.pid(), "the first one first");
     target.0.stdin.as_mut().unwrap().write_all(b"go on\n").unwrap();
-    wait_for(&monitor, "another program", |state| {
-        marked(state, "executed another program: sleep")
-    });
+    wait_for(&monitor, "another program", |state| marked(state, ": sleep"));
     assert_eq!(
         monitor.state().target.as_ref().unwrap().title,
         format!("pid {} sleep", target.pid())
@@ -129,7 +127,7 @@ fn a_new_target_with_too_many_processes_gives_a_warning() {
             .any(|message| message.level == Level::Error && message.text.contains("99999999"))
     });
     let refused = Monitor::start(&Options::of(Source::Live(TargetChoice::Pid(99_999_999))));
-    assert!(matches!(refused, Err(WatchError::Target { .. })));
+    assert!(matches!(refused, Err(WatchError::NoSuchProcess { .. })));
     assert_eq!(
         pids(&monitor.state()).len(),
         71,
