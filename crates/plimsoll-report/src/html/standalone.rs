@@ -24,8 +24,9 @@ const MARGIN: f64 = 8.0;
     names.join(", ")
 )]
 pub struct NoChart {
-    name: String,
-    names: Vec<String>,
+    pub name: String,
+    /// The names of all charts.
+    pub names: Vec<String>,
 }
 
 /// The chart of this name, in light or dark colours. Without a name, the first chart of the experiment or, if the

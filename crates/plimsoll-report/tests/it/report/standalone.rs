@@ -46,12 +46,13 @@ fn the_chart_of_an_experiment_stands_alone() {
 fn every_chart_has_a_name() {
     for page in [kinds::allocators(), kinds::tour(), synthetic::page(QUICK)] {
         let error = html::chart(&page, Some("x\u{1b}y"), false).expect_err("no such chart");
-        let error = error.to_string();
-        let names = error
-            .split_once("`x\u{fffd}y`: the report has no chart of this name; choose one of: ")
-            .expect("the names")
-            .1;
-        let names: Vec<&str> = names.split(", ").collect();
+        assert_eq!(error.name, "x\u{1b}y");
+        let said = error.to_string();
+        assert!(
+            said.contains("`x\u{fffd}y`") && said.contains(&error.names.join(", ")),
+            "{said}"
+        );
+        let names: Vec<&str> = error.names.iter().map(String::as_str).collect();
         let distinct: BTreeSet<&str> = names.iter().copied().collect();
         assert_eq!(distinct.len(), names.len(), "{names:?}");
         for name in &distinct {
