@@ -411,7 +411,7 @@ fn a_throttle_takes_cgroup_v2_and_no_tree() {
     let of_tree: &[&str] = &["--pid", &pid];
     for (scope, exit, remedies) in [
         (of_tree, 1, &["throttle", "--cgroup"]),
-        (of_machine, 3, &["cgroup v2", "another policy"]),
+        (of_machine, 3, &["throttle", "cgroup v2"]),
     ] {
         if scope.is_empty() && is_v2 {
             continue;

@@ -334,7 +334,10 @@ impl Scene {
         }
         let stopped = self.stopped();
         let journals = state.journals().len();
-        let cleanup = state.command(&["cleanup"]).output().expect("plimsoll starts");
+        let cleanup = state
+            .command(&["cleanup", "--json"])
+            .output()
+            .expect("plimsoll starts");
         Killed {
             lines: ended.lines,
             stopped: (stopped, self.stopped()),
@@ -435,17 +438,20 @@ fn a_killed_guard_is_undone_by_cleanup() {
     let killed = &SEEN.killed;
     let (before, after) = &killed.stopped;
     assert!(!before.is_empty());
-    let text = String::from_utf8_lossy(&killed.cleanup.stdout);
-    assert_eq!(
-        code(&killed.cleanup),
-        Some(0),
-        "{text} {}",
-        errors(&killed.cleanup)
-    );
+    assert_eq!(code(&killed.cleanup), Some(0), "{:?}", killed.cleanup);
+    let report: Value = serde_json::from_slice(&killed.cleanup.stdout).expect("a document");
+    let run = &report["runs"][0];
+    assert_eq!(run["state"], "undone", "{report:#}");
+    let undone = run["undone"].as_array().expect("a list");
     for pid in before {
-        assert!(text.contains(&format!("stop of process {pid}")), "{text}");
+        let number = pid.to_string();
+        let is_of_it = |change: &Value| {
+            let text = change.as_str().expect("a text");
+            text.split(' ').any(|word| word == number)
+        };
+        assert!(undone.iter().any(is_of_it), "{pid}: {report:#}");
     }
-    assert!(after.is_empty(), "{after:?}: {text}");
+    assert!(after.is_empty(), "{after:?}: {report:#}");
     assert_eq!(killed.journals, (1, 0));
 }
 
