@@ -242,6 +242,7 @@ unsafe fn serve_in(call: Call, frame: Option<&mut Frame>) -> isize {
             Kind::ArchPrctl => options::arch_prctl(&call),
             Kind::SetSocketOption => options::set_socket_option(&call),
             Kind::Seccomp => options::seccomp(&call),
+            Kind::Ptrace => options::ptrace(&call),
         }
     };
     result.unwrap_or_else(|error| -(error.raw() as isize))

@@ -1,4 +1,4 @@
-//! Calls whose memory depends on a command: `ioctl`, `fcntl`, `prctl`, `setsockopt` and `seccomp`.
+//! Calls whose memory depends on a command: `ioctl`, `fcntl`, `prctl`, `setsockopt`, `seccomp` and `ptrace`.
 #![allow(unsafe_code, reason = "system calls")]
 
 use plimsoll_os::Errno;
@@ -210,6 +210,21 @@ pub(super) unsafe fn seccomp(call: &Call) -> Result<isize, Errno> {
             false => with(call, 2, 8),
         }
     }
+}
+
+/// `ptrace(2)`. The kernel knows the bytes of its structures. The value of `PTRACE_POKEDATA` may be an address of the arena, as programs
+/// have the arena at the same place: it stays as it is, as do addresses of the other process.
+///
+/// # Safety
+/// The program asked for the effects of the call.
+pub(super) unsafe fn ptrace(call: &Call) -> Result<isize, Errno> {
+    let pointers: &[usize] = match call.arguments[0] as u32 {
+        libc::PTRACE_POKETEXT | libc::PTRACE_POKEDATA | libc::PTRACE_POKEUSER => &[],
+        libc::PTRACE_PEEKSIGINFO => &[2, 3],
+        _ => &[3],
+    };
+    // SAFETY: the caller's premise.
+    unsafe { plain::with_pages(call, call.arguments, pointers) }
 }
 
 #[cfg(test)]

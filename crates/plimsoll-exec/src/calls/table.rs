@@ -51,6 +51,7 @@ pub(super) enum Kind {
     ArchPrctl,
     SetSocketOption,
     Seccomp,
+    Ptrace,
     /// The kernel uses the memory as long as the thread lives.
     Registered(&'static [Pointer]),
 }

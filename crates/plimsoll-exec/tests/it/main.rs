@@ -1,5 +1,8 @@
 //! Programs under the library, in both modes, against the same programs without it.
 
+mod debuggers;
+mod kernel_interfaces;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -15,19 +18,23 @@ fn library() -> PathBuf {
 
 /// Compiles a program of these tests.
 fn compiled(name: &str, folder: &Path) -> PathBuf {
+    compiled_with(name, folder, &[]).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+/// Compiles a program of these tests with further options of the compiler. Returns the errors if that fails.
+fn compiled_with(name: &str, folder: &Path, options: &[&str]) -> Result<PathBuf, String> {
     let program = folder.join(name);
     let source = format!("{}/tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
     let output = plimsoll_testkit::command("gcc")
         .args(["-O1", "-w", "-pthread", &source, "-o"])
         .arg(&program)
+        .args(options)
         .output()
         .expect("the compiler starts");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    program
+    match output.status.success() {
+        true => Ok(program),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
 }
 
 fn has_compiler() -> bool {

@@ -341,7 +341,7 @@ pub(super) const ROWS: &[(i64, Kind)] = &[
     (libc::SYS_sched_setattr, Plain(&[both(1, L::Own(0, 48))])),
     (libc::SYS_sched_getattr, Plain(&[both(1, L::Argument(2))])),
     (libc::SYS_getcpu, Plain(&[output(0, 4), output(1, 4)])),
-    (libc::SYS_ptrace, Plain(&[both(3, L::Page)])),
+    (libc::SYS_ptrace, Kind::Ptrace),
     (libc::SYS_modify_ldt, Plain(&[both(1, L::Argument(2))])),
     (libc::SYS_set_thread_area, Plain(&[output(0, 16)])),
     (libc::SYS_get_thread_area, Plain(&[output(0, 16)])),

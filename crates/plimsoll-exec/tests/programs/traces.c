@@ -1,0 +1,82 @@
+/* A program that traces a child of its own, with structures in memory that was written out of RAM, and with a pointer to such memory as a value.
+ * Prints the same with and without the library. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PAGE 4096ul
+#define OTHER (28ul << 20)
+
+static char *other;
+static void *volatile pointer;
+
+static void *map(size_t bytes) {
+    char *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) exit(2);
+    return pages;
+}
+
+/* All other memory leaves RAM. */
+static void evict(void) {
+    static int round;
+    round++;
+    for (size_t at = 0; at < OTHER; at += PAGE) memset(other + at, (int)(at >> 12) * 7 + round, 64);
+}
+
+static void result(const char *name, long value) {
+    printf("%s: %ld %s\n", name, value, value < 0 ? strerror(errno) : "");
+    fflush(stdout);
+}
+
+int main(void) {
+    char *memory = map(64 << 10);
+    other = map(OTHER);
+    memset(memory, 1, 64 << 10);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+        raise(SIGSTOP);
+        _exit(pointer == memory + 5 && memory[5] == 1 ? 7 : 8);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    printf("stopped: %x\n", status);
+
+    evict();
+    result("write of a pointer", ptrace(PTRACE_POKEDATA, child, &pointer, memory + 5));
+    errno = 0;
+    long word = ptrace(PTRACE_PEEKDATA, child, &pointer, NULL);
+    printf("it is the pointer: %d\n", word == (long)(memory + 5) && errno == 0);
+
+    /* Across the end of a page, and on one page. */
+    long *places[] = {(long *)(memory + PAGE - 96), (long *)(memory + 2 * PAGE)};
+    for (int place = 0; place < 2; place++) {
+        long *registers = places[place];
+        evict();
+        result("read of registers", ptrace(PTRACE_GETREGS, child, NULL, registers));
+        int wrong = 0;
+        for (size_t at = 0; at < sizeof(struct user_regs_struct) / sizeof(long); at++)
+            wrong += registers[at] != ptrace(PTRACE_PEEKUSER, child, at * sizeof(long), NULL);
+        printf("%d registers are wrong\n", wrong);
+        evict();
+        result("write of registers", ptrace(PTRACE_SETREGS, child, NULL, registers));
+    }
+    siginfo_t *info = (siginfo_t *)(memory + 4 * PAGE - 64);
+    evict();
+    result("read of the signal", ptrace(PTRACE_GETSIGINFO, child, NULL, info));
+    printf("it is SIGSTOP: %d\n", info->si_signo == SIGSTOP);
+    result("continuation", ptrace(PTRACE_CONT, child, NULL, NULL));
+    waitpid(child, &status, 0);
+    printf("ended: %x\n", status);
+    return 0;
+}
