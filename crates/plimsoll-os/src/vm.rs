@@ -22,6 +22,8 @@ pub enum Advice {
     DontFork,
     /// `MADV_DOFORK`: a child of a fork has a copy of the range again.
     DoFork,
+    /// `MADV_DONTDUMP`: core dumps leave the range out.
+    DontDump,
     /// `MADV_WIPEONFORK`: a child of a fork has the range filled with zeros (Linux 4.14).
     WipeOnFork,
     /// `MADV_POPULATE_WRITE` (Linux 5.14): make every page present and writable now, in one call instead of a fault each; a
@@ -39,6 +41,7 @@ impl Advice {
             Advice::NoHugePage => libc::MADV_NOHUGEPAGE,
             Advice::DontFork => libc::MADV_DONTFORK,
             Advice::DoFork => libc::MADV_DOFORK,
+            Advice::DontDump => libc::MADV_DONTDUMP,
             Advice::WipeOnFork => libc::MADV_WIPEONFORK,
             Advice::PopulateWrite => libc::MADV_POPULATE_WRITE,
             Advice::Cold => libc::MADV_COLD,

@@ -37,7 +37,7 @@ const OWN_ACCESSES: &str = "/proc/self/smaps";
 /// Two areas of equal size, and the userfaultfd that both are registered with.
 ///
 /// Invariant: `arena..arena + bytes` and `shadow..shadow + bytes` are mapped, belong to this value alone, and are not in
-/// children of a fork, but for surrendered pages of the arena. The contents of the arena are the program's, and change by
+/// children of a fork, but for surrendered pages of the arena. Core dumps leave the shadow out. The contents of the arena are the program's, and change by
 /// its accesses alone as it sees them. The program may have changed the rights to parts of the arena (`mprotect(2)`).
 #[derive(Debug)]
 pub(crate) struct Userfault {
@@ -85,6 +85,9 @@ impl Userfault {
             let _ = unsafe { address_space::unmap(arena, bytes) };
             OpenError::Failed(errno)
         })?;
+        // A core dump would have as many bytes as the area has addresses. It has no use for frames: they are at other addresses than
+        // the program's pages. If the kernel refuses, dumps are larger, and nothing else changes.
+        let _ = address_space::advise(shadow, bytes, Advice::DontDump);
         Ok(Userfault {
             uffd,
             arena,

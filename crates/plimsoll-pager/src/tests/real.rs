@@ -1,6 +1,7 @@
 //! The manager on real memory.
 
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -115,6 +116,54 @@ fn four_times_the_budget_comes_back_byte_for_byte() {
     validate(&engine);
     engine.unmap(pages);
     assert_eq!(engine.manager().backing.copies(), 0);
+}
+
+/// The mappings of this process that are in `addresses` or overlap with them: the bytes there, and whether core dumps leave them out.
+fn dumps(addresses: &Range<usize>) -> Vec<(usize, bool)> {
+    let text = std::fs::read_to_string("/proc/self/smaps").expect("there is /proc");
+    let mut found = Vec::new();
+    let mut inside = 0;
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let first = words.next().unwrap_or_default();
+        if first == "VmFlags:" {
+            if inside > 0 {
+                found.push((inside, words.any(|flag| flag == "dd")));
+            }
+        } else if let Some((start, end)) = first.split_once('-') {
+            let address = |text| usize::from_str_radix(text, 16).expect("an address");
+            let (start, end) = (address(start), address(end));
+            inside = end.min(addresses.end).saturating_sub(start.max(addresses.start));
+        }
+    }
+    found
+}
+
+/// A core dump of a process with a pager of 256 GiB of addresses was a file of that size: the shadow area is one mapping, and a
+/// dump has room for all of a mapping that has ever had a page.
+#[test]
+fn core_dumps_have_the_arena_and_leave_out_the_shadow() {
+    let engine = engine(16 * MIB);
+    let pages = map(&engine, 24 * MIB);
+    fill(bytes(&engine, pages), 0, 1);
+    engine.trim(pages, TrimTo::Modified);
+    // The balance-set manager rests: it splits and joins mappings.
+    let areas = engine.at_rest(|manager| {
+        let (arena, start) = (manager.driver.arena(), manager.driver.shadow());
+        let shadow = start..start + arena.len();
+        [arena, shadow].map(|area| (area.len(), dumps(&area)))
+    });
+    let areas = areas.expect("the process that built it");
+    for ((bytes, mappings), is_left_out) in areas.into_iter().zip([false, true]) {
+        let found: usize = mappings.iter().map(|(bytes, _)| bytes).sum();
+        assert_eq!(found, bytes, "{mappings:?}");
+        assert!(
+            mappings.iter().all(|(_, is_out)| *is_out == is_left_out),
+            "{mappings:?}"
+        );
+    }
+    verify(bytes(&engine, pages), 0, 1);
+    validate(&engine);
 }
 
 #[test]
