@@ -192,6 +192,7 @@ mod tests {
         assert_eq!(meaning(libc::MADV_REMOVE), Meaning::Refuse);
         assert_eq!(meaning(9999), Meaning::Refuse);
         assert_eq!(meaning(libc::MADV_HUGEPAGE), Meaning::Nothing);
+        assert_eq!(meaning(libc::MADV_DONTDUMP), Meaning::Nothing);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Interfaces of the kernel that act on memory past a system call's arguments: userfaultfd and io_uring.
+//! Interfaces of the kernel that act on memory past a system call's arguments: userfaultfd, io_uring and AIO; and filters of system
+//! calls, which children inherit.
 
 use std::fs;
 
@@ -95,10 +96,12 @@ fn a_static_child_works_under_the_filter_of_its_parent() {
     for mode in modes() {
         let managed = |argument| shell(under(mode, "/bin/sh".as_ref()), argument);
         assert_eq!(managed(""), native, "{mode}");
+        assert_eq!(managed("loads"), "0\n", "{mode}");
         let filter = managed("filter");
         match mode {
             "signal" => {
-                let expected = "NoNewPrivs:\t1\nSeccomp:\t2\nio_uring_setup: Function not implemented\n0\n";
+                let expected = "NoNewPrivs:\t1\nSeccomp:\t2\nio_uring_setup: Function not implemented\n\
+                                io_setup: Function not implemented\n0\n";
                 assert_eq!(filter, expected);
                 // A number of the arena's addresses, as a file offset of 16 TiB: SIGSYS, which no library handles.
                 assert_eq!(managed("far"), "159\n");

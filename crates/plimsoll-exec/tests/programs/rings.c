@@ -1,4 +1,4 @@
-/* io_uring by system calls: reads into memory that was written out of RAM, and writes from it. Prints the same with and without the library,
+/* io_uring and AIO by system calls: reads into memory that was written out of RAM, and writes from it. Prints the same with and without the library,
  * unless io_uring is refused. With an argument, the program fails if the memory is still in RAM: then the test would prove nothing. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -20,6 +20,7 @@
 #define OTHER (28ul << 20)
 
 static int ring, file, is_strict;
+static aio_context_t context;
 static struct io_uring_params how;
 static char *submissions, *completions, *other;
 static struct io_uring_sqe *entries;
@@ -114,9 +115,20 @@ static void use_registered(char *memory, int version) {
     printf("later: %ld bytes are wrong\n", wrong_bytes(memory, FIXED, version));
 }
 
+/* Linux AIO. */
+static void use_context(char *memory, int version) {
+    struct iocb call = {.aio_lio_opcode = IOCB_CMD_PREAD, .aio_fildes = file, .aio_buf = (uintptr_t)memory, .aio_nbytes = BYTES};
+    struct iocb *calls[] = {&call};
+    struct io_event event = {0};
+    memset(memory, 1, BYTES);
+    evict(memory, BYTES);
+    long submitted = syscall(SYS_io_submit, context, 1L, calls);
+    long ended = submitted == 1 ? syscall(SYS_io_getevents, context, 1L, 1L, &event, NULL) : 0;
+    printf("io_submit: %ld, %ld, %lld, %ld bytes are wrong\n", submitted, ended, (long long)event.res, wrong_bytes(memory, BYTES, version));
+}
+
 int main(int count, char **arguments) {
     is_strict = count > 1;
-    aio_context_t context = 0;
     if (syscall(SYS_io_setup, 1, &context)) printf("io_setup: %s\n", strerror(errno));
     ring = syscall(SYS_io_uring_setup, 8, &how);
     if (ring < 0) {
@@ -132,6 +144,7 @@ int main(int count, char **arguments) {
     for (size_t at = 0; at < BYTES; at++) memory[at] = byte(at, 0);
     if (file < 0 || write(file, memory, BYTES) != BYTES) return 7;
 
+    if (context) use_context(memory, 0);
     use("an inline", 0, memory, 0);
     /* By a thread of the kernel. */
     use("an asynchronous", IOSQE_ASYNC, memory, 1);

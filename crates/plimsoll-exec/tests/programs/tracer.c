@@ -11,12 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 static pid_t program;
 static volatile int is_read;
+static volatile pid_t reader_thread;
 
 static const char *outcome(uintptr_t word, uintptr_t address) {
     return word == address ? "the word" : errno ? strerror(errno) : "another word";
@@ -49,6 +51,7 @@ static const char *peek(pid_t thread, uintptr_t address) {
 }
 
 static void *read_in_thread(void *address) {
+    reader_thread = syscall(SYS_gettid);
     const char *text = read_process((uintptr_t)address);
     is_read = 1;
     return (void *)text;
@@ -57,6 +60,18 @@ static void *read_in_thread(void *address) {
 /* Goes on with a thread that stopped: passes on the signal that it is about to get. */
 static void resume(pid_t thread, int status) {
     ptrace(PTRACE_CONT, thread, NULL, status >> 16 ? 0 : WSTOPSIG(status));
+}
+
+/* Whether a thread of this process sleeps in the kernel. */
+static int sleeps(pid_t thread) {
+    char name[64], line[512] = "";
+    snprintf(name, sizeof name, "/proc/self/task/%d/stat", thread);
+    int file = open(name, O_RDONLY | O_CLOEXEC);
+    if (file < 0) return 0;
+    if (read(file, line, sizeof line - 1) < 0) line[0] = 0;
+    close(file);
+    char *state = strrchr(line, ')');
+    return state && (state[2] == 'D' || state[2] == 'S');
 }
 
 /* Reads while all threads of the program are stopped, as most debuggers do: does the read wait until they go on? */
@@ -76,9 +91,16 @@ static void read_stopped(pid_t stopped, uintptr_t address) {
     closedir(folder);
     pthread_t reader;
     pthread_create(&reader, NULL, read_in_thread, (void *)address);
-    for (int naps = 0; naps < 50 && !is_read; naps++) usleep(10000);
+    /* The read is over, or its thread sleeps for long: as a thread that waits for a processor, it would not. */
+    for (int looks = 0; looks < 20 && !is_read; usleep(10000)) looks = sleeps(reader_thread) ? looks + 1 : 0;
     printf("all threads stopped: %s", is_read ? "" : "waits, then ");
     while (count--) resume(others[count].thread, others[count].status);
+    while (!is_read) {
+        int status;
+        pid_t thread = waitpid(-1, &status, __WALL | WNOHANG);
+        if (thread > 0 && WIFSTOPPED(status)) resume(thread, status);
+        if (thread <= 0) usleep(1000);
+    }
     void *text;
     pthread_join(reader, &text);
     puts(text);
@@ -102,10 +124,11 @@ int main(int count, char **arguments) {
     int ends[2], faults = 0, calls = 0;
     if (count < 2 || pipe(ends)) return 2;
     program = fork();
+    if (program < 0) return 2;
     if (program == 0) {
         char byte;
         close(ends[1]);
-        read(ends[0], &byte, 1);
+        if (read(ends[0], &byte, 1) != 1) _exit(126);
         close(ends[0]);
         execvp(arguments[1], arguments + 1);
         _exit(127);

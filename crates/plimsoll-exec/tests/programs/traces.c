@@ -37,6 +37,12 @@ static void result(const char *name, long value) {
     fflush(stdout);
 }
 
+/* Waits until the child stops by a signal or ends. Passes on other signals, such as those of its pager. */
+static void wait_for(pid_t child, int signal, int *status) {
+    while (waitpid(child, status, 0) == child && WIFSTOPPED(*status) && WSTOPSIG(*status) != signal)
+        ptrace(PTRACE_CONT, child, NULL, WSTOPSIG(*status));
+}
+
 int main(void) {
     char *memory = map(64 << 10);
     other = map(OTHER);
@@ -49,8 +55,9 @@ int main(void) {
         _exit(pointer == memory + 5 && memory[5] == 1 ? 7 : 8);
     }
     int status;
-    waitpid(child, &status, 0);
+    wait_for(child, SIGSTOP, &status);
     printf("stopped: %x\n", status);
+    result("options", ptrace(PTRACE_SETOPTIONS, child, NULL, PTRACE_O_EXITKILL));
 
     evict();
     result("write of a pointer", ptrace(PTRACE_POKEDATA, child, &pointer, memory + 5));
@@ -76,7 +83,7 @@ int main(void) {
     result("read of the signal", ptrace(PTRACE_GETSIGINFO, child, NULL, info));
     printf("it is SIGSTOP: %d\n", info->si_signo == SIGSTOP);
     result("continuation", ptrace(PTRACE_CONT, child, NULL, NULL));
-    waitpid(child, &status, 0);
+    wait_for(child, 0, &status);
     printf("ended: %x\n", status);
     return 0;
 }
