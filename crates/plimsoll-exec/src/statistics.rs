@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 use std::os::fd::IntoRawFd;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
 
 use plimsoll_os::{Errno, write_all};
 use plimsoll_pager::{Pager, Stats};
@@ -17,12 +19,15 @@ use crate::unmanaged;
 static FILE: AtomicI32 = AtomicI32::new(-1);
 /// The process that started: a child of a fork does not report.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// The start of the pager.
+static STARTED: OnceLock<Instant> = OnceLock::new();
 /// The most bytes of contents at the looks so far.
 static PEAK: AtomicU64 = AtomicU64::new(0);
 
 /// Reports at the end of this process to `file`: to a descriptor of the library's own, since programs close standard error before
 /// the report. A program that the process executes does not get it, and has a report by the settings.
 pub(crate) fn start(file: Statistics) {
+    let _ = STARTED.set(Instant::now());
     let own = match file {
         Statistics::Own(file) => duplicate(file).unwrap_or(file),
         // A file of the program may have its number.
@@ -123,8 +128,8 @@ fn fault_mode() -> &'static str {
     }
 }
 
-/// The line of counters.
-fn line(stats: &Stats, share: Share, peak: u64, unmanaged: u64, trapped: u64) -> String {
+/// The line of counters, after so many seconds.
+fn line(stats: &Stats, share: Share, peak: u64, unmanaged: u64, trapped: u64, seconds: f64) -> String {
     let mut line = String::with_capacity(1024);
     let faults = stats.zero_faults + stats.soft_faults + stats.hard_faults;
     let values = [
@@ -164,7 +169,7 @@ fn line(stats: &Stats, share: Share, peak: u64, unmanaged: u64, trapped: u64) ->
     for (name, value) in values {
         let _ = write!(line, ",\"{name}\":{value}");
     }
-    line.push_str("}\n");
+    let _ = writeln!(line, ",\"seconds\":{seconds:.6}}}");
     line
 }
 
@@ -185,6 +190,7 @@ pub(crate) extern "C" fn report() {
         PEAK.load(Ordering::Relaxed),
         unmanaged::bytes_in_use(),
         trapped(),
+        STARTED.get_or_init(Instant::now).elapsed().as_secs_f64(),
     );
     write(file, text.as_bytes());
 }
@@ -258,8 +264,8 @@ mod tests {
             name: "member",
             granted: 9,
         };
-        let line = line(&stats, share, 5, 6, 7);
-        assert!(line.starts_with("{\"version\":1,") && line.ends_with("}\n"));
+        let line = line(&stats, share, 5, 6, 7, 1.25);
+        assert!(line.starts_with("{\"version\":1,") && line.ends_with(",\"seconds\":1.250000}\n"));
         assert!(line.contains("\"wanted_bytes\":12288,") && line.contains("\"peak_wanted_bytes\":5,"));
         assert_eq!(line.lines().count(), 1);
     }

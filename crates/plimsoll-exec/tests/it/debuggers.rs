@@ -95,7 +95,11 @@ fn has_core_files() -> bool {
     let mut command = plimsoll_testkit::command("/bin/sh");
     let status = command.args(["-c", "ulimit -c unlimited"]).status();
     let is_unlimited = status.is_ok_and(|status| status.success());
-    plimsoll_testkit::capability("core-file", is_here && is_unlimited, "core dumps are not files here")
+    plimsoll_testkit::capability(
+        "core-file",
+        is_here && is_unlimited,
+        "core dumps are not files here",
+    )
 }
 
 /// A segment of a core dump: its address, and its bytes in the file, from an offset on.
@@ -132,11 +136,14 @@ fn pages_in(core: &Path, start: u64, bytes: u64) -> [u64; 3] {
     let segments = segments(&core);
     let mut counts = [0; 3];
     for address in (start..start + bytes).step_by(PAGE as usize) {
-        let is_in = |segment: &&Segment| (segment.address..segment.address + segment.bytes).contains(&address);
+        let is_in =
+            |segment: &&Segment| (segment.address..segment.address + segment.bytes).contains(&address);
         let segment = segments.iter().find(is_in).expect("a segment of the page");
         let mut page = [0; PAGE as usize];
         // The file may end before the last page that is zero.
-        let _ = core.read_at(&mut page, segment.offset + address - segment.address).expect("read");
+        let _ = core
+            .read_at(&mut page, segment.offset + address - segment.address)
+            .expect("read");
         let (words, _) = page.as_chunks::<8>();
         let is_all = |expected: u64| words.iter().all(|word| u64::from_le_bytes(*word) == expected);
         let kind = match (is_all(address), is_all(0)) {
@@ -160,11 +167,16 @@ fn a_core_dump_has_zeros_for_pages_that_are_out_of_ram() {
     let program = compiled("crashed", folder.path());
     let crashed = |mut command: std::process::Command| {
         let place = TempDir::new().expect("a folder");
-        command.args(["-c", "ulimit -c unlimited; exec \"$0\""]).arg(&program);
+        command
+            .args(["-c", "ulimit -c unlimited; exec \"$0\""])
+            .arg(&program);
         let output = command.current_dir(place.path()).output().expect("it starts");
         let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
         assert_eq!(signal, Some(libc::SIGABRT), "{output:?}");
-        let start = String::from_utf8_lossy(&output.stdout).trim().parse().expect("an address");
+        let start = String::from_utf8_lossy(&output.stdout)
+            .trim()
+            .parse()
+            .expect("an address");
         let files: Vec<PathBuf> = fs::read_dir(place.path())
             .expect("the folder")
             .map(|entry| entry.expect("an entry").path())

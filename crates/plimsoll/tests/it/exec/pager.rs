@@ -1,6 +1,7 @@
 //! The engine of the pager: the library in the program, and the program's own output.
 
 use std::fs;
+use std::time::Instant;
 
 use super::{exec, ran, text};
 use crate::heap::has;
@@ -102,7 +103,9 @@ fn small_programs_run_as_without_it() {
 
 #[test]
 fn statistics_are_one_line_on_standard_error() {
+    let start = Instant::now();
     let output = ran(on_pager().args(["--stats", "--", "/bin/true"]));
+    let longest = start.elapsed().as_secs_f64();
     let said = text(&output.stderr);
     let line: serde_json::Value =
         serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"));
@@ -110,6 +113,8 @@ fn statistics_are_one_line_on_standard_error() {
     // It needs little, and gets no more.
     let granted = line["granted_bytes"].as_u64().expect("a number");
     assert!((1 << 20..16 << 20).contains(&granted), "{said}");
+    let seconds = line["seconds"].as_f64().expect("a number");
+    assert!(seconds > 0.0 && seconds < longest, "{said}");
     assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 0));
 }
 
