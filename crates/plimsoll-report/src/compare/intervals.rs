@@ -36,11 +36,7 @@ pub(super) fn chart(rows: &[&Row], threshold: f64, title: &str) -> Option<String
     let half = (WIDTH - LEFT - RIGHT) / 2.0;
     let x = |change: f64| LEFT + half + (change / reach).clamp(-1.0, 1.0) * half;
     let base = TOP + ROW * drawn.len() as f64;
-    let mut out = format!(
-        r#"<svg class="bars" viewBox="0 0 {WIDTH} {}" role="img" aria-label="{}">"#,
-        base + AXIS,
-        svg::escape(title)
-    );
+    let mut out = svg::open("bars", WIDTH, base + AXIS, title);
     let (low, high) = (x(-threshold), x(threshold));
     let _ = write!(
         out,
@@ -54,9 +50,7 @@ pub(super) fn chart(rows: &[&Row], threshold: f64, title: &str) -> Option<String
         let tick = f64::from(index) * step;
         if tick.abs() <= reach {
             let class = if index == 0 { "zero" } else { "grid" };
-            let at = svg::coordinate(x(tick));
-            let _ = write!(out, r#"<path class="{class}" d="M{at} {TOP}V{base}"/>"#);
-            out += &svg::text(x(tick), base + 15.0, "tick middle", &words::change(Some(tick)));
+            out += &svg::tick(class, x(tick), (TOP, base), &words::change(Some(tick)));
         }
     }
     for (index, row) in drawn.iter().enumerate() {
@@ -69,21 +63,15 @@ fn draw(out: &mut String, row: &Row, y: f64, x: &impl Fn(f64) -> f64) {
     let class = paint(row.verdict).map_or("calm", |(class, _)| class);
     let name: String = row.metric.chars().take(28).collect();
     *out += &svg::text(LEFT - 8.0, y + 4.0, "row end", &name);
-    let middle = svg::coordinate(y);
     if let Some((low, high)) = row.interval {
-        let _ = write!(
-            out,
-            r#"<path class="interval {class}" d="M{0} {1}v8M{0} {middle}H{2}M{2} {1}v8"/>"#,
-            svg::coordinate(x(low)),
-            svg::coordinate(y - 4.0),
-            svg::coordinate(x(high))
-        );
+        *out += &svg::whisker(&format!("interval {class}"), (x(low), x(high)), y);
     }
     let change = row.change.unwrap_or(0.0);
     let _ = write!(
         out,
-        r#"<circle class="dot {class}" cx="{}" cy="{middle}" r="4"><title>{} {}</title></circle>"#,
+        r#"<circle class="dot {class}" cx="{}" cy="{}" r="4"><title>{} {}</title></circle>"#,
         svg::coordinate(x(change)),
+        svg::coordinate(y),
         words::change(row.change),
         words::interval(row.interval)
     );

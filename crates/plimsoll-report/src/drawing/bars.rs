@@ -141,23 +141,14 @@ pub(crate) fn chart(title: &str, unit: MetricUnit, groups: &[Bars]) -> Option<St
         .map(|(name, bars)| heading(name) + bars.iter().map(|bar| bar.height()).sum::<f64>());
     let base = heights.sum::<f64>() + 6.0;
     let height = base + AXIS;
-    let mut out = format!(
-        r#"<svg class="bars" viewBox="0 0 {WIDTH} {}" role="img" aria-label="{}">"#,
-        svg::coordinate(height),
-        svg::escape(title)
-    );
+    let mut out = svg::open("bars", WIDTH, height, title);
     let top = heading(groups[0].0);
     for (words, at) in scale
         .ticks(APART)
         .into_iter()
         .filter_map(|value| Some((tick(unit, value), scale.place(value)?)))
     {
-        let _ = write!(
-            out,
-            r#"<path class="grid" d="M{} {top}V{base}"/>"#,
-            svg::coordinate(at)
-        );
-        out += &svg::text(at, base + 15.0, "tick middle", &words);
+        out += &svg::tick("grid", at, (top, base), &words);
     }
     let middle = (left + WIDTH - RIGHT) / 2.0;
     out += &svg::text(middle, base + 31.0, "tick middle", &with_unit(title, unit));
@@ -225,14 +216,7 @@ fn draw_bar(out: &mut String, bar: &Bar, label: &str, y: f64, left: f64, unit: M
     }
     draw_body(out, bar, (x(0.0), x(bar.value)), middle);
     if let Some(interval) = &bar.whisker {
-        let _ = write!(
-            out,
-            r#"<path class="whisker" d="M{0} {1}v8M{0} {2}H{3}M{3} {1}v8"/>"#,
-            svg::coordinate(x(interval.low)),
-            svg::coordinate(middle - 4.0),
-            svg::coordinate(middle),
-            svg::coordinate(x(interval.high)),
-        );
+        *out += &svg::whisker("whisker", (x(interval.low), x(interval.high)), middle);
     }
     for (index, dot) in bar.dots.iter().filter(|dot| dot.value.is_finite()).enumerate() {
         // Spread over three heights, so that equal runs stay countable.

@@ -2,6 +2,19 @@
 
 use std::fmt::Write;
 
+/// The definition of the hatch of layers, for `fill="url(#hatch)"`.
+pub(crate) const HATCH: &str = r##"<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="2" height="6" fill="#fff" fill-opacity=".45"/></pattern></defs>"##;
+
+/// The start of a drawing; `title` is for screen readers.
+pub(crate) fn open(class: &str, width: f64, height: f64, title: &str) -> String {
+    format!(
+        r#"<svg class="{class}" viewBox="0 0 {} {}" role="img" aria-label="{}">"#,
+        coordinate(width),
+        coordinate(height),
+        escape(title)
+    )
+}
+
 /// Text made safe for element content and quoted attributes.
 pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -89,6 +102,28 @@ pub(crate) fn text(x: f64, y: f64, class: &str, words: &str) -> String {
         coordinate(x),
         coordinate(y),
         escape(words)
+    )
+}
+
+/// A vertical line of the plot, at a value of its axis, with the value below it.
+pub(crate) fn tick(class: &str, x: f64, (top, base): (f64, f64), words: &str) -> String {
+    let line = format!(
+        r#"<path class="{class}" d="M{} {}V{}"/>"#,
+        coordinate(x),
+        coordinate(top),
+        coordinate(base)
+    );
+    line + &text(x, base + 15.0, "tick middle", words)
+}
+
+/// A horizontal line with a bar at each end, from one end of an interval to the other.
+pub(crate) fn whisker(class: &str, (low, high): (f64, f64), y: f64) -> String {
+    format!(
+        r#"<path class="{class}" d="M{0} {1}v8M{0} {2}H{3}M{3} {1}v8"/>"#,
+        coordinate(low),
+        coordinate(y - 4.0),
+        coordinate(y),
+        coordinate(high)
     )
 }
 

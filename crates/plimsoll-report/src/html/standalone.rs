@@ -7,12 +7,11 @@ use std::collections::BTreeMap;
 use super::{Page, cost, parts, sections, timeline};
 use crate::contents::Mark;
 use crate::drawing::palette;
+use crate::drawing::svg::HATCH;
 use plimsoll_model::sanitize::sanitize;
 
 const FONTS: &str =
     r#"font-family="system-ui, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif" font-size="12px""#;
-/// The hatch of layers, which `report.html` defines for all its drawings.
-const HATCH: &str = r##"<defs><pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="2" height="6" fill="#fff" fill-opacity=".45"/></pattern></defs>"##;
 /// Empty border around the chart.
 const MARGIN: f64 = 8.0;
 

@@ -97,11 +97,7 @@ pub(crate) fn draw(
     let timeline = &timeline.thinned((axis.width / COLUMN) as usize);
     let heights = plots.iter().map(|plot| TITLE + f64::from(plot.panel.height));
     let height: f64 = TOP + BOTTOM + heights.sum::<f64>();
-    let mut out = format!(
-        r#"<svg class="timeline" viewBox="0 0 {} {height}" role="img" aria-label="{}">"#,
-        axis.width,
-        svg::escape(title)
-    );
+    let mut out = svg::open("timeline", axis.width, height, title);
     let mut y = TOP;
     // Lines of the marks cross the plots alone, not the words between them.
     let mut lines = String::new();

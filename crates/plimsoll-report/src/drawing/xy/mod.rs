@@ -114,11 +114,7 @@ pub(crate) fn draw(chart: &Chart) -> Option<String> {
         base,
         right,
     };
-    let mut out = format!(
-        r#"<svg class="xy" viewBox="0 0 {WIDTH} {}" role="img" aria-label="{}">"#,
-        svg::coordinate(base + BOTTOM),
-        svg::escape(&chart.title)
-    );
+    let mut out = svg::open("xy", WIDTH, base + BOTTOM, &chart.title);
     out += &legend;
     out += &svg::text(4.0, legend_height + 12.0, "title", &chart.y.words());
     frame.axes(&mut out);
