@@ -4,6 +4,7 @@ use comfy_table::Color;
 
 use super::words;
 use crate::comparison::{Comparison, Row, Side, Verdict};
+use crate::drawing::xy::value;
 
 #[derive(Clone, Copy)]
 pub(super) struct Column {
@@ -83,7 +84,7 @@ const fn number(title: &'static str, rank: usize, number: fn(&Row) -> (Option<f6
 }
 
 fn median(row: &Row, side: &Side) -> (Option<f64>, String) {
-    (Some(side.median), words::value(row.unit, side.median))
+    (Some(side.median), value(row.unit, side.median))
 }
 
 impl Column {

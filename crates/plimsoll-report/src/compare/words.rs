@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::analysis::statistics::SIGNIFICANCE;
-use crate::comparison::{Basis, Comparison, MetricUnit, Outcome, Row, Run, State, Verdict};
+use crate::comparison::{Basis, Comparison, Outcome, Row, Run, State, Verdict};
+use crate::drawing::xy::value;
 use plimsoll_model::quantity;
 
 pub fn sentence(comparison: &Comparison) -> String {
@@ -116,10 +117,6 @@ pub fn run(run: &Run) -> String {
         }
     }
     format!("{text}, {} ({})", run.started, run.folder)
-}
-
-pub fn value(unit: MetricUnit, value: f64) -> String {
-    quantity::metric(unit.ending(), value)
 }
 
 /// A change in percent, with its sign.
