@@ -1,5 +1,5 @@
 // The interactive half of the page: puts panels that zoom, with one crosshair, in the place of the static drawings,
-// and makes tables sortable. Without it the report shows the same values, without interaction.
+// and tables in tabs. Without it the report shows the same values, without interaction.
 (function () {
 "use strict";
 
@@ -297,6 +297,5 @@ function tabs() {
 }
 
 if (!buildExplorer()) root.classList.remove("js");
-document.querySelectorAll("table.sortable").forEach(sortableTable);
 tabs();
 })();

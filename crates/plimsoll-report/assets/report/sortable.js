@@ -1,6 +1,6 @@
-// Makes a table sortable by a click on a head of its columns. Cells are sorted by data-sort or, without one, by their
-// text.
-const sortableTable = (function () {
+// Makes the tables of a report sortable by a click on a head of their columns. Cells are sorted by data-sort or, without
+// one, by their text.
+(function () {
 "use strict";
 
 function sortable(table) {
@@ -29,5 +29,5 @@ function sortBy(table, heads, column) {
   heads.forEach((head, at) => at === column ? head.setAttribute("aria-sort", descending ? "descending" : "ascending") : head.removeAttribute("aria-sort"));
 }
 
-return sortable;
+document.querySelectorAll("table.sortable").forEach(sortable);
 })();

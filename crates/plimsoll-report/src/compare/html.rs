@@ -13,11 +13,10 @@ use crate::comparison::{Basis, Comparison, Row, State};
 use crate::contents::{Index, Page};
 use crate::drawing::palette;
 use crate::drawing::table::{Cell, Column, Table};
-use crate::html::parts::{SORTABLE, look, policy};
+use crate::html::parts::{SORTABLE, Shell, look, rendered};
 use plimsoll_model::quantity;
 
 const STYLE: &str = include_str!("../../assets/report/compare.css");
-const START_SORTING: &str = r#"document.querySelectorAll("table.sortable").forEach(sortableTable);"#;
 /// Alignments of timelines: key, title, alignment.
 const ALIGNMENTS: [(u32, &str, Alignment); 5] = [
     (0, "start", Alignment::Start),
@@ -31,9 +30,7 @@ const ALIGNMENTS: [(u32, &str, Alignment); 5] = [
 #[template(path = "compare.html")]
 struct View<'a> {
     comparison: &'a Comparison,
-    policy: String,
-    style: String,
-    script: String,
+    shell: Shell,
     sentence: String,
     status: (&'static str, &'static str),
     conditions: Vec<(&'static str, String)>,
@@ -59,7 +56,6 @@ struct Aligned {
 
 /// The report as one HTML document. `pages` are the runs' own, in the comparison's order.
 pub fn render(comparison: &Comparison, pages: &[Page]) -> String {
-    let script = format!("{SORTABLE}\n{START_SORTING}");
     let runs: Vec<RunIndex<'_>> = pages.iter().map(RunIndex::of).collect();
     let rows = comparison.rows_by_group();
     let groups: Vec<GroupView> = comparison
@@ -76,10 +72,8 @@ pub fn render(comparison: &Comparison, pages: &[Page]) -> String {
             .iter()
             .any(|group| group.aligned.iter().any(|one| one.key == key))
     };
-    let view = View {
-        policy: policy(&script),
-        style: look() + STYLE + &choices(),
-        script,
+    rendered(&View {
+        shell: Shell::new(look() + STYLE + &choices(), SORTABLE.to_owned()),
         sentence: words::sentence(comparison),
         status: status(comparison),
         conditions: comparison
@@ -97,10 +91,7 @@ pub fn render(comparison: &Comparison, pages: &[Page]) -> String {
         table: table(comparison),
         groups,
         comparison,
-    };
-    // Rendering into a String fails only where a Display implementation does, and all that are used are std's.
-    view.render()
-        .unwrap_or_else(|error| format!("<!doctype html><p>cannot render the report: {error}"))
+    })
 }
 
 /// Layers of an overlay: those that an experiment moves, and their source.

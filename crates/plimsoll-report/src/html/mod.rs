@@ -1,7 +1,7 @@
 //! The HTML report: one self-contained file that works without network and without scripts.
 //!
-//! Static drawings (SVG) are the base. With scripts, `page.js` replaces the timelines by interactive panels and makes
-//! tables sortable.
+//! Static drawings (SVG) are the base. With scripts, `page.js` replaces the timelines by interactive panels, and
+//! `sortable.js` makes tables sortable.
 //!
 //! Invariant: text from outside reaches the report only through askama's escaping, `svg::escape` or `data::json`; a
 //! content policy allows no script but the report's own. Checked by `hostile_texts_stay_texts`.
@@ -31,6 +31,7 @@ use crate::workloads::section::Section;
 use crate::workloads::{self, TimedPhases};
 use cost::Cost;
 pub use data::script_safe;
+use parts::Shell;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Calibration, Confounder, RunStatus};
 pub use standalone::{NoChart, svg as chart};
@@ -42,9 +43,7 @@ const SCRIPT: &str = include_str!("../../assets/report/page.js");
 #[template(path = "report.html")]
 struct View<'a> {
     page: &'a Page,
-    policy: String,
-    style: String,
-    script: String,
+    shell: Shell,
     license: &'static str,
     data: data::Document<'a>,
     status: (&'static str, &'static str),
@@ -78,12 +77,7 @@ struct EventTable {
 
 /// The report as text.
 pub fn render(page: &Page) -> String {
-    let mut text = Vec::new();
-    // Writing into memory fails only where a Display implementation does, and all that are used are std's.
-    match write(page, &mut text) {
-        Ok(()) => String::from_utf8_lossy(&text).into_owned(),
-        Err(error) => format!("<!doctype html><p>cannot render the report: {error}"),
-    }
+    parts::rendered(&view(page))
 }
 
 /// Writes the report. Rows of tables and data of charts are made while they are written, so that a report of many trials
@@ -92,15 +86,17 @@ pub fn render(page: &Page) -> String {
 /// # Errors
 /// Those of `output`.
 pub fn write(page: &Page, output: &mut impl io::Write) -> io::Result<()> {
+    view(page).write_into(output)
+}
+
+fn view(page: &Page) -> View<'_> {
     let script = parts::script(&format!("{}\n{SCRIPT}", parts::SORTABLE));
     let mut confounders: Vec<&Confounder> = page.results.confounders.iter().collect();
     confounders.sort_by_key(|confounder| confounder.spoils.is_empty());
     let index = page.index();
-    let view = View {
+    View {
         page,
-        policy: parts::policy(&script),
-        style: parts::style(""),
-        script,
+        shell: Shell::new(parts::style(""), script),
         license: parts::LICENSE.trim(),
         data: data::Document::new(page, &index),
         status: status(page.results.status),
@@ -123,8 +119,7 @@ pub fn write(page: &Page, output: &mut impl io::Write) -> io::Result<()> {
         tables: table::all(page),
         watched: page.manifest.is_watch(),
         settings: &page.manifest.host.settings,
-    };
-    view.write_into(output)
+    }
 }
 
 fn status(status: RunStatus) -> (&'static str, &'static str) {

@@ -1,6 +1,8 @@
 //! Parts of every report and of the monitor's page: the style, the script's libraries, and the source
-//! expressions of a content policy that allows them and nothing else.
+//! expressions of a content policy that allows them and nothing else. The elements that reports share are in
+//! `templates/page.html` and `templates/parts.html`.
 
+use askama::Template;
 use base64::Engine;
 use sha2::{Digest, Sha256};
 
@@ -14,7 +16,33 @@ const STYLE: &str = include_str!("../../assets/report/page.css");
 /// Licence of the chart library, which a page must hold.
 pub const LICENSE: &str = include_str!("../../assets/uplot/LICENSE");
 
-pub const SORTABLE: &str = include_str!("../../assets/report/sortable.js");
+/// Makes the tables of a report sortable.
+pub(crate) const SORTABLE: &str = include_str!("../../assets/report/sortable.js");
+
+/// The style and the script of a report, and the content policy that allows no other script.
+pub(crate) struct Shell {
+    pub(crate) policy: String,
+    pub(crate) style: String,
+    pub(crate) script: String,
+}
+
+impl Shell {
+    pub(crate) fn new(style: String, script: String) -> Shell {
+        Shell {
+            policy: policy(&script),
+            style,
+            script,
+        }
+    }
+}
+
+/// The report as text.
+pub(crate) fn rendered(report: &impl Template) -> String {
+    // Rendering into a String fails only where a Display implementation does, and all that are used are std's.
+    report
+        .render()
+        .unwrap_or_else(|error| format!("<!doctype html><p>cannot render the report: {error}"))
+}
 
 /// The style of every page with charts that move, then `own`.
 pub fn style(own: &str) -> String {
@@ -54,7 +82,7 @@ pub fn script(own: &str) -> String {
 }
 
 /// The content policy of a page that needs no network: no script but this one.
-pub fn policy(script: &str) -> String {
+fn policy(script: &str) -> String {
     format!(
         "default-src 'none'; script-src {}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'",
         source(script)
