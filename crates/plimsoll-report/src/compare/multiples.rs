@@ -139,14 +139,9 @@ impl<'a> Sheet<'a> {
     }
 
     fn chart(&self, title: String, lines: Vec<xy::Line>) -> Option<String> {
-        let axis = |title: &str, unit| xy::Axis {
-            title: title.to_owned(),
-            unit,
-            log: false,
-        };
         xy::draw(&xy::Chart {
-            x: axis(&self.time, MetricUnit::Seconds),
-            y: axis(&title, MetricUnit::Bytes),
+            x: xy::Axis::linear(&self.time, MetricUnit::Seconds),
+            y: xy::Axis::linear(&title, MetricUnit::Bytes),
             title,
             lines,
             marks: Vec::new(),

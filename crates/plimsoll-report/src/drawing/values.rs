@@ -59,11 +59,7 @@ mod tests {
     use crate::drawing::xy::Axis;
 
     fn chart(points: &[(f64, Option<f64>)]) -> Chart {
-        let axis = |title: &str| Axis {
-            title: title.to_owned(),
-            unit: MetricUnit::Ratio,
-            log: true,
-        };
+        let axis = |title: &str| Axis::logarithmic(title, MetricUnit::Ratio);
         Chart {
             title: "A chart".to_owned(),
             x: axis("size over cap"),

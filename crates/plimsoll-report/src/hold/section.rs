@@ -164,17 +164,12 @@ fn drawing(
     (title, unit): (&str, MetricUnit),
     lines: Vec<Line>,
 ) -> Option<Drawing> {
-    let axis = |title: &str, unit| Axis {
-        title: title.to_owned(),
-        unit,
-        log: false,
-    };
     let mark = |t: Option<f64>, words: &str| t.map(|t| (t, words.to_owned()));
     let marks = [mark(curves.reached, "reached"), mark(curves.released, "released")];
     let chart = Chart {
         title: caption.to_owned(),
-        x: axis("time", MetricUnit::Seconds),
-        y: axis(title, unit),
+        x: Axis::linear("time", MetricUnit::Seconds),
+        y: Axis::linear(title, unit),
         lines,
         marks: marks.into_iter().flatten().collect(),
         levels: Vec::new(),

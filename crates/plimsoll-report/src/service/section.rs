@@ -51,11 +51,6 @@ fn over_time(
     (title, unit): (&str, MetricUnit),
     lines: Vec<(&str, &Vec<Option<f64>>)>,
 ) -> Option<Drawing> {
-    let axis = |title: &str, unit| Axis {
-        title: title.to_owned(),
-        unit,
-        log: false,
-    };
     let line = |(ink, (label, values)): (usize, (&str, &Vec<Option<f64>>))| Line {
         label: label.to_owned(),
         ink,
@@ -68,8 +63,8 @@ fn over_time(
         .filter(|(_, name)| name == HOLD || name == DESCENT);
     let chart = Chart {
         title: caption.to_owned(),
-        x: axis("time", MetricUnit::Seconds),
-        y: axis(title, unit),
+        x: Axis::linear("time", MetricUnit::Seconds),
+        y: Axis::linear(title, unit),
         lines: lines.into_iter().enumerate().map(line).collect(),
         marks: changes.map(|(t, name)| (*t, name.clone())).collect(),
         levels: Vec::new(),

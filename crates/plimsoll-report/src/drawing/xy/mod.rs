@@ -49,6 +49,21 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
+    pub(crate) fn linear(title: impl Into<String>, unit: MetricUnit) -> Axis {
+        Axis {
+            title: title.into(),
+            unit,
+            log: false,
+        }
+    }
+
+    pub(crate) fn logarithmic(title: impl Into<String>, unit: MetricUnit) -> Axis {
+        Axis {
+            log: true,
+            ..Axis::linear(title, unit)
+        }
+    }
+
     /// The title with the unit.
     fn words(&self) -> String {
         with_unit(&self.title, self.unit)

@@ -59,12 +59,7 @@ impl Scale {
 
     /// The scale of a linear axis with 0 on it.
     pub(crate) fn linear(unit: MetricUnit, values: impl Iterator<Item = f64>, ends: (f64, f64)) -> Scale {
-        let axis = Axis {
-            title: String::new(),
-            unit,
-            log: false,
-        };
-        Scale::new(&axis, values, true, ends)
+        Scale::new(&Axis::linear("", unit), values, true, ends)
     }
 
     /// The position of a value; `None` outside of the axis.

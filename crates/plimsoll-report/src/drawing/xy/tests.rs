@@ -4,9 +4,8 @@ use super::*;
 
 fn axis(unit: MetricUnit, log: bool) -> Axis {
     Axis {
-        title: "axis".to_owned(),
-        unit,
         log,
+        ..Axis::linear("axis", unit)
     }
 }
 

@@ -83,11 +83,7 @@ fn line(label: &str, ink: usize, spread: &[Spread]) -> Line {
 }
 
 fn limit_axis() -> Axis {
-    Axis {
-        title: "limit of the cgroup".to_owned(),
-        unit: MetricUnit::Bytes,
-        log: true,
-    }
+    Axis::logarithmic("limit of the cgroup", MetricUnit::Bytes)
 }
 
 /// The time over that of the base.
@@ -115,11 +111,7 @@ fn slowdown(groups: &[GroupTrials<'_>], size: Option<&ProgramSize>) -> Option<Dr
     let chart = Chart {
         title: "Slowdown over limit".to_owned(),
         x: limit_axis(),
-        y: Axis {
-            title: "time of a run over that at the base".to_owned(),
-            unit: MetricUnit::Ratio,
-            log: true,
-        },
+        y: Axis::logarithmic("time of a run over that at the base", MetricUnit::Ratio),
         lines: groups.iter().enumerate().map(of_group).collect(),
         marks: marks.collect(),
         levels: levels.collect(),
@@ -164,11 +156,7 @@ fn over_limit(
     let chart = Chart {
         title: title.to_owned(),
         x: limit_axis(),
-        y: Axis {
-            title: title.trim_end_matches(" over limit").to_owned(),
-            unit: MetricUnit::of_name(metric),
-            log: false,
-        },
+        y: Axis::linear(title.trim_end_matches(" over limit"), MetricUnit::of_name(metric)),
         lines: groups.iter().enumerate().map(of_group).collect(),
         marks: Vec::new(),
         levels: Vec::new(),

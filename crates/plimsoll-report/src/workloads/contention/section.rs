@@ -62,14 +62,6 @@ impl Asks<'_> {
     }
 }
 
-fn axis(title: &str, unit: MetricUnit) -> Axis {
-    Axis {
-        title: title.to_owned(),
-        unit,
-        log: false,
-    }
-}
-
 fn held(group: &Group, asks: &Asks<'_>) -> Option<Drawing> {
     let line = |(metric, label, ink): (&str, &str, usize)| Line {
         label: label.to_owned(),
@@ -82,8 +74,8 @@ fn held(group: &Group, asks: &Asks<'_>) -> Option<Drawing> {
     let caption = format!("Resident and swapped memory: {}", group.label);
     let svg = values::draw(&Chart {
         title: caption.clone(),
-        x: axis("requested by the second program", MetricUnit::Bytes),
-        y: axis("memory of the programs", MetricUnit::Bytes),
+        x: Axis::linear("requested by the second program", MetricUnit::Bytes),
+        y: Axis::linear("memory of the programs", MetricUnit::Bytes),
         lines: HELD.into_iter().map(line).collect(),
         marks: start
             .map(|at| (at, "trimming starts".to_owned()))
@@ -111,8 +103,8 @@ fn times(asked: &[(&Group, Asks<'_>)]) -> Option<Drawing> {
     let caption = "Time of a request".to_owned();
     let svg = values::draw(&Chart {
         title: caption.clone(),
-        x: axis("requested by the second program", MetricUnit::Bytes),
-        y: axis("time of the request", MetricUnit::Seconds),
+        x: Axis::linear("requested by the second program", MetricUnit::Bytes),
+        y: Axis::linear("time of the request", MetricUnit::Seconds),
         lines: asked.iter().enumerate().map(line).collect(),
         marks: Vec::new(),
         levels: Vec::new(),

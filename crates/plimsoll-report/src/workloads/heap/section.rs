@@ -164,15 +164,10 @@ fn curves(
     };
     let chart = Chart {
         title: caption.clone(),
-        x: Axis {
-            title: "threads".to_owned(),
-            unit: MetricUnit::Count,
-            log: true,
-        },
+        x: Axis::logarithmic("threads", MetricUnit::Count),
         y: Axis {
-            title: title.to_owned(),
-            unit: MetricUnit::of_name(metric),
             log,
+            ..Axis::linear(title, MetricUnit::of_name(metric))
         },
         lines,
         marks: Vec::new(),

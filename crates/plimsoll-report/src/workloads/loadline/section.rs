@@ -184,11 +184,7 @@ fn in_percent(line: Line) -> Line {
 }
 
 fn load_axis() -> Axis {
-    Axis {
-        title: "load, size over limit".to_owned(),
-        unit: MetricUnit::Ratio,
-        log: false,
-    }
+    Axis::linear("load, size over limit", MetricUnit::Ratio)
 }
 
 /// The vertical axis of useful work, and the level at which a load is no longer carried.
@@ -208,11 +204,7 @@ fn work_axis(groups: &[(&Group, Vec<&Trial>)]) -> (Axis, Vec<(f64, String)>) {
     } else {
         "that at the lowest load"
     };
-    let axis = Axis {
-        title: format!("useful work, percent of {base}"),
-        unit: MetricUnit::Percent,
-        log: false,
-    };
+    let axis = Axis::linear(format!("useful work, percent of {base}"), MetricUnit::Percent);
     (axis, shares)
 }
 
@@ -259,11 +251,7 @@ fn over_limit(groups: &[(&Group, Vec<&Trial>)]) -> Option<Drawing> {
     let (y, levels) = work_axis(groups);
     let chart = Chart {
         title: "Useful work over limit".to_owned(),
-        x: Axis {
-            title: "limit of the cgroup".to_owned(),
-            unit: MetricUnit::Bytes,
-            log: false,
-        },
+        x: Axis::linear("limit of the cgroup", MetricUnit::Bytes),
         y,
         lines,
         marks: groups.iter().filter_map(mark).collect(),
@@ -290,9 +278,8 @@ fn over_load(
         title: title.to_owned(),
         x: load_axis(),
         y: Axis {
-            title: title.trim_end_matches(" over load").to_owned(),
-            unit: MetricUnit::of_name(metric),
             log,
+            ..Axis::linear(title.trim_end_matches(" over load"), MetricUnit::of_name(metric))
         },
         lines: lines(groups, metric),
         marks: Vec::new(),
@@ -369,16 +356,8 @@ fn percentiles(group: &Group, trials: &[&Trial]) -> Option<Drawing> {
     };
     let chart = Chart {
         title: format!("Latencies of {}", group.label),
-        x: Axis {
-            title: "one visit in N takes longer".to_owned(),
-            unit: MetricUnit::Count,
-            log: true,
-        },
-        y: Axis {
-            title: "latency of a visit".to_owned(),
-            unit: MetricUnit::Seconds,
-            log: true,
-        },
+        x: Axis::logarithmic("one visit in N takes longer", MetricUnit::Count),
+        y: Axis::logarithmic("latency of a visit", MetricUnit::Seconds),
         lines: shown_loads(group, trials)
             .into_iter()
             .enumerate()

@@ -205,12 +205,11 @@ fn over_time_of(
     };
     let chart = Chart {
         title: title.to_owned(),
-        x: axis(
+        x: Axis::linear(
             "Seconds since the start of the first consumer",
             MetricUnit::Seconds,
-            false,
         ),
-        y: axis(title, unit, false),
+        y: Axis::linear(title, unit),
         lines: subjects.iter().enumerate().map(line).collect(),
         marks: stages(seen().next()?.thrash, seen().map(|seen| seen.thrash)),
         levels: Vec::new(),
@@ -250,14 +249,6 @@ fn stages<'a>(first: &Thrash, mut all: impl Iterator<Item = &'a Thrash>) -> Vec<
     ]
 }
 
-fn axis(title: &str, unit: MetricUnit, log: bool) -> Axis {
-    Axis {
-        title: title.to_owned(),
-        unit,
-        log,
-    }
-}
-
 /// How late the wake-up probe was, from the usual to the worst, at rest and under load.
 fn responsiveness(subjects: &[Subject<'_>]) -> Option<Drawing> {
     let line = |(ink, (subject, phase)): (usize, (&Subject<'_>, &str))| {
@@ -286,12 +277,8 @@ fn responsiveness(subjects: &[Subject<'_>]) -> Option<Drawing> {
         .flat_map(|subject| [(subject, "load"), (subject, "rest")]);
     let chart = Chart {
         title: "Wake-up latency".to_owned(),
-        x: axis(
-            "One wake-up in N has at least this latency",
-            MetricUnit::Count,
-            true,
-        ),
-        y: axis("Latency", MetricUnit::Seconds, true),
+        x: Axis::logarithmic("One wake-up in N has at least this latency", MetricUnit::Count),
+        y: Axis::logarithmic("Latency", MetricUnit::Seconds),
         lines: lines.enumerate().map(line).collect(),
         marks: Vec::new(),
         levels: Vec::new(),
@@ -334,8 +321,8 @@ fn fairness(subjects: &[Subject<'_>]) -> Option<Drawing> {
     };
     let chart = Chart {
         title: "Cycles a second by consumer".to_owned(),
-        x: axis("Consumer, in the order of their starts", MetricUnit::Count, false),
-        y: axis("Cycles a second while active", MetricUnit::PerSecond, false),
+        x: Axis::linear("Consumer, in the order of their starts", MetricUnit::Count),
+        y: Axis::linear("Cycles a second while active", MetricUnit::PerSecond),
         lines: subjects.iter().enumerate().map(line).collect(),
         marks: Vec::new(),
         levels: Vec::new(),

@@ -116,16 +116,8 @@ fn slowdown(measured: &[Series<'_>]) -> Option<Drawing> {
     });
     let chart = Chart {
         title: "Slowdown of a scan over size / cap".to_owned(),
-        x: Axis {
-            title: "size over cap".to_owned(),
-            unit: MetricUnit::Ratio,
-            log: false,
-        },
-        y: Axis {
-            title: "slowdown of a scan".to_owned(),
-            unit: MetricUnit::Ratio,
-            log: true,
-        },
+        x: Axis::linear("size over cap", MetricUnit::Ratio),
+        y: Axis::logarithmic("slowdown of a scan", MetricUnit::Ratio),
         lines: lines.collect(),
         marks: vec![(1.0, "cap = size".to_owned())],
         levels: ORIGINAL_SLOWDOWNS
@@ -168,16 +160,8 @@ fn over_time(detailed: &[&Series<'_>], load: f64) -> Option<Drawing> {
         .collect();
     let chart = Chart {
         title: format!("Scans per second over time at size / cap {load}"),
-        x: Axis {
-            title: "seconds of scanning".to_owned(),
-            unit: MetricUnit::Seconds,
-            log: false,
-        },
-        y: Axis {
-            title: "scans per second".to_owned(),
-            unit: MetricUnit::PerSecond,
-            log: true,
-        },
+        x: Axis::linear("seconds of scanning", MetricUnit::Seconds),
+        y: Axis::logarithmic("scans per second", MetricUnit::PerSecond),
         lines,
         marks,
         levels: Vec::new(),
