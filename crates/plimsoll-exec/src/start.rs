@@ -135,7 +135,10 @@ fn build_with(
             .codec(configuration.codec)
             .fault_mode(mode);
         match file {
-            Some(file) => builder.page_file(&file.path, file.bytes),
+            // `plimsoll exec` has tested the folder. Most processes end before they need the file.
+            Some(file) => builder
+                .page_file(&file.path, file.bytes)
+                .page_file_at_first_need(),
             None => builder,
         }
     };

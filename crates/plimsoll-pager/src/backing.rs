@@ -116,9 +116,9 @@ pub(crate) trait Backing: Send + Sync {
     /// Ends the use of the copies of the parent, in a child.
     fn leave(&self) {}
 
-    /// States that the calling thread, which runs no signal handler, calls this again when it is woken: in a child of a fork, it
-    /// makes the page file then, or when it spills.
-    fn serve_forks(&self) {}
+    /// States that the calling thread, which runs no signal handler, calls this again when it is woken: it makes a page file that
+    /// is to be made at the first need, as in a child of a fork, then, or when it spills.
+    fn serve_page_file(&self) {}
 
     /// Counters of the page file, if there is one.
     fn page_file(&self) -> Option<PageFileUse> {
@@ -141,7 +141,7 @@ pub(crate) trait Owners {
 pub struct PageFileUse {
     /// Its ability to write. A failure lasts: no copy leaves RAM any more, and none is lost.
     pub state: page_file::State,
-    /// The most bytes of all files.
+    /// The most bytes of all files; before there is any, of the one that is to be made.
     pub bytes: u64,
     /// Bytes of segments in all files.
     pub used_bytes: u64,
@@ -175,7 +175,7 @@ pub(crate) enum Room {
     Made,
     /// Another thread moves copies at the moment.
     Busy,
-    /// The thread of [`Backing::serve_forks`] will make a page file once it is woken.
+    /// The thread of [`Backing::serve_page_file`] will make a page file once it is woken.
     Promised,
     /// There is no page file, or it takes no more, or nothing is there to move.
     None,

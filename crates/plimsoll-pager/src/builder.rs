@@ -2,7 +2,7 @@
 //! and its dependencies for one line.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::page_file::{NewFile, PageFileOptions};
 use crate::pager::Pager;
 #[cfg(not(loom))]
 use crate::pool::Member;
-use crate::saved::{FileOfChildren, FileTier, SavedCopies};
+use crate::saved::{FilePlan, FileTier, SavedCopies};
 #[cfg(not(loom))]
 use crate::share;
 use crate::store;
@@ -158,6 +158,18 @@ impl PagerBuilder {
         self
     }
 
+    /// Makes the page file when the first copies are to move there, for a program that may end before. [`PagerBuilder::build`]
+    /// opens the file, and refuses a folder that cannot be used, but tests no write. Later the program may have another root or
+    /// user. If the file cannot be made then, because the disk is full for example, the copies stay in RAM, above the budget if
+    /// necessary, and [`Stats::page_file`] has the error. The file is written by `pwrite(2)`, whatever
+    /// [`PageFileOptions::ring`] is. By default, [`PagerBuilder::build`] makes the file, and tests it by a write and a read.
+    ///
+    /// [`Stats::page_file`]: crate::Stats::page_file
+    pub fn page_file_at_first_need(mut self) -> PagerBuilder {
+        self.copies.is_file_deferred = true;
+        self
+    }
+
     /// The thread that resolves faults. By default the faulting thread itself, in a handler of SIGBUS.
     pub fn fault_mode(mut self, mode: FaultMode) -> PagerBuilder {
         self.driver.fault_mode = mode;
@@ -279,6 +291,8 @@ struct CopiesOptions {
     store_cap: Option<u64>,
     page_file: Option<(PathBuf, u64)>,
     page_file_options: PageFileOptions,
+    /// Whether the page file is made at the first need.
+    is_file_deferred: bool,
 }
 
 impl CopiesOptions {
@@ -309,23 +323,34 @@ impl CopiesOptions {
             copies = copies.with_recompression();
         }
         if let Some((path, bytes)) = &self.page_file {
-            let options = self.page_file_options;
-            let new = NewFile::open(path, options)?;
-            // A child of a fork may have another working directory.
-            let folder = std::path::absolute(new.folder()).ok();
-            let (file, writer) = new.make(*bytes, options.ring)?;
-            let mut tier = FileTier::new(file, writer, funds.ram).map_err(|_| no_addresses(Errno::NOMEM))?;
-            if let Some(folder) = folder {
-                let bytes = *bytes;
-                tier = tier.with_file_of_children(FileOfChildren {
-                    folder,
-                    bytes,
-                    options,
-                });
-            }
-            copies = copies.with_file(tier);
+            copies = copies.with_file(self.make_file(path, *bytes, funds.ram, no_addresses)?);
         }
         Ok(copies)
+    }
+
+    /// The page file, or the open file that becomes one.
+    fn make_file(
+        &self,
+        path: &Path,
+        bytes: u64,
+        ram: u64,
+        no_addresses: &dyn Fn(Errno) -> BuildError,
+    ) -> Result<FileTier, BuildError> {
+        let no_memory = |_| no_addresses(Errno::NOMEM);
+        let options = self.page_file_options;
+        let new = NewFile::open(path, bytes, options)?;
+        let plan = FilePlan {
+            // A child of a fork may have another working directory.
+            folder: std::path::absolute(new.folder()).ok(),
+            bytes,
+            options,
+        };
+        if self.is_file_deferred {
+            return FileTier::at_first_need(new.at_own_number()?, plan, ram).map_err(no_memory);
+        }
+        let (file, writer) = new.make(bytes, options.ring)?;
+        let tier = FileTier::new(file, writer, ram).map_err(no_memory)?;
+        Ok(tier.with_plan(plan))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The compressed store and the page file as the manager sees them.
 
 mod clean;
+mod creation;
 mod file_tier;
 mod files;
 mod slot_counts;
@@ -14,7 +15,8 @@ use crate::page::{Page, PageIndex, Place, Tier};
 use crate::page_file::ReadError;
 use crate::store::{self, Idle, SpilledError};
 
-pub(crate) use file_tier::{FileOfChildren, FileTier};
+pub(crate) use creation::FilePlan;
+pub(crate) use file_tier::FileTier;
 
 /// Seconds after which an entry is compressed again by Zstandard, and those after which neighbours are compressed together.
 const IDLE: Idle = Idle { pages: 4, quads: 30 };
@@ -233,7 +235,7 @@ impl Backing for SavedCopies {
         }
     }
 
-    fn serve_forks(&self) {
+    fn serve_page_file(&self) {
         if let Some(tier) = &self.file {
             tier.serve();
         }

@@ -247,7 +247,9 @@ impl LowNumbers {
         for file in open_files(self.first) {
             let flags = system_call(libc::SYS_fcntl, file, libc::F_GETFD as usize, 0);
             // Inherited ones have stayed open at the execution of the program.
-            if flags > 0 && flags as c_int & libc::FD_CLOEXEC != 0 {
+            let is_new = flags > 0 && flags as c_int & libc::FD_CLOEXEC != 0;
+            // The pager ends the protection of its own when it closes them.
+            if is_new && !plimsoll_pager::owns_descriptor(file as c_int) {
                 protect(file as c_int);
             }
         }

@@ -270,6 +270,40 @@ fn forked_children_change_their_user() {
     does_as_without_the_library("users");
 }
 
+/// Each executed process made its page file at its start: it wrote a block, read it back, and allocated 16 MiB of disk space.
+#[test]
+fn a_process_makes_its_page_file_when_it_needs_it() {
+    if !has_compiler() {
+        return;
+    }
+    let place = TempDir::new_in("/var/tmp").expect("a folder on a disk");
+    let program = compiled("page_file", place.path());
+    for mode in modes() {
+        let file = place.path().display();
+        let settings = format!(
+            "1;ram={};faults={mode};page-file={file},{};stats=2",
+            16 << 20,
+            256 << 20
+        );
+        let output = under(mode, &program).env("PLIMSOLL_EXEC", settings).output();
+        let output = output.expect("it starts");
+        let lines = [
+            "start: high, empty",
+            "child: high, empty",
+            "mistakes: 0",
+            "child after use: high, written",
+            "parent after it: high, empty",
+            "mistakes: 0",
+            "parent after use: high, written",
+            "other descriptors: 0",
+            "",
+        ];
+        assert_eq!(text(&output), lines.join("\n"), "{mode}");
+        let counters = String::from_utf8_lossy(&output.stderr);
+        assert!(value(&counters, "page_file_pages") > 0, "{mode}: {counters}");
+    }
+}
+
 #[test]
 fn settings_that_are_wrong_end_the_program_before_its_start() {
     for (settings, word) in [

@@ -61,7 +61,7 @@ impl<B: Backing> Work for Served<B> {
     fn begin(&self) {
         // A fork meanwhile would leave the child the lock of this thread, which does not exist there.
         let _balancing = self.balancing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.manager.backing.serve_forks();
+        self.manager.backing.serve_page_file();
     }
 
     fn tick(&self) -> bool {
@@ -78,7 +78,7 @@ impl<B: Backing> Work for Served<B> {
             pool.wake_own_member();
         }
         let _balancing = self.balancing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.manager.backing.serve_forks();
+        self.manager.backing.serve_page_file();
         let start = Instant::now();
         self.manager.balance();
         let worked = start.elapsed();

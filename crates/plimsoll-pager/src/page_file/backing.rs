@@ -63,7 +63,10 @@ impl OpenFile {
         let Some(first) = first_number() else {
             return Ok(self);
         };
-        let file = self.file.at_number_from(first)?;
+        let file = match self.file.raw() < first {
+            true => self.file.at_number_from(first)?,
+            false => self.file,
+        };
         Ok(OpenFile {
             _number: Some(OwnNumber::of(file.raw())),
             file,

@@ -51,7 +51,7 @@ impl Default for PageFileOptions {
     }
 }
 
-/// A file that is open, and will be a page file once it is needed.
+/// A file that is open, and will be a page file once it is needed. Until then nothing is written to it.
 #[derive(Debug)]
 pub(crate) struct NewFile {
     file: OpenFile,
@@ -59,11 +59,12 @@ pub(crate) struct NewFile {
 }
 
 impl NewFile {
-    /// Opens a file in a folder or at a path where nothing is. It has no disk space yet.
+    /// Opens a file, for a page file of up to `bytes`, in a folder or at a path where nothing is. It has no disk space yet.
     ///
     /// # Errors
     /// [`CreateError`]. Nothing is left then.
-    pub(crate) fn open(path: &Path, options: PageFileOptions) -> Result<NewFile, CreateError> {
+    pub(crate) fn open(path: &Path, bytes: u64, options: PageFileOptions) -> Result<NewFile, CreateError> {
+        chunks_of(bytes)?;
         let (folder, name) = locate(path)?;
         NewFile::open_as(folder, &name, options)
     }
@@ -94,9 +95,12 @@ impl NewFile {
     ///
     /// # Errors
     /// No such number is free.
-    pub(crate) fn at_own_number(self) -> Result<NewFile, Errno> {
-        let file = self.file.at_own_number()?;
-        Ok(NewFile { file, ..self })
+    pub(crate) fn at_own_number(self) -> Result<NewFile, CreateError> {
+        let NewFile { file, folder } = self;
+        match file.at_own_number() {
+            Ok(file) => Ok(NewFile { file, folder }),
+            Err(source) => Err(CreateError::Create { path: folder, source }),
+        }
     }
 
     /// Makes it a page file of up to `bytes`, which io_uring writes if `ring` and the kernel has it. The first disk space is
@@ -144,8 +148,7 @@ impl PageFile {
         bytes: u64,
         options: PageFileOptions,
     ) -> Result<(PageFile, Writer), CreateError> {
-        chunks_of(bytes)?;
-        NewFile::open(path, options)?.make(bytes, options.ring)
+        NewFile::open(path, bytes, options)?.make(bytes, options.ring)
     }
 
     /// A page file of so many MiB on an open file.

@@ -65,6 +65,24 @@ pub enum CreateError {
     Memory(#[source] Errno),
 }
 
+impl CreateError {
+    /// The kernel's error, or the one that is nearest to the cause.
+    pub(crate) fn errno(&self) -> Errno {
+        match self {
+            CreateError::Exists(_) => Errno::EXIST,
+            CreateError::Link(_) => Errno::NOTDIR,
+            CreateError::InMemory(_) => Errno::OPNOTSUPP,
+            CreateError::Size(_) => Errno::INVAL,
+            CreateError::Folder { source, .. }
+            | CreateError::Create { source, .. }
+            | CreateError::Space { source, .. }
+            | CreateError::Probe { source, .. }
+            | CreateError::Key(source)
+            | CreateError::Memory(source) => *source,
+        }
+    }
+}
+
 /// A write that was not started. The segments stay where they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -161,16 +179,18 @@ pub struct NotWritten(pub Slot);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {
-    /// It grows up to its size.
+    /// It grows up to its size. It may be an open file yet, which becomes a page file at the first need.
     Writable,
     /// It cannot grow any more. Slots in the space that it has are used again.
     Limited {
-        /// Bytes of that space.
+        /// Bytes of that space; 0 for a file that could not be made.
         bytes: u64,
-        /// The error of the last `fallocate(2)`: `ENOSPC`, `EDQUOT`, or `EFBIG` for RLIMIT_FSIZE.
+        /// The error of the last `fallocate(2)`: `ENOSPC`, `EDQUOT`, or `EFBIG` for RLIMIT_FSIZE. For a file that could not be
+        /// made, that of the call that failed.
         errno: Errno,
     },
-    /// A write failed. Nothing is written any more, written blocks stay readable.
+    /// A write failed, or the first write and read of a file that was to be made. Nothing is written any more, written blocks
+    /// stay readable.
     Failed(WriteFailure),
     /// The file is that of the process from which this one was forked. Blocks that were written before stay readable.
     OfParent,

@@ -16,7 +16,8 @@ impl FileTier {
     /// Writes up to `most` segments of entries from slots with less than `live` of 256 of their pages in use. Returns the slots
     /// that became free, less those that were written.
     pub(super) fn clean(&self, worker: &mut Worker, owners: &dyn Owners, live: u64, most: u32) -> u64 {
-        let file = &self.files.last().file;
+        let Some(own) = self.files.last() else { return 0 };
+        let file = &own.file;
         let before = file.free_slots();
         for _ in 0..most {
             if !self.clean_once(worker, owners, live) {
@@ -28,7 +29,9 @@ impl FileTier {
 
     /// Writes one segment. Returns whether it did.
     fn clean_once(&self, worker: &mut Worker, owners: &dyn Owners, live: u64) -> bool {
-        let own = self.files.last();
+        let Some(own) = self.files.last() else {
+            return false;
+        };
         let victims = own.counts.victims(live);
         // One slot alone would fill one slot again.
         if victims[1].is_none() {
@@ -86,13 +89,15 @@ impl FileTier {
     fn write_packed(&self, worker: &mut Worker, owners: &dyn Owners) -> bool {
         let (segments, _) = worker.plain.bytes().as_chunks::<SEGMENT>();
         let packed = &segments[1];
-        let Ok(batch) = worker.writer.start_with_kept_slots(&[packed]) else {
+        let (Some(writer), Some(own)) = (&mut worker.writer, self.files.last()) else {
             return false;
         };
-        let own = self.files.last();
+        let Ok(batch) = writer.start_with_kept_slots(&[packed]) else {
+            return false;
+        };
         // No other write is in flight but those of a thread that panicked.
         let slot = loop {
-            match worker.writer.complete(true) {
+            match writer.complete(true) {
                 Some(done) if done.batch == batch => match done.outcome {
                     Ok(slots) => break slots[0],
                     Err(_) => return false,

@@ -1,18 +1,18 @@
 //! Segments of the store in the page file: those that were idle longest move there whole.
 
 use std::fmt;
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use plimsoll_os::{Advice, Errno, Mapping, thread_token};
+use plimsoll_os::{Advice, Errno, Mapping};
 
+use super::creation::{Creation, FilePlan};
 use super::files::{CountedFile, Files};
 use super::relocate;
 use crate::backing::{Owners, PageFileUse, Room};
 use crate::page_file::{
-    BLOCK_BYTES, Batch, Block, Completed, NewFile, PageFile, PageFileOptions, ReadError, SLOT_BYTES,
-    SLOTS_PER_WRITE, Segment, Slot, StartError, State, Writer,
+    BLOCK_BYTES, Batch, Block, Completed, NewFile, PageFile, ReadError, SLOT_BYTES, SLOTS_PER_WRITE, Segment,
+    Slot, StartError, State, Writer,
 };
 use crate::store::{Blocks, FOUND, SEGMENT, Spill, Store};
 
@@ -30,22 +30,15 @@ const CLEANED_AT_ONCE: u32 = 4;
 
 /// The page file of a pager.
 ///
-/// A child of a fork reads the files of its parents, and writes to one of its own. It opens that file before another thread of it
-/// runs, as the lowest free number of a descriptor is the program's; [`FileTier::serve`]'s thread makes it a page file when the
-/// first copies are to move there.
+/// A child of a fork reads the files of its parents, and writes to one of its own, which is made at the first need
+/// ([`Creation`]), as is that of a pager which asks for it.
 ///
 /// Invariant: a slot is in use exactly while a page's word names it, or a thread with the lock of `worker` fills it
 /// ([`SlotCounts`](super::slot_counts::SlotCounts)).
 pub(crate) struct FileTier {
     pub(super) files: Files,
-    /// The file that a child of a fork makes; none if it makes none.
-    of_children: Option<FileOfChildren>,
-    /// Whether the worker has such a file.
-    is_open: AtomicBool,
-    /// The thread that makes it a page file: no signal handler. 0 without one.
-    maker: AtomicUsize,
-    /// Whether another thread waits for that.
-    is_awaited: AtomicBool,
+    /// The file that is to be made.
+    pub(super) creation: Creation,
     /// The state of spills. It is tried, and never waited for: signal handlers use it.
     worker: Mutex<Worker>,
     /// Segments of a write.
@@ -80,24 +73,16 @@ impl Sources {
 
 /// The part of a page file that one thread at a time uses.
 pub(super) struct Worker {
-    pub(super) writer: Writer,
+    /// None before a file is made, in this process or in one above.
+    pub(super) writer: Option<Writer>,
     /// Segments that are about to be encrypted, or cleaned.
     pub(super) plain: Mapping,
     /// The places of the entries of a segment that is cleaned.
     pub(super) sources: Sources,
     /// Seconds since the last write.
     idle: u32,
-    /// The file of this process, a child of a fork, until copies are to move there.
-    new: Option<NewFile>,
-}
-
-/// The page file of a child of a fork.
-#[derive(Debug)]
-pub(crate) struct FileOfChildren {
-    /// The folder, from the root on.
-    pub(crate) folder: PathBuf,
-    pub(crate) bytes: u64,
-    pub(crate) options: PageFileOptions,
+    /// The file of this process, until copies are to move there.
+    pub(super) new: Option<NewFile>,
 }
 
 /// A write in flight, and the segments in RAM that it is of.
@@ -152,22 +137,38 @@ impl FileTier {
     ///
     /// # Errors
     /// The kernel has no room for the tables.
-    pub(crate) fn new(file: PageFile, mut writer: Writer, ram: u64) -> Result<FileTier, Errno> {
+    pub(crate) fn new(file: PageFile, writer: Writer, ram: u64) -> Result<FileTier, Errno> {
+        let tier = FileTier::without_file(ram)?;
+        if let Some(mut worker) = tier.worker() {
+            tier.take(&mut worker, file, writer)?;
+            tier.publish(&worker);
+        }
+        Ok(tier)
+    }
+
+    /// As [`FileTier::new`], of an open file that becomes a page file at the first need.
+    ///
+    /// # Errors
+    /// The kernel has no room for a buffer.
+    pub(crate) fn at_first_need(new: NewFile, plan: FilePlan, ram: u64) -> Result<FileTier, Errno> {
+        let tier = FileTier::without_file(ram)?.with_plan(plan);
+        if let Some(mut worker) = tier.worker() {
+            tier.keep_open(&mut worker, new);
+            tier.publish(&worker);
+        }
+        Ok(tier)
+    }
+
+    fn without_file(ram: u64) -> Result<FileTier, Errno> {
         let (segments, writes) = plan(ram);
-        let files = Files::new(file)?;
-        writer.keep_slots(KEPT_SLOTS);
-        writer.count_buffers(writes, segments);
         let plain = Mapping::anonymous(segments.max(CLEANED_SEGMENTS) * SEGMENT)?;
         // A huge page would make more resident than is counted. A kernel without them refuses.
         let _ = plain.advise(Advice::NoHugePage);
-        let tier = FileTier {
-            files,
-            of_children: None,
-            is_open: AtomicBool::new(false),
-            maker: AtomicUsize::new(0),
-            is_awaited: AtomicBool::new(false),
+        Ok(FileTier {
+            files: Files::none(),
+            creation: Creation::default(),
             worker: Mutex::new(Worker {
-                writer,
+                writer: None,
                 plain,
                 sources: Sources::new(),
                 idle: 0,
@@ -177,19 +178,29 @@ impl FileTier {
             writes,
             bytes: AtomicU64::new(0),
             is_full: AtomicBool::new(false),
-        };
-        if let Some(worker) = tier.worker() {
-            tier.publish(&worker);
-        }
-        Ok(tier)
+        })
     }
 
-    /// The same, whose copies in children of forks make a file as well.
-    pub(crate) fn with_file_of_children(self, file: FileOfChildren) -> FileTier {
+    /// The same, with a plan of the file that this process, or a child of a fork, is to make.
+    pub(crate) fn with_plan(self, plan: FilePlan) -> FileTier {
         FileTier {
-            of_children: Some(file),
+            creation: Creation::of(plan),
             ..self
         }
+    }
+
+    /// Takes a page file, which is this process's own.
+    ///
+    /// # Errors
+    /// The kernel has no room for its counts.
+    pub(super) fn take(&self, worker: &mut Worker, file: PageFile, mut writer: Writer) -> Result<(), Errno> {
+        self.files.add(file)?;
+        writer.keep_slots(KEPT_SLOTS);
+        writer.count_buffers(self.writes, self.segments);
+        // The writer of a parent's file: its end would touch mappings that the kernel did not copy.
+        std::mem::forget(worker.writer.replace(writer));
+        self.is_full.store(false, Ordering::Relaxed);
+        Ok(())
     }
 
     fn block_of(&self, slot: u32, block: usize) -> Option<(&CountedFile, Block)> {
@@ -205,75 +216,6 @@ impl FileTier {
         self.files.iter().try_for_each(|file| file.file.begin_fork())
     }
 
-    /// Ends a fork in the parent, or in the child, which then opens a file of its own. Without one, it only reads.
-    pub(super) fn end_fork(&self, is_child: bool) {
-        self.files.iter().for_each(|file| file.file.end_fork(is_child));
-        if is_child {
-            // The parent's thread does not exist here.
-            self.maker.store(0, Ordering::Relaxed);
-            self.is_awaited.store(false, Ordering::Relaxed);
-            let is_open = self.worker().is_some_and(|mut worker| {
-                // That of the parent.
-                worker.new = None;
-                worker.new = self.open_own();
-                worker.new.is_some()
-            });
-            self.is_open.store(is_open, Ordering::Release);
-        }
-    }
-
-    fn open_own(&self) -> Option<NewFile> {
-        let own = self.of_children.as_ref()?;
-        self.files.most_of_next()?;
-        let new = NewFile::open_in(&own.folder, own.options).ok()?;
-        new.at_own_number().ok()
-    }
-
-    /// Has this thread, which runs no signal handler, make the file of this process when copies are to move there. Others wait
-    /// for it until the next call.
-    pub(super) fn serve(&self) {
-        self.maker.store(thread_token(), Ordering::Release);
-        if self.is_awaited.load(Ordering::Relaxed)
-            && let Some(mut worker) = self.worker()
-        {
-            self.is_awaited.store(false, Ordering::Relaxed);
-            if worker.new.is_some() && self.make(&mut worker) {
-                self.publish(&worker);
-            }
-        }
-    }
-
-    /// Makes the open file the page file of this process. Returns false if that cannot be done: then never.
-    fn make(&self, worker: &mut Worker) -> bool {
-        let new = worker.new.take();
-        let made = self.of_children.as_ref().zip(new).and_then(|(own, new)| {
-            let most = self.files.most_of_next()?;
-            new.make(own.bytes.min(most), false).ok()
-        });
-        let is_made = made.is_some_and(|(file, mut writer)| {
-            writer.keep_slots(KEPT_SLOTS);
-            writer.count_buffers(self.writes, self.segments);
-            let is_added = self.files.add(file);
-            if is_added {
-                // The writer of the parent's file: its end would touch mappings that the kernel did not copy.
-                std::mem::forget(std::mem::replace(&mut worker.writer, writer));
-                self.is_full.store(false, Ordering::Relaxed);
-            }
-            is_added
-        });
-        self.is_open.store(false, Ordering::Release);
-        is_made
-    }
-
-    /// Ends the use of the parents' files, in a child.
-    pub(super) fn leave(&self) {
-        self.files.iter().for_each(|file| file.file.leave());
-        self.is_open.store(false, Ordering::Relaxed);
-        if let Some(mut worker) = self.worker() {
-            worker.new = None;
-        }
-    }
-
     /// Bytes of a write.
     pub(super) fn write_bytes(&self) -> u64 {
         (self.segments * SEGMENT) as u64
@@ -286,20 +228,15 @@ impl FileTier {
 
     /// Whether a spill can succeed.
     pub(super) fn takes_more(&self) -> bool {
-        match self.files.last().file.state() {
-            State::Failed(_) => false,
-            State::OfParent => self.will_make(),
-            _ => !self.is_full.load(Ordering::Relaxed),
+        match self.files.last().map(|last| last.file.state()) {
+            Some(State::Failed(_)) => false,
+            None | Some(State::OfParent) => self.creation.is_to_come(),
+            Some(_) => !self.is_full.load(Ordering::Relaxed),
         }
     }
 
-    /// Whether a thread will make the open file a page file.
-    fn will_make(&self) -> bool {
-        self.is_open.load(Ordering::Acquire) && self.maker.load(Ordering::Acquire) != 0
-    }
-
     /// The worker, if no thread has it.
-    fn worker(&self) -> Option<MutexGuard<'_, Worker>> {
+    pub(super) fn worker(&self) -> Option<MutexGuard<'_, Worker>> {
         match self.worker.try_lock() {
             Ok(worker) => Some(worker),
             // A thread that panicked left its writes to the next one.
@@ -308,10 +245,15 @@ impl FileTier {
         }
     }
 
-    fn publish(&self, worker: &Worker) {
+    pub(super) fn publish(&self, worker: &Worker) {
         let buffers = worker.plain.len() as u64 + Sources::BYTES;
+        // Those of the first file count before it is made, so that they are in the budget when it is.
+        let buffers_to_come = match worker.writer.is_none() && worker.new.is_some() {
+            true => (self.writes * self.segments * SEGMENT) as u64,
+            false => 0,
+        };
         let files: u64 = self.files.iter().map(CountedFile::bytes).sum();
-        let bytes = files + buffers + size_of::<FileTier>() as u64;
+        let bytes = files + buffers + buffers_to_come + size_of::<FileTier>() as u64;
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
@@ -337,16 +279,8 @@ impl FileTier {
         let Some(mut worker) = self.worker() else {
             return Room::Busy;
         };
-        if self.is_open.load(Ordering::Relaxed) {
-            match self.maker.load(Ordering::Relaxed) {
-                0 => return Room::None,
-                maker if maker != thread_token() => {
-                    self.is_awaited.store(true, Ordering::Relaxed);
-                    return Room::Promised;
-                }
-                _ if !self.make(&mut worker) => return Room::None,
-                _ => {}
-            }
+        if let Err(room) = self.prepare(&mut worker) {
+            return room;
         }
         worker.idle = 0;
         let (mut moved, mut stop) = self.write_idle(store, &mut worker, bytes, owners);
@@ -393,7 +327,8 @@ impl FileTier {
                 }
                 continue;
             }
-            let Some(completed) = worker.writer.complete(true) else {
+            let completed = worker.writer.as_mut().and_then(|writer| writer.complete(true));
+            let Some(completed) = completed else {
                 return (moved, stop);
             };
             moved += self.finish(&completed, &mut flights, owners);
@@ -402,6 +337,9 @@ impl FileTier {
 
     /// Starts the write of the segments that were idle longest.
     fn start<'s>(&self, store: &'s Store, worker: &mut Worker) -> Result<Flight<'s>, Stop> {
+        let Some(writer) = &mut worker.writer else {
+            return Err(Stop::Failed);
+        };
         let (plain, _) = worker.plain.bytes_mut().as_chunks_mut::<SEGMENT>();
         let mut spills: Spills<'s> = [const { None }; SLOTS_PER_WRITE];
         let mut count = take_idle(store, &mut plain[..self.segments], &mut spills);
@@ -413,7 +351,7 @@ impl FileTier {
         while count > 0 {
             let segments: [&Segment; SLOTS_PER_WRITE] =
                 std::array::from_fn(|number| &plain[number.min(count - 1)]);
-            match worker.writer.start(&segments[..count]) {
+            match writer.start(&segments[..count]) {
                 Ok(batch) => return Ok(Flight { batch, spills }),
                 Err(StartError::Full { free, .. }) if free < count as u64 => {
                     // The others stay in RAM.
@@ -439,22 +377,24 @@ impl FileTier {
         };
         let flight = flights.iter_mut().find(of_batch).and_then(Option::take);
         // After an error the segments stay in RAM.
-        let Ok(slots) = completed.outcome else { return 0 };
+        let (Ok(slots), Some(own)) = (completed.outcome, self.files.last()) else {
+            return 0;
+        };
         let mut spills = flight.map(|flight| flight.spills).into_iter().flatten();
         let mut moved = 0;
         for slot in slots.iter() {
             match spills.next().flatten() {
-                Some(spill) => moved += u64::from(self.move_pages(spill, *slot, owners)),
+                Some(spill) => moved += u64::from(self.move_pages(spill, own, *slot, owners)),
                 // A thread that panicked started the write.
-                None => self.free_slot(self.files.last(), *slot),
+                None => self.free_slot(own, *slot),
             }
         }
         moved
     }
 
-    /// Names a slot, which has the bytes of a segment, to the owners of the segment's pages. Returns the pages that moved.
-    fn move_pages(&self, spill: Spill<'_>, slot: Slot, owners: &dyn Owners) -> u32 {
-        let own = self.files.last();
+    /// Names a slot of the file `own`, which has the bytes of a segment, to the owners of the segment's pages. Returns the pages
+    /// that moved.
+    fn move_pages(&self, spill: Spill<'_>, own: &CountedFile, slot: Slot, owners: &dyn Owners) -> u32 {
         own.counts.begin(slot);
         let spilled = spill.finish(own.number_of(slot), |page, old, new| {
             own.counts.add(slot);
@@ -477,7 +417,11 @@ impl FileTier {
         // The parents need not keep slots for a process that reads none.
         let unread = self.files.iter().filter(|file| file.file.is_empty());
         unread.for_each(|file| file.file.leave());
-        let file = &self.files.last().file;
+        let Some(last) = self.files.last() else {
+            self.publish(&worker);
+            return;
+        };
+        let file = &last.file;
         file.release_held();
         let stats = file.stats();
         let slots = match file.state() {
@@ -495,23 +439,26 @@ impl FileTier {
         self.is_full.store(false, Ordering::Relaxed);
         worker.idle = worker.idle.saturating_add(1);
         if worker.idle == REST {
-            worker.writer.rest();
+            if let Some(writer) = &mut worker.writer {
+                writer.rest();
+            }
             // The pages stay counted: the next write uses them again.
             let _ = worker.plain.discard();
         }
         self.publish(&worker);
     }
 
-    /// Counters now: the state and the disk space of the file that was made last; sizes, copies and traffic of all.
+    /// Counters now: the state and the disk space of the file that was made last; sizes, copies and traffic of all. Before there is
+    /// one, state and size are those of the file that is to be made.
     pub(super) fn stats(&self) -> PageFileUse {
-        let stats = self.files.last().file.stats();
-        let state = self.files.last().file.state();
+        let last = self.files.last().map(|last| &last.file);
+        let state = last.map_or_else(|| self.creation.state(), PageFile::state);
         let all = self.files.iter().map(|file| file.file.stats());
         let mut sum = PageFileUse {
             state,
-            bytes: 0,
+            bytes: if last.is_none() { self.creation.bytes() } else { 0 },
             used_bytes: 0,
-            allocated_bytes: stats.allocated_bytes,
+            allocated_bytes: last.map_or(0, |last| last.stats().allocated_bytes),
             written_bytes: 0,
             read_bytes: 0,
             write_failures: u64::from(matches!(state, State::Failed(_))),
@@ -529,7 +476,10 @@ impl FileTier {
 
     /// Checks the page file; not while another thread writes it.
     pub(crate) fn validate(&self) -> Result<(), crate::page_file::Violation> {
-        self.worker().map_or(Ok(()), |worker| worker.writer.validate())
+        let Some(worker) = self.worker() else {
+            return Ok(());
+        };
+        worker.writer.as_ref().map_or(Ok(()), Writer::validate)
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! | file | slots, as places name them |
 //! |---|---|
-//! | of the process that built the pager | from 0 on |
+//! | of the first process that made one: that which built the pager, or one below | from 0 on |
 //! | of each process below it that made one, down to this one | from the end of the file before on |
 //!
 //! So a copy keeps its place in a child of a fork, whichever file it is in.
@@ -17,7 +17,6 @@ use crate::page_file::{MOST_SLOTS, PageFile, SLOT_BYTES, SLOTS_PER_WRITE, Slot};
 
 /// The most files of a process, its own included. A process with that many ancestors that have files creates none.
 const MOST_FILES: usize = 8;
-const MOST_LATER: usize = MOST_FILES - 1;
 
 /// Nonces of a file are below; a seal has the number of the file above.
 const NONCE_BITS: u32 = 40;
@@ -74,28 +73,27 @@ impl CountedFile {
 
 /// The files, the process's own last.
 #[derive(Debug)]
-pub(super) struct Files {
-    first: CountedFile,
-    later: [OnceLock<CountedFile>; MOST_LATER],
-}
+pub(super) struct Files([OnceLock<CountedFile>; MOST_FILES]);
 
 impl Files {
-    pub(super) fn new(file: PageFile) -> Result<Files, Errno> {
-        Ok(Files {
-            first: CountedFile::new(file, 0, 0)?,
-            later: [const { OnceLock::new() }; MOST_LATER],
-        })
+    /// None yet.
+    pub(super) fn none() -> Files {
+        Files([const { OnceLock::new() }; MOST_FILES])
     }
 
     /// Those of other processes, oldest first, then that which was made last.
     pub(super) fn iter(&self) -> impl Iterator<Item = &CountedFile> {
-        let later = self.later.iter().map_while(OnceLock::get);
-        std::iter::once(&self.first).chain(later)
+        self.0.iter().map_while(OnceLock::get)
     }
 
     /// The file that was made last: the process's own, if it has one.
-    pub(super) fn last(&self) -> &CountedFile {
-        self.iter().last().unwrap_or(&self.first)
+    pub(super) fn last(&self) -> Option<&CountedFile> {
+        self.iter().last()
+    }
+
+    /// One past the last number of a slot.
+    fn end(&self) -> u32 {
+        self.last().map_or(0, CountedFile::end)
     }
 
     /// The file of a place, and the slot there.
@@ -105,22 +103,21 @@ impl Files {
 
     /// The most bytes that a further file may have; none if there can be none.
     pub(super) fn most_of_next(&self) -> Option<u64> {
-        self.later.iter().find(|file| file.get().is_none())?;
-        let slots = MOST_SLOTS - self.last().end();
+        self.0.iter().find(|file| file.get().is_none())?;
+        let slots = MOST_SLOTS - self.end();
         let whole = slots - slots % SLOTS_PER_WRITE as u32;
         (whole > 0).then_some(u64::from(whole) * SLOT_BYTES as u64)
     }
 
-    /// Adds the file of this process. By one thread at a time. Returns false, without it, if there is no memory for its counts.
-    pub(super) fn add(&self, file: PageFile) -> bool {
+    /// Adds the file of this process. By one thread at a time.
+    ///
+    /// # Errors
+    /// There is no memory for its counts, or there are as many files as there can be.
+    pub(super) fn add(&self, file: PageFile) -> Result<(), Errno> {
         let number = self.iter().count();
-        let Some(place) = self.later.get(number - 1) else {
-            return false;
-        };
-        let Ok(counted) = CountedFile::new(file, self.last().end(), number) else {
-            return false;
-        };
-        place.set(counted).is_ok()
+        let place = self.0.get(number).ok_or(Errno::MFILE)?;
+        let counted = CountedFile::new(file, self.end(), number)?;
+        place.set(counted).map_err(|_| Errno::MFILE)
     }
 }
 
@@ -141,8 +138,11 @@ mod tests {
 
     #[test]
     fn a_number_names_a_slot_of_one_file() {
-        let files = Files::new(file(2)).expect("memory");
-        assert!(files.add(file(1)) && files.add(file(3)));
+        let files = Files::none();
+        assert!(files.find(0).is_none() && files.last().is_none());
+        for mebibytes in [2, 1, 3] {
+            files.add(file(mebibytes)).expect("memory");
+        }
         let found = |number| {
             files
                 .find(number)
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!([32, 47].map(found), [Some((1, 0)), Some((1, 15))]);
         assert_eq!([48, 95].map(found), [Some((2, 0)), Some((2, 47))]);
         assert_eq!(found(96), None);
-        let last = files.last();
+        let last = files.last().expect("there are three");
         let slot = Slot::new(5).expect("a small number");
         assert_eq!((last.number_of(slot), last.slot(53)), (53, Some(slot)));
     }
@@ -160,11 +160,11 @@ mod tests {
     /// The nonces of each file begin at 1.
     #[test]
     fn a_seal_is_that_of_one_file() {
-        let files = Files::new(file(1)).expect("memory");
+        let files = Files::none();
         while files.most_of_next().is_some() {
-            assert!(files.add(file(1)));
+            files.add(file(1)).expect("memory");
         }
-        assert!(!files.add(file(1)));
+        assert!(files.add(file(1)).is_err());
         let mut seals: Vec<u64> = files.iter().map(|file| file.seal(7)).collect();
         assert!(files.iter().all(|file| file.seal(0) == 0));
         seals.dedup();

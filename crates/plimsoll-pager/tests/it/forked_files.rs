@@ -29,7 +29,7 @@ fn noise(seed: u64, page: u64) -> Random {
     Random(seed << 32 | page << 1 | 1)
 }
 
-fn fill_page(region: &Region, page: u64, seed: u64) {
+pub(crate) fn fill_page(region: &Region, page: u64, seed: u64) {
     let mut random = noise(seed, page);
     for word in 0..512 {
         // SAFETY: each process of a test has one thread, and its own copy of the region.
@@ -49,21 +49,21 @@ fn verify_page(region: &Region, page: u64, seed: u64) {
     assert!(is_whole, "page {page} of {seed}");
 }
 
-fn fill(region: &Region, seed: u64) {
+pub(crate) fn fill(region: &Region, seed: u64) {
     pages(region).for_each(|page| fill_page(region, page, seed));
 }
 
 #[track_caller]
-fn verify(region: &Region, seed: u64) {
+pub(crate) fn verify(region: &Region, seed: u64) {
     pages(region).for_each(|page| verify_page(region, page, seed));
 }
 
-fn state(pager: &Pager) -> State {
+pub(crate) fn state(pager: &Pager) -> State {
     pager.stats().page_file.expect("the pager has a file").state
 }
 
-/// Checks a pager whose share of a pool changes: its thread may trim during a check, but not during all.
-fn validate_beside_pool(pager: &Pager) {
+/// Checks a pager whose threads may trim during a check, as its share of a pool changes for one, but not during all.
+pub(crate) fn validate_beside_threads(pager: &Pager) {
     let mut found = pager.validate();
     for _ in 0..20 {
         if found.is_empty() {
@@ -103,7 +103,7 @@ fn children_with_data_that_do_not_compress_stay_within_one_budget() {
                 if shared.get(MAY_END) > 0 {
                     assert_eq!(state(&pager), State::Writable);
                     pool.validate().expect("it is valid");
-                    validate_beside_pool(&pager);
+                    validate_beside_threads(&pager);
                     return 0;
                 }
             }
@@ -133,7 +133,7 @@ fn children_with_data_that_do_not_compress_stay_within_one_budget() {
             assert_eq!(wait(*pid), 0);
         }
         verify(&region, 1);
-        validate_beside_pool(&pager);
+        validate_beside_threads(&pager);
         assert_eq!(entries(folder.path()), 0);
     });
 }
@@ -143,7 +143,7 @@ const FILES: u64 = 8;
 const LINE: u64 = 10;
 
 /// Changes pages, forks, and checks that the child's changes are not this process's; `level` forks are above.
-fn descend(pager: &Pager, region: &Region, level: u64) {
+pub(crate) fn descend(pager: &Pager, region: &Region, level: u64) {
     // The last process that changed a page.
     let seed = |page: u64| match page % LINE {
         last if last <= level => last + 1,

@@ -9,11 +9,12 @@
 //! | `children` | forked children and shared words of a test |
 //! | `committed` | a region larger than the budget, parts of which are native |
 //! | `fault_thread` | the mode in which a thread resolves faults |
+//! | `first_need` | page files that are made when the first copies are to move there |
 //! | `forked_files` | page files of children of `Pager::fork` |
 //! | `forked_pagers` | children of `Pager::fork`, under load |
 //! | `forked_pool` | children of `Pager::fork` under the budget of a pool, as the kernel counts it |
 //! | `forks` | children of a process with a pager, forked under load |
-//! | `modes` | the tests of `address_space`, `cap`, `committed`, `forked_pagers`, `forked_pool`, `forks`, `shared_pages` and `system_calls` in every mode |
+//! | `modes` | the tests of `address_space`, `cap`, `committed`, `first_need`, `forked_files`, `forked_pagers`, `forked_pool`, `forks`, `shared_pages` and `system_calls` in every mode |
 //! | `killed` | a process that is killed |
 //! | `page_file` | files, systems and kernels that refuse, fail or are full |
 //! | `pages` | contents of pages, and their check |
@@ -40,6 +41,7 @@ mod children;
 mod committed;
 mod fault_path;
 mod fault_thread;
+mod first_need;
 mod forked_files;
 mod forked_pagers;
 mod forked_pool;

@@ -34,6 +34,7 @@ fn run(mode: &str) {
         "address_space::",
         "cap::",
         "committed::",
+        "first_need::",
         "forked_files::",
         "forked_pagers::",
         "forked_pool::",

@@ -199,7 +199,7 @@ fn a_limit_of_file_sizes_does_not_end_the_process() {
 }
 
 /// Refuses a system call for the rest of this process, as the seccomp profile of a container does.
-fn refuse(system_call: libc::c_long) {
+pub(crate) fn refuse(system_call: libc::c_long) {
     let statement = |code: u32, k: u32, jt: u8| libc::sock_filter {
         code: code as u16,
         jt,
