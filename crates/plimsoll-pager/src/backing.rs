@@ -120,6 +120,9 @@ pub(crate) trait Backing: Send + Sync {
     /// is to be made at the first need, as in a child of a fork, then, or when it spills.
     fn serve_page_file(&self) {}
 
+    /// States that a thread has started which calls [`Backing::serve_page_file`]: copies may wait for it from now on.
+    fn promise_page_file(&self) {}
+
     /// Counters of the page file, if there is one.
     fn page_file(&self) -> Option<PageFileUse> {
         None

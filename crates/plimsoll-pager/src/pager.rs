@@ -164,3 +164,30 @@ impl std::fmt::Debug for Pager {
         f.debug_struct("Pager").field("stats", &self.stats()).finish()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::Pager;
+    use crate::backing::Backing as _;
+    use crate::page_file::PageFileOptions;
+
+    /// The thread that makes the file may run later than the program. Data that it needed before stayed in RAM, above the budget.
+    #[test]
+    fn a_new_pager_waits_for_its_page_file() {
+        let folder = tempfile::tempdir().expect("there is a folder for temporary files");
+        let options = PageFileOptions {
+            in_memory: true,
+            ..PageFileOptions::default()
+        };
+        for _ in 0..32 {
+            let pager = Pager::builder()
+                .ram(8 << 20)
+                .page_file(folder.path(), 1 << 20)
+                .page_file_options(options)
+                .page_file_at_first_need()
+                .build()
+                .expect("userfaultfd is allowed");
+            assert!(pager.engine.manager().backing.spillable().is_some());
+        }
+    }
+}

@@ -241,6 +241,12 @@ impl Backing for SavedCopies {
         }
     }
 
+    fn promise_page_file(&self) {
+        if let Some(tier) = &self.file {
+            tier.promise();
+        }
+    }
+
     fn page_file(&self) -> Option<PageFileUse> {
         self.file.as_ref().map(FileTier::stats)
     }

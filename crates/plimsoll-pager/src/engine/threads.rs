@@ -32,10 +32,13 @@ impl Threads {
         mode: FaultMode,
     ) -> Result<Threads, Errno> {
         let faults = (mode == FaultMode::Thread).then(|| FaultThread::start(served.clone()));
-        Ok(Threads {
+        let threads = Threads {
             faults: faults.transpose()?.map(Arc::new),
             balancer: Some(Balancer::start(served.clone())?),
-        })
+        };
+        // A program that needs the file before the thread runs would exceed its budget.
+        served.manager.backing.promise_page_file();
+        Ok(threads)
     }
 }
 

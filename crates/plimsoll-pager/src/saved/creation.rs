@@ -28,6 +28,10 @@ const MEBIBYTE: u64 = (SLOT_BYTES * SLOTS_PER_WRITE) as u64;
 /// Marks the error of a write or read in [`Creation::refusal`], beside its number.
 const OF_TRANSFER: u32 = 1 << 16;
 
+/// In place of a thread in [`Creation::maker`]: one has started, and has not called [`FileTier::serve`] yet. An odd address is no
+/// thread's token.
+const STARTED: usize = 1;
+
 /// The page file that a process makes at its first need.
 #[derive(Debug)]
 pub(crate) struct FilePlan {
@@ -47,7 +51,7 @@ pub(super) struct Creation {
     plan: Option<FilePlan>,
     /// Whether the worker has the open file.
     is_open: AtomicBool,
-    /// The thread that makes it a page file: no signal handler, which must not allocate memory. 0 without one.
+    /// The thread that makes it a page file: no signal handler, which must not allocate memory. 0 without one, or [`STARTED`].
     maker: AtomicUsize,
     /// Whether another thread waits for that.
     is_awaited: AtomicBool,
@@ -146,6 +150,13 @@ impl FileTier {
             return Ok(None);
         }
         NewFile::open_in(folder, plan.options)?.at_own_number().map(Some)
+    }
+
+    /// Has others wait for a thread that has started and will call [`FileTier::serve`].
+    pub(super) fn promise(&self) {
+        let maker = &self.creation.maker;
+        // It may have called it already.
+        let _ = maker.compare_exchange(0, STARTED, Ordering::AcqRel, Ordering::Relaxed);
     }
 
     /// Has this thread, which runs no signal handler, make the file of this process when copies are to move there. Others wait
@@ -257,6 +268,24 @@ mod tests {
         // The buffers of its writes, 64 KiB, counted before.
         let more = tier.bytes() - before;
         assert!(more < 64 << 10, "{more} bytes");
+    }
+
+    /// A program that filled its budget before the thread of the balance-set manager ran exceeded it.
+    #[test]
+    fn others_wait_for_a_thread_that_has_started() {
+        let folder = tempfile::tempdir().expect("there is a folder for temporary files");
+        let prepare = |tier: &FileTier| tier.prepare(&mut tier.worker().expect("no thread has it"));
+        let early = tier(folder.path());
+        early.promise();
+        assert!(early.takes_more());
+        assert_eq!(prepare(&early), Err(Room::Promised));
+        early.serve();
+        assert!(early.files.last().is_some(), "the first call makes it");
+        let late = tier(folder.path());
+        late.serve();
+        late.promise();
+        assert_eq!(prepare(&late), Ok(()), "this thread is at work");
+        assert!(late.files.last().is_some());
     }
 
     #[test]
