@@ -183,7 +183,7 @@ pub enum State {
     Writable,
     /// It cannot grow any more. Slots in the space that it has are used again.
     Limited {
-        /// Bytes of that space; 0 for a file that could not be made.
+        /// Bytes of that space; 0 for a file that could not be opened or made.
         bytes: u64,
         /// The error of the last `fallocate(2)`: `ENOSPC`, `EDQUOT`, or `EFBIG` for RLIMIT_FSIZE. For a file that could not be
         /// made, that of the call that failed.
@@ -192,7 +192,8 @@ pub enum State {
     /// A write failed, or the first write and read of a file that was to be made. Nothing is written any more, written blocks
     /// stay readable.
     Failed(WriteFailure),
-    /// The file is that of the process from which this one was forked. Blocks that were written before stay readable.
+    /// The file is that of the process from which this one was forked, which has none of its own: it needs none yet, or has too many
+    /// ancestors with files. Blocks that were written before stay readable.
     OfParent,
 }
 

@@ -81,18 +81,18 @@ impl Creation {
         plan.map_or(0, |plan| plan.bytes.next_multiple_of(MEBIBYTE))
     }
 
-    /// The ability to write of a process without a page file.
-    pub(super) fn state(&self) -> State {
+    /// The state of a file that could not be opened, or made a page file; none otherwise.
+    pub(super) fn refusal(&self) -> Option<State> {
         let refusal = self.refusal.load(Ordering::Relaxed);
         let errno = Errno::of_number((refusal & !OF_TRANSFER) as i32);
         match refusal {
-            0 => State::Writable,
-            _ if refusal & OF_TRANSFER != 0 => State::Failed(WriteFailure::Write {
+            0 => None,
+            _ if refusal & OF_TRANSFER != 0 => Some(State::Failed(WriteFailure::Write {
                 position: 0,
                 length: BLOCK_BYTES,
                 errno,
-            }),
-            _ => State::Limited { bytes: 0, errno },
+            })),
+            _ => Some(State::Limited { bytes: 0, errno }),
         }
     }
 
@@ -305,7 +305,7 @@ mod tests {
             bytes: MEBIBYTE + 1,
             options: PageFileOptions::default(),
         });
-        assert_eq!((creation.state(), creation.bytes()), (State::Writable, 0));
+        assert_eq!((creation.refusal(), creation.bytes()), (None, 0));
         creation.is_open.store(true, Ordering::Relaxed);
         assert_eq!(creation.bytes(), 2 * MEBIBYTE);
         assert!(!creation.is_to_come(), "no thread makes it");
@@ -319,13 +319,13 @@ mod tests {
             bytes: 0,
             errno: full,
         };
-        assert_eq!(creation.state(), limited);
+        assert_eq!(creation.refusal(), Some(limited));
         creation.refuse(&CreateError::Probe { path, source: broken });
         let failed = WriteFailure::Write {
             position: 0,
             length: BLOCK_BYTES,
             errno: broken,
         };
-        assert_eq!(creation.state(), State::Failed(failed));
+        assert_eq!(creation.refusal(), Some(State::Failed(failed)));
     }
 }

@@ -449,10 +449,14 @@ impl FileTier {
     }
 
     /// Counters now: the state and the disk space of the file that was made last; sizes, copies and traffic of all. Before there is
-    /// one, state and size are those of the file that is to be made.
+    /// one, the size is that of the file that is to be made. If this process cannot make one, the state has the error.
     pub(super) fn stats(&self) -> PageFileUse {
         let last = self.files.last().map(|last| &last.file);
-        let state = last.map_or_else(|| self.creation.state(), PageFile::state);
+        let state = match last.map(PageFile::state) {
+            None => self.creation.refusal().unwrap_or(State::Writable),
+            Some(State::OfParent) => self.creation.refusal().unwrap_or(State::OfParent),
+            Some(own) => own,
+        };
         let all = self.files.iter().map(|file| file.file.stats());
         let mut sum = PageFileUse {
             state,
