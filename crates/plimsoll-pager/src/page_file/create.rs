@@ -17,7 +17,7 @@ use super::backing::{Backing, OpenFile};
 use super::children::Children;
 use super::cipher::Cipher;
 use super::error::CreateError;
-use super::file::{Counters, PageFile, Shared, read_all};
+use super::file::{ALIGNMENT, Counters, PageFile, Shared, read_all};
 use super::queue::{Plain, Queue};
 use super::ring::Ring;
 use super::seals::Seals;
@@ -276,7 +276,7 @@ fn probe(file: OpenFile) -> Result<OpenFile, (bool, Errno)> {
     }
 }
 
-fn try_block(file: &OpenFile) -> Result<(), (bool, Errno)> {
+pub(super) fn try_block(file: &dyn Backing) -> Result<(), (bool, Errno)> {
     let mut written = Box::new(BlockBuffer::new());
     let mut read = Box::new(BlockBuffer::new());
     let length = written.0.len() as u64;
@@ -288,17 +288,27 @@ fn try_block(file: &OpenFile) -> Result<(), (bool, Errno)> {
         return Err((true, Errno::FBIG));
     }
     fill_random(&mut written.0).map_err(space)?;
-    let mut interrupts = 0;
-    let count = loop {
-        match file.write_at(&written.0, 0) {
-            Err(Errno::INTR) if interrupts < MOST_INTERRUPTS => interrupts += 1,
-            tried => break tried.map_err(space)?,
-        }
-    };
+    write_all(file, &written.0).map_err(space)?;
     file.settle(0, length).map_err(space)?;
     let whole = read_all(file, &mut read.0, 0).map_err(space)?;
-    match count == written.0.len() && whole && written.0 == read.0 {
+    match whole && written.0 == read.0 {
         true => Ok(()),
         false => Err((false, Errno::IO)),
     }
+}
+
+/// Writes `bytes` to the start of the file. A disk that is nearly full takes a part of them, and has its error for the rest.
+fn write_all(file: &dyn Backing, bytes: &[u8]) -> Result<(), Errno> {
+    let (mut written, mut interrupts) = (0, 0);
+    while written < bytes.len() {
+        // A direct write goes on at a block of the disk.
+        let from = written - written % ALIGNMENT;
+        match file.write_at(&bytes[from..], from as u64) {
+            Ok(more) if from + more > written => written = from + more,
+            Ok(_) => return Err(Errno::IO),
+            Err(Errno::INTR) if interrupts < MOST_INTERRUPTS => interrupts += 1,
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
 }

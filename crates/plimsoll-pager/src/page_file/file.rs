@@ -13,8 +13,8 @@ use super::seals::Seals;
 use super::slot_map::SlotMap;
 use super::units::{BLOCK_BYTES, Block, BlockBuffer, Slot};
 
-/// Alignment of a direct read that goes on after a short one.
-const ALIGNMENT: usize = 4096;
+/// Alignment of a direct read or write that goes on after a short one.
+pub(super) const ALIGNMENT: usize = 4096;
 
 /// All that the writer and the readers share.
 pub(super) struct Shared {

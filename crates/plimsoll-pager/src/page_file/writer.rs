@@ -7,15 +7,12 @@ use plimsoll_os::Errno;
 
 use super::cipher::{MOST_BLOCKS, Nonce};
 use super::error::{StartError, Violation, WriteFailure};
-use super::file::Shared;
+use super::file::{ALIGNMENT, Shared};
 use super::queue::{BUFFERS, Finished, Operation, Outcome, Queue};
 use super::seals::Seal;
 use super::slot_map::Run;
 use super::space::{Runs, Space};
 use super::units::{BLOCK_BYTES, BLOCKS_PER_SLOT, SLOT_BYTES, SLOTS_PER_WRITE, Segment, Slot, Slots};
-
-/// Alignment of a direct write that goes on after a short one.
-const ALIGNMENT: usize = 4096;
 
 /// The name of a write until it is complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

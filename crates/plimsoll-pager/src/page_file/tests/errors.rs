@@ -5,6 +5,7 @@ use std::sync::Arc;
 use plimsoll_os::Errno;
 
 use super::super::cipher::MOST_BLOCKS;
+use super::super::create::try_block;
 use super::faulty::{Fault, Faulty};
 use super::*;
 
@@ -260,4 +261,26 @@ fn a_worn_key_ends_writes_before_a_nonce_repeats() {
     assert_eq!(writer.start(&[&segment(2), &segment(3)]), failed);
     assert_eq!(pages.state(), State::Failed(WriteFailure::KeyWorn));
     assert_eq!(read(&pages, slot), Ok(segment(1)));
+}
+
+/// The error of a disk that was nearly full was EIO.
+#[test]
+fn the_first_test_of_a_file_completes_a_short_write() {
+    let tried = |faults: &[Fault]| {
+        let file = Faulty::new(1);
+        let mut state = file.state();
+        state.allocated[0] = true;
+        state.write_faults.extend((0..).zip(faults.iter().copied()));
+        drop(state);
+        try_block(&file)
+    };
+    let short = Fault::Short(4096);
+    assert_eq!(tried(&[]), Ok(()));
+    assert_eq!(tried(&[short, Fault::Refuse(Errno::INTR), short]), Ok(()));
+    for errno in [Errno::NOSPC, Errno::DQUOT, Errno::FBIG] {
+        assert_eq!(tried(&[short, Fault::Refuse(errno)]), Err((true, errno)));
+    }
+    let broken = Err((false, Errno::IO));
+    assert_eq!(tried(&[Fault::Refuse(Errno::IO)]), broken);
+    assert_eq!(tried(&[short, Fault::Short(0)]), broken);
 }
