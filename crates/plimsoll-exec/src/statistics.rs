@@ -132,6 +132,7 @@ fn fault_mode() -> &'static str {
 fn line(stats: &Stats, share: Share, peak: u64, unmanaged: u64, trapped: u64, seconds: f64) -> String {
     let mut line = String::with_capacity(1024);
     let faults = stats.zero_faults + stats.soft_faults + stats.hard_faults;
+    let file_error = stats.page_file.and_then(|file| file.state.errno());
     let values = [
         ("ram_bytes", stats.ram),
         ("granted_bytes", share.granted),
@@ -144,6 +145,10 @@ fn line(stats: &Stats, share: Share, peak: u64, unmanaged: u64, trapped: u64, se
         ("native_pages", stats.native_pages),
         ("compressed_pages", stats.compressed_pages),
         ("page_file_pages", stats.page_file_pages),
+        (
+            "page_file_errno",
+            file_error.map_or(0, |errno| u64::from(errno.raw().unsigned_abs())),
+        ),
         ("faults", faults),
         ("zero_faults", stats.zero_faults),
         ("soft_faults", stats.soft_faults),
@@ -267,6 +272,7 @@ mod tests {
         let line = line(&stats, share, 5, 6, 7, 1.25);
         assert!(line.starts_with("{\"version\":1,") && line.ends_with(",\"seconds\":1.250000}\n"));
         assert!(line.contains("\"wanted_bytes\":12288,") && line.contains("\"peak_wanted_bytes\":5,"));
+        assert!(line.contains("\"page_file_errno\":0,"));
         assert_eq!(line.lines().count(), 1);
     }
 }

@@ -270,23 +270,34 @@ fn forked_children_change_their_user() {
     does_as_without_the_library("users");
 }
 
+/// The output of `page_file.c` and its counters under the library, after the words of a shell.
+fn with_a_page_file(mode: &str, shell: &str) -> (String, String) {
+    let place = TempDir::new_in("/var/tmp").expect("a folder on a disk");
+    let program = compiled("page_file", place.path());
+    let file = place.path().display();
+    let settings = format!(
+        "1;ram={};faults={mode};page-file={file},{};stats=2",
+        16 << 20,
+        256 << 20
+    );
+    let mut command = under(mode, Path::new("/bin/sh"));
+    let script = format!("{shell} exec {}", program.display());
+    command.args(["-c", &script]).env("PLIMSOLL_EXEC", settings);
+    let output = command.output().expect("it starts");
+    (
+        text(&output),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}
+
 /// Each executed process made its page file at its start: it wrote a block, read it back, and allocated 16 MiB of disk space.
 #[test]
 fn a_process_makes_its_page_file_when_it_needs_it() {
     if !has_compiler() {
         return;
     }
-    let place = TempDir::new_in("/var/tmp").expect("a folder on a disk");
-    let program = compiled("page_file", place.path());
     for mode in modes() {
-        let file = place.path().display();
-        let settings = format!(
-            "1;ram={};faults={mode};page-file={file},{};stats=2",
-            16 << 20,
-            256 << 20
-        );
-        let output = under(mode, &program).env("PLIMSOLL_EXEC", settings).output();
-        let output = output.expect("it starts");
+        let (output, counters) = with_a_page_file(mode, "");
         let lines = [
             "start: high, empty",
             "child: high, empty",
@@ -296,11 +307,45 @@ fn a_process_makes_its_page_file_when_it_needs_it() {
             "mistakes: 0",
             "parent after use: high, written",
             "other descriptors: 0",
+            "pipes: 1, low numbers: 0",
+            "mistakes: 0",
+            "low numbers of the late child: 0",
             "",
         ];
-        assert_eq!(text(&output), lines.join("\n"), "{mode}");
-        let counters = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output, lines.join("\n"), "{mode}: {counters}");
         assert!(value(&counters, "page_file_pages") > 0, "{mode}: {counters}");
+        assert_eq!(value(&counters, "page_file_errno"), 0, "{mode}: {counters}");
+    }
+}
+
+/// `plimsoll exec` has tested the folder, but the disk may be full at the first need. Here, no file may have a MiB by then. A process
+/// that made its file at its start ended with code 125.
+#[test]
+fn a_process_that_cannot_make_its_page_file_keeps_its_data_and_counts_the_error() {
+    const EFBIG: u64 = 27;
+    if !has_compiler() {
+        return;
+    }
+    for mode in modes() {
+        let (output, counters) = with_a_page_file(mode, "ulimit -f 512;");
+        let lines = [
+            "start: high, empty",
+            "child: high, empty",
+            "mistakes: 0",
+            "child after use: none, empty",
+            "parent after it: high, empty",
+            "mistakes: 0",
+            "parent after use: none, empty",
+            "other descriptors: -1",
+            "pipes: 0, low numbers: 0",
+            "mistakes: 0",
+            "low numbers of the late child: 0",
+            "",
+        ];
+        assert_eq!(output, lines.join("\n"), "{mode}: {counters}");
+        assert_eq!(value(&counters, "page_file_errno"), EFBIG, "{mode}: {counters}");
+        assert_eq!(value(&counters, "page_file_pages"), 0, "{mode}: {counters}");
+        assert!(value(&counters, "forced_frames") > 0, "{mode}: {counters}");
     }
 }
 

@@ -1,18 +1,33 @@
-// Uses three times the budget, with words that do not compress, in a parent and in a child of a fork. Prints the number of the page
-// file's descriptor, whether the file has bytes, and mistakes in the words.
+// Uses three times the budget, with words that do not compress, in a parent, and in children that it forks before and after that.
+// Prints the number of the page file's descriptor, whether the file has bytes, mistakes in the words, and changes of the numbers in
+// use.
 #include <dirent.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define WORDS (48u << 20 >> 3)
 
-// The open files, and the last one of them that is a regular one without a name.
-static int files(int *nameless, struct stat *found) {
+// The library's numbers begin here.
+#define HIGH 896
+
+// Whether a file is in memory, as that of a pool.
+static int is_in_memory(int file) {
+    char name[32], target[8] = "";
+    sprintf(name, "/proc/self/fd/%d", file);
+    readlink(name, target, sizeof target - 1);
+    return strcmp(target, "/memfd:") == 0;
+}
+
+// The open files, those of them with low numbers, and the last one that is a regular one without a name.
+static int files(int *low, int *nameless, struct stat *found) {
     int count = 0;
+    *low = 0;
     *nameless = -1;
     DIR *folder = opendir("/proc/self/fd");
     for (struct dirent *entry; (entry = readdir(folder));) {
@@ -22,7 +37,8 @@ static int files(int *nameless, struct stat *found) {
             continue;
         }
         count++;
-        if (S_ISREG(status.st_mode) && status.st_nlink == 0) {
+        *low += file < HIGH;
+        if (S_ISREG(status.st_mode) && status.st_nlink == 0 && !is_in_memory(file)) {
             *nameless = file;
             *found = status;
         }
@@ -31,14 +47,19 @@ static int files(int *nameless, struct stat *found) {
     return count;
 }
 
-static int show(const char *when) {
+static int open_files(int *low) {
     int file;
+    struct stat status;
+    return files(low, &file, &status);
+}
+
+static void show(const char *when) {
+    int low, file;
     struct stat status = {0};
-    int count = files(&file, &status);
-    printf("%s: %s, %s\n", when, file < 0 ? "none" : file < 896 ? "low" : "high",
+    files(&low, &file, &status);
+    printf("%s: %s, %s\n", when, file < 0 ? "none" : file < HIGH ? "low" : "high",
            status.st_size == 0 && status.st_blocks == 0 ? "empty" : "written");
     fflush(stdout);
-    return count;
 }
 
 static uint64_t next(uint64_t *state) {
@@ -64,8 +85,20 @@ static void use(uint64_t seed) {
     fflush(stdout);
 }
 
+// Closes all files that it does not know, and leaves its folder, as a daemon.
+static void become_daemon(void) {
+    for (int file = 3; file < 1200; file++) {
+        dup2(0, file);
+        close(file);
+    }
+    chdir("/");
+}
+
 int main(void) {
-    int before = show("start");
+    become_daemon();
+    int low_before, low;
+    int before = open_files(&low_before);
+    show("start");
     pid_t early = fork();
     if (early == 0) {
         show("child");
@@ -76,7 +109,26 @@ int main(void) {
     waitpid(early, NULL, 0);
     show("parent after it");
     use(2);
-    int after = show("parent after use");
+    show("parent after use");
+    int after = open_files(&low);
     printf("other descriptors: %d\n", after - before);
-    return 0;
+    fflush(stdout);
+    // If the parent has a page file, this child reads it, and the parent has a pipe.
+    pid_t late = fork();
+    if (late == 0) {
+        raise(SIGSTOP);
+        use(3);
+        open_files(&low);
+        printf("low numbers of the late child: %d\n", low - low_before);
+        fflush(stdout);
+        _exit(0);
+    }
+    int status;
+    waitpid(late, &status, WUNTRACED);
+    int now = open_files(&low);
+    printf("pipes: %d, low numbers: %d\n", now - after, low - low_before);
+    fflush(stdout);
+    kill(late, SIGCONT);
+    waitpid(late, &status, 0);
+    return status != 0;
 }

@@ -197,6 +197,17 @@ pub enum State {
     OfParent,
 }
 
+impl State {
+    /// The kernel's error because of which the file takes no more segments than it has space for, or none at all.
+    pub fn errno(&self) -> Option<Errno> {
+        match self {
+            State::Limited { errno, .. } | State::Failed(WriteFailure::Write { errno, .. }) => Some(*errno),
+            State::Failed(WriteFailure::Short { .. }) => Some(Errno::IO),
+            State::Failed(WriteFailure::KeyWorn) | State::Writable | State::OfParent => None,
+        }
+    }
+}
+
 /// A violated invariant of a page file: a fault of this crate, or memory that was overwritten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]

@@ -39,17 +39,25 @@ fn wrong(bytes: &[u8], pages: Range<usize>, round: u64) -> usize {
     pages.filter(differs).count()
 }
 
-/// Restores from every tier, trims and compresses inside faults, on a stack of 80 KiB and without one allocation.
+/// Restores from every tier, trims and compresses inside faults, on a stack of 80 KiB and without one allocation: also where the
+/// page file is made at the first need.
 #[test]
 fn a_fault_needs_a_small_stack_and_no_allocator() {
     let folder = folder();
-    for codec in [Codec::Lz4, Codec::Zstd, Codec::Auto] {
-        let pager = Pager::builder()
+    for (codec, is_deferred) in [
+        (Codec::Lz4, false),
+        (Codec::Zstd, false),
+        (Codec::Auto, false),
+        (Codec::Lz4, true),
+    ] {
+        let mut builder = Pager::builder()
             .ram(8 * MIB as u64)
             .codec(codec)
-            .page_file(folder.path(), 64 * MIB as u64)
-            .build()
-            .expect("userfaultfd is allowed");
+            .page_file(folder.path(), 64 * MIB as u64);
+        if is_deferred {
+            builder = builder.page_file_at_first_need();
+        }
+        let pager = builder.build().expect("userfaultfd is allowed");
         let mut region = pager.map(24 * MIB).expect("addresses are free");
         let pages = 24 * MIB / PAGE;
         let on_small_stack = |region: &mut Region| {
@@ -77,6 +85,8 @@ fn a_fault_needs_a_small_stack_and_no_allocator() {
             stats.hard_faults > 0 && stats.hard_faults + stats.stream_pages > 1000,
             "{stats:?}"
         );
+        let written = stats.page_file.map_or(0, |file| file.written_bytes);
+        assert!(written > 0 || !is_deferred, "{stats:?}");
     }
 }
 

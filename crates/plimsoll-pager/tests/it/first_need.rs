@@ -5,10 +5,11 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use plimsoll_os::Errno;
-use plimsoll_pager::page_file::{BLOCK_BYTES, CreateError, State, WriteFailure};
+use plimsoll_pager::page_file::{BLOCK_BYTES, CreateError, PageFileOptions, State, WriteFailure};
 use plimsoll_pager::{
     BuildError, PageFileUse, Pager, PagerBuilder, Region, TrimTo, owns_descriptor, use_descriptors_from,
 };
@@ -19,9 +20,9 @@ use crate::forked_files::{descend, fill, fill_page, state, validate_beside_threa
 use crate::forked_pagers::fork;
 use crate::forks::alone;
 use crate::modes::builder;
-use crate::page_file::limits::{limit_file_sizes, refuse};
+use crate::page_file::limits::{Small, in_memory, limit_file_sizes, on_small_disk, refuse};
 use crate::page_file::{entries, folder, open_files, reopen};
-use crate::shared_budget::MIB;
+use crate::shared_budget::{MIB, PAGE};
 
 const RAM: u64 = 8 * MIB;
 const FILE: u64 = 64 * MIB;
@@ -138,6 +139,39 @@ fn an_unusable_folder_or_size_is_refused_at_the_start() {
     let refused = tiny.build().expect_err("it is too small");
     assert_eq!(refused, BuildError::PageFile(CreateError::Size(1000)));
     assert_eq!(open_files(folder.path()).len(), 0);
+    let without = builder().ram(RAM).page_file_at_first_need().build();
+    assert_eq!(without.expect("userfaultfd is allowed").stats().page_file, None);
+}
+
+/// Threads of the program, each of which may find the store full first.
+const THREADS: usize = 8;
+
+#[test]
+fn threads_that_need_the_file_at_once_get_one() {
+    let test = "first_need::threads_that_need_the_file_at_once_get_one";
+    alone(test, || {
+        let folder = folder();
+        let pager = build(folder.path());
+        let region = pager.map(2 * RAM as usize).expect("addresses are free");
+        let before = descriptors();
+        let start = Barrier::new(THREADS);
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (region, start) = (&region, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    let pages = (0..2 * RAM / PAGE).skip(thread).step_by(THREADS);
+                    pages.for_each(|page| fill_page(region, page, 1));
+                });
+            }
+        });
+        assert_eq!((open_files(folder.path()).len(), descriptors()), (1, before));
+        verify(&region, 1);
+        let stats = file_of(&pager);
+        assert_eq!((stats.state, stats.bytes), (State::Writable, FILE));
+        assert!(stats.written_bytes > 0 && stats.read_failures == 0, "{stats:?}");
+        validate_beside_threads(&pager);
+    });
 }
 
 /// Checks that a pager without a page file keeps its data, above its budget, and that no fault waits for a file.
@@ -182,6 +216,21 @@ fn a_file_that_finds_no_space_leaves_the_data_in_ram_and_a_child_tries_again() {
         });
         assert_eq!(wait(child), 0);
         verify(&region, 2);
+    });
+}
+
+#[test]
+fn a_disk_that_is_full_by_then_loses_nothing() {
+    on_small_disk(Small::Tmpfs, |at| {
+        let options = in_memory(PageFileOptions::default());
+        let pager = deferred(at).page_file_options(options).build();
+        let pager = pager.expect("userfaultfd is allowed");
+        let region = pager.map(2 * RAM as usize).expect("addresses are free");
+        std::fs::write(at.join("other"), vec![1; (11 << 20) + (1 << 19)]).expect("the disk has 12 MiB");
+        keeps_data_in_ram(&pager, &region);
+        let (bytes, errno) = (0, Errno::NOSPC);
+        assert_eq!(state(&pager), State::Limited { bytes, errno });
+        assert_eq!((entries(at), open_files(at).len()), (1, 0));
     });
 }
 

@@ -33,7 +33,7 @@ fn noise(seed: u64, page: u64) -> Random {
 pub(crate) fn fill_page(region: &Region, page: u64, seed: u64) {
     let mut random = noise(seed, page);
     for word in 0..512 {
-        // SAFETY: each process of a test has one thread, and its own copy of the region.
+        // SAFETY: each process of a test has its own copy of the region, and one thread, or threads with pages of their own.
         unsafe {
             let place = words(region).add(page as usize * 512 + word);
             place.write(random.below(u64::MAX));

@@ -41,6 +41,7 @@ fn an_error_of_the_disk_ends_writes_and_leaves_written_data_readable() {
         };
         assert_eq!((cause, length), (errno, 3 * SLOT_BYTES));
         assert_eq!(pages.state(), State::Failed(failure));
+        assert_eq!(pages.state().errno(), Some(errno));
         // The disk would accept this write, but the state stays.
         let refused = writer.start(&[&segment(9)]);
         assert_eq!(refused, Err(StartError::Failed(failure)));
