@@ -139,7 +139,8 @@ fn a_program_that_needs_more_than_its_ram_completes() {
 }
 
 /// The pager has a pipe for each child that may read its page file. It was at the lowest free numbers, which shells use for files
-/// of their own: a child closed the file that the shell had opened with the number of the pipe.
+/// of their own: a child closed the file that the shell had opened with the number of the pipe. This shell writes nothing to its
+/// file, and has no pipe: `page_file.c` of plimsoll-exec has one.
 #[test]
 fn forks_with_a_page_file_leave_low_descriptors_to_the_program() {
     if !has("bash") {
