@@ -17,6 +17,21 @@ impl Fd {
         Fd(returned)
     }
 
+    /// The same file at the first free number from `least` on. Its former number is closed, unless it is one of those.
+    ///
+    /// # Errors
+    /// `EMFILE` or [`Errno::INVAL`] where the process may have no such number; the file is closed then.
+    pub(crate) fn at_number_from(self, least: c_int) -> Result<Fd, Errno> {
+        if self.0 >= least {
+            return Ok(self);
+        }
+        let command = libc::F_DUPFD_CLOEXEC as usize;
+        let arguments = [self.0 as usize, command, least as usize, 0, 0, 0];
+        // SAFETY: the call takes numbers alone and returns a new descriptor.
+        let moved = unsafe { system_call(libc::SYS_fcntl, arguments) }?;
+        Ok(Fd::from_call(moved as c_int))
+    }
+
     /// The number, still owned by `self`.
     pub fn raw(&self) -> i32 {
         self.0

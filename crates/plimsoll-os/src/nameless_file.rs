@@ -213,14 +213,12 @@ impl NamelessFile {
         Ok([TMPFS, RAMFS].contains(&(system.f_type as u32)))
     }
 
-    /// The same file at the first free number from `least` on. Its former number is closed.
+    /// The same file at the first free number from `least` on. Its former number is closed, unless it is one of those.
     ///
     /// # Errors
     /// `EMFILE` or [`Errno::INVAL`] where the process may have no such number; the file is closed then.
     pub fn at_number_from(self, least: i32) -> Result<NamelessFile, Errno> {
-        let command = libc::F_DUPFD_CLOEXEC as usize;
-        let moved = self.call(libc::SYS_fcntl, [command, least as usize, 0, 0])?;
-        Ok(NamelessFile(Fd::from_call(moved as c_int)))
+        self.0.at_number_from(least).map(NamelessFile)
     }
 
     /// The descriptor's number, still owned by `self`.

@@ -117,6 +117,7 @@ int main(void) {
     pid_t late = fork();
     if (late == 0) {
         raise(SIGSTOP);
+        become_daemon();
         use(3);
         open_files(&low);
         printf("low numbers of the late child: %d\n", low - low_before);

@@ -42,17 +42,21 @@ pub struct FaultReader {
 }
 
 impl FaultReader {
-    /// A reader that is not ended.
+    /// A reader that is not ended. Its descriptor is the first free one from `least` on.
     ///
     /// # Errors
     /// The process has as many descriptors as it may.
-    pub fn new() -> Result<FaultReader, Errno> {
+    pub fn new(least: i32) -> Result<FaultReader, Errno> {
         let flags = (libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) as usize;
         // SAFETY: the call takes numbers alone and returns a new descriptor.
         let descriptor = unsafe { system_call(libc::SYS_eventfd2, [0, flags, 0, 0, 0, 0]) }?;
-        Ok(FaultReader {
-            end: Fd::from_call(descriptor as i32),
-        })
+        let end = Fd::from_call(descriptor as i32).at_number_from(least)?;
+        Ok(FaultReader { end })
+    }
+
+    /// The number of its descriptor.
+    pub fn number(&self) -> i32 {
+        self.end.raw()
     }
 
     /// Has [`FaultReader::next`] return none from now on.

@@ -14,6 +14,7 @@ use plimsoll_os::{Errno, FaultReader, Fd};
 
 use super::FaultError;
 use super::signal::{Faults, report};
+use crate::descriptors::{OwnNumber, first_number};
 use crate::manager::Patience;
 use crate::page::PAGE_SIZE;
 use crate::signals_blocked::SignalsBlocked;
@@ -77,6 +78,8 @@ impl Queue {
 
 #[derive(Debug)]
 struct Shared {
+    /// Ends before the descriptor is closed.
+    _number: OwnNumber,
     reader: FaultReader,
     /// Counts beginnings and ends of work: odd while the thread works on faults. Their pages may be present already, and
     /// their threads run.
@@ -93,8 +96,10 @@ pub(crate) struct FaultThread {
 impl FaultThread {
     /// Starts the thread of `pager`, and waits until it is up.
     pub(crate) fn start(pager: Arc<dyn ThreadFaults>) -> Result<FaultThread, Errno> {
+        let reader = FaultReader::new(first_number().unwrap_or(0))?;
         let shared = Arc::new(Shared {
-            reader: FaultReader::new()?,
+            _number: OwnNumber::of(reader.number()),
+            reader,
             // Until the thread is up: its start allocates.
             turns: AtomicU32::new(1),
         });

@@ -63,10 +63,7 @@ impl OpenFile {
         let Some(first) = first_number() else {
             return Ok(self);
         };
-        let file = match self.file.raw() < first {
-            true => self.file.at_number_from(first)?,
-            false => self.file,
-        };
+        let file = self.file.at_number_from(first)?;
         Ok(OpenFile {
             _number: Some(OwnNumber::of(file.raw())),
             file,
