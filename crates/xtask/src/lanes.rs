@@ -16,8 +16,8 @@ use crate::plan::{Job, Jobs};
 /// A wait for a line of output that is worth a note.
 const LONG_WAIT: Duration = Duration::from_secs(5);
 
-/// Runs the jobs. All of them run, even after a failure.
-pub(crate) fn run(jobs: Jobs) -> ExitCode {
+/// Runs the jobs. All of them run, even after a failure. The closing line of a run that passed ends with `note`.
+pub(crate) fn run(jobs: Jobs, note: &str) -> ExitCode {
     let start = Instant::now();
     let others = Mutex::new(jobs.others);
     let failed = Mutex::new(Vec::new());
@@ -43,7 +43,7 @@ pub(crate) fn run(jobs: Jobs) -> ExitCode {
     let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     let seconds = start.elapsed().as_secs();
     if failed.is_empty() {
-        println!("\nAll tests passed in {seconds} s");
+        println!("\nAll tests passed in {seconds} s{note}");
         return ExitCode::SUCCESS;
     }
     println!("\nFailed, after {seconds} s:");
@@ -113,6 +113,10 @@ fn read(mut output: impl BufRead, long: Duration) -> io::Result<(Vec<u8>, Vec<Wa
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn run(jobs: Jobs) -> ExitCode {
+        super::run(jobs, "")
+    }
     use plimsoll_testkit::command;
 
     fn job(script: &str) -> Job {

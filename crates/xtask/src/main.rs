@@ -6,10 +6,8 @@ mod plan;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask test [programs|pager|modes|control|paging]";
-
 fn usage() -> ExitCode {
-    eprintln!("{USAGE}");
+    eprintln!("usage: cargo xtask test [{}]", plan::group_names("|"));
     ExitCode::from(2)
 }
 
@@ -28,8 +26,15 @@ fn main() -> ExitCode {
         Some(group) => plan::group_jobs(&programs, group),
         None => plan::jobs(&programs),
     });
+    let note = match group {
+        Some(_) => String::new(),
+        None => format!(
+            "; `cargo xtask test GROUP` runs those of the groups {}",
+            plan::group_names(", ")
+        ),
+    };
     match planned {
-        Ok(jobs) => lanes::run(jobs),
+        Ok(jobs) => lanes::run(jobs, &note),
         Err(error) => {
             eprintln!("xtask: {error}");
             ExitCode::from(1)

@@ -26,7 +26,7 @@ const HOLDERS_CRATE: &str = "plimsoll";
 pub(crate) struct Group {
     pub(crate) name: &'static str,
     crates: &'static [&'static str],
-    /// Modules of the integration tests of its crate. Empty: all tests of its crates except those of other groups.
+    /// Modules of the integration tests of its crate. If empty, the group has all tests of its crates that no other group has.
     modules: &'static [&'static str],
 }
 
@@ -76,7 +76,7 @@ const GROUPS: [Group; 5] = [
     },
 ];
 /// The longest other tests: they start first.
-const LONG: [&str; 3] = ["plimsoll-pager", "plimsoll-report", "plimsoll-lfh"];
+const LONG: [&str; 2] = ["plimsoll-report", "plimsoll-lfh"];
 
 /// A test program that cargo built.
 #[derive(Clone, Debug, PartialEq)]
@@ -157,6 +157,11 @@ pub(crate) struct Jobs {
     pub(crate) machine: Option<Job>,
     /// The others, the longest first.
     pub(crate) others: VecDeque<Job>,
+}
+
+/// The names of all groups.
+pub(crate) fn group_names(separator: &str) -> String {
+    GROUPS.map(|group| group.name).join(separator)
 }
 
 /// The group with this name.
@@ -382,6 +387,25 @@ mod tests {
         assert_eq!(library.command.get_program(), "/t/lib-1");
         assert!(arguments(library).is_empty());
         assert!(arguments(examples).contains(&"--doc"));
+    }
+
+    #[test]
+    fn a_group_has_a_recipe_a_section_of_ci_and_its_inputs() {
+        let [run, inputs, recipes] = [".ci/run", ".ci/inputs", "justfile"].map(|name| {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"))
+        });
+        for Group { name, .. } in &GROUPS {
+            assert!(
+                recipes.contains(&format!("\n{name}:\n    cargo xtask test {name}\n")),
+                "{name}"
+            );
+            assert!(
+                run.contains(&format!("    just {name}\n    record_green {name}\n")),
+                "{name}"
+            );
+            assert!(inputs.contains(&format!("\n    \"{name}\": {{\n")), "{name}");
+        }
     }
 
     #[test]
