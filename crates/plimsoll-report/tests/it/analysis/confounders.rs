@@ -235,7 +235,7 @@ fn the_comparison_after_the_clock_stopped_is_no_load_of_others() {
     assert_eq!(found(&run), []);
     // The same load while the clock runs is another program's.
     run.2[1].phases[0].seconds = 0.45;
-    assert_one(&run, "other-load", true, "%");
+    assert_one(&run, "other-load", true, "68%");
 }
 
 /// `run` as one of many consumers, which ask for four times their limit.
@@ -294,7 +294,7 @@ fn trials_without_swap_are_judged_as_well() {
         planned.settings.swap_size = 0;
         trial.subject = Subject::NoSwap.to_string();
     }
-    assert_one(&run, "zswap", true, "%");
+    assert_one(&run, "zswap", true, "9.0%");
 }
 
 /// A run with its own device in slot 0 and another one, on before, in slot 1.
@@ -313,7 +313,7 @@ fn growth_of_other_swap_excludes_the_trials_own() {
     assert_eq!(found(&own), []);
     // Pages of others, or of a trial that did not fit its device.
     let spilled = beside_other_swap(quiet(grow(col::SWAP1_USED, SIZE / 4)));
-    assert_one(&spilled, "other-swap", true, "%");
+    assert_one(&spilled, "other-swap", true, "22.5%");
 }
 
 /// A run on a device of its own: in the second trial the device's use is the cgroup's swap and these foreign bytes.
@@ -337,7 +337,7 @@ fn foreign_pages_are_the_use_of_the_device_without_the_cgroups_own() {
     let late = on_own_device(|_| 2 * 64 * 4096);
     assert_eq!(found(&late), []);
     let few = on_own_device(|_| 2 * 64 * 4096 + SIZE / 100);
-    assert_one(&few, "foreign-pages", false, "%");
+    assert_one(&few, "foreign-pages", false, "1.93%");
     let many = on_own_device(|_| 2 * 64 * 4096 + SIZE / 2);
     assert_one(&many, "foreign-pages", true, "49.6%");
     assert_one(&many, "foreign-pages", true, "(32.0 MiB of 64.5 MiB)");
@@ -359,7 +359,7 @@ fn pages_in_the_swap_cache_are_foreign_to_no_cgroup() {
     assert_eq!(found(&run), []);
     // v2 counts them as swap of the cgroup already.
     run.1.host.cgroup = "v2".into();
-    assert_one(&run, "foreign-pages", true, "%");
+    assert_one(&run, "foreign-pages", true, "49.2%");
 }
 
 #[test]
@@ -440,7 +440,7 @@ fn zswap_confounds_where_it_was_used_and_is_not_the_subject() {
     assert_eq!(found(&quiet_without(&[col::ZSWPOUT])), []);
 
     let pages = SIZE / 4096;
-    assert_one(&quiet(grow(col::ZSWPOUT, pages / 200)), "zswap", false, "%");
+    assert_one(&quiet(grow(col::ZSWPOUT, pages / 200)), "zswap", false, "0.4%");
     let mut used = with_settings(quiet(grow(col::ZSWPOUT, pages / 2)), &enabled);
     assert_one(&used, "zswap", true, "45.0%");
     used.2
@@ -509,7 +509,7 @@ fn slow_neighbours_are_reported_and_spoil_nothing() {
 fn the_wakeup_of_the_run_is_no_other_load() {
     // A load of others of 12% of both CPUs, of which the wake-up probe was most.
     let mut run = quiet(grow(col::CPU_USER_US, 300_000));
-    assert_one(&run, "other-load", false, "%");
+    assert_one(&run, "other-load", false, "15%");
     for trial in &mut run.2 {
         trial.metrics.insert("neighbour_cpu_percent".into(), 20.0);
     }
@@ -519,7 +519,7 @@ fn the_wakeup_of_the_run_is_no_other_load() {
 #[test]
 fn the_background_of_the_run_is_no_other_load() {
     let mut run = quiet(grow(col::CPU_USER_US, 300_000));
-    assert_one(&run, "other-load", false, "%");
+    assert_one(&run, "other-load", false, "15%");
     for phase in run.2.iter_mut().flat_map(|trial| &mut trial.phases) {
         phase.cpu_background_s = 0.2 * phase.seconds;
     }
