@@ -507,7 +507,7 @@ fn slow_neighbours_are_reported_and_spoil_nothing() {
 
 #[test]
 fn the_wakeup_of_the_run_is_no_other_load() {
-    // A load of others of 12% of both CPUs, of which the wake-up probe was most.
+    // A load of others of 15% of both CPUs, of which the wake-up probe was most.
     let mut run = quiet(grow(col::CPU_USER_US, 300_000));
     assert_one(&run, "other-load", false, "15%");
     for trial in &mut run.2 {
