@@ -152,6 +152,11 @@ impl Readings {
         &self.probes[0].latencies
     }
 
+    /// Wake-ups in the interval, without the corrected latencies of those that could not begin in time.
+    pub(super) fn wakeup_count(&self) -> f64 {
+        self.probes[0].count
+    }
+
     pub(super) fn launch(&self) -> &Latencies {
         &self.probes[1].latencies
     }

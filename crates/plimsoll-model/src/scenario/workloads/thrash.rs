@@ -65,10 +65,15 @@ pub mod finding {
     pub const PAGER_TRIMS: &str = "pager_trims_per_s";
     /// The most bytes that were seen in all pagers above their budget and 2% of it.
     pub const OVER_BUDGET: &str = "over_budget_bytes";
-    /// 99th percentile of the wake-up latency in the second half of the time in which all consumers work: without the seconds
-    /// that a guard takes to detect thrashing.
+    /// Seconds from the answer of all probes in the middle of the time in which all consumers work, to the common end: half of
+    /// that time, or less if a probe answers late. This and the following three are absent if a probe answers after the end.
+    pub const SECOND_HALF: &str = "second_half_s";
+    /// Wake-ups of the probe in the second half.
+    pub const SECOND_HALF_WAKEUPS: &str = "second_half_wakeup_count";
+    /// 99th percentile of the wake-up latency in the second half of the time in which all consumers work. With a long
+    /// `together`, it excludes the time in which a guard detects thrashing.
     pub const SECOND_HALF_WAKEUP: &str = "second_half_wakeup_p99_s";
-    /// The same of the starts of a program.
+    /// 99th percentile of the launch latency in the same interval.
     pub const SECOND_HALF_LAUNCH: &str = "second_half_launch_p99_s";
     /// Processes that the guard stopped, a process as often as it was stopped.
     pub const GUARD_STOPS: &str = "guard_stops";

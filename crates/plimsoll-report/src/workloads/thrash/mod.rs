@@ -36,8 +36,9 @@ metrics! {
     OVER_BUDGET "over_budget_bytes" Less false TIME "above the budget" "The most bytes that all pagers together were seen to have above their budget and 2% of it.";
     WAKEUP_P50 "load_wakeup_p50_s" Less false "wake-up p50" "Median wake-up latency of that process under load.";
     WAKEUP_MAX "load_wakeup_max_s" Less false "wake-up max" "Maximum wake-up latency of that process under load.";
-    SECOND_HALF_WAKEUP "second_half_wakeup_p99_s" Less false "wake-up p99, second half" "The same as wake-up p99, in the second half of the time in which all consumers work: without the seconds that a guard takes to detect thrashing.";
-    SECOND_HALF_LAUNCH "second_half_launch_p99_s" Less false "launch p99, second half" "The same as launch p99, in the second half of the time in which all consumers work.";
+    SECOND_HALF_WAKEUP "second_half_wakeup_p99_s" Less false "wake-up p99, second half" "99th percentile of the wake-up latency in the second half of the time in which all consumers work. With a long `together`, it excludes the time in which a guard detects thrashing.";
+    SECOND_HALF_LAUNCH "second_half_launch_p99_s" Less false "launch p99, second half" "99th percentile of the launch latency in the second half of the time in which all consumers work. With a long `together`, it excludes the time in which a guard detects thrashing.";
+    SECOND_HALF "second_half_s" Neither false "second half, measured" "Seconds from the answer of all probes in the middle of the time in which all consumers work, to the common end: half of that time, or less if a probe answers late. Absent if one answers after the common end.";
     REST_WAKEUP "rest_wakeup_p99_s" Less false "wake-up p99, at rest" "99th percentile of the wake-up latency before the first consumer starts: the latency of the idle machine.";
     CYCLE_P50 "cycle_p50_s" Less false "cycle p50" "Median time of the writes of a cycle.";
     CYCLE_P99 "cycle_p99_s" Less false "cycle p99" "99th percentile of the time of the writes of a cycle.";
@@ -108,6 +109,7 @@ pub fn metrics(trial: &Trial, thrash: &Thrash) -> BTreeMap<String, f64> {
         (OVER_BUDGET, OVER_BUDGET),
         (SECOND_HALF_WAKEUP, SECOND_HALF_WAKEUP),
         (SECOND_HALF_LAUNCH, SECOND_HALF_LAUNCH),
+        (SECOND_HALF, SECOND_HALF),
     ] {
         set(name, value(load, of_load));
     }

@@ -247,6 +247,8 @@ impl Crew {
         let all_started = context.snapshot()?.row;
         self.wait_until(context, at(thrash.all_started().midpoint(thrash.seconds())))?;
         let mut readings = self.probes.lap(context)?;
+        // Under thrashing, a probe may answer seconds late. The second half begins when all have answered.
+        let answered = Instant::now();
         let end = at(thrash.seconds());
         self.wait_until(context, end)?;
         let ended = context.snapshot()?.row;
@@ -264,14 +266,8 @@ impl Crew {
             findings.set(finding::OVER_BUDGET, budget.most() as f64);
         }
         readings.note(&mut findings);
-        for (name, latencies) in [
-            (finding::SECOND_HALF_WAKEUP, second_half.wakeup()),
-            (finding::SECOND_HALF_LAUNCH, second_half.launch()),
-        ] {
-            if let Some(ns) = latencies.percentile(99.0) {
-                findings.set(name, ns as f64 / 1e9);
-            }
-        }
+        let length = end.saturating_duration_since(answered);
+        note_second_half(&mut findings, &second_half, length);
         note_usage(&mut findings, "", &self.usage(&started, &ended));
         note_usage(&mut findings, "all_active_", &self.usage(&all_started, &ended));
         check_distinct(context, thrash, &load);
@@ -445,6 +441,24 @@ fn worked(cost: Cost, begun: Instant, findings: Findings) -> Worked {
     }
 }
 
+/// Notes the findings of the probes in the second half of the time in which all consumers work, and its measured length. Notes
+/// nothing without a length: a probe answered after the common end, or the consumers do not work together.
+fn note_second_half(findings: &mut Findings, readings: &Readings, length: Duration) {
+    if length.is_zero() {
+        return;
+    }
+    findings.set(finding::SECOND_HALF, length.as_secs_f64());
+    findings.set(finding::SECOND_HALF_WAKEUPS, readings.wakeup_count());
+    for (name, latencies) in [
+        (finding::SECOND_HALF_WAKEUP, readings.wakeup()),
+        (finding::SECOND_HALF_LAUNCH, readings.launch()),
+    ] {
+        if let Some(ns) = latencies.percentile(99.0) {
+            findings.set(name, ns as f64 / 1e9);
+        }
+    }
+}
+
 fn note_usage(findings: &mut Findings, prefix: &str, usage: &Use) {
     for (name, value) in usage.values() {
         if let Some(value) = value {
@@ -509,6 +523,18 @@ mod tests {
             Some(1.5),
             "from the end of the last look that was not as before"
         );
+    }
+
+    #[test]
+    fn a_second_half_without_length_has_no_findings() {
+        let noted = |length| {
+            let mut findings = Findings::default();
+            note_second_half(&mut findings, &Readings::empty(), length);
+            findings.values
+        };
+        assert!(noted(Duration::ZERO).is_empty());
+        let values = noted(Duration::from_millis(1500));
+        assert_eq!(values.get(finding::SECOND_HALF), Some(&1.5));
     }
 
     #[test]
