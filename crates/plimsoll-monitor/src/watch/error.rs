@@ -1,7 +1,6 @@
 //! Errors of the monitor's start.
 
 use std::io;
-use std::path::PathBuf;
 
 use plimsoll_model::recording::RecordingError;
 use plimsoll_proc::cgroup::HierarchyError;
@@ -22,9 +21,9 @@ pub enum WatchError {
     },
     #[error("cannot watch process {pid}: no such process; `plimsoll ps` lists the processes")]
     NoSuchProcess { pid: u32 },
-    /// The cgroup is not found.
-    #[error("cannot watch the cgroup {}: {source}", path.display())]
-    Cgroup { path: PathBuf, source: HierarchyError },
+    /// The cgroup, or the hierarchy of the memory controller, is not found.
+    #[error("cannot watch a cgroup: {source}; name its folder, or its path below the mount")]
+    Cgroup { source: HierarchyError },
     /// The target cannot be read.
     #[error("cannot watch {what}: {reason}")]
     Target {

@@ -268,10 +268,7 @@ pub(super) fn unreadable(pid: u32) -> Option<String> {
 impl Group {
     /// Finds a cgroup by its folder or by its path below the mount.
     fn find(path: &Path) -> Result<Group, WatchError> {
-        let not_found = |source: HierarchyError| WatchError::Cgroup {
-            path: path.to_owned(),
-            source,
-        };
+        let not_found = |source: HierarchyError| WatchError::Cgroup { source };
         let hierarchy = Hierarchy::of_this_process().map_err(not_found)?;
         let (group, name) = hierarchy.find(path).map_err(not_found)?;
         let files = CgroupFiles::of(group.path(), group.version());

@@ -18,6 +18,7 @@ use plimsoll_monitor::watch::terminal::{self, Colours, End, TerminalOptions};
 use plimsoll_monitor::watch::{
     Level, Message, Monitor, Options, Prepared, Program, Source, Summary, TargetChoice, WatchError,
 };
+use plimsoll_proc::cgroup::HierarchyError;
 use plimsoll_sample::stop::Stop;
 
 /// Interval of checks for a stop request.
@@ -351,9 +352,50 @@ fn exit_code(summary: &Summary) -> Option<ExitCode> {
 fn failure(error: WatchError) -> Failure {
     match error {
         WatchError::Recording(error) => recording_failure(error),
-        WatchError::NoSuchProcess { .. } | WatchError::Cgroup { .. } | WatchError::Target { .. } => {
-            Failure::new(Exit::Usage, error)
-        }
+        WatchError::NoSuchProcess { .. } | WatchError::Target { .. } => Failure::new(Exit::Usage, error),
+        // A wrong name. The other sources are a machine without the memory controller and an unreadable /proc.
+        WatchError::Cgroup {
+            source: HierarchyError::NoSuchCgroup { .. } | HierarchyError::Elsewhere { .. },
+        } => Failure::new(Exit::Usage, error),
         error => Failure::new(Exit::Missing, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine without the memory controller had the exit code of a wrong name.
+    #[test]
+    fn only_a_wrong_name_of_a_cgroup_is_a_usage_error() {
+        let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);
+        let path = || std::path::PathBuf::from("/a");
+        for (source, exit) in [
+            (HierarchyError::NoMemory, Exit::Missing),
+            (
+                HierarchyError::Unreadable {
+                    path: path(),
+                    source: missing(),
+                },
+                Exit::Missing,
+            ),
+            (
+                HierarchyError::NoSuchCgroup {
+                    path: path(),
+                    source: missing(),
+                },
+                Exit::Usage,
+            ),
+            (
+                HierarchyError::Elsewhere {
+                    path: path(),
+                    mount: path(),
+                },
+                Exit::Usage,
+            ),
+        ] {
+            let words = source.to_string();
+            assert_eq!(failure(WatchError::Cgroup { source }).exit, exit, "{words}");
+        }
     }
 }

@@ -168,11 +168,13 @@ fn missing_targets_are_usage_errors() {
     let is_of_cgroup = matches!(
         &no_cgroup,
         Some(WatchError::Cgroup {
-            source: HierarchyError::NoSuchCgroup { .. },
-            ..
+            source: HierarchyError::NoSuchCgroup { .. }
         })
     );
     assert!(is_of_cgroup, "{no_cgroup:?}");
+    // The message had the path twice.
+    let words = no_cgroup.map(|error| error.to_string()).unwrap_or_default();
+    assert_eq!(words.matches("/no/such/group").count(), 1, "{words}");
     let refused = Monitor::start(&Options {
         record: Some("/proc/no".into()),
         ..Options::of(Source::Live(TargetChoice::None))
