@@ -128,7 +128,7 @@ fn fault_mode() -> &'static str {
     }
 }
 
-/// The line of counters, after so many seconds.
+/// The line of counters; `seconds` is the run time.
 fn line(stats: &Stats, share: Share, peak: u64, unmanaged: u64, trapped: u64, seconds: f64) -> String {
     let mut line = String::with_capacity(1024);
     let faults = stats.zero_faults + stats.soft_faults + stats.hard_faults;

@@ -1,8 +1,9 @@
 //! The filter of system calls: it traps a call with an argument in the arena.
 //!
-//! A filter stays for ever, also in the programs that this process executes. So it must do no harm to a program without the library
-//! (a static one): it traps addresses of the arena alone, which such a program does not have. A number in their place, such as a file
-//! offset of 16 TiB, ends such a program by SIGSYS. The filter has no effect in 32-bit calls, which cannot have such addresses.
+//! A filter stays for ever, also in the programs that this process executes. So it must do no harm to a program without the
+//! library (a static one): it traps only arguments in the arena's address range. A static program has no such addresses; if it
+//! passes such a number, for example a file offset of 16 TiB, SIGSYS ends it. The filter has no effect in 32-bit calls, which
+//! cannot have such addresses.
 //!
 //! Exempt are calls from the page of [`trampoline`](crate::trampoline), and the return from a signal handler, which has no
 //! arguments: its registers are the interrupted code's.

@@ -9,6 +9,9 @@ use super::memory;
 use super::nested;
 use super::plain;
 
+/// Tries to have the pages present that a structure of a call points to.
+const MOST_TRIES: usize = 4;
+
 /// Makes a call with `bytes` behind one of its arguments, which the kernel reads and writes.
 unsafe fn with(call: &Call, argument: usize, bytes: usize) -> Result<isize, Errno> {
     let mut loan = Loan::new();
@@ -71,7 +74,7 @@ pub(super) unsafe fn ioctl(call: &Call) -> Result<isize, Errno> {
 unsafe fn ioctl_with(call: &Call, bytes: usize) -> Result<isize, Errno> {
     let fault = -(libc::EFAULT as isize);
     let mut result = fault;
-    for _ in 0..4 {
+    for _ in 0..MOST_TRIES {
         let mut loan = Loan::new();
         let mut arguments = call.arguments;
         arguments[2] = loan.lend(arguments[2], bytes, Way::Both, Manner::Any)?;
@@ -212,19 +215,51 @@ pub(super) unsafe fn seccomp(call: &Call) -> Result<isize, Errno> {
     }
 }
 
-/// `ptrace(2)`. The kernel knows the bytes of its structures. The value of `PTRACE_POKEDATA` may be an address of the arena, as programs
-/// have the arena at the same place: it stays as it is, as do addresses of the other process.
+/// `ptrace(2)`. The kernel knows the bytes of its structures. The value of `PTRACE_POKEDATA` may be an address of the arena, as
+/// programs have the arena at the same place. Values and addresses of the tracee are passed on unchanged; only pointers of the caller
+/// are made resident.
 ///
 /// # Safety
 /// The program asked for the effects of the call.
 pub(super) unsafe fn ptrace(call: &Call) -> Result<isize, Errno> {
+    const PTRACE_ARCH_PRCTL: u32 = 30;
     let pointers: &[usize] = match call.arguments[0] as u32 {
         libc::PTRACE_POKETEXT | libc::PTRACE_POKEDATA | libc::PTRACE_POKEUSER => &[],
+        libc::PTRACE_GETREGSET | libc::PTRACE_SETREGSET => {
+            // SAFETY: the caller's premise.
+            return unsafe { register_set(call) };
+        }
         libc::PTRACE_PEEKSIGINFO => &[2, 3],
+        // The pointer to the result, or a value; the next argument is a code.
+        PTRACE_ARCH_PRCTL => &[2],
         _ => &[3],
     };
     // SAFETY: the caller's premise.
     unsafe { plain::with_pages(call, call.arguments, pointers) }
+}
+
+/// A set of registers of the tracee: the pointer is to an `iovec` with the buffer. The kernel writes the bytes of the set there.
+unsafe fn register_set(call: &Call) -> Result<isize, Errno> {
+    /// No set has more bytes. The program may state more than its buffer has.
+    const MOST: usize = 1 << 16;
+    let fault = -(libc::EFAULT as isize);
+    let mut result = fault;
+    for _ in 0..MOST_TRIES {
+        let mut loan = Loan::new();
+        let mut arguments = call.arguments;
+        arguments[3] = loan.lend(arguments[3], size_of::<libc::iovec>(), Way::Both, Manner::Any)?;
+        let buffer: libc::iovec = memory::read(arguments[3])?;
+        let (start, bytes) = (buffer.iov_base as usize, buffer.iov_len.min(MOST));
+        if bytes > 0 && memory::is_managed(start) && !loan.pin(start, bytes) {
+            memory::bring(start, bytes);
+        }
+        // SAFETY: the caller's premise.
+        result = loan.settle(unsafe { call.make(arguments) });
+        if result != fault {
+            break;
+        }
+    }
+    Ok(result)
 }
 
 #[cfg(test)]
