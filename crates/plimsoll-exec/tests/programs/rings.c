@@ -1,5 +1,6 @@
-/* io_uring and AIO by system calls: reads into memory that was written out of RAM, and writes from it. Prints the same with and without the library,
- * unless io_uring is refused. With an argument, the program fails if the memory is still in RAM: then the test would prove nothing. */
+/* io_uring and AIO by system calls: reads into memory that was written out of RAM, and writes from it. Prints the same with and
+ * without the library, unless io_uring is refused. With an argument, the program fails if the memory is still in RAM: then the
+ * test would prove nothing. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

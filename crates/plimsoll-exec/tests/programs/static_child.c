@@ -1,5 +1,5 @@
-/* A statically linked program, which inherits the filter of its parent. Without an argument, prints the results of calls, which are the same
- * with and without the filter. */
+/* A statically linked program, which inherits the filter of its parent. Without an argument, prints the results of calls, which
+ * are the same with and without the filter. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* Computes over memory twice its budget while tracer.c traces it, and shows the tracer pages that are out of RAM: by signals whose value is the
- * address of the page. The first word of each page is then its own address. */
+/* Computes over memory twice its budget while tracer.c traces it, and shows the tracer pages that are out of RAM: by signals
+ * whose value is the address of the page. The first word of each page is then its own address. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>

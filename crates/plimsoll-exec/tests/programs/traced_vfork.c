@@ -1,5 +1,6 @@
-/* A debugger that starts a program as gdb does: by `vfork`, with `PTRACE_TRACEME` in the child. The list of the arguments is in memory of the
- * pager. A second thread prints the signal that stops the child, and kills the child: the first one is in `vfork`. */
+/* A debugger that starts a program as gdb does: by `vfork`, with `PTRACE_TRACEME` in the child. The list of the arguments is in
+ * memory of the pager. A second thread prints the signal that stops the child, and kills the child: the first one is in
+ * `vfork`. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

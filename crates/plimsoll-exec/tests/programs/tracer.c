@@ -1,5 +1,6 @@
-/* A debugger of traced.c: runs a command, traces all of its threads, and passes all of their signals on. For each SIGUSR2, it reads a word of
- * the program in another way: the program's address of the word is the value of the signal, and the word is this address. */
+/* A debugger of traced.c: runs a command, traces all of its threads, and passes all of their signals on. For each SIGUSR2, it
+ * reads a word of the program in another way: the program's address of the word is the value of the signal, and the word is
+ * this address. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -62,16 +63,31 @@ static void resume(pid_t thread, int status) {
     ptrace(PTRACE_CONT, thread, NULL, status >> 16 ? 0 : WSTOPSIG(status));
 }
 
-/* Whether a thread of this process sleeps in the kernel. */
-static int sleeps(pid_t thread) {
-    char name[64], line[512] = "";
-    snprintf(name, sizeof name, "/proc/self/task/%d/stat", thread);
+/* Reads a file on the thread of the read. Returns 0 if the read is over, as the thread may have ended then. */
+static int read_reader(const char *kind, char *text, size_t bytes) {
+    char name[64];
+    snprintf(name, sizeof name, "/proc/self/task/%d/%s", reader_thread, kind);
     int file = open(name, O_RDONLY | O_CLOEXEC);
-    if (file < 0) return 0;
-    if (read(file, line, sizeof line - 1) < 0) line[0] = 0;
-    close(file);
-    char *state = strrchr(line, ')');
-    return state && (state[2] == 'D' || state[2] == 'S');
+    ssize_t length = file < 0 ? -1 : read(file, text, bytes - 1);
+    int error = errno;
+    if (file >= 0) close(file);
+    if (is_read) return 0;
+    if (length < 0) {
+        fprintf(stderr, "cannot read %s: %s\n", name, strerror(error));
+        exit(5);
+    }
+    text[length] = 0;
+    return 1;
+}
+
+/* Whether the thread of the read sleeps in the system call. */
+static int sleeps(void) {
+    char text[512];
+    if (reader_thread == 0 || !read_reader("stat", text, sizeof text)) return 0;
+    char *state = strrchr(text, ')');
+    if (!state || (state[2] != 'D' && state[2] != 'S')) return 0;
+    /* The file begins with the number of the call, or is "running". */
+    return read_reader("syscall", text, sizeof text) && atol(text) == SYS_process_vm_readv;
 }
 
 /* Reads while all threads of the program are stopped, as most debuggers do: does the read wait until they go on? */
@@ -91,8 +107,8 @@ static void read_stopped(pid_t stopped, uintptr_t address) {
     closedir(folder);
     pthread_t reader;
     pthread_create(&reader, NULL, read_in_thread, (void *)address);
-    /* The read is over, or its thread sleeps for long: as a thread that waits for a processor, it would not. */
-    for (int looks = 0; looks < 20 && !is_read; usleep(10000)) looks = sleeps(reader_thread) ? looks + 1 : 0;
+    /* The read is over, or its thread sleeps in it for long: as a thread that waits for a processor, it would not. */
+    for (int looks = 0; looks < 20 && !is_read; usleep(10000)) looks = sleeps() ? looks + 1 : 0;
     printf("all threads stopped: %s", is_read ? "" : "waits, then ");
     while (count--) resume(others[count].thread, others[count].status);
     while (!is_read) {

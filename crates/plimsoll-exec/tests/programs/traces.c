@@ -1,14 +1,18 @@
-/* A program that traces a child of its own, with structures in memory that was written out of RAM, and with a pointer to such memory as a value.
- * Prints the same with and without the library. */
+/* A program that traces a child of its own, with structures in memory that was written out of RAM, and with a pointer to such
+ * memory as a value. Prints the same with and without the library. */
 #define _GNU_SOURCE
+#include <asm/prctl.h>
+#include <elf.h>
 #include <errno.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -35,6 +39,13 @@ static void evict(void) {
 static void result(const char *name, long value) {
     printf("%s: %ld %s\n", name, value, value < 0 ? strerror(errno) : "");
     fflush(stdout);
+}
+
+static void count_wrong(const long *registers, pid_t child) {
+    int wrong = 0;
+    for (size_t at = 0; at < sizeof(struct user_regs_struct) / sizeof(long); at++)
+        wrong += registers[at] != ptrace(PTRACE_PEEKUSER, child, at * sizeof(long), NULL);
+    printf("%d registers are wrong\n", wrong);
 }
 
 /* Waits until the child stops by a signal or ends. Passes on other signals, such as those of its pager. */
@@ -71,13 +82,29 @@ int main(void) {
         long *registers = places[place];
         evict();
         result("read of registers", ptrace(PTRACE_GETREGS, child, NULL, registers));
-        int wrong = 0;
-        for (size_t at = 0; at < sizeof(struct user_regs_struct) / sizeof(long); at++)
-            wrong += registers[at] != ptrace(PTRACE_PEEKUSER, child, at * sizeof(long), NULL);
-        printf("%d registers are wrong\n", wrong);
+        count_wrong(registers, child);
         evict();
         result("write of registers", ptrace(PTRACE_SETREGS, child, NULL, registers));
     }
+
+    /* The vector that names the buffer is in such memory too. The first buffer crosses the end of a page. The second one is the
+     * end of the memory, and its vector states more bytes. */
+    struct iovec *vector = (struct iovec *)(memory + 9 * PAGE - sizeof(long));
+    struct iovec buffers[] = {{memory + 11 * PAGE - 96, 512}, {memory + 16 * PAGE - sizeof(struct user_regs_struct), PAGE}};
+    for (int number = 0; number < 2; number++) {
+        *vector = buffers[number];
+        evict();
+        result("read of a set of registers", ptrace(PTRACE_GETREGSET, child, (void *)NT_PRSTATUS, vector));
+        printf("%zu bytes\n", vector->iov_len);
+        count_wrong(buffers[number].iov_base, child);
+        evict();
+        result("write of a set of registers", ptrace(PTRACE_SETREGSET, child, (void *)NT_PRSTATUS, vector));
+    }
+    unsigned long *base = (unsigned long *)(memory + 13 * PAGE);
+    evict();
+    result("read of a base", ptrace(PTRACE_ARCH_PRCTL, child, base, (void *)ARCH_GET_FS));
+    long fs_base = ptrace(PTRACE_PEEKUSER, child, offsetof(struct user_regs_struct, fs_base), NULL);
+    printf("it is that of the registers: %d\n", *base == (unsigned long)fs_base);
     siginfo_t *info = (siginfo_t *)(memory + 4 * PAGE - 64);
     evict();
     result("read of the signal", ptrace(PTRACE_GETSIGINFO, child, NULL, info));

@@ -1,6 +1,6 @@
-/* A userfaultfd of the program's own. A thread of the program resolves the faults of three kinds of memory; the pager has registered the
- * fourth kind. Prints a line for each: the result of the registration, and the state of the memory after other memory of more than the
- * budget was used. */
+/* A userfaultfd of the program's own. A thread of the program resolves the faults of three kinds of memory; the pager has
+ * registered the fourth kind. Prints a line for each: the result of the registration, and the state of the memory after other
+ * memory of more than the budget was used. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
