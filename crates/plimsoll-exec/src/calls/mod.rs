@@ -30,8 +30,8 @@
 //! - The kernel's list of robust mutexes in the arena ends at an absent page.
 //! - A child of `vfork` that is traced from the start (`PTRACE_TRACEME`, as by gdb) stops at the SIGSYS of its `execvp`, while its
 //!   tracer waits in `vfork`.
-//! - `PTRACE_GETREGSET` and `PTRACE_SETREGSET` fail with `EFAULT` if their buffer is on an absent page and the `iovec` is not in the
-//!   arena.
+//! - `PTRACE_GETREGSET` and `PTRACE_SETREGSET` fail with `EFAULT` if their buffer is on an absent page and the `iovec` is not
+//!   in the arena.
 //! - A thread whose stack is in the arena runs on while the pages below its stack pointer are present. Stacks that the program names
 //!   (`makecontext`, `sigaltstack`) stay so; a thread gets one of the C library, and mappings with MAP_STACK are not in the arena.
 //!

@@ -216,8 +216,8 @@ pub(super) unsafe fn seccomp(call: &Call) -> Result<isize, Errno> {
 }
 
 /// `ptrace(2)`. The kernel knows the bytes of its structures. The value of `PTRACE_POKEDATA` may be an address of the arena, as
-/// programs have the arena at the same place. Values and addresses of the tracee are passed on unchanged; only pointers of the caller
-/// are made resident.
+/// programs have the arena at the same place. Values and addresses of the tracee are passed on unchanged; only pointers of the
+/// caller are made resident.
 ///
 /// # Safety
 /// The program asked for the effects of the call.
@@ -238,7 +238,7 @@ pub(super) unsafe fn ptrace(call: &Call) -> Result<isize, Errno> {
     unsafe { plain::with_pages(call, call.arguments, pointers) }
 }
 
-/// A set of registers of the tracee: the pointer is to an `iovec` with the buffer. The kernel writes the bytes of the set there.
+/// A set of registers of the tracee: the pointer is to an `iovec` of the buffer. The kernel writes the length of the set to it.
 unsafe fn register_set(call: &Call) -> Result<isize, Errno> {
     /// No set has more bytes. The program may state more than its buffer has.
     const MOST: usize = 1 << 16;

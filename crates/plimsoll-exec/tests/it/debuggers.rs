@@ -61,8 +61,8 @@ fn a_debugger_traces_a_program_and_reads_its_memory() {
 }
 
 /// A value of `PTRACE_POKEDATA` that is an address of the arena was taken for a pointer: the child got the address of a copy.
-/// Registers that were read to the end of a page lost those that belong on the next one. A set of registers (`PTRACE_GETREGSET`) was
-/// not read at all if its buffer was absent.
+/// Registers that were read to the end of a page lost those that belong on the next one. A set of registers
+/// (`PTRACE_GETREGSET`) was not read at all if its buffer was absent.
 #[test]
 fn a_program_that_traces_its_child_does_as_without_the_library() {
     does_as_without_the_library("traces");
@@ -157,8 +157,8 @@ fn pages_in(core: &Path, start: u64, bytes: u64) -> [u64; 3] {
     counts
 }
 
-/// The kernel writes the pages that are in RAM, and leaves holes for the others, also of a forked child. It does not wait for the
-/// pager.
+/// The kernel writes the pages that are in RAM, and leaves holes for the others, also of a forked child. It does not wait for
+/// the pager.
 #[test]
 fn a_core_dump_has_zeros_for_pages_that_are_out_of_ram() {
     const BYTES: u64 = 32 << 20;
