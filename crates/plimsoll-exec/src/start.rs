@@ -135,10 +135,8 @@ fn build_with(
             .codec(configuration.codec)
             .fault_mode(mode);
         match file {
-            // `plimsoll exec` has tested the folder. Most processes end before they need the file.
-            Some(file) => builder
-                .page_file(&file.path, file.bytes)
-                .page_file_at_first_need(),
+            // `plimsoll exec` has tested the folder. Most processes end before the pager writes to the file.
+            Some(file) => builder.page_file(&file.path, file.bytes).defer_page_file(),
             None => builder,
         }
     };

@@ -113,15 +113,19 @@ pub(crate) trait Backing: Send + Sync {
     /// Ends a fork in the parent, also one that failed, or in the child.
     fn end_fork(&self, _is_child: bool) {}
 
-    /// Ends the use of the copies of the parent, in a child.
+    /// Ends the use of the page files: of the parents' in a child, and of the file that is not created yet.
     fn leave(&self) {}
 
-    /// States that the calling thread, which runs no signal handler, calls this again when it is woken: it makes a page file that
-    /// is to be made at the first need, as in a child of a fork, then, or when it spills.
-    fn serve_page_file(&self) {}
+    /// Creates a deferred page file if a thread waits for it. The calling thread, which runs no signal handler, calls this at
+    /// each wake-up, and may also create the file when it spills.
+    fn poll_page_file(&self) {}
 
-    /// States that a thread has started which calls [`Backing::serve_page_file`]: copies may wait for it from now on.
-    fn promise_page_file(&self) {}
+    /// A thread that will call [`Backing::poll_page_file`] has started: spills may wait for it.
+    fn expect_page_file(&self) {}
+
+    /// No thread of this process will call [`Backing::poll_page_file`], because of an error: refuses the creation of a deferred
+    /// page file, and closes it. [`Backing::page_file`] has the error.
+    fn refuse_page_file(&self, _errno: Errno) {}
 
     /// Counters of the page file, if there is one.
     fn page_file(&self) -> Option<PageFileUse> {
@@ -144,7 +148,7 @@ pub(crate) trait Owners {
 pub struct PageFileUse {
     /// Its ability to write. A failure lasts: no copy leaves RAM any more, and none is lost.
     pub state: page_file::State,
-    /// The most bytes of all files; before there is any, of the one that is to be made.
+    /// The largest size of all files, or of the deferred file if there is no other.
     pub bytes: u64,
     /// Bytes of segments in all files.
     pub used_bytes: u64,
@@ -178,8 +182,8 @@ pub(crate) enum Room {
     Made,
     /// Another thread moves copies at the moment.
     Busy,
-    /// The thread of [`Backing::serve_page_file`] will make a page file once it is woken.
-    Promised,
+    /// The thread of [`Backing::poll_page_file`] will create a page file once it is woken.
+    Pending,
     /// There is no page file, or it takes no more, or nothing is there to move.
     None,
 }

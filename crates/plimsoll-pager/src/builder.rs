@@ -158,14 +158,14 @@ impl PagerBuilder {
         self
     }
 
-    /// Makes the page file when the first copies are to move there, for a program that may end before. [`PagerBuilder::build`]
-    /// opens the file, and refuses a folder that cannot be used, but tests no write. Later the program may have another root or
-    /// user. If the file cannot be made then, because the disk is full for example, the copies stay in RAM, above the budget if
-    /// necessary, and [`Stats::page_file`] has the error. The file is written by `pwrite(2)`, whatever
-    /// [`PageFileOptions::ring`] is. By default, [`PagerBuilder::build`] makes the file, and tests it by a write and a read.
+    /// Defers the creation of the page file until the pager first writes to it, for programs that usually end earlier.
+    /// [`PagerBuilder::build`] only opens the file: it refuses an unusable folder or size, and tests no write. The process may
+    /// change its root or user afterwards. If the creation fails later, for example because the disk is full, the pages stay in
+    /// RAM, above the budget if necessary, and [`Stats::page_file`] has the error. The pager writes a deferred file by
+    /// `pwrite(2)` and ignores [`PageFileOptions::ring`]. By default, `build` creates the file, and tests a write and a read.
     ///
     /// [`Stats::page_file`]: crate::Stats::page_file
-    pub fn page_file_at_first_need(mut self) -> PagerBuilder {
+    pub fn defer_page_file(mut self) -> PagerBuilder {
         self.copies.is_file_deferred = true;
         self
     }
@@ -291,7 +291,7 @@ struct CopiesOptions {
     store_cap: Option<u64>,
     page_file: Option<(PathBuf, u64)>,
     page_file_options: PageFileOptions,
-    /// Whether the page file is made at the first need.
+    /// Whether the page file is created on first use.
     is_file_deferred: bool,
 }
 
@@ -323,13 +323,13 @@ impl CopiesOptions {
             copies = copies.with_recompression();
         }
         if let Some((path, bytes)) = &self.page_file {
-            copies = copies.with_file(self.make_file(path, *bytes, funds.ram, no_addresses)?);
+            copies = copies.with_file(self.create_file(path, *bytes, funds.ram, no_addresses)?);
         }
         Ok(copies)
     }
 
     /// The page file, or the open file that becomes one.
-    fn make_file(
+    fn create_file(
         &self,
         path: &Path,
         bytes: u64,
@@ -346,9 +346,9 @@ impl CopiesOptions {
             options,
         };
         if self.is_file_deferred {
-            return FileTier::at_first_need(new.at_own_number()?, plan, ram).map_err(no_memory);
+            return FileTier::deferred(new.at_own_number()?, plan, ram).map_err(no_memory);
         }
-        let (file, writer) = new.make(bytes, options.ring)?;
+        let (file, writer) = new.create(bytes, options.ring)?;
         let tier = FileTier::new(file, writer, ram).map_err(no_memory)?;
         Ok(tier.with_plan(plan))
     }

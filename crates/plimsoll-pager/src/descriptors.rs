@@ -15,9 +15,9 @@ static FIRST: AtomicI32 = AtomicI32::new(0);
 /// The numbers in use, one bit each.
 static OWN: [AtomicU64; NUMBERS / 64] = [const { AtomicU64::new(0) }; NUMBERS / 64];
 
-/// Has all pagers of this process use numbers from `number` on for the descriptors that they open after they were built, and for that of
-/// [`PagerBuilder::page_file_at_first_need`](crate::PagerBuilder::page_file_at_first_need). By default they use the lowest free ones. A
-/// fork fails if the limit of the process (`RLIMIT_NOFILE`) allows no such number.
+/// Has all pagers of this process use descriptor numbers from `number` on for deferred page files, and for the descriptors that
+/// they open after they were built. By default they use the lowest free numbers. A build with a deferred page file, and a fork,
+/// fail if RLIMIT_NOFILE allows no such number.
 pub fn use_descriptors_from(number: i32) {
     FIRST.store(number.clamp(0, NUMBERS as i32 - 1), Ordering::Relaxed);
 }

@@ -171,7 +171,8 @@ mod tests {
     use crate::backing::Backing as _;
     use crate::page_file::PageFileOptions;
 
-    /// The thread that makes the file may run later than the program. Data that it needed before stayed in RAM, above the budget.
+    /// The thread that creates the file may run later than the program. Data that the program wrote before stayed in RAM, above
+    /// the budget.
     #[test]
     fn a_new_pager_waits_for_its_page_file() {
         let folder = tempfile::tempdir().expect("there is a folder for temporary files");
@@ -184,7 +185,7 @@ mod tests {
                 .ram(8 << 20)
                 .page_file(folder.path(), 1 << 20)
                 .page_file_options(options)
-                .page_file_at_first_need()
+                .defer_page_file()
                 .build()
                 .expect("userfaultfd is allowed");
             assert!(pager.engine.manager().backing.spillable().is_some());

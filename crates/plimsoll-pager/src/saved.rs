@@ -235,15 +235,21 @@ impl Backing for SavedCopies {
         }
     }
 
-    fn serve_page_file(&self) {
+    fn poll_page_file(&self) {
         if let Some(tier) = &self.file {
-            tier.serve();
+            tier.poll_creation();
         }
     }
 
-    fn promise_page_file(&self) {
+    fn expect_page_file(&self) {
         if let Some(tier) = &self.file {
-            tier.promise();
+            tier.expect_creation();
+        }
+    }
+
+    fn refuse_page_file(&self, errno: Errno) {
+        if let Some(tier) = &self.file {
+            tier.refuse_creation(errno);
         }
     }
 

@@ -272,7 +272,7 @@ fn forked_children_change_their_user() {
 
 /// The output of `page_file.c` and its counters under the library, after the words of a shell.
 fn with_a_page_file(mode: &str, shell: &str) -> (String, String) {
-    let place = TempDir::new_in("/var/tmp").expect("a folder on a disk");
+    let place = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder on a disk");
     let program = compiled("page_file", place.path());
     let file = place.path().display();
     let settings = format!(
@@ -290,9 +290,9 @@ fn with_a_page_file(mode: &str, shell: &str) -> (String, String) {
     )
 }
 
-/// Each executed process made its page file at its start: it wrote a block, read it back, and allocated 16 MiB of disk space.
+/// Each executed process created its page file at its start: it wrote a block, read it back, and allocated 16 MiB of disk space.
 #[test]
-fn a_process_makes_its_page_file_when_it_needs_it() {
+fn a_process_creates_its_page_file_on_first_use() {
     if !has_compiler() {
         return;
     }
@@ -318,10 +318,10 @@ fn a_process_makes_its_page_file_when_it_needs_it() {
     }
 }
 
-/// `plimsoll exec` has tested the folder, but the disk may be full at the first need. Here, no file may have a MiB by then. A process
-/// that made its file at its start ended with code 125.
+/// `plimsoll exec` has tested the folder, but the disk may be full on first use. Here, no file may have a MiB by then. A
+/// process that created its file at its start ended with code 125.
 #[test]
-fn a_process_that_cannot_make_its_page_file_keeps_its_data_and_counts_the_error() {
+fn a_process_that_cannot_create_its_page_file_keeps_its_data_and_counts_the_error() {
     const EFBIG: u64 = 27;
     if !has_compiler() {
         return;

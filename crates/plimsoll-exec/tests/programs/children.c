@@ -1,5 +1,5 @@
-/* Children by each call that makes one, with arguments and stacks that were written out of RAM before. Prints their output and their
- * ends, which must be the same with and without the library. */
+/* Children by each call that makes one, with arguments and stacks that were written out of RAM before. Prints their output and
+ * their ends, which must be the same with and without the library. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

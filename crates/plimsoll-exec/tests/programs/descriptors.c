@@ -1,5 +1,5 @@
-/* Takes all descriptors up to its limit, forks there, and closes standard error before its end. Prints the same with and without the
- * library. */
+/* Takes all descriptors up to its limit, forks there, and closes standard error before its end. Prints the same with and
+ * without the library. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
-/* A signal, whose handler does not restart calls, comes to calls that wait, at any time after their begin: also while their memory
- * comes back to RAM. It has to end the call. Prints the number of calls that a signal ended, and whether that was a later one. */
+/* A signal, whose handler does not restart calls, comes to calls that wait, at any time after their begin: also while their
+ * memory comes back to RAM. It has to end the call. Prints the number of calls that a signal ended, and whether that was a
+ * later one. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
-// Uses three times the budget, with words that do not compress, in a parent, and in children that it forks before and after that.
-// Prints the number of the page file's descriptor, whether the file has bytes, mistakes in the words, and changes of the numbers in
-// use.
+// Uses three times the budget, with words that do not compress, in a parent, and in children that it forks before and after
+// that. Prints the number of the page file's descriptor, whether the file has bytes, mistakes in the words, and changes of the
+// numbers in use.
 #include <dirent.h>
 #include <signal.h>
 #include <stdint.h>
@@ -106,7 +106,10 @@ int main(void) {
         show("child after use");
         _exit(0);
     }
-    waitpid(early, NULL, 0);
+    int status;
+    if (waitpid(early, &status, 0) != early || status) {
+        return 3;
+    }
     show("parent after it");
     use(2);
     show("parent after use");
@@ -124,8 +127,9 @@ int main(void) {
         fflush(stdout);
         _exit(0);
     }
-    int status;
-    waitpid(late, &status, WUNTRACED);
+    if (waitpid(late, &status, WUNTRACED) != late || !WIFSTOPPED(status)) {
+        return 4;
+    }
     int now = open_files(&low);
     printf("pipes: %d, low numbers: %d\n", now - after, low - low_before);
     fflush(stdout);

@@ -1,5 +1,5 @@
-/* Memory that a system call of another thread uses is dropped, unmapped and mapped anew. Prints a line for each call, which must be
- * the same with and without the library. */
+/* Memory that a system call of another thread uses is dropped, unmapped and mapped anew. Prints a line for each call, which
+ * must be the same with and without the library. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

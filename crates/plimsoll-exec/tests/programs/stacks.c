@@ -1,5 +1,5 @@
-/* Stacks in the program's memory, which was written out of RAM before: of threads, of coroutines, of handlers. And handlers of the
- * program for the signals that the library uses. Prints lines that must be the same with and without the library. */
+/* Stacks in the program's memory, which was written out of RAM before: of threads, of coroutines, of handlers. And handlers of
+ * the program for the signals that the library uses. Prints lines that must be the same with and without the library. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
-// Changes the user of a forked child: the C library has each thread of the process do so, by a signal, and waits for all answers.
-// A thread of the library that blocked the signal hung the child.
+// Changes the user of a forked child: the C library has each thread of the process do so, by a signal, and waits for all
+// answers. A thread of the library that blocked the signal hung the child.
 #include <stdio.h>
 #include <sys/wait.h>
 #include <unistd.h>

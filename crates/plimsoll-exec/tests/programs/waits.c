@@ -1,6 +1,6 @@
-/* System calls with structures of the program, all of which were written out of RAM before: those that wait for descriptors, signals,
- * times and other threads, and those that a kernel fills in. Prints a line for each, which must be the same with and without the
- * library. */
+/* System calls with structures of the program, all of which were written out of RAM before: those that wait for descriptors,
+ * signals, times and other threads, and those that a kernel fills in. Prints a line for each, which must be the same with and
+ * without the library. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

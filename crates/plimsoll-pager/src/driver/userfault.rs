@@ -37,8 +37,9 @@ const OWN_ACCESSES: &str = "/proc/self/smaps";
 /// Two areas of equal size, and the userfaultfd that both are registered with.
 ///
 /// Invariant: `arena..arena + bytes` and `shadow..shadow + bytes` are mapped, belong to this value alone, and are not in
-/// children of a fork, but for surrendered pages of the arena. Core dumps leave the shadow out. The contents of the arena are the program's, and change by
-/// its accesses alone as it sees them. The program may have changed the rights to parts of the arena (`mprotect(2)`).
+/// children of a fork, but for surrendered pages of the arena. Core dumps leave the shadow out. The contents of the arena are
+/// the program's, and change by its accesses alone as it sees them. The program may have changed the rights to parts of the
+/// arena (`mprotect(2)`).
 #[derive(Debug)]
 pub(crate) struct Userfault {
     uffd: Fd,

@@ -256,7 +256,8 @@ impl<B: Backing + 'static> Engine<B> {
         // be there.
         match Threads::start(&self.served, mode) {
             Ok(started) => *threads = started,
-            Err(_) if mode == FaultMode::Signal => {}
+            // No thread creates a page file either.
+            Err(errno) if mode == FaultMode::Signal => self.manager().backing.refuse_page_file(errno),
             Err(errno) => return Err(errno),
         }
         if let Some(publication) = self.served.publication.get() {

@@ -38,7 +38,7 @@ pub(super) struct Served<B> {
     pub(super) balancing: Mutex<()>,
     /// Held by a thread that shrinks the budget for the pool, inside of the gate, and by one that checks the pages, which holds
     /// `balancing` too: so a fork, which closes the gate and takes `balancing`, never copies it locked. Not `balancing` itself: a thread
-    /// that shrinks the budget may wait until the balance-set manager has made a page file.
+    /// that shrinks the budget may wait until the balance-set manager has created a page file.
     pub(super) shrinking: Mutex<()>,
     /// Every other thread is inside while it changes pages.
     pub(super) gate: Gate,

@@ -36,8 +36,8 @@ impl Threads {
             faults: faults.transpose()?.map(Arc::new),
             balancer: Some(Balancer::start(served.clone())?),
         };
-        // A program that needs the file before the thread runs would exceed its budget.
-        served.manager.backing.promise_page_file();
+        // A program that fills the store before the thread runs would exceed its budget.
+        served.manager.backing.expect_page_file();
         Ok(threads)
     }
 }
@@ -64,7 +64,7 @@ impl<B: Backing> Work for Served<B> {
     fn begin(&self) {
         // A fork meanwhile would leave the child the lock of this thread, which does not exist there.
         let _balancing = self.balancing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.manager.backing.serve_page_file();
+        self.manager.backing.poll_page_file();
     }
 
     fn tick(&self) -> bool {
@@ -81,7 +81,7 @@ impl<B: Backing> Work for Served<B> {
             pool.wake_own_member();
         }
         let _balancing = self.balancing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.manager.backing.serve_page_file();
+        self.manager.backing.poll_page_file();
         let start = Instant::now();
         self.manager.balance();
         let worked = start.elapsed();

@@ -51,7 +51,7 @@ impl Default for PageFileOptions {
     }
 }
 
-/// A file that is open, and will be a page file once it is needed. Until then nothing is written to it.
+/// A file that is open, and becomes a page file on first use. Until then nothing is written to it.
 #[derive(Debug)]
 pub(crate) struct NewFile {
     file: OpenFile,
@@ -99,16 +99,16 @@ impl NewFile {
         let NewFile { file, folder } = self;
         match file.at_own_number() {
             Ok(file) => Ok(NewFile { file, folder }),
-            Err(source) => Err(CreateError::Create { path: folder, source }),
+            Err(errno) => Err(CreateError::Descriptor(errno)),
         }
     }
 
-    /// Makes it a page file of up to `bytes`, which io_uring writes if `ring` and the kernel has it. The first disk space is
-    /// allocated at once, more as it is needed.
+    /// Creates a page file of up to `bytes` on it, which io_uring writes if `ring` and the kernel has it. The first disk space
+    /// is allocated at once, more as it is needed.
     ///
     /// # Errors
     /// [`CreateError`]. Nothing is left then.
-    pub(crate) fn make(self, bytes: u64, ring: bool) -> Result<(PageFile, Writer), CreateError> {
+    pub(crate) fn create(self, bytes: u64, ring: bool) -> Result<(PageFile, Writer), CreateError> {
         let chunks = chunks_of(bytes)?;
         let NewFile { file, folder } = self;
         let file = probe(file).map_err(|(is_space, source)| {
@@ -148,7 +148,7 @@ impl PageFile {
         bytes: u64,
         options: PageFileOptions,
     ) -> Result<(PageFile, Writer), CreateError> {
-        NewFile::open(path, bytes, options)?.make(bytes, options.ring)
+        NewFile::open(path, bytes, options)?.create(bytes, options.ring)
     }
 
     /// A page file of so many MiB on an open file.

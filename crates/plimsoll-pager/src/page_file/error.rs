@@ -55,6 +55,12 @@ pub enum CreateError {
         /// The error of the call; `EIO` for other bytes than those written.
         source: Errno,
     },
+    /// The pager's descriptor numbers ([`use_descriptors_from`](crate::use_descriptors_from)) are all in use or above the
+    /// limit.
+    #[error(
+        "cannot move the descriptor of the page file to the pager's numbers: {0}; raise RLIMIT_NOFILE (`ulimit -n`)"
+    )]
+    Descriptor(#[source] Errno),
     /// The kernel gives no random bytes.
     #[error("cannot make a key: {0}; allow getrandom(2)")]
     Key(#[source] Errno),
@@ -77,6 +83,7 @@ impl CreateError {
             | CreateError::Create { source, .. }
             | CreateError::Space { source, .. }
             | CreateError::Probe { source, .. }
+            | CreateError::Descriptor(source)
             | CreateError::Key(source)
             | CreateError::Memory(source) => *source,
         }
@@ -179,26 +186,25 @@ pub struct NotWritten(pub Slot);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum State {
-    /// It grows up to its size. It may be an open file yet, which becomes a page file at the first need.
+    /// It grows up to its size. A deferred file is in this state from the start.
     Writable,
     /// It cannot grow any more. Slots in the space that it has are used again.
     Limited {
-        /// Bytes of that space; 0 for a file that could not be opened or made.
+        /// Bytes of that space; 0 if the file could not be opened or created.
         bytes: u64,
-        /// The error of the last `fallocate(2)`: `ENOSPC`, `EDQUOT`, or `EFBIG` for RLIMIT_FSIZE. For a file that could not be
-        /// made, that of the call that failed.
+        /// The error of the last `fallocate(2)`: `ENOSPC`, `EDQUOT`, or `EFBIG` for RLIMIT_FSIZE. If the file could not be
+        /// opened or created, the error of the system call that failed.
         errno: Errno,
     },
-    /// A write failed, or the first write and read of a file that was to be made. Nothing is written any more, written blocks
-    /// stay readable.
+    /// A write failed, or the test of a new file failed. The pager writes nothing more; written blocks stay readable.
     Failed(WriteFailure),
-    /// The file is that of the process from which this one was forked, which has none of its own: it needs none yet, or has too many
-    /// ancestors with files. Blocks that were written before stay readable.
+    /// This process reads the page file of an ancestor, and has none of its own: it has not needed one yet, or eight ancestors
+    /// have files.
     OfParent,
 }
 
 impl State {
-    /// The kernel's error because of which the file takes no more segments than it has space for, or none at all.
+    /// The error for which the file cannot grow, or cannot be written.
     pub fn errno(&self) -> Option<Errno> {
         match self {
             State::Limited { errno, .. } | State::Failed(WriteFailure::Write { errno, .. }) => Some(*errno),

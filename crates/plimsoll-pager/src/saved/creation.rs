@@ -1,15 +1,15 @@
-//! The page file of this process before it is one: an open file that becomes a page file when the first copies are to move there. A
-//! process that ends before that pays neither for key, tables and disk space nor for the test of the file system.
+//! A page file that is open but not created yet. The pager creates it when it first moves pages there. A process that ends
+//! earlier needs no key, no tables, no disk space and no test of the file system.
 //!
 //! ```text
-//!  no file --FileTier::keep_open, end_fork--> open --make--> page file, in `Files`
+//!  no file --FileTier::keep_open, end_fork--> open --create--> page file, in `Files`
 //!     ^                                        |  |
-//!     +----------------leave-------------------+  +--make, which fails--> no file, with the error
+//!     +----------------leave-------------------+  +--refuse_creation, or create if it fails--> no file, with the error
 //! ```
 //!
-//! The file is open from the start of the pager, or of a child of a fork: later the process may have another root or user, and the
-//! lowest free number of a descriptor is the program's. It is written by `pwrite(2)`: the descriptor of an io_uring would have that
-//! number for a moment, and a filter of system calls may refuse io_uring by then.
+//! The pager opens the file at its start, or at the fork in a child: later the process may have another root or user, and the
+//! lowest free descriptor number belongs to the program. It writes the file by `pwrite(2)`: `io_uring_setup(2)` would briefly
+//! take that number, and a seccomp filter may refuse it by then.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -28,32 +28,32 @@ const MEBIBYTE: u64 = (SLOT_BYTES * SLOTS_PER_WRITE) as u64;
 /// Marks the error of a write or read in [`Creation::refusal`], beside its number.
 const OF_TRANSFER: u32 = 1 << 16;
 
-/// In place of a thread in [`Creation::maker`]: one has started, and has not called [`FileTier::serve`] yet. An odd address is no
-/// thread's token.
+/// In place of a thread in [`Creation::creator`]: one has started, and has not called [`FileTier::poll_creation`] yet. An odd
+/// address is no thread's token.
 const STARTED: usize = 1;
 
-/// The page file that a process makes at its first need.
+/// The options of a page file that a process creates on first use.
 #[derive(Debug)]
 pub(crate) struct FilePlan {
-    /// The folder of the files of children of forks, from the root on. Without it, they make none.
+    /// The folder of the files of children of forks, from the root on. Without it, they create none.
     pub(crate) folder: Option<PathBuf>,
     pub(crate) bytes: u64,
     pub(crate) options: PageFileOptions,
 }
 
-/// The file that is to be made.
+/// A deferred page file.
 ///
-/// Invariant: while no thread has the lock of the worker, `is_open` is set if and only if the worker has an open file, and `refusal`
-/// is 0 then. `FileTier::leave` may clear `is_open` first.
+/// Invariant: while no thread has the lock of the worker, `is_open` is set if and only if the worker has an open file, and
+/// `refusal` is 0 then. `FileTier::leave` and `FileTier::refuse_creation` may clear `is_open` first.
 #[derive(Debug, Default)]
 pub(super) struct Creation {
-    /// None if neither this process nor a child of a fork makes a file.
+    /// None if neither this process nor a child of a fork creates a file.
     plan: Option<FilePlan>,
     /// Whether the worker has the open file.
     is_open: AtomicBool,
-    /// The thread that makes it a page file: no signal handler, which must not allocate memory. 0 without one, or [`STARTED`].
-    maker: AtomicUsize,
-    /// Whether another thread waits for that.
+    /// The thread that creates the page file: no signal handler, which must not allocate memory. 0 without one, or [`STARTED`].
+    creator: AtomicUsize,
+    /// Whether another thread waits for the file.
     is_awaited: AtomicBool,
     /// The error for which this process has no file; 0 for none.
     refusal: AtomicU32,
@@ -67,12 +67,12 @@ impl Creation {
         }
     }
 
-    /// Whether a thread will make the open file a page file.
-    pub(super) fn is_to_come(&self) -> bool {
-        self.is_open.load(Ordering::Acquire) && self.maker.load(Ordering::Acquire) != 0
+    /// Whether a thread will create the page file on the open file.
+    pub(super) fn is_pending(&self) -> bool {
+        self.is_open.load(Ordering::Acquire) && self.creator.load(Ordering::Acquire) != 0
     }
 
-    /// The size of the open file once it is a page file; 0 without one.
+    /// The size of the deferred file once it is created; 0 without one.
     pub(super) fn bytes(&self) -> u64 {
         let plan = self
             .plan
@@ -81,7 +81,7 @@ impl Creation {
         plan.map_or(0, |plan| plan.bytes.next_multiple_of(MEBIBYTE))
     }
 
-    /// The state of a file that could not be opened, or made a page file; none otherwise.
+    /// The state of a file that could not be opened or created; none otherwise.
     pub(super) fn refusal(&self) -> Option<State> {
         let refusal = self.refusal.load(Ordering::Relaxed);
         let errno = Errno::of_number((refusal & !OF_TRANSFER) as i32);
@@ -96,7 +96,7 @@ impl Creation {
         }
     }
 
-    /// Notes the error for which this process has no file.
+    /// Records the error for which this process has no file.
     fn refuse(&self, error: &CreateError) {
         let mark = match error {
             CreateError::Probe { .. } => OF_TRANSFER,
@@ -108,7 +108,7 @@ impl Creation {
 }
 
 impl FileTier {
-    /// Keeps an open file until copies are to move there.
+    /// Keeps an open file until the pager first moves pages there.
     pub(super) fn keep_open(&self, worker: &mut Worker, new: NewFile) {
         worker.new = Some(new);
         self.creation.is_open.store(true, Ordering::Release);
@@ -122,7 +122,7 @@ impl FileTier {
         }
         let creation = &self.creation;
         // The parent's thread does not exist here.
-        creation.maker.store(0, Ordering::Relaxed);
+        creation.creator.store(0, Ordering::Relaxed);
         creation.is_awaited.store(false, Ordering::Relaxed);
         creation.is_open.store(false, Ordering::Relaxed);
         creation.refusal.store(0, Ordering::Relaxed);
@@ -137,7 +137,7 @@ impl FileTier {
         }
     }
 
-    /// Opens the file of this process, a child of a fork; none if it makes none.
+    /// Opens the file of this process, a child of a fork; none if it is to have none.
     fn open_own(&self) -> Result<Option<NewFile>, CreateError> {
         let Some(plan) = self.creation.plan.as_ref() else {
             return Ok(None);
@@ -152,29 +152,40 @@ impl FileTier {
         NewFile::open_in(folder, plan.options)?.at_own_number().map(Some)
     }
 
-    /// Has others wait for a thread that has started and will call [`FileTier::serve`].
-    pub(super) fn promise(&self) {
-        let maker = &self.creation.maker;
-        // It may have called it already.
-        let _ = maker.compare_exchange(0, STARTED, Ordering::AcqRel, Ordering::Relaxed);
+    /// As [`Backing::expect_page_file`](crate::backing::Backing::expect_page_file).
+    pub(super) fn expect_creation(&self) {
+        let creator = &self.creation.creator;
+        // The thread may have called it already.
+        let _ = creator.compare_exchange(0, STARTED, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Has this thread, which runs no signal handler, make the file of this process when copies are to move there. Others wait
-    /// for it until the next call.
-    pub(super) fn serve(&self) {
-        self.creation.maker.store(thread_token(), Ordering::Release);
+    /// As [`Backing::refuse_page_file`](crate::backing::Backing::refuse_page_file).
+    pub(super) fn refuse_creation(&self, errno: Errno) {
+        if !self.creation.is_open.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        self.creation.refuse(&CreateError::Memory(errno));
+        if let Some(mut worker) = self.worker() {
+            worker.new = None;
+            self.publish(&worker);
+        }
+    }
+
+    /// As [`Backing::poll_page_file`](crate::backing::Backing::poll_page_file).
+    pub(super) fn poll_creation(&self) {
+        self.creation.creator.store(thread_token(), Ordering::Release);
         if self.creation.is_awaited.load(Ordering::Relaxed)
             && let Some(mut worker) = self.worker()
         {
             self.creation.is_awaited.store(false, Ordering::Relaxed);
             if worker.new.is_some() {
-                self.make(&mut worker);
+                self.create(&mut worker);
                 self.publish(&worker);
             }
         }
     }
 
-    /// Makes the open file, if there is one, a page file on the thread that may.
+    /// Creates the deferred page file, if there is one and this thread may.
     ///
     /// # Errors
     /// The result of a spill without that file.
@@ -182,13 +193,13 @@ impl FileTier {
         if !self.creation.is_open.load(Ordering::Relaxed) {
             return Ok(());
         }
-        match self.creation.maker.load(Ordering::Relaxed) {
+        match self.creation.creator.load(Ordering::Relaxed) {
             0 => Err(Room::None),
-            maker if maker != thread_token() => {
+            creator if creator != thread_token() => {
                 self.creation.is_awaited.store(true, Ordering::Relaxed);
-                Err(Room::Promised)
+                Err(Room::Pending)
             }
-            _ if self.make(worker) => Ok(()),
+            _ if self.create(worker) => Ok(()),
             _ => {
                 self.publish(worker);
                 Err(Room::None)
@@ -196,24 +207,24 @@ impl FileTier {
         }
     }
 
-    /// Makes the open file the page file of this process. Returns false if that cannot be done: then never.
-    fn make(&self, worker: &mut Worker) -> bool {
-        let made = worker.new.take().map(|new| self.try_make(worker, new));
-        if let Some(Err(error)) = &made {
+    /// Creates the page file on the open file. Returns whether it did; it does not try again.
+    fn create(&self, worker: &mut Worker) -> bool {
+        let created = worker.new.take().map(|new| self.try_create(worker, new));
+        if let Some(Err(error)) = &created {
             self.creation.refuse(error);
         }
         self.creation.is_open.store(false, Ordering::Release);
-        matches!(made, Some(Ok(())))
+        matches!(created, Some(Ok(())))
     }
 
-    fn try_make(&self, worker: &mut Worker, new: NewFile) -> Result<(), CreateError> {
+    fn try_create(&self, worker: &mut Worker, new: NewFile) -> Result<(), CreateError> {
         let most = self.files.most_of_next().unwrap_or(0);
         let bytes = self.creation.plan.as_ref().map_or(0, |plan| plan.bytes);
-        let (file, writer) = new.make(bytes.min(most), false)?;
+        let (file, writer) = new.create(bytes.min(most), false)?;
         self.take(worker, file, writer).map_err(CreateError::Memory)
     }
 
-    /// Ends the use of the parents' files, in a child.
+    /// Ends the use of the page files: of the parents' in a child, and of the file that is not created yet.
     pub(super) fn leave(&self) {
         self.files.iter().for_each(|file| file.file.leave());
         self.creation.is_open.store(false, Ordering::Relaxed);
@@ -229,7 +240,7 @@ mod tests {
 
     use super::*;
 
-    /// The page file of a small pager, in a folder, before its first need.
+    /// The deferred page file of a small pager, in a folder.
     fn tier(folder: &Path) -> FileTier {
         let options = PageFileOptions {
             in_memory: true,
@@ -241,26 +252,26 @@ mod tests {
             bytes: MEBIBYTE,
             options,
         };
-        FileTier::at_first_need(new, plan, 4 << 20).expect("addresses are free")
+        FileTier::deferred(new, plan, 4 << 20).expect("addresses are free")
     }
 
     #[test]
-    fn the_thread_that_serves_makes_the_file_and_others_wait_for_it() {
+    fn the_thread_that_polls_creates_the_file_and_others_wait_for_it() {
         let folder = tempfile::tempdir().expect("there is a folder for temporary files");
         let tier = tier(folder.path());
         let prepare = || tier.prepare(&mut tier.worker().expect("no thread has it"));
         let before = tier.bytes();
-        assert_eq!(prepare(), Err(Room::None), "no thread makes it yet");
+        assert_eq!(prepare(), Err(Room::None), "no thread creates it yet");
         assert!(!tier.takes_more());
-        tier.serve();
+        tier.poll_creation();
         assert!(
             tier.takes_more() && tier.files.last().is_none(),
-            "nothing needs it"
+            "no thread waits for it"
         );
         let elsewhere = std::thread::scope(|scope| scope.spawn(prepare).join());
-        assert_eq!(elsewhere.expect("no panic"), Err(Room::Promised));
+        assert_eq!(elsewhere.expect("no panic"), Err(Room::Pending));
         assert!(tier.files.last().is_none());
-        tier.serve();
+        tier.poll_creation();
         assert!(tier.takes_more() && tier.files.last().is_some());
         assert_eq!(prepare(), Ok(()));
         assert!(tier.worker().is_some_and(|worker| worker.new.is_none()));
@@ -276,30 +287,57 @@ mod tests {
         let folder = tempfile::tempdir().expect("there is a folder for temporary files");
         let prepare = |tier: &FileTier| tier.prepare(&mut tier.worker().expect("no thread has it"));
         let early = tier(folder.path());
-        early.promise();
+        early.expect_creation();
         assert!(early.takes_more());
-        assert_eq!(prepare(&early), Err(Room::Promised));
-        early.serve();
-        assert!(early.files.last().is_some(), "the first call makes it");
+        assert_eq!(prepare(&early), Err(Room::Pending));
+        early.poll_creation();
+        assert!(early.files.last().is_some(), "the first call creates it");
         let late = tier(folder.path());
-        late.serve();
-        late.promise();
+        late.poll_creation();
+        late.expect_creation();
         assert_eq!(prepare(&late), Ok(()), "this thread is at work");
         assert!(late.files.last().is_some());
     }
 
     #[test]
-    fn a_pager_that_ends_makes_no_file() {
+    fn a_pager_that_ends_creates_no_file() {
         let folder = tempfile::tempdir().expect("there is a folder for temporary files");
         let tier = tier(folder.path());
-        tier.serve();
+        tier.poll_creation();
         tier.leave();
         assert!(!tier.takes_more());
         assert_eq!((tier.stats().bytes, tier.stats().allocated_bytes), (0, 0));
     }
 
+    /// In a child whose thread did not start, the file stayed writable in the counters, and no thread created it.
     #[test]
-    fn a_file_that_cannot_be_made_leaves_its_error() {
+    fn a_refused_file_leaves_its_error_and_is_closed() {
+        let folder = tempfile::tempdir().expect("there is a folder for temporary files");
+        let tier = tier(folder.path());
+        let before = tier.bytes();
+        tier.refuse_creation(Errno::AGAIN);
+        let refused = State::Limited {
+            bytes: 0,
+            errno: Errno::AGAIN,
+        };
+        assert_eq!((tier.stats().state, tier.stats().bytes), (refused, 0));
+        assert!(!tier.takes_more());
+        assert!(tier.worker().is_some_and(|worker| worker.new.is_none()));
+        assert!(tier.bytes() < before, "no buffers are reserved");
+        // The first error stays.
+        tier.refuse_creation(Errno::NOMEM);
+        assert_eq!(tier.stats().state, refused);
+        tier.expect_creation();
+        tier.poll_creation();
+        assert!(!tier.takes_more() && tier.files.last().is_none());
+        // A child of a fork opens a file of its own.
+        tier.end_fork(true);
+        let stats = tier.stats();
+        assert_eq!((stats.state, stats.bytes), (State::Writable, MEBIBYTE));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_created_leaves_its_error() {
         let creation = Creation::of(FilePlan {
             folder: None,
             bytes: MEBIBYTE + 1,
@@ -308,7 +346,7 @@ mod tests {
         assert_eq!((creation.refusal(), creation.bytes()), (None, 0));
         creation.is_open.store(true, Ordering::Relaxed);
         assert_eq!(creation.bytes(), 2 * MEBIBYTE);
-        assert!(!creation.is_to_come(), "no thread makes it");
+        assert!(!creation.is_pending(), "no thread creates it");
         let path = PathBuf::from("/somewhere");
         let (full, broken) = (Errno::NOSPC, Errno::IO);
         creation.refuse(&CreateError::Space {

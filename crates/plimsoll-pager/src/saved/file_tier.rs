@@ -30,14 +30,14 @@ const CLEANED_AT_ONCE: u32 = 4;
 
 /// The page file of a pager.
 ///
-/// A child of a fork reads the files of its parents, and writes to one of its own, which is made at the first need
-/// ([`Creation`]), as is that of a pager which asks for it.
+/// A child of a fork reads the files of its ancestors, and writes to its own. That file is deferred ([`Creation`]), as is the
+/// file of a pager with [`PagerBuilder::defer_page_file`](crate::PagerBuilder::defer_page_file).
 ///
 /// Invariant: a slot is in use exactly while a page's word names it, or a thread with the lock of `worker` fills it
 /// ([`SlotCounts`](super::slot_counts::SlotCounts)).
 pub(crate) struct FileTier {
     pub(super) files: Files,
-    /// The file that is to be made.
+    /// The deferred file.
     pub(super) creation: Creation,
     /// The state of spills. It is tried, and never waited for: signal handlers use it.
     worker: Mutex<Worker>,
@@ -73,7 +73,7 @@ impl Sources {
 
 /// The part of a page file that one thread at a time uses.
 pub(super) struct Worker {
-    /// None before a file is made, in this process or in one above.
+    /// None before a file is created, in this process or in an ancestor.
     pub(super) writer: Option<Writer>,
     /// Segments that are about to be encrypted, or cleaned.
     pub(super) plain: Mapping,
@@ -81,7 +81,7 @@ pub(super) struct Worker {
     pub(super) sources: Sources,
     /// Seconds since the last write.
     idle: u32,
-    /// The file of this process, until copies are to move there.
+    /// The deferred file of this process, while it is not created.
     pub(super) new: Option<NewFile>,
 }
 
@@ -146,11 +146,11 @@ impl FileTier {
         Ok(tier)
     }
 
-    /// As [`FileTier::new`], of an open file that becomes a page file at the first need.
+    /// As [`FileTier::new`], with an open file that becomes a page file on first use.
     ///
     /// # Errors
     /// The kernel has no room for a buffer.
-    pub(crate) fn at_first_need(new: NewFile, plan: FilePlan, ram: u64) -> Result<FileTier, Errno> {
+    pub(crate) fn deferred(new: NewFile, plan: FilePlan, ram: u64) -> Result<FileTier, Errno> {
         let tier = FileTier::without_file(ram)?.with_plan(plan);
         if let Some(mut worker) = tier.worker() {
             tier.keep_open(&mut worker, new);
@@ -181,7 +181,7 @@ impl FileTier {
         })
     }
 
-    /// The same, with a plan of the file that this process, or a child of a fork, is to make.
+    /// The same, with a plan of the file that this process, or a child of a fork, is to create.
     pub(crate) fn with_plan(self, plan: FilePlan) -> FileTier {
         FileTier {
             creation: Creation::of(plan),
@@ -230,7 +230,7 @@ impl FileTier {
     pub(super) fn takes_more(&self) -> bool {
         match self.files.last().map(|last| last.file.state()) {
             Some(State::Failed(_)) => false,
-            None | Some(State::OfParent) => self.creation.is_to_come(),
+            None | Some(State::OfParent) => self.creation.is_pending(),
             Some(_) => !self.is_full.load(Ordering::Relaxed),
         }
     }
@@ -247,13 +247,13 @@ impl FileTier {
 
     pub(super) fn publish(&self, worker: &Worker) {
         let buffers = worker.plain.len() as u64 + Sources::BYTES;
-        // Those of the first file count before it is made, so that they are in the budget when it is.
-        let buffers_to_come = match worker.writer.is_none() && worker.new.is_some() {
+        // Those of the first file count before it is created, so that they are in the budget then.
+        let reserved_buffers = match worker.writer.is_none() && worker.new.is_some() {
             true => (self.writes * self.segments * SEGMENT) as u64,
             false => 0,
         };
         let files: u64 = self.files.iter().map(CountedFile::bytes).sum();
-        let bytes = files + buffers + buffers_to_come + size_of::<FileTier>() as u64;
+        let bytes = files + buffers + reserved_buffers + size_of::<FileTier>() as u64;
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
@@ -448,8 +448,8 @@ impl FileTier {
         self.publish(&worker);
     }
 
-    /// Counters now: the state and the disk space of the file that was made last; sizes, copies and traffic of all. Before there is
-    /// one, the size is that of the file that is to be made. If this process cannot make one, the state has the error.
+    /// Counters now: the state and the disk space of the newest file; sizes, copies and traffic of all. Before there is one,
+    /// the size is that of the deferred file. If this process cannot create one, the state has the error.
     pub(super) fn stats(&self) -> PageFileUse {
         let last = self.files.last().map(|last| &last.file);
         let state = match last.map(PageFile::state) {

@@ -3,8 +3,8 @@
 //!
 //! | file | slots, as places name them |
 //! |---|---|
-//! | of the first process that made one: that which built the pager, or one below | from 0 on |
-//! | of each process below it that made one, down to this one | from the end of the file before on |
+//! | of the first process that created one: that which built the pager, or one below | from 0 on |
+//! | of each process below it that created one, down to this one | from the end of the file before on |
 //!
 //! So a copy keeps its place in a child of a fork, whichever file it is in.
 
@@ -81,12 +81,12 @@ impl Files {
         Files([const { OnceLock::new() }; MOST_FILES])
     }
 
-    /// Those of other processes, oldest first, then that which was made last.
+    /// Those of other processes, oldest first, then that which was created last.
     pub(super) fn iter(&self) -> impl Iterator<Item = &CountedFile> {
         self.0.iter().map_while(OnceLock::get)
     }
 
-    /// The file that was made last: the process's own, if it has one.
+    /// The file that was created last: the process's own, if it has one.
     pub(super) fn last(&self) -> Option<&CountedFile> {
         self.iter().last()
     }

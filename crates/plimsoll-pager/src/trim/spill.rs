@@ -71,7 +71,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 Room::Made => return true,
                 Room::None => return false,
                 Room::Busy => patience.wait(),
-                Room::Promised => {
+                Room::Pending => {
                     self.wake_balancer();
                     patience.wait();
                 }

@@ -39,8 +39,8 @@ fn wrong(bytes: &[u8], pages: Range<usize>, round: u64) -> usize {
     pages.filter(differs).count()
 }
 
-/// Restores from every tier, trims and compresses inside faults, on a stack of 80 KiB and without one allocation: also where the
-/// page file is made at the first need.
+/// Restores from every tier, trims and compresses inside faults, on a stack of 80 KiB and without one allocation: also with a
+/// deferred page file.
 #[test]
 fn a_fault_needs_a_small_stack_and_no_allocator() {
     let folder = folder();
@@ -55,7 +55,7 @@ fn a_fault_needs_a_small_stack_and_no_allocator() {
             .codec(codec)
             .page_file(folder.path(), 64 * MIB as u64);
         if is_deferred {
-            builder = builder.page_file_at_first_need();
+            builder = builder.defer_page_file();
         }
         let pager = builder.build().expect("userfaultfd is allowed");
         let mut region = pager.map(24 * MIB).expect("addresses are free");

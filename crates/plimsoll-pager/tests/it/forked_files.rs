@@ -63,7 +63,7 @@ pub(crate) fn state(pager: &Pager) -> State {
     pager.stats().page_file.expect("the pager has a file").state
 }
 
-/// Checks a pager whose threads may trim during a check, as its share of a pool changes for one, but not during all.
+/// Checks a pager whose threads may trim meanwhile: one of 20 checks must find nothing.
 pub(crate) fn validate_beside_threads(pager: &Pager) {
     let mut found = pager.validate();
     for _ in 0..20 {

@@ -8,13 +8,13 @@
 //! | `cap` | the budget as the kernel counts it |
 //! | `children` | forked children and shared words of a test |
 //! | `committed` | a region larger than the budget, parts of which are native |
+//! | `deferred_file` | page files that the pager creates on first use |
 //! | `fault_thread` | the mode in which a thread resolves faults |
-//! | `first_need` | page files that are made when the first copies are to move there |
 //! | `forked_files` | page files of children of `Pager::fork` |
 //! | `forked_pagers` | children of `Pager::fork`, under load |
 //! | `forked_pool` | children of `Pager::fork` under the budget of a pool, as the kernel counts it |
 //! | `forks` | children of a process with a pager, forked under load |
-//! | `modes` | the tests of `address_space`, `cap`, `committed`, `first_need`, `forked_files`, `forked_pagers`, `forked_pool`, `forks`, `shared_pages` and `system_calls` in every mode |
+//! | `modes` | the tests of `address_space`, `cap`, `committed`, `deferred_file`, `forked_files`, `forked_pagers`, `forked_pool`, `forks`, `shared_pages` and `system_calls` in every mode |
 //! | `killed` | a process that is killed |
 //! | `page_file` | files, systems and kernels that refuse, fail or are full |
 //! | `pages` | contents of pages, and their check |
@@ -39,9 +39,9 @@ mod allocations;
 mod cap;
 mod children;
 mod committed;
+mod deferred_file;
 mod fault_path;
 mod fault_thread;
-mod first_need;
 mod forked_files;
 mod forked_pagers;
 mod forked_pool;

@@ -34,7 +34,7 @@ fn run(mode: &str) {
         "address_space::",
         "cap::",
         "committed::",
-        "first_need::",
+        "deferred_file::",
         "forked_files::",
         "forked_pagers::",
         "forked_pool::",

@@ -1,7 +1,7 @@
-//! Page files that are made when the first copies are to move there.
+//! Deferred page files: the pager creates them when it first moves pages there.
 //!
-//! Each process of `plimsoll exec` made its page file at its start: a key, tables, 16 MiB of disk space, a block written and read
-//! back, an io_uring. Of the processes of a build or of a shell script hardly one needs it.
+//! Each process of `plimsoll exec` created its page file at its start: a key, tables, 16 MiB of disk space, a block written and
+//! read back, an io_uring. Of the processes of a build or of a shell script hardly one needs it.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -29,9 +29,9 @@ const FILE: u64 = 64 * MIB;
 /// Bytes of pages of which all copies fit into the store.
 const FEW: u64 = MIB;
 
-/// Options of a pager with a file that is made at the first need.
+/// Options of a pager with a deferred file.
 fn deferred(at: &Path) -> PagerBuilder {
-    builder().ram(RAM).page_file(at, FILE).page_file_at_first_need()
+    builder().ram(RAM).page_file(at, FILE).defer_page_file()
 }
 
 fn build(at: &Path) -> Pager {
@@ -67,8 +67,8 @@ fn descriptors() -> usize {
 }
 
 #[test]
-fn nothing_is_written_before_the_first_need() {
-    let test = "first_need::nothing_is_written_before_the_first_need";
+fn nothing_is_written_before_the_first_use() {
+    let test = "deferred_file::nothing_is_written_before_the_first_use";
     alone(test, || {
         let folder = folder();
         let pager = build(folder.path());
@@ -107,7 +107,7 @@ fn nothing_is_written_before_the_first_need() {
     });
 }
 
-/// A program that drops its rights, or changes its root, between its start and the first need.
+/// A program that drops its rights, or changes its root, between its start and the first use of the file.
 #[test]
 fn the_folder_is_needed_at_the_start_alone() {
     let folder = folder();
@@ -135,12 +135,35 @@ fn an_unusable_folder_or_size_is_refused_at_the_start() {
     assert_eq!(refused, BuildError::PageFile(CreateError::Exists(at)));
     let refused = deferred(Path::new("/proc")).build();
     assert!(matches!(refused, Err(BuildError::PageFile(_))), "{refused:?}");
-    let tiny = builder().page_file(folder.path(), 1000).page_file_at_first_need();
+    let tiny = builder().page_file(folder.path(), 1000).defer_page_file();
     let refused = tiny.build().expect_err("it is too small");
     assert_eq!(refused, BuildError::PageFile(CreateError::Size(1000)));
     assert_eq!(open_files(folder.path()).len(), 0);
-    let without = builder().ram(RAM).page_file_at_first_need().build();
+    let without = builder().ram(RAM).defer_page_file().build();
     assert_eq!(without.expect("userfaultfd is allowed").stats().page_file, None);
+}
+
+/// The error asked for a folder that this user can write to.
+#[test]
+fn a_limit_of_descriptors_below_the_pagers_numbers_is_refused_at_the_start() {
+    let test = "deferred_file::a_limit_of_descriptors_below_the_pagers_numbers_is_refused_at_the_start";
+    alone(test, || {
+        let folder = folder();
+        use_descriptors_from(700);
+        let limit = libc::rlimit {
+            rlim_cur: 512,
+            rlim_max: 512,
+        };
+        // SAFETY: the kernel reads the limit.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+        let refused = deferred(folder.path()).build().expect_err("no number is allowed");
+        assert_eq!(
+            refused,
+            BuildError::PageFile(CreateError::Descriptor(Errno::INVAL))
+        );
+        assert!(refused.to_string().contains("RLIMIT_NOFILE"), "{refused}");
+        assert_eq!(open_files(folder.path()).len(), 0);
+    });
 }
 
 /// Threads of the program, each of which may find the store full first.
@@ -148,7 +171,7 @@ const THREADS: usize = 8;
 
 #[test]
 fn threads_that_need_the_file_at_once_get_one() {
-    let test = "first_need::threads_that_need_the_file_at_once_get_one";
+    let test = "deferred_file::threads_that_need_the_file_at_once_get_one";
     alone(test, || {
         let folder = folder();
         let pager = build(folder.path());
@@ -192,7 +215,7 @@ fn keeps_data_in_ram(pager: &Pager, region: &Region) {
 
 #[test]
 fn a_file_that_finds_no_space_leaves_the_data_in_ram_and_a_child_tries_again() {
-    let test = "first_need::a_file_that_finds_no_space_leaves_the_data_in_ram_and_a_child_tries_again";
+    let test = "deferred_file::a_file_that_finds_no_space_leaves_the_data_in_ram_and_a_child_tries_again";
     alone(test, || {
         use_descriptors_from(700);
         let folder = folder();
@@ -237,7 +260,7 @@ fn a_disk_that_is_full_by_then_loses_nothing() {
 /// Such a file system is refused at the start by default: nothing tests it here.
 #[test]
 fn a_file_that_cannot_be_written_leaves_the_data_in_ram() {
-    let test = "first_need::a_file_that_cannot_be_written_leaves_the_data_in_ram";
+    let test = "deferred_file::a_file_that_cannot_be_written_leaves_the_data_in_ram";
     alone(test, || {
         let folder = folder();
         refuse(libc::SYS_pwrite64);
@@ -265,8 +288,8 @@ fn a_file_that_cannot_be_written_leaves_the_data_in_ram() {
 }
 
 #[test]
-fn forks_before_the_first_need_share_no_file() {
-    let test = "first_need::forks_before_the_first_need_share_no_file";
+fn forks_before_the_first_use_share_no_file() {
+    let test = "deferred_file::forks_before_the_first_use_share_no_file";
     alone(test, || {
         let folder = folder();
         let pager = build(folder.path());
@@ -309,8 +332,8 @@ fn forks_before_the_first_need_share_no_file() {
 }
 
 #[test]
-fn a_line_of_forks_reads_the_files_above_the_first_of_which_was_made_at_need() {
-    let test = "first_need::a_line_of_forks_reads_the_files_above_the_first_of_which_was_made_at_need";
+fn a_line_of_forks_reads_the_files_above_the_first_of_which_was_deferred() {
+    let test = "deferred_file::a_line_of_forks_reads_the_files_above_the_first_of_which_was_deferred";
     alone(test, || {
         let folder = folder();
         let pager = build(folder.path());
