@@ -6,7 +6,7 @@
 //! | `codec` | `lz4` (the default), `zstd` or `auto` |
 //! | `faults` | `thread` or `signal`; by default the first if the kernel moves pages and the user may have it |
 //! | `page-file` | `PATH,BYTES`; `%` and two hexadecimal digits are a byte of the path |
-//! | `page-file-if-possible` | the same; the program runs without a page file if it cannot be made |
+//! | `page-file-if-possible` | the same; the program runs without a page file if it cannot be created |
 //! | `pool` | `DESCRIPTOR,FILE`: the open descriptor of the pool that all processes share, and the number of its file (`st_ino`) |
 //! | `stats` | the file for the counters at the end of the process: `DESCRIPTOR`, a file of the program; or `DESCRIPTOR,FILE`, a file that all processes share, as for `pool` |
 
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 
 use plimsoll_pager::{Codec, FaultMode};
 
-/// A page file to make.
+/// A page file to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PageFile {
     pub(crate) path: PathBuf,

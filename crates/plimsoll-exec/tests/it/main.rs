@@ -290,7 +290,8 @@ fn with_a_page_file(mode: &str, shell: &str) -> (String, String) {
     )
 }
 
-/// Each executed process created its page file at its start: it wrote a block, read it back, and allocated 16 MiB of disk space.
+/// Each executed process created its page file at its start: it wrote a block, read it back, and allocated 16 MiB of disk
+/// space.
 #[test]
 fn a_process_creates_its_page_file_on_first_use() {
     if !has_compiler() {

@@ -256,7 +256,7 @@ impl<B: Backing + 'static> Engine<B> {
         // be there.
         match Threads::start(&self.served, mode) {
             Ok(started) => *threads = started,
-            // No thread creates a page file either.
+            // No thread will create the page file.
             Err(errno) if mode == FaultMode::Signal => self.manager().backing.refuse_page_file(errno),
             Err(errno) => return Err(errno),
         }

@@ -20,7 +20,9 @@ use crate::forked_files::{descend, fill, fill_page, state, validate_beside_threa
 use crate::forked_pagers::fork;
 use crate::forks::alone;
 use crate::modes::builder;
-use crate::page_file::limits::{Small, in_memory, limit_file_sizes, on_small_disk, refuse};
+use crate::page_file::limits::{
+    Small, in_memory, limit_descriptors, limit_file_sizes, on_small_disk, refuse,
+};
 use crate::page_file::{entries, folder, open_files, reopen};
 use crate::shared_budget::{MIB, PAGE};
 
@@ -150,12 +152,7 @@ fn a_limit_of_descriptors_below_the_pagers_numbers_is_refused_at_the_start() {
     alone(test, || {
         let folder = folder();
         use_descriptors_from(700);
-        let limit = libc::rlimit {
-            rlim_cur: 512,
-            rlim_max: 512,
-        };
-        // SAFETY: the kernel reads the limit.
-        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+        limit_descriptors(512);
         let refused = deferred(folder.path()).build().expect_err("no number is allowed");
         assert_eq!(
             refused,

@@ -151,6 +151,17 @@ pub(crate) fn limit_file_sizes(bytes: u64) {
     assert_eq!(returned, 0);
 }
 
+/// For the rest of the process.
+pub(crate) fn limit_descriptors(number: u64) {
+    let limit = libc::rlimit {
+        rlim_cur: number,
+        rlim_max: number,
+    };
+    // SAFETY: the kernel reads the limit.
+    let returned = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    assert_eq!(returned, 0);
+}
+
 /// A write past RLIMIT_FSIZE raises SIGXFSZ, which ends the process.
 #[test]
 fn a_limit_of_file_sizes_does_not_end_the_process() {

@@ -37,8 +37,8 @@ pub(super) fn of(options: &Exec, ram: u64) -> Result<Option<PageFile>, Failure> 
     }
 }
 
-/// Checks that a pager with these settings can be built here. Removes a page file that the user did not ask for, if it cannot be made,
-/// and returns the reason.
+/// Checks that a pager with these settings can be built here. Removes a page file that the user did not ask for, if it cannot
+/// be created, and returns the reason.
 pub(super) fn check(settings: &mut Settings) -> Result<Option<BuildError>, Lack> {
     let is_usual = settings.page_file.as_ref().is_some_and(|file| !file.is_required);
     match exec::check(settings) {
