@@ -2,6 +2,7 @@
 
 mod clean;
 mod creation;
+mod deferred;
 mod file_tier;
 mod files;
 mod slot_counts;
@@ -15,7 +16,7 @@ use crate::page::{Page, PageIndex, Place, Tier};
 use crate::page_file::ReadError;
 use crate::store::{self, Idle, SpilledError};
 
-pub(crate) use creation::FilePlan;
+pub(crate) use deferred::FilePlan;
 pub(crate) use file_tier::FileTier;
 
 /// Seconds after which an entry is compressed again by Zstandard, and those after which neighbours are compressed together.

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use plimsoll_os::{Advice, Errno, Mapping};
 
-use super::creation::{Creation, FilePlan};
+use super::deferred::{Creation, FilePlan};
 use super::files::{CountedFile, Files};
 use super::relocate;
 use crate::backing::{Owners, PageFileUse, Room};
