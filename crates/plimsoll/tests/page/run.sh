@@ -29,6 +29,7 @@ status=0
 for file in "$@"; do
     echo "== $file"
     case $file in
+    compare.html | */compare.html) script=compare.mjs ;;
     *.html) script=page.mjs ;;
     *) script=live.mjs ;;
     esac
