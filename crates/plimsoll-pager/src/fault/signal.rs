@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::FaultError;
+use plimsoll_os::Errno;
+
 use crate::manager::Patience;
 
 /// Pagers of a process at the same time.
@@ -182,8 +184,23 @@ pub(super) fn report(error: FaultError) {
     plimsoll_os::write_error(match error {
         FaultError::Damaged(_) => b"plimsoll-pager: cannot restore a page: its saved copy is damaged\n",
         FaultError::NoMemory => b"plimsoll-pager: cannot restore a page: the kernel is out of memory\n",
-        FaultError::Refused(_) => b"plimsoll-pager: cannot restore a page: the kernel refuses it\n",
+        FaultError::Refused(errno) => return report_refusal(errno),
     });
+}
+
+fn report_refusal(errno: Errno) {
+    // The number is written without the allocator, which the program may have locked.
+    let mut digits = [0_u8; 10];
+    let mut first = digits.len();
+    let mut rest = errno.raw().unsigned_abs();
+    while first > 0 && (rest > 0 || first == digits.len()) {
+        first -= 1;
+        digits[first] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    plimsoll_os::write_error(b"plimsoll-pager: cannot restore a page: the kernel refuses it (errno ");
+    plimsoll_os::write_error(&digits[first..]);
+    plimsoll_os::write_error(b")\n");
 }
 
 /// Passes a signal on to the disposition before ours.
