@@ -23,7 +23,7 @@ pub struct Hierarchy {
 /// Why there is no hierarchy, or no such cgroup in it.
 #[derive(Debug, thiserror::Error)]
 pub enum HierarchyError {
-    /// A file of the process cannot be read.
+    /// A file of the process or the cgroup cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Unreadable { path: PathBuf, source: io::Error },
     /// No mounted hierarchy has the memory controller.
@@ -34,6 +34,16 @@ pub enum HierarchyError {
     /// The folder is of something else.
     #[error("{} is no cgroup of the memory controller; its hierarchy is at {}", path.display(), mount.display())]
     Elsewhere { path: PathBuf, mount: PathBuf },
+}
+
+impl HierarchyError {
+    /// Whether the user named a wrong folder, on a machine that has the hierarchy.
+    pub fn is_wrong_name(&self) -> bool {
+        matches!(
+            self,
+            HierarchyError::NoSuchCgroup { .. } | HierarchyError::Elsewhere { .. }
+        )
+    }
 }
 
 impl Hierarchy {
@@ -148,7 +158,7 @@ impl Hierarchy {
     /// The cgroup at the folder [`Hierarchy::named`], without links, and its path below the mount with a leading slash.
     ///
     /// # Errors
-    /// If the folder does not exist, or is not a cgroup of this hierarchy.
+    /// If the folder does not exist, is not a cgroup of this hierarchy, or this user may not look into it.
     pub fn find(&self, path: &Path) -> Result<(MemoryCgroup, String), HierarchyError> {
         let real = |path: &Path| {
             fs::canonicalize(path).map_err(|source| HierarchyError::NoSuchCgroup {
@@ -157,8 +167,15 @@ impl Hierarchy {
             })
         };
         let (found, mount) = (real(&self.named(path))?, real(&self.mount)?);
+        let processes = found.join(super::PROCESSES);
+        let is_cgroup = processes
+            .try_exists()
+            .map_err(|source| HierarchyError::Unreadable {
+                path: processes,
+                source,
+            })?;
         match found.strip_prefix(&mount) {
-            Ok(below) if found.join(super::PROCESSES).exists() => {
+            Ok(below) if is_cgroup => {
                 let name = format!("/{}", below.display());
                 Ok((MemoryCgroup::new(found, self.version), name))
             }

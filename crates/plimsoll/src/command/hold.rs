@@ -140,7 +140,10 @@ fn resolve(options: &Hold) -> Result<Options, Failure> {
         None => Scope::Machine,
         Some(path) => {
             let hierarchy = Hierarchy::of_this_process().or_exit(Exit::Missing)?;
-            let (group, _) = hierarchy.find(path).or_exit(Exit::Usage)?;
+            let (group, _) = hierarchy.find(path).map_err(|error| {
+                let is_wrong = error.is_wrong_name();
+                Failure::new(if is_wrong { Exit::Usage } else { Exit::Missing }, error)
+            })?;
             Scope::Cgroup(group)
         }
     };

@@ -18,7 +18,6 @@ use plimsoll_monitor::watch::terminal::{self, Colours, End, TerminalOptions};
 use plimsoll_monitor::watch::{
     Level, Message, Monitor, Options, Prepared, Program, Source, Summary, TargetChoice, WatchError,
 };
-use plimsoll_proc::cgroup::HierarchyError;
 use plimsoll_sample::stop::Stop;
 
 /// Interval of checks for a stop request.
@@ -353,16 +352,15 @@ fn failure(error: WatchError) -> Failure {
     match error {
         WatchError::Recording(error) => recording_failure(error),
         WatchError::NoSuchProcess { .. } | WatchError::Target { .. } => Failure::new(Exit::Usage, error),
-        // A wrong name. The other sources are a machine without the memory controller and an unreadable /proc.
-        WatchError::Cgroup {
-            source: HierarchyError::NoSuchCgroup { .. } | HierarchyError::Elsewhere { .. },
-        } => Failure::new(Exit::Usage, error),
+        WatchError::Cgroup { ref source } if source.is_wrong_name() => Failure::new(Exit::Usage, error),
         error => Failure::new(Exit::Missing, error),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use plimsoll_proc::cgroup::HierarchyError;
+
     use super::*;
 
     /// A machine without the memory controller had the exit code of a wrong name.

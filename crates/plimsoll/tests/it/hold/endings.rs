@@ -1,6 +1,7 @@
 //! The end of the memory with the command, for each reason; and holds without root.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use plimsoll_proc::{Tree, meminfo};
@@ -156,7 +157,11 @@ fn levels_of_the_machine_need_no_privileges() {
         return;
     }
     let group = Group::new("nobody", 256 * MIB);
-    let output = hold_as_nobody(&["--bytes", "16M", "--cgroup", group.path()]);
-    assert_eq!(output.status.code(), Some(3), "{output:?}");
-    assert!(group.0.processes().expect("a list").is_empty());
+    // A user who may not look into a cgroup was told that it is none.
+    for mode in [0o755, 0o700] {
+        fs::set_permissions(group.path(), fs::Permissions::from_mode(mode)).expect("it is root's");
+        let output = hold_as_nobody(&["--bytes", "16M", "--cgroup", group.path()]);
+        assert_eq!(output.status.code(), Some(3), "{mode:o}: {output:?}");
+        assert!(group.0.processes().expect("a list").is_empty());
+    }
 }

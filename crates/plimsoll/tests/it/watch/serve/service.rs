@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 
@@ -17,9 +17,9 @@ const TOKEN: &str = "an-operators_own.token~1";
 /// A file with [`TOKEN`].
 fn token_file(folder: &Path, mode: u32) -> PathBuf {
     let path = folder.join(format!("token-{mode:o}"));
-    let mut file = std::fs::File::options();
-    let mut file = file.write(true).create(true).mode(mode).open(&path).unwrap();
-    std::io::Write::write_all(&mut file, format!("{TOKEN}\n").as_bytes()).unwrap();
+    std::fs::write(&path, format!("{TOKEN}\n")).unwrap();
+    // Whatever this program's umask.
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
     path
 }
 
