@@ -121,6 +121,16 @@ class Round:
             is_whole = False
         self.check(is_whole, f"decisions of {guard.name} as JSON, with `ended` and none left at the end", lines)
 
+    def clean_up(self):
+        for _ in range(60):
+            child = self.start("cleanup", "cleanup")
+            wait_for(lambda: child.poll() is not None, 120)
+            # It keeps a journal while a run of another program, which may use the same devices, is under way.
+            if child.returncode != 3 or "is under way" not in (self.folder / "cleanup.out").read_text():
+                break
+            time.sleep(5)
+        self.check_end(child, 1, 0)
+
     def continue_stopped(self, group):
         held = {pid for pid, _ in self.machine.new("stopped")}
         time.sleep(self.chance.uniform(0, 3))
@@ -164,7 +174,7 @@ class Round:
         if victim is run and number == signal.SIGKILL:
             ended = wait_for(lambda: new("processes") <= {guard and guard.pid}, PATIENCE)
             self.check(ended, "the end of the workers of a killed run", new("processes"))
-            self.check_end(self.start("cleanup", "cleanup"), 120, 0)
+            self.clean_up()
         elif number == signal.SIGKILL:
             self.continue_stopped(group)
         if victim not in (None, run):
