@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::analysis::Group;
 use crate::analysis::groups::Measured;
-use crate::analysis::timeline::stride;
+use crate::analysis::thinning::{mean_and_max, stride};
 use plimsoll_model::recording::hold::HoldGoal;
 use plimsoll_model::recording::model::{Headline, Manifest, Results, Trial};
 
@@ -105,10 +105,7 @@ impl Timeline {
     /// Downsamples to at most `points` points, each the mean of the known values, or a gap. Drops peaks.
     pub(crate) fn thinned(&self, points: usize) -> Timeline {
         let stride = stride(self.t.len(), points);
-        let mean = |values: &[Option<f64>]| {
-            let known: Vec<f64> = values.iter().flatten().copied().collect();
-            (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
-        };
+        let mean = |values: &[Option<f64>]| mean_and_max(values.iter().flatten().copied()).0;
         let thin = |list: &[Series]| -> Vec<Series> {
             let thin = |series: &Series| Series {
                 key: series.key.clone(),

@@ -21,6 +21,7 @@ pub mod metric;
 pub mod name_map;
 pub mod neighbour;
 pub mod statistics;
+pub mod thinning;
 pub mod timeline;
 
 pub use frame::Frame;

@@ -1,22 +1,11 @@
 //! Samples thinned out for a report: an hour at 100 Hz becomes some thousand points.
-//!
-//! Other places thin out other data, or must keep another property:
-//!
-//! | place | data | a point of the result |
-//! |---|---|---|
-//! | [`timeline`] | all samples of a recording | mean and greatest of equally many samples; the layers sum to MemTotal, gaps stay |
-//! | `hold::curves`, `service::curves` | all samples of a recording | a single sample, as the mean of two goals or caps was never set |
-//! | `contents::Timeline::thinned` | the points of a page, which has no samples | mean of equally many points, without peaks; the layers sum to MemTotal |
-//! | `drawing::xy::thinned` | the points of a line | lowest and highest point of a pixel |
-//! | `compare::multiples` | the points of several runs | the nearest point at a time that the runs share |
-//! | `plimsoll_monitor::watch::History` | frames that arrive one by one; old ones are dropped | mean and greatest of the frames of an interval, the sum of whole seconds |
-//! | `thin` of `watch/page.js` | rows that the monitor sent once | mean of two rows of the older half |
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::frame::{Machine, Point, cpu_time};
 use super::gauges::{CPU_TIMES, GAUGES, Gauge, Reading, Scale};
+use super::thinning::{Bucket, buckets, mean_and_max, means};
 use plimsoll_model::categories::INPUTS;
 use plimsoll_model::categories::{CATEGORIES, categories};
 use plimsoll_model::columns::COLUMNS;
@@ -79,51 +68,6 @@ pub fn timeline(
     }
 }
 
-/// Consecutive samples that make one point; none in a gap.
-struct Bucket {
-    t_ns: u64,
-    rows: Range<usize>,
-}
-
-/// Most points of a curve of single samples.
-pub(crate) const CURVE_POINTS: usize = 1500;
-
-/// Values that make one point, so that `count` values make at most `points`.
-pub(crate) fn stride(count: usize, points: usize) -> usize {
-    count.div_ceil(points).max(1)
-}
-
-fn buckets(t_ns: &[u64], rows: Range<usize>, hz: u32, max_points: usize) -> Vec<Bucket> {
-    let per_bucket = stride(rows.len(), max_points);
-    let period = 1_000_000_000 / u64::from(hz.max(1));
-    let span = match rows.is_empty() {
-        true => 0,
-        false => t_ns[rows.end - 1] - t_ns[rows.start],
-    };
-    // What is narrower than a point cannot be seen; and so there are never more gaps than points.
-    let gap = (span / max_points as u64).max(period + period / 2);
-    let mut buckets = Vec::new();
-    let mut start = rows.start;
-    for row in rows.clone() {
-        let next = row + 1;
-        let before_gap = next < rows.end && t_ns[next] - t_ns[row] > gap;
-        if before_gap || next == rows.end || next - start == per_bucket {
-            buckets.push(Bucket {
-                t_ns: t_ns[start] + (t_ns[row] - t_ns[start]) / 2,
-                rows: start..next,
-            });
-            start = next;
-        }
-        if before_gap {
-            buckets.push(Bucket {
-                t_ns: t_ns[row] + (t_ns[next] - t_ns[row]) / 2,
-                rows: next..next,
-            });
-        }
-    }
-    buckets
-}
-
 fn layers(samples: &Samples, buckets: &[Bucket]) -> Vec<Vec<Option<i64>>> {
     let mut layers: Vec<Vec<Option<i64>>> = vec![Vec::with_capacity(buckets.len()); CATEGORIES.len()];
     for bucket in buckets {
@@ -143,19 +87,6 @@ fn layers(samples: &Samples, buckets: &[Bucket]) -> Vec<Vec<Option<i64>>> {
         }
     }
     layers
-}
-
-/// Means of `count` samples, rounded down; the rounding loss, less than a byte per layer, goes to the last layer, so that
-/// the sum is the rounded-down mean of the total. Nothing of no samples.
-pub fn means<const N: usize>(sums: &[i128; N], count: i128) -> Option<[i64; N]> {
-    if count == 0 {
-        return None;
-    }
-    let total = sums.iter().sum::<i128>().div_euclid(count);
-    let mut means = sums.map(|sum| sum.div_euclid(count));
-    means[N - 1] += total - means.iter().sum::<i128>();
-    // A mean lies between values that were an i64 each.
-    Some(means.map(|mean| mean as i64))
 }
 
 /// The times of all CPUs by column, for a gauge that needs them.
@@ -179,23 +110,11 @@ fn line(samples: &Samples, machine: Machine, buckets: &[Bucket], index: usize) -
         cpu_time(time(Some(row)), time(row.checked_sub(1)))
     };
     let value = |row: usize| gauge.value(point(row), row.checked_sub(1).map(point), machine, cpu_time(row));
-    let mut line = Line {
+    let points = buckets.iter().map(|bucket| mean_and_max(bucket.rows.clone().filter_map(&value)));
+    let (mean, max) = points.unzip();
+    Line {
         gauge: index,
-        mean: Vec::with_capacity(buckets.len()),
-        max: Vec::with_capacity(buckets.len()),
-    };
-    for bucket in buckets {
-        let values = bucket.rows.clone().filter_map(value);
-        let mut count = 0;
-        let (mut sum, mut max) = (0.0, f64::NEG_INFINITY);
-        for value in values {
-            count += 1;
-            sum += value;
-            max = f64::max(max, value);
-        }
-        let known = |value: f64| (count > 0).then_some(value);
-        line.mean.push(known(sum / f64::from(count)));
-        line.max.push(known(max));
+        mean,
+        max,
     }
-    line
 }

@@ -2,6 +2,7 @@
 //! runs as an overlay with the signed difference below it. Two stacks are never drawn over each other.
 
 use crate::analysis::MetricUnit;
+use crate::analysis::thinning::nearest;
 use crate::contents::{Mark, Timeline};
 use crate::drawing::panel::MOVED;
 use crate::drawing::{palette, xy};
@@ -167,14 +168,8 @@ impl<'a> Sheet<'a> {
         let bucket = (timeline.t.last()? - timeline.t.first()?) / timeline.t.len() as f64;
         let values = (0..COLUMNS).map(|column| {
             let t = self.at(column) + self.origins[strand];
-            let after = timeline.t.partition_point(|&at| at < t);
-            let near = [after.checked_sub(1), Some(after)].into_iter().flatten();
-            let nearest = near
-                .filter_map(|index| Some((index, (timeline.t.get(index)? - t).abs())))
-                .min_by(|a, b| a.1.total_cmp(&b.1))?;
-            (nearest.1 <= step.max(bucket))
-                .then(|| layer.values[nearest.0])
-                .flatten()
+            let (index, distance) = nearest(&timeline.t, t)?;
+            layer.values[index].filter(|_| distance <= step.max(bucket))
         });
         Some(values.collect())
     }

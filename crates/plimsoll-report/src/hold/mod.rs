@@ -7,7 +7,7 @@ mod words;
 use std::ops::Range;
 
 use crate::analysis::ratio;
-use crate::analysis::timeline::{CURVE_POINTS, stride};
+use crate::analysis::thinning::{CURVE_POINTS, stride};
 use crate::contents::HoldCurves;
 use plimsoll_model::recording::hold::{
     APPROACH, HOLD, HOLD_SCHEMA, HeldLevel, HoldEnd, HoldGoal, HoldSettings, Spread,

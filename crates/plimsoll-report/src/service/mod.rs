@@ -7,7 +7,7 @@ pub(crate) mod section;
 
 use std::ops::Range;
 
-use crate::analysis::timeline::{CURVE_POINTS, stride};
+use crate::analysis::thinning::{CURVE_POINTS, stride};
 use crate::contents::ServiceCurves;
 use plimsoll_model::recording::model::{Event, EventKind};
 use plimsoll_model::recording::service::{

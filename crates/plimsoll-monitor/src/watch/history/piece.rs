@@ -3,7 +3,7 @@
 use super::Bucket;
 use plimsoll_model::categories::CATEGORIES;
 use plimsoll_report::analysis::frame::{Frame, GAUGE_COUNT};
-use plimsoll_report::analysis::timeline::means;
+use plimsoll_report::analysis::thinning::means;
 
 /// A compact sum of frames that can be summed further.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -7,6 +7,7 @@ use std::fmt::Write;
 
 use super::{palette, svg};
 use crate::analysis::MetricUnit;
+use crate::analysis::thinning::extremes;
 pub(crate) use scale::Scale;
 use scale::usable;
 pub(crate) use words::{tick, value};
@@ -362,14 +363,7 @@ fn thinned(points: &[Option<(f64, f64)>]) -> Path {
     let pixel = |point: &Option<(f64, f64)>| point.map(|(x, _)| x.round() as i64);
     let mut kept = Path::new();
     for column in points.chunk_by(|a, b| pixel(a) == pixel(b)) {
-        let height = |index: &usize| column[*index].map_or(0.0, |(_, y)| y);
-        let by_height = |a: &usize, b: &usize| height(a).total_cmp(&height(b));
-        let low = (0..column.len()).min_by(by_height).unwrap_or(0);
-        let high = (0..column.len()).max_by(by_height).unwrap_or(0);
-        kept.push(column[low.min(high)]);
-        if low != high {
-            kept.push(column[low.max(high)]);
-        }
+        kept.extend(extremes(column, |point| point.map_or(0.0, |(_, y)| y)));
     }
     kept
 }
