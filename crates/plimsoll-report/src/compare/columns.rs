@@ -112,9 +112,9 @@ impl Column {
 /// HTML class and terminal colour of a verdict; `None` if the verdict needs no attention.
 pub(super) fn paint(verdict: Verdict) -> Option<(&'static str, Color)> {
     match verdict {
-        Verdict::Worse => Some(("failed", Color::Red)),
-        Verdict::Better => Some(("ok", Color::Green)),
-        Verdict::Changed => Some(("untrustworthy", Color::Yellow)),
+        Verdict::Worse => Some(("bad", Color::Red)),
+        Verdict::Better => Some(("good", Color::Green)),
+        Verdict::Changed => Some(("doubt", Color::Yellow)),
         Verdict::Same | Verdict::Unclear => None,
     }
 }

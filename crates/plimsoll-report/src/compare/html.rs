@@ -121,23 +121,24 @@ fn class(state: State) -> &'static str {
     }
 }
 
+/// The CSS class of the status, which is the name of its colour, and its text.
 fn status(comparison: &Comparison) -> (&'static str, &'static str) {
     let tally = comparison.tally();
     match comparison.state() {
-        State::Failed => return ("failed", "\u{2717} a condition failed"),
-        State::Unknown => return ("untrustworthy", "! a condition is undecided"),
+        State::Failed => return ("bad", "\u{2717} a condition failed"),
+        State::Unknown => return ("doubt", "! a condition is undecided"),
         State::Passed => {}
     }
     if tally.worse > 0 {
-        ("failed", "\u{2717} worse")
+        ("bad", "\u{2717} worse")
     } else if tally.better > 0 {
-        ("ok", "\u{2713} better")
+        ("good", "\u{2713} better")
     } else if tally.changed > 0 {
-        ("untrustworthy", "\u{2260} changed")
+        ("doubt", "\u{2260} changed")
     } else if tally.unclear > 0 {
-        ("untrustworthy", "? unclear")
+        ("doubt", "? unclear")
     } else {
-        ("ok", "= the same")
+        ("good", "= the same")
     }
 }
 

@@ -111,7 +111,7 @@ impl Cell {
         if doubtful {
             self.sort.get_or_insert_with(|| self.text.clone());
             self.text = marked(self.text, true);
-            self.class = "number untrustworthy";
+            self.class = "number doubt";
         }
         self
     }
@@ -133,9 +133,9 @@ impl Cell {
     /// The status of a trial with a symbol, so that it does not depend on colour.
     pub(crate) fn status(trial: &Trial) -> Cell {
         let (words, class) = match trial.status {
-            TrialStatus::Ok => ("\u{2713} ok", "ok"),
-            TrialStatus::Failed => ("\u{2717} failed", "failed"),
-            TrialStatus::Untrustworthy => ("! untrustworthy", "untrustworthy"),
+            TrialStatus::Ok => ("\u{2713} ok", "good"),
+            TrialStatus::Failed => ("\u{2717} failed", "bad"),
+            TrialStatus::Untrustworthy => ("! untrustworthy", "doubt"),
         };
         Cell {
             class,

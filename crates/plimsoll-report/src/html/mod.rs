@@ -122,13 +122,14 @@ fn view(page: &Page) -> View<'_> {
     }
 }
 
+/// The CSS class of a status, which is the name of its colour, and its text.
 fn status(status: RunStatus) -> (&'static str, &'static str) {
     match status {
-        RunStatus::Ok => ("ok", "\u{2713} ok"),
-        RunStatus::Failed => ("failed", "\u{2717} failed"),
-        RunStatus::Untrustworthy => ("untrustworthy", "! not trustworthy"),
-        RunStatus::Interrupted => ("untrustworthy", "! interrupted"),
-        RunStatus::Incomplete => ("untrustworthy", "! incomplete"),
+        RunStatus::Ok => ("good", "\u{2713} ok"),
+        RunStatus::Failed => ("bad", "\u{2717} failed"),
+        RunStatus::Untrustworthy => ("doubt", "! not trustworthy"),
+        RunStatus::Interrupted => ("doubt", "! interrupted"),
+        RunStatus::Incomplete => ("doubt", "! incomplete"),
     }
 }
 

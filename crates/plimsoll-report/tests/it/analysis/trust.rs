@@ -182,7 +182,7 @@ fn marked(html: &str) -> usize {
         .skip(1)
         .filter_map(|cell| cell.split('"').next());
     classes
-        .filter(|classes| classes.split(' ').any(|class| class == "untrustworthy"))
+        .filter(|classes| classes.split(' ').any(|class| class == "doubt"))
         .count()
 }
 
