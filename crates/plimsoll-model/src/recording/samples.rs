@@ -165,6 +165,11 @@ impl<'a> ColumnView<'a> {
         (0..column.length).map(move |index| column.get(index))
     }
 
+    /// The greatest value; `None` if all are absent.
+    pub fn max(&self) -> Option<i64> {
+        self.iter().flatten().max()
+    }
+
     /// Growth of a counter from sample `from` to sample `to`; `None` if one of them is absent or the counter decreased.
     pub fn growth(&self, from: usize, to: usize) -> Option<i64> {
         self.get(to)?

@@ -16,14 +16,12 @@ pub(super) fn values(recording: &Recording) -> GroupValues {
         _ => 0.0,
     };
     let page = recording.manifest.host.page_size as f64;
+    let peak = |name: &str| Some(samples.column(name)?.max()? as f64);
     let growth = |name: &str| samples.column(name).and_then(grown);
     let of_time = |name: &str| ratio(growth(name)? / 1e4, seconds);
     let values = [
         ("timeline.seconds", Some(seconds)),
-        (
-            "target.peak_resident_bytes",
-            samples.column("target_resident").and_then(peak),
-        ),
+        ("target.peak_resident_bytes", peak("target_resident")),
         ("swap.peak_used_bytes", peak_of_swap(recording)),
         ("swap.in_bytes", growth("pswpin").map(|pages| pages * page)),
         ("swap.out_bytes", growth("pswpout").map(|pages| pages * page)),
@@ -48,10 +46,6 @@ pub(super) fn values(recording: &Recording) -> GroupValues {
             .filter_map(|(name, value)| Some((name.to_owned(), side(value?))))
             .collect(),
     }
-}
-
-fn peak(column: ColumnView<'_>) -> Option<f64> {
-    column.iter().flatten().max().map(|value| value as f64)
 }
 
 fn peak_of_swap(recording: &Recording) -> Option<f64> {

@@ -49,7 +49,7 @@ fn finding(recording: &Recording, results: &Results, time: f64) -> Statement {
 /// The peaks of the target, and the pressure.
 fn seen(recording: &Recording) -> Vec<Statement> {
     let highest = |code: StatementCode, label: &str, column: &str| {
-        let value = peak(recording, column)?;
+        let value = recording.samples.column(column)?.max()? as f64;
         let statement = Statement::new(code, format!("{label} {}.", bytes(value)));
         Some((value, statement.with(format!("{column}_bytes"), value)))
     };
@@ -113,12 +113,6 @@ fn memory(recording: &Recording) -> Statement {
     Statement::new(StatementCode::WatchAvailable, text)
         .with("mem_available_bytes", least)
         .with("mem_total_bytes", total)
-}
-
-/// The maximum of a column.
-fn peak(recording: &Recording, name: &str) -> Option<f64> {
-    let column = recording.samples.column(name)?;
-    column.iter().flatten().max().map(|value| value as f64)
 }
 
 /// Growth of a counter from the first sample to the last.
