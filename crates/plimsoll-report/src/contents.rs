@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use crate::analysis::Group;
+use crate::analysis::gauges::Panel;
 use crate::analysis::groups::Measured;
 use crate::analysis::thinning::{mean_and_max, stride};
 use plimsoll_model::recording::hold::HoldGoal;
@@ -87,21 +88,18 @@ pub struct Timeline {
     pub t: Vec<f64>,
     /// Bytes in each category, mean of the bucket, bottom to top: in every bucket they sum to MemTotal.
     pub layers: Vec<Series>,
-    /// Bytes of the pages of the target's pagers by state; empty without a pager.
-    pub pager: Vec<Series>,
-    /// Bytes used of each swap device.
-    pub swap: Vec<Series>,
-    /// Bytes a second into and out of swap and block devices.
-    pub io: Vec<Series>,
-    /// Faults a second by kind.
-    pub faults: Vec<Series>,
-    /// Pressure stall, percent of time.
-    pub pressure: Vec<Series>,
-    /// CPU by use, percent of all CPUs; idle left out.
-    pub cpu: Vec<Series>,
+    /// The series of each panel of gauges, in the units of the gauges: of swap a series for each device.
+    pub panels: Vec<(Panel, Vec<Series>)>,
 }
 
 impl Timeline {
+    /// The series of a panel of gauges; empty if nothing was recorded for it.
+    pub fn of(&self, panel: Panel) -> &[Series] {
+        let mut panels = self.panels.iter();
+        let found = panels.find(|(of, _)| *of == panel);
+        found.map_or(&[], |(_, series)| series.as_slice())
+    }
+
     /// Downsamples to at most `points` points, each the mean of the known values, or a gap. Drops peaks.
     pub(crate) fn thinned(&self, points: usize) -> Timeline {
         let stride = stride(self.t.len(), points);
@@ -119,12 +117,11 @@ impl Timeline {
             trial: self.trial.clone(),
             t: self.t.iter().copied().step_by(stride).collect(),
             layers: thin(&self.layers),
-            pager: thin(&self.pager),
-            swap: thin(&self.swap),
-            io: thin(&self.io),
-            faults: thin(&self.faults),
-            pressure: thin(&self.pressure),
-            cpu: thin(&self.cpu),
+            panels: self
+                .panels
+                .iter()
+                .map(|(panel, series)| (*panel, thin(series)))
+                .collect(),
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::analysis::groups;
 use crate::analysis::groups::{Dot, Group, Measured, measured};
 use crate::analysis::timeline::{Line, timeline};
 use crate::contents::{Mark, MemoryUse, Page, Series, Timeline};
+use crate::drawing::panel;
 use crate::headlines;
 use crate::hold;
 use crate::service;
@@ -32,14 +33,6 @@ const POINTS_PER_TRIAL: Range<usize> = 40..800;
 const MARGIN_NS: u64 = 300_000_000;
 /// Slots for swap devices in the samples.
 const SWAP_SLOTS: usize = 4;
-/// Panels of lines, besides that of swap, whose lines have their devices' names.
-const PANELS: [Panel; 5] = [
-    Panel::Pager,
-    Panel::Io,
-    Panel::Faults,
-    Panel::Pressure,
-    Panel::Cpu,
-];
 
 /// The contents of the report of a recording with these results.
 pub fn build(recording: &Recording, results: &Results) -> Page {
@@ -169,8 +162,9 @@ impl<'a> Lines<'a> {
     fn of(recording: &'a Recording) -> Self {
         let host = &recording.manifest.host;
         let slots = swap_slots(recording);
-        let of_panels = PANELS.iter().flat_map(|&panel| gauges_of(panel));
-        let of_panels = of_panels.map(|(index, _)| index);
+        // The lines of swap have the names of their devices.
+        let of_panels = panel::drawn_gauges().filter(|panel| *panel != Panel::Swap);
+        let of_panels = of_panels.flat_map(gauges_of).map(|(index, _)| index);
         let of_slots = slots.iter().map(|(slot, _)| gauge::SWAP0 + slot);
         Lines {
             recording,
@@ -199,14 +193,7 @@ impl<'a> Lines<'a> {
 fn stretch(trial: Option<String>, found: &analysis::Timeline, slots: &[(usize, String)]) -> Timeline {
     let thinned = found.samples.iter().any(|&samples| samples > 1);
     let (rates, levels) = found.lines.split_at(found.lines.len() - slots.len());
-    let panel = |panel: Panel| -> Vec<Series> {
-        let mine = rates.iter().filter(|line| GAUGES[line.gauge].panel == panel);
-        mine.map(|line| series(line, thinned))
-            // What this kernel does not count, or this version did not record, is not shown as a gap.
-            .filter(|series| series.values.iter().any(Option::is_some))
-            .collect()
-    };
-    let swap = slots.iter().zip(levels).map(|((_, device), line)| Series {
+    let device = |((_, device), line): (&(usize, String), &Line)| Series {
         key: GAUGES[line.gauge].key.to_owned(),
         label: device.clone(),
         // A device that is not there holds nothing; where nothing was sampled is a gap.
@@ -217,7 +204,17 @@ fn stretch(trial: Option<String>, found: &analysis::Timeline, slots: &[(usize, S
             .map(|(value, &samples)| (samples > 0).then(|| value.unwrap_or(0.0)))
             .collect(),
         peaks: Vec::new(),
-    });
+    };
+    let panel = |panel: Panel| -> Vec<Series> {
+        if panel == Panel::Swap {
+            return slots.iter().zip(levels).map(device).collect();
+        }
+        let mine = rates.iter().filter(|line| GAUGES[line.gauge].panel == panel);
+        mine.map(|line| series(line, thinned))
+            // What this kernel does not count, or this version did not record, is not shown as a gap.
+            .filter(|series| series.values.iter().any(Option::is_some))
+            .collect()
+    };
     let layers = CATEGORIES
         .iter()
         .zip(&found.layers)
@@ -234,12 +231,7 @@ fn stretch(trial: Option<String>, found: &analysis::Timeline, slots: &[(usize, S
         trial,
         t: found.t_ns.iter().map(|&t| t as f64 / 1e9).collect(),
         layers: layers.collect(),
-        swap: swap.collect(),
-        pager: panel(Panel::Pager),
-        io: panel(Panel::Io),
-        faults: panel(Panel::Faults),
-        pressure: panel(Panel::Pressure),
-        cpu: panel(Panel::Cpu),
+        panels: panel::drawn_gauges().map(|of| (of, panel(of))).collect(),
     }
 }
 

@@ -110,7 +110,9 @@ fn line(samples: &Samples, machine: Machine, buckets: &[Bucket], index: usize) -
         cpu_time(time(Some(row)), time(row.checked_sub(1)))
     };
     let value = |row: usize| gauge.value(point(row), row.checked_sub(1).map(point), machine, cpu_time(row));
-    let points = buckets.iter().map(|bucket| mean_and_max(bucket.rows.clone().filter_map(&value)));
+    let points = buckets
+        .iter()
+        .map(|bucket| mean_and_max(bucket.rows.clone().filter_map(&value)));
     let (mean, max) = points.unzip();
     Line {
         gauge: index,

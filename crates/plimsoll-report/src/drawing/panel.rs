@@ -51,7 +51,7 @@ macro_rules! panels {
 }
 
 use Contents::{Layers, Moving, Of};
-use gauges::Panel::{Cpu, Faults, Io, Monitor, Pager, Pressure, Reclaim, Swap, Target};
+use gauges::Panel::{Cpu, Faults, Io, Monitor, Pager, Pressure, Swap, Target};
 
 panels! {
     "whole" "RAM, stacked to MemTotal" "In RAM" Bytes true 150 0.0 Layers;
@@ -74,27 +74,28 @@ pub fn drawn() -> impl Iterator<Item = &'static Panel> {
     PANELS.iter().filter(|panel| panel.height > 0)
 }
 
+/// The drawn panels whose series are those of gauges.
+pub(crate) fn drawn_gauges() -> impl Iterator<Item = gauges::Panel> {
+    drawn().filter_map(|panel| match panel.contents {
+        Of(panel) => Some(panel),
+        Layers | Moving => None,
+    })
+}
+
 /// A series and its drawn values.
 pub type Curve<'a> = (&'a Series, Vec<Option<f64>>);
 
 impl Panel {
     /// The series that a timeline has for this panel.
     fn series<'a>(&self, timeline: &'a Timeline) -> Vec<&'a Series> {
-        let series = match self.contents {
-            Layers => &timeline.layers,
+        match self.contents {
+            Layers => timeline.layers.iter().collect(),
             Moving => {
                 let moves = |series: &&Series| palette::paint_of(&series.key).moves;
-                return timeline.layers.iter().filter(moves).collect();
+                timeline.layers.iter().filter(moves).collect()
             }
-            Of(Pager) => &timeline.pager,
-            Of(Swap) => &timeline.swap,
-            Of(Io) => &timeline.io,
-            Of(Faults) => &timeline.faults,
-            Of(Pressure) => &timeline.pressure,
-            Of(Cpu) => &timeline.cpu,
-            Of(Target | Monitor | Reclaim) => return Vec::new(),
-        };
-        series.iter().collect()
+            Of(panel) => timeline.of(panel).iter().collect(),
+        }
     }
 
     /// Its series with their drawn values: in a stack the sums from the bottom up; a gap in one is a gap in all above it.
@@ -114,7 +115,7 @@ impl Panel {
 
     /// Whether it is drawn for a timeline: a panel of pagers is there only with a pager.
     pub fn is_drawn_for(&self, timeline: &Timeline) -> bool {
-        self.contents != Of(Pager) || !timeline.pager.is_empty()
+        self.contents != Of(Pager) || !timeline.of(Pager).is_empty()
     }
 
     /// Whether its series are layers of the memory stack.

@@ -15,6 +15,7 @@ pub(crate) mod synthetic;
 mod watched;
 
 use plimsoll_model::recording::StatementCode;
+use plimsoll_report::analysis::gauges::Panel;
 use plimsoll_report::page::build;
 use plimsoll_report::{Series, html, markdown, terminal};
 
@@ -50,9 +51,10 @@ fn each_state_of_a_pager_is_in_the_timelines() {
     let page = build(&recording, &results);
     std::fs::write(synthetic::folder().join("pager.html"), html::render(&page)).expect("written");
     for timeline in page.trials.iter().chain([&page.overview]) {
-        let keys: Vec<&str> = timeline.pager.iter().map(|series| series.key.as_str()).collect();
+        let pages = timeline.of(Panel::Pager);
+        let keys: Vec<&str> = pages.iter().map(|series| series.key.as_str()).collect();
         assert_eq!(keys, STATES, "{:?}", timeline.trial);
-        for series in &timeline.pager {
+        for series in pages {
             let most = series.values.iter().flatten().copied().fold(0.0, f64::max);
             assert!(most > QUICK.size / 100.0, "{:?} {}", timeline.trial, series.key);
         }
@@ -118,17 +120,17 @@ fn a_page_is_built_from_a_recording() {
             .expect("the series");
         one.values.iter().flatten().copied().fold(0.0, f64::max)
     };
-    assert_eq!(page.overview.swap[0].label, "zram1");
+    assert_eq!(page.overview.of(Panel::Swap)[0].label, "zram1");
     assert!(
-        (peak(&page.overview.pressure, "memory-some") - 22.0).abs() < 3.0,
+        (peak(page.overview.of(Panel::Pressure), "memory-some") - 22.0).abs() < 3.0,
         "PSI in percent of time"
     );
     assert!(
-        (peak(&page.overview.cpu, "user") - 48.0).abs() < 4.0,
+        (peak(page.overview.of(Panel::Cpu), "user") - 48.0).abs() < 4.0,
         "CPU in percent of all CPUs"
     );
     assert!(
-        peak(&page.overview.io, "swap-out") > 2e8,
+        peak(page.overview.of(Panel::Io), "swap-out") > 2e8,
         "pages are shown as bytes"
     );
 }

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use crate::analysis::curves::{Curve, spread};
+use crate::analysis::gauges::Panel;
 use crate::analysis::statistics::summarise;
 use crate::analysis::{Group, MetricUnit, ratio};
 use crate::contents::{Index, Page, Series, Timeline};
@@ -146,7 +147,8 @@ impl Seen<'_> {
         let origin = load.span_ns.0 as f64 / 1e9 + lead;
         let end = self.thrash.seconds() + AFTER;
         let is_it = |series: &&Series| series.key == key;
-        let series = timeline.io.iter().chain(&timeline.cpu).find(is_it)?;
+        let (io, cpu) = (timeline.of(Panel::Io), timeline.of(Panel::Cpu));
+        let series = io.iter().chain(cpu).find(is_it)?;
         let points = timeline.t.iter().zip(&series.values);
         let points = points.map(|(t, value)| (t - origin, value.map(|value| value / divisor)));
         Some(points.filter(|(t, _)| (-BEFORE..=end).contains(t)).collect())

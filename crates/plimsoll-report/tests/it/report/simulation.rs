@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use plimsoll_model::recording::Levels;
 use plimsoll_model::recording::model::{Phase, Trial, TrialStatus};
+use plimsoll_report::analysis::gauges::Panel;
 use plimsoll_report::{Series, Timeline};
 
 pub(super) const MIB: f64 = 1048576.0;
@@ -182,26 +183,32 @@ impl Simulation {
             ("free", "free"),
             ("unaccounted", "unaccounted"),
         ]);
-        line.swap = take(&[("zram1", "zram1")]);
-        line.io = take(&[
+        let io = [
             ("swap-in", "swap in"),
             ("swap-out", "swap out"),
             ("disk-in", "disk in"),
             ("disk-out", "disk out"),
-        ]);
-        line.faults = take(&[("minor", "minor"), ("major", "major"), ("refault", "refault")]);
-        line.pressure = take(&[
+        ];
+        let faults = [("minor", "minor"), ("major", "major"), ("refault", "refault")];
+        let pressure = [
             ("memory-some", "memory some"),
             ("memory-full", "memory full"),
             ("io-some", "I/O some"),
             ("cpu-some", "CPU some"),
-        ]);
-        line.cpu = take(&[
+        ];
+        let cpu = [
             ("user", "user"),
             ("system", "system"),
             ("iowait", "I/O wait"),
             ("steal", "steal"),
-        ]);
+        ];
+        line.panels = vec![
+            (Panel::Swap, take(&[("zram1", "zram1")])),
+            (Panel::Io, take(&io)),
+            (Panel::Faults, take(&faults)),
+            (Panel::Pressure, take(&pressure)),
+            (Panel::Cpu, take(&cpu)),
+        ];
         line
     }
 

@@ -13,6 +13,7 @@ use plimsoll_model::recording::{
     Worth,
 };
 use plimsoll_model::scenario::{Order, Plan};
+use plimsoll_report::analysis::gauges::Panel;
 use plimsoll_report::analysis::groups;
 use plimsoll_report::analysis::groups::{Dot, Group, Measured};
 use plimsoll_report::analysis::statistics::summarise;
@@ -221,8 +222,12 @@ pub(crate) fn hostile(shape: Shape) -> Page {
         }
     }
     for timeline in std::iter::once(&mut page.overview).chain(&mut page.trials) {
-        timeline.swap[0].label = ATTACK.to_owned();
-        timeline.swap[0].key = ATTACK.to_owned();
+        let mut panels = timeline.panels.iter_mut();
+        let (_, swap) = panels
+            .find(|(panel, _)| *panel == Panel::Swap)
+            .expect("a panel of swap");
+        swap[0].label = ATTACK.to_owned();
+        swap[0].key = ATTACK.to_owned();
     }
     page.headline = headlines::of_run(&page.results, &page.groups);
     page
