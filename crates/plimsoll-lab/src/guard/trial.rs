@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use plimsoll_model::scenario::GuardPolicy;
-use plimsoll_model::scenario::workloads::thrash::finding;
+use plimsoll_model::scenario::workloads::finding;
 use plimsoll_sample::stop::Stop;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

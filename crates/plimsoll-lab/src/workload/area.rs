@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use plimsoll_model::scenario::workloads::compression::finding;
-use plimsoll_model::scenario::workloads::loadline::finding as loadline;
+use plimsoll_model::scenario::workloads::finding;
 use plimsoll_model::scenario::{PagerCodec, PagerOptions, PagerTrim};
 use plimsoll_os::{Errno, Mapping};
 use plimsoll_pager::page::{PAGE_SIZE, PageState};
@@ -149,16 +148,16 @@ pub(crate) fn above_budget(resident: u64, budget: u64) -> u64 {
 pub(crate) fn since(before: &Stats, pager: &Pager, findings: &mut Findings) {
     let now = pager.stats();
     let faults = now.hard_faults.saturating_sub(before.hard_faults);
-    findings.set(loadline::PAGER_HARD_FAULTS, faults as f64);
+    findings.set(finding::PAGER_HARD_FAULTS, faults as f64);
     let all = |stats: &Stats| stats.hard_faults + stats.soft_faults + stats.zero_faults;
     findings.set(PAGER_FAULTS, all(&now).saturating_sub(all(before)) as f64);
     findings.set(
-        loadline::PAGER_STORE,
+        finding::PAGER_STORE,
         (now.store_bytes + now.metadata_bytes) as f64,
     );
     let over = above_budget(now.resident_bytes(), now.ram);
     if over > 0 {
-        findings.set(loadline::OVER_BUDGET, over as f64);
+        findings.set(finding::OVER_BUDGET, over as f64);
     }
 }
 

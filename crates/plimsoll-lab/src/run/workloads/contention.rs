@@ -12,7 +12,7 @@ use crate::workload::protocol::{Command, IN_CORE, Reply};
 use crate::workload::{Findings, Memory, Residency, Stopwatch, UsageScope, Work, WorkError, Worker, typed};
 use plimsoll_model::quantity;
 use plimsoll_model::recording::FailureCode;
-use plimsoll_model::scenario::workloads::{compression, contention};
+use plimsoll_model::scenario::workloads::{contention, finding};
 use plimsoll_model::scenario::{Contention, WorkloadKind};
 use plimsoll_pager::Pager;
 use plimsoll_pager::pool::Limits;
@@ -309,9 +309,9 @@ fn held(context: &mut TrialContext<'_, '_>, worker: &mut Worker) -> Result<Held,
     Ok(Held {
         residency: Residency {
             resident: bytes(IN_CORE),
-            swapped: bytes(compression::finding::PAGER_SAVED),
+            swapped: bytes(finding::PAGER_SAVED),
         },
-        store: value(compression::finding::PAGER_STORE),
+        store: value(finding::PAGER_STORE),
     })
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use plimsoll_model::scenario::PagerOptions;
-use plimsoll_model::scenario::workloads::compression::finding;
+use plimsoll_model::scenario::workloads::finding;
 use plimsoll_pager::BuildError;
 
 use super::*;

@@ -54,14 +54,6 @@ pub mod finding {
     pub const DIRTY: &str = "dirty_bytes";
     /// Bytes of files that are in the page cache after the trim.
     pub const CACHED: &str = "cached_bytes";
-    /// Bytes of the pages that the pager holds in its store or page file alone, after the trim.
-    pub const PAGER_SAVED: &str = "pager_saved_bytes";
-    /// Bytes of RAM of the pager's store after the trim.
-    pub const PAGER_STORE: &str = "pager_store_bytes";
-    /// Bytes of RAM of the pager's page table and other metadata after the trim.
-    pub const PAGER_METADATA: &str = "pager_metadata_bytes";
-    /// Bytes of the disk that copies in the pager's page file take after the trim; absent without one.
-    pub const PAGER_FILE: &str = "pager_file_bytes";
 }
 
 const KEYS: &[Key] = &[

@@ -180,12 +180,6 @@ pub mod finding {
     pub const FILE_SIZE: &str = "file_size_bytes";
     /// Bytes of them in RAM after the stretch, mapped or in the page cache alone.
     pub const FILE_IN_RAM: &str = "file_in_ram_bytes";
-    /// Faults of a pager that decompressed or read a page in the stretch; of a pager alone.
-    pub const PAGER_HARD_FAULTS: &str = "pager_hard_faults";
-    /// RAM of a pager's store and metadata after the stretch, a part of its budget; of a pager alone.
-    pub const PAGER_STORE: &str = "pager_store_bytes";
-    /// RAM of a pager above its budget and 2% of it: the load does not fit. Absent while it does.
-    pub const OVER_BUDGET: &str = "over_budget_bytes";
 }
 
 pub(super) const WORKLOAD: Descriptor = Descriptor {

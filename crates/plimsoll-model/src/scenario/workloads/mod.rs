@@ -2,6 +2,7 @@
 //! estimate, the names of its findings, and the codes of its statements.
 
 mod filling;
+pub mod finding;
 mod points;
 
 use std::path::PathBuf;

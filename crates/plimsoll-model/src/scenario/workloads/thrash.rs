@@ -75,12 +75,6 @@ pub mod finding {
     pub const SECOND_HALF_WAKEUP: &str = "second_half_wakeup_p99_s";
     /// 99th percentile of the launch latency in the same interval.
     pub const SECOND_HALF_LAUNCH: &str = "second_half_launch_p99_s";
-    /// Processes that the guard stopped, a process as often as it was stopped.
-    pub const GUARD_STOPS: &str = "guard_stops";
-    /// Page-outs of the guard.
-    pub const GUARD_TRIMS: &str = "guard_trims";
-    /// CPU time of the guard in percent of one CPU.
-    pub const GUARD_CPU: &str = "guard_cpu_percent";
     /// Seconds from the common end until the machine was as at rest; absent where it was not.
     pub const RECOVERY: &str = "recovery_s";
     /// 1 where the machine was as at rest again, 0 where not.

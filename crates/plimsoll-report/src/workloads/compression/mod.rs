@@ -14,6 +14,7 @@ use plimsoll_model::columns::col;
 use plimsoll_model::recording::model::{Calibration, Trial};
 use plimsoll_model::scenario::Subject;
 use plimsoll_model::scenario::workloads::compression::{finding, phase};
+use plimsoll_model::scenario::workloads::finding::{PAGER_FILE, PAGER_METADATA, PAGER_SAVED, PAGER_STORE};
 
 metrics! {
     TRIM_SPEED "trim_gb_per_s" More false "trim" "Speed of the removal of memory from the working set.";
@@ -192,13 +193,11 @@ fn store(metrics: &mut Metrics, trial: &Trial, base: &Row, trim: &PhaseRows) {
         }
         Ok(Subject::Pager(_)) => {
             let value = |name: &str| trim_value(trial, name);
-            let stored = value(finding::PAGER_STORE);
-            let with_metadata = stored
-                .zip(value(finding::PAGER_METADATA))
-                .map(|(store, own)| store + own);
-            let file = value(finding::PAGER_FILE);
+            let stored = value(PAGER_STORE);
+            let with_metadata = stored.zip(value(PAGER_METADATA)).map(|(store, own)| store + own);
+            let file = value(PAGER_FILE);
             let all = with_metadata.map(|in_ram| in_ram + file.unwrap_or(0.0));
-            let original = value(finding::PAGER_SAVED);
+            let original = value(PAGER_SAVED);
             metrics.set(ORIGINAL, original);
             metrics.set(STORED, with_metadata);
             metrics.set(PAGE_FILE, file);

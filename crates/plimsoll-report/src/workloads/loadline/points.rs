@@ -7,10 +7,10 @@ use crate::contents::Page;
 use crate::drawing::table::{Cell, Table, columns};
 use plimsoll_model::quantity::significant;
 use plimsoll_model::recording::model::{Phase, Trial};
+use plimsoll_model::scenario::workloads::finding::OVER_BUDGET;
 use plimsoll_model::scenario::workloads::loadline::finding::{
     ACHIEVED, CPU_SYSTEM, CPU_WAIT, EARLY_KILLS, FILE_IN_RAM, FILE_REFAULTS, HARD_FAULTS, KILLED, LIMIT,
-    LOAD, NET, OVER_BUDGET, P99, PSI_SOME, RAM_LOAD, READ_P99, RESIDENT, STORE, SWAP_IN, SWAPPED, VISITS,
-    WRITE_P99,
+    LOAD, NET, P99, PSI_SOME, RAM_LOAD, READ_P99, RESIDENT, STORE, SWAP_IN, SWAPPED, VISITS, WRITE_P99,
 };
 
 /// Whether the points of a trial differ in their limit.

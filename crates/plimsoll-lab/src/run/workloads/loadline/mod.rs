@@ -37,9 +37,10 @@ use crate::workload::{PagerBudget, Worker, WorkerError};
 use kill::{KillCause, cause_of_kill};
 use plimsoll_model::exit::Exit;
 use plimsoll_model::recording::{FailureCode, Warning, WarningCode};
+use plimsoll_model::scenario::workloads::finding::OVER_BUDGET;
 use plimsoll_model::scenario::workloads::loadline::Point;
 use plimsoll_model::scenario::workloads::loadline::finding::{
-    ACHIEVED, EARLY_KILLS, KILLED, LIMIT, LOAD, OVER_BUDGET, SIZE, VISITS,
+    ACHIEVED, EARLY_KILLS, KILLED, LIMIT, LOAD, SIZE, VISITS,
 };
 use plimsoll_model::scenario::{Loadline, WorkloadKind};
 use search::next_load;

@@ -4,9 +4,10 @@ use super::cpu_time::crowding;
 use crate::run::phase::Snapshot;
 use crate::workload::{Cost, Findings};
 use plimsoll_model::columns::col;
+use plimsoll_model::scenario::workloads::finding::{PAGER_HARD_FAULTS, PAGER_STORE};
 use plimsoll_model::scenario::workloads::loadline::finding::{
-    CPU_PER_VISIT, CPU_SYSTEM, CPU_USER, FILE_REFAULTS, FILE_SIZE, HARD_FAULTS, NET, PAGER_HARD_FAULTS,
-    PAGER_STORE, PSI_FULL, PSI_SOME, RAM_LOAD, RESIDENT, STORE, SWAP_IN, SWAP_OUT, SWAPPED, VISITS,
+    CPU_PER_VISIT, CPU_SYSTEM, CPU_USER, FILE_REFAULTS, FILE_SIZE, HARD_FAULTS, NET, PSI_FULL, PSI_SOME,
+    RAM_LOAD, RESIDENT, STORE, SWAP_IN, SWAP_OUT, SWAPPED, VISITS,
 };
 use plimsoll_model::scenario::{Loadline, Subject};
 

@@ -81,9 +81,7 @@ mod tests {
     use super::*;
     use crate::workload::protocol::Placement;
     use crate::workload::{FillRequest, PagerBudget, PagerRequest};
-    use plimsoll_model::scenario::workloads::loadline::finding::{
-        OVER_BUDGET, PAGER_HARD_FAULTS, PAGER_STORE,
-    };
+    use plimsoll_model::scenario::workloads::finding::{OVER_BUDGET, PAGER_HARD_FAULTS, PAGER_STORE};
     use plimsoll_model::scenario::{FillClass, PagerOptions, Pattern, ThpMode};
     use plimsoll_os::page_size;
 

@@ -23,7 +23,7 @@ use plimsoll_model::recording::model::NOT_RUN;
 use plimsoll_model::recording::{FailureCode, Warning, WarningCode};
 use plimsoll_sample::{ProfileError, Profiler, Symbols, kernel_symbols};
 
-use plimsoll_model::scenario::workloads::loadline::finding::OVER_BUDGET;
+use plimsoll_model::scenario::workloads::finding::OVER_BUDGET;
 use plimsoll_model::scenario::workloads::wscap::{finding, phase};
 use plimsoll_model::scenario::{Backing, CapBy, WorkloadKind, Wscap};
 use scan::Scan;

@@ -216,7 +216,7 @@ mod tests {
     use super::*;
     use crate::workload::protocol::Placement;
     use crate::workload::{FillRequest, PagerBudget, PagerRequest};
-    use plimsoll_model::scenario::workloads::loadline::finding::OVER_BUDGET;
+    use plimsoll_model::scenario::workloads::finding::OVER_BUDGET;
     use plimsoll_model::scenario::{FillClass, PagerOptions, ThpMode};
 
     fn memory(bytes: u64) -> Memory {
