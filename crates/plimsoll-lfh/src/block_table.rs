@@ -26,7 +26,6 @@ const IN_USE: u8 = 3;
 /// In use, with a number of bytes more that the next two bytes of the table hold.
 const IN_USE_LONG: u8 = u8::MAX;
 
-/// The state of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
     /// Never allocated, or free.

@@ -23,7 +23,6 @@ const USUAL_LIMIT: usize = 65_530;
 /// One block of so many has a guard once half of the guards are in use.
 const SAMPLE: u32 = 8;
 
-/// Guards in use.
 static IN_USE: AtomicU32 = AtomicU32::new(0);
 /// The most guards; 0 until the first call.
 static MOST: AtomicU32 = AtomicU32::new(0);
@@ -92,7 +91,6 @@ pub(crate) fn pretend(most: u32) {
     MOST.store(most, Ordering::Relaxed);
 }
 
-/// Guards in use.
 #[cfg(test)]
 pub(crate) fn in_use() -> u32 {
     IN_USE.load(Ordering::Relaxed)

@@ -123,7 +123,6 @@ pub(crate) fn allocate_zeroed(runs: Runs<'_>, size: usize, align: usize) -> *mut
     block
 }
 
-/// Frees a block.
 pub(crate) fn free(runs: Runs<'_>, first: UnitIndex) {
     runs.free(first);
 }

@@ -211,7 +211,6 @@ enum Leave {
     Returned,
 }
 
-/// Whether the helper must end.
 fn must_leave() -> Result<(), Leave> {
     if HELPER.is_dismissed() || HELPER.is_signalled() {
         return Err(Leave::AtOnce);

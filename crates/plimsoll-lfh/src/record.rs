@@ -74,7 +74,6 @@ fn make_process_record() -> Option<&'static Record> {
     unsafe { record.as_ref() }
 }
 
-/// Makes the heap of the process.
 fn begin_process_heap() -> bool {
     period::prepare();
     arena::set_on_limit(&(unmap_rest_of_slots as fn()));
@@ -216,7 +215,6 @@ pub(crate) unsafe fn destroy(number: u32) {
 }
 
 impl Record {
-    /// Whether it is hardened.
     #[inline(always)]
     pub(crate) fn is_hardened(&self) -> bool {
         self.hardened.load(Ordering::Relaxed) != 0
@@ -226,7 +224,6 @@ impl Record {
         &self.backend
     }
 
-    /// Cached runs.
     #[cfg(test)]
     pub(crate) fn run_cache(&self) -> &RunCache {
         &self.run_cache

@@ -147,7 +147,6 @@ pub(crate) fn block_byte(address: usize) -> &'static AtomicU8 {
     unsafe { &*((window() + BLOCK_TABLE) as *const AtomicU8).add(at) }
 }
 
-/// The segment of a unit.
 #[inline(always)]
 pub(crate) fn segment_of(unit: UnitIndex) -> &'static Segment {
     debug_assert!((unit as usize) < UNITS);

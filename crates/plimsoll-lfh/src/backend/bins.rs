@@ -41,7 +41,6 @@ pub(crate) struct Bins {
 /// Distinct periods of the purge: the current one, the one before it, and all before that.
 const PERIODS: u32 = 3;
 
-/// The bin of a length.
 fn bin_of(length: u32) -> usize {
     if length < EXACT {
         return length as usize;

@@ -11,7 +11,6 @@ use crate::unit::{UnitIndex, UnitKind};
 pub(crate) struct DamagedRun {
     /// First unit of the run; 0 if it is the counts that are wrong.
     pub(crate) first: UnitIndex,
-    /// The broken rule.
     pub(crate) rule: &'static str,
 }
 

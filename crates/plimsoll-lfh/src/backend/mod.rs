@@ -39,7 +39,6 @@ pub(crate) const MOST_PURGED: u32 = 2 * SEGMENT_UNITS;
 /// Units that were taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// Its first unit.
     pub(crate) first: UnitIndex,
     /// Units from its start that may hold anything; the others are zero.
     pub(crate) touched: u32,

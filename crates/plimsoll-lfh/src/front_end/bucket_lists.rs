@@ -26,7 +26,6 @@ pub(crate) struct BucketLists {
     first: UnitIndex,
     /// An empty subsegment, cached for the next need; 0 for none.
     pub(crate) spare: UnitIndex,
-    /// Subsegments that the bucket has.
     pub(crate) subsegments: u32,
     /// Subsegments that were ever taken from the back end.
     pub(crate) begun: u32,
@@ -136,7 +135,6 @@ impl BucketLists {
         backend.free(subsegment.first);
     }
 
-    /// Frees the spare subsegment.
     pub(super) fn release_spare(&mut self, backend: &Backend, bucket: Bucket) {
         if self.spare != 0 {
             let spare = Subsegment::new(self.spare, bucket);

@@ -24,7 +24,6 @@ pub(super) fn state_bytes(bucket: Bucket) -> usize {
 }
 
 impl<M: Memory> Space<'_, M> {
-    /// Whether a heap is hardened.
     pub(super) fn is_hardened(&self, heap: u32) -> Result<bool, MemoryError> {
         let mut flag = [0];
         if (1..=self.highest_heap()).contains(&heap) {
@@ -97,7 +96,6 @@ impl Slots {
 }
 
 impl HeapStatistics {
-    /// Counts the blocks in quarantine.
     pub(super) fn count_quarantine<M: Memory>(
         &mut self,
         space: &Space<'_, M>,

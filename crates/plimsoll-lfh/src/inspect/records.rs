@@ -183,7 +183,6 @@ impl<M: Memory> Space<'_, M> {
     }
 }
 
-/// The bytes of a record.
 struct Bytes<'b>(&'b [u8; size_of::<Record>()]);
 
 impl Bytes<'_> {

@@ -22,10 +22,7 @@ pub enum SpaceError {
     /// The address holds no control block.
     NotAHeap,
     /// It is that of another version.
-    OtherLayout {
-        /// The version that was found.
-        found: u32,
-    },
+    OtherLayout { found: u32 },
     /// A field of it makes no sense.
     Damaged { field: &'static str, value: u64 },
 }

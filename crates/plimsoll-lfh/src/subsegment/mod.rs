@@ -123,7 +123,6 @@ pub(crate) fn is_absent(block: usize, bucket: Bucket) -> bool {
     number != bucket.number() && subsegment.absent().has(subsegment.number(block as *mut u8))
 }
 
-/// A subsegment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Subsegment {
     pub(crate) first: UnitIndex,
@@ -169,7 +168,6 @@ impl Subsegment {
         ((offset * u64::from(GEOMETRY[self.bucket.index()].reciprocal)) >> 32) as u16
     }
 
-    /// The block of that number.
     #[inline]
     pub(crate) fn block(&self, number: u16) -> *mut u8 {
         (self.start + number as usize * self.bucket.size()) as *mut u8

@@ -56,7 +56,6 @@ impl Numbers {
 }
 
 impl Subsegment {
-    /// Its absent pages.
     pub(crate) fn absent(&self) -> Absent {
         Absent {
             pages: self.unit().absent.load(Ordering::Relaxed),

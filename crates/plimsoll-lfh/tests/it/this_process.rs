@@ -32,7 +32,6 @@ fn statm(which: usize) -> usize {
     pages * page_size()
 }
 
-/// CPU time of this process.
 pub(crate) fn cpu_time() -> Duration {
     let usage = resource_usage(UsageScope::Process);
     Duration::from_micros(usage.user_us + usage.system_us)

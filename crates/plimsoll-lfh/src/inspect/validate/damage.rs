@@ -16,7 +16,6 @@ pub struct Damage {
     pub fault: Fault,
 }
 
-/// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the names of the fields describe them")]
@@ -43,10 +42,7 @@ pub enum Fault {
         first: u32,
     },
     /// The last unit of a free extent does not know its length.
-    Tail {
-        /// The last unit.
-        unit: UnitIndex,
-    },
+    Tail { unit: UnitIndex },
     /// Two free extents side by side were not made one.
     Apart {
         /// First unit of the second.
