@@ -21,11 +21,9 @@ use crate::trampoline::{self, check};
 /// The address of the arena: no kernel maps there by itself, and a filter of system calls tells its addresses by their upper
 /// half.
 pub(crate) const ARENA: usize = 0x1000_0000_0000;
-/// Bytes of the arena.
 pub(crate) const ARENA_BYTES: usize = 256 << 30;
 /// Bytes of a page.
 pub(crate) const PAGE: usize = 4096;
-/// Pages of the arena.
 pub(crate) const ARENA_PAGES: u32 = (ARENA_BYTES / PAGE) as u32;
 
 /// Whether an address is the arena's.
@@ -39,7 +37,6 @@ pub(crate) const fn overlaps(start: usize, end: usize) -> bool {
     start < ARENA + ARENA_BYTES && end > ARENA && start < end
 }
 
-/// The address of a page.
 pub(crate) const fn address_of(page: u32) -> usize {
     ARENA + page as usize * PAGE
 }

@@ -26,7 +26,6 @@ pub(crate) struct PageFile {
     pub(crate) is_required: bool,
 }
 
-/// The settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Configuration {
     pub(crate) ram: u64,
@@ -50,7 +49,6 @@ pub(crate) enum Statistics {
 /// A file of all processes of the program, as this process inherits it: the pool, or the file for the counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Inherited {
-    /// The number of the descriptor.
     pub(crate) descriptor: i32,
     /// The number of its file: the descriptor may have become another file's.
     pub(crate) file: u64,
@@ -109,7 +107,6 @@ impl Configuration {
         self.pool.into_iter().chain(statistics)
     }
 
-    /// Reads the text.
     pub(crate) fn parse(text: &[u8]) -> Result<Configuration, Mistake<'_>> {
         let mut fields = text.split(|byte| *byte == b';');
         let version = fields.next().unwrap_or_default();

@@ -12,7 +12,6 @@ use crate::mappings;
 /// Bytes of the heap's window: half of the arena.
 const WINDOW: usize = ARENA_BYTES / 2;
 
-/// Memory of the arena.
 #[derive(Debug)]
 pub(crate) struct ArenaMemory;
 

@@ -100,7 +100,6 @@ pub(crate) fn note_outside(reason: Outside) {
     OUTSIDE.store(reason as u32 + 1, Ordering::Relaxed);
 }
 
-/// The share of a pager now.
 fn share(pager: &Pager) -> Share {
     let name = match OUTSIDE.load(Ordering::Relaxed) {
         0 => "none",

@@ -28,7 +28,6 @@ const FIRST_STUB: usize = TRAMPOLINE + 1024;
 const SITES: usize = TRAMPOLINE + PAGE;
 const _: () = assert!(FIRST_STUB + STUBS * STUB_BYTES <= TRAMPOLINE + PAGE);
 
-/// The code of a stub.
 const fn stub_code(index: usize) -> [u8; 8] {
     // The distance counts from the end of the jump.
     let distance = (SITES + index * size_of::<usize>()) - (FIRST_STUB + index * STUB_BYTES + 8);

@@ -25,7 +25,6 @@ const PAGE: usize = 4096;
 /// Bytes of the area, and the fewest if the address space is limited (`ulimit -v`).
 const AREA_BYTES: usize = 16 << 30;
 const LEAST_AREA_BYTES: usize = 32 << 20;
-/// Pages of the area.
 const PAGES: usize = AREA_BYTES / PAGE;
 /// The area becomes accessible in steps of this many bytes.
 const STEP: usize = 1 << 20;
@@ -381,7 +380,6 @@ fn open_pages(end: usize) -> Option<()> {
     Some(())
 }
 
-/// The allocator of this library.
 #[derive(Debug)]
 pub(crate) struct LibraryAllocator;
 

@@ -41,7 +41,6 @@ struct Shape {
     length: usize,
     /// The argument that is the place in the file.
     offset: Option<usize>,
-    /// Other pointers.
     others: &'static [Pointer],
 }
 

@@ -80,7 +80,6 @@ const fn result(action: u32) -> libc::sock_filter {
     }
 }
 
-/// The filter.
 const fn program() -> [libc::sock_filter; LENGTH] {
     let mut code = [result(RET_ALLOW); LENGTH];
     let (allow, trap) = (LENGTH - 2, LENGTH - 1);

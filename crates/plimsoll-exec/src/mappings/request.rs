@@ -75,7 +75,6 @@ impl Request {
             && (SHORTEST..=LONGEST).contains(&self.length)
     }
 
-    /// The place of the mapping.
     pub(super) fn place(&self) -> Place {
         let is_new = self.flags & libc::MAP_FIXED_NOREPLACE != 0;
         if self.flags & libc::MAP_FIXED != 0 || is_new {

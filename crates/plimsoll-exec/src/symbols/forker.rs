@@ -7,7 +7,6 @@ use plimsoll_os::{thread_token, yield_processor};
 /// The thread; 0 without one.
 static FORKER: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether it is the calling thread.
 pub(super) fn is_this_thread() -> bool {
     FORKER.load(Ordering::SeqCst) == thread_token()
 }

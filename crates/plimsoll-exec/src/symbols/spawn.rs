@@ -23,7 +23,6 @@ unsafe extern "C" {
     static mut environ: Texts;
 }
 
-/// The environment of this process.
 fn environment() -> Texts {
     // SAFETY: the C library's variable, which the program changes as it may.
     unsafe { environ }

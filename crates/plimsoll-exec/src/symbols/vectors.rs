@@ -125,7 +125,6 @@ pub unsafe extern "C" fn vmsplice(
     }
 }
 
-/// Functions with a message.
 macro_rules! message_functions {
     ($($name:ident, $text:literal, $number:ident, $pointer:ty;)*) => {$(
         #[doc = concat!("`", stringify!($name), "(2)`.")]
