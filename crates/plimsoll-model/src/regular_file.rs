@@ -20,7 +20,6 @@ pub(crate) enum Links {
 /// Why a file was not opened.
 #[derive(Debug)]
 pub(crate) enum Refusal {
-    /// The error of the system.
     System(io::Error),
     /// It is no regular file: `a folder`, `a pipe`.
     Kind(&'static str),

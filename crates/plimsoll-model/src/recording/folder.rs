@@ -225,7 +225,6 @@ impl RecordingFile {
         self.stat().is_ok()
     }
 
-    /// Removes it, if it exists.
     pub(super) fn remove_if_there(&self) -> Result<(), RecordingError> {
         let (folder, name) = self.place();
         match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {

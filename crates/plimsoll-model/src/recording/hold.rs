@@ -66,7 +66,6 @@ pub struct HoldSettings {
     pub total_bytes: Option<u64>,
     /// Bytes that stay available to the rest of the machine.
     pub reserve_bytes: u64,
-    /// Seconds of the ramp.
     pub ramp_s: f64,
     /// Seconds after which the memory is released; null for a hold until a signal.
     pub duration_s: Option<f64>,

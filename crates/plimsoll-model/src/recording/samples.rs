@@ -159,7 +159,6 @@ impl<'a> ColumnView<'a> {
         self.values.get(index).copied().filter(|_| present)
     }
 
-    /// The values in order.
     pub fn iter(&self) -> impl Iterator<Item = Option<i64>> + 'a {
         let column = *self;
         (0..column.length).map(move |index| column.get(index))

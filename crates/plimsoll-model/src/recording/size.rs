@@ -51,7 +51,6 @@ pub struct EngineSize {
     pub knee_low_bytes: Option<u64>,
     /// Upper end of the knee's interval.
     pub knee_high_bytes: Option<u64>,
-    /// The kind of the interval.
     pub interval: SizeInterval,
     /// The least RAM that the measurement supports: the upper end of the interval in whole MiB or, without a knee, the
     /// smallest limit that every repeat tolerated.

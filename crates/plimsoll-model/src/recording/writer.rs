@@ -78,7 +78,6 @@ impl Writer {
         }
     }
 
-    /// Its path.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }

@@ -48,7 +48,6 @@ impl SpeedHints {
         self.fill_seconds(bytes) + self.stored_seconds(subject, class, bytes) + self.verify_seconds(bytes)
     }
 
-    /// Seconds to fill `bytes`.
     pub(super) fn fill_seconds(&self, bytes: u64) -> f64 {
         bytes as f64 / 1e9 / self.fill_gb_per_s
     }

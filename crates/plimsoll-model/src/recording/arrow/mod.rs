@@ -231,7 +231,6 @@ pub(super) fn read_schema(metadata: &[u8]) -> Result<Schema, Damage> {
     Schema::new(version, fields)
 }
 
-/// Reads a record batch of `schema`.
 pub(super) fn read_batch(schema: &Arc<Schema>, metadata: &[u8], body: &[u8]) -> Result<Batch, StreamDamage> {
     let batch = header(metadata, Header::RecordBatch).ok_or(StreamDamage::NoBatch)?;
     if batch.table(slot::batch::COMPRESSION).is_some() {

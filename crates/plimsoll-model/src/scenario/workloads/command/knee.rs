@@ -38,7 +38,6 @@ impl Status {
         number.unwrap_or(0) as f64
     }
 
-    /// The status with a number.
     pub fn of_number(number: f64) -> Option<Status> {
         Status::ALL.into_iter().find(|status| status.number() == number)
     }
