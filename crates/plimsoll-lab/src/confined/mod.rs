@@ -89,7 +89,6 @@ impl Confined {
         start::command(request, self.enclosure.cgroup().group())
     }
 
-    /// The folder of the cgroup.
     pub fn folder(&self) -> &Path {
         self.enclosure.cgroup().path()
     }

@@ -31,7 +31,6 @@ pub(super) fn command(request: &Request<'_>, cgroup: &MemoryCgroup) -> Result<Co
     Ok(command)
 }
 
-/// Prepares the new process.
 fn prepare(entrance: &File) -> io::Result<()> {
     let raw = |errno: plimsoll_os::Errno| io::Error::from_raw_os_error(errno.raw());
     plimsoll_os::set_parent_death_signal(libc::SIGKILL).map_err(raw)?;

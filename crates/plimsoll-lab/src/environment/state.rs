@@ -25,7 +25,6 @@ pub(super) enum Lock {
 }
 
 impl Lock {
-    /// Name of its file.
     pub(super) fn file(self) -> &'static str {
         match self {
             Lock::Machine => "machine.lock",

@@ -73,7 +73,6 @@ impl Vigil {
         Ok((vigil, continued))
     }
 
-    /// Path of the journal.
     pub fn journal_path(&self) -> Option<PathBuf> {
         self.journal.as_ref().map(|journal| journal.path().to_owned())
     }
@@ -198,7 +197,6 @@ impl Vigil {
         }
     }
 
-    /// The throttled cgroups.
     pub fn throttled(&self) -> impl Iterator<Item = u64> {
         self.throttled.keys().copied()
     }

@@ -60,7 +60,6 @@ impl Actuator {
         self.reclaim_until = Instant::now() + LONGEST;
     }
 
-    /// The throttled cgroups.
     pub(super) fn throttled(&self) -> BTreeSet<GroupId> {
         self.vigil.iter().flat_map(Vigil::throttled).collect()
     }

@@ -38,7 +38,6 @@ impl Output {
         }
     }
 
-    /// Takes the next bytes.
     pub(super) fn take(&mut self, bytes: &[u8]) {
         self.hash.update(bytes);
         self.bytes += bytes.len() as u64;

@@ -74,7 +74,6 @@ pub struct Options {
     pub hz: u32,
     /// Folder that the recording's folder is made in.
     pub output: PathBuf,
-    /// Bytes of the recording.
     pub size: RecordingSize,
     /// Recording to go on with.
     pub resume: Option<PathBuf>,

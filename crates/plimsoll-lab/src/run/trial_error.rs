@@ -36,7 +36,6 @@ impl TrialError {
         TrialError::new(Exit::WorkloadFailed, code, message)
     }
 
-    /// An unexpected reply of a worker.
     pub(super) fn unexpected(reply: &Reply) -> Self {
         TrialError::failed(
             FailureCode::Protocol,

@@ -81,7 +81,6 @@ pub(crate) enum JoinError {
 }
 
 impl PoolRequest {
-    /// Joins the pool.
     pub(crate) fn join(&self) -> Result<Member, JoinError> {
         let descriptor = self.descriptor;
         // A descriptor of its own, which a program that the worker starts does not inherit.

@@ -157,7 +157,6 @@ pub enum Reply {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum RefusalCode {
-    /// The line is not a command.
     NotACommand,
     /// No memory is filled.
     NothingFilled,

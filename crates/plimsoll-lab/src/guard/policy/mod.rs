@@ -76,7 +76,6 @@ impl Picture<'_> {
         self.get(id).map_or(0, |candidate| candidate.demand)
     }
 
-    /// The demand of several candidates.
     fn demand_of<'i>(&self, ids: impl IntoIterator<Item = &'i ProcessId>) -> u64 {
         ids.into_iter().map(|id| self.demand(*id)).sum()
     }
@@ -102,7 +101,6 @@ fn largest_first(candidates: &mut [&Candidate], size: fn(&Candidate) -> u64) {
     candidates.sort_unstable_by_key(|candidate| (Reverse(size(candidate)), candidate.id));
 }
 
-/// A policy at its begin.
 pub(super) fn begin(policy: GuardPolicy) -> Box<dyn Policy> {
     match policy {
         // The best of the measured ones: docs/src/guard.md.

@@ -11,7 +11,6 @@ use crate::guard::order::{GroupId, Order, Reason};
 #[derive(Debug, Default)]
 pub(super) struct Throttle {
     waiting: Waiting<GroupId>,
-    /// The one that was throttled last.
     last: Option<GroupId>,
 }
 

@@ -65,7 +65,6 @@ impl Tally {
         all
     }
 
-    /// The findings of `visits` visits.
     pub(super) fn find(&self, visits: u64, findings: &mut Findings) {
         let all = self.all();
         findings.latency = Some(all.to_text());

@@ -117,7 +117,6 @@ impl<'m> Pages<'m> {
     }
 }
 
-/// Memory as words.
 fn words_of(memory: &mut [u8]) -> Result<&[AtomicU64], PagesError> {
     // SAFETY: `AtomicU64` has the size and the bit validity of `u64`, of which every pattern of bytes is a value;
     // `align_to_mut` cuts off unaligned bytes; and the exclusive borrow lasts as long as the words.
