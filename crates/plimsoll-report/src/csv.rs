@@ -72,7 +72,6 @@ pub fn csv(results: &Results) -> String {
     text
 }
 
-/// The values of a held level.
 fn push_held(text: &mut String, results: &Results, level: &HeldLevel) {
     let status = serde_json::to_value(results.status).unwrap_or_default();
     let status = status.as_str().unwrap_or_default();

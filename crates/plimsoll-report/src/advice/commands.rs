@@ -68,7 +68,6 @@ pub(super) fn swap_file() -> Applied {
     }
 }
 
-/// A sysctl.
 pub(super) fn sysctl(name: &str, value: u32) -> Applied {
     Applied {
         commands: vec![format!("sudo sysctl {name}={value}")],
@@ -76,7 +75,6 @@ pub(super) fn sysctl(name: &str, value: u32) -> Applied {
     }
 }
 
-/// A parameter of zswap.
 pub(super) fn zswap_parameter(name: &str, value: u32) -> Applied {
     let path = format!("{ZSWAP}/{name}");
     Applied {

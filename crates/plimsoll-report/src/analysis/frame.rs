@@ -56,7 +56,6 @@ impl Frame {
         (!value.is_nan()).then(|| f64::from(value))
     }
 
-    /// Sets the gauge `index`.
     pub fn set_gauge(&mut self, index: usize, value: f64) {
         self.gauges[index] = value as f32;
     }

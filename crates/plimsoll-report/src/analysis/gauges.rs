@@ -28,7 +28,6 @@ pub enum Panel {
 pub enum GaugeUnit {
     /// Bytes, a level.
     Bytes,
-    /// Bytes a second.
     BytesPerSecond,
     /// Events a second.
     PerSecond,
@@ -36,7 +35,6 @@ pub enum GaugeUnit {
     Percent,
     /// CPUs in use, on average: 1.7 are as many as 170% of one.
     Cpus,
-    /// Milliseconds.
     Milliseconds,
     Number,
 }

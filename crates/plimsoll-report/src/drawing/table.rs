@@ -13,7 +13,6 @@ pub(crate) struct Table<'a> {
     pub(crate) rows: Rows<'a>,
 }
 
-/// The rows of a table.
 pub(crate) enum Rows<'a> {
     Made(Vec<Vec<Cell>>),
     /// Made one by one when they are printed: the cells of 10,000 trials take more memory than the trials.
@@ -143,7 +142,6 @@ impl Cell {
         }
     }
 
-    /// Whether a trial was verified.
     pub(crate) fn verified(trial: &Trial) -> Cell {
         Cell::text(if trial.verified { "yes" } else { "no" })
     }

@@ -98,7 +98,6 @@ impl Share {
         }
     }
 
-    /// The statement with this share.
     pub(super) fn stated(self, statement: Statement) -> Statement {
         let name = match self.of_rate {
             true => "target_visits_ratio",

@@ -28,7 +28,6 @@ impl Cycle {
         self.release + self.reuse
     }
 
-    /// The statement with its times.
     fn stated(&self, statement: Statement) -> Statement {
         statement.with(RELEASE, self.release).with(REUSE, self.reuse)
     }

@@ -131,7 +131,6 @@ impl Recovery {
         words
     }
 
-    /// The statement with its values.
     fn stated(&self, statement: Statement) -> Statement {
         let known = |number: usize| (self.repeats > 0).then_some(number as f64);
         statement
