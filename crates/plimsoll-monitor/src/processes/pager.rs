@@ -11,7 +11,6 @@ use serde::Serialize;
 /// compressed and page-file pages are not resident.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Paged {
-    /// Number of pagers.
     pub pagers: u32,
     /// RAM that the pagers may occupy.
     pub budget: u64,

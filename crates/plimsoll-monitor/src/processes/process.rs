@@ -16,7 +16,6 @@ pub struct Process {
     pub identity: Identity,
     /// Time at which its counters were read, in nanoseconds of CLOCK_MONOTONIC.
     pub read_ns: u64,
-    /// Number of its threads.
     pub threads: u64,
     /// Parent pid; 0 if the parent is not visible.
     pub parent: u32,

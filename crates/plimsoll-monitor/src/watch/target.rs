@@ -118,7 +118,6 @@ impl Followed {
         }
     }
 
-    /// Folder of the cgroup.
     pub(super) fn folder(&self) -> Option<PathBuf> {
         match self {
             Followed::Cgroup(group) => Some(group.folder.clone()),

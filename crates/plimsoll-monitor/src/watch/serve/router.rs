@@ -19,7 +19,6 @@ use super::metrics;
 
 const MAX_BODY: usize = 4096;
 
-/// The router of all routes.
 pub(super) fn router(context: Arc<Context>) -> Router {
     Router::new()
         .route("/", get(page))

@@ -33,7 +33,6 @@ struct Line {
     bars: Style,
 }
 
-/// Draws the changes into `area`.
 pub(super) fn draw_changes(buffer: &mut Buffer, theme: &Theme, area: Rect, snapshot: &Snapshot) {
     let levels: Vec<Line> = levels(snapshot)
         .into_iter()
