@@ -24,7 +24,6 @@ impl Statm {
         Statm(KeptFile::open(format!("/proc/{pid}/statm")))
     }
 
-    /// That of this process.
     pub(crate) fn own() -> Self {
         Statm::open("self")
     }
