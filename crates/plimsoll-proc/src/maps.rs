@@ -39,7 +39,6 @@ impl Mapping<'_> {
         !kernels && !device && !self.permissions.starts_with(b"---")
     }
 
-    /// Its addresses.
     pub fn range(&self) -> Range {
         Range {
             start: self.start,
