@@ -159,12 +159,10 @@ pub(crate) struct Jobs {
     pub(crate) others: VecDeque<Job>,
 }
 
-/// The names of all groups.
 pub(crate) fn group_names(separator: &str) -> String {
     GROUPS.map(|group| group.name).join(separator)
 }
 
-/// The group with this name.
 pub(crate) fn group(name: &str) -> Option<&'static Group> {
     GROUPS.iter().find(|group| group.name == name)
 }
@@ -201,7 +199,6 @@ pub(crate) fn build() -> Result<Vec<Program>, Box<dyn Error>> {
     Ok(programs)
 }
 
-/// The jobs of a group.
 pub(crate) fn group_jobs(programs: &[Program], group: &Group) -> Result<Jobs, Box<dyn Error>> {
     for name in group.crates {
         let has_tests = |program: &Program| program.crate_name() == *name && program.is_integration();
