@@ -3,7 +3,6 @@
 use super::{Answer, Line};
 use crate::cli::CompletingShell;
 
-/// The script of a shell.
 pub fn script(shell: CompletingShell) -> &'static str {
     match shell {
         CompletingShell::Bash => include_str!("scripts/plimsoll.bash"),

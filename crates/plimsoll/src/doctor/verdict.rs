@@ -7,7 +7,6 @@ const REQUIRED: [&str; 4] = ["privileges", "cgroup", "swap", "page-out"];
 /// Destinations of pages, of which one is enough.
 const STORES: [&str; 3] = ["zram", "zswap", "disk"];
 
-/// Computes the verdict of the checks.
 pub(super) fn verdict(checks: &[Check]) -> Verdict {
     let of = |ids: &[&str]| -> Vec<&Check> {
         let wanted = checks.iter().filter(|check| ids.contains(&check.id.as_str()));

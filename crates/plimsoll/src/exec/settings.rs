@@ -51,7 +51,6 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Name of the variable.
     pub const VARIABLE: &'static str = "PLIMSOLL_EXEC";
 
     /// The value of the variable. Without a pool, each process has a budget of its own. With a file for them, the counters

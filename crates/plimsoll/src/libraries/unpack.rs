@@ -28,7 +28,6 @@ pub enum LibraryError {
         list(.refused)
     )]
     NoPlace {
-        /// Name of the library.
         library: &'static str,
         /// The candidate folders, each with its defect.
         refused: Vec<(PathBuf, Refusal)>,

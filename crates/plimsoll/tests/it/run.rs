@@ -396,7 +396,6 @@ fn phases(trial: &Value) -> &[Value] {
     trial["phases"].as_array().expect("phases")
 }
 
-/// The phase of this name.
 fn phase<'t>(trial: &'t Value, name: &str) -> &'t Value {
     let found = phases(trial).iter().find(|phase| phase["name"] == name);
     found.unwrap_or_else(|| panic!("no phase {name}: {trial:#}"))

@@ -79,7 +79,6 @@ pub(super) struct End<'a> {
 pub(super) struct ProgramEnd {
     /// None if a signal ended it.
     pub(super) exit_code: Option<i32>,
-    /// The signal that ended it.
     pub(super) signal: Option<i32>,
     pub(super) major_faults: u64,
     pub(super) cpu_user_s: f64,
@@ -111,7 +110,6 @@ impl From<&ProgramSummary> for ProgramEnd {
     }
 }
 
-/// Prints a document.
 pub(super) fn print(event: &Event<'_>) {
     #[derive(Serialize)]
     struct Document<'a> {

@@ -16,7 +16,6 @@ pub(super) fn table(title: &str, rows: &[Row]) -> String {
     })
 }
 
-/// The value as text, or `unknown`.
 fn or_unknown<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
     value.map_or_else(|| "unknown".to_owned(), text)
 }

@@ -128,7 +128,6 @@ impl Drop for Running {
     }
 }
 
-/// Waits for a state.
 fn wait_until(what: &str, mut met: impl FnMut() -> bool) {
     let start = Instant::now();
     while !met() {

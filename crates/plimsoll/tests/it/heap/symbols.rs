@@ -137,7 +137,6 @@ fn says(command: &mut Command, words: &str) {
     );
 }
 
-/// The program under this front end.
 fn under(front_end: &str, program: &Path) -> Command {
     let mut command = heap_run();
     command.args(["--front-end", front_end, "--"]).arg(program);

@@ -33,7 +33,6 @@ impl Folder {
         self.0.path().to_str().expect("ASCII")
     }
 
-    /// The recordings in it.
     fn recordings(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.0.path()).expect("the folder").flatten();
         entries.map(|entry| entry.path()).collect()

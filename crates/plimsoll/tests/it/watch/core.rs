@@ -56,7 +56,6 @@ fn wait_for(monitor: &Monitor, what: &str, is_so: impl Fn(&State) -> bool) {
     }
 }
 
-/// Waits until `is_so`.
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {

@@ -80,7 +80,6 @@ fn read_head(reader: &mut impl BufRead) -> (u16, String) {
     (status.expect("a status"), head)
 }
 
-/// An event.
 #[derive(Debug, Clone)]
 pub(super) struct Event {
     pub(super) name: String,

@@ -169,7 +169,6 @@ impl Terminal {
         self.screen.lock().expect("no reader panics").bytes.clone()
     }
 
-    /// A value of the screen.
     pub(super) fn on_screen<T>(&self, value: impl Fn(&vt100::Screen) -> T) -> T {
         value(self.screen.lock().expect("no reader panics").parser.screen())
     }
