@@ -67,9 +67,9 @@ pub enum BuildError {
     /// The budget is too small for the pager's own memory.
     #[error("cannot build a pager with {given} bytes of RAM; give it at least {least}")]
     TooLittleRam {
-        /// The budget.
+        /// The budget in bytes.
         given: u64,
-        /// The smallest budget.
+        /// The smallest budget in bytes.
         least: u64,
     },
     /// The store's own tables and buffers need more than its cap.
@@ -77,9 +77,9 @@ pub enum BuildError {
         "cannot cap the compressed store at {given} bytes: its tables and buffers need {least}; raise the cap"
     )]
     StoreCap {
-        /// The cap.
+        /// The cap in bytes.
         given: u64,
-        /// The smallest cap.
+        /// The smallest cap in bytes.
         least: u64,
     },
     /// The page file cannot be created.
@@ -90,9 +90,9 @@ pub enum BuildError {
         "cannot build a pager with a grant of {given} bytes: it needs {least}; join the pool with a minimum of that"
     )]
     GrantTooSmall {
-        /// The grant.
+        /// The grant in bytes.
         given: u64,
-        /// The smallest grant.
+        /// The smallest grant in bytes.
         least: u64,
     },
     /// The membership of the pool cannot be used.
@@ -113,9 +113,9 @@ pub enum RamError {
     /// The budget is too small for the pager's own memory.
     #[error("cannot change the budget to {given} bytes: the pager needs {least}; give it at least that")]
     TooLittle {
-        /// The budget.
+        /// The budget in bytes.
         given: u64,
-        /// The smallest budget.
+        /// The smallest budget in bytes.
         least: u64,
     },
     /// The pager is a member of a pool, whose grant is its budget.

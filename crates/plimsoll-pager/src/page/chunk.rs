@@ -107,7 +107,7 @@ impl Chunk {
         self.has(Mark::Touched)
     }
 
-    /// The mode.
+    /// The owner of its faults.
     pub fn mode(&self) -> ChunkMode {
         match self.mode.load(Ordering::Acquire) {
             1 => ChunkMode::Native,

@@ -19,7 +19,7 @@ impl PageIndex {
         PageIndex(number)
     }
 
-    /// The number.
+    /// The number, from 0.
     pub const fn number(self) -> u32 {
         self.0
     }

@@ -14,7 +14,7 @@ pub(super) struct Turn<'p> {
     pub(super) pool: &'p Pool,
     pub(super) row: usize,
     pub(super) identity: Identity,
-    /// The time of the turn.
+    /// Milliseconds of `CLOCK_MONOTONIC`, which wrap.
     pub(super) now: u32,
     /// Makes a round in any case.
     pub(super) at_once: bool,
