@@ -174,7 +174,6 @@ impl<B: Backing + 'static> Engine<B> {
         })
     }
 
-    /// The manager.
     pub(crate) fn manager(&self) -> &Manager<Userfault, B> {
         &self.served.manager
     }
@@ -240,12 +239,10 @@ impl<B: Backing + 'static> Engine<B> {
         self.manager().driver.is_forked()
     }
 
-    /// The address of a page.
     pub(crate) fn address(&self, page: PageIndex) -> usize {
         self.served.arena.start + page.offset()
     }
 
-    /// Maps a region of `bytes`.
     pub(crate) fn map(&self, bytes: usize) -> Result<PageRange, MapError> {
         if self.is_forked() {
             return Err(MapError::Forked);

@@ -87,7 +87,6 @@ impl Gate {
         let _ = word;
     }
 
-    /// Opens the gate.
     pub(crate) fn open(&self) {
         self.closer.store(0, Ordering::Relaxed);
         self.word.fetch_and(!CLOSED, Ordering::Release);

@@ -51,7 +51,6 @@ impl Snapshot {
 }
 
 impl<D: Driver, B: Backing> Manager<D, B> {
-    /// The states now.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot::default();
         for piece in PageRange::new(PageIndex::new(0), self.extent()).pieces(CHUNK_PAGES) {

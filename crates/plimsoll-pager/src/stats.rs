@@ -118,7 +118,6 @@ impl Stats {
 }
 
 impl<D: Driver, B: Backing> Manager<D, B> {
-    /// The counters now.
     pub(crate) fn stats(&self) -> Stats {
         Stats::of(&self.counters, &self.budget, self.pins.pages(), self.derived())
     }

@@ -33,7 +33,6 @@ impl Contents {
         Ok(Contents(pages))
     }
 
-    /// Fills a region.
     pub(crate) fn fill(&self, region: &mut [u8]) {
         let whole = region.len();
         self.fill_part(region, 0, whole);

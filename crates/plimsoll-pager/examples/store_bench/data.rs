@@ -110,7 +110,6 @@ fn resident_pages(pid: u32, bytes: usize) -> Pages {
     pages
 }
 
-/// Pages of a file.
 pub(crate) fn of_file(path: &str, bytes: usize) -> Pages {
     let mut content = Vec::new();
     let file = File::open(path).expect("the file can be read");

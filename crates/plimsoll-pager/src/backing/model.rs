@@ -55,7 +55,6 @@ impl ModelStore {
         self.state().damaged.push(page);
     }
 
-    /// The number of copies.
     pub(crate) fn copies(&self) -> usize {
         self.state().copies.len()
     }

@@ -32,12 +32,10 @@ impl Pagemap {
         File::open(format!("/proc/{pid}/pagemap")).map(|file| Pagemap { file })
     }
 
-    /// The pagemap of this process.
     pub(crate) fn own() -> io::Result<Pagemap> {
         File::open("/proc/self/pagemap").map(|file| Pagemap { file })
     }
 
-    /// The descriptor.
     pub(super) fn as_raw_fd(&self) -> i32 {
         self.file.as_raw_fd()
     }

@@ -104,7 +104,6 @@ impl Userfault {
         })
     }
 
-    /// The descriptor of the faults.
     pub(crate) fn faults(&self) -> &Fd {
         &self.uffd
     }
@@ -119,7 +118,6 @@ impl Userfault {
         !self.origin.shares_memory()
     }
 
-    /// Addresses of the arena.
     pub(crate) fn arena(&self) -> std::ops::Range<usize> {
         self.arena..self.arena + self.bytes
     }

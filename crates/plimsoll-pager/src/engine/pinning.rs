@@ -217,7 +217,6 @@ impl<B: Backing + 'static> Engine<B> {
         self.manager().pins.any(pages)
     }
 
-    /// Ends a pin.
     pub(crate) fn unpin(&self, pin: Pin) {
         self.manager().pins.remove(pin);
     }

@@ -17,7 +17,6 @@ use crate::signals_blocked::SignalsBlocked;
 /// The longest time between two looks of the balance-set manager.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The threads of a pager.
 pub(super) struct Threads {
     /// None once it is dropped, or if signals resolve the faults.
     pub(super) faults: Option<Arc<FaultThread>>,
@@ -26,7 +25,6 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    /// Starts them.
     pub(super) fn start<B: Backing + 'static>(
         served: &Arc<Served<B>>,
         mode: FaultMode,

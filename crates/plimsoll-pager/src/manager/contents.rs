@@ -147,7 +147,6 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         marked.any(|piece| piece.pages().any(|page| self.is_surrendered(page)))
     }
 
-    /// Whether a page is surrendered.
     pub(crate) fn is_surrendered(&self, page: PageIndex) -> bool {
         self.counters.pages_in(PageState::Surrendered) > 0
             && self.chunks.of(PageRange::new(page, 1)).has_surrendered()

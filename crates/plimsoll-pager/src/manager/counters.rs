@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::page::PageState;
 
-/// An event that is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Event {
@@ -113,7 +112,6 @@ impl Counters {
         self.states[state as usize].load(Ordering::Relaxed)
     }
 
-    /// Standby pages of a priority.
     pub(crate) fn standby(&self, priority: u8) -> u64 {
         self.standby[usize::from(priority & 7)].load(Ordering::Relaxed)
     }
@@ -123,7 +121,6 @@ impl Counters {
         (0..8).find(|priority| self.standby(*priority) > 0)
     }
 
-    /// Counts events.
     pub(crate) fn add(&self, event: Event, number: u64) {
         self.events[event as usize].fetch_add(number, Ordering::Relaxed);
     }

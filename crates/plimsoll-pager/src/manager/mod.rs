@@ -187,7 +187,6 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         self.wake.store(0, Ordering::Release);
     }
 
-    /// The chunk of a page.
     pub(crate) fn chunk(&self, page: PageIndex) -> &Chunk {
         self.chunks.of(PageRange::new(page, 1))
     }

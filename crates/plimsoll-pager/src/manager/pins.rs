@@ -214,7 +214,6 @@ impl Pins {
         self.ranges[pin.0].store(value_of(pages), Ordering::Release);
     }
 
-    /// Ends a pin.
     pub(crate) fn remove(&self, pin: Pin) {
         self.ranges[pin.0].store(0, Ordering::Release);
     }
@@ -224,7 +223,6 @@ impl Pins {
         fence(Ordering::SeqCst);
     }
 
-    /// Whether a page is pinned.
     pub(crate) fn holds(&self, page: PageIndex) -> bool {
         self.any(PageRange::new(page, 1))
     }
@@ -242,7 +240,6 @@ impl Pins {
         })
     }
 
-    /// The pinned ranges.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = PageRange> {
         let ranges = self
             .ranges

@@ -114,7 +114,6 @@ impl WorkingSets {
 }
 
 impl WorkingSet {
-    /// The pages of the region.
     pub(crate) fn pages(&self) -> PageRange {
         let first = PageIndex::new(self.first.load(Ordering::Relaxed));
         PageRange::new(first, self.count.load(Ordering::Relaxed))

@@ -15,7 +15,6 @@ pub enum Violation {
     Arena {
         page: PageIndex,
         state: PageState,
-        /// Whether it is present.
         present: bool,
     },
     /// A frame is present in another state than modified and standby, or absent in these.
@@ -23,7 +22,6 @@ pub enum Violation {
     Frame {
         page: PageIndex,
         state: PageState,
-        /// Whether its frame is present.
         present: bool,
     },
     /// A page is busy, though no thread works on it.
@@ -61,9 +59,7 @@ pub enum Violation {
     /// A counter differs from the words.
     #[error("the counter of {what} is {counted}, and the words say {found}")]
     Counter {
-        /// The counter.
         what: &'static str,
-        /// Its value.
         counted: u64,
         /// The value by the words.
         found: u64,

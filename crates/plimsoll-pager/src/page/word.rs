@@ -229,7 +229,6 @@ impl Word {
         Word(PLACE.set(self.0, place.0))
     }
 
-    /// The bits.
     pub(crate) const fn bits(self) -> u64 {
         self.0
     }

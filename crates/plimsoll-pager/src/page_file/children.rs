@@ -95,7 +95,6 @@ impl Children {
         }
     }
 
-    /// Notes that a slot is written.
     pub(super) fn note_written(&self, slot: Slot) {
         let (word, bit) = place(slot);
         self.fresh[word].fetch_or(bit, Ordering::Relaxed);
@@ -125,7 +124,6 @@ impl Children {
         self.is_shared.load(Ordering::Relaxed)
     }
 
-    /// Number of held slots.
     pub(super) fn held(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }

@@ -86,7 +86,6 @@ impl NewFile {
         Ok(NewFile { file, folder })
     }
 
-    /// The folder that it is in.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }

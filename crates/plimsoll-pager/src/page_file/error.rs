@@ -170,11 +170,7 @@ pub enum ReadError {
     Damaged(Block),
     /// The kernel refused to read.
     #[error("cannot read {block:?} of the page file: {errno}; check the disk")]
-    Io {
-        block: Block,
-        /// The kernel's error.
-        errno: Errno,
-    },
+    Io { block: Block, errno: Errno },
 }
 
 /// A slot that cannot be freed, because it holds no data.

@@ -24,7 +24,6 @@ pub(super) struct Shared {
     pub(super) map: SlotMap,
     pub(super) children: Children,
     pub(super) origin: Arc<Origin>,
-    /// Slots of the file.
     pub(super) slots: u32,
     /// Bytes with disk space.
     pub(super) allocated: AtomicU64,

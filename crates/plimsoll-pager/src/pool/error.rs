@@ -17,32 +17,20 @@ pub enum PoolError {
         doing: &'static str,
         /// The file or folder.
         object: PathBuf,
-        /// The error of the system.
         source: io::Error,
     },
     /// The file is not a pool that this process may use.
     #[error("cannot use {} as a pool: {defect}", file.display())]
-    Refused {
-        file: PathBuf,
-        /// The reason.
-        defect: Defect,
-    },
+    Refused { file: PathBuf, defect: Defect },
     /// The contents of the file are inconsistent.
     #[error("cannot read the pool {}: {damage}; end its members and remove the file", file.display())]
-    Damaged {
-        file: PathBuf,
-        /// The inconsistency.
-        damage: Damage,
-    },
+    Damaged { file: PathBuf, damage: Damage },
     /// Other members changed the pool during each try.
     #[error("cannot change the pool: other members changed it during each try; try again")]
     Busy,
     /// The size of a pool is none.
     #[error("cannot make a pool of {bytes} bytes: it must have from 4 KiB to 2 PiB; pass such a size")]
-    TotalOutOfRange {
-        /// The size.
-        bytes: u64,
-    },
+    TotalOutOfRange { bytes: u64 },
     /// The limits of a member are out of order.
     #[error(
         "cannot set the limits of a member: the minimum of {minimum} bytes is above the maximum of {maximum} bytes; lower the minimum"
@@ -69,7 +57,6 @@ pub enum PoolError {
         super::MOST_MEMBERS
     )]
     Full,
-    /// The process is a member already.
     #[error("cannot join the pool: this process is a member; use that membership")]
     AlreadyMember,
     /// The pool is about to be removed.
@@ -79,10 +66,7 @@ pub enum PoolError {
     Closed,
     /// The pool has members.
     #[error("cannot remove the pool: it has {members} members; let them leave first")]
-    InUse {
-        /// Their number.
-        members: usize,
-    },
+    InUse { members: usize },
     /// The membership is that of the process from which this one was forked.
     #[error("cannot use this membership: it is that of the parent process; join as a child")]
     Forked,
@@ -99,10 +83,7 @@ pub enum PoolError {
     },
     /// The identity of this process is unknown.
     #[error("cannot find the start of this process: {source}; mount /proc of this PID namespace")]
-    Identity {
-        /// The error of the system.
-        source: io::Error,
-    },
+    Identity { source: io::Error },
 }
 
 /// The reason for which a file is not a usable pool.
@@ -131,16 +112,10 @@ pub enum Defect {
     NoRegularFile,
     /// The file has more than one name.
     #[error("it has {links} names (hard links); remove the file")]
-    HardLinks {
-        /// Their number.
-        links: u64,
-    },
+    HardLinks { links: u64 },
     /// The file has another size than a pool.
     #[error("it has {bytes} bytes and not {}; name another file", super::FILE_BYTES)]
-    Size {
-        /// Its size.
-        bytes: u64,
-    },
+    Size { bytes: u64 },
     /// The file does not begin as a pool does.
     #[error("it does not begin as a pool does; name another file")]
     NoPool,

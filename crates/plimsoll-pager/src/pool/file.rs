@@ -43,7 +43,6 @@ pub(crate) struct PoolFile {
     pub(crate) path: PathBuf,
     /// Space of the file is allocated through it.
     handle: OwnedFd,
-    /// Whether the file has a name.
     is_named: bool,
 }
 

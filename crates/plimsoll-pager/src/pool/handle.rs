@@ -197,7 +197,6 @@ impl Pool {
         Versioned::new(&words[HEAD], &words[buffers()], TABLE_WORDS)
     }
 
-    /// The present table.
     pub(crate) fn table(&self) -> Result<(Version, Table), PoolError> {
         let mut words = [0; TABLE_WORDS];
         let version = self

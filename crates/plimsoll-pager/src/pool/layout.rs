@@ -61,7 +61,6 @@ pub(crate) fn buffer_bytes(row: usize) -> Range<u64> {
 /// The bytes of the file that every pool uses: up to the end of the first buffer.
 pub(crate) const FIRST_BYTES: u64 = (FIRST_BUFFER + TABLE_WORDS) as u64 * 8;
 
-/// "PlimPool" as a number.
 const MAGIC: u64 = u64::from_be_bytes(*b"PlimPool");
 /// Version of the file's format.
 pub(crate) const FORMAT: u32 = 1;

@@ -73,7 +73,6 @@ pub(crate) struct Report {
     pub(crate) seen_at: u32,
 }
 
-/// A row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row<'m> {
     words: &'m [AtomicU64],

@@ -67,10 +67,7 @@ pub enum Damage {
     Checksum,
     /// A word has a value that is never written.
     #[error("entry {row} has an invalid word")]
-    Word {
-        /// The row of the entry.
-        row: usize,
-    },
+    Word { row: usize },
     /// A process has two entries.
     #[error("the process of entry {row} has another entry, too")]
     Twice {
@@ -79,16 +76,10 @@ pub enum Damage {
     },
     /// A member was given more than it is charged for.
     #[error("entry {row} has a grant above its charge")]
-    Grant {
-        /// The row of the entry.
-        row: usize,
-    },
+    Grant { row: usize },
     /// A minimum is above the maximum, or a maximum above the total.
     #[error("entry {row} has limits out of order")]
-    Limits {
-        /// The row of the entry.
-        row: usize,
-    },
+    Limits { row: usize },
     /// Members are charged for more than there is.
     #[error("members are charged for {charged} pages of {total}")]
     Total {
@@ -110,10 +101,7 @@ pub enum Damage {
     Row { row: usize },
     /// A member acknowledged more than it is charged for.
     #[error("the member of row {row} acknowledged more than it is charged for")]
-    Acknowledged {
-        /// The row of the member.
-        row: usize,
-    },
+    Acknowledged { row: usize },
 }
 
 impl Entry {

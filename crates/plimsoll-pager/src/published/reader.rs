@@ -20,10 +20,7 @@ pub enum OpenError {
     NotAPager,
     /// It is that of another version of this library.
     #[error("the record has layout {found}, this program reads layout {LAYOUT} of its own version")]
-    OtherLayout {
-        /// The layout that was found.
-        found: u32,
-    },
+    OtherLayout { found: u32 },
     /// A field has an impossible value.
     #[error("`{field}` holds {value:#x}, which cannot be")]
     Damaged { field: &'static str, value: u64 },

@@ -174,7 +174,6 @@ impl Publication {
         self.write(manager);
     }
 
-    /// Writes the record.
     fn write<B: Backing>(&self, manager: &Manager<Userfault, B>) {
         let address_of = |address: usize| address as u64;
         let root = Root {

@@ -216,7 +216,6 @@ impl FileTier {
         self.files.iter().try_for_each(|file| file.file.begin_fork())
     }
 
-    /// Bytes of a write.
     pub(super) fn write_bytes(&self) -> u64 {
         (self.segments * SEGMENT) as u64
     }

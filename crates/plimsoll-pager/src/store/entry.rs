@@ -98,7 +98,6 @@ pub(super) struct Header {
 /// The share of an entry that its pages in use have of the bytes in use of its segment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Weight {
-    /// Units of the entry.
     pub(super) units: u32,
     /// Pages in the body.
     pub(super) pages: u32,
@@ -183,7 +182,6 @@ impl Header {
         }
     }
 
-    /// Units of the entry.
     pub(super) fn units(&self) -> u32 {
         (self.bytes() / UNIT) as u32
     }

@@ -52,7 +52,6 @@ pub(super) const MOST_SEGMENTS: u32 = 1 << SEGMENT_BITS;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Place(u64);
 
-/// The kinds of a [`Place`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PlaceKind {
     SameFilled(u32),

@@ -96,7 +96,6 @@ impl Space {
         Ok((space, others))
     }
 
-    /// The records of all segments.
     pub(super) fn records(&self) -> &[Record] {
         let start = self.memory.at::<Record>(&self.records, 0, self.segments as usize);
         // SAFETY: the part has records alone, whose zeroed memory is one, and which change by atomic words.

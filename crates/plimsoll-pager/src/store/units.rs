@@ -21,10 +21,8 @@ pub const BLOCK: usize = 16 << 10;
 /// Entries begin and end at multiples of it, so that they are copied by atomic words.
 pub(super) const UNIT: usize = 8;
 
-/// Units of a segment.
 pub(super) const SEGMENT_UNITS: u32 = (SEGMENT / UNIT) as u32;
 
-/// Pages of a segment.
 pub(super) const SEGMENT_PAGES: u32 = (SEGMENT / PAGE) as u32;
 
 /// A page that does not compress to fewer bytes is kept as it is: a longer body would save little and cost a

@@ -14,11 +14,7 @@ use super::{Flaw, Store, reader};
 pub enum Violation {
     /// An entry cannot be read, though its segment is not marked as damaged.
     #[error("an entry of segment {segment} is damaged: {flaw}")]
-    Entry {
-        segment: u32,
-        /// Its entry's flaw.
-        flaw: Flaw,
-    },
+    Entry { segment: u32, flaw: Flaw },
     /// The count of bytes in use is not that of the entries in use.
     #[error("segment {segment} counts {counted} bytes in use, and its entries in use have {found}")]
     Live {

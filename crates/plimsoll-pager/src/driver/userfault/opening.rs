@@ -27,7 +27,6 @@ pub(crate) enum OpenError {
 
 /// The calls that open a userfaultfd, so that tests can refuse them.
 pub(super) trait Kernel {
-    /// Opens a userfaultfd.
     fn open(&self, mode: UffdMode) -> Result<Fd, Errno>;
     /// The features that its kernel knows.
     fn features(&self, uffd: &Fd) -> Result<UffdFeatures, Errno>;

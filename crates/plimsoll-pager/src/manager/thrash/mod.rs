@@ -89,7 +89,6 @@ impl Default for Plan {
 }
 
 impl Thrash {
-    /// Changes the rule.
     pub(crate) fn set_rule(&self, rule: ThrashControl) {
         self.plan().controller = Controller::new(rule);
     }
@@ -99,7 +98,6 @@ impl Thrash {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The statistics now.
     pub(crate) fn stats(&self) -> ThrashStats {
         ThrashStats {
             step: ThrashStep::of_number(self.step.load(Ordering::Relaxed).into()),

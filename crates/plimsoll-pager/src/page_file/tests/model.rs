@@ -137,7 +137,6 @@ struct Pair {
     /// Seeds of the segments, by slot.
     contents: BTreeMap<u32, u64>,
     in_flight: HashMap<Batch, Vec<u64>>,
-    /// Damaged blocks.
     damaged: Vec<Block>,
     seeds: u64,
 }

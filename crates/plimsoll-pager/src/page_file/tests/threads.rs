@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 use super::faulty::Faulty;
 use super::*;
 
-/// Writes of the test.
 const WRITES: u64 = 600;
 
 /// The file is smaller than the sum of all writes, so that slots are used again while others are read.

@@ -21,7 +21,6 @@ fn word(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_ne_bytes)
 }
 
-/// Fills `page` with `word`.
 pub(crate) fn fill(page: &mut Page, word: u64) {
     for target in page.chunks_exact_mut(8) {
         target.copy_from_slice(&word.to_ne_bytes());
