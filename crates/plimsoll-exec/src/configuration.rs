@@ -17,6 +17,9 @@ use std::path::PathBuf;
 
 use plimsoll_pager::{Codec, FaultMode};
 
+/// The variable with the settings.
+pub(crate) const VARIABLE: &str = "PLIMSOLL_EXEC";
+
 /// A page file to create.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PageFile {

@@ -15,13 +15,11 @@ use plimsoll_os::{UffdFeatures, UffdMode, api_handshake, open_from_device, open_
 use plimsoll_pager::{BuildError, FaultMode, Pager};
 
 use crate::arena::{ARENA, ARENA_BYTES, Arena};
-use crate::configuration::{Configuration, PageFile};
+use crate::configuration::{Configuration, PageFile, VARIABLE};
 use crate::pool::Outside;
 use crate::program_heap::ArenaMemory;
 use crate::{background, blocks, callers, calls, pool, statistics};
 
-/// The variable with the settings.
-const VARIABLE: &str = "PLIMSOLL_EXEC";
 /// The exit code of a program that cannot run as requested.
 const CANNOT_RUN: i32 = 125;
 

@@ -2,10 +2,13 @@
 //!
 //! A child of `posix_spawn` runs with default handlers, and blocks all signals: it has no page that is absent. So the texts that it
 //! passes to the kernel are copies outside of the arena. Programs that replace this process have their texts brought instead.
+//!
+//! A program with rights that this process lacks does not get the settings of the library: see [`privileged`].
 #![allow(unsafe_code, reason = "exported symbols, and variables of the C library")]
 
 #[cfg(target_arch = "x86_64")]
 mod listed;
+mod privileged;
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
@@ -131,7 +134,7 @@ type Spawn = unsafe extern "C" fn(
 
 /// `posix_spawn` and `posix_spawnp`.
 macro_rules! spawn_functions {
-    ($($name:ident, $text:literal, $next:ident;)*) => {$(
+    ($($name:ident, $text:literal, $next:ident, $environment_for:path;)*) => {$(
         // SAFETY: the type of the function.
         static $next: Next<Spawn> = unsafe { Next::new($text) };
 
@@ -153,18 +156,18 @@ macro_rules! spawn_functions {
             };
             // SAFETY: the caller's premise.
             unsafe {
-                match calls::is_active() {
+                $environment_for(path, environment, |environment| match calls::is_active() {
                     true => spawn(next, process, path, actions, attributes, arguments, environment),
                     false => next(process, path, actions, attributes, arguments, environment),
-                }
+                })
             }
         }
     )*};
 }
 
 spawn_functions! {
-    posix_spawn, c"posix_spawn", NEXT_SPAWN;
-    posix_spawnp, c"posix_spawnp", NEXT_SPAWNP;
+    posix_spawn, c"posix_spawn", NEXT_SPAWN, privileged::environment_of_path;
+    posix_spawnp, c"posix_spawnp", NEXT_SPAWNP, privileged::environment_of_name;
 }
 
 /// The C library's actions on files of a child. The texts in them are the C library's own blocks.
@@ -302,17 +305,17 @@ impl Drop for Executing {
 /// As for the C library's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environment: Texts) -> c_int {
-    let call = Call::new(
-        libc::SYS_execve,
-        [path as usize, arguments as usize, environment as usize, 0, 0, 0],
-    );
     let _executing = Executing::begin();
     // SAFETY: the caller's premise.
     unsafe {
-        match calls::is_active() {
-            true => returned(calls::serve(call)) as c_int,
-            false => returned(trampoline::call(call.number, call.arguments)) as c_int,
-        }
+        privileged::environment_of_path(path, environment, |environment| {
+            let arguments = [path as usize, arguments as usize, environment as usize, 0, 0, 0];
+            let call = Call::new(libc::SYS_execve, arguments);
+            match calls::is_active() {
+                true => returned(calls::serve(call)) as c_int,
+                false => returned(trampoline::call(call.number, call.arguments)) as c_int,
+            }
+        })
     }
 }
 
@@ -384,19 +387,23 @@ pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Texts, environm
         return failed(libc::ENOSYS);
     };
     let _executing = Executing::begin();
-    let mut result = -1;
-    for _ in 0..MOST_TRIES {
-        if calls::is_active() {
-            bring(arguments);
-            bring(environment);
+    let execute = |environment| {
+        let mut result = -1;
+        for _ in 0..MOST_TRIES {
+            if calls::is_active() {
+                bring(arguments);
+                bring(environment);
+            }
+            // SAFETY: the caller's premise.
+            result = unsafe { next(file, arguments, environment) };
+            if error() != libc::EFAULT {
+                break;
+            }
         }
-        // SAFETY: the caller's premise.
-        result = unsafe { next(file, arguments, environment) };
-        if error() != libc::EFAULT {
-            break;
-        }
-    }
-    result
+        result
+    };
+    // SAFETY: the caller's premise.
+    unsafe { privileged::environment_of_name(file, environment, execute) }
 }
 
 /// Makes the texts of a list present, for a moment at least.
