@@ -1,11 +1,11 @@
-//! Interfaces of the kernel that act on memory past a system call's arguments: userfaultfd, io_uring and AIO; and filters of system
-//! calls, which children inherit.
+//! Interfaces of the kernel that act on memory past a system call's arguments: userfaultfd, io_uring and AIO; huge pages; and filters
+//! of system calls, which children inherit.
 
 use std::fs;
 
 use tempfile::TempDir;
 
-use super::{compiled, has_compiler, modes, text, under};
+use super::{compiled, does_as_without_the_library, has_compiler, modes, text, under};
 
 /// The program resolves faults by a userfaultfd of its own. The pager has registered memory that does not fit into the budget: a
 /// mapping has one userfaultfd.
@@ -62,6 +62,28 @@ fn io_uring_uses_evicted_memory_or_is_refused() {
             _ if has_rings => assert_eq!(text(&output), native, "{mode}"),
             _ => {}
         }
+    }
+}
+
+/// Three times the budget with `MADV_HUGEPAGE`. A mapping of huge pages is the kernel's, and fails as without the library if the
+/// system has none.
+#[test]
+fn huge_pages_that_a_program_demands_are_the_kernels_or_ordinary_pages() {
+    does_as_without_the_library("huge");
+}
+
+/// A program may rely on the result of `MADV_COLLAPSE`. The pager has pages of 4 KiB alone.
+#[test]
+fn memory_of_the_pager_is_not_collapsed_into_huge_pages() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = TempDir::new().expect("a folder");
+    let program = compiled("huge", folder.path());
+    for mode in modes() {
+        let output = under(mode, &program).arg("collapse").output().expect("it starts");
+        assert_eq!(text(&output), "MADV_COLLAPSE: Invalid argument\n", "{mode}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "1\n", "{mode}");
     }
 }
 

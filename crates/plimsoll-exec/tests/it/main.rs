@@ -2,6 +2,7 @@
 
 mod debuggers;
 mod kernel_interfaces;
+mod rights;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

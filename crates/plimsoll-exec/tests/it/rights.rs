@@ -1,0 +1,86 @@
+//! Programs with rights that their caller lacks: the dynamic linker does not load the library into them.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::PathBuf;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+use super::{compiled, has_compiler, modes, text, under};
+
+/// Another user than root.
+const NOBODY: u32 = 65_534;
+
+/// `rights.c` with set-user-ID to user nobody. None if the caller is that user, or the kernel ignores the bit.
+fn of_nobody(folder: &TempDir) -> Option<PathBuf> {
+    let program = compiled("rights", folder.path());
+    let given = chown(&program, Some(NOBODY), None);
+    let set = given.and_then(|()| fs::set_permissions(&program, Permissions::from_mode(0o4755)));
+    let output = plimsoll_testkit::command(&program).output().expect("it starts");
+    let is_secure = text(&output).starts_with("secure 1, ");
+    let is_privileged = set.is_ok() && is_secure;
+    let reason = "cannot make a set-user-ID program, or /tmp is mounted with nosuid";
+    plimsoll_testkit::capability("set-user-id", is_privileged, reason).then_some(program)
+}
+
+/// The lines of `executes.c` without the names of functions, each of which must be there once.
+fn executed(mut command: Command) -> Vec<String> {
+    let output = text(&command.output().expect("it starts"));
+    let lines = output.lines().map(|line| line.split_once(": ").expect("a name"));
+    let (names, ends): (Vec<_>, Vec<_>) = lines.unzip();
+    assert_eq!((names.len(), names.last()), (11, Some(&"own settings")), "{output}");
+    assert_eq!(ends.last(), Some(&"as before"), "{output}");
+    ends[..10].iter().map(|end| (*end).to_owned()).collect()
+}
+
+/// Such a program got `PLIMSOLL_EXEC`, which no library reads there. With a filter of system calls, it gains no rights
+/// (`no_new_privs`): the library manages it, and needs the variable.
+#[test]
+fn a_set_user_id_child_gets_no_settings_if_it_gains_rights() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = TempDir::new().expect("a folder");
+    let Some(program) = of_nobody(&folder) else { return };
+    let parent = compiled("executes", folder.path());
+    let mut native = plimsoll_testkit::command(&parent);
+    native.arg(&program);
+    let gained = "secure 1, user 65534, library 0, LD_PRELOAD 0, PLIMSOLL_EXEC 0";
+    assert_eq!(executed(native), [gained; 10]);
+    for mode in modes() {
+        let mut managed = under(mode, &parent);
+        managed.arg(&program);
+        let expected = match mode {
+            "signal" => "secure 0, user 0, library 1, LD_PRELOAD 1, PLIMSOLL_EXEC 1",
+            _ => gained,
+        };
+        assert_eq!(executed(managed), [expected; 10], "{mode}");
+    }
+}
+
+/// The kernel ignores both bits of a script, which needs the settings.
+#[test]
+fn children_that_gain_no_rights_get_the_settings() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = TempDir::new().expect("a folder");
+    let program = compiled("rights", folder.path());
+    let script = folder.path().join("script");
+    plimsoll_testkit::write_script(&script, &format!("#!/bin/sh\nexec {}\n", program.display()));
+    let parent = compiled("executes", folder.path());
+    // Refused to other users than root.
+    let _ = chown(&script, Some(NOBODY), None);
+    fs::set_permissions(&script, Permissions::from_mode(0o4755)).expect("set");
+    for mode in modes() {
+        for child in [&program, &script] {
+            let mut managed = under(mode, &parent);
+            managed.arg(child);
+            for line in executed(managed) {
+                let (_, rest) = line.split_once(", library ").expect("a line of the child");
+                assert_eq!(rest, "1, LD_PRELOAD 1, PLIMSOLL_EXEC 1", "{mode}: {line}");
+            }
+        }
+    }
+}
