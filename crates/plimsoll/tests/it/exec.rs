@@ -1,6 +1,7 @@
 //! `plimsoll exec`: programs in less RAM than they need, on both engines.
 
 mod budget;
+mod children;
 mod command_line;
 mod kernel;
 mod pager;
@@ -18,6 +19,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::Value;
 
 const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
+
+/// A program in C that prints `ran`.
+const PRINTS: &str = "#include <stdio.h>\nint main(void) { puts(\"ran\"); return 0; }\n";
 
 /// `plimsoll exec`, without the options and the command that follow.
 fn exec() -> Command {
@@ -83,18 +87,19 @@ fn scratch(name: &str) -> PathBuf {
     folder
 }
 
-/// A program in C that prints `ran`, built with these flags by a compiler that is known to be there; `None` where the
+/// The program [`PRINTS`], built with these flags by a compiler that is known to be there; `None` where the
 /// machine cannot build it so.
 fn built(flags: &[&str]) -> Option<PathBuf> {
+    built_by("gcc", PRINTS, flags)
+}
+
+/// The same for another compiler, and another text of the program.
+fn built_by(compiler: &str, text: &str, flags: &[&str]) -> Option<PathBuf> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let folder = scratch(&format!("built-{}", NUMBER.fetch_add(1, Ordering::Relaxed)));
     let (source, program) = (folder.join("program.c"), folder.join("program"));
-    fs::write(
-        &source,
-        "#include <stdio.h>\nint main(void) { puts(\"ran\"); return 0; }\n",
-    )
-    .expect("written");
-    let compiled = plimsoll_testkit::command("gcc")
+    fs::write(&source, text).expect("written");
+    let compiled = plimsoll_testkit::command(compiler)
         .arg(source)
         .arg("-o")
         .arg(&program)
@@ -102,4 +107,53 @@ fn built(flags: &[&str]) -> Option<PathBuf> {
         .output()
         .expect("the compiler starts");
     compiled.status.success().then_some(program)
+}
+
+/// The program [`PRINTS`], built by musl's compiler, which is known to be there: dynamic without flags.
+fn built_by_musl(flags: &[&str]) -> PathBuf {
+    built_by("musl-gcc", PRINTS, flags).expect("musl-gcc builds it")
+}
+
+/// Gives a file a capability that takes effect when it is executed, as `setcap cap_net_bind_service+ep` does. Returns whether
+/// the caller may do so.
+fn give_capability(program: &Path) -> bool {
+    const NET_BIND_SERVICE: u32 = 10;
+    const REVISION_2: u32 = 0x0200_0000;
+    const EFFECTIVE: u32 = 1;
+    // `struct vfs_cap_data`: permitted and inheritable capabilities, the lower halves first.
+    let words = [REVISION_2 | EFFECTIVE, 1 << NET_BIND_SERVICE, 0, 0, 0];
+    let value = words.map(u32::to_le_bytes).concat();
+    let given = rustix::fs::setxattr(
+        program,
+        "security.capability",
+        &value,
+        rustix::fs::XattrFlags::empty(),
+    );
+    plimsoll_testkit::capability(
+        "file-capabilities",
+        given.is_ok(),
+        "needs root, and a file system with extended attributes",
+    )
+}
+
+/// A program of Go that prints `ran`: it is statically linked. None without a compiler.
+fn built_by_go() -> Option<PathBuf> {
+    if !crate::heap::has("go") {
+        return None;
+    }
+    let folder = scratch("built-by-go");
+    let source = "package main\n\nimport \"os\"\n\nfunc main() { os.Stdout.WriteString(\"ran\\n\") }\n";
+    fs::write(folder.join("program.go"), source).expect("written");
+    let output = plimsoll_testkit::command("go")
+        .args(["build", "-o", "program", "program.go"])
+        .current_dir(&folder)
+        // Its standard library is compiled once. It downloads nothing.
+        .env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache"))
+        .envs([("CGO_ENABLED", "0"), ("GOTOOLCHAIN", "local"), ("GOPROXY", "off")])
+        .env("GOFLAGS", "")
+        .env("HOME", &folder)
+        .output()
+        .expect("the compiler starts");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    Some(folder.join("program"))
 }

@@ -8,7 +8,11 @@ use std::process::Command;
 
 use plimsoll_testkit::{capability, copy_program, refuse_userfaultfd, status_of_fork, write_script};
 
-use super::{PLIMSOLL, assert_engine, built, document, exec, ran, scratch, text};
+use super::programs::Place;
+use super::{
+    PLIMSOLL, assert_engine, built, built_by_go, built_by_musl, document, exec, give_capability, ran, scratch,
+    text,
+};
 use crate::heap::{NOBODY, has};
 
 /// `plimsoll exec` on the pager.
@@ -66,6 +70,18 @@ fn static_programs_are_refused_with_their_scripts() {
         assert_refused(&script, "static");
         assert_allowed(&script, "static");
     }
+}
+
+/// The Go compiler is not among the programs that CI requires: the test above builds static programs in C.
+#[test]
+fn programs_of_go_are_refused_as_static() {
+    let Some(program) = built_by_go() else { return };
+    assert_refused(&program, "static");
+    assert_allowed(&program, "static");
+    // As a child, it runs without a limit.
+    let script = format!("{}; echo $?", program.display());
+    let output = ran(on_pager().args(["--", "sh", "-c", &script]));
+    assert_eq!(text(&output.stdout), "ran\n0\n", "{}", text(&output.stderr));
 }
 
 /// Runs the command line of plimsoll with a limit on addresses, in which no pager fits.
@@ -126,6 +142,19 @@ fn programs_of_another_c_library_are_refused() {
     assert!(text(&output.stderr).contains(linker), "{}", text(&output.stderr));
 }
 
+#[test]
+fn programs_that_musls_compiler_builds_are_refused() {
+    if !has("musl-gcc") {
+        return;
+    }
+    let kinds: [(&[&str], &str); 2] = [(&[], "other-libc"), (&["-static"], "static")];
+    for (flags, reason) in kinds {
+        let program = built_by_musl(flags);
+        assert_refused(&program, reason);
+        assert_allowed(&program, reason);
+    }
+}
+
 /// A copy of this program with other bytes.
 fn patched(name: &str, patches: &[(usize, u8)]) -> PathBuf {
     let mut bytes = fs::read("/proc/self/exe").expect("this program can be read");
@@ -183,6 +212,27 @@ fn set_user_id_programs_are_refused() {
     // For its owner it is a program like any other: no refusal, or one that is about the machine.
     let options = ["--allow-unmanaged", "--json", "--"];
     let output = ran(on_pager().args(options).arg(&borrowed));
+    let chosen = document(&text(&output.stderr), "engine");
+    assert_ne!(chosen["reason"], "privileged", "{chosen:#}");
+}
+
+/// Root has all capabilities: for root, it is a program like any other.
+#[test]
+fn programs_with_file_capabilities_are_refused_unless_the_caller_is_root() {
+    let place = Place::new();
+    let program = place.work().join("capable");
+    copy_program("/bin/true", &program);
+    if !give_capability(&program) {
+        return;
+    }
+    let mut command = place.native(place.plimsoll().to_str().expect("text"));
+    command.args(["exec", "--engine", "pager", "--ram", "64M", "--json", "--"]);
+    let output = ran(command.arg(&program));
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert_engine(&document(&said, "refused"), "pager", None, "privileged");
+    let options = ["--allow-unmanaged", "--json", "--"];
+    let output = ran(on_pager().args(options).arg(&program));
     let chosen = document(&text(&output.stderr), "engine");
     assert_ne!(chosen["reason"], "privileged", "{chosen:#}");
 }
