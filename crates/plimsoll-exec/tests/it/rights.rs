@@ -29,7 +29,11 @@ fn executed(mut command: Command) -> Vec<String> {
     let output = text(&command.output().expect("it starts"));
     let lines = output.lines().map(|line| line.split_once(": ").expect("a name"));
     let (names, ends): (Vec<_>, Vec<_>) = lines.unzip();
-    assert_eq!((names.len(), names.last()), (11, Some(&"own settings")), "{output}");
+    assert_eq!(
+        (names.len(), names.last()),
+        (11, Some(&"own settings")),
+        "{output}"
+    );
     assert_eq!(ends.last(), Some(&"as before"), "{output}");
     ends[..10].iter().map(|end| (*end).to_owned()).collect()
 }

@@ -169,12 +169,13 @@ fn has_capabilities(path: *const c_char) -> bool {
 
 /// Whether the file system of the file is mounted with `nosuid`: the kernel ignores both bits and capabilities.
 fn ignores_rights(path: *const c_char) -> bool {
-    // SAFETY: a structure of numbers.
-    let mut system: libc::statfs = unsafe { std::mem::zeroed() };
-    let arguments = [path as usize, (&raw mut system) as usize, 0, 0, 0, 0];
+    // The words of the kernel's `struct statfs` on machines of 64 bits: `libc` hides its flags.
+    const FLAGS: usize = 10;
+    let mut system = [0_u64; size_of::<libc::statfs>() / 8];
+    let arguments = [path as usize, system.as_mut_ptr() as usize, 0, 0, 0, 0];
     // SAFETY: the kernel writes the structure.
     let result = unsafe { kernel(libc::SYS_statfs, arguments) };
-    result == 0 && system.f_flags as u64 & libc::ST_NOSUID != 0
+    result == 0 && system[FLAGS] & libc::ST_NOSUID != 0
 }
 
 /// Whether the file is a script: the kernel ignores its bits and capabilities. False for a file that this user cannot read.

@@ -10,8 +10,8 @@ use plimsoll_testkit::{capability, copy_program, refuse_userfaultfd, status_of_f
 
 use super::programs::Place;
 use super::{
-    PLIMSOLL, assert_engine, built, built_by_go, built_by_musl, document, exec, give_capability, ran, scratch,
-    text,
+    PLIMSOLL, assert_engine, built, built_by_go, built_by_musl, document, exec, give_capability, ran,
+    scratch, text,
 };
 use crate::heap::{NOBODY, has};
 
