@@ -7,6 +7,7 @@
 //! - A SIGBUS at an address of no pager, or of a surrendered page, goes to the handler that was installed before.
 
 mod frame;
+mod last_words;
 mod signal;
 mod stream;
 mod thread;

@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::FaultError;
-use plimsoll_os::Errno;
-
+use super::last_words::report;
 use crate::manager::Patience;
 
 /// Pagers of a process at the same time.
@@ -151,7 +150,7 @@ extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     match outcome {
         Some(Ok(())) => {}
         Some(Err(error)) => {
-            report(error);
+            report(error, None);
             chain(signal, info, context);
         }
         None => chain(signal, info, context),
@@ -177,30 +176,6 @@ fn resolve(address: usize) -> Option<Result<(), FaultError>> {
         slot.users.fetch_sub(1, Ordering::SeqCst);
         outcome
     })
-}
-
-/// The last words of a process whose page is lost, unless the former handler knows better.
-pub(super) fn report(error: FaultError) {
-    plimsoll_os::write_error(match error {
-        FaultError::Damaged(_) => b"plimsoll-pager: cannot restore a page: its saved copy is damaged\n",
-        FaultError::NoMemory => b"plimsoll-pager: cannot restore a page: the kernel is out of memory\n",
-        FaultError::Refused(errno) => return report_refusal(errno),
-    });
-}
-
-fn report_refusal(errno: Errno) {
-    // The number is written without the allocator, which the program may have locked.
-    let mut digits = [0_u8; 10];
-    let mut first = digits.len();
-    let mut rest = errno.raw().unsigned_abs();
-    while first > 0 && (rest > 0 || first == digits.len()) {
-        first -= 1;
-        digits[first] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-    plimsoll_os::write_error(b"plimsoll-pager: cannot restore a page: the kernel refuses it (errno ");
-    plimsoll_os::write_error(&digits[first..]);
-    plimsoll_os::write_error(b")\n");
 }
 
 /// Passes a signal on to the disposition before ours.

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 use plimsoll_os::{Errno, FaultReader, Fd};
 
 use super::FaultError;
-use super::signal::{Faults, report};
+use super::last_words::report;
+use super::signal::Faults;
 use crate::descriptors::{OwnNumber, first_number};
 use crate::manager::Patience;
 use crate::page::PAGE_SIZE;
@@ -32,6 +33,11 @@ pub(crate) trait ThreadFaults: Faults {
     /// Whether faults at `address` come to the pager: not in a region that was unmapped, or that the kernel serves, nor on a
     /// surrendered page.
     fn takes_faults(&self, address: usize) -> bool;
+
+    /// Facts about the page at `address`, for the last line of the process: the area (0 the arena, 1 the shadow, 2 none), the
+    /// number of the page (the address in no area), the mode of its chunk, the bits of its word, and whether it is present in
+    /// the arena and in the shadow (2 if that is unknown).
+    fn facts(&self, address: usize) -> [u64; 6];
 
     /// Adds the time that a throttled thread waited.
     fn add_delay(&self, time: Duration);
@@ -177,7 +183,7 @@ fn resolve(pager: &dyn ThreadFaults, address: usize) {
         return;
     };
     if pager.takes_faults(address) {
-        give_up(error);
+        give_up(pager, address, error);
     }
     // A thread that touched a page which another one surrendered waits still.
     let _ = plimsoll_os::uffd_wake(pager.userfault(), address & !(PAGE_SIZE - 1), PAGE_SIZE);
@@ -191,7 +197,7 @@ fn resume(pager: &dyn ThreadFaults, fault: Delayed) {
         && let Err(error) = pager.resolve(fault.address)
         && pager.is_evicted(fault.address)
     {
-        give_up(error);
+        give_up(pager, fault.address, error);
     }
     // If the page was discarded, the thread waits still. It fails if the page is in no region any more.
     let page = fault.address & !(PAGE_SIZE - 1);
@@ -199,8 +205,8 @@ fn resume(pager: &dyn ThreadFaults, fault: Delayed) {
 }
 
 /// Ends the process: the faulting thread cannot go on, and there is no signal that its program could handle.
-fn give_up(error: FaultError) -> ! {
-    report(error);
+fn give_up(pager: &dyn ThreadFaults, address: usize, error: FaultError) -> ! {
+    report(error, Some(pager.facts(address)));
     std::process::abort();
 }
 
@@ -269,6 +275,10 @@ mod tests {
 
         fn takes_faults(&self, _: usize) -> bool {
             false
+        }
+
+        fn facts(&self, address: usize) -> [u64; 6] {
+            [2, address as u64, 0, 0, 2, 2]
         }
 
         fn add_delay(&self, _: Duration) {}

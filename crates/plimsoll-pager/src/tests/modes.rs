@@ -1,6 +1,8 @@
 //! The tests of `real` in every mode of the driver.
 
-use plimsoll_testkit::{status_of_fork, this_program};
+use std::os::unix::process::ExitStatusExt;
+
+use plimsoll_testkit::{again, role, status_of_fork, this_program};
 
 use crate::backing::model::ModelStore;
 use crate::driver::{DriverOptions, FaultMode};
@@ -53,24 +55,46 @@ fn the_real_tests_hold_with_a_thread_and_without_moves() {
     run_real_tests("thread,copies");
 }
 
+/// Touches a page whose saved copy is damaged.
+fn lose_a_page() {
+    let options = DriverOptions {
+        fault_mode: FaultMode::Thread,
+        ..of_this_process()
+    };
+    let engine = Engine::new(1 << 18, 16 << 20, ModelStore::default(), options);
+    let engine = engine.expect("userfaultfd is allowed");
+    let pages = engine.map(PAGE_SIZE).expect("addresses are free");
+    engine.manager().touch(pages);
+    assert_eq!(engine.trim(pages, TrimTo::Store), 1);
+    engine.manager().backing.damage(pages.first);
+    engine.manager().touch(pages);
+}
+
 /// Its faulting thread waits, and there is no signal that its program could handle.
 #[test]
 fn a_damaged_page_ends_the_process_of_a_thread_for_faults() {
-    let status = status_of_fork(|| {
-        let options = DriverOptions {
-            fault_mode: FaultMode::Thread,
-            ..of_this_process()
-        };
-        let engine = Engine::new(1 << 18, 16 << 20, ModelStore::default(), options);
-        let engine = engine.expect("userfaultfd is allowed");
-        let pages = engine.map(PAGE_SIZE).expect("addresses are free");
-        engine.manager().touch(pages);
-        assert_eq!(engine.trim(pages, TrimTo::Store), 1);
-        engine.manager().backing.damage(pages.first);
-        engine.manager().touch(pages);
-    });
+    let status = status_of_fork(lose_a_page);
     assert!(
         libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGABRT,
         "{status:#x}"
+    );
+}
+
+/// On a busy machine, a process ended once because the kernel refused a page, and its last line had no fact about the page.
+#[test]
+fn the_last_line_of_a_process_has_the_facts_of_the_lost_page() {
+    if role().is_some() {
+        return lose_a_page();
+    }
+    let test = "tests::modes::the_last_line_of_a_process_has_the_facts_of_the_lost_page";
+    let output = again(test, "loses a page")
+        .output()
+        .expect("the test program starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{errors}");
+    let facts = "its saved copy is damaged (area 0, page 0, chunk mode 3, word 0x";
+    assert!(
+        errors.contains(facts) && errors.contains(", present 0 0)\n"),
+        "{errors}"
     );
 }
