@@ -68,7 +68,11 @@ impl FaultReader {
     }
 
     /// Waits for faults of `uffd`, for `limit` if there is one, and gives them to `faults`, as many as one call reads. None
-    /// once the reader is ended; 0 after the limit, or if another reader had them.
+    /// once the reader is ended; 0 after the limit, or if there is none any more: another reader had them, or another thread
+    /// resolved them.
+    ///
+    /// Calls `begin` once there are faults, before it reads them. From the read on, the thread of a fault may run again at any
+    /// time, as another thread may resolve the fault too.
     ///
     /// # Errors
     /// The kernel refuses the descriptor.
@@ -76,6 +80,7 @@ impl FaultReader {
         &self,
         uffd: &Fd,
         limit: Option<Duration>,
+        begin: impl FnOnce(),
         mut faults: impl FnMut(UffdFault),
     ) -> Result<Option<usize>, Errno> {
         let poll = |descriptor: &Fd| libc::pollfd {
@@ -123,6 +128,7 @@ impl FaultReader {
             0,
             0,
         ];
+        begin();
         // SAFETY: the kernel writes whole messages, for which every bit pattern is valid.
         let bytes = match unsafe { system_call(libc::SYS_read, arguments) } {
             Ok(bytes) => bytes,
@@ -138,5 +144,48 @@ impl FaultReader {
             });
         }
         Ok(Some(messages.len()))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    extern crate std;
+
+    use core::cell::Cell;
+    use std::thread;
+
+    use super::FaultReader;
+    use crate::{
+        RegisterMode, UffdMode, address_space, api_handshake, open_userfaultfd, uffd_register, uffd_zero,
+    };
+
+    const PAGE: usize = 4096;
+
+    /// The reader once began after its read: a thread whose fault was read and resolved in between did not know that the reader
+    /// had its fault.
+    #[test]
+    fn a_fault_that_is_resolved_when_the_reader_begins_is_not_read() {
+        let uffd = open_userfaultfd(UffdMode::UserModeOnly).expect("userfaultfd is allowed");
+        api_handshake(&uffd).expect("its first handshake");
+        let start = address_space::map(PAGE).expect("memory");
+        uffd_register(&uffd, start, PAGE, RegisterMode::Missing).expect("a plain mapping");
+        let reader = FaultReader::new(0).expect("a descriptor is free");
+        // SAFETY: the page is mapped until the thread has ended.
+        let toucher = thread::spawn(move || unsafe { (start as *const u8).read_volatile() });
+        let has_begun = Cell::new(false);
+        while !has_begun.get() {
+            let begin = || {
+                // SAFETY: the page is this test's.
+                let zeroed = unsafe { uffd_zero(&uffd, start, PAGE) };
+                assert_eq!(zeroed.error, None);
+                has_begun.set(true);
+            };
+            // A signal ends a wait without a fault.
+            let read = reader.next(&uffd, None, begin, |fault| panic!("{fault:?} is read"));
+            assert_eq!(read, Ok(Some(0)));
+        }
+        assert_eq!(toucher.join().expect("its fault is resolved"), 0);
+        // SAFETY: the page is this test's, which uses it no more.
+        unsafe { address_space::unmap(start, PAGE) }.expect("mapped above");
     }
 }

@@ -5,6 +5,7 @@
 //! It obeys the rules of the signal handler: it allocates nothing while it serves. It never touches the arena, so that it
 //! cannot wait for itself; nor does any thread while it holds a page busy.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
@@ -87,8 +88,8 @@ struct Shared {
     /// Ends before the descriptor is closed.
     _number: OwnNumber,
     reader: FaultReader,
-    /// Counts beginnings and ends of work: odd while the thread works on faults. Their pages may be present already, and
-    /// their threads run.
+    /// Counts beginnings and ends of work: odd while the thread reads faults and works on them. Their pages may be present
+    /// already, and their threads run.
     turns: AtomicU32,
 }
 
@@ -139,13 +140,17 @@ impl FaultThread {
 
 fn serve(pager: &dyn ThreadFaults, shared: &Shared) {
     // This thread alone changes it.
-    let mut turns = 2;
-    shared.turns.store(turns, Ordering::Release);
+    let turns = Cell::new(2_u32);
+    let set_turns = |next| {
+        turns.set(next);
+        shared.turns.store(next, Ordering::Release);
+    };
+    set_turns(2);
+    // Before the read: another thread may resolve a fault right after it, and the faulting thread rests at once.
+    let begin = || set_turns(turns.get() | 1);
     let mut queue = Queue::default();
     loop {
-        let read = shared.reader.next(pager.userfault(), queue.due(), |fault| {
-            turns |= 1;
-            shared.turns.store(turns, Ordering::Release);
+        let read = shared.reader.next(pager.userfault(), queue.due(), begin, |fault| {
             let delayed = Delayed {
                 address: fault.address,
                 since: Instant::now(),
@@ -156,12 +161,10 @@ fn serve(pager: &dyn ThreadFaults, shared: &Shared) {
             }
         });
         while let Some(fault) = queue.pop() {
-            turns |= 1;
-            shared.turns.store(turns, Ordering::Release);
+            begin();
             resume(pager, fault);
         }
-        turns = turns.next_multiple_of(2) % (1 << 31);
-        shared.turns.store(turns, Ordering::Release);
+        set_turns(turns.get().next_multiple_of(2) % (1 << 31));
         match read {
             Ok(Some(_)) => {}
             Ok(None) => {
@@ -222,7 +225,6 @@ impl Drop for FaultThread {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use std::cell::Cell;
     use std::sync::Mutex;
 
     use plimsoll_os::{UffdMode, open_userfaultfd};
