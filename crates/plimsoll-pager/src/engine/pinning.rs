@@ -1,6 +1,6 @@
 //! Pages made active, and kept so by pins.
 
-use plimsoll_os::thread_token;
+use plimsoll_os::{Errno, thread_token};
 
 use super::Engine;
 use crate::backing::Backing;
@@ -41,12 +41,13 @@ impl<B: Backing + 'static> Engine<B> {
         loop {
             match manager.table.word(page).load().state() {
                 PageState::Active | PageState::Surrendered => return Ok(()),
-                // Another thread has committed the chunk.
-                PageState::Virgin
-                    if manager.chunks.mode(page.number() / CHUNK_PAGES) == ChunkMode::Native =>
-                {
-                    return Ok(());
-                }
+                PageState::Virgin => match manager.chunks.mode(page.number() / CHUNK_PAGES) {
+                    // Another thread has committed the chunk.
+                    ChunkMode::Native => return Ok(()),
+                    // Another thread has closed the region.
+                    ChunkMode::Unused => return Err(FaultError::Refused(Errno::NOENT)),
+                    ChunkMode::Converting | ChunkMode::Managed | ChunkMode::Changing => manager.fault(page)?,
+                },
                 PageState::Busy => patience.wait(),
                 _ => manager.fault(page)?,
             }

@@ -43,7 +43,8 @@ pub enum FaultError {
 const MOST_TRIES: u32 = 2000;
 
 impl<D: Driver, B: Backing> Manager<D, B> {
-    /// Makes `page` present for the program, and returns when it is. It may be trimmed again at once, unless it is pinned.
+    /// Makes `page` present for the program, and returns when it is. It may be trimmed again at once, unless it is pinned. A
+    /// page that is native now, or in no region, stays as it is.
     pub(crate) fn fault(&self, page: PageIndex) -> Result<(), FaultError> {
         let word = self.table.word(page);
         let mut patience = Patience::default();
@@ -57,12 +58,20 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 continue;
             };
             if seen.state() == PageState::Virgin {
-                match self.chunks.with_record(page.number() / CHUNK_PAGES).mode() {
-                    ChunkMode::Unused | ChunkMode::Converting | ChunkMode::Managed => {}
+                let number = page.number() / CHUNK_PAGES;
+                match self.chunks.with_record(number).mode() {
+                    ChunkMode::Converting | ChunkMode::Managed => {}
                     ChunkMode::Changing => {
                         drop(locked);
                         patience.wait();
                         continue;
+                    }
+                    // Another thread has just taken the record from a chunk of a sparse region: the next look makes one.
+                    ChunkMode::Unused if self.chunks.is_sparse(number) => continue,
+                    // The region was closed after the fault. The thread touches the page again if it still waits.
+                    ChunkMode::Unused => {
+                        self.driver.wake(page);
+                        return Ok(());
                     }
                     // Since the fault: the kernel resolves it when the thread tries again. The end of a registration wakes
                     // threads, but not one that faults at the same moment.

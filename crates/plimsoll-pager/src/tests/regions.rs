@@ -32,6 +32,23 @@ fn close_a_region(manager: &Sim) {
     assert_eq!(manager.validate(), []);
 }
 
+/// The thread for faults may read a fault, and resolve it after the end of the region. It charged a frame once, and left an
+/// active page in no region.
+#[test]
+fn a_fault_in_no_region_leaves_nothing() {
+    for ram in [300, 4000] {
+        let manager = sim(ram, 0, 1);
+        let page = PageIndex::new(PAGES - 1);
+        manager
+            .close(PageRange::new(PageIndex::new(0), PAGES))
+            .expect("no page is locked");
+        assert_eq!(manager.fault(page), Ok(()));
+        assert_eq!(manager.table.word(page).load().state(), PageState::Virgin);
+        assert_eq!((manager.budget.frames(), manager.driver.resident()), (0, 0));
+        assert_eq!(manager.validate(), []);
+    }
+}
+
 #[test]
 fn a_region_whose_page_stays_locked_stays_charged() {
     let region = PageRange::new(PageIndex::new(0), PAGES);
