@@ -68,6 +68,9 @@ struct State {
     is_read_only: bool,
     /// The last word of pages into which a thread of the program wrote at the moment of a move.
     raced: BTreeMap<PageIndex, u64>,
+    /// Absent pages of the arena that a copy found present, and how many more copies will. The kernel always tells that they
+    /// are absent.
+    ghosts: BTreeMap<PageIndex, u32>,
     injection: Injection,
 }
 
@@ -123,6 +126,7 @@ impl Simulated {
                 is_lock_kept: false,
                 is_read_only: false,
                 raced: BTreeMap::new(),
+                ghosts: BTreeMap::new(),
                 injection,
             }),
         }
@@ -227,6 +231,11 @@ impl Simulated {
     pub(crate) fn drop_page(&self, page: PageIndex) {
         let mut state = self.state();
         (state.arena[page.index()], state.protected[page.index()]) = (false, false);
+    }
+
+    /// Has so many copies find a page present that is absent.
+    pub(crate) fn set_ghost(&self, page: PageIndex, copies: u32) {
+        self.state().ghosts.insert(page, copies);
     }
 
     /// Whether calls fail.
@@ -422,12 +431,7 @@ impl Driver for Simulated {
         state.touch(Area::Arena, PageRange::new(first, pages.len() as u32));
         for (done, bytes) in (0..).zip(pages) {
             let page = first.plus(done);
-            let refused = state.injection.draw(&[
-                ("ENOMEM of a copy", Errno::NOMEM),
-                ("EAGAIN of a copy", Errno::AGAIN),
-            ]);
-            let refused = refused.or_else(|| state.arena[page.index()].then_some(Errno::EXIST));
-            if let Some(errno) = refused {
+            if let Some(errno) = state.refuse_copy(page) {
                 let stopped = Some(if done > 0 { Errno::AGAIN } else { errno });
                 return Partial { done, stopped };
             }
@@ -474,7 +478,8 @@ impl Driver for Simulated {
 
     fn present(&self, area: Area, pages: PageRange, present: &mut [bool]) -> Result<(), Errno> {
         let mut state = self.state();
-        if let Some(errno) = state.injection.draw(&[("EIO of the pagemap", Errno::IO)]) {
+        let is_ghost = area == Area::Arena && pages.count == 1 && state.ghosts.contains_key(&pages.first);
+        if !is_ghost && let Some(errno) = state.injection.draw(&[("EIO of the pagemap", Errno::IO)]) {
             return Err(errno);
         }
         let bits = state.present(area);

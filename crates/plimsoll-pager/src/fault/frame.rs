@@ -199,7 +199,15 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         None
     }
 
-    /// Copies `bytes` to an absent page. Waits while the kernel has no memory, and releases frames.
+    /// Whether a page of the arena is absent though a copy found it present (`EEXIST`). The kernel looks at its page table
+    /// twice, and another thread may have it release the table in between: `MADV_DONTNEED` of whole 2 MiB does
+    /// (`CONFIG_PT_RECLAIM`). If the kernel does not tell, the page counts as present.
+    pub(super) fn is_absent(&self, page: PageIndex) -> bool {
+        self.driver.presence(Area::Arena, page) == Some(false)
+    }
+
+    /// Copies `bytes` to an absent page. Waits while the kernel has no memory, and releases frames. [`Errno::EXIST`] is for a
+    /// present page.
     pub(super) fn copy_in(&self, page: PageIndex, bytes: &Page) -> Result<(), FaultError> {
         let mut races = Patience::default();
         for _ in 0..MOST_TRIES {
@@ -207,6 +215,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 Ok(()) => return Ok(()),
                 // The mapping is being changed: by a fork, for one.
                 Err(Errno::AGAIN) => races.wait(),
+                Err(Errno::EXIST) if self.is_absent(page) => races.wait(),
                 Err(Errno::NOMEM) => {
                     self.counters.add(Event::NoMemory, 1);
                     if self.release_standby(BLOCK) == 0 {

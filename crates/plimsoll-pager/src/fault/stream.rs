@@ -131,8 +131,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             let copied = self.driver.copy_run(run.first.plus(done), zeros);
             done += copied.done;
             match copied.stopped {
-                // A page that is present was native a moment ago.
-                Some(Errno::EXIST) if copied.done == 0 => done += 1,
+                // A page that is present was native a moment ago. An absent one waits for its own fault.
+                Some(Errno::EXIST) if copied.done == 0 && !self.is_absent(run.first.plus(done)) => done += 1,
                 // After progress, the next call reports the cause.
                 _ if copied.done > 0 => {}
                 // The run is in two mappings: the kernel copies into one alone.

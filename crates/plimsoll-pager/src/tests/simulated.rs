@@ -340,7 +340,7 @@ proptest! {
 }
 
 /// Kinds of errors on a kernel that moves pages.
-const KINDS: usize = 22;
+const KINDS: usize = 23;
 
 /// Runs random steps on managers, by pages of the budget and seed, until `wanted` errors were injected, each of that many
 /// kinds often, and no byte was wrong.
@@ -411,6 +411,20 @@ fn ten_thousand_injected_errors_cost_no_byte() {
 #[ignore = "minutes: for a person"]
 fn a_million_injected_errors_cost_no_byte() {
     inject(1_000_000, KINDS, |ram, seed| sim(ram, 200, seed));
+}
+
+/// A stream took such a page for a native one: the page was active and absent.
+#[test]
+fn a_page_that_copies_wrongly_find_present_is_filled_by_its_own_fault() {
+    let manager = sim(300, 0, 1);
+    manager.driver.set_ghost(PageIndex::new(20), 3);
+    for page in 0..64 {
+        access(&manager, PageIndex::new(page), |bytes| *bytes = contents(3));
+        assert_eq!(manager.validate(), [], "after page {page}");
+    }
+    let stats = manager.stats();
+    assert!(stats.stream_pages > 30, "{stats:?}");
+    assert_eq!(stats.spurious_faults, 0);
 }
 
 #[test]

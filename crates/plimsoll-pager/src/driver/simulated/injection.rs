@@ -2,6 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_os::Errno;
+
+use super::State;
+use crate::page::PageIndex;
+
 /// Injected errors, and writes that race with moves.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Injection {
@@ -50,5 +55,38 @@ impl Injection {
         let (name, error) = errors[self.random() as usize % errors.len()];
         *self.injected.entry(name).or_default() += 1;
         Some(error)
+    }
+}
+
+impl State {
+    /// The error of a copy to a page of the arena, if there is one.
+    pub(super) fn refuse_copy(&mut self, page: PageIndex) -> Option<Errno> {
+        let errors = [
+            ("ENOMEM of a copy", Errno::NOMEM),
+            ("EAGAIN of a copy", Errno::AGAIN),
+            ("EEXIST of a copy to an absent page", Errno::EXIST),
+        ];
+        let is_present = self.arena[page.index()];
+        let injected = self.injection.draw(&errors[..errors.len() - usize::from(is_present)]);
+        if is_present {
+            return injected.or(Some(Errno::EXIST));
+        }
+        if injected == Some(Errno::EXIST) {
+            self.ghosts.entry(page).or_default();
+        }
+        if injected.is_some() {
+            return injected;
+        }
+        let more = self.ghosts.get_mut(&page)?;
+        match more.checked_sub(1) {
+            Some(rest) => {
+                *more = rest;
+                Some(Errno::EXIST)
+            }
+            None => {
+                self.ghosts.remove(&page);
+                None
+            }
+        }
     }
 }
