@@ -120,7 +120,8 @@ pub(crate) trait Driver: Send + Sync {
 
     /// Makes `page` of the arena present with these bytes.
     ///
-    /// Errors: `EEXIST` if it is present, `EAGAIN` in a race with a change of the mapping, `ENOMEM`.
+    /// Errors: `EEXIST` if it is present, and for an absent page in a race with the release of its page table; `EAGAIN` in a
+    /// race with a change of the mapping; `ENOMEM`, or `EFAULT` if the kernel has no frame for the source.
     fn copy(&self, page: PageIndex, bytes: &Page) -> Result<(), Errno> {
         self.copy_run(page, std::slice::from_ref(bytes))
             .stopped

@@ -216,7 +216,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 // The mapping is being changed: by a fork, for one.
                 Err(Errno::AGAIN) => races.wait(),
                 Err(Errno::EXIST) if self.is_absent(page) => races.wait(),
-                Err(Errno::NOMEM) => {
+                // The source of a copy is memory of this process: the kernel had no frame to read it into (EFAULT).
+                Err(Errno::NOMEM | Errno::FAULT) => {
                     self.counters.add(Event::NoMemory, 1);
                     if self.release_standby(BLOCK) == 0 {
                         plimsoll_os::sleep_briefly(Duration::from_micros(500));

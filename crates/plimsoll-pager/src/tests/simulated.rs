@@ -340,7 +340,7 @@ proptest! {
 }
 
 /// Kinds of errors on a kernel that moves pages.
-const KINDS: usize = 23;
+const KINDS: usize = 24;
 
 /// Runs random steps on managers, by pages of the budget and seed, until `wanted` errors were injected, each of that many
 /// kinds often, and no byte was wrong.

@@ -26,7 +26,7 @@ proptest! {
 /// Among the errors are writes of a thread of the program between the copy of a page and its end in the arena.
 #[test]
 fn ten_thousand_injected_errors_cost_no_byte_without_moves() {
-    const KINDS: usize = 13;
+    const KINDS: usize = 14;
     inject(10_000, KINDS, |ram, seed| old(ram, 200, seed));
 }
 

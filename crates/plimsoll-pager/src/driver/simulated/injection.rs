@@ -64,6 +64,7 @@ impl State {
         let errors = [
             ("ENOMEM of a copy", Errno::NOMEM),
             ("EAGAIN of a copy", Errno::AGAIN),
+            ("EFAULT of a copy", Errno::FAULT),
             ("EEXIST of a copy to an absent page", Errno::EXIST),
         ];
         let is_present = self.arena[page.index()];
