@@ -71,6 +71,8 @@ struct State {
     /// Absent pages of the arena that a copy found present, and how many more copies will. The kernel always tells that they
     /// are absent.
     ghosts: BTreeMap<PageIndex, u32>,
+    /// The page whose waiting threads were woken last.
+    woken: Option<PageIndex>,
     injection: Injection,
 }
 
@@ -127,6 +129,7 @@ impl Simulated {
                 is_read_only: false,
                 raced: BTreeMap::new(),
                 ghosts: BTreeMap::new(),
+                woken: None,
                 injection,
             }),
         }
@@ -236,6 +239,11 @@ impl Simulated {
     /// Has so many copies find a page present that is absent.
     pub(crate) fn set_ghost(&self, page: PageIndex, copies: u32) {
         self.state().ghosts.insert(page, copies);
+    }
+
+    /// Takes the page whose waiting threads were woken last.
+    pub(crate) fn take_woken(&self) -> Option<PageIndex> {
+        self.state().woken.take()
     }
 
     /// Whether calls fail.
@@ -380,7 +388,9 @@ impl Driver for Simulated {
         injected.map_or(Ok(()), Err)
     }
 
-    fn wake(&self, _: PageIndex) {}
+    fn wake(&self, page: PageIndex) {
+        self.state().woken = Some(page);
+    }
 
     fn renew(&self, pages: PageRange, _: bool) -> Result<(), Errno> {
         self.register(pages)

@@ -53,10 +53,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 
     /// Zeros for a virgin page. One that is present already was native a moment ago.
     fn fill_zero(&self, page: PageIndex) -> Result<(), FaultError> {
-        match self.copy_in(page, &ZERO_PAGE) {
-            Err(FaultError::Refused(Errno::EXIST)) => Ok(()),
-            other => other,
-        }
+        let copied = self.copy_in(page, &ZERO_PAGE);
+        self.end_if_present(page, copied)
     }
 
     /// As [`Manager::fill`], in the frame of the standby page `from`.

@@ -117,9 +117,18 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         let filled = self.copy_in(page, &ZERO_PAGE);
         self.driver.unblock(page);
         locked.keep();
-        match filled {
-            Ok(()) | Err(FaultError::Refused(Errno::EXIST)) => Ok(()),
-            Err(error) => Err(error),
+        self.end_if_present(page, filled)
+    }
+
+    /// The outcome of a copy to a page that another thread may have made present. Then the copy has woken no thread, and that of
+    /// the fault may wait all the same: the kernel can take a page for absent while its entry changes.
+    fn end_if_present(&self, page: PageIndex, copied: Result<(), FaultError>) -> Result<(), FaultError> {
+        match copied {
+            Err(FaultError::Refused(Errno::EXIST)) => {
+                self.driver.wake(page);
+                Ok(())
+            }
+            other => other,
         }
     }
 

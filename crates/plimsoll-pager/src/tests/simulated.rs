@@ -9,6 +9,7 @@ use proptest::prelude::*;
 
 use crate::backing::Backing;
 use crate::backing::model::ModelStore;
+use crate::driver::Driver;
 use crate::driver::simulated::{Injection, Simulated};
 use crate::fault::FaultError;
 use crate::manager::{Manager, Purpose};
@@ -425,6 +426,21 @@ fn a_page_that_copies_wrongly_find_present_is_filled_by_its_own_fault() {
     let stats = manager.stats();
     assert!(stats.stream_pages > 30, "{stats:?}");
     assert_eq!(stats.spurious_faults, 0);
+}
+
+/// The kernel can take a page for absent while its entry changes. Where pages are moved, no call woke the thread of that fault.
+#[test]
+fn a_fault_on_a_present_page_wakes_its_thread() {
+    let manager = sim(300, 0, 1);
+    let page = PageIndex::new(7);
+    // Virgin and present, as if its chunk had been native a moment ago; then active.
+    assert_eq!(manager.driver.copy(page, &contents(0)), Ok(()));
+    for spurious_faults in [0, 1] {
+        assert_eq!(manager.fault(page), Ok(()));
+        assert_eq!(manager.driver.take_woken(), Some(page));
+        assert_eq!(manager.stats().spurious_faults, spurious_faults);
+        assert_eq!(manager.validate(), []);
+    }
 }
 
 #[test]
