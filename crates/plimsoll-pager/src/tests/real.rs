@@ -6,10 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use plimsoll_os::Errno;
+
 use crate::backing::Backing;
 use crate::backing::model::ModelStore;
 use crate::driver::{Area, Driver};
 use crate::engine::{Engine, TrimTo};
+use crate::fault::FaultError;
 use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState};
 
 const MIB: usize = 1 << 20;
@@ -418,6 +421,32 @@ fn dropped_and_discarded_pages_read_as_zero() {
     assert!(memory[..MIB / 2].iter().all(|byte| *byte == 0));
     verify(&memory[MIB / 2..MIB], MIB / 2 / PAGE_SIZE, 2);
     assert!(memory[MIB..2 * MIB].iter().all(|byte| *byte == 0));
+    validate(&engine);
+}
+
+/// The numbers of the kernel for states that the pager never makes. It reports them, as the program would lose bytes.
+#[test]
+fn the_kernel_refuses_a_page_without_registration_and_a_second_page() {
+    let engine = engine(16 * MIB);
+    let pages = map(&engine, MIB);
+    fill(bytes(&engine, pages), 0, 1);
+    assert_eq!(engine.trim(pages, TrimTo::Standby), pages.count);
+    // Ageing registers chunks.
+    let refusals = engine.at_rest(|manager| {
+        let one = PageRange::new(pages.first, 1);
+        manager.driver.unregister(pages).expect("all are absent");
+        let without_registration = manager.fault(pages.first);
+        // The kernel fills it with zeros.
+        manager.driver.populate(one);
+        manager.driver.register(pages).expect("a part of the arena");
+        let second_page = manager.fault(pages.first);
+        let dropped = manager.driver.discard(Area::Arena, one);
+        dropped.expect("the page is not locked");
+        [without_registration, second_page]
+    });
+    let refused = |errno| Err(FaultError::Refused(errno));
+    assert_eq!(refusals, Some([refused(Errno::NOENT), refused(Errno::EXIST)]));
+    verify(bytes(&engine, pages), 0, 1);
     validate(&engine);
 }
 
