@@ -46,7 +46,9 @@ impl<B: Backing + 'static> Engine<B> {
                     ChunkMode::Native => return Ok(()),
                     // Another thread has closed the region.
                     ChunkMode::Unused => return Err(FaultError::Refused(Errno::NOENT)),
-                    ChunkMode::Converting | ChunkMode::Managed | ChunkMode::Changing => manager.fault(page)?,
+                    ChunkMode::Converting | ChunkMode::Managed | ChunkMode::Changing => {
+                        manager.fault(page)?
+                    }
                 },
                 PageState::Busy => patience.wait(),
                 _ => manager.fault(page)?,

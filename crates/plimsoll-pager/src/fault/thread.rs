@@ -150,16 +150,18 @@ fn serve(pager: &dyn ThreadFaults, shared: &Shared) {
     let begin = || set_turns(turns.get() | 1);
     let mut queue = Queue::default();
     loop {
-        let read = shared.reader.next(pager.userfault(), queue.due(), begin, |fault| {
-            let delayed = Delayed {
-                address: fault.address,
-                since: Instant::now(),
-                delay: pager.delay(fault.address, fault.thread),
-            };
-            if delayed.delay.is_zero() || !queue.push(delayed) {
-                resolve(pager, fault.address);
-            }
-        });
+        let read = shared
+            .reader
+            .next(pager.userfault(), queue.due(), begin, |fault| {
+                let delayed = Delayed {
+                    address: fault.address,
+                    since: Instant::now(),
+                    delay: pager.delay(fault.address, fault.thread),
+                };
+                if delayed.delay.is_zero() || !queue.push(delayed) {
+                    resolve(pager, fault.address);
+                }
+            });
         while let Some(fault) = queue.pop() {
             begin();
             resume(pager, fault);

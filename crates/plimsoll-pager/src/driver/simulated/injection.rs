@@ -68,7 +68,9 @@ impl State {
             ("EEXIST of a copy to an absent page", Errno::EXIST),
         ];
         let is_present = self.arena[page.index()];
-        let injected = self.injection.draw(&errors[..errors.len() - usize::from(is_present)]);
+        let injected = self
+            .injection
+            .draw(&errors[..errors.len() - usize::from(is_present)]);
         if is_present {
             return injected.or(Some(Errno::EXIST));
         }
