@@ -17,22 +17,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define OTHER (28ul << 20)
+#include "evict.h"
+
 
 extern char **environ;
-static char *other, *data;
+static char *data;
 
 static void *map(size_t bytes) {
     char *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) exit(2);
     return pages;
-}
-
-/* All other memory leaves RAM. */
-static void evict(void) {
-    static int round;
-    round++;
-    for (size_t at = 0; at < OTHER; at += 4096) memset(other + at, (int)(at >> 12) * 7 + round, 64);
 }
 
 /* Bytes of the data that are wrong. */
@@ -94,7 +88,7 @@ static void *come_and_go(void *unused) {
 }
 
 int main(void) {
-    other = map(OTHER), data = map(1 << 20);
+    data = map(1 << 20);
     for (int at = 0; at < 1 << 20; at++) data[at] = at / 1000;
     char **list = arguments("echo executed, $WORD; exit 5"), **variables = environment();
     setvbuf(stdout, NULL, _IOLBF, 0);

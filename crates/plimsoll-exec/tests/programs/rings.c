@@ -15,6 +15,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "pagemap.h"
+
 #define PAGE 4096ul
 #define BYTES (1ul << 20)
 #define FIXED (64ul << 10)
@@ -56,24 +58,12 @@ static int carry_out(struct io_uring_sqe entry) {
     return result;
 }
 
-static long absent_pages(char *start, size_t bytes) {
-    int pagemap = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-    long count = 0;
-    for (size_t at = 0; at < bytes; at += PAGE) {
-        uint64_t entry = 0;
-        if (pread(pagemap, &entry, sizeof entry, (uintptr_t)(start + at) / PAGE * sizeof entry) != sizeof entry) exit(5);
-        count += entry >> 62 == 0;
-    }
-    close(pagemap);
-    return count;
-}
-
 /* All other memory leaves RAM. */
 static void evict(char *start, size_t bytes) {
     static int round;
     round++;
     for (size_t at = 0; at < OTHER; at += PAGE) memset(other + at, (int)(at >> 12) * 7 + round, 64);
-    if (is_strict && absent_pages(start, bytes) < bytes / PAGE / 2) exit(6);
+    if (is_strict && bytes / PAGE - kernel_pages(start, bytes) < bytes / PAGE / 2) exit(6);
 }
 
 /* The byte of the file at an offset, in the version of that number. */

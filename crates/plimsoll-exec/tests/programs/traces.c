@@ -17,23 +17,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PAGE 4096ul
-#define OTHER (28ul << 20)
+#include "evict.h"
 
-static char *other;
+#define PAGE 4096ul
+
 static void *volatile pointer;
 
 static void *map(size_t bytes) {
     char *pages = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) exit(2);
     return pages;
-}
-
-/* All other memory leaves RAM. */
-static void evict(void) {
-    static int round;
-    round++;
-    for (size_t at = 0; at < OTHER; at += PAGE) memset(other + at, (int)(at >> 12) * 7 + round, 64);
 }
 
 static void result(const char *name, long value) {
@@ -56,7 +49,6 @@ static void wait_for(pid_t child, int signal, int *status) {
 
 int main(void) {
     char *memory = map(64 << 10);
-    other = map(OTHER);
     memset(memory, 1, 64 << 10);
     fflush(stdout);
     pid_t child = fork();

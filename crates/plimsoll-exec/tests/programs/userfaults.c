@@ -15,6 +15,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "pagemap.h"
+
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
 #endif
@@ -55,19 +57,6 @@ static int register_missing(char *start, size_t bytes) {
 static long wrong_bytes(char *start, size_t bytes) {
     long count = 0;
     for (size_t at = 0; at < bytes; at++) count += start[at] != (char)((uintptr_t)(start + at) >> 12);
-    return count;
-}
-
-/* Pages that the kernel has, in RAM or in its swap. */
-static long kernel_pages(char *start, size_t bytes) {
-    int file = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-    long count = 0;
-    for (size_t at = 0; at < bytes; at += PAGE) {
-        uint64_t entry = 0;
-        if (pread(file, &entry, sizeof entry, (uintptr_t)(start + at) / PAGE * sizeof entry) != sizeof entry) exit(3);
-        count += entry >> 62 != 0;
-    }
-    close(file);
     return count;
 }
 
