@@ -18,7 +18,7 @@ pub enum Exit {
     Killed = 5,
     /// Worse than the baseline.
     Regression = 6,
-    /// The metrics are not trustworthy.
+    /// The metrics are untrustworthy.
     Untrustworthy = 7,
 }
 
@@ -45,7 +45,7 @@ impl Exit {
             Exit::Unsupported => "unsupported",
             Exit::Killed => "killed by a signal or the OOM killer",
             Exit::Regression => "regression against the baseline",
-            Exit::Untrustworthy => "metrics not trustworthy",
+            Exit::Untrustworthy => "metrics untrustworthy",
         }
     }
 }

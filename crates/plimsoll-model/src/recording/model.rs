@@ -343,7 +343,7 @@ pub struct Headline {
     pub finding: Statement,
     /// The other results: details of the main one or, with several workloads, the main result of each other one.
     pub bullets: Vec<Statement>,
-    /// Whether the metrics can be trusted, and the reason if not. Empty if nothing is known against them.
+    /// Whether trials failed or are untrustworthy, and the reason. Empty if nothing is known against the metrics.
     #[serde(deserialize_with = "statements_or_text")]
     pub trust: Vec<Statement>,
 }

@@ -61,7 +61,7 @@ pub(crate) struct Bar {
 pub(crate) struct BarDot {
     pub(crate) trial: Arc<str>,
     pub(crate) value: f64,
-    /// Whether it is not to be trusted.
+    /// Whether it is untrustworthy.
     pub(crate) doubtful: bool,
 }
 

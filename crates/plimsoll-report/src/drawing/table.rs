@@ -105,7 +105,7 @@ impl Cell {
         }
     }
 
-    /// The cell, marked if its value is not trustworthy.
+    /// The cell, marked if its value is untrustworthy.
     pub(crate) fn doubtful(mut self, doubtful: bool) -> Cell {
         if doubtful {
             self.sort.get_or_insert_with(|| self.text.clone());

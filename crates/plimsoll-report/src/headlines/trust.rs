@@ -1,4 +1,4 @@
-//! Whether the metrics of a run can be trusted, in a sentence or two.
+//! Whether trials of a run failed, are untrustworthy or could not be verified, in a sentence or two.
 
 use std::collections::BTreeSet;
 
@@ -150,7 +150,7 @@ fn spoiled_metrics(results: &Results) -> Option<Statement> {
         .map(String::as_str)
         .collect();
     let by = by.into_iter().collect::<Vec<_>>().join(", ");
-    let text = format!("Some metrics of {} are not trustworthy ({by}).", trials(number));
+    let text = format!("Some metrics of {} are untrustworthy ({by}).", trials(number));
     let statement = counting(StatementCode::TrustMetricsSpoiled, text, &[("trials", number)]);
     Some(statement.naming("confounders", by))
 }

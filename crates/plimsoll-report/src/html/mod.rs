@@ -127,7 +127,7 @@ fn status(status: RunStatus) -> (&'static str, &'static str) {
     match status {
         RunStatus::Ok => ("good", "\u{2713} ok"),
         RunStatus::Failed => ("bad", "\u{2717} failed"),
-        RunStatus::Untrustworthy => ("doubt", "! not trustworthy"),
+        RunStatus::Untrustworthy => ("doubt", "! untrustworthy"),
         RunStatus::Interrupted => ("doubt", "! interrupted"),
         RunStatus::Incomplete => ("doubt", "! incomplete"),
     }

@@ -283,7 +283,7 @@ fn repeats_are_grouped_and_failed_ones_are_in_no_statistic() {
     );
     let speed = &random.metrics["fill_gb_per_s"];
     assert_eq!(speed.dots.len(), 2, "every dot that did not fail is shown");
-    assert_eq!(speed.summary.n, 1, "only what can be trusted is summed up");
+    assert_eq!(speed.summary.n, 1, "only trustworthy values are summed up");
     assert_eq!(speed.summary.median, 4.2237);
     assert_eq!(random.phases[0].seconds.summary.median, 0.3);
     // If no value is trustworthy, the summary has all values, and the group is marked as untrustworthy.

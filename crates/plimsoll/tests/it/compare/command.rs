@@ -77,7 +77,7 @@ fn an_injected_regression_ends_with_6_and_says_which() {
     assert_eq!(
         doubtful.status.code(),
         Some(7),
-        "no trial of the baseline can be trusted"
+        "all trials of the baseline are untrustworthy"
     );
     let page = folder.path().join("page.html");
     let made = compare(
