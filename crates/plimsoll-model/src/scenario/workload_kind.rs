@@ -19,7 +19,7 @@ macro_rules! for_each_workload {
             Wscap(Wscap) wscap "wscap";
             /// Memory mapped, touched, released and used again.
             Map(Map) map "map";
-            /// A program that holds memory while another one asks for more.
+            /// A program that holds memory while a second program requests more.
             Contention(Contention) contention "contention";
             /// A load on malloc, in a process that runs on the allocator under test.
             Heap(Heap) heap "heap";

@@ -1,4 +1,4 @@
-//! Two programs and too little memory (Mangan, the last part): one holds memory while the other asks for more.
+//! Two programs and too little memory (Mangan, the last part): the first holds memory while the second requests more.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,7 @@ pub struct Contention {
     pub filling: Filling,
     /// Bytes by which the second program's asks grow.
     pub request: u64,
-    /// Whether the program that holds memory is stopped (SIGSTOP) while the other one asks.
+    /// Whether the first program is stopped (SIGSTOP) while the second program makes its requests.
     pub suspended: bool,
 }
 
@@ -50,7 +50,7 @@ const KEYS: &[Key] = &[
         "suspended",
         Kind::Flag,
         Preset::Text("false"),
-        "whether the program that holds memory is stopped while the other one asks",
+        "whether the first program is stopped (SIGSTOP) while the second program makes its requests",
     ),
     shared_keys::hold("rest after the fill and after each ask"),
     THP,
@@ -83,7 +83,7 @@ macro_rules! statements {
             ContentionTrimmed values "groups" "low_trim_start_percent" "high_trim_start_percent" names "group" "trimmer" "state";
             /// The first program was never trimmed.
             ContentionNotTrimmed values "groups" names "group" "trimmer" "state";
-            /// The bytes that the other program had requested when trimming began.
+            /// The bytes that the second program had requested when trimming began.
             ContentionRequested values "trim_start_bytes";
             /// The memory that each program had lost at the end.
             ContentionLost values "holder_lost_percent" "asker_lost_percent";

@@ -136,7 +136,7 @@ fn found(statement: Statement, demands: &[f64], groups: usize) -> Statement {
     }
 }
 
-/// The memory that each program lost, its place, and the cost to the requester.
+/// The memory that each program lost, its place, and the cost to the second program.
 fn details(group: &Group) -> Vec<Statement> {
     [requested(group), lost(group), place(group), slowest(group)]
         .into_iter()
@@ -146,14 +146,14 @@ fn details(group: &Group) -> Vec<Statement> {
 
 fn requested(group: &Group) -> Option<Statement> {
     let start = group.median(TRIM_START)?;
-    let text = format!("The other program had requested {} then.", bytes(start));
+    let text = format!("The second program had requested {} then.", bytes(start));
     Some(Statement::new(StatementCode::ContentionRequested, text).with(TRIM_START, start))
 }
 
 fn lost(group: &Group) -> Option<Statement> {
     let (holder, asker) = group.median(HOLDER_LOST).zip(group.median(ASKER_LOST))?;
     let text = format!(
-        "At the end the first program had lost {}% of its memory, the requester {}%.",
+        "At the end the first program had lost {}% of its memory, the second program {}%.",
         significant(holder),
         significant(asker)
     );
