@@ -27,10 +27,10 @@ const POOL_SETTLES: f64 = 3.0;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Contention {
-    /// The memory of the first program; it rests after each ask too.
+    /// The memory of the first program, and the rest after its fill, which also follows each request.
     #[serde(flatten)]
     pub filling: Filling,
-    /// Bytes by which the second program's asks grow.
+    /// Bytes that the second program allocates in each request.
     pub request: u64,
     /// Whether the first program is stopped (SIGSTOP) while the second program makes its requests.
     pub suspended: bool,
@@ -39,7 +39,10 @@ pub struct Contention {
 const KEYS: &[Key] = &[
     CLASS,
     shared_keys::size("bytes that the first program holds"),
-    shared_keys::request("by how much the second program's asks grow; more than `size` means `size`"),
+    shared_keys::request(
+        "bytes that the second program allocates and writes in each request, lowered to `size` if larger; four \
+         requests of `25% size` equal the memory of the first program",
+    ),
     shared_keys::limit(
         Preset::Of("`200% size`", |values| {
             Ok(values.bytes("size")?.checked_mul(2).map(Value::bytes))
@@ -52,7 +55,7 @@ const KEYS: &[Key] = &[
         Preset::Text("false"),
         "whether the first program is stopped (SIGSTOP) while the second program makes its requests",
     ),
-    shared_keys::hold("rest after the fill and after each ask"),
+    shared_keys::hold("rest after the fill and after each request"),
     THP,
 ];
 

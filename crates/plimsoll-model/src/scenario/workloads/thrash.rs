@@ -91,8 +91,9 @@ const KEYS: &[Key] = &[
         "scale",
         Kind::Number { min: 0.001, max: 1.0 },
         Preset::Text("1"),
-        "shrinks the sizes in bytes of the file, `stagger` and `writes` together, so that a cycle touches the same share \
-         of its memory; what the command line says is not shrunk",
+        "factor for `consumer-size`, `limit`, `swap-size`, `writes` and `stagger`, except those given on the command \
+         line; 1 is the full experiment, and with a smaller factor a cycle still touches the same share of a consumer's \
+         memory",
     )
     .single()
     // Scaled sizes are final: resolving the shown scenario again must not shrink them twice.
