@@ -236,6 +236,10 @@ impl Region {
     /// `range` covers at least half of those parts, and the parts together are no larger than the resident memory (a single part
     /// always qualifies).
     ///
+    /// In a pager of a pool, a part of which `range` covers at least a half may also become native later: by the first access to it,
+    /// while at most half of the pool is in use. A large `range` of which the program uses a little reserves that much only. While
+    /// less than an eighth of the pool is free, native parts of which few pages are present become managed.
+    ///
     /// Parts in use stay as they are, and so does the end of the region behind its last multiple of 2 MiB. It costs a system call
     /// for a range that is not native, and none for one that is.
     ///
@@ -250,7 +254,7 @@ impl Region {
     }
 
     /// As [`Region::discard_unborrowed`]; ends [`Region::commit`] of whole parts of 2 MiB in `range` too: they count as resident no
-    /// more.
+    /// more. No access makes a part that `range` touches native, before the next commit.
     ///
     /// # Errors
     /// As [`Region::discard`].

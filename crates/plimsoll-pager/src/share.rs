@@ -55,6 +55,10 @@ pub(crate) struct Growth {
     pub(crate) is_free: bool,
     /// Pages that no member is charged for.
     pub(crate) free: u64,
+    /// Pages of the pool; 0 without one.
+    pub(crate) total: u64,
+    /// Pages that other members are charged for.
+    pub(crate) others: u64,
 }
 
 /// A pager that has its budget from a pool.
@@ -436,10 +440,14 @@ fn set_budget(tenant: &dyn Tenant, member: &Member, inherited: u64, copies: u64)
 
 /// The growth that is possible as of the last tick of `member`.
 fn growth(member: &Member) -> Result<Growth, PoolError> {
+    let (free, total) = (member.pool().free()?, member.pool().total_pages());
+    let own = member.grant().charged_bytes() / PAGE_SIZE as u64;
     Ok(Growth {
         is_possible: member.can_grow(),
         is_free: member.pool().has_spare_pages(member.place().0)?,
-        free: member.pool().free()?,
+        free,
+        total,
+        others: total.saturating_sub(free + own),
     })
 }
 

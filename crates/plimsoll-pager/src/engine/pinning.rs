@@ -184,6 +184,7 @@ impl<B: Backing + 'static> Engine<B> {
 
     /// Makes the first pages of `piece`, which lies in one chunk, active, or has the kernel resolve their faults.
     fn make_first_active(&self, piece: PageRange) -> MadeActive {
+        self.manager().commit_touched(piece.first);
         // The kernel makes pages of a native chunk present when a system call uses them. A thread that makes the chunk managed
         // makes pinned pages present before.
         if self.manager().settled_mode(piece.first) == ChunkMode::Native {
@@ -210,7 +211,11 @@ impl<B: Backing + 'static> Engine<B> {
         let manager = self.manager();
         match manager.table.word(page).load().state() {
             PageState::Active | PageState::Surrendered => true,
-            PageState::Virgin => manager.settled_mode(page) == ChunkMode::Native,
+            // A look makes no record: a chunk with one is not committed any more.
+            PageState::Virgin => {
+                manager.chunks.has_record(page.number() / CHUNK_PAGES)
+                    && manager.settled_mode(page) == ChunkMode::Native
+            }
             _ => false,
         }
     }

@@ -54,7 +54,9 @@ impl<B: Backing> Faults for Served<B> {
             return Err(FaultError::Refused(Errno::FAULT));
         }
         let _inside = self.gate.enter();
-        self.manager.fault(self.page(address))
+        let page = self.page(address);
+        self.manager.commit_touched(page);
+        self.manager.fault(page)
     }
 
     fn is_surrendered(&self, address: usize) -> bool {
@@ -195,5 +197,6 @@ impl<B: Backing> Tenant for Served<B> {
     fn set_growth(&self, growth: Growth) {
         self.manager.need.set_can_be_met(growth.is_possible);
         self.manager.need.set_is_free(growth.is_free, growth.free);
+        self.manager.need.set_pool(growth.total, growth.others);
     }
 }

@@ -98,6 +98,8 @@ pub(crate) struct Manager<D, B> {
     pub(crate) save_hand: Hand,
     /// From standby to a free frame.
     pub(crate) take_hand: Hand,
+    /// The chunk at which the next look for unused native ones begins.
+    pub(crate) look_hand: AtomicU32,
     /// Pages below which all regions are.
     extent: AtomicU32,
     /// Chunks of which a word was ever written.
@@ -136,6 +138,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             trim_hand: Hand::default(),
             save_hand: Hand::default(),
             take_hand: Hand::default(),
+            look_hand: AtomicU32::new(0),
             extent: AtomicU32::new(0),
             touched_chunks: AtomicU32::new(0),
             trim_mode: AtomicU8::new(TrimMode::BalanceSet as u8),

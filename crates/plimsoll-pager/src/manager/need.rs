@@ -10,6 +10,10 @@ const PAUSE_MS: u32 = 10_000;
 const WISH_PAUSE_MS: u32 = 1000;
 const MOST_DOUBLED: u32 = 6;
 
+/// A pool is ample while one in so many of its pages at most is in use, and scarce while not one in so many is free.
+const AMPLE_PART: u64 = 2;
+const SCARCE_PART: u64 = 8;
+
 /// The need of more budget. A fault has it open while it waits.
 #[derive(Debug, Default)]
 pub(crate) struct Need {
@@ -19,6 +23,10 @@ pub(crate) struct Need {
     is_free: AtomicBool,
     /// Pages that no member of the pool is charged for.
     free: AtomicU64,
+    /// Pages of the pool; 0 without one.
+    total: AtomicU64,
+    /// Pages that other members are charged for.
+    others: AtomicU64,
     /// Faults that wait.
     waiting: AtomicU32,
     /// The time at which a wait ended without more budget, plus 1; 0 for none.
@@ -84,6 +92,24 @@ impl Need {
     pub(crate) fn set_is_free(&self, is_free: bool, free: u64) {
         self.is_free.store(is_free, Ordering::Relaxed);
         self.free.store(free, Ordering::Relaxed);
+    }
+
+    /// States the pages of the pool, and those that other members are charged for. None at first.
+    pub(crate) fn set_pool(&self, total: u64, others: u64) {
+        self.total.store(total, Ordering::Relaxed);
+        self.others.store(others, Ordering::Relaxed);
+    }
+
+    /// Whether at least half of a pool is in no use while this member uses `own` pages: no other member is charged for it. The grant
+    /// of this member does not matter, which a thread may know before the free pages that are left.
+    pub(crate) fn is_ample(&self, own: u64) -> bool {
+        let total = self.total.load(Ordering::Relaxed);
+        total > 0 && (self.others.load(Ordering::Relaxed) + own) * AMPLE_PART <= total
+    }
+
+    /// Whether a pool has hardly any free page.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.free.load(Ordering::Relaxed) * SCARCE_PART < self.total.load(Ordering::Relaxed)
     }
 
     /// Whether free pages of the pool would meet the need at `now`, so that a wait costs less than a trim.
@@ -213,6 +239,20 @@ mod tests {
         fourth.is_met();
         fourth.give_up(20_000);
         assert!(need.wish(4, 20_000 + WISH_PAUSE_MS).is_some());
+    }
+
+    #[test]
+    fn a_pool_is_ample_while_half_of_it_is_not_in_use() {
+        let need = Need::default();
+        assert!(!need.is_ample(0) && !need.is_scarce(), "there is no pool");
+        need.set_pool(64, 20);
+        assert!(need.is_ample(12) && !need.is_ample(13) && need.is_scarce());
+        need.set_is_free(true, 7);
+        assert!(need.is_scarce());
+        need.set_is_free(true, 8);
+        assert!(!need.is_scarce());
+        need.set_pool(64, 40);
+        assert!(!need.is_ample(0) && !need.is_scarce());
     }
 
     #[test]

@@ -261,7 +261,8 @@ const _: () = assert!(PAGE_SIZE.is_multiple_of(size_of::<Chunk>()));
 ///
 /// A region that is managed from the start is **sparse**: its chunks have no records until their first page has a state.
 /// Those are managed chunks too ([`ChunkTable::mode`]), all of whose pages are virgin and belong to the region. A chunk of a
-/// sparse region is **committed** while it is native (the module `commit`).
+/// sparse region is **committed** while it is native, and may be **announced**: the program is about to use it (the module
+/// `commit`).
 ///
 /// Invariants:
 /// 1. `chunks` is a mapping of `count` chunks that this value owns. They consist of atomics, for which every bit pattern,
@@ -273,9 +274,9 @@ const _: () = assert!(PAGE_SIZE.is_multiple_of(size_of::<Chunk>()));
 pub struct ChunkTable {
     chunks: NonNull<Chunk>,
     count: usize,
-    /// The sets: used chunks, chunks of sparse regions, resident pages of records.
+    /// The sets: used chunks, chunks of sparse regions, announced chunks, resident pages of records.
     sets: AtomicWords,
-    /// The members of the third set.
+    /// The members of the last set.
     resident: AtomicU32,
     committed: AtomicU32,
 }
@@ -293,7 +294,7 @@ impl ChunkTable {
     pub fn new(pages: u32) -> Result<ChunkTable, Errno> {
         let count = pages.div_ceil(CHUNK_PAGES);
         let record_pages = count.div_ceil(RECORDS_A_PAGE);
-        let sets = AtomicWords::new(2 * words(count) + words(record_pages))?;
+        let sets = AtomicWords::new(3 * words(count) + words(record_pages))?;
         let bytes = count as usize * size_of::<Chunk>();
         let start = address_space::map(bytes)?;
         // A huge page would make more resident than is counted. A kernel without them refuses.
@@ -339,6 +340,11 @@ impl ChunkTable {
     fn sparse(&self) -> Bits<'_> {
         let words = words(self.count as u32);
         Bits(&self.sets[words..2 * words])
+    }
+
+    fn announced(&self) -> Bits<'_> {
+        let words = words(self.count as u32);
+        Bits(&self.sets[2 * words..3 * words])
     }
 
     /// The mode of a chunk, with or without a record.
@@ -412,6 +418,7 @@ impl ChunkTable {
     pub fn close_sparse(&self, pages: PageRange) {
         let end = pages.end().div_ceil(CHUNK_PAGES);
         self.sparse().remove_all(number_of(pages.first), end);
+        self.announced().remove_all(number_of(pages.first), end);
     }
 
     /// The first chunk from `from` on, by number, that has a record which is `wanted`; the number of all chunks without one.
@@ -453,14 +460,14 @@ impl ChunkTable {
 
     /// Bytes of RAM of the records and the sets of an arena whose regions are below `extent` pages.
     pub(crate) fn bytes(&self, extent: u32) -> u64 {
-        let sets = 2 * words(extent.div_ceil(CHUNK_PAGES)) * size_of::<AtomicU64>();
+        let sets = 3 * words(extent.div_ceil(CHUNK_PAGES)) * size_of::<AtomicU64>();
         let records = self.resident.load(Ordering::Relaxed) as usize * PAGE_SIZE;
         (records + sets.next_multiple_of(PAGE_SIZE)) as u64
     }
 
     /// Notes that the record of a chunk is written.
     fn note_resident(&self, number: u32) {
-        let set = Bits(&self.sets[2 * words(self.count as u32)..]);
+        let set = Bits(&self.sets[3 * words(self.count as u32)..]);
         if set.insert(number / RECORDS_A_PAGE) {
             self.resident.fetch_add(1, Ordering::Relaxed);
         }

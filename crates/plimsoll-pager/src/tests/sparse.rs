@@ -1,4 +1,4 @@
-//! Sparse regions: chunks that are native while all that is committed fits.
+//! Sparse regions: chunks that are native while all that is committed fits, or while most of the pool is free.
 
 use plimsoll_os::Errno;
 
@@ -116,6 +116,146 @@ fn a_committed_chunk_with_a_locked_page_keeps_it() {
     assert_eq!(manager.validate(), []);
     manager.driver.set_locked(None);
     access(&manager, page, |bytes| assert!(*bytes == contents(5)));
+}
+
+/// Chunks of a region, and of the budget.
+const CHUNKS: u32 = 8;
+const FITTING: u32 = 5;
+
+/// A member with a grant of five chunks, which announces the use of all eight chunks of its region. Other members have the memory of
+/// `others` chunks of the pool, of 16.
+fn member(others: u32) -> Sim {
+    let driver = Simulated::new(CHUNKS * CHUNK_PAGES, Injection::default());
+    let ram = u64::from(FITTING * CHUNK_PAGES) * PAGE_SIZE as u64;
+    let all = PageRange::new(PageIndex::new(0), CHUNKS * CHUNK_PAGES);
+    let manager = Manager::new(driver, ModelStore::default(), all.count, ram).expect("memory");
+    manager.open(all).expect("nothing is injected");
+    let pages = |chunks: u32| u64::from(chunks * CHUNK_PAGES);
+    manager.need.set_pool(pages(2 * CHUNKS), pages(others));
+    manager
+        .need
+        .set_is_free(false, pages(2 * CHUNKS - FITTING - others));
+    manager.commit(all);
+    assert_eq!(manager.budget.native(), 0, "it does not fit");
+    manager
+}
+
+/// Writes to a page as the program does. Returns whether that was a fault.
+fn write(manager: &Sim, page: u32) -> bool {
+    let page = PageIndex::new(page);
+    let value = contents(page.number() as u8);
+    let is_fault = manager.driver.access(page, |bytes| *bytes = value).is_none();
+    if is_fault {
+        manager.commit_touched(page);
+        access(manager, page, |bytes| *bytes = value);
+    }
+    is_fault
+}
+
+#[track_caller]
+fn assert_written(manager: &Sim, pages: impl Iterator<Item = u32>) {
+    for page in pages {
+        access(manager, PageIndex::new(page), |bytes| {
+            assert!(*bytes == contents(page as u8), "page {page}")
+        });
+    }
+    assert_eq!(manager.validate(), []);
+}
+
+/// The table of lines of sort(1) grows downwards: each of its pages was a fault.
+#[test]
+fn a_descending_fill_of_announced_memory_has_a_fault_for_each_chunk() {
+    // With two of its chunks, and its metadata, more than half of the pool is in use.
+    let manager = member(CHUNKS - 2);
+    let pages = || (0..CHUNKS * CHUNK_PAGES).rev();
+    let faults = |chunks: u32| {
+        let first = (CHUNKS - manager.chunks.committed() - chunks) * CHUNK_PAGES;
+        let end = (CHUNKS - manager.chunks.committed()) * CHUNK_PAGES;
+        (first..end).rev().filter(|page| write(&manager, *page)).count()
+    };
+    assert_eq!((faults(1), manager.chunks.committed()), (1, 1));
+    assert!(!is_native(&manager, 0) && !manager.chunks.has_record(0));
+    // All further pages are the pager's.
+    assert_eq!(faults(1), 1);
+    let native = manager.budget.native();
+    assert_eq!(native, u64::from(2 * CHUNK_PAGES));
+    assert_eq!(manager.validate(), []);
+    let last = CHUNKS - manager.chunks.committed();
+    assert!(write(&manager, last * CHUNK_PAGES - 1) && write(&manager, last * CHUNK_PAGES - 2));
+    assert_eq!(manager.budget.native(), native);
+    // More than the grant.
+    pages().for_each(|page| _ = write(&manager, page));
+    assert_written(&manager, pages());
+    assert_eq!(manager.stats().forced_frames, 0);
+}
+
+/// Two threads find the same chunk untouched: one of them commits it, and the budget of the other one is free again.
+#[test]
+fn threads_that_fault_in_one_announced_chunk_reserve_it_once() {
+    for _ in 0..20 {
+        let manager = member(0);
+        let start = std::sync::Barrier::new(3);
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let (manager, start) = (&manager, &start);
+                scope.spawn(move || {
+                    for chunk in 0..2 {
+                        start.wait();
+                        write(manager, chunk * CHUNK_PAGES + 7 * thread);
+                    }
+                });
+            }
+        });
+        let native = u64::from(manager.chunks.committed() * CHUNK_PAGES);
+        assert_eq!(manager.budget.native(), native);
+        assert_written(
+            &manager,
+            (0..2).flat_map(|chunk| (0..3).map(move |at| chunk * CHUNK_PAGES + 7 * at)),
+        );
+    }
+}
+
+#[test]
+fn a_fault_commits_no_chunk_that_is_not_announced_or_of_a_scarce_pool() {
+    let chunk = |number: u32| PageRange::new(PageIndex::new(number * CHUNK_PAGES), CHUNK_PAGES);
+    let scarce = member(CHUNKS);
+    let manager = member(0);
+    // As at the end of a mapping.
+    manager.decommit(chunk(1)).expect("nothing is locked");
+    for (manager, number, is_committed) in [(&scarce, 0, false), (&manager, 1, false), (&manager, 2, true)] {
+        assert!(write(manager, number * CHUNK_PAGES));
+        assert_eq!(is_native(manager, number), is_committed);
+    }
+    // Without a pool.
+    manager.need.set_pool(0, 0);
+    assert!(write(&manager, 3 * CHUNK_PAGES) && !is_native(&manager, 3));
+    assert_eq!(manager.validate(), []);
+}
+
+/// A program that uses a page of each chunk would keep the pages of all others from the pool.
+#[test]
+fn chunks_that_are_mostly_unused_are_given_up_while_the_pool_is_scarce() {
+    let manager = member(0);
+    let first = |chunk: u32| chunk * CHUNK_PAGES;
+    (0..CHUNKS).for_each(|chunk| assert!(write(&manager, first(chunk))));
+    let committed = manager.chunks.committed();
+    // The stock of spare frames is a part of the fifth.
+    assert_eq!(committed, FITTING - 1);
+    (first(0)..first(1)).for_each(|page| _ = write(&manager, page));
+    manager.age();
+    assert_eq!(manager.chunks.committed(), committed, "the pool has free pages");
+    manager.need.set_is_free(false, 0);
+    manager.age();
+    assert_eq!((manager.chunks.committed(), is_native(&manager, 0)), (1, true));
+    let frames = u64::from(CHUNKS - 1);
+    assert_eq!(
+        (manager.budget.native(), manager.budget.frames()),
+        (CHUNK_PAGES.into(), frames)
+    );
+    assert_written(&manager, (first(0)..first(1)).chain((1..CHUNKS).map(first)));
+    // They have records now.
+    manager.need.set_is_free(false, u64::from(CHUNKS * CHUNK_PAGES));
+    assert!(write(&manager, first(1) + 1) && !is_native(&manager, 1));
 }
 
 /// A region of 256 GiB of which two chunks are in use.

@@ -89,10 +89,11 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         self.clean_store(MOST_CLEANED.max(saved * CLEANED_PER_SAVED));
     }
 
-    /// The work of each second: copies become older.
+    /// The work of each second: copies become older, and native chunks that are not used go if others may need their pages.
     pub(crate) fn age(&self) {
         self.backing.age(self);
         self.settle();
+        self.give_up_unused();
     }
 
     /// Has the store move copies together. Returns whether that freed anything.

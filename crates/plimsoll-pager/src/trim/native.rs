@@ -1,4 +1,4 @@
-//! Native chunks: those of a sparse region that become native, and registering any.
+//! Native chunks: those of a sparse region that become native, by a commit or by a fault, and registering any.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -8,19 +8,24 @@ use plimsoll_os::Errno;
 
 use crate::backing::Backing;
 use crate::driver::{Area, Driver};
-use crate::manager::{Event, Manager, Patience};
+use crate::manager::{Event, Manager, Patience, TrimMode};
 use crate::page::{CHUNK_PAGES, Chunk, ChunkMode, PAGE_SIZE, PageIndex, PageRange, PageState, Word};
 
 /// A fault, or a change of a mapping, ends before; but a thread must not wait for ever.
 const MOST_WAITS: u32 = 1000;
-/// The longest wait for a larger budget. It takes about 1 ms on a quiet machine.
+/// The longest wait for a larger budget, of a commit and of a fault. It takes about 1 ms on a quiet machine.
 const LONGEST_WISH_MS: u32 = 100;
+const LONGEST_WISH_OF_FAULT_MS: u32 = 20;
 const NAP: Duration = Duration::from_micros(100);
 const NAPS_A_WAKE: u32 = 10;
 /// A wait asks for this part of the pages in use, too, so that waits become rare.
 const WISHED_PART: u64 = 4;
 /// Native chunks that a trim makes managed at most before it trims a page.
 const MOST_GIVEN_UP: u32 = 64;
+/// Native chunks that are looked at in a second while the pool is scarce. One look takes a few microseconds.
+const MOST_LOOKED_AT: u32 = 256;
+/// A native chunk with fewer present pages than one in so many is mostly unused.
+const USED_PART: usize = 4;
 
 impl<D: Driver, B: Backing> Manager<D, B> {
     /// Registers the native chunk of `page`, so that its faults come to the pager, and adopts its present pages. Returns
@@ -82,16 +87,61 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     }
 
     /// Makes the chunks of a sparse region that `pages` touch native, if the budget has room for all of their pages and the stock
-    /// of spare frames; else they stay as they are. Chunks that have pages with a state stay managed.
+    /// of spare frames; else a fault may commit each of them ([`Manager::commit_touched`]). Chunks that have pages with a state
+    /// stay managed.
     pub(crate) fn commit(&self, pages: PageRange) {
+        self.chunks.announce(pages);
         let wanted = self.chunks.uncommitted(pages).count() as u64;
         let count = wanted * u64::from(CHUNK_PAGES);
-        if wanted == 0 || self.budget.ram() > self.budget.target() {
+        if wanted == 0 || self.is_shrinking() {
             return;
         }
-        if !(self.reserve(count) || self.grow_for(pages, count) || self.give_up_for(count)) {
+        if self.reserve(count)
+            || self.grow_for(pages, count, LONGEST_WISH_MS)
+            // Faults commit the parts that are used. To make other chunks managed costs more.
+            || (!self.is_ample() && self.give_up_for(count))
+        {
+            self.commit_reserved(pages, wanted);
+        }
+    }
+
+    /// Before a fault on `page`: makes its chunk native if the program announced it, no page of it was used yet, and most of the
+    /// pool is free. One fault then does for all of its pages, wherever the next access is. If the budget does not grow in a short
+    /// time, the chunk stays managed.
+    pub(crate) fn commit_touched(&self, page: PageIndex) {
+        let number = page.number() / CHUNK_PAGES;
+        if !self.chunks.awaits_commit(number)
+            || self.trim_mode() != TrimMode::BalanceSet
+            || self.is_shrinking()
+            || !self.is_ample()
+        {
             return;
         }
+        let chunk = pages_of(&(number..number + 1));
+        let count = u64::from(CHUNK_PAGES);
+        if self.reserve(count) || self.grow_for(chunk, count, LONGEST_WISH_OF_FAULT_MS) {
+            self.commit_reserved(chunk, 1);
+        }
+    }
+
+    fn is_shrinking(&self) -> bool {
+        self.budget.ram() > self.budget.target()
+    }
+
+    /// Whether at most half of the pool is in use. False in a pager without one.
+    fn is_ample(&self) -> bool {
+        self.need.is_ample(self.own_pages())
+    }
+
+    /// Pages that this process is charged for: its parent pays for others.
+    fn own_pages(&self) -> u64 {
+        let inherited = self.inherited.load(Ordering::Relaxed);
+        (self.resident_bytes() / PAGE_SIZE as u64).saturating_sub(inherited)
+    }
+
+    /// Makes up to `wanted` chunks that `pages` touch native, for whose pages the budget is reserved. Ends the reservation for the
+    /// others.
+    fn commit_reserved(&self, pages: PageRange, wanted: u64) {
         let mut numbers = self
             .chunks
             .uncommitted(pages)
@@ -109,7 +159,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 committed += u64::from(end - first) * u64::from(CHUNK_PAGES);
             }
         }
-        self.budget.release_native(count - committed);
+        self.budget
+            .release_native(wanted * u64::from(CHUNK_PAGES) - committed);
     }
 
     /// Reserves the budget for pages of chunks that are to be committed.
@@ -135,9 +186,8 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 
     /// As [`Manager::reserve`], in a pager whose budget is a grant: has the pool give it free pages, and waits for a moment. A fault of
     /// each page would take longer.
-    fn grow_for(&self, pages: PageRange, count: u64) -> bool {
-        let inherited = self.inherited.load(Ordering::Relaxed);
-        let used = (self.resident_bytes() / PAGE_SIZE as u64).saturating_sub(inherited);
+    fn grow_for(&self, pages: PageRange, count: u64, longest_ms: u32) -> bool {
+        let used = self.own_pages();
         // Each program has a large table of its heap, of which it uses little, and small parts of chunks: it would hold much more than
         // it uses. Of memory that more than doubles its use, it may use little too.
         if count > (2 * u64::from(pages.count)).min(used.max(u64::from(CHUNK_PAGES))) {
@@ -169,7 +219,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
                 return false;
             }
             now = plimsoll_os::coarse_milliseconds();
-            if now.wrapping_sub(start) > LONGEST_WISH_MS {
+            if now.wrapping_sub(start) > longest_ms {
                 wish.give_up(now);
                 return false;
             }
@@ -198,6 +248,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     /// # Errors
     /// As those of [`Manager::discard`].
     pub(crate) fn decommit(&self, pages: PageRange) -> Result<(), Errno> {
+        self.chunks.withdraw(pages);
         let whole = pages.first.number().div_ceil(CHUNK_PAGES)..pages.end() / CHUNK_PAGES;
         let mut next = whole.start;
         while next < whole.end && self.chunks.committed() > 0 {
@@ -255,6 +306,39 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         if self.chunks.committed() > 0 {
             self.give_up_committed(MOST_GIVEN_UP);
         }
+    }
+
+    /// While the pool has hardly any free page: makes committed chunks managed that are mostly unused, as other members may need
+    /// their pages. To be called each second; bounded work.
+    pub(crate) fn give_up_unused(&self) {
+        if !self.need.is_scarce() {
+            return;
+        }
+        let is_native = |chunk: &Chunk| chunk.mode() == ChunkMode::Native;
+        let mut next = self.look_hand.load(Ordering::Relaxed);
+        for _ in 0..MOST_LOOKED_AT {
+            let number = self.chunks.find(next, is_native);
+            if number as usize >= self.chunks.all().len() {
+                // The next call begins at the first chunk again.
+                next = 0;
+                break;
+            }
+            next = number + 1;
+            if self.chunks.is_sparse(number) && self.is_mostly_unused(number) {
+                self.manage(PageIndex::new(number * CHUNK_PAGES));
+            }
+        }
+        self.look_hand.store(next, Ordering::Relaxed);
+    }
+
+    /// Whether few pages of a native chunk are present.
+    fn is_mostly_unused(&self, number: u32) -> bool {
+        let mut present = [false; CHUNK_PAGES as usize];
+        let listed = self
+            .driver
+            .present(Area::Arena, pages_of(&(number..number + 1)), &mut present);
+        let used = present.iter().filter(|present| **present).count();
+        listed.is_ok() && used < present.len() / USED_PART
     }
 
     /// Counts a present page of a chunk that was just registered, unless a fault did.

@@ -331,6 +331,104 @@ fn member_that_commits(pool: &Pool) -> Stats {
     stats
 }
 
+/// A block larger than what the member used did not become native, however much of the pool was free: sort(1) fills one from both
+/// ends, and each page of the descending part was a fault.
+#[test]
+fn a_large_block_that_a_member_commits_is_the_kernels_while_most_of_the_pool_is_free() {
+    let test =
+        "shared_budget::a_large_block_that_a_member_commits_is_the_kernels_while_most_of_the_pool_is_free";
+    with_pool(test, |pool, _| {
+        // A machine that is busy for 20 ms makes a wish vain, and the next pauses.
+        let members: Vec<Stats> = (0..5).map(|_| member_that_fills_a_block(pool)).collect();
+        let by_faults = |stats: &Stats| (stats.zero_faults + stats.stream_pages) * PAGE;
+        let is_right =
+            |stats: &Stats| by_faults(stats) <= MIB && (stats.trimmed_pages, stats.forced_frames) == (0, 0);
+        assert!(members.iter().any(is_right), "{members:?}");
+    });
+}
+
+/// A member with a block of 200 MiB, of which two threads fill 24 MiB together: one upwards, one downwards. Returns its statistics.
+fn member_that_fills_a_block(pool: &Pool) -> Stats {
+    const SPACE: usize = 1 << 30;
+    const BLOCK: usize = 200 << 20;
+    const FILLED: usize = 12 << 20;
+    let page = PAGE as usize;
+    let member = pool.join(limits()).expect("the minima fit");
+    let pager = Pager::builder()
+        .pool(member)
+        .address_space(SPACE as u64)
+        .build()
+        .expect("userfaultfd is allowed");
+    let mut region = pager.map(SPACE).expect("addresses are free");
+    region.commit(..BLOCK).expect("inside");
+    assert_eq!(pager.stats().native_pages, 0);
+    let (low, high) = region.bytes_mut()[..BLOCK].split_at_mut(FILLED);
+    let high_start = high.len() - FILLED;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for page in low.chunks_mut(page) {
+                page.fill(1);
+            }
+        });
+        for page in high[high_start..].chunks_mut(page).rev() {
+            page.fill(2);
+        }
+    });
+    let stats = pager.stats();
+    assert!(stats.resident_bytes() <= stats.ram, "{stats:?}");
+    let bytes = region.bytes();
+    assert!(bytes[..FILLED].iter().all(|byte| *byte == 1));
+    assert!(bytes[BLOCK - FILLED..BLOCK].iter().all(|byte| *byte == 2));
+    assert!(bytes[FILLED..FILLED + page].iter().all(|byte| *byte == 0));
+    stats
+}
+
+/// A member that uses a page of each 2 MiB of a large block reserves half of the pool for them at most, and another one gets that when
+/// it needs it.
+#[test]
+fn untouched_parts_of_a_committed_block_are_there_for_other_members() {
+    let test = "shared_budget::untouched_parts_of_a_committed_block_are_there_for_other_members";
+    with_pool(test, |pool, shared| {
+        let mut group = Group::new(pool, shared);
+        group
+            .children
+            .push(Some(Child::fork(|| touch_here_and_there(pool, shared, 0))));
+        while group.is_filling() {
+            group.check_sum();
+        }
+        let native = shared.get(WORK) - 1;
+        assert!(native <= TOTAL / 2 + 4 * MIB, "{native} bytes");
+        // It refaults: a member that rests gets no pages that it would not fill.
+        group.set_hot(1, 40);
+        group.children.push(Some(Child::fork(|| live(pool, shared, 1))));
+        while group.is_filling() {
+            group.check_sum();
+        }
+        group.wait_for(|group| group.given(1) >= 40 * MIB);
+    });
+}
+
+/// Touches a page of each 2 MiB of a block of 512 MiB. Sets its work to the bytes of native parts, plus 1.
+fn touch_here_and_there(pool: &Pool, shared: &Shared, at: usize) {
+    const SPACE: usize = 1 << 30;
+    const BLOCK: usize = 512 << 20;
+    let member = pool.join(limits()).expect("the minima fit");
+    let pager = Pager::builder()
+        .pool(member)
+        .address_space(SPACE as u64)
+        .build()
+        .expect("userfaultfd is allowed");
+    let mut region = pager.map(SPACE).expect("addresses are free");
+    region.commit(..BLOCK).expect("inside");
+    for part in region.bytes_mut()[..BLOCK].chunks_mut(2 << 20) {
+        part[..PAGE as usize].fill(7);
+    }
+    shared.set(WORK + at, pager.stats().native_pages * PAGE + 1);
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
 /// A fault that waits for a pool which has nothing to give goes on above the budget.
 #[test]
 fn members_whose_data_fit_no_budget_exceed_it_and_go_on() {

@@ -1,4 +1,7 @@
-//! Committed chunks: those of sparse regions that are native.
+//! Committed chunks: those of sparse regions that are native; and announced ones, which a fault may commit.
+//!
+//! The program announces a chunk by a commit of at least half of it, and withdraws that when it decommits any of it. A chunk
+//! that is announced and has no record is committed by the first fault on it while most of the pool is free.
 //!
 //! A chunk of a sparse region becomes committed, and managed or without a record again:
 //!
@@ -27,6 +30,27 @@ impl ChunkTable {
     pub(crate) fn uncommitted(&self, pages: PageRange) -> impl Iterator<Item = u32> {
         let chunks = number_of(pages.first)..pages.end().div_ceil(CHUNK_PAGES);
         chunks.filter(|number| self.sparse().has(*number) && !self.has_record(*number))
+    }
+
+    /// Announces the chunks of which `pages` are at least a half.
+    pub(crate) fn announce(&self, pages: PageRange) {
+        const HALF: u32 = CHUNK_PAGES / 2;
+        if pages.count >= HALF {
+            let first = (pages.first.number() + HALF - 1) / CHUNK_PAGES;
+            let end = (pages.end() + HALF) / CHUNK_PAGES;
+            self.announced().insert_all(first, end);
+        }
+    }
+
+    /// Ends the announcement of the chunks that `pages` touch.
+    pub(crate) fn withdraw(&self, pages: PageRange) {
+        let end = pages.end().div_ceil(CHUNK_PAGES);
+        self.announced().remove_all(number_of(pages.first), end);
+    }
+
+    /// Whether a chunk is announced, and belongs to a sparse region without a record of it.
+    pub(crate) fn awaits_commit(&self, number: u32) -> bool {
+        self.announced().has(number) && self.sparse().has(number) && !self.has_record(number)
     }
 
     /// Begins to commit a chunk. Returns false if it has a record already. No page of it gets a state until
@@ -120,5 +144,34 @@ mod tests {
         chunks.end_commit(2);
         chunks.with_record(2).set_priority(1);
         assert!(!chunks.begin_release(2), "the policy would be lost");
+    }
+
+    #[test]
+    fn a_chunk_is_announced_by_half_of_it_until_a_part_is_withdrawn() {
+        let chunks = ChunkTable::new(8 * CHUNK_PAGES).expect("addresses");
+        chunks.open_sparse(pages(CHUNK_PAGES, 6 * CHUNK_PAGES));
+        let announced = || {
+            (0..8)
+                .filter(|number| chunks.awaits_commit(*number))
+                .collect::<Vec<_>>()
+        };
+        let half = CHUNK_PAGES / 2;
+        chunks.announce(pages(2 * CHUNK_PAGES, half - 1));
+        chunks.announce(pages(2 * CHUNK_PAGES + 1, half - 1));
+        assert!(announced().is_empty());
+        chunks.announce(pages(2 * CHUNK_PAGES + 7, half));
+        assert_eq!(announced(), [2]);
+        // A bit less than half of the first one and half of the last one, which is in no region.
+        chunks.announce(pages(3 * CHUNK_PAGES + half + 1, 4 * CHUNK_PAGES));
+        assert_eq!(announced(), [2, 4, 5, 6]);
+        chunks.announce(pages(3 * CHUNK_PAGES + half, half));
+        chunks.with_record(5);
+        assert_eq!(announced(), [2, 3, 4, 6]);
+        chunks.withdraw(pages(4 * CHUNK_PAGES - 1, 2));
+        assert_eq!(announced(), [2, 6]);
+        chunks.close(5);
+        chunks.close_sparse(pages(CHUNK_PAGES, 6 * CHUNK_PAGES));
+        chunks.open_sparse(pages(CHUNK_PAGES, 6 * CHUNK_PAGES));
+        assert!(announced().is_empty(), "by a region that was closed");
     }
 }
