@@ -237,8 +237,10 @@ impl Region {
     /// always qualifies).
     ///
     /// In a pager of a pool, a part of which `range` covers at least a half may also become native later: by the first access to it,
-    /// while at most half of the pool is in use. A large `range` of which the program uses a little reserves that much only. While
-    /// less than an eighth of the pool is free, native parts of which few pages are present become managed.
+    /// a prefetch or a pin of it, if at most half of the pool is in use then, all of the part included. An access waits for the pages
+    /// for about 20 ms at most. A large `range` of which the program uses a little reserves that much only. While more than seven
+    /// eighths of the pool are in use, native parts of which fewer than a quarter of the pages are present become managed, within
+    /// a second or two. Pages that others are charged for are in use, and so is all that this member has in RAM.
     ///
     /// Parts in use stay as they are, and so does the end of the region behind its last multiple of 2 MiB. It costs a system call
     /// for a range that is not native, and none for one that is.

@@ -22,7 +22,12 @@ impl<B: Backing + 'static> Engine<B> {
     pub(crate) fn prefetch(&self, pages: PageRange) -> Result<(), FaultError> {
         let manager = self.manager();
         for piece in pages.pieces(CHUNK_PAGES) {
-            if manager.chunks.mode(piece.first.number() / CHUNK_PAGES) != ChunkMode::Managed {
+            let number = piece.first.number() / CHUNK_PAGES;
+            if manager.chunks.awaits_commit(number) && !self.is_forked() {
+                let _work = self.work();
+                manager.commit_touched(piece.first);
+            }
+            if manager.chunks.mode(number) != ChunkMode::Managed {
                 manager.touch(piece);
                 continue;
             }

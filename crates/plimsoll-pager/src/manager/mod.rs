@@ -98,7 +98,7 @@ pub(crate) struct Manager<D, B> {
     pub(crate) save_hand: Hand,
     /// From standby to a free frame.
     pub(crate) take_hand: Hand,
-    /// The chunk at which the next look for unused native ones begins.
+    /// The chunk at which the next look for mostly unused native ones begins.
     pub(crate) look_hand: AtomicU32,
     /// Pages below which all regions are.
     extent: AtomicU32,

@@ -10,7 +10,7 @@ const PAUSE_MS: u32 = 10_000;
 const WISH_PAUSE_MS: u32 = 1000;
 const MOST_DOUBLED: u32 = 6;
 
-/// A pool is ample while one in so many of its pages at most is in use, and scarce while not one in so many is free.
+/// A pool is ample while one in so many of its pages at most is in use, and scarce while not one in so many is in no use.
 const AMPLE_PART: u64 = 2;
 const SCARCE_PART: u64 = 8;
 
@@ -100,16 +100,24 @@ impl Need {
         self.others.store(others, Ordering::Relaxed);
     }
 
-    /// Whether at least half of a pool is in no use while this member uses `own` pages: no other member is charged for it. The grant
-    /// of this member does not matter, which a thread may know before the free pages that are left.
+    /// Whether at most half of a pool is in use while this member uses `own` pages. False without a pool.
     pub(crate) fn is_ample(&self, own: u64) -> bool {
-        let total = self.total.load(Ordering::Relaxed);
-        total > 0 && (self.others.load(Ordering::Relaxed) + own) * AMPLE_PART <= total
+        let (total, used) = self.in_use(own);
+        total > 0 && used * AMPLE_PART <= total
     }
 
-    /// Whether a pool has hardly any free page.
-    pub(crate) fn is_scarce(&self) -> bool {
-        self.free.load(Ordering::Relaxed) * SCARCE_PART < self.total.load(Ordering::Relaxed)
+    /// Whether nearly all of a pool is in use while this member uses `own` pages. False without a pool.
+    pub(crate) fn is_scarce(&self, own: u64) -> bool {
+        let (total, used) = self.in_use(own);
+        total.saturating_sub(used) * SCARCE_PART < total
+    }
+
+    /// The pages of the pool, and those in use: of other members what they are charged for, and `own` pages of this one. The rest of
+    /// its grant is in no use: it goes to a member that needs it. A thread may also know a new grant before the free pages that are
+    /// left.
+    fn in_use(&self, own: u64) -> (u64, u64) {
+        let others = self.others.load(Ordering::Relaxed);
+        (self.total.load(Ordering::Relaxed), others + own)
     }
 
     /// Whether free pages of the pool would meet the need at `now`, so that a wait costs less than a trim.
@@ -242,17 +250,17 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_is_ample_while_half_of_it_is_not_in_use() {
+    fn a_pool_is_ample_up_to_half_and_scarce_from_seven_eighths_of_it_in_use() {
         let need = Need::default();
-        assert!(!need.is_ample(0) && !need.is_scarce(), "there is no pool");
+        assert!(!need.is_ample(0) && !need.is_scarce(9), "there is no pool");
         need.set_pool(64, 20);
-        assert!(need.is_ample(12) && !need.is_ample(13) && need.is_scarce());
-        need.set_is_free(true, 7);
-        assert!(need.is_scarce());
-        need.set_is_free(true, 8);
-        assert!(!need.is_scarce());
+        assert!(need.is_ample(12) && !need.is_ample(13));
+        // None is free: this member has a grant of all the rest.
+        need.set_is_free(false, 0);
+        assert!(!need.is_scarce(36) && need.is_scarce(37));
+        assert!(need.is_scarce(1000), "more than the pool, as after the end of a parent");
         need.set_pool(64, 40);
-        assert!(!need.is_ample(0) && !need.is_scarce());
+        assert!(!need.is_ample(0) && !need.is_scarce(16) && need.is_scarce(17));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Sparse regions: chunks that are native while all that is committed fits, or while most of the pool is free.
+//! Sparse regions: chunks that are native while all that is committed fits, or while at most half of the pool is in use.
 
 use plimsoll_os::Errno;
 
@@ -165,8 +165,8 @@ fn assert_written(manager: &Sim, pages: impl Iterator<Item = u32>) {
 /// The table of lines of sort(1) grows downwards: each of its pages was a fault.
 #[test]
 fn a_descending_fill_of_announced_memory_has_a_fault_for_each_chunk() {
-    // With two of its chunks, and its metadata, more than half of the pool is in use.
-    let manager = member(CHUNKS - 2);
+    // With three of its chunks, and its metadata, more than half of the pool would be in use.
+    let manager = member(CHUNKS - 3);
     let pages = || (0..CHUNKS * CHUNK_PAGES).rev();
     let faults = |chunks: u32| {
         let first = (CHUNKS - manager.chunks.committed() - chunks) * CHUNK_PAGES;
@@ -216,19 +216,87 @@ fn threads_that_fault_in_one_announced_chunk_reserve_it_once() {
 }
 
 #[test]
-fn a_fault_commits_no_chunk_that_is_not_announced_or_of_a_scarce_pool() {
+fn a_fault_commits_no_chunk_that_is_not_announced_or_while_half_of_the_pool_is_in_use() {
     let chunk = |number: u32| PageRange::new(PageIndex::new(number * CHUNK_PAGES), CHUNK_PAGES);
-    let scarce = member(CHUNKS);
+    let half = member(CHUNKS);
     let manager = member(0);
+    // A chunk is more than half of it.
+    let small = member(0);
+    small.need.set_pool(u64::from(2 * CHUNK_PAGES - 1), 0);
+    let outside = member(0);
+    outside.need.set_pool(0, 0);
     // As at the end of a mapping.
     manager.decommit(chunk(1)).expect("nothing is locked");
-    for (manager, number, is_committed) in [(&scarce, 0, false), (&manager, 1, false), (&manager, 2, true)] {
+    for (manager, number, is_committed) in [
+        (&half, 0, false),
+        (&small, 0, false),
+        (&outside, 0, false),
+        (&manager, 1, false),
+        (&manager, 2, true),
+    ] {
         assert!(write(manager, number * CHUNK_PAGES));
         assert_eq!(is_native(manager, number), is_committed);
+        assert_eq!(manager.validate(), []);
     }
-    // Without a pool.
-    manager.need.set_pool(0, 0);
-    assert!(write(&manager, 3 * CHUNK_PAGES) && !is_native(&manager, 3));
+}
+
+/// A child of a fork shares the native chunks of its parent, which pays for the pages in them.
+#[test]
+fn pages_that_the_parent_pays_for_are_in_use_once() {
+    // With two of its chunks, and its metadata, more than half of the pool would be in use.
+    let manager = member(CHUNKS - 2);
+    let written = |chunk: u32| write(&manager, chunk * CHUNK_PAGES) && is_native(&manager, chunk);
+    assert!(written(0) && !written(1));
+    let chunk = u64::from(CHUNK_PAGES) * PAGE_SIZE as u64;
+    manager.set_ram_beside(u64::from(FITTING) * chunk, chunk, 0);
+    assert!(written(2) && !written(3));
+    assert_eq!(manager.validate(), []);
+}
+
+/// A member whose grant has no room for chunk `FITTING`. Does `work` while a thread waits for the pages of that chunk, before its first
+/// use.
+fn during_a_wait(work: impl FnOnce(&Sim)) -> Sim {
+    let manager = member(0);
+    (0..FITTING).for_each(|chunk| assert!(write(&manager, chunk * CHUNK_PAGES)));
+    manager.need.set_can_be_met(true);
+    manager.need.set_is_free(true, u64::from(CHUNKS * CHUNK_PAGES));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| manager.commit_touched(PageIndex::new(FITTING * CHUNK_PAGES)));
+        while !manager.need.is_wished() && !waiting.is_finished() {
+            std::thread::yield_now();
+        }
+        work(&manager);
+    });
+    manager
+}
+
+/// A thread waited in vain for as many pages again when another one had used a page of the chunk, or had committed it; and after a
+/// vain wait, no thread waits for a second.
+#[test]
+fn a_wait_for_the_pages_of_a_chunk_ends_when_another_thread_was_first() {
+    let is_right = |_: u32| {
+        let manager = during_a_wait(|manager| {
+            access(manager, PageIndex::new(FITTING * CHUNK_PAGES), |bytes| bytes.fill(5));
+        });
+        assert!(!is_native(&manager, FITTING) && manager.validate().is_empty());
+        let wish = manager.need.wish(1, plimsoll_os::coarse_milliseconds());
+        wish.is_some()
+    };
+    // The other thread may come too late on a busy machine.
+    assert!((0..20).any(is_right));
+}
+
+/// Memory that the program unmaps meanwhile would stay native: nothing uses it, nor decommits it again.
+#[test]
+fn a_chunk_that_is_decommitted_during_the_wait_for_its_pages_stays_managed() {
+    let manager = during_a_wait(|manager| {
+        let chunk = PageRange::new(PageIndex::new(FITTING * CHUNK_PAGES), CHUNK_PAGES);
+        manager.decommit(chunk).expect("nothing is locked");
+        manager.set_ram(u64::from(CHUNKS * CHUNK_PAGES) * PAGE_SIZE as u64);
+    });
+    assert!(!is_native(&manager, FITTING));
+    let native = u64::from((FITTING - 1) * CHUNK_PAGES);
+    assert_eq!(manager.budget.native(), native);
     assert_eq!(manager.validate(), []);
 }
 
@@ -242,9 +310,13 @@ fn chunks_that_are_mostly_unused_are_given_up_while_the_pool_is_scarce() {
     // The stock of spare frames is a part of the fifth.
     assert_eq!(committed, FITTING - 1);
     (first(0)..first(1)).for_each(|page| _ = write(&manager, page));
-    manager.age();
-    assert_eq!(manager.chunks.committed(), committed, "the pool has free pages");
+    // No page of the pool is free, as this member alone has a grant of all of them: the others can have those that it does not use.
     manager.need.set_is_free(false, 0);
+    manager.age();
+    assert_eq!(manager.chunks.committed(), committed, "the pool is not in use");
+    manager
+        .need
+        .set_pool(u64::from(2 * CHUNKS * CHUNK_PAGES), u64::from((CHUNKS + 3) * CHUNK_PAGES));
     manager.age();
     assert_eq!((manager.chunks.committed(), is_native(&manager, 0)), (1, true));
     let frames = u64::from(CHUNKS - 1);
@@ -254,7 +326,7 @@ fn chunks_that_are_mostly_unused_are_given_up_while_the_pool_is_scarce() {
     );
     assert_written(&manager, (first(0)..first(1)).chain((1..CHUNKS).map(first)));
     // They have records now.
-    manager.need.set_is_free(false, u64::from(CHUNKS * CHUNK_PAGES));
+    manager.need.set_pool(u64::from(2 * CHUNKS * CHUNK_PAGES), 0);
     assert!(write(&manager, first(1) + 1) && !is_native(&manager, 1));
 }
 

@@ -22,7 +22,7 @@ const NAPS_A_WAKE: u32 = 10;
 const WISHED_PART: u64 = 4;
 /// Native chunks that a trim makes managed at most before it trims a page.
 const MOST_GIVEN_UP: u32 = 64;
-/// Native chunks that are looked at in a second while the pool is scarce. One look takes a few microseconds.
+/// Native chunks that are looked at in a second while nearly all of the pool is in use. One look takes a few microseconds.
 const MOST_LOOKED_AT: u32 = 256;
 /// A native chunk with fewer present pages than one in so many is mostly unused.
 const USED_PART: usize = 4;
@@ -99,15 +99,17 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         if self.reserve(count)
             || self.grow_for(pages, count, LONGEST_WISH_MS)
             // Faults commit the parts that are used. To make other chunks managed costs more.
-            || (!self.is_ample() && self.give_up_for(count))
+            || (!self.is_ample() && self.is_uncommitted(pages) && self.give_up_for(count))
         {
             self.commit_reserved(pages, wanted);
         }
     }
 
-    /// Before a fault on `page`: makes its chunk native if the program announced it, no page of it was used yet, and most of the
-    /// pool is free. One fault then does for all of its pages, wherever the next access is. If the budget does not grow in a short
-    /// time, the chunk stays managed.
+    /// Before a fault on `page`: makes its chunk native if the program announced it, no page of it was used yet, and at most half of
+    /// the pool is in use afterwards. One fault then does for all of its pages, wherever the next access is. If the budget does not
+    /// grow in a short time, the chunk stays managed.
+    ///
+    /// The caller is inside the gate: a fork does not copy a chunk in between.
     pub(crate) fn commit_touched(&self, page: PageIndex) {
         let number = page.number() / CHUNK_PAGES;
         if !self.chunks.awaits_commit(number)
@@ -119,8 +121,13 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         }
         let chunk = pages_of(&(number..number + 1));
         let count = u64::from(CHUNK_PAGES);
-        if self.reserve(count) || self.grow_for(chunk, count, LONGEST_WISH_OF_FAULT_MS) {
-            self.commit_reserved(chunk, 1);
+        if !self.reserve(count) && !self.grow_for(chunk, count, LONGEST_WISH_OF_FAULT_MS) {
+            return;
+        }
+        // The program may have decommitted it during the wait: it would stay native without a use.
+        match self.chunks.awaits_commit(number) {
+            true => self.commit_reserved(chunk, 1),
+            false => self.budget.release_native(count),
         }
     }
 
@@ -128,9 +135,15 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         self.budget.ram() > self.budget.target()
     }
 
-    /// Whether at most half of the pool is in use. False in a pager without one.
+    /// Whether at most half of the pool is in use with one more native chunk: never in a pool of less than 4 MiB. False in a pager
+    /// without a pool.
     fn is_ample(&self) -> bool {
-        self.need.is_ample(self.own_pages())
+        self.need.is_ample(self.own_pages() + u64::from(CHUNK_PAGES))
+    }
+
+    /// Whether a chunk that `pages` touch may be committed.
+    fn is_uncommitted(&self, pages: PageRange) -> bool {
+        self.chunks.uncommitted(pages).next().is_some()
     }
 
     /// Pages that this process is charged for: its parent pays for others.
@@ -209,6 +222,10 @@ impl<D: Driver, B: Backing> Manager<D, B> {
             }
             plimsoll_os::sleep_briefly(NAP);
             naps += 1;
+            // Another thread was first. The wish was not vain: the next one needs no pause.
+            if !self.is_uncommitted(pages) {
+                return false;
+            }
             // The last free pages of the pool may just have been granted to this member.
             let has_more = self.need.has_free(missing());
             if self.reserve(count) {
@@ -308,10 +325,10 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         }
     }
 
-    /// While the pool has hardly any free page: makes committed chunks managed that are mostly unused, as other members may need
+    /// While nearly all of the pool is in use: makes committed chunks managed that are mostly unused, as other members may need
     /// their pages. To be called each second; bounded work.
     pub(crate) fn give_up_unused(&self) {
-        if !self.need.is_scarce() {
+        if !self.need.is_scarce(self.own_pages()) {
             return;
         }
         let is_native = |chunk: &Chunk| chunk.mode() == ChunkMode::Native;

@@ -347,7 +347,8 @@ fn a_large_block_that_a_member_commits_is_the_kernels_while_most_of_the_pool_is_
     });
 }
 
-/// A member with a block of 200 MiB, of which two threads fill 24 MiB together: one upwards, one downwards. Returns its statistics.
+/// A member with a block of 200 MiB, of which two threads fill 24 MiB together: one upwards, one downwards. Another 2 MiB are
+/// prefetched. Returns its statistics.
 fn member_that_fills_a_block(pool: &Pool) -> Stats {
     const SPACE: usize = 1 << 30;
     const BLOCK: usize = 200 << 20;
@@ -362,6 +363,7 @@ fn member_that_fills_a_block(pool: &Pool) -> Stats {
     let mut region = pager.map(SPACE).expect("addresses are free");
     region.commit(..BLOCK).expect("inside");
     assert_eq!(pager.stats().native_pages, 0);
+    region.prefetch(BLOCK / 2..BLOCK / 2 + (2 << 20)).expect("inside");
     let (low, high) = region.bytes_mut()[..BLOCK].split_at_mut(FILLED);
     let high_start = high.len() - FILLED;
     std::thread::scope(|scope| {
@@ -385,6 +387,9 @@ fn member_that_fills_a_block(pool: &Pool) -> Stats {
 
 /// A member that uses a page of each 2 MiB of a large block reserves half of the pool for them at most, and another one gets that when
 /// it needs it.
+///
+/// The other one refaults. A first version of this test waited for the grant of a member that had filled its region and rested: such a
+/// member gets no pages that it would not fill, so that the test took more than ten minutes to fail.
 #[test]
 fn untouched_parts_of_a_committed_block_are_there_for_other_members() {
     let test = "shared_budget::untouched_parts_of_a_committed_block_are_there_for_other_members";
@@ -397,8 +402,7 @@ fn untouched_parts_of_a_committed_block_are_there_for_other_members() {
             group.check_sum();
         }
         let native = shared.get(WORK) - 1;
-        assert!(native <= TOTAL / 2 + 4 * MIB, "{native} bytes");
-        // It refaults: a member that rests gets no pages that it would not fill.
+        assert!(native > 0 && native <= TOTAL / 2, "{native} bytes");
         group.set_hot(1, 40);
         group.children.push(Some(Child::fork(|| live(pool, shared, 1))));
         while group.is_filling() {
@@ -422,6 +426,8 @@ fn touch_here_and_there(pool: &Pool, shared: &Shared, at: usize) {
     region.commit(..BLOCK).expect("inside");
     for part in region.bytes_mut()[..BLOCK].chunks_mut(2 << 20) {
         part[..PAGE as usize].fill(7);
+        // After a vain wish, of a busy machine, others begin a second later.
+        std::thread::sleep(Duration::from_millis(5));
     }
     shared.set(WORK + at, pager.stats().native_pages * PAGE + 1);
     loop {

@@ -1,7 +1,7 @@
 //! Committed chunks: those of sparse regions that are native; and announced ones, which a fault may commit.
 //!
 //! The program announces a chunk by a commit of at least half of it, and withdraws that when it decommits any of it. A chunk
-//! that is announced and has no record is committed by the first fault on it while most of the pool is free.
+//! that is announced and has no record is committed by the first fault on it while at most half of the pool is in use.
 //!
 //! A chunk of a sparse region becomes committed, and managed or without a record again:
 //!
