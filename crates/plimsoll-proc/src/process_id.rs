@@ -2,14 +2,16 @@
 
 use std::io;
 
+use serde::Serialize;
+
 use super::PidStat;
 
 /// A process. The start distinguishes it from a later process with the same number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct ProcessId {
     /// Number in the pid namespace of the caller.
     pub pid: u32,
-    /// Start in clock ticks since boot.
+    /// Start in clock ticks since boot: field 22 of `/proc/PID/stat`.
     pub start_ticks: u64,
 }
 
@@ -30,6 +32,17 @@ impl ProcessId {
         }
     }
 
+    /// The process that has this number now, also a zombie.
+    ///
+    /// # Errors
+    /// `NotFound` when there is none; an error of the system when its file cannot be read.
+    pub fn of_any(pid: u32) -> io::Result<ProcessId> {
+        let mut buffer = Vec::new();
+        let start_ticks = PidStat::read(pid, &mut buffer)?.start_ticks;
+        Ok(ProcessId { pid, start_ticks })
+    }
+
+    /// Whether this process still runs. False for a zombie and for another process with the same number.
     pub fn is_alive(self) -> bool {
         ProcessId::of(self.pid).is_ok_and(|now| now == self)
     }

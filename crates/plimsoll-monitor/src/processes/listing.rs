@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use plimsoll_proc::ProcessId;
 use plimsoll_proc::resource_limits::Limit;
 use serde::Serialize;
 
 use super::cgroup::Cap;
 use super::compression::Compressed;
-use super::identity::Identity;
 use super::pager::Paged;
 use super::process::Process;
 use super::rates::Rates;
@@ -42,7 +42,7 @@ pub struct Listing {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Entry {
     #[serde(flatten)]
-    pub identity: Identity,
+    pub identity: ProcessId,
     /// Parent pid.
     pub parent: u32,
     /// Effective uid.

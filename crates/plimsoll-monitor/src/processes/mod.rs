@@ -14,7 +14,6 @@ mod cgroup_table;
 mod cgroup_tree;
 mod columns;
 mod compression;
-mod identity;
 mod listing;
 mod pager;
 mod pass_on;
@@ -34,7 +33,6 @@ pub use cgroup_tree::{
     CGROUP_BOUNDS, CGROUPS_SCHEMA, CgroupListing, CgroupOrder, CgroupRow, CgroupTree, RowCap,
 };
 pub use compression::{Compressed, KnownOf, SwapStore};
-pub use identity::Identity;
 pub use listing::{Entry, LISTING_SCHEMA, Listing, OwnLimit, PssCost};
 pub use pager::Paged;
 pub use pass_on::pass_signals_on;

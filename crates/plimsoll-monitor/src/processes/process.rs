@@ -4,16 +4,15 @@ use std::io;
 use std::time::Instant;
 
 use plimsoll_proc::resource_limits::Limits;
-use plimsoll_proc::{Folder, PidStat, PidStatus, command_line, oom, smaps_rollup};
+use plimsoll_proc::{Folder, PidStat, PidStatus, ProcessId, command_line, oom, smaps_rollup};
 
-use super::identity::Identity;
 use super::pager::Paged;
 use plimsoll_sample::monotonic_ns;
 
 /// A process at one moment. None means that this user may not read the value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Process {
-    pub identity: Identity,
+    pub identity: ProcessId,
     /// Time at which its counters were read, in nanoseconds of CLOCK_MONOTONIC.
     pub read_ns: u64,
     pub threads: u64,
@@ -101,7 +100,7 @@ impl Process {
             )
         })?;
         let mut process = Process {
-            identity: Identity {
+            identity: ProcessId {
                 pid,
                 start_ticks: stat.start_ticks,
             },

@@ -58,12 +58,13 @@ fn possible_part(percent: f64, threads: u64, cpus: u32, seconds: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::identity::Identity;
+    use plimsoll_proc::ProcessId;
+
     use super::*;
 
     fn process(ms: u64, threads: u64, user_us: u64, system_us: u64) -> Process {
         Process {
-            identity: Identity {
+            identity: ProcessId {
                 pid: 5,
                 start_ticks: 7,
             },

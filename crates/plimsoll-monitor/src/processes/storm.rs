@@ -9,10 +9,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use plimsoll_proc::ProcessId;
 use serde::Serialize;
 
 use super::cgroup::{Cap, CapKind, Cgroup};
-use super::identity::Identity;
 use super::process::Process;
 use super::rates::Rates;
 use super::snapshot::Snapshot;
@@ -75,7 +75,7 @@ pub struct Storm {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StormProcess {
     #[serde(flatten)]
-    pub identity: Identity,
+    pub identity: ProcessId,
     /// Name, not sanitized.
     pub name: String,
     pub wss: u64,
@@ -258,7 +258,7 @@ mod tests {
 
     fn process(pid: u32, major_faults: u64, system_us: u64) -> Process {
         Process {
-            identity: Identity { pid, start_ticks: 7 },
+            identity: ProcessId { pid, start_ticks: 7 },
             read_ns: 0,
             threads: 1,
             parent: 1,

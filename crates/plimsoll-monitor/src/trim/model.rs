@@ -3,12 +3,12 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use plimsoll_proc::ProcessId;
 use serde::{Serialize, Serializer};
 
 use super::holdings::Holdings;
 use super::kept::{Kept, Reason};
 use super::machine::Machine;
-use crate::processes::Identity;
 use plimsoll_model::quantity::{bytes, change_of_bytes, seconds};
 
 /// A smaller share of the resident set counts as nothing: the kernel's counters are approximate, and a page or two of
@@ -20,22 +20,22 @@ const NOTHING: f64 = 0.01;
 pub enum What {
     Process {
         pid: u32,
-        /// Start time as in [`Identity`], if known. A later process with the same pid is then left alone.
+        /// Start time as in [`ProcessId`], if known. A later process with the same pid is then left alone.
         start_ticks: Option<u64>,
     },
     /// A program with its descendants. The first one names the group. Ended processes are skipped.
-    Family(Vec<Identity>),
+    Family(Vec<ProcessId>),
     /// A memory cgroup with its descendants: its folder, or a path below the mount.
     Cgroup(PathBuf),
     /// Every process that this user may trim, except this process and kernel threads.
     All,
 }
 
-impl From<Identity> for What {
-    fn from(identity: Identity) -> What {
+impl From<ProcessId> for What {
+    fn from(process: ProcessId) -> What {
         What::Process {
-            pid: identity.pid,
-            start_ticks: Some(identity.start_ticks),
+            pid: process.pid,
+            start_ticks: Some(process.start_ticks),
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_proc::ProcessId;
 use serde::Serialize;
 
-use crate::processes::Identity;
 use plimsoll_model::columns::{Row, col};
 use plimsoll_sample::{DelayAccounting, Delays, DelaysError, Reader, SampleError};
 
@@ -53,7 +53,7 @@ pub struct PagerPeaks {
 /// Latest delays of a program's processes.
 struct DelayTally {
     accounting: DelayAccounting,
-    seen: BTreeMap<Identity, Delays>,
+    seen: BTreeMap<ProcessId, Delays>,
 }
 
 impl Account {
@@ -116,7 +116,7 @@ impl Account {
     }
 
     /// Reads the delays of the processes. Delays after the last call are lost.
-    pub(super) fn read_delays(&mut self, processes: impl IntoIterator<Item = Identity>) {
+    pub(super) fn read_delays(&mut self, processes: impl IntoIterator<Item = ProcessId>) {
         if let Some(Ok(tally)) = &mut self.delays {
             for process in processes {
                 if let Ok(delays) = tally.accounting.of(process.pid) {

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use plimsoll_proc::{PidStatus, Tree};
+use plimsoll_proc::{PidStatus, ProcessId, Tree};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
 use super::error::WatchError;
@@ -11,13 +11,13 @@ use super::options::{Prepared, Program};
 use super::outcome::Outcome;
 use super::shared::{Shared, lock};
 use super::state::MarkKind;
-use crate::processes::{self, Identity};
+use crate::processes;
 use plimsoll_model::recording::model::file;
 use plimsoll_model::recording::{RecordingError, RecordingFolder};
 use plimsoll_model::sanitize::sanitize;
 
 pub(super) struct Running {
-    pub(super) identity: Identity,
+    pub(super) identity: ProcessId,
     /// Pid and command line.
     pub(super) title: String,
     /// Peak resident size of this process at the start. The kernel's value for the program begins with it.
@@ -73,7 +73,7 @@ impl Prepared {
         // `wait_for` waits for the child instead of this handle, to learn its resource usage.
         let child = command.spawn().map_err(failed)?;
         // A child keeps its pid until its parent has waited for it.
-        let identity = Identity::of(child.id())
+        let identity = ProcessId::of_any(child.id())
             .inspect_err(|_| abandon(child.id()))
             .map_err(failed)?;
         Ok(Running {

@@ -5,13 +5,14 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use plimsoll_proc::ProcessId;
 use plimsoll_proc::cgroup::{Hierarchy, HierarchyError, members};
 use plimsoll_proc::swaps;
 use plimsoll_proc::zram::Zram;
 
 use super::error::WatchError;
 use super::options::TargetChoice;
-use crate::processes::{Depth, Identity, Process, descendants};
+use crate::processes::{Depth, Process, descendants};
 use crate::trim::What;
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_sample::CgroupFiles;
@@ -27,9 +28,9 @@ pub(super) enum Followed {
 }
 
 pub(super) struct Family {
-    root: Identity,
+    root: ProcessId,
     /// Running processes of the family, by pid.
-    known: BTreeMap<u32, Identity>,
+    known: BTreeMap<u32, ProcessId>,
     /// Name and executable of the first process.
     runs: (String, Option<PathBuf>),
     title: String,
@@ -88,7 +89,7 @@ impl Followed {
     }
 
     /// The family of a program that the monitor started, in a cgroup of its own or not.
-    pub(super) fn program(identity: Identity, title: String, cgroup: Option<CgroupFiles>) -> Followed {
+    pub(super) fn program(identity: ProcessId, title: String, cgroup: Option<CgroupFiles>) -> Followed {
         Followed::Family(Family {
             root: identity,
             known: BTreeMap::from([(identity.pid, identity)]),
@@ -132,7 +133,7 @@ impl Followed {
             Followed::Family(family) => {
                 // The monitor may be a descendant of its target, and needs its own pages.
                 let others = family.known.values().filter(|one| one.pid != std::process::id());
-                let mut all: Vec<Identity> = others.copied().collect();
+                let mut all: Vec<ProcessId> = others.copied().collect();
                 // The first process names the group.
                 all.sort_by_key(|process| process.pid != family.root.pid);
                 (!all.is_empty()).then_some(What::Family(all))
@@ -142,7 +143,7 @@ impl Followed {
     }
 
     /// Processes of a family.
-    pub(super) fn identities(&self) -> Vec<Identity> {
+    pub(super) fn identities(&self) -> Vec<ProcessId> {
         match self {
             Followed::Family(family) => family.known.values().copied().collect(),
             _ => Vec::new(),
@@ -204,11 +205,11 @@ impl Family {
 
     /// Adds new descendants and removes ended ones. A child of an ended parent stays.
     fn renew(&mut self) {
-        let mut found: BTreeMap<u32, Identity> = BTreeMap::new();
+        let mut found: BTreeMap<u32, ProcessId> = BTreeMap::new();
         if self.root.is_alive() {
             self.add_descendants(self.root.pid, &mut found);
         }
-        let lost: Vec<Identity> = self.known.values().copied().collect();
+        let lost: Vec<ProcessId> = self.known.values().copied().collect();
         for process in lost {
             if !found.contains_key(&process.pid) && process.is_alive() {
                 self.add_descendants(process.pid, &mut found);
@@ -217,11 +218,11 @@ impl Family {
         self.known = found;
     }
 
-    fn add_descendants(&self, pid: u32, found: &mut BTreeMap<u32, Identity>) {
+    fn add_descendants(&self, pid: u32, found: &mut BTreeMap<u32, ProcessId>) {
         for pid in descendants(pid) {
             // A pid that is already known means the known process: another process with it is no descendant.
             let known = self.known.get(&pid).copied();
-            if let Some(process) = known.or_else(|| Identity::of(pid).ok()) {
+            if let Some(process) = known.or_else(|| ProcessId::of_any(pid).ok()) {
                 found.insert(pid, process);
             }
         }
@@ -339,8 +340,8 @@ mod tests {
     #[test]
     fn a_process_with_a_reused_pid_is_not_the_target() {
         let mut child = plimsoll_testkit::command("sleep").arg("60").spawn().unwrap();
-        let now = Identity::of(child.id()).unwrap();
-        let before = Identity {
+        let now = ProcessId::of(child.id()).unwrap();
+        let before = ProcessId {
             start_ticks: now.start_ticks - 1,
             ..now
         };

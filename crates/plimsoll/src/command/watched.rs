@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::screen::Screen;
 use plimsoll_model::exit::{Exit, Failure, OrExit};
-use plimsoll_monitor::processes::Identity;
+use plimsoll_proc::ProcessId;
 use plimsoll_sample::stop::Stop;
 
 /// Shows the text of `read` every second, on a terminal in place, until a signal or the end of the process `pid`.
@@ -13,7 +13,7 @@ pub(super) fn watch(pid: Option<u32>, read: impl Fn() -> Result<String, Failure>
     const INTERVAL: Duration = Duration::from_secs(1);
     const POLL: Duration = Duration::from_millis(50);
     let stop = Stop::install().or_exit(Exit::Missing)?;
-    let watched = pid.and_then(|pid| Identity::of(pid).ok());
+    let watched = pid.and_then(|pid| ProcessId::of_any(pid).ok());
     let ended = || watched.is_some_and(|process| !process.is_alive());
     let stopped_or_ended = || {
         let next = Instant::now() + INTERVAL;

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use plimsoll_proc::ProcessId;
+
 use super::snapshot::Snapshot;
-use crate::processes::{CgroupRow, Entry, Identity};
+use crate::processes::{CgroupRow, Entry};
 use crate::watch::state::TargetState;
 
 /// Contents of the list.
@@ -26,7 +28,7 @@ pub enum Sort {
 /// Identity of a row. It stays the same when the order changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum RowId {
-    Process(Identity),
+    Process(ProcessId),
     /// Folder of a cgroup.
     Cgroup(PathBuf),
 }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
+use plimsoll_proc::ProcessId;
 use proptest::prelude::*;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -18,7 +19,7 @@ use super::{
     columns_in, draw,
 };
 use crate::cells::ellipsis;
-use crate::processes::{CapKind, CgroupListing, CgroupRow, Entry, Identity, Rates, RowCap};
+use crate::processes::{CapKind, CgroupListing, CgroupRow, Entry, Rates, RowCap};
 use crate::watch::{Candidate, Facts, Level, Mark, MarkKind, State, TargetState, Top};
 use plimsoll_report::analysis::frame::{Frame, Machine};
 use plimsoll_report::analysis::gauges::{GAUGES, gauge};
@@ -190,7 +191,7 @@ fn cgroups(name: &str, magnitude: f64) -> CgroupListing {
 fn top(name: &str, magnitude: f64, interval_s: Option<u64>) -> Top {
     let known = |number: u32| (!number.is_multiple_of(3)).then_some(magnitude);
     let process = |number: u32| Entry {
-        identity: Identity {
+        identity: ProcessId {
             pid: number * 104_729,
             start_ticks: u64::from(number),
         },

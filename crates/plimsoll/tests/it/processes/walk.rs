@@ -1,27 +1,27 @@
 //! Identities and descendants of processes.
 
-use plimsoll_monitor::processes::{Depth, Identity, descendants, list};
+use plimsoll_monitor::processes::{Depth, descendants, list};
+use plimsoll_proc::ProcessId;
 
 use super::{Kept, wait_until};
 
 #[test]
 fn a_process_that_ended_is_not_alive_and_neither_is_another_of_its_number() {
     let mut child = Kept(plimsoll_testkit::command("sleep").arg("60").spawn().unwrap());
-    let identity = Identity::of(child.pid()).unwrap();
+    let identity = ProcessId::of(child.pid()).unwrap();
     assert!(identity.is_alive());
-    let earlier = Identity {
+    let earlier = ProcessId {
         start_ticks: identity.start_ticks - 1,
         ..identity
     };
     assert!(!earlier.is_alive(), "the number was reused");
     child.0.kill().unwrap();
     wait_until("the process to end", || !identity.is_alive());
-    assert!(Identity::of(child.pid()).is_ok(), "it still waits for its parent");
+    let kind = |found: std::io::Result<ProcessId>| found.unwrap_err().kind();
+    assert_eq!(kind(ProcessId::of(child.pid())), std::io::ErrorKind::NotFound);
+    assert_eq!(ProcessId::of_any(child.pid()).unwrap(), identity, "a zombie");
     child.0.wait().unwrap();
-    assert_eq!(
-        Identity::of(child.pid()).unwrap_err().kind(),
-        std::io::ErrorKind::NotFound
-    );
+    assert_eq!(kind(ProcessId::of_any(child.pid())), std::io::ErrorKind::NotFound);
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use plimsoll_monitor::processes::Identity;
 use plimsoll_monitor::trim::{Mechanism, Reason, Report, TrimError, What, trim};
+use plimsoll_proc::ProcessId;
 
 use super::{HELD, Holder, MIB, environment, no_swap_at_all, root_with_cgroup, root_with_zram};
 use crate::machine::alone;
@@ -22,7 +22,7 @@ fn a_trimmed_process_moves_to_zram_and_refaults() {
     let mut session = alone();
     let environment = environment(&mut session, "zram");
     let mut holder = Holder::start(&environment, 0);
-    let identity = Identity::of(holder.pid()).expect("it lives");
+    let identity = ProcessId::of(holder.pid()).expect("it lives");
 
     let report = trim(&What::from(identity), None, &NEVER).expect("trimmed");
     assert_eq!(report.mechanism, Mechanism::ProcessMadvise);
@@ -166,7 +166,7 @@ fn a_process_that_ended_or_was_not_meant_is_left_alone() {
         .arg("60")
         .spawn()
         .expect("sleep");
-    let identity = Identity::of(child.id()).expect("it lives");
+    let identity = ProcessId::of(child.id()).expect("it lives");
     let later = What::Process {
         pid: identity.pid,
         start_ticks: Some(identity.start_ticks + 1),
@@ -175,7 +175,7 @@ fn a_process_that_ended_or_was_not_meant_is_left_alone() {
     assert!(matches!(refused, Err(TrimError::Reused { .. })), "{refused:?}");
     child.kill().expect("killed");
     // A process whose parent has not asked for it yet holds no memory.
-    while Identity::is_alive(&identity) {
+    while identity.is_alive() {
         std::thread::sleep(Duration::from_millis(5));
     }
     let refused = trim(&What::from(identity), None, &NEVER);

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll_monitor::processes::{CapKind, CgroupListing, CgroupRow, Entry, Identity, Rates, RowCap};
+use plimsoll_monitor::processes::{CapKind, CgroupListing, CgroupRow, Entry, Rates, RowCap};
 use plimsoll_monitor::watch::terminal::{
     Action, Depth, Gesture, Mode, Mouse, Order, Snapshot, Theme, View, columns_in, draw, pointed, settle,
 };
 use plimsoll_monitor::watch::{State, Top};
+use plimsoll_proc::ProcessId;
 use plimsoll_report::analysis::frame::Frame;
 use plimsoll_report::analysis::gauges::gauge;
 use ratatui::buffer::Buffer;
@@ -21,7 +22,7 @@ const MIB: u64 = 1 << 20;
 /// A process of that many MiB in RAM and in swap, with that many major faults per second.
 fn process(pid: u32, name: &str, wss: u64, swap: Option<u64>, major_per_s: f64) -> Entry {
     Entry {
-        identity: Identity {
+        identity: ProcessId {
             pid,
             start_ticks: u64::from(pid),
         },
