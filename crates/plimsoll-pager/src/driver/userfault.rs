@@ -34,7 +34,7 @@ const ALIGNMENT: usize = CHUNK_PAGES as usize * PAGE_SIZE;
 const OWN_MEMORY: &str = "/proc/self/mem";
 const OWN_ACCESSES: &str = "/proc/self/smaps";
 
-/// Two areas of equal size, and the userfaultfd that both are registered with.
+/// Two areas of equal size, and the userfaultfds that they are registered with.
 ///
 /// Invariant: `arena..arena + bytes` and `shadow..shadow + bytes` are mapped, belong to this value alone, and are not in
 /// children of a fork, but for surrendered pages of the arena. Core dumps leave the shadow out. The contents of the arena are
@@ -43,6 +43,9 @@ const OWN_ACCESSES: &str = "/proc/self/smaps";
 #[derive(Debug)]
 pub(crate) struct Userfault {
     uffd: Fd,
+    /// The userfaultfd of the shadow, where `uffd` has faults inside system calls as well: another process that reads an absent
+    /// page of the shadow gets an error from this one.
+    of_shadow: Option<Fd>,
     arena: usize,
     shadow: usize,
     bytes: usize,
@@ -63,7 +66,12 @@ pub(crate) struct Userfault {
 impl Userfault {
     /// Opens a userfaultfd and reserves the areas: addresses alone.
     pub(crate) fn new(pages: u32, options: DriverOptions) -> Result<Userfault, OpenError> {
-        let Opened { uffd, moves, mode } = open(&ThisKernel, options)?;
+        let Opened {
+            uffd,
+            of_shadow,
+            moves,
+            mode,
+        } = open(&ThisKernel, options)?;
         let bytes = (pages as usize * PAGE_SIZE).next_multiple_of(ALIGNMENT);
         let failed = |error: std::io::Error| {
             OpenError::Failed(Errno::of_number(error.raw_os_error().unwrap_or(libc::ENOENT)))
@@ -91,6 +99,7 @@ impl Userfault {
         let _ = address_space::advise(shadow, bytes, Advice::DontDump);
         Ok(Userfault {
             uffd,
+            of_shadow,
             arena,
             shadow,
             bytes,
@@ -125,6 +134,20 @@ impl Userfault {
     /// The address of the shadow area.
     pub(crate) fn shadow(&self) -> usize {
         self.shadow
+    }
+
+    /// The userfaultfd of an area.
+    fn uffd(&self, area: Area) -> &Fd {
+        match area {
+            Area::Arena => &self.uffd,
+            Area::Shadow => self.of_shadow.as_ref().unwrap_or(&self.uffd),
+        }
+    }
+
+    /// Registers the frames of `pages`.
+    fn register_shadow(&self, pages: PageRange) -> Result<(), Errno> {
+        let start = self.at(Area::Shadow, pages.first);
+        uffd_register(self.uffd(Area::Shadow), start, pages.bytes(), RegisterMode::Missing)
     }
 
     fn at(&self, area: Area, page: PageIndex) -> usize {
@@ -191,9 +214,8 @@ fn partial(progress: UffdProgress) -> Partial {
 
 impl Driver for Userfault {
     fn open(&self, pages: PageRange) -> Result<(), Errno> {
-        let frames = self.at(Area::Shadow, pages.first);
         self.set_access(pages, address_space::Access::Write)
-            .and_then(|()| uffd_register(&self.uffd, frames, pages.bytes(), RegisterMode::Missing))
+            .and_then(|()| self.register_shadow(pages))
             .inspect_err(|_| {
                 let _ = self.set_access(pages, address_space::Access::None);
             })
@@ -203,7 +225,7 @@ impl Driver for Userfault {
         for area in [Area::Arena, Area::Shadow] {
             self.discard(area, pages)?;
             // Ranges that were never registered may be unregistered.
-            uffd_unregister(&self.uffd, self.at(area, pages.first), pages.bytes())?;
+            uffd_unregister(self.uffd(area), self.at(area, pages.first), pages.bytes())?;
         }
         self.set_access(pages, address_space::Access::None)
     }
@@ -245,7 +267,7 @@ impl Driver for Userfault {
         // SAFETY: both ranges are this value's, and the caller holds their pages busy.
         let reported = partial(unsafe {
             uffd_move(
-                &self.uffd,
+                self.uffd(target),
                 self.at(target, to),
                 self.at(source, pages.first),
                 pages.bytes(),
@@ -385,10 +407,11 @@ impl Steps for Userfault {
     }
 
     fn copy_across(&self, from: Area, pages: PageRange, to: PageIndex) -> Partial {
-        let (source, target) = match from {
-            Area::Arena => (self.at(from, pages.first), self.at(Area::Shadow, to)),
-            Area::Shadow => (self.at(from, pages.first), self.at(Area::Arena, to)),
+        let to_area = match from {
+            Area::Arena => Area::Shadow,
+            Area::Shadow => Area::Arena,
         };
+        let (source, target) = (self.at(from, pages.first), self.at(to_area, to));
         let mut copied = Partial {
             done: 0,
             stopped: Some(Errno::FAULT),
@@ -397,7 +420,9 @@ impl Steps for Userfault {
         let is_read_by_address = from == Area::Shadow || !(self.serves_system_calls || self.moves);
         if is_read_by_address {
             // SAFETY: both ranges are this value's, and the caller holds their pages busy.
-            copied = partial(unsafe { uffd_copy(&self.uffd, target, source as *const u8, pages.bytes()) });
+            copied = partial(unsafe {
+                uffd_copy(self.uffd(to_area), target, source as *const u8, pages.bytes())
+            });
         }
         if from == Area::Arena && copied.done == 0 && copied.stopped == Some(Errno::FAULT) {
             copied = self.copy_through(source, target, pages.count);
@@ -422,15 +447,18 @@ impl Steps for Userfault {
 }
 
 impl Userfault {
-    /// Copies pages of the arena by reads of the process's memory, which fail for a page that the program dropped. A copy by
+    /// Copies pages of the arena to the shadow by reads of the process's memory, which fail for a page that the program dropped. A copy by
     /// its address would wait for this very thread if faults inside system calls come to the pager.
     fn copy_through(&self, source: usize, target: usize, count: u32) -> Partial {
         let mut page = [0; PAGE_SIZE];
         for done in 0..count {
             let offset = done as usize * PAGE_SIZE;
             let stopped = match self.memory.read_exact_at(&mut page, (source + offset) as u64) {
-                // SAFETY: the page is this value's, and the caller holds it busy.
-                Ok(()) => unsafe { uffd_copy(&self.uffd, target + offset, page.as_ptr(), PAGE_SIZE) }.error,
+                Ok(()) => {
+                    let uffd = self.uffd(Area::Shadow);
+                    // SAFETY: the page is this value's, and the caller holds it busy.
+                    unsafe { uffd_copy(uffd, target + offset, page.as_ptr(), PAGE_SIZE) }.error
+                }
                 Err(_) => Some(Errno::NOENT),
             };
             if stopped.is_some() {

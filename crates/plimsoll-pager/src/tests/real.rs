@@ -546,3 +546,25 @@ fn thread_cpu_time() -> std::time::Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     std::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
+
+/// A search for heaps reads the start of each anonymous mapping. With faults inside system calls, the reader waited for an absent
+/// page of the shadow, and the pager ended its program.
+#[test]
+fn another_process_may_read_every_mapping() {
+    let engine = engine(16 * MIB);
+    let pages = map(&engine, MIB);
+    fill(bytes(&engine, pages), 0, 1);
+    let mut read = [0; 16];
+    let frame = engine.manager().driver.shadow() + pages.first.offset();
+    assert_eq!(
+        plimsoll_os::read_other(std::process::id(), frame, &mut read),
+        Err(Errno::FAULT)
+    );
+    engine.trim(pages, TrimTo::Standby);
+    assert_eq!(
+        plimsoll_os::read_other(std::process::id(), frame, &mut read),
+        Ok(read.len())
+    );
+    verify(bytes(&engine, pages), 0, 1);
+    assert_eq!(engine.at_rest(|manager| manager.validate()), Some(vec![]));
+}

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 
-use plimsoll_os::{Advice, Errno, RegisterMode, UffdMode, address_space, uffd_register};
+use plimsoll_os::{Advice, Errno, UffdMode, address_space};
 
 use super::opening::{OpenError, ThisKernel, open};
 use super::{OWN_ACCESSES, OWN_MEMORY, Userfault};
@@ -70,6 +70,9 @@ impl Userfault {
             return Err(Errno::OPNOTSUPP);
         }
         replace(self.uffd.raw(), opened.uffd.raw())?;
+        if let (Some(former), Some(own)) = (&self.of_shadow, &opened.of_shadow) {
+            replace(former.raw(), own.raw())?;
+        }
         let pagemap = Pagemap::own().map_err(failed)?;
         replace(self.pagemap.as_raw_fd(), pagemap.as_raw_fd())?;
         let memory = File::open(OWN_MEMORY).map_err(failed)?;
@@ -77,8 +80,7 @@ impl Userfault {
         let accesses = File::open(OWN_ACCESSES).map_err(failed)?;
         replace(self.accesses.as_raw_fd(), accesses.as_raw_fd())?;
         for (pages, registered) in runs {
-            let frames = self.at(Area::Shadow, pages.first);
-            uffd_register(&self.uffd, frames, pages.bytes(), RegisterMode::Missing)?;
+            self.register_shadow(pages)?;
             match registered {
                 Registered::Not => {}
                 Registered::Plain => self.register(pages)?,

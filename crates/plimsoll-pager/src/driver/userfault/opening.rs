@@ -53,6 +53,8 @@ impl Kernel for ThisKernel {
 /// A userfaultfd with the features of the pager.
 pub(super) struct Opened {
     pub(super) uffd: Fd,
+    /// One more for the shadow, whose absent pages are an error to a system call. None if `uffd` does so.
+    pub(super) of_shadow: Option<Fd>,
     pub(super) moves: bool,
     pub(super) mode: UffdMode,
 }
@@ -85,9 +87,26 @@ pub(super) fn open(kernel: &impl Kernel, options: DriverOptions) -> Result<Opene
         return Err(OpenError::Lacks(lacking));
     }
     // A descriptor makes one handshake.
-    let uffd = kernel.open(mode).map_err(OpenError::Refused)?;
-    api_handshake_with(&uffd, required.with(WELCOME.and(known))).map_err(OpenError::Failed)?;
-    Ok(Opened { uffd, moves, mode })
+    let open_with = |mode, features| {
+        let uffd = kernel.open(mode).map_err(OpenError::Refused)?;
+        api_handshake_with(&uffd, features).map_err(OpenError::Failed)?;
+        Ok(uffd)
+    };
+    let features = required.with(WELCOME.and(known));
+    // Else a read of the shadow by another process (`process_vm_readv(2)`) would wait for a page that nobody brings.
+    let of_shadow = match mode {
+        UffdMode::Full => Some(open_with(
+            UffdMode::UserModeOnly,
+            features.with(UffdFeatures::SIGBUS.and(known)),
+        )?),
+        UffdMode::UserModeOnly => None,
+    };
+    Ok(Opened {
+        uffd: open_with(mode, features)?,
+        of_shadow,
+        moves,
+        mode,
+    })
 }
 
 #[cfg(all(test, not(loom)))]
