@@ -10,7 +10,8 @@ pub const PAGER_METADATA: &str = "pager_metadata_bytes";
 pub const PAGER_FILE: &str = "pager_file_bytes";
 /// Faults of a pager that decompressed or read a page in a stretch of visits.
 pub const PAGER_HARD_FAULTS: &str = "pager_hard_faults";
-/// RAM of a pager above its budget and 2% of it: the load does not fit. Absent while it does.
+/// RAM of a pager above its budget and 2% of it: the load does not fit. Absent while it does. In `thrash`, the most that was
+/// seen of all pagers together.
 pub const OVER_BUDGET: &str = "over_budget_bytes";
 /// Processes that a guard stopped, a process as often as it was stopped.
 pub const GUARD_STOPS: &str = "guard_stops";

@@ -58,13 +58,11 @@ pub mod finding {
     /// The same of all consumers, in percent of the time in which they were active.
     pub const PAGER_STALLED: &str = "pager_stalled_percent";
     /// Faults of all pagers a second on pages that were in a store or a page file.
-    pub const PAGER_HARD_FAULTS: &str = "pager_hard_faults_per_s";
+    pub const PAGER_HARD_FAULTS_PER_S: &str = "pager_hard_faults_per_s";
     /// Faults of all pagers a second on trimmed pages that were still in RAM.
     pub const PAGER_SOFT_FAULTS: &str = "pager_soft_faults_per_s";
     /// Pages that all pagers moved out of their working sets a second.
     pub const PAGER_TRIMS: &str = "pager_trims_per_s";
-    /// The most bytes that were seen in all pagers above their budget and 2% of it.
-    pub const OVER_BUDGET: &str = "over_budget_bytes";
     /// Seconds from the answer of all probes in the middle of the time in which all consumers work, to the common end: half of
     /// that time, or less if a probe answers late. This and the following three are absent if a probe answers after the end.
     pub const SECOND_HALF: &str = "second_half_s";

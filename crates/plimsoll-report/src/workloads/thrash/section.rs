@@ -15,6 +15,7 @@ use crate::workloads::section::{Drawing, Section};
 use plimsoll_model::latency::Latencies;
 use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Phase, Trial};
+use plimsoll_model::scenario::workloads::finding::OVER_BUDGET;
 use plimsoll_model::scenario::workloads::thrash::{Distinct, finding};
 use plimsoll_model::scenario::{Thrash, TrialPlan, Workload};
 
@@ -374,11 +375,11 @@ fn felt(every: &[Seen<'_>]) -> Table<'static> {
 /// The values of the pagers; `None` without a trial with pagers.
 fn pagers(every: &[Seen<'_>]) -> Option<Table<'static>> {
     const VALUES: [(&str, &str); 5] = [
-        (finding::PAGER_HARD_FAULTS, "Hard faults"),
+        (finding::PAGER_HARD_FAULTS_PER_S, "Hard faults"),
         (finding::PAGER_SOFT_FAULTS, "Soft faults"),
         (finding::PAGER_TRIMS, "Trimmed pages"),
         (finding::PAGER_STALLED, "Waits of the consumers"),
-        (finding::OVER_BUDGET, "Above the budget"),
+        (OVER_BUDGET, "Above the budget"),
     ];
     let row = |seen: &Seen<'_>| {
         let load = seen.phase("load")?;

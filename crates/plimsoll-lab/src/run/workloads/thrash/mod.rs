@@ -21,6 +21,7 @@ use load::Load;
 use plimsoll_model::columns::Row;
 use plimsoll_model::quantity::{self, ratio};
 use plimsoll_model::recording::FailureCode;
+use plimsoll_model::scenario::workloads::finding::OVER_BUDGET;
 use plimsoll_model::scenario::workloads::thrash::{
     Distinct, LEAST_SHARE, LONGEST_RECOVERY, finding, mechanism,
 };
@@ -263,7 +264,7 @@ impl Crew {
         let mut findings = load.findings();
         findings.set("lead_s", LEAD);
         if let Some(budget) = &self.budget {
-            findings.set(finding::OVER_BUDGET, budget.most() as f64);
+            findings.set(OVER_BUDGET, budget.most() as f64);
         }
         readings.note(&mut findings);
         let length = end.saturating_duration_since(answered);

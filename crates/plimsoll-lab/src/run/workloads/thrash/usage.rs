@@ -40,7 +40,7 @@ impl Use {
             ("user_percent", self.user_percent),
             ("system_percent", self.system_percent),
             ("stalled_percent", self.stalled_percent),
-            (finding::PAGER_HARD_FAULTS, self.pager_hard_faults_per_s),
+            (finding::PAGER_HARD_FAULTS_PER_S, self.pager_hard_faults_per_s),
             (finding::PAGER_SOFT_FAULTS, self.pager_soft_faults_per_s),
             (finding::PAGER_TRIMS, self.pager_trims_per_s),
         ]
