@@ -1,8 +1,8 @@
 //! The fault-storm detector: a cgroup that stays at its cap and refaults.
 //!
 //! A cap below a program's working set does not make the program use less memory. Each scan of the memory then causes a
-//! row of faults, and each fault evicts another page that the program needs soon. From outside the program looks busy;
-//! this module tells it from one that makes progress.
+//! row of faults, and for each fault the kernel reclaims another page that the program needs soon. From outside the program
+//! looks busy; this module tells it from one that makes progress.
 //!
 //! Pure: takes two snapshots and returns storms.
 

@@ -13,11 +13,14 @@ pub enum Panel {
     /// Pages of the target's pagers by state.
     Pager,
     Swap,
+    /// Transfers of swap, block devices and pagers, bytes a second.
     Io,
     Faults,
     /// Reclaim and compaction: values in the terminal, not a panel.
     Reclaim,
+    /// Time in which tasks wait (PSI), percent.
     Pressure,
+    /// CPU by use, percent of all CPUs; without idle.
     Cpu,
     /// CPU time and missed ticks of the monitor.
     Monitor,

@@ -85,7 +85,8 @@ pub fn means<const N: usize>(sums: &[i128; N], count: i128) -> Option<[i64; N]> 
     Some(means.map(|mean| mean as i64))
 }
 
-/// The lowest and the highest of points, in the order of the points; one point if they are the same.
+/// The lowest and the highest of points, in the order of the points: of equal heights, the first and the last; a
+/// single point once.
 pub(crate) fn extremes<T: Copy>(points: &[T], height: impl Fn(&T) -> f64) -> impl Iterator<Item = T> {
     let by_height = |a: &usize, b: &usize| height(&points[*a]).total_cmp(&height(&points[*b]));
     let low = (0..points.len()).min_by(by_height);
@@ -103,4 +104,26 @@ pub(crate) fn nearest(times: &[f64], t: f64) -> Option<(usize, f64)> {
     let near = [after.checked_sub(1), Some(after)].into_iter().flatten();
     near.filter_map(|index| Some((index, (times.get(index)? - t).abs())))
         .min_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Indices of the extremes of points with these heights.
+    fn places(heights: &[u32]) -> Vec<usize> {
+        let points: Vec<(usize, u32)> = heights.iter().copied().enumerate().collect();
+        let found: Vec<(usize, u32)> = extremes(&points, |point| f64::from(point.1)).collect();
+        found.into_iter().map(|(place, _)| place).collect()
+    }
+
+    #[test]
+    fn extremes_keep_the_order_of_the_points() {
+        assert!(places(&[]).is_empty(), "no point");
+        assert_eq!(places(&[5]), [0], "a single point once");
+        assert_eq!(places(&[5, 5, 5]), [0, 2], "a flat line keeps its ends");
+        assert_eq!(places(&[2, 9, 1]), [1, 2], "a peak before the lowest point");
+        assert_eq!(places(&[1, 9, 2]), [0, 1], "a peak after the lowest point");
+        assert_eq!(places(&[1, 9, 9, 1]), [0, 2], "the first low, the last high");
+    }
 }

@@ -17,7 +17,7 @@ use plimsoll_model::recording::{ColumnView, Samples};
 /// report: no line crosses a gap in the samples.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Timeline {
-    /// Time of each point: the mean of its samples'.
+    /// Time of each point: the middle between its first and its last sample; of a gap, its middle.
     pub t_ns: Vec<u64>,
     /// Samples in each point; 0 in a gap.
     pub samples: Vec<u32>,

@@ -1,7 +1,7 @@
 //! One process is spared, the others lose pages (the thrashing protection facility of Jiang and Zhang, 2002).
 //!
-//! The kernel evicts by its own order. So the guard pages out as much of the other processes as the holder of the token has to
-//! read back.
+//! For each fault the kernel reclaims pages in its own order, also pages of the spared process. So the guard pages out as
+//! much of the other processes as the holder of the token has to read back.
 
 use std::collections::VecDeque;
 use std::time::Duration;

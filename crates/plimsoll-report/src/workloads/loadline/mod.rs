@@ -39,8 +39,8 @@ metrics! {
     NET_1_5 "net_visit_at_1_5_s" Less false "net visit at 1.5" "Time of a visit at load 1.5 without the worker's own overhead: page choice, clock and computation.";
     FILE_KEPT_1_5 "file_kept_at_1_5_percent" Neither false TIME "file kept at 1.5" "Share of the visited pages of the file that are in RAM after the stretch at load 1.5. Only with `file-percent`.";
     ANON_KEPT_1_5 "anonymous_kept_at_1_5_percent" Neither false TIME "anonymous kept at 1.5" "Share of the visited anonymous pages that are not in swap after the stretch at load 1.5. Only with `file-percent`.";
-    KNEE_LOW "knee_low_load" Neither false TIME "sustained" "Highest load measured below the knee.";
-    KNEE_HIGH "knee_high_load" Neither false TIME "not sustained" "Lowest load measured above the knee.";
+    KNEE_LOW "knee_low_load" Neither false TIME "sustained" "Highest load measured below the load line.";
+    KNEE_HIGH "knee_high_load" Neither false TIME "not sustained" "Lowest load measured above the load line.";
     TARGET_HIGH "target_high_load" Neither false TIME "target missed" "Lowest load whose p99 latency exceeds `target-p99`.";
     KILLED_LOAD "oom_killed_load" More true PLACE "killed at" "Lowest load at which the OOM killer ended the worker, or its pager exceeded its budget.";
 }

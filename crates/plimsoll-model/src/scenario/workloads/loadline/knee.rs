@@ -1,8 +1,8 @@
-//! The knee of useful work over the load, and the largest load that meets a target.
+//! The load line, and the largest load that meets a target.
 //!
-//! Useful work is visits a second, without the time that the worker waited for a CPU that others used. The *knee* is
-//! the load at which it falls under a share, by default half, of its value at the lowest load; where visits are due at a
-//! rate, of that rate.
+//! Useful work is visits a second, without the time that the worker waited for a CPU that others used. The *knee*,
+//! the load line, is the load at which it falls under a share, by default half, of its value at the lowest load; where
+//! visits are due at a rate, of that rate.
 
 use std::collections::BTreeMap;
 
