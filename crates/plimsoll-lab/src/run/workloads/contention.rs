@@ -1,4 +1,4 @@
-//! A program holds memory while another one asks for more and more.
+//! A program holds memory while another one requests more and more.
 //!
 //! Memory of pagers has one budget, the pool of the trial. A process that is stopped cannot trim itself: its pager is suspended
 //! before.
@@ -26,9 +26,9 @@ pub(super) const CONFINED: &str = "contention";
 /// Share of its memory by which the first program must shrink to count as trimmed. The kernel's batches of counting,
 /// and a page here and there, stay below.
 const TRIMMED: f64 = 0.02;
-/// Asks after trimming has begun: enough to see which program goes on losing.
+/// Requests after trimming has begun: enough to see which program goes on losing.
 const MORE_ASKS: usize = 4;
-/// Share of the size that must be resident before the first ask.
+/// Share of the size that must be resident before the first request.
 const REACHED: f64 = 0.95;
 /// Pause between two looks at a pager that returns its share, and the most of them: several rounds of its pool.
 const SHARE_PAUSE: Duration = Duration::from_millis(10);
@@ -134,7 +134,7 @@ struct Programs<'a> {
     holder: Worker,
     asker: Worker,
     asked: &'a Contention,
-    /// The first program before the other one asked.
+    /// The first program before the first request of the other.
     at_first: Residency,
     /// Its pager when it was stopped: since then no thread of it runs, and nothing of it changes.
     at_stop: Option<Held>,
@@ -179,7 +179,7 @@ impl Programs<'_> {
     /// The first program fills its memory, and is idle from then on.
     fn hold(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
         let (size, hold) = (self.asked.filling.size, self.asked.filling.hold);
-        // In one mapping, as each ask is.
+        // In one mapping, as each request is.
         let fill = context.fill(size, size);
         context.phase("hold", None, |context, _| context.find(&mut self.holder, &fill))?;
         context.watch_pagers(&self.pids());
@@ -188,7 +188,7 @@ impl Programs<'_> {
             context.errors.push(TrialError::failed(
                 FailureCode::SizeNotReached,
                 format_args!(
-                    "size not reached: only {} of {} were resident before the first ask; raise `limit`",
+                    "size not reached: only {} of {} were resident before the first request; raise `limit`",
                     quantity::bytes(self.at_first.resident as f64),
                     quantity::bytes(size as f64)
                 ),
@@ -215,7 +215,7 @@ impl Programs<'_> {
         [self.holder.pid(), self.asker.pid()]
     }
 
-    /// The second one asks, until the first one has been trimmed and a few asks more, or until there is no room.
+    /// The second program makes requests, until the first one has been trimmed and a few more, or until there is no room.
     fn ask(&mut self, context: &mut TrialContext<'_, '_>) -> Result<(), TrialError> {
         let most = self.asked.most_asked(&context.plan.settings);
         let (mut asked, mut number, mut after) = (0, 0, 0);

@@ -141,7 +141,7 @@ impl Model for Contention {
         self.filling.size
     }
 
-    /// They ask until RAM and swap are nearly full.
+    /// The second program makes requests until RAM and swap are nearly full.
     fn total(&self, settings: &Settings) -> u64 {
         self.filling.size.saturating_add(self.most_asked(settings))
     }
@@ -151,7 +151,7 @@ impl Model for Contention {
     }
 
     /// All is filled once and read twice, and the part over the limit goes to swap and back both times. A rest
-    /// follows each ask.
+    /// follows each request.
     fn seconds(&self, settings: &Settings, hints: &SpeedHints) -> f64 {
         let total = self.total(settings);
         let asks = (total - self.filling.size) / self.request.max(1);
@@ -201,7 +201,7 @@ impl Model for Contention {
             ),
         };
         Err(Unfit::new(format!(
-            "the first program holds {}, and an ask of {} more does not fit seven eighths of `limit` ({}){swap}, so that \
+            "the first program holds {}, and a request of {} more does not fit seven eighths of `limit` ({}){swap}, so that \
              {end} raise {raise}, or lower `size` or `request`",
             bytes(self.filling.size),
             bytes(self.request),

@@ -155,7 +155,8 @@ const KEYS: &[Key] = &[
         Preset::Of("twice `stagger`", |values| {
             Ok(Some(Value::Seconds(2.0 * values.number("stagger")?)))
         }),
-        "time that all consumers work together, from the start of the last to the common end; `scale` does not shrink it",
+        "time that all consumers work together, from the start of the last to the common end; `scale` \
+         shrinks the default with `stagger`, but not a given value",
     ),
     key(
         "guard",

@@ -146,7 +146,10 @@ fn details(group: &Group) -> Vec<Statement> {
 
 fn requested(group: &Group) -> Option<Statement> {
     let start = group.median(TRIM_START)?;
-    let text = format!("The second program had requested {} then.", bytes(start));
+    let text = format!(
+        "The second program had requested {} when trimming began.",
+        bytes(start)
+    );
     Some(Statement::new(StatementCode::ContentionRequested, text).with(TRIM_START, start))
 }
 

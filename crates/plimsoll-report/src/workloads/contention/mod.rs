@@ -124,7 +124,7 @@ fn value(phase: &Phase, name: &str) -> Option<f64> {
 mod tests {
     use super::*;
 
-    /// The metrics of asks that took so many seconds, each with whether the first program was trimmed.
+    /// The metrics of requests that took so many seconds, each with whether the first program was trimmed.
     fn metrics_of(asks: &[(f64, f64)]) -> BTreeMap<String, f64> {
         let ask = |(place, &(seconds, trimmed)): (usize, &(f64, f64))| Phase {
             name: format!("ask-{}", place + 1),

@@ -118,7 +118,7 @@ fn times(asked: &[(&Group, Asks<'_>)]) -> Option<Drawing> {
     })
 }
 
-/// A row for each ask of each group.
+/// A row for each request of each group.
 fn table(asked: &[(&Group, Asks<'_>)]) -> Table<'static> {
     const COLUMNS: [&str; 7] = [
         "asked_bytes",
@@ -146,12 +146,12 @@ fn table(asked: &[(&Group, Asks<'_>)]) -> Table<'static> {
         .flat_map(|(group, asks)| (0..asks.count()).map(move |ask| row(group, asks, ask)));
     Table {
         id: "asks",
-        title: "Asks",
+        title: "Requests",
         rows: rows.collect(),
         columns: columns(&[
             ("Group", false),
-            ("Ask", true),
-            ("Asked for", true),
+            ("Request", true),
+            ("Requested", true),
             ("Both, of the limit", true),
             ("First in RAM", true),
             ("First in swap or saved", true),

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::{Run, has_laboratory, phase_names, phase_value, phases};
 
-/// 32 MiB held, 8 MiB more with each ask, under a limit of 64 MiB.
+/// 32 MiB held, 8 MiB more with each request, under a limit of 64 MiB.
 const SMALL: [&str; 10] = [
     "--repeat",
     "1",
@@ -47,14 +47,14 @@ fn the_first_program_is_trimmed_when_both_want_too_much_and_nobody_loses_a_byte(
             );
             assert!(
                 resident + swapped > asked * 0.95,
-                "what was asked for was filled: {ask:#}"
+                "the requested bytes are filled: {ask:#}"
             );
         }
         let (first, last) = (asks[0], asks[asks.len() - 1]);
         assert_eq!(
             phase_value(first, "trimmed"),
             0.0,
-            "there is room for the first ask: {first:#}"
+            "there is room for the first request: {first:#}"
         );
         let both = phase_value(last, "holder_swapped_bytes") + phase_value(last, "asker_swapped_bytes");
         assert!(both > 4e6, "what has no room is in swap: {last:#}");
