@@ -53,7 +53,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 
     /// Zeros for a virgin page. One that is present already was native a moment ago.
     fn fill_zero(&self, page: PageIndex) -> Result<(), FaultError> {
-        let copied = self.copy_in(page, &ZERO_PAGE);
+        let copied = self.copy_unless_present(page, &ZERO_PAGE);
         self.end_if_present(page, copied)
     }
 
@@ -204,26 +204,42 @@ impl<D: Driver, B: Backing> Manager<D, B> {
         self.driver.presence(Area::Arena, page) == Some(false)
     }
 
-    /// Copies `bytes` to an absent page. Waits while the kernel has no memory, and releases frames. [`Errno::EXIST`] is for a
-    /// present page.
+    /// As [`Manager::copy_unless_present`]; [`Errno::EXIST`] is for a present page.
     pub(super) fn copy_in(&self, page: PageIndex, bytes: &Page) -> Result<(), FaultError> {
+        match self.copy_unless_present(page, bytes)? {
+            true => Ok(()),
+            false => Err(FaultError::Refused(Errno::EXIST)),
+        }
+    }
+
+    /// Copies `bytes` to a page if it is absent, and returns whether it was. Waits while the kernel has no memory, and releases
+    /// frames. After all tries, the error has the reason of the last refusal.
+    pub(super) fn copy_unless_present(&self, page: PageIndex, bytes: &Page) -> Result<bool, FaultError> {
         let mut races = Patience::default();
+        let mut last = Errno::NOMEM;
         for _ in 0..MOST_TRIES {
-            match self.driver.copy(page, bytes) {
-                Ok(()) => return Ok(()),
-                // The mapping is being changed: by a fork, for one.
-                Err(Errno::AGAIN) => races.wait(),
-                Err(Errno::EXIST) if self.is_absent(page) => races.wait(),
+            let Err(errno) = self.driver.copy(page, bytes) else {
+                return Ok(true);
+            };
+            match errno {
+                Errno::EXIST if !self.is_absent(page) => return Ok(false),
+                // The mapping is being changed: by a fork, for one. Or the page table is.
+                Errno::AGAIN | Errno::EXIST => races.wait(),
                 // The source of a copy is memory of this process: the kernel had no frame to read it into (EFAULT).
-                Err(Errno::NOMEM | Errno::FAULT) => {
+                Errno::NOMEM | Errno::FAULT => {
                     self.counters.add(Event::NoMemory, 1);
                     if self.release_standby(BLOCK) == 0 {
                         plimsoll_os::sleep_briefly(Duration::from_micros(500));
                     }
                 }
-                Err(errno) => return Err(FaultError::Refused(errno)),
+                _ => return Err(FaultError::Refused(errno)),
             }
+            last = errno;
         }
-        Err(FaultError::NoMemory)
+        Err(match last {
+            Errno::NOMEM => FaultError::NoMemory,
+            // EFAULT too: its number tells more than the words.
+            errno => FaultError::Refused(errno),
+        })
     }
 }

@@ -114,7 +114,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
     /// that a trim left write-protected becomes writable.
     fn spurious_fault(&self, page: PageIndex, locked: Locked<'_>) -> Result<(), FaultError> {
         self.counters.add(Event::SpuriousFault, 1);
-        let filled = self.copy_in(page, &ZERO_PAGE);
+        let filled = self.copy_unless_present(page, &ZERO_PAGE);
         self.driver.unblock(page);
         locked.keep();
         self.end_if_present(page, filled)
@@ -122,14 +122,11 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 
     /// The outcome of a copy to a page that another thread may have made present. Then the copy has woken no thread, and that of
     /// the fault may wait all the same: the kernel can take a page for absent while its entry changes.
-    fn end_if_present(&self, page: PageIndex, copied: Result<(), FaultError>) -> Result<(), FaultError> {
-        match copied {
-            Err(FaultError::Refused(Errno::EXIST)) => {
-                self.driver.wake(page);
-                Ok(())
-            }
-            other => other,
+    fn end_if_present(&self, page: PageIndex, copied: Result<bool, FaultError>) -> Result<(), FaultError> {
+        if !copied? {
+            self.driver.wake(page);
         }
+        Ok(())
     }
 
     /// Moves the frame of a modified or standby page back.

@@ -2,11 +2,14 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use plimsoll_os::Errno;
+
 use super::simulated::{PAGES, Sim, access, contents, end_injection, sim};
 use crate::backing::model::ModelStore;
 use crate::driver::simulated::{Injection, Simulated};
+use crate::fault::FaultError;
 use crate::manager::{Manager, TrimMode};
-use crate::page::{CHUNK_PAGES, PAGE_SIZE, PageIndex, PageRange};
+use crate::page::{CHUNK_PAGES, PAGE_SIZE, PageIndex, PageRange, PageState};
 use crate::stats::Stats;
 
 #[test]
@@ -131,4 +134,27 @@ fn a_full_store_exceeds_the_budget_and_says_so() {
         });
     }
     assert_eq!(manager.validate(), []);
+}
+
+/// A page that no try made present was "out of memory", whatever the kernel had said.
+#[test]
+fn after_all_tries_a_fault_has_the_reason_of_the_last_refusal() {
+    let page = PageIndex::new(7);
+    let refusals = [
+        (Errno::NOMEM, FaultError::NoMemory),
+        (Errno::FAULT, FaultError::Refused(Errno::FAULT)),
+        (Errno::AGAIN, FaultError::Refused(Errno::AGAIN)),
+        // No outcome of a page that is present.
+        (Errno::EXIST, FaultError::Refused(Errno::EXIST)),
+    ];
+    for (errno, expected) in refusals {
+        let manager = sim(300, 0, 1);
+        manager.driver.refuse_copies(Some(errno));
+        assert_eq!(manager.fault(page), Err(expected));
+        assert_eq!(manager.table.word(page).load().state(), PageState::Virgin);
+        assert_eq!((manager.budget.frames(), manager.validate()), (0, vec![]));
+        manager.driver.refuse_copies(None);
+        access(&manager, page, |bytes| *bytes = contents(3));
+        assert_eq!(manager.validate(), []);
+    }
 }

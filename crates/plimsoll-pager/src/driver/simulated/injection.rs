@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use plimsoll_os::Errno;
 
-use super::State;
+use super::{Simulated, State};
 use crate::page::PageIndex;
 
 /// Injected errors, and writes that race with moves.
@@ -16,6 +16,8 @@ pub(crate) struct Injection {
     seed: u64,
     /// Errors so far, by kind.
     injected: BTreeMap<&'static str, u64>,
+    /// The error of all copies, if they fail.
+    copies: Option<Errno>,
 }
 
 impl Injection {
@@ -25,6 +27,7 @@ impl Injection {
             per_mille,
             seed,
             injected: BTreeMap::new(),
+            copies: None,
         }
     }
 
@@ -58,6 +61,13 @@ impl Injection {
     }
 }
 
+impl Simulated {
+    /// Has all copies to absent pages fail, or none.
+    pub(crate) fn refuse_copies(&self, errno: Option<Errno>) {
+        self.state().injection.copies = errno;
+    }
+}
+
 impl State {
     /// The error of a copy to a page of the arena, if there is one.
     pub(super) fn refuse_copy(&mut self, page: PageIndex) -> Option<Errno> {
@@ -73,6 +83,9 @@ impl State {
             .draw(&errors[..errors.len() - usize::from(is_present)]);
         if is_present {
             return injected.or(Some(Errno::EXIST));
+        }
+        if self.injection.copies.is_some() {
+            return self.injection.copies;
         }
         if injected == Some(Errno::EXIST) {
             self.ghosts.entry(page).or_default();
