@@ -229,7 +229,9 @@ impl Drop for FaultThread {
 mod tests {
     use std::sync::Mutex;
 
-    use plimsoll_os::{UffdMode, open_userfaultfd};
+    use plimsoll_os::{
+        RegisterMode, UffdMode, address_space, api_handshake, open_userfaultfd, uffd_register, uffd_zero,
+    };
 
     use super::*;
 
@@ -239,12 +241,19 @@ mod tests {
         /// The answers of `is_evicted`, the last one first.
         evicted: Mutex<Vec<bool>>,
         resolved: Mutex<Cell<u32>>,
+        /// The state of the thread that serves it: its reader ends with the first fault.
+        served: Option<Arc<Shared>>,
+        /// The turns of the thread at each fault that it had read.
+        turns: Mutex<Vec<u32>>,
     }
 
     impl Faults for Fake {
         fn resolve(&self, _: usize) -> Result<(), FaultError> {
             let resolved = self.resolved.lock().expect("no panic");
             resolved.set(resolved.get() + 1);
+            if let Some(served) = &self.served {
+                served.reader.end();
+            }
             Err(FaultError::Refused(Errno::INVAL))
         }
 
@@ -269,6 +278,10 @@ mod tests {
         }
 
         fn delay(&self, _: usize, _: usize) -> Duration {
+            if let Some(served) = &self.served {
+                let turn = served.turns.load(Ordering::Acquire);
+                self.turns.lock().expect("no panic").push(turn);
+            }
             Duration::ZERO
         }
 
@@ -295,6 +308,8 @@ mod tests {
             descriptor: open_userfaultfd(UffdMode::UserModeOnly).expect("userfaultfd is allowed"),
             evicted: Mutex::default(),
             resolved: Mutex::default(),
+            served: None,
+            turns: Mutex::default(),
         };
         resolve(&fake, 4096);
         assert_eq!(fake.resolved.lock().expect("no panic").get(), 1);
@@ -310,6 +325,8 @@ mod tests {
                 descriptor: open_userfaultfd(UffdMode::UserModeOnly).expect("userfaultfd is allowed"),
                 evicted: Mutex::new(evicted),
                 resolved: Mutex::default(),
+                served: None,
+                turns: Mutex::default(),
             };
             resume(
                 &fake,
@@ -322,6 +339,42 @@ mod tests {
             assert_eq!(fake.resolved.lock().expect("no panic").get(), resolved);
             assert!(fake.evicted.lock().expect("no panic").is_empty());
         }
+    }
+
+    /// The thread once announced its work after the read: when another thread had resolved the fault, the faulting thread rested
+    /// before that, and unmapped the page. The reader calls `begin` before it reads; here, the thread does its part.
+    #[test]
+    #[allow(unsafe_code, reason = "a page that a thread touches and the test fills")]
+    fn the_work_on_a_fault_is_announced_when_the_fault_is_read() {
+        let descriptor = open_userfaultfd(UffdMode::UserModeOnly).expect("userfaultfd is allowed");
+        api_handshake(&descriptor).expect("its first handshake");
+        let start = address_space::map(PAGE_SIZE).expect("memory");
+        uffd_register(&descriptor, start, PAGE_SIZE, RegisterMode::Missing).expect("a plain mapping");
+        let reader = FaultReader::new(0).expect("a descriptor is free");
+        let shared = Arc::new(Shared {
+            _number: OwnNumber::of(reader.number()),
+            reader,
+            turns: AtomicU32::new(1),
+        });
+        let fake = Fake {
+            descriptor,
+            evicted: Mutex::default(),
+            resolved: Mutex::default(),
+            served: Some(shared.clone()),
+            turns: Mutex::default(),
+        };
+        // SAFETY: the page is mapped until the thread has ended.
+        let toucher = thread::spawn(move || unsafe { (start as *const u8).read_volatile() });
+        serve(&fake, &shared);
+        let turns = fake.turns.lock().expect("no panic").clone();
+        assert!(!turns.is_empty() && turns.iter().all(|turn| turn % 2 == 1), "{turns:?}");
+        assert_eq!(shared.turns.load(Ordering::Acquire) % 2, 0);
+        // SAFETY: the page is this test's.
+        let zeroed = unsafe { uffd_zero(&fake.descriptor, start, PAGE_SIZE) };
+        assert_eq!(zeroed.error, None);
+        assert_eq!(toucher.join().expect("its fault is resolved"), 0);
+        // SAFETY: the page is this test's, which uses it no more.
+        unsafe { address_space::unmap(start, PAGE_SIZE) }.expect("mapped above");
     }
 
     #[test]
