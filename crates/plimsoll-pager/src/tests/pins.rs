@@ -4,11 +4,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use plimsoll_os::Errno;
+
 use super::real::{bytes, fill};
 use crate::backing::model::ModelStore;
 use crate::backing::{Backing, Damaged, PutError};
 use crate::engine::{Engine, TrimTo};
-use crate::error::RangeError;
+use crate::error::{FaultError, RangeError};
 use crate::page::{Page, PageIndex, PageRange, Place, Tier};
 
 const MIB: usize = 1 << 20;
@@ -137,4 +139,21 @@ fn a_range_with_a_damaged_page_is_not_kept() {
     assert!(matches!(kept, Err(RangeError::PinTooLarge { .. })), "{kept:?}");
     assert_eq!((pins.pages(), pins.kept_pages()), (0, 0));
     assert!(!pins.is_kept(PageRange::new(pages.first, 1)));
+}
+
+/// A system call that another thread unmaps its memory from.
+#[test]
+fn a_page_of_a_closed_region_is_not_pinned() {
+    for size in [MIB, 64 * MIB] {
+        let options = super::modes::of_this_process();
+        let engine = Engine::new(1 << 18, 16 << 20, SlowStore::default(), options);
+        let engine = engine.expect("userfaultfd is allowed");
+        let region = engine.map(size).expect("addresses are free");
+        engine.unmap(region);
+        let no_page = RangeError::Fault(FaultError::Refused(Errno::NOENT));
+        let pages = PageRange::new(region.first, 16);
+        assert_eq!(engine.pin_first(pages).err(), Some(no_page));
+        assert_eq!(engine.pin_for_a_moment(region.first).err(), Some(no_page));
+        assert_eq!(engine.manager().pins.pages(), 0);
+    }
 }
