@@ -91,6 +91,14 @@ impl State {
         assert_eq!(touched, None, "a mapping of the program is touched");
     }
 
+    /// Makes a page present. A copy that finds it so is right from here on.
+    fn make_present(&mut self, area: Area, page: PageIndex) {
+        self.present(area)[page.index()] = true;
+        if area == Area::Arena {
+            self.ghosts.remove(&page);
+        }
+    }
+
     fn present(&mut self, area: Area) -> &mut Vec<bool> {
         match area {
             Area::Arena => &mut self.arena,
@@ -324,7 +332,7 @@ impl Simulated {
                 *source = [GONE; PAGE_SIZE];
             }
             state.present(from)[page.index()] = false;
-            state.present(target)[to.index()] = true;
+            state.make_present(target, to);
             moved += 1;
         }
         if counted.is_some() {
@@ -574,7 +582,10 @@ impl Simulated {
     fn drop_one(&self, state: &mut State, area: Area, page: PageIndex) {
         state.present(area)[page.index()] = false;
         match area {
-            Area::Arena => state.protected[page.index()] = false,
+            Area::Arena => {
+                state.protected[page.index()] = false;
+                state.ghosts.remove(&page);
+            }
             Area::Shadow => drop(state.shared_frames.remove(&page.index())),
         }
         // SAFETY: under the lock, and the caller holds the page busy.

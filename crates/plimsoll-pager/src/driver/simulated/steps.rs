@@ -56,7 +56,7 @@ impl Steps for Simulated {
                 };
             }
             self.copy_page(&mut state, from, page, to);
-            state.present(other(from))[to.index()] = true;
+            state.make_present(other(from), to);
         }
         state.most = state.most.max(state.resident());
         Partial {
