@@ -13,7 +13,7 @@ use plimsoll_os::{Errno, Fd, thread_token};
 
 use crate::backing::Backing;
 use crate::driver::{Area, Driver, Userfault};
-use crate::fault::{FaultError, Faults, ThreadFaults};
+use crate::fault::{Facts, FaultError, Faults, ThreadFaults};
 use crate::gate::Gate;
 use crate::manager::Manager;
 use crate::page::{CHUNK_PAGES, ChunkMode, PAGE_SIZE, PageIndex};
@@ -72,6 +72,28 @@ impl<B: Backing> Faults for Served<B> {
         }
     }
 
+    fn facts(&self, address: usize) -> Facts {
+        let manager = &self.manager;
+        let shadow = manager.driver.shadow();
+        let is_in = |start: usize| (start..start + self.arena.len()).contains(&address);
+        let (area, start) = if is_in(self.arena.start) {
+            (Area::Arena, self.arena.start)
+        } else if is_in(shadow) {
+            (Area::Shadow, shadow)
+        } else {
+            return Facts::Astray(address);
+        };
+        let page = PageIndex::new(((address - start) / PAGE_SIZE) as u32);
+        Facts::Page {
+            area,
+            page,
+            mode: manager.chunks.mode(page.number() / CHUNK_PAGES),
+            word: manager.table.word(page).load().bits(),
+            in_arena: manager.driver.presence(Area::Arena, page),
+            in_shadow: manager.driver.presence(Area::Shadow, page),
+        }
+    }
+
     fn is_here(&self) -> bool {
         !self.manager.driver.is_forked()
     }
@@ -110,30 +132,6 @@ impl<B: Backing> ThreadFaults for Served<B> {
         let page = self.page(address);
         let mode = self.manager.chunks.mode(page.number() / CHUNK_PAGES);
         matches!(mode, ChunkMode::Managed | ChunkMode::Converting) && !self.manager.is_surrendered(page)
-    }
-
-    fn facts(&self, address: usize) -> [u64; 6] {
-        let manager = &self.manager;
-        let shadow = manager.driver.shadow();
-        let is_in = |start: usize| (start..start + self.arena.len()).contains(&address);
-        let (area, start) = if is_in(self.arena.start) {
-            (0, self.arena.start)
-        } else if is_in(shadow) {
-            (1, shadow)
-        } else {
-            return [2, address as u64, 0, 0, 2, 2];
-        };
-        let page = PageIndex::new(((address - start) / PAGE_SIZE) as u32);
-        let mode = manager.chunks.mode(page.number() / CHUNK_PAGES);
-        let present = |area| manager.driver.presence(area, page).map_or(2, u64::from);
-        [
-            area,
-            page.number().into(),
-            mode as u64,
-            manager.table.word(page).load().bits(),
-            present(Area::Arena),
-            present(Area::Shadow),
-        ]
     }
 
     fn add_delay(&self, time: Duration) {

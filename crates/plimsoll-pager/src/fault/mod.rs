@@ -21,6 +21,7 @@ use crate::driver::{Area, Driver};
 use crate::manager::{Event, Manager, Patience, TrimMode};
 use crate::page::{CHUNK_PAGES, ChunkMode, Locked, PageIndex, PageRange, PageState, ZERO_PAGE};
 
+pub(crate) use last_words::Facts;
 pub(crate) use signal::{Faults, Registration, TooManyPagers, forget_other_handlers};
 pub(crate) use thread::{FaultThread, ThreadFaults};
 

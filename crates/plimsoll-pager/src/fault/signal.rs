@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::FaultError;
-use super::last_words::report;
+use super::last_words::{Facts, report};
 use crate::manager::Patience;
 
 /// Pagers of a process at the same time.
@@ -29,6 +29,9 @@ pub(crate) trait Faults: Send + Sync {
     /// Maps a page in place of one that a file of the pager lost. Returns whether `address` is such a page. Called in the
     /// signal handler.
     fn replace_lost_page(&self, address: usize) -> bool;
+
+    /// Facts about `address`, for the last line of the process. Called in the signal handler.
+    fn facts(&self, address: usize) -> Facts;
 
     /// Whether the caller has the pager's memory. A child of a fork does not: its faults in the arena are others' business,
     /// and resolving them would change the memory of the parent.
@@ -149,16 +152,16 @@ extern "C" fn on_sigbus(signal: c_int, info: *mut libc::siginfo_t, context: *mut
     unsafe { *libc::__errno_location() = errno };
     match outcome {
         Some(Ok(())) => {}
-        Some(Err(error)) => {
-            report(error, None);
+        Some(Err((error, facts))) => {
+            report(error, facts);
             chain(signal, info, context);
         }
         None => chain(signal, info, context),
     }
 }
 
-/// Has the pager of that address resolve the fault; none if no pager has it.
-fn resolve(address: usize) -> Option<Result<(), FaultError>> {
+/// Has the pager of that address resolve the fault; none if no pager has it. An error comes with facts about the address.
+fn resolve(address: usize) -> Option<Result<(), (FaultError, Facts)>> {
     SLOTS.iter().find_map(|slot| {
         slot.users.fetch_add(1, Ordering::SeqCst);
         // SAFETY: by the invariant of the slot the entry lives while `users` counts this thread.
@@ -168,7 +171,8 @@ fn resolve(address: usize) -> Option<Result<(), FaultError>> {
             match is_in_arena && !entry.pager.is_surrendered(address) {
                 true => {
                     entry.pager.pace(address);
-                    Some(entry.pager.resolve(address))
+                    let resolved = entry.pager.resolve(address);
+                    Some(resolved.map_err(|error| (error, entry.pager.facts(address))))
                 }
                 false => entry.pager.replace_lost_page(address).then_some(Ok(())),
             }

@@ -35,11 +35,6 @@ pub(crate) trait ThreadFaults: Faults {
     /// surrendered page.
     fn takes_faults(&self, address: usize) -> bool;
 
-    /// Facts about the page at `address`, for the last line of the process: the area (0 the arena, 1 the shadow, 2 none), the
-    /// number of the page (the address in no area), the mode of its chunk, the bits of its word, and whether it is present in
-    /// the arena and in the shadow (2 if that is unknown).
-    fn facts(&self, address: usize) -> [u64; 6];
-
     /// Adds the time that a throttled thread waited.
     fn add_delay(&self, time: Duration);
 }
@@ -211,7 +206,7 @@ fn resume(pager: &dyn ThreadFaults, fault: Delayed) {
 
 /// Ends the process: the faulting thread cannot go on, and there is no signal that its program could handle.
 fn give_up(pager: &dyn ThreadFaults, address: usize, error: FaultError) -> ! {
-    report(error, Some(pager.facts(address)));
+    report(error, pager.facts(address));
     std::process::abort();
 }
 
@@ -234,6 +229,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::fault::Facts;
 
     /// A pager whose page changes its state while its fault waits, or is resolved.
     struct Fake {
@@ -267,6 +263,10 @@ mod tests {
             false
         }
 
+        fn facts(&self, address: usize) -> Facts {
+            Facts::Astray(address)
+        }
+
         fn is_here(&self) -> bool {
             true
         }
@@ -292,10 +292,6 @@ mod tests {
 
         fn takes_faults(&self, _: usize) -> bool {
             false
-        }
-
-        fn facts(&self, address: usize) -> [u64; 6] {
-            [2, address as u64, 0, 0, 2, 2]
         }
 
         fn add_delay(&self, _: Duration) {}

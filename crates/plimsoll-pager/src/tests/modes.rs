@@ -56,9 +56,9 @@ fn the_real_tests_hold_with_a_thread_and_without_moves() {
 }
 
 /// Touches a page whose saved copy is damaged.
-fn lose_a_page() {
+fn lose_a_page(fault_mode: FaultMode) {
     let options = DriverOptions {
-        fault_mode: FaultMode::Thread,
+        fault_mode,
         ..of_this_process()
     };
     let engine = Engine::new(1 << 18, 16 << 20, ModelStore::default(), options);
@@ -73,7 +73,7 @@ fn lose_a_page() {
 /// Its faulting thread waits, and there is no signal that its program could handle.
 #[test]
 fn a_damaged_page_ends_the_process_of_a_thread_for_faults() {
-    let status = status_of_fork(lose_a_page);
+    let status = status_of_fork(|| lose_a_page(FaultMode::Thread));
     assert!(
         libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGABRT,
         "{status:#x}"
@@ -83,18 +83,21 @@ fn a_damaged_page_ends_the_process_of_a_thread_for_faults() {
 /// On a busy machine, a process ended once because the kernel refused a page, and its last line had no fact about the page.
 #[test]
 fn the_last_line_of_a_process_has_the_facts_of_the_lost_page() {
-    if role().is_some() {
-        return lose_a_page();
+    if let Some(role) = role() {
+        return lose_a_page(match role.as_str() {
+            "thread" => FaultMode::Thread,
+            _ => FaultMode::Signal,
+        });
     }
     let test = "tests::modes::the_last_line_of_a_process_has_the_facts_of_the_lost_page";
-    let output = again(test, "loses a page")
-        .output()
-        .expect("the test program starts");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{errors}");
-    let facts = "its saved copy is damaged (area 0, page 0, chunk mode 3, word 0x";
-    assert!(
-        errors.contains(facts) && errors.contains(", present 0 0)\n"),
-        "{errors}"
-    );
+    for (mode, signal) in [("thread", libc::SIGABRT), ("signal", libc::SIGBUS)] {
+        let output = again(test, mode).output().expect("the test program starts");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.signal(), Some(signal), "{errors}");
+        let facts = "its saved copy is damaged (page 0 of a managed chunk, word 0x";
+        assert!(
+            errors.contains(facts) && errors.contains(", absent in the arena, absent in the shadow)\n"),
+            "{errors}"
+        );
+    }
 }
