@@ -68,8 +68,8 @@ impl FaultReader {
     }
 
     /// Waits for faults of `uffd`, for `limit` if there is one, and gives them to `faults`, as many as one call reads. None
-    /// once the reader is ended; 0 after the limit, or if there is none any more: another reader had them, or another thread
-    /// resolved them.
+    /// once the reader is ended; 0 if the limit passed, a signal came, or no fault was left to read: another reader had them, or
+    /// another thread resolved them.
     ///
     /// Calls `begin` once there are faults, before it reads them. From the read on, the thread of a fault may run again at any
     /// time, as another thread may resolve the fault too.
