@@ -147,7 +147,12 @@ impl Userfault {
     /// Registers the frames of `pages`.
     fn register_shadow(&self, pages: PageRange) -> Result<(), Errno> {
         let start = self.at(Area::Shadow, pages.first);
-        uffd_register(self.uffd(Area::Shadow), start, pages.bytes(), RegisterMode::Missing)
+        uffd_register(
+            self.uffd(Area::Shadow),
+            start,
+            pages.bytes(),
+            RegisterMode::Missing,
+        )
     }
 
     fn at(&self, area: Area, page: PageIndex) -> usize {
@@ -420,9 +425,8 @@ impl Steps for Userfault {
         let is_read_by_address = from == Area::Shadow || !(self.serves_system_calls || self.moves);
         if is_read_by_address {
             // SAFETY: both ranges are this value's, and the caller holds their pages busy.
-            copied = partial(unsafe {
-                uffd_copy(self.uffd(to_area), target, source as *const u8, pages.bytes())
-            });
+            copied =
+                partial(unsafe { uffd_copy(self.uffd(to_area), target, source as *const u8, pages.bytes()) });
         }
         if from == Area::Arena && copied.done == 0 && copied.stopped == Some(Errno::FAULT) {
             copied = self.copy_through(source, target, pages.count);

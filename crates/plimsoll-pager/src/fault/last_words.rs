@@ -189,7 +189,10 @@ mod tests {
             in_shadow: None,
         };
         let line = Line::of(FaultError::Refused(Errno::of_number(i32::MIN)), facts);
-        assert!(line.bytes().ends_with(b"ffff, unknown in the arena, unknown in the shadow)\n"));
+        assert!(
+            line.bytes()
+                .ends_with(b"ffff, unknown in the arena, unknown in the shadow)\n")
+        );
         assert!(line.bytes().len() < line.bytes.len());
     }
 }

@@ -363,7 +363,10 @@ mod tests {
         let toucher = thread::spawn(move || unsafe { (start as *const u8).read_volatile() });
         serve(&fake, &shared);
         let turns = fake.turns.lock().expect("no panic").clone();
-        assert!(!turns.is_empty() && turns.iter().all(|turn| turn % 2 == 1), "{turns:?}");
+        assert!(
+            !turns.is_empty() && turns.iter().all(|turn| turn % 2 == 1),
+            "{turns:?}"
+        );
         assert_eq!(shared.turns.load(Ordering::Acquire) % 2, 0);
         // SAFETY: the page is this test's.
         let zeroed = unsafe { uffd_zero(&fake.descriptor, start, PAGE_SIZE) };

@@ -258,7 +258,10 @@ mod tests {
         // None is free: this member has a grant of all the rest.
         need.set_is_free(false, 0);
         assert!(!need.is_scarce(36) && need.is_scarce(37));
-        assert!(need.is_scarce(1000), "more than the pool, as after the end of a parent");
+        assert!(
+            need.is_scarce(1000),
+            "more than the pool, as after the end of a parent"
+        );
         need.set_pool(64, 40);
         assert!(!need.is_ample(0) && !need.is_scarce(16) && need.is_scarce(17));
     }

@@ -276,7 +276,9 @@ fn during_a_wait(work: impl FnOnce(&Sim)) -> Sim {
 fn a_wait_for_the_pages_of_a_chunk_ends_when_another_thread_was_first() {
     let is_right = |_: u32| {
         let manager = during_a_wait(|manager| {
-            access(manager, PageIndex::new(FITTING * CHUNK_PAGES), |bytes| bytes.fill(5));
+            access(manager, PageIndex::new(FITTING * CHUNK_PAGES), |bytes| {
+                bytes.fill(5)
+            });
         });
         assert!(!is_native(&manager, FITTING) && manager.validate().is_empty());
         let wish = manager.need.wish(1, plimsoll_os::coarse_milliseconds());
@@ -314,9 +316,10 @@ fn chunks_that_are_mostly_unused_are_given_up_while_the_pool_is_scarce() {
     manager.need.set_is_free(false, 0);
     manager.age();
     assert_eq!(manager.chunks.committed(), committed, "the pool is not in use");
-    manager
-        .need
-        .set_pool(u64::from(2 * CHUNKS * CHUNK_PAGES), u64::from((CHUNKS + 3) * CHUNK_PAGES));
+    manager.need.set_pool(
+        u64::from(2 * CHUNKS * CHUNK_PAGES),
+        u64::from((CHUNKS + 3) * CHUNK_PAGES),
+    );
     manager.age();
     assert_eq!((manager.chunks.committed(), is_native(&manager, 0)), (1, true));
     let frames = u64::from(CHUNKS - 1);
