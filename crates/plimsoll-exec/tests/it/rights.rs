@@ -24,6 +24,13 @@ fn of_nobody(folder: &TempDir) -> Option<PathBuf> {
     plimsoll_testkit::capability("set-user-id", is_privileged, reason).then_some(program)
 }
 
+/// A working directory with a folder in place of the program: a search for its name passes over it.
+fn working_folder(folder: &TempDir) -> PathBuf {
+    let working = folder.path().join("working");
+    fs::create_dir_all(working.join("rights")).expect("two folders");
+    working
+}
+
 /// The lines of `executes.c` without the names of functions, each of which must be there once.
 fn executed(mut command: Command) -> Vec<String> {
     let output = text(&command.output().expect("it starts"));
@@ -48,13 +55,14 @@ fn a_set_user_id_child_gets_no_settings_if_it_gains_rights() {
     let folder = TempDir::new().expect("a folder");
     let Some(program) = of_nobody(&folder) else { return };
     let parent = compiled("executes", folder.path());
+    let working = working_folder(&folder);
     let mut native = plimsoll_testkit::command(&parent);
-    native.arg(&program);
+    native.arg(&program).current_dir(&working);
     let gained = "secure 1, user 65534, library 0, LD_PRELOAD 0, PLIMSOLL_EXEC 0";
     assert_eq!(executed(native), [gained; 10]);
     for mode in modes() {
         let mut managed = under(mode, &parent);
-        managed.arg(&program);
+        managed.arg(&program).current_dir(&working);
         let expected = match mode {
             "signal" => "secure 0, user 0, library 1, LD_PRELOAD 1, PLIMSOLL_EXEC 1",
             _ => gained,
@@ -63,7 +71,7 @@ fn a_set_user_id_child_gets_no_settings_if_it_gains_rights() {
     }
 }
 
-/// The kernel ignores both bits of a script, which needs the settings.
+/// The kernel ignores both bits of a script, which needs the settings. A folder with the name counted as the program.
 #[test]
 fn children_that_gain_no_rights_get_the_settings() {
     if !has_compiler() {
@@ -77,10 +85,14 @@ fn children_that_gain_no_rights_get_the_settings() {
     // Refused to other users than root.
     let _ = chown(&script, Some(NOBODY), None);
     fs::set_permissions(&script, Permissions::from_mode(0o4755)).expect("set");
+    let working = working_folder(&folder);
+    let same_name = working.join("rights");
+    let _ = chown(&same_name, None, Some(NOBODY));
+    fs::set_permissions(&same_name, Permissions::from_mode(0o2755)).expect("set");
     for mode in modes() {
         for child in [&program, &script] {
             let mut managed = under(mode, &parent);
-            managed.arg(child);
+            managed.arg(child).current_dir(&working);
             for line in executed(managed) {
                 let (_, rest) = line.split_once(", library ").expect("a line of the child");
                 assert_eq!(rest, "1, LD_PRELOAD 1, PLIMSOLL_EXEC 1", "{mode}: {line}");

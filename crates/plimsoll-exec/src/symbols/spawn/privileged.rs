@@ -112,8 +112,10 @@ fn is_named_privileged(name: &CStr) -> bool {
         };
         let arguments = [here(), path as usize, libc::X_OK as usize, 0, 0, 0];
         // SAFETY: the kernel reads the path alone.
-        if unsafe { kernel(libc::SYS_faccessat, arguments) } == 0 {
-            return is_privileged(path);
+        let is_executable = unsafe { kernel(libc::SYS_faccessat, arguments) } == 0;
+        // As the C library, which passes over folders of this name.
+        if is_executable && let Some(file) = regular_file(path) {
+            return gains_rights(path, &file);
         }
     }
     false
@@ -131,18 +133,24 @@ fn joined(buffer: &mut [u8; PATH_BYTES], folder: &[u8], name: &CStr) -> Option<*
     Some(buffer.as_ptr().cast())
 }
 
-/// Whether the program at `path` gets rights that this process lacks, so that the kernel sets AT_SECURE. False if the kernel
-/// cannot read the path.
+/// Whether the program at `path` gets rights that this process lacks. False if the kernel cannot read the path.
 fn is_privileged(path: *const c_char) -> bool {
+    regular_file(path).is_some_and(|file| gains_rights(path, &file))
+}
+
+/// The file at `path`, if it is a regular one: the kernel executes no other.
+fn regular_file(path: *const c_char) -> Option<libc::stat> {
     // SAFETY: a structure of numbers.
     let mut file: libc::stat = unsafe { std::mem::zeroed() };
     let arguments = [here(), path as usize, (&raw mut file) as usize, 0, 0, 0];
     // SAFETY: the kernel writes the structure.
-    if unsafe { kernel(libc::SYS_newfstatat, arguments) } != 0 {
-        return false;
-    }
-    let gains_rights = sets_id(&file) || has_capabilities(path);
-    gains_rights && !ignores_rights(path) && !is_script(path)
+    let result = unsafe { kernel(libc::SYS_newfstatat, arguments) };
+    (result == 0 && file.st_mode & libc::S_IFMT == libc::S_IFREG).then_some(file)
+}
+
+/// Whether the program gets rights that this process lacks, so that the kernel sets AT_SECURE.
+fn gains_rights(path: *const c_char, file: &libc::stat) -> bool {
+    (sets_id(file) || has_capabilities(path)) && !ignores_rights(path) && !is_script(path)
 }
 
 /// Whether the file has set-user-ID or set-group-ID to another ID than the process. The kernel ignores both bits if the process
