@@ -11,6 +11,7 @@
 //! | `trampoline`, `signals_blocked`, `next_symbol` | system calls from one instruction; signal masks; the C library's own symbols |
 //! | `handlers` | the program's own handlers of SIGBUS and SIGSYS |
 //! | `addresses`, `arena` | the addresses of the program's memory, at a fixed place, and the pager behind them |
+//! | `capabilities` | file capabilities, which make the dynamic linker ignore the library |
 //! | `configuration` | the settings, of the variable `PLIMSOLL_EXEC` |
 //! | `pool` | the budget that all processes of the program share |
 //! | `statistics` | counters at the end of the process |
@@ -37,6 +38,7 @@ mod blocks;
 mod callers;
 #[cfg_attr(not(target_arch = "x86_64"), path = "calls/unsupported.rs")]
 mod calls;
+mod capabilities;
 mod configuration;
 mod handlers;
 mod lock;

@@ -100,3 +100,31 @@ fn children_that_gain_no_rights_get_the_settings() {
         }
     }
 }
+
+/// A script without `#!`, which `execvp` passes to the shell: it ran without the settings.
+#[test]
+fn a_script_that_the_c_library_passes_to_the_shell_gets_the_settings() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = TempDir::new().expect("a folder");
+    let program = compiled("rights", folder.path());
+    let script = folder.path().join("script");
+    plimsoll_testkit::write_script(&script, &format!("exec {}\n", program.display()));
+    let parent = compiled("executes", folder.path());
+    // Refused to other users than root.
+    let _ = chown(&script, Some(NOBODY), None);
+    fs::set_permissions(&script, Permissions::from_mode(0o4755)).expect("set");
+    for mode in modes() {
+        let mut managed = under(mode, &parent);
+        managed.arg(&script);
+        let lines = executed(managed);
+        let rests = lines.iter().filter_map(|line| line.split_once(", library "));
+        let rests: Vec<_> = rests.map(|(_, rest)| rest).collect();
+        // `execvp` three times, and `system`. The other functions fail.
+        assert_eq!(
+            rests, ["1, LD_PRELOAD 1, PLIMSOLL_EXEC 1"; 4],
+            "{mode}: {lines:?}"
+        );
+    }
+}

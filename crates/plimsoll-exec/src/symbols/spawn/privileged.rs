@@ -11,6 +11,7 @@ use std::ptr;
 
 use super::Texts;
 use crate::calls::{self, Call};
+use crate::capabilities::{self, FileCapabilities, ProcessCapabilities};
 use crate::configuration::VARIABLE;
 use crate::trampoline;
 
@@ -150,7 +151,7 @@ fn regular_file(path: *const c_char) -> Option<libc::stat> {
 
 /// Whether the program gets rights that this process lacks, so that the kernel sets AT_SECURE.
 fn gains_rights(path: *const c_char, file: &libc::stat) -> bool {
-    (sets_id(file) || has_capabilities(path)) && !ignores_rights(path) && !is_script(path)
+    (sets_id(file) || has_capabilities(path)) && !ignores_rights(path) && is_elf(path)
 }
 
 /// Whether the file has set-user-ID or set-group-ID to another ID than the process. The kernel ignores both bits if the process
@@ -161,18 +162,68 @@ fn sets_id(file: &libc::stat) -> bool {
     let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
     let as_user = file.st_mode & libc::S_ISUID != 0 && file.st_uid != user;
     let as_group = file.st_mode & AS_GROUP == AS_GROUP && file.st_gid != group;
-    let arguments = [libc::PR_GET_NO_NEW_PRIVS as usize, 0, 0, 0, 0, 0];
-    // SAFETY: the call takes no memory.
-    (as_user || as_group) && unsafe { kernel(libc::SYS_prctl, arguments) } == 0
+    (as_user || as_group) && !gains_none()
 }
 
-/// Whether the file has capabilities that are not the user's already. The kernel sets AT_SECURE for them also if the process has
-/// given up new privileges.
+/// Whether the process has given up new privileges.
+fn gains_none() -> bool {
+    let arguments = [libc::PR_GET_NO_NEW_PRIVS as usize, 0, 0, 0, 0, 0];
+    // SAFETY: the call takes no memory.
+    unsafe { kernel(libc::SYS_prctl, arguments) != 0 }
+}
+
+/// Whether the file has capabilities for which the kernel sets AT_SECURE. With the effective flag, it does so also if the user has
+/// them already, or the process has given up new privileges. It never does for root, who has all.
 fn has_capabilities(path: *const c_char) -> bool {
-    let name = c"security.capability".as_ptr();
-    let arguments = [path as usize, name as usize, 0, 0, 0, 0];
-    // SAFETY: the first call has no premises; the second one reads texts alone.
-    unsafe { libc::getuid() != 0 && kernel(libc::SYS_getxattr, arguments) > 0 }
+    let mut attribute = [0_u8; capabilities::MOST_BYTES];
+    let name = capabilities::ATTRIBUTE.as_ptr() as usize;
+    let buffer = attribute.as_mut_ptr() as usize;
+    let arguments = [path as usize, name, buffer, attribute.len(), 0, 0];
+    // SAFETY: the first call has no premises; the kernel reads the texts, and writes as many bytes as `attribute` has.
+    let length = unsafe {
+        match libc::getuid() {
+            0 => return false,
+            _ => kernel(libc::SYS_getxattr, arguments),
+        }
+    };
+    let attribute = usize::try_from(length)
+        .ok()
+        .and_then(|length| attribute.get(..length));
+    let file = attribute.and_then(FileCapabilities::decode);
+    file.is_some_and(|file| file.makes_secure(own_capabilities))
+}
+
+/// The capabilities of this process.
+fn own_capabilities() -> ProcessCapabilities {
+    /// The version of the structures of `capget(2)` with 64 capabilities.
+    const VERSION: u32 = 0x2008_0522;
+    // The version and the process; effective, permitted and inheritable capabilities, and the same for the higher numbers.
+    let mut header = [VERSION, 0];
+    let mut sets = [0_u32; 6];
+    let arguments = [
+        header.as_mut_ptr() as usize,
+        sets.as_mut_ptr() as usize,
+        0,
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the kernel writes both structures.
+    unsafe { kernel(libc::SYS_capget, arguments) };
+    let set = |low: usize| u64::from(sets[low]) | (u64::from(sets[low + 3]) << 32);
+    let is_bounding = |number: &usize| {
+        let arguments = [libc::PR_CAPBSET_READ as usize, *number, 0, 0, 0, 0];
+        // SAFETY: the call takes no memory.
+        unsafe { kernel(libc::SYS_prctl, arguments) == 1 }
+    };
+    ProcessCapabilities {
+        permitted: set(1),
+        inheritable: set(2),
+        bounding: (0..64)
+            .filter(is_bounding)
+            .fold(0, |all, number| all | (1_u64 << number)),
+        gains_none: gains_none(),
+    }
 }
 
 /// Whether the file system of the file is mounted with `nosuid`: the kernel ignores both bits and capabilities.
@@ -186,22 +237,24 @@ fn ignores_rights(path: *const c_char) -> bool {
     result == 0 && system[FLAGS] & libc::ST_NOSUID != 0
 }
 
-/// Whether the file is a script: the kernel ignores its bits and capabilities. False for a file that this user cannot read.
-fn is_script(path: *const c_char) -> bool {
+/// Whether the file is a program of the kernel's usual format. Of a script, with or without `#!`, the shell or another interpreter
+/// runs, and the kernel ignores the rights of the script. True for a file that this user cannot read.
+fn is_elf(path: *const c_char) -> bool {
     const FLAGS: i32 = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
-    let mut start = [0_u8; 2];
+    let mut start = [0_u8; 4];
     let arguments = [here(), path as usize, FLAGS as usize, 0, 0, 0];
     // SAFETY: the kernel reads the path, and writes as many bytes as `start` has; the descriptor is this function's.
-    unsafe {
+    let length = unsafe {
         let file = kernel(libc::SYS_openat, arguments);
         if file < 0 {
-            return false;
+            return true;
         }
         let buffer = start.as_mut_ptr() as usize;
-        kernel(libc::SYS_read, [file as usize, buffer, start.len(), 0, 0, 0]);
+        let length = kernel(libc::SYS_read, [file as usize, buffer, start.len(), 0, 0, 0]);
         trampoline::call(libc::SYS_close, [file as usize, 0, 0, 0, 0, 0]);
-    }
-    start == *b"#!"
+        length
+    };
+    length < 0 || start == *b"\x7fELF"
 }
 
 /// The descriptor that stands for the working directory.
