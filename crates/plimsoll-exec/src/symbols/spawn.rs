@@ -19,6 +19,7 @@ use super::errors::{error, failed, returned};
 use crate::calls::{self, Call, Strings, is_managed};
 use crate::next_symbol::Next;
 use crate::{pool, trampoline};
+use privileged::WorkingDirectory;
 
 type Texts = *const *const c_char;
 
@@ -156,7 +157,8 @@ macro_rules! spawn_functions {
             };
             // SAFETY: the caller's premise.
             unsafe {
-                $environment_for(path, environment, |environment| match calls::is_active() {
+                let directory = working_directory(actions);
+                $environment_for(path, directory, environment, |environment| match calls::is_active() {
                     true => spawn(next, process, path, actions, attributes, arguments, environment),
                     false => next(process, path, actions, attributes, arguments, environment),
                 })
@@ -177,6 +179,19 @@ struct FileActions {
     used: c_int,
     actions: *mut c_void,
     _padding: [c_int; 16],
+}
+
+/// The working directory of a child with these actions, any of which may change it.
+///
+/// # Safety
+/// The actions are those of `posix_spawn`.
+unsafe fn working_directory(actions: *const posix_spawn_file_actions_t) -> WorkingDirectory {
+    // SAFETY: the caller's premise: a structure of the C library, or null.
+    let actions = unsafe { actions.cast::<FileActions>().as_ref() };
+    match actions.is_some_and(|actions| actions.used > 0) {
+        true => WorkingDirectory::Unknown,
+        false => WorkingDirectory::Own,
+    }
 }
 
 /// Bytes of an action.
@@ -308,7 +323,7 @@ pub unsafe extern "C" fn execve(path: *const c_char, arguments: Texts, environme
     let _executing = Executing::begin();
     // SAFETY: the caller's premise.
     unsafe {
-        privileged::environment_of_path(path, environment, |environment| {
+        privileged::environment_of_path(path, WorkingDirectory::Own, environment, |environment| {
             let arguments = [path as usize, arguments as usize, environment as usize, 0, 0, 0];
             let call = Call::new(libc::SYS_execve, arguments);
             match calls::is_active() {
@@ -403,7 +418,7 @@ pub unsafe extern "C" fn execvpe(file: *const c_char, arguments: Texts, environm
         result
     };
     // SAFETY: the caller's premise.
-    unsafe { privileged::environment_of_name(file, environment, execute) }
+    unsafe { privileged::environment_of_name(file, WorkingDirectory::Own, environment, execute) }
 }
 
 /// Makes the texts of a list present, for a moment at least.

@@ -71,6 +71,30 @@ fn a_set_user_id_child_gets_no_settings_if_it_gains_rights() {
     }
 }
 
+/// The set-user-ID program of the parent's working directory is not the one that the child executes.
+#[test]
+fn a_child_that_changes_its_folder_before_a_relative_path_gets_the_settings() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = TempDir::new().expect("a folder");
+    if of_nobody(&folder).is_none() {
+        return;
+    }
+    let other = folder.path().join("other");
+    fs::create_dir(&other).expect("a folder");
+    compiled("rights", &other);
+    let parent = compiled("moves", folder.path());
+    for mode in modes() {
+        let mut managed = under(mode, &parent);
+        managed.arg(&other).current_dir(&folder);
+        let output = text(&managed.output().expect("it starts"));
+        let child = "secure 0, user 0, library 1, LD_PRELOAD 1, PLIMSOLL_EXEC 1";
+        let expected = format!("posix_spawn: {child}\nposix_spawnp: {child}\nposix_spawnp: {child}\n");
+        assert_eq!(output, expected, "{mode}");
+    }
+}
+
 /// The kernel ignores both bits of a script, which needs the settings. A folder with the name counted as the program.
 #[test]
 fn children_that_gain_no_rights_get_the_settings() {

@@ -22,16 +22,38 @@ const PATH_BYTES: usize = 4096;
 /// Folders of programs if no variable names them, as the C library has them.
 const USUAL_FOLDERS: &CStr = c"/bin:/usr/bin";
 
+/// The working directory of a program when it starts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum WorkingDirectory {
+    /// That of this process.
+    Own,
+    /// The child may change it before: a relative path may name another program there.
+    Unknown,
+}
+
+impl WorkingDirectory {
+    /// Whether the program at a path is known.
+    fn determines(self, path: &[u8]) -> bool {
+        self == WorkingDirectory::Own || path.first() == Some(&b'/')
+    }
+}
+
 /// Calls `execute` with the environment for the program at `path`.
 ///
 /// # Safety
 /// The arguments are those of `execve`.
 pub(super) unsafe fn environment_of_path<T>(
     path: *const c_char,
+    directory: WorkingDirectory,
     environment: Texts,
     execute: impl FnOnce(Texts) -> T,
 ) -> T {
-    match is_privileged(path) {
+    // Only a path that may be relative to another folder is read here: the kernel refuses one that is no text.
+    let is_known = directory == WorkingDirectory::Own || {
+        // SAFETY: the caller's premise.
+        !path.is_null() && directory.determines(unsafe { CStr::from_ptr(path) }.to_bytes())
+    };
+    match is_known && is_privileged(path) {
         // SAFETY: the caller's premise.
         true => unsafe { without_settings(environment, execute) },
         false => execute(environment),
@@ -44,12 +66,13 @@ pub(super) unsafe fn environment_of_path<T>(
 /// The arguments are those of `execvpe`.
 pub(super) unsafe fn environment_of_name<T>(
     file: *const c_char,
+    directory: WorkingDirectory,
     environment: Texts,
     execute: impl FnOnce(Texts) -> T,
 ) -> T {
     // SAFETY: the caller's premise: the name is a text.
     let name = unsafe { CStr::from_ptr(file) };
-    match is_named_privileged(name) {
+    match is_named_privileged(name, directory) {
         // SAFETY: the caller's premise.
         true => unsafe { without_settings(environment, execute) },
         false => execute(environment),
@@ -92,11 +115,12 @@ unsafe fn is_settings(variable: *const c_char) -> bool {
     value.is_some_and(|value| value.first() == Some(&b'='))
 }
 
-/// Whether the program that the C library finds by this name gets rights that this process lacks.
+/// Whether the program that the C library finds by this name gets rights that this process lacks. False if a folder that it
+/// searches first is not known.
 #[inline(never)]
-fn is_named_privileged(name: &CStr) -> bool {
+fn is_named_privileged(name: &CStr, directory: WorkingDirectory) -> bool {
     if name.to_bytes().contains(&b'/') {
-        return is_privileged(name.as_ptr());
+        return directory.determines(name.to_bytes()) && is_privileged(name.as_ptr());
     }
     // SAFETY: the C library returns a text or null. The program must not change the variable meanwhile, as for `execvpe`.
     let folders = unsafe {
@@ -108,6 +132,9 @@ fn is_named_privileged(name: &CStr) -> bool {
     };
     let mut buffer = [0; PATH_BYTES];
     for folder in folders.to_bytes().split(|byte| *byte == b':') {
+        if !directory.determines(folder) {
+            return false;
+        }
         let Some(path) = joined(&mut buffer, folder, name) else {
             continue;
         };
