@@ -19,7 +19,6 @@
 
 #include "evict.h"
 
-
 extern char **environ;
 static char *data;
 

@@ -1,7 +1,13 @@
 //! The environment of programs with rights that this process lacks: set-user-ID, set-group-ID, or with file capabilities.
 //!
 //! The dynamic linker ignores `LD_PRELOAD` in such a program, and removes it from the environment: the settings of the library
-//! are of no use to the program and its children. So the program does not get them.
+//! are of no use to the program and its children. So the program does not get them, with exceptions, which are harmless:
+//!
+//! - `execveat`, `fexecve` or a system call of the caller's own executes it;
+//! - `posix_spawn` has file actions, and its path is relative, or an entry of `PATH` is ([`WorkingDirectory::Unknown`]);
+//! - the environment has more than [`MOST_VARIABLES`] other variables.
+//!
+//! The other mistake is not harmless: a program that loads the library without the settings has no limit.
 //!
 //! A child of `vfork` has the memory of its parent: the shorter list of variables is on the stack, and no text is changed.
 #![allow(unsafe_code, reason = "system calls, and texts of the program")]
@@ -15,7 +21,7 @@ use crate::capabilities::{self, FileCapabilities, ProcessCapabilities};
 use crate::configuration::VARIABLE;
 use crate::trampoline;
 
-/// Variables that the stack has room for. A longer environment is passed on as it is.
+/// Variables that the stack has room for, without the settings. A longer environment is passed on as it is.
 const MOST_VARIABLES: usize = 511;
 /// Bytes of a path with its NUL (`PATH_MAX`).
 const PATH_BYTES: usize = 4096;
