@@ -12,16 +12,21 @@ use super::{compiled, has_compiler, modes, text, under};
 /// Another user than root.
 const NOBODY: u32 = 65_534;
 
+/// A folder on the disk of the build: /tmp may be mounted with nosuid.
+fn build_folder() -> TempDir {
+    TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder")
+}
+
 /// `rights.c` with set-user-ID to user nobody. None if the caller is that user, or the kernel ignores the bit.
 fn of_nobody(folder: &TempDir) -> Option<PathBuf> {
     let program = compiled("rights", folder.path());
     let given = chown(&program, Some(NOBODY), None);
     let set = given.and_then(|()| fs::set_permissions(&program, Permissions::from_mode(0o4755)));
     let output = plimsoll_testkit::command(&program).output().expect("it starts");
-    let is_secure = text(&output).starts_with("secure 1, ");
-    let is_privileged = set.is_ok() && is_secure;
-    let reason = "cannot make a set-user-ID program, or /tmp is mounted with nosuid";
-    plimsoll_testkit::capability("set-user-id", is_privileged, reason).then_some(program)
+    let shown = text(&output);
+    let is_privileged = set.is_ok() && shown.starts_with("secure 1, ");
+    let reason = format!("set-user-ID to user nobody: {set:?}, and the program prints {shown:?}");
+    plimsoll_testkit::capability("set-user-id", is_privileged, &reason).then_some(program)
 }
 
 /// A working directory with a folder in place of the program: a search for its name passes over it.
@@ -52,7 +57,7 @@ fn a_set_user_id_child_gets_no_settings_if_it_gains_rights() {
     if !has_compiler() {
         return;
     }
-    let folder = TempDir::new().expect("a folder");
+    let folder = build_folder();
     let Some(program) = of_nobody(&folder) else { return };
     let parent = compiled("executes", folder.path());
     let working = working_folder(&folder);
@@ -77,7 +82,7 @@ fn a_child_that_changes_its_folder_before_a_relative_path_gets_the_settings() {
     if !has_compiler() {
         return;
     }
-    let folder = TempDir::new().expect("a folder");
+    let folder = build_folder();
     if of_nobody(&folder).is_none() {
         return;
     }
@@ -101,7 +106,7 @@ fn children_that_gain_no_rights_get_the_settings() {
     if !has_compiler() {
         return;
     }
-    let folder = TempDir::new().expect("a folder");
+    let folder = build_folder();
     let program = compiled("rights", folder.path());
     let script = folder.path().join("script");
     plimsoll_testkit::write_script(&script, &format!("#!/bin/sh\nexec {}\n", program.display()));
@@ -131,7 +136,7 @@ fn a_script_that_the_c_library_passes_to_the_shell_gets_the_settings() {
     if !has_compiler() {
         return;
     }
-    let folder = TempDir::new().expect("a folder");
+    let folder = build_folder();
     let program = compiled("rights", folder.path());
     let script = folder.path().join("script");
     plimsoll_testkit::write_script(&script, &format!("exec {}\n", program.display()));
