@@ -2,6 +2,7 @@
 //! of system calls, which children inherit.
 
 use std::fs;
+use std::path::Path;
 
 use tempfile::TempDir;
 
@@ -65,11 +66,67 @@ fn io_uring_uses_evicted_memory_or_is_refused() {
     }
 }
 
-/// Three times the budget with `MADV_HUGEPAGE`. A mapping of huge pages is the kernel's, and fails as without the library if the
-/// system has none.
+/// Three times the budget with `MADV_HUGEPAGE`.
 #[test]
-fn huge_pages_that_a_program_demands_are_the_kernels_or_ordinary_pages() {
+fn memory_that_a_program_wants_as_huge_pages_has_ordinary_ones() {
     does_as_without_the_library("huge");
+}
+
+/// What `huge.c` prints with an argument, without the library (`None`) or in a mode.
+fn huge(program: &Path, mode: Option<&str>, argument: &str) -> String {
+    let mut command = match mode {
+        Some(mode) => under(mode, program),
+        None => plimsoll_testkit::command(program),
+    };
+    text(&command.arg(argument).output().expect("it starts"))
+}
+
+/// More of them than any machine has memory.
+#[test]
+fn reserved_huge_pages_that_the_machine_lacks_are_refused() {
+    if !has_compiler() {
+        return;
+    }
+    let folder = TempDir::new().expect("a folder");
+    let program = compiled("huge", folder.path());
+    let native = huge(&program, None, "none");
+    // ENOMEM, or EINVAL of a kernel without huge pages.
+    assert!(!native.contains("in the arena"), "{native}");
+    for mode in modes() {
+        assert_eq!(huge(&program, Some(mode), "none"), native, "{mode}");
+    }
+}
+
+/// Two pages, outside of the arena.
+#[test]
+fn reserved_huge_pages_are_those_of_the_kernel() {
+    /// Runs at most: another program may have the pages for a moment.
+    const TRIES: usize = 3;
+    const REFUSED: &str = "MAP_HUGETLB: Cannot allocate memory\n";
+    if !has_compiler() {
+        return;
+    }
+    let information = fs::read_to_string("/proc/meminfo").expect("the kernel's");
+    let line = information
+        .lines()
+        .find(|line| line.starts_with("HugePages_Free:"));
+    let free = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+    let is_available = free.is_some_and(|free| free >= 2);
+    let reason = format!("2 free pages are needed: {}", line.unwrap_or("no HugePages_Free"));
+    if !plimsoll_testkit::capability("hugetlb", is_available, &reason) {
+        return;
+    }
+    let folder = TempDir::new().expect("a folder");
+    let program = compiled("huge", folder.path());
+    for mode in [None].into_iter().chain(modes().into_iter().map(Some)) {
+        let mut runs = (0..TRIES).map(|_| huge(&program, mode, "reserved"));
+        let output = runs.find(|output| output != REFUSED);
+        if !plimsoll_testkit::capability("hugetlb", output.is_some(), "the free pages are gone") {
+            return;
+        }
+        let expected = "MAP_HUGETLB: 0 in the arena, 0 words are wrong\n";
+        assert_eq!(output.as_deref(), Some(expected), "{mode:?}");
+    }
 }
 
 /// A program may rely on the result of `MADV_COLLAPSE`. The pager has pages of 4 KiB alone.

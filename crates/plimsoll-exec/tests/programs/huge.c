@@ -1,5 +1,6 @@
-/* Huge pages that the program demands. Prints the same with and without the library; with an argument, the result of
- * MADV_COLLAPSE, which depends on the kernel without it. */
+/* Huge pages that the program demands. Prints the same with and without the library; with the argument `collapse`, the result of
+ * MADV_COLLAPSE, which depends on the kernel without it; with `reserved`, words of a mapping with MAP_HUGETLB; with `none`, that of
+ * a mapping that is larger than the machine. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdint.h>
@@ -25,8 +26,19 @@ static long wrong_words(volatile uint64_t *words, size_t bytes) {
     return wrong;
 }
 
+/* A mapping of reserved huge pages. The system may have none. */
+static int map_huge(size_t bytes) {
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB;
+    char *huge = mmap(NULL, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+    if (huge == MAP_FAILED) printf("MAP_HUGETLB: %s\n", strerror(errno));
+    else printf("MAP_HUGETLB: %d in the arena, %ld words are wrong\n", is_in_arena(huge), wrong_words((uint64_t *)huge, bytes));
+    return 0;
+}
+
 int main(int count, char **arguments) {
     int flags = MAP_PRIVATE | MAP_ANONYMOUS, access = PROT_READ | PROT_WRITE;
+    if (count > 1 && !strcmp(arguments[1], "reserved")) return map_huge(2 * HUGE);
+    if (count > 1 && !strcmp(arguments[1], "none")) return map_huge(1ul << 45);
     char *memory = mmap(NULL, LARGE, access, flags, -1, 0);
     if (count > 1) {
         fprintf(stderr, "%d\n", is_in_arena(memory));
@@ -36,9 +48,5 @@ int main(int count, char **arguments) {
     }
     int result = madvise(memory, LARGE, MADV_HUGEPAGE);
     printf("MADV_HUGEPAGE: %d, %ld words are wrong\n", result, wrong_words((uint64_t *)memory, LARGE));
-    /* The system may have no such pages. */
-    char *huge = mmap(NULL, 2 * HUGE, access, flags | MAP_HUGETLB, -1, 0);
-    if (huge == MAP_FAILED) printf("MAP_HUGETLB: %s\n", strerror(errno));
-    else printf("MAP_HUGETLB: %d in the arena, %ld words are wrong\n", is_in_arena(huge), wrong_words((uint64_t *)huge, 2 * HUGE));
     return 0;
 }
