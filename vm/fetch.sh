@@ -14,6 +14,7 @@
 # Packages come from the mirror of this host's apt, for this host's Debian release and its backports:
 # QEMU 7.2 panics guests at random under emulation, and bookworm's own kernel is 6.1.
 set -euo pipefail
+umask 022 # the guest's users read the files
 
 cache_root=${PLIMSOLL_VM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/plimsoll/vm}
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg

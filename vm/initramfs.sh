@@ -18,6 +18,7 @@ here=$(dirname "$(readlink -f "$0")")
 export PATH=$cache/bin:$PATH
 modules=(virtio_pci virtio_blk ext4 crc32c_generic zram lz4 lz4hc zstd deflate)
 
+umask 022 # another user enters the folders and loads the libraries
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 
@@ -89,6 +90,6 @@ done
 cp -r "$here/guest" "$stage/guest"
 if [[ -n $root ]]; then configure_systemd; else ln -s guest/init "$stage/init"; fi
 ln -s "guest/$checks" "$stage/checks.sh"
-chmod -R a+rX "$stage/guest" # another user reads it
+chmod -R a+rX "$stage/usr/bin" "$stage/guest" # another user starts and reads them
 chmod +x "$stage/guest/init"
 (cd "$stage" && find . | cpio --create --format=newc --owner=+0:+0 --quiet | gzip -1) >"$output"
