@@ -8,13 +8,13 @@ use std::sync::LazyLock;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Ended, Run, phase, phase_names};
+use super::{Ended, PLIMSOLL, Run, phase, phase_names};
 use crate::heap::NOBODY;
 
 /// A run with the file that it is told to run.
 struct HeapRun {
     run: Run,
-    #[expect(dead_code, reason = "the folder of the file, removed when the run is over")]
+    /// The folder of the scenario, which another user can read.
     file: TempDir,
 }
 
@@ -82,7 +82,10 @@ impl HeapRun {
     /// Runs as a user that can make no cgroup.
     fn finish_as_nobody(&self) -> Ended {
         open_to_all(&self.run.folder);
-        let mut command = self.run.command();
+        // The program may be closed to others.
+        let program = self.file.path().join("plimsoll");
+        plimsoll_testkit::copy_program(PLIMSOLL, &program);
+        let mut command = self.run.command_of(&program);
         if rustix::process::geteuid().is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }

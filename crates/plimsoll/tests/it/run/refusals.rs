@@ -142,10 +142,9 @@ pub(super) fn as_nobody(give: impl FnOnce(&mut std::process::Command, &std::path
         return None;
     }
     // The build folder may be closed to others; a copy in a folder of its own is not.
-    let folder = tempfile::Builder::new()
-        .permissions(world_readable())
-        .tempdir()
-        .expect("a folder");
+    let folder = tempfile::tempdir().expect("a folder");
+    // Whatever the umask.
+    std::fs::set_permissions(folder.path(), world_readable()).expect("opened");
     let program = folder.path().join("plimsoll");
     plimsoll_testkit::copy_program(PLIMSOLL, &program);
     let runs = folder.path().join("runs");
