@@ -31,7 +31,7 @@ pub(crate) struct FileCapabilities {
 pub(crate) struct ProcessCapabilities {
     pub(crate) permitted: u64,
     pub(crate) inheritable: u64,
-    /// Those that a program can have at all.
+    /// The bounding set: no program gains a capability outside of it.
     pub(crate) bounding: u64,
     /// The process has given up new privileges (`no_new_privs`).
     pub(crate) gains_none: bool,

@@ -30,9 +30,9 @@ const PAGES: usize = AREA_BYTES / PAGE;
 const STEP: usize = 1 << 20;
 /// The largest block of a size class; two fit in a page.
 const LARGEST_SMALL: usize = 2048;
-/// Every block is aligned to so many bytes.
+/// The alignment of each block, in bytes.
 const ALIGNMENT: usize = 16;
-/// Free runs of so many pages return to the kernel.
+/// A free run of at least this many pages returns to the kernel.
 const RETURNED: usize = 8;
 
 /// Size classes: multiples of 16 up to 128, and from there four for each doubling.
@@ -40,7 +40,7 @@ const CLASSES: usize = 24;
 
 /// A free page that reads as zero.
 const ZERO: u8 = 0;
-/// A free page that may hold anything.
+/// A free page that may have contents other than zeros.
 const DIRTY: u8 = 1;
 /// The first page of a run.
 const RUN: u8 = 2;
@@ -66,7 +66,7 @@ struct Unmanaged {
     lists: [List; CLASSES],
 }
 
-/// The kind of each page. All are [`ZERO`] at first: the tables occupy nothing in the file.
+/// The kind of each page. All are [`ZERO`] at first, so the tables occupy no bytes in the file.
 static KINDS: [AtomicU8; PAGES] = [const { AtomicU8::new(ZERO) }; PAGES];
 /// The pages of the run that begins at each page, if one does.
 static LENGTHS: [AtomicU32; PAGES] = [const { AtomicU32::new(0) }; PAGES];
@@ -242,7 +242,7 @@ fn address_of(page: usize) -> usize {
 
 impl List {
     /// # Safety
-    /// The block is free, at least a word long, and no other thread knows it; the lock is held.
+    /// The block is free, at least a word long, and no other thread has its address; the lock is held.
     unsafe fn push(&self, block: usize) {
         // SAFETY: the caller's premise.
         unsafe { (block as *mut usize).write(self.first.load(Ordering::Relaxed)) };
@@ -284,7 +284,7 @@ fn small(class: usize) -> *mut u8 {
 /// Pages that were taken.
 struct Taken {
     first: usize,
-    /// Whether some of them may hold anything.
+    /// Whether some of them may have contents other than zeros.
     is_dirty: bool,
 }
 
@@ -373,7 +373,7 @@ fn open_pages(end: usize) -> Option<()> {
     if end > accessible {
         let end = end.next_multiple_of(STEP / PAGE);
         let (start, length) = (address_of(accessible), (end - accessible) * PAGE);
-        // SAFETY: the range is of the area, and no thread knows it yet.
+        // SAFETY: the range is of the area, and no thread has a block in it yet.
         unsafe { address_space::set_access(start, length, Access::Write) }.ok()?;
         STATE.accessible.store(end, Ordering::Relaxed);
     }
