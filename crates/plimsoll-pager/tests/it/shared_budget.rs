@@ -305,12 +305,7 @@ fn member_that_commits(pool: &Pool) -> Stats {
     const SPACE: usize = 1 << 30;
     const PART: usize = 4 << 20;
     const PARTS: usize = 10;
-    let member = pool.join(limits()).expect("the minima fit");
-    let pager = Pager::builder()
-        .pool(member)
-        .address_space(SPACE as u64)
-        .build()
-        .expect("userfaultfd is allowed");
+    let pager = pager_of(pool, SPACE);
     let mut region = pager.map(SPACE).expect("addresses are free");
     let mut fill = |number: usize, bytes: usize| {
         let range = number * PART..number * PART + bytes;
@@ -347,6 +342,16 @@ fn a_large_block_that_a_member_commits_is_the_kernels_while_most_of_the_pool_is_
     });
 }
 
+/// A pager of a new member, with `space` bytes of addresses.
+fn pager_of(pool: &Pool, space: usize) -> Pager {
+    let member = pool.join(limits()).expect("the minima fit");
+    Pager::builder()
+        .pool(member)
+        .address_space(space as u64)
+        .build()
+        .expect("userfaultfd is allowed")
+}
+
 /// A member with a block of 200 MiB, of which two threads fill 24 MiB together: one upwards, one downwards. Another 2 MiB are
 /// prefetched. Returns its statistics.
 fn member_that_fills_a_block(pool: &Pool) -> Stats {
@@ -354,12 +359,7 @@ fn member_that_fills_a_block(pool: &Pool) -> Stats {
     const BLOCK: usize = 200 << 20;
     const FILLED: usize = 12 << 20;
     let page = PAGE as usize;
-    let member = pool.join(limits()).expect("the minima fit");
-    let pager = Pager::builder()
-        .pool(member)
-        .address_space(SPACE as u64)
-        .build()
-        .expect("userfaultfd is allowed");
+    let pager = pager_of(pool, SPACE);
     let mut region = pager.map(SPACE).expect("addresses are free");
     region.commit(..BLOCK).expect("inside");
     assert_eq!(pager.stats().native_pages, 0);
@@ -416,12 +416,7 @@ fn untouched_parts_of_a_committed_block_are_there_for_other_members() {
 fn touch_here_and_there(pool: &Pool, shared: &Shared, at: usize) {
     const SPACE: usize = 1 << 30;
     const BLOCK: usize = 512 << 20;
-    let member = pool.join(limits()).expect("the minima fit");
-    let pager = Pager::builder()
-        .pool(member)
-        .address_space(SPACE as u64)
-        .build()
-        .expect("userfaultfd is allowed");
+    let pager = pager_of(pool, SPACE);
     let mut region = pager.map(SPACE).expect("addresses are free");
     region.commit(..BLOCK).expect("inside");
     for part in region.bytes_mut()[..BLOCK].chunks_mut(2 << 20) {
