@@ -143,8 +143,9 @@ pub struct Mark {
     pub t: f64,
     /// The label of the line: the number of a phase (1 fill, 2 trim, 3 restore, 4 release) or the letter of an event of
     /// the monitor.
-    pub sign: String,
     pub label: String,
+    /// The phase, or the text of the event.
+    pub name: String,
     pub trial: Option<String>,
 }
 

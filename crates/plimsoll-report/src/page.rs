@@ -98,11 +98,11 @@ fn contents(
 fn marks(recording: &Recording) -> Vec<Mark> {
     let watched = recording.manifest.is_watch();
     let mark = |event: &Event| {
-        let label = event.phase.as_ref().unwrap_or(&event.text);
+        let name = event.phase.as_ref().unwrap_or(&event.text);
         Some(Mark {
             t: event.t_ns as f64 / 1e9,
-            sign: sign(event, watched)?,
-            label: sanitize(label).into_owned(),
+            label: label(event, watched)?,
+            name: sanitize(name).into_owned(),
             trial: event.trial.clone(),
         })
     };
@@ -117,8 +117,8 @@ fn marks(recording: &Recording) -> Vec<Mark> {
 }
 
 /// The label of an event, as the monitor shows it; `None` for events without a mark. Warnings of a run are in its list.
-fn sign(event: &Event, watched: bool) -> Option<String> {
-    let sign = match event.kind {
+fn label(event: &Event, watched: bool) -> Option<String> {
+    let label = match event.kind {
         EventKind::PhaseStart | EventKind::Mark if event.number.is_some() => {
             return event.number.map(|number| number.to_string());
         }
@@ -130,7 +130,7 @@ fn sign(event: &Event, watched: bool) -> Option<String> {
         EventKind::Warning if watched => "!",
         _ => return None,
     };
-    Some(sign.to_owned())
+    Some(label.to_owned())
 }
 
 /// The trials with a timeline of their own: all or, of more than [`TRIAL_POINTS`] allows, the first of each group, as

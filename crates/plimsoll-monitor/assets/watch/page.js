@@ -119,7 +119,7 @@ const handlers = {
     nameDevices();
     build();
   },
-  marks: marks => { known.marks = marks.map(mark => ({ t: mark.t / 1000, sign: mark.symbol, words: wordsOf(mark) })); stale = true; },
+  marks: marks => { known.marks = marks.map(mark => ({ t: mark.t / 1000, label: mark.symbol, words: wordsOf(mark) })); stale = true; },
   status: status => { known.status = status; showHead(); },
   messages: messages => { known.messages = messages; showMessages(); },
   end: end => { connection("ended", "ended: " + end.reason); },

@@ -193,7 +193,7 @@ function nearest(t, value) {
 // ---------------------------------------------------------------- timeline
 
 // Panels with one time axis, one crosshair, marks and a table of values. `page` is what a page knows of its own:
-//   view {from, to, at}, t() the times, marks() [{t, sign, words}] by time, least() the least width of the view,
+//   view {from, to, at}, t() the times, marks() [{t, label, words}] by time, least() the least width of the view,
 //   bounds() the ends of time, clock(seconds), memTotal(), data(panel, list) for uPlot, zoom(from, to), reset(),
 //   and, where they differ from page to page: series(panel, list), axisTime(seconds), top(panel, high), ready(plot),
 //   marked(marks), key(one, panel, ...), rowAt(time).
@@ -258,7 +258,7 @@ function timeline(page) {
     ctx.restore();
   }
 
-  // The signs are buttons, so that they can be reached without a mouse. Where they would lie on each other the lines
+  // The labels are buttons, so that they can be reached without a mouse. Where they would lie on each other the lines
   // alone remain.
   function placeMarks(plot) {
     for (const old of plot.over.querySelectorAll(".marker")) old.remove();
@@ -273,7 +273,7 @@ function timeline(page) {
       const made = element("button", {
         class: "marker", type: "button", title: words, "aria-label": words,
         on: { click: () => point(mark.t), mousedown: event => event.stopPropagation() },
-      }, mark.sign);
+      }, mark.label);
       made.style.left = left + "px";
       plot.over.append(made);
     }
@@ -356,7 +356,7 @@ function timeline(page) {
     const write = (id, text) => { document.getElementById(id).textContent = text; };
     write("readout-time", page.clock(time) + (mark ? `, ${(time - mark.t).toFixed(2)} s after ${mark.words}` : ""));
     write("readout-at", view.at === null && view.follow ? "now" : "at crosshair");
-    write("readout-since", mark ? `since ${mark.sign}` : "since start");
+    write("readout-since", mark ? `since ${mark.label}` : "since start");
     const bodies = new Map();
     for (const { one, unit, value, delta, row } of cells) {
       const now = one.own[at] ?? null, before = one.own[base] ?? null;

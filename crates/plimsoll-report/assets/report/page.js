@@ -9,7 +9,7 @@ const { KIB, UNITS, element, forgetColours, stackUp, columnsOf } = chart;
 
 // ---------------------------------------------------------------- data
 
-for (const mark of data.marks) mark.words = `${mark.sign} ${mark.label}`;
+for (const mark of data.marks) mark.words = `${mark.label} ${mark.name}`;
 
 // Series come as first value and differences, in whole units; null is a gap.
 function decode(differences, scale) {
@@ -95,7 +95,7 @@ function reset() {
 
 // Where the reader most wants to look: the pages are out, and nothing has been read back yet.
 function restingPoint() {
-  const restore = marksShown().find(mark => mark.sign === "3" && mark.t > state.from && mark.t <= state.to);
+  const restore = marksShown().find(mark => mark.label === "3" && mark.t > state.from && mark.t <= state.to);
   point(restore ? restore.t - 0.05 : state.to);
 }
 

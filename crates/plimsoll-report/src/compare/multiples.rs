@@ -48,7 +48,7 @@ impl<'a> Sheet<'a> {
             Alignment::Mark(number) => strand
                 .marks
                 .iter()
-                .find(|mark| mark.sign == number.to_string())
+                .find(|mark| mark.label == number.to_string())
                 .map(|mark| mark.t),
         };
         let origins: Vec<f64> = strands.iter().map(origin).collect::<Option<_>>()?;

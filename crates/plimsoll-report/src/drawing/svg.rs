@@ -127,12 +127,12 @@ pub(crate) fn whisker(class: &str, (low, high): (f64, f64), y: f64) -> String {
     )
 }
 
-/// The disc of an event with its sign.
-pub(crate) fn disc(x: f64, y: f64, sign: &str) -> String {
+/// The disc of an event with its label.
+pub(crate) fn disc(x: f64, y: f64, label: &str) -> String {
     format!(
         r#"<g class="disc"><circle cx="{x}" cy="{y}" r="8"/><text x="{x}" y="{}">{}</text></g>"#,
         coordinate(y + 3.6),
-        escape(sign),
+        escape(label),
         x = coordinate(x),
         y = coordinate(y)
     )

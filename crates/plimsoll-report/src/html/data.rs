@@ -107,7 +107,7 @@ impl<'a> GroupData<'a> {
 #[derive(Serialize)]
 struct MarkData<'a> {
     label: &'a str,
-    sign: &'a str,
+    name: &'a str,
     t: f64,
     trial: Option<&'a str>,
 }
@@ -116,7 +116,7 @@ impl<'a> MarkData<'a> {
     fn of(mark: &'a Mark) -> MarkData<'a> {
         MarkData {
             label: &mark.label,
-            sign: &mark.sign,
+            name: &mark.name,
             t: mark.t,
             trial: mark.trial.as_deref(),
         }

@@ -205,11 +205,11 @@ fn numbers(page: &Page) -> Vec<(String, String)> {
     let mut found: BTreeMap<u32, Vec<String>> = BTreeMap::new();
     let is_phase = |mark: &&Mark| mark.trial.is_some() || page.manifest.has_lone_phases();
     for mark in page.marks.iter().filter(is_phase) {
-        let Ok(number) = mark.sign.parse() else { continue };
+        let Ok(number) = mark.label.parse() else { continue };
         let names = found.entry(number).or_default();
         // One more than are named shows that there are more.
         if names.len() <= MOST_NAMES {
-            let name = words(&mark.label);
+            let name = words(&mark.name);
             if !names.contains(&name) {
                 names.push(name);
             }

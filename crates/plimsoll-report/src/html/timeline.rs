@@ -122,7 +122,7 @@ pub(crate) fn draw(
             );
         }
         if has_room {
-            out += &svg::disc(x, TOP - 8.0, &mark.sign);
+            out += &svg::disc(x, TOP - 8.0, &mark.label);
             free_from = x + DISC_ROOM;
         }
     }

@@ -72,7 +72,7 @@ fn a_page_is_built_from_a_recording() {
     assert_eq!(
         page.marks
             .iter()
-            .map(|mark| mark.sign.as_str())
+            .map(|mark| mark.label.as_str())
             .take(4)
             .collect::<Vec<_>>(),
         ["1", "2", "3", "4"]

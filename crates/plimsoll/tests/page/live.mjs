@@ -100,7 +100,7 @@ await check("a mark set by its button appears, and the table counts from it", as
   await page.waitForFunction(() => document.getElementById("readout-since").textContent === "since 2");
 });
 
-// A sign that would lie on the one before is left out, so marks are set apart.
+// A label that would lie on the one before is left out, so marks are set apart.
 const apart = () => page.waitForTimeout(2000);
 
 await check("a note of markup stays a note", async () => {

@@ -88,8 +88,8 @@ fn events(marks: &[Mark]) -> Table<'static> {
     let row = |mark: &Mark| {
         vec![
             Cell::number(mark.t, format!("{:.2} s", mark.t)),
-            Cell::text(&mark.sign),
             Cell::text(&mark.label),
+            Cell::text(&mark.name),
         ]
     };
     Table {

@@ -16,7 +16,7 @@ pub(in crate::html) struct States {
 /// Head of a column of [`States`].
 pub(in crate::html) struct Head {
     /// The label of the event in the drawing.
-    pub(in crate::html) sign: Option<String>,
+    pub(in crate::html) label: Option<String>,
     pub(in crate::html) words: String,
 }
 
@@ -35,7 +35,7 @@ const TELLING_CHANGE: f64 = 1048576.0;
 /// Most phases of a table: of more, the drawing and the table of phases say it better.
 const MOST_PHASES: usize = 12;
 
-/// The states of a trial, its events signed as these marks say; `None` where its phases carry none, are too many, or
+/// The states of a trial, its events labelled as these marks say; `None` where its phases carry none, are too many, or
 /// moved nothing.
 pub(in crate::html) fn states(trial: &Trial, marks: &[&Mark]) -> Option<States> {
     let first = trial.phases.first()?;
@@ -52,15 +52,15 @@ pub(in crate::html) fn states(trial: &Trial, marks: &[&Mark]) -> Option<States> 
         return None;
     }
     let heads = std::iter::once(Head {
-        sign: None,
+        label: None,
         words: format!("before {}", first.name),
     })
     .chain(trial.phases.iter().map(|phase| {
         Head {
-            sign: marks
+            label: marks
                 .iter()
-                .find(|mark| mark.label == phase.name)
-                .map(|mark| mark.sign.clone()),
+                .find(|mark| mark.name == phase.name)
+                .map(|mark| mark.label.clone()),
             words: format!("after {}", phase.name),
         }
     }))

@@ -199,8 +199,8 @@ fn the_report_shows_the_level_in_its_tolerance_and_the_held_memory() {
         (Some(&60.0), Some(60.0)),
         "none after the end"
     );
-    let signs: Vec<&str> = page.marks.iter().map(|mark| mark.sign.as_str()).collect();
-    assert_eq!(signs, ["1", "2"]);
+    let labels: Vec<&str> = page.marks.iter().map(|mark| mark.label.as_str()).collect();
+    assert_eq!(labels, ["1", "2"]);
     let html = html::render(&page);
     std::fs::write(synthetic::folder().join("held.html"), &html).expect("written");
     assert!(!html.contains("<img src=x") && !html.contains('\u{202e}'));

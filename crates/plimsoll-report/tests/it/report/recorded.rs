@@ -68,8 +68,8 @@ fn recording_of(shape: Shape, hz: u32, add: impl Fn(&mut Row)) -> Recording {
         t_ns: (mark.t * 1e9) as u64,
         kind: EventKind::PhaseStart,
         trial: mark.trial.clone(),
-        phase: Some(mark.label.clone()),
-        number: mark.sign.parse().ok(),
+        phase: Some(mark.name.clone()),
+        number: mark.label.parse().ok(),
         code: None,
         text: String::new(),
     });

@@ -184,8 +184,8 @@ fn the_report_shows_memory_cap_and_pressure_over_time() {
     let words = results.headline.finding.text.split_whitespace().count();
     assert!(words <= 20, "{}", results.headline.finding);
     let page = build(&recording, &results);
-    let signs: Vec<&str> = page.marks.iter().map(|mark| mark.sign.as_str()).collect();
-    assert_eq!(signs, ["1", "2", "1"]);
+    let labels: Vec<&str> = page.marks.iter().map(|mark| mark.label.as_str()).collect();
+    assert_eq!(labels, ["1", "2", "1"]);
     let html = html::render(&page);
     assert!(!html.contains("<img src=x") && !html.contains('\u{202e}'));
     let section = html.split_once("id=\"service\"").expect("a section").1;

@@ -83,8 +83,8 @@ pub(super) fn marks(trials: &[Trial]) -> Vec<Mark> {
     let of_trial = |trial: &Trial| {
         let mark = |(index, phase): (usize, &Phase)| Mark {
             t: phase.span_ns.0 as f64 / 1e9,
-            sign: (index + 1).to_string(),
-            label: phase.name.clone(),
+            label: (index + 1).to_string(),
+            name: phase.name.clone(),
             trial: Some(trial.id.clone()),
         };
         trial.phases.iter().enumerate().map(mark).collect::<Vec<Mark>>()
@@ -216,7 +216,7 @@ pub(crate) fn hostile(shape: Shape) -> Page {
     }
     page.trials[0].trial = Some(id.clone());
     for mark in &mut page.marks {
-        mark.label += ATTACK;
+        mark.name += ATTACK;
         if mark.trial.as_ref() == Some(&old) {
             mark.trial = Some(id.clone());
         }

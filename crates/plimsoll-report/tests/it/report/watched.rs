@@ -34,8 +34,8 @@ fn the_report_of_a_watch_has_no_trials() {
     let recording = watched();
     let results = plimsoll_report::results(&recording);
     let page = build(&recording, &results);
-    let signs: Vec<&str> = page.marks.iter().map(|mark| mark.sign.as_str()).collect();
-    assert_eq!(signs, ["*", "1", "4", "m", "T", "E", "k", "!"]);
+    let labels: Vec<&str> = page.marks.iter().map(|mark| mark.label.as_str()).collect();
+    assert_eq!(labels, ["*", "1", "4", "m", "T", "E", "k", "!"]);
     let target = recording.samples.column("target_resident").expect("sampled");
     let most = target.iter().flatten().max().expect("a target");
     let peak = plimsoll_model::quantity::bytes(most as f64);
