@@ -20,7 +20,6 @@ const NO_AGEING: u32 = u32::MAX;
 /// `plimsoll_pager_options_t`.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-#[allow(missing_docs, reason = "the header describes the members")]
 pub struct Options {
     pub size: usize,
     pub ram: u64,
@@ -180,7 +179,6 @@ unsafe fn path<'t>(text: *const c_char) -> Option<&'t Path> {
 /// `plimsoll_pager_stats_t`.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
-#[allow(missing_docs, reason = "the header describes the members")]
 pub struct Statistics {
     pub size: usize,
     pub ram: u64,
