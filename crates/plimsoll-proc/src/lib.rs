@@ -47,6 +47,7 @@ mod statm;
 pub mod swap_header;
 pub mod swaps;
 pub mod sysctl;
+pub mod transparent_huge_pages;
 mod tree;
 mod trusted_folder;
 pub mod vmstat;

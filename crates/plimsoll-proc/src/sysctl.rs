@@ -31,6 +31,14 @@ pub fn file(name: &str) -> PathBuf {
     Path::new("/proc/sys").join(name)
 }
 
+/// Whether the kernel keeps an account of delays. Tasks that started before it was turned on have no values.
+///
+/// # Errors
+/// When the file cannot be read: the kernel is built without the account.
+pub fn has_delay_accounting() -> io::Result<bool> {
+    control::read(Path::new(TASK_DELAY_ACCOUNTING)).map(|text| text == "1")
+}
+
 /// The caches that the kernel drops on request, by their value in [`DROP_CACHES`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caches {

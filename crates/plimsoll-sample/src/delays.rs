@@ -6,8 +6,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-// 1 for on. Tasks that started before have no values.
-use plimsoll_proc::sysctl::TASK_DELAY_ACCOUNTING as SWITCH;
+use plimsoll_proc::sysctl::{self, TASK_DELAY_ACCOUNTING as SWITCH};
 use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, recv, send, socket_with,
@@ -104,11 +103,7 @@ impl DelayAccounting {
     /// # Errors
     /// When the kernel keeps no account, or does not tell this user.
     pub fn open() -> Result<DelayAccounting, DelaysError> {
-        if std::fs::read_to_string(SWITCH)
-            .map_err(DelaysError::NotBuilt)?
-            .trim()
-            != "1"
-        {
+        if !sysctl::has_delay_accounting().map_err(DelaysError::NotBuilt)? {
             return Err(DelaysError::Off);
         }
         let opened = connect().map_err(DelaysError::Connect)?;

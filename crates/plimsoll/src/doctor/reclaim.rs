@@ -4,6 +4,7 @@ use super::{About, Cause, Check, Group, Look, State, USABLE, size};
 use plimsoll_proc::cgroup::{CgroupVersion, RECLAIM};
 use plimsoll_proc::lru_gen::LruGen;
 use plimsoll_proc::sysctl;
+use plimsoll_proc::transparent_huge_pages::TransparentHugePages;
 
 use plimsoll_os::Errno;
 
@@ -187,9 +188,8 @@ pub(super) fn huge_pages(look: &Look) -> Check {
         title: "transparent huge pages",
         lost: "no comparison of huge with base pages; with `always` every fill uses huge pages: fewer faults, then splits",
     };
-    let folder = "sys/kernel/mm/transparent_hugepage";
     let enable = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled";
-    let Some(mode) = look.tree.choice(&format!("{folder}/enabled")) else {
+    let Some(pages) = TransparentHugePages::of(look.tree) else {
         return look.absent_from(
             "sys/kernel/mm",
             &ABOUT,
@@ -197,29 +197,10 @@ pub(super) fn huge_pages(look: &Look) -> Check {
             "# build the kernel with CONFIG_TRANSPARENT_HUGEPAGE=y",
         );
     };
-    let defrag = look
-        .tree
-        .choice(&format!("{folder}/defrag"))
-        .unwrap_or_else(|| "?".to_owned());
-    let khugepaged = look
-        .tree
-        .read(&format!("{folder}/khugepaged/defrag"))
-        .unwrap_or_else(|| "?".to_owned());
-    let mut sizes: Vec<(u64, String)> = Vec::new();
-    for name in look.tree.list(folder) {
-        let kib = name
-            .strip_prefix("hugepages-")
-            .and_then(|rest| rest.strip_suffix("kB")?.parse().ok());
-        if let Some(kib) = kib
-            && let Some(mode) = look.tree.choice(&format!("{folder}/{name}/enabled"))
-        {
-            sizes.push((kib, mode));
-        }
-    }
-    sizes.sort();
-    let not_never: Vec<String> = sizes
+    let not_never: Vec<String> = pages
+        .sizes
         .iter()
-        .filter(|(_, mode)| mode != "never")
+        .filter(|(_, mode)| *mode != "never")
         .map(|(kib, mode)| format!("{kib}kB {mode}"))
         .collect();
     let not_never = if not_never.is_empty() {
@@ -228,20 +209,24 @@ pub(super) fn huge_pages(look: &Look) -> Check {
         not_never.join(", ")
     };
     let found = format!(
-        "mode {mode}, defrag {defrag}, khugepaged defrag {khugepaged}; {} sizes, on: {not_never}",
-        sizes.len()
+        "mode {}, defrag {}, khugepaged defrag {}; {} sizes, on: {not_never}",
+        pages.mode,
+        pages.defrag.as_deref().unwrap_or("?"),
+        pages.khugepaged_defrag.as_deref().unwrap_or("?"),
+        pages.sizes.len()
     );
-    let state = if mode == "always" {
+    let state = if pages.mode == "always" {
         (State::Limited, Cause::Setting)
     } else {
         USABLE
     };
-    let sizes: serde_json::Map<String, serde_json::Value> = sizes
+    let sizes: serde_json::Map<String, serde_json::Value> = pages
+        .sizes
         .into_iter()
         .map(|(kib, mode)| (kib.to_string(), mode.into()))
         .collect();
     ABOUT
         .check(state, found, enable)
-        .with("mode", mode)
+        .with("mode", pages.mode)
         .with("sizes_kib", sizes)
 }
