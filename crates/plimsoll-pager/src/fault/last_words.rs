@@ -29,6 +29,12 @@ pub(super) fn report(error: FaultError, facts: Facts) {
     plimsoll_os::write_error(Line::of(error, facts).bytes());
 }
 
+/// The line that [`report`] writes.
+#[cfg(all(test, not(loom)))]
+pub(crate) fn last_line(error: FaultError, facts: Facts) -> String {
+    String::from_utf8_lossy(Line::of(error, facts).bytes()).into_owned()
+}
+
 /// A line of text. It has room for every error with facts; more text is cut.
 struct Line {
     bytes: [u8; 256],

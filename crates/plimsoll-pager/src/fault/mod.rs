@@ -22,6 +22,8 @@ use crate::manager::{Event, Manager, Patience, TrimMode};
 use crate::page::{CHUNK_PAGES, ChunkMode, Locked, PageIndex, PageRange, PageState, ZERO_PAGE};
 
 pub(crate) use last_words::Facts;
+#[cfg(all(test, not(loom)))]
+pub(crate) use last_words::last_line;
 pub(crate) use signal::{Faults, Registration, TooManyPagers, forget_other_handlers};
 pub(crate) use thread::{FaultThread, ThreadFaults};
 
