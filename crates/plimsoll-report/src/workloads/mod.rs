@@ -7,8 +7,9 @@ pub(crate) mod sentence;
 pub(crate) mod verification;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
-use crate::analysis::{Group, Metric, background, neighbour};
+use crate::analysis::{Direction, Group, Metric, MetricUnit, background, neighbour};
 use crate::contents::Page;
 use crate::drawing::table::Table;
 use column::Column;
@@ -129,6 +130,42 @@ pub fn all_metrics() -> impl Iterator<Item = &'static Metric> {
     kinds.flat_map(metrics_of).chain(common_metrics())
 }
 
+/// The table of the metrics in Markdown, as `docs/recording-format.md` holds it.
+pub fn metrics_markdown() -> String {
+    let mut table = String::from("| workload | metric | unit | better | meaning |\n|---|---|---|---|---|\n");
+    let mut add = |workload: &str, metric: &Metric| {
+        let unit = match MetricUnit::of_name(metric.name) {
+            MetricUnit::Seconds => "seconds",
+            MetricUnit::GbPerS => "GB/s",
+            MetricUnit::PerSecond => "per second",
+            MetricUnit::Bytes => "bytes",
+            MetricUnit::Ratio => "ratio",
+            MetricUnit::Percent => "percent",
+            MetricUnit::Count => "number",
+        };
+        let better = match metric.direction {
+            Direction::Less => "less",
+            Direction::More => "more",
+            Direction::Neither => "neither",
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(
+            table,
+            "| {workload} | `{}` | {unit} | {better} | {} |",
+            metric.name, metric.meaning
+        );
+    };
+    for kind in WorkloadKind::ALL {
+        for metric in metrics_of(kind) {
+            add(&format!("`{}`", kind.name()), metric);
+        }
+    }
+    for metric in common_metrics() {
+        add("all", metric);
+    }
+    table
+}
+
 pub fn find_metric(name: &str) -> Option<&'static Metric> {
     all_metrics().find(|metric| metric.name == name)
 }
@@ -153,7 +190,6 @@ pub(crate) fn can_spoil(confounder: &str, metric: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::analysis::Direction;
 
     #[test]
     fn every_metric_names_its_spoilers() {

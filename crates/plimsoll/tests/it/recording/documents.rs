@@ -32,11 +32,12 @@ fn format_document() -> (PathBuf, String) {
 
 /// Compares tables of the document with those that the code writes.
 #[test]
-fn the_document_has_the_tables_of_columns_and_of_statements() {
+fn the_document_has_the_tables_that_the_code_writes() {
     let (path, mut text) = format_document();
     for (name, expected) in [
         ("columns", format_table_markdown()),
         ("statements", statements_markdown()),
+        ("metrics", plimsoll_report::workloads::metrics_markdown()),
     ] {
         let begin = format!(
             "<!-- {name}: written by `PLIMSOLL_BLESS=1 cargo test -p plimsoll --test it documents` -->\n"
