@@ -193,10 +193,11 @@ function nearest(t, value) {
 // ---------------------------------------------------------------- timeline
 
 // Panels with one time axis, one crosshair, marks and a table of values. `page` is what a page knows of its own:
-//   view {from, to, at}, t() the times, marks() [{t, label, words}] by time, least() the least width of the view,
-//   bounds() the ends of time, clock(seconds), memTotal(), data(panel, list) for uPlot, zoom(from, to), reset(),
-//   and, where they differ from page to page: series(panel, list), axisTime(seconds), top(panel, high), ready(plot),
-//   marked(marks), key(one, panel, ...), rowAt(time).
+//   view {from, to, at}, t() the times, marks(panel) [{t, label, words}] by time, of all panels without one, least() the
+//   least width of the view, bounds() the ends of time, clock(seconds), memTotal(), data(panel, list) for uPlot,
+//   zoom(from, to), reset(), and, where they differ from page to page: series(panel, list), axisTime(seconds),
+//   top(panel, high), ready(plot), marked(marks), key(one, panel, ...), rowAt(time).
+// A panel that is `signed` has values below 0; one with `ownMarks` shows the labels of its marks, as the first one does.
 function timeline(page) {
   const { view } = page;
   let plots = [], cells = [];
@@ -207,7 +208,7 @@ function timeline(page) {
       padding: [top ? 22 : 5, 8, bottom ? 0 : 7, 0],
       legend: { show: false },
       cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false, dist: 4 }, bind: { dblclick: () => () => { page.reset(); return null; } } },
-      scales: { x: { time: false, range: () => [view.from, view.to] }, y: { range: (_plot, _low, high) => [0, topOf(panel, high ?? 0)] } },
+      scales: { x: { time: false, range: () => [view.from, view.to] }, y: { range: (_plot, low, high) => rangeOf(panel, low ?? 0, high ?? 0) } },
       series: page.series?.(panel, list) ?? seriesFor(panel, list),
       axes: axes(UNITS[panel.unit], bottom, page.axisTime),
       hooks: {
@@ -224,8 +225,8 @@ function timeline(page) {
         }],
         draw: [plot => {
           if (panel.id === "whole" || panel.id === "moved") labelLayers(plot, list);
-          drawMarks(plot);
-          if (top) placeMarks(plot);
+          drawMarks(plot, panel);
+          if (top) placeMarks(plot, panel);
         }],
       },
     };
@@ -235,20 +236,27 @@ function timeline(page) {
     return panel.id === "whole" ? page.memTotal() : panel.least === 100 ? 100 : Math.max(panel.least, high * 1.06, page.top?.(panel, high) ?? 0);
   }
 
+  // As far below 0 as above it where values have a sign.
+  function rangeOf(panel, low, high) {
+    if (!panel.signed) return [0, topOf(panel, high)];
+    const top = topOf(panel, Math.max(-low, high));
+    return [-top, top];
+  }
+
   // The marks in view, or none where their lines would hide what they mark.
-  function marksIn(plot) {
-    const inView = page.marks().filter(mark => mark.t >= view.from && mark.t <= view.to);
+  function marksIn(plot, panel) {
+    const inView = page.marks(panel).filter(mark => mark.t >= view.from && mark.t <= view.to);
     return inView.length * 10 > plot.over.clientWidth ? [] : inView;
   }
 
-  function drawMarks(plot) {
+  function drawMarks(plot, panel) {
     const { ctx, bbox } = plot;
     ctx.save();
     ctx.strokeStyle = colour("ink");
     ctx.globalAlpha = 0.75;
     ctx.lineWidth = devicePixelRatio;
     ctx.setLineDash([3 * devicePixelRatio, 3 * devicePixelRatio]);
-    for (const mark of marksIn(plot)) {
+    for (const mark of marksIn(plot, panel)) {
       const x = Math.round(plot.valToPos(mark.t, "x", true)) + 0.5;
       ctx.beginPath();
       ctx.moveTo(x, bbox.top);
@@ -260,10 +268,10 @@ function timeline(page) {
 
   // The labels are buttons, so that they can be reached without a mouse. Where they would lie on each other the lines
   // alone remain.
-  function placeMarks(plot) {
+  function placeMarks(plot, panel) {
     for (const old of plot.over.querySelectorAll(".marker")) old.remove();
     let free = -Infinity;
-    const list = marksIn(plot);
+    const list = marksIn(plot, panel);
     page.marked?.(list);
     for (const mark of list) {
       const left = plot.valToPos(mark.t, "x");
@@ -289,7 +297,7 @@ function timeline(page) {
       const names = panel.id === "whole" ? [] : list.map((one, at) => key(one, panel, index, at));
       const box = element("div", { class: "plot", "data-panel": panel.id });
       holder.append(element("div", { class: "plot-head" }, element("strong", {}, panel.title), ...names), box);
-      const plot = new uPlot(options(panel, list, holder.clientWidth, index === panels.length - 1, index === 0), page.data(panel, list), box);
+      const plot = new uPlot(options(panel, list, holder.clientWidth, index === panels.length - 1, index === 0 || panel.ownMarks), page.data(panel, list), box);
       plot.ctx.canvas.setAttribute("aria-hidden", "true");
       return plot;
     });
@@ -315,6 +323,25 @@ function timeline(page) {
   function nextMark(direction) {
     const times = page.marks().map(mark => mark.t), at = view.at ?? (direction > 0 ? view.from : view.to);
     return direction > 0 ? times.find(t => t > at + 1e-6) : times.filter(t => t < at - 1e-6).pop();
+  }
+
+  function toMark(direction) {
+    const next = nextMark(direction);
+    if (next >= view.from && next <= view.to) point(next);
+  }
+
+  // The keys of panels that have the focus.
+  function keys(event) {
+    const width = view.to - view.from;
+    const actions = {
+      ArrowLeft: () => step(event.shiftKey ? -10 : -1), ArrowRight: () => step(event.shiftKey ? 10 : 1),
+      Home: () => point(view.from), End: () => point(view.to),
+      "[": () => toMark(-1), "]": () => toMark(1),
+      "+": () => page.zoom(view.at - width / 4, view.at + width / 4),
+      "-": () => page.zoom(view.from - width / 2, view.to + width / 2),
+      Escape: () => page.reset(),
+    };
+    if (actions[event.key] && !event.ctrlKey && !event.metaKey && !event.altKey) { event.preventDefault(); actions[event.key](); }
   }
 
   // Sets the ends of the view: within the ends of time, and not narrower than what can be told apart.
@@ -368,7 +395,21 @@ function timeline(page) {
     for (const [body, isSeen] of bodies) body.hidden = !isSeen;
   }
 
-  return { options, build, buildReadout, fillReadout, point, step, nextMark, stretch };
+  return { options, build, buildReadout, fillReadout, point, step, nextMark, toMark, keys, stretch };
+}
+
+// Series come as first value and differences, in whole units; null is a gap.
+function decode(differences, scale) {
+  let value = 0;
+  return differences.map(difference => difference === null ? null : (value += difference) * scale);
+}
+
+// The own values of each series of a stack that is drawn: what it adds to the sum below it.
+function unstack(list) {
+  list.forEach((one, index) => {
+    const below = list[index - 1]?.drawn;
+    one.own = below ? one.drawn.map((sum, at) => sum === null || below[at] === null ? null : sum - below[at]) : one.drawn;
+  });
 }
 
 // What a stack draws, from the bottom up: sums, with a gap where none of the series is known. In a stack that is
@@ -386,5 +427,5 @@ function columnsOf(panel, t, list) {
   return [t, ...(panel.stack ? columns.reverse() : columns.concat(list.map(one => one.tops).filter(Boolean)))];
 }
 
-return { KIB, UNITS, change, element, swatch, forgetColours, seriesFor, timeline, stackUp, columnsOf, nearest };
+return { KIB, UNITS, change, element, swatch, forgetColours, seriesFor, timeline, decode, unstack, stackUp, columnsOf, nearest };
 })();

@@ -5,17 +5,11 @@
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const root = document.documentElement;
-const { KIB, UNITS, element, forgetColours, stackUp, columnsOf } = chart;
+const { KIB, UNITS, element, forgetColours, decode, unstack, stackUp, columnsOf } = chart;
 
 // ---------------------------------------------------------------- data
 
 for (const mark of data.marks) mark.words = `${mark.label} ${mark.name}`;
-
-// Series come as first value and differences, in whole units; null is a gap.
-function decode(differences, scale) {
-  let value = 0;
-  return differences.map(difference => difference === null ? null : (value += difference) * scale);
-}
 
 // Each panel of a timeline gets `drawn` (what uPlot draws, stacks summed) and `own` (each series' own value).
 function unpack(packed) {
@@ -24,11 +18,7 @@ function unpack(packed) {
     const list = packed.panels[panel.id === "moved" ? "whole" : panel.id];
     const scale = UNITS[panel.unit].scale;
     let series = list.map(one => ({ ...one, drawn: decode(one.v, scale), tops: one.peaks?.length ? decode(one.peaks, scale) : null }));
-    series.forEach((one, index) => {
-      one.own = panel.stack && index > 0
-        ? one.drawn.map((sum, at) => sum === null || series[index - 1].drawn[at] === null ? null : sum - series[index - 1].drawn[at])
-        : one.drawn;
-    });
+    if (panel.stack) unstack(series); else for (const one of series) one.own = one.drawn;
     if (panel.id === "moved") {
       series = series.filter(one => one.moves);
       stackUp(series, true);
@@ -70,7 +60,7 @@ const panels = chart.timeline({
   data: (panel, list) => columnsOf(panel, shown().t, list),
   marked: list => { document.getElementById("crowded").hidden = list.length > 0 || marksShown().length === 0; },
 });
-const { point, step } = panels;
+const { point, toMark } = panels;
 
 // ---------------------------------------------------------------- zoom
 
@@ -97,24 +87,6 @@ function reset() {
 function restingPoint() {
   const restore = marksShown().find(mark => mark.label === "3" && mark.t > state.from && mark.t <= state.to);
   point(restore ? restore.t - 0.05 : state.to);
-}
-
-function toMark(direction) {
-  const next = panels.nextMark(direction);
-  if (next >= state.from && next <= state.to) point(next);
-}
-
-function keys(event) {
-  const width = state.to - state.from;
-  const actions = {
-    ArrowLeft: () => step(event.shiftKey ? -10 : -1), ArrowRight: () => step(event.shiftKey ? 10 : 1),
-    Home: () => point(state.from), End: () => point(state.to),
-    "[": () => toMark(-1), "]": () => toMark(1),
-    "+": () => zoom(state.at - width / 4, state.at + width / 4),
-    "-": () => zoom(state.from - width / 2, state.to + width / 2),
-    Escape: reset,
-  };
-  if (actions[event.key] && !event.ctrlKey && !event.metaKey && !event.altKey) { event.preventDefault(); actions[event.key](); }
 }
 
 // ---------------------------------------------------------------- overview brush
@@ -249,7 +221,7 @@ function buildExplorer() {
       element("button", { type: "button", id: "next", title: "next event (])", "aria-label": "Next event", on: { click: () => toMark(1) } }, "event \u203a"),
       element("button", { type: "button", id: "reset", on: { click: reset } }, "Reset zoom")),
     element("div", { class: "explorer" },
-      element("div", { class: "plots", id: "plots", tabindex: "0", role: "application", "aria-label": "Timeline panels. Arrow keys move the crosshair, brackets jump between events, plus and minus zoom, Escape resets.", on: { keydown: keys } }),
+      element("div", { class: "plots", id: "plots", tabindex: "0", role: "application", "aria-label": "Timeline panels. Arrow keys move the crosshair, brackets jump between events, plus and minus zoom, Escape resets.", on: { keydown: panels.keys } }),
       element("div", { class: "readout", id: "readout-holder", role: "region", "aria-label": "Values at the crosshair", tabindex: "0" })),
     element("p", { class: "hint" }, "Drag over a panel to zoom, double-click to see all. With the panels in focus: \u2190 \u2192 move the crosshair, [ ] jump between events, + \u2212 zoom, Esc resets."));
   holder.hidden = false;

@@ -6,7 +6,7 @@
 //! | `hold::curves`, `service::curves` | all samples of a recording | a single sample, as the mean of two goals or caps was never set |
 //! | `contents::Timeline::thinned` | the points of a page, which has no samples | mean of a bucket, without peaks; the layers sum to MemTotal |
 //! | `drawing::xy` | the points of a line | lowest and highest point of a pixel |
-//! | `compare::multiples` | the points of several runs | the nearest point at a time that the runs share |
+//! | `compare::multiples`, `compare.js` | the points of several runs | the nearest point at a time that the runs share |
 //!
 //! The monitor shares only [`means`]. Its `History` sums up frames as they arrive, because it drops old ones. `thin` of its
 //! `page.js` halves the older rows in the browser, which has no samples.

@@ -1,79 +1,79 @@
-//! The comparison as one self-contained HTML file that works without scripts: alignment and layer are chosen with
-//! radio buttons that the style looks at; the script only sorts tables.
+//! The comparison as one self-contained HTML file that works without network and without scripts.
+//!
+//! Static drawings (SVG) show the timelines of each group, aligned by their start, and the difference of one layer. With
+//! scripts, `compare.js` replaces them by interactive panels of any alignment and layer, and `sortable.js` makes the table
+//! sortable.
 
 use std::collections::HashMap;
 
 use askama::Template;
 
 use super::columns::{self, COLUMNS, Content, paint};
-use super::multiples::{Alignment, Sheet, Strand};
-use super::{intervals, words};
+use super::multiples::{Sheet, Strand};
+use super::{data, intervals, words};
 use crate::analysis::Group;
 use crate::comparison::{Basis, Comparison, Row, State};
 use crate::contents::{Index, Page};
-use crate::drawing::palette;
+use crate::drawing::palette::{self, Paint};
 use crate::drawing::table::{Cell, Column, Table};
-use crate::html::parts::{SORTABLE, Shell, look, rendered};
+use crate::html::parts::{LICENSE, SORTABLE, Shell, rendered, script, style};
 use plimsoll_model::quantity;
 
 const STYLE: &str = include_str!("../../assets/report/compare.css");
-/// Alignments of timelines: key, title, alignment.
-const ALIGNMENTS: [(u32, &str, Alignment); 5] = [
-    (0, "start", Alignment::Start),
-    (1, "mark 1", Alignment::Mark(1)),
-    (2, "mark 2", Alignment::Mark(2)),
-    (3, "mark 3", Alignment::Mark(3)),
-    (4, "mark 4", Alignment::Mark(4)),
-];
+const SCRIPT: &str = include_str!("../../assets/report/compare.js");
 
 #[derive(Template)]
 #[template(path = "compare.html")]
 struct View<'a> {
     comparison: &'a Comparison,
     shell: Shell,
+    license: &'static str,
+    data: String,
     sentence: String,
     status: (&'static str, &'static str),
     conditions: Vec<(&'static str, String)>,
     lone: Vec<String>,
-    layers: Vec<&'static palette::Paint>,
-    alignments: Vec<(u32, &'static str)>,
+    /// The layers of the drawings, bottom to top.
+    legend: Vec<&'static Paint>,
     groups: Vec<GroupView>,
+    /// Whether a group has timelines.
+    has_timelines: bool,
     table: Table<'static>,
 }
 
 struct GroupView {
     label: String,
     intervals: Vec<(String, String)>,
-    aligned: Vec<Aligned>,
-}
-
-/// The drawings of a group at one alignment.
-struct Aligned {
-    key: u32,
-    multiples: Vec<String>,
-    layers: Vec<(&'static str, String, String)>,
+    /// The timelines without scripts; empty if the runs have no samples of the group.
+    drawings: Vec<String>,
 }
 
 /// The report as one HTML document. `pages` are the runs' own, in the comparison's order.
 pub fn render(comparison: &Comparison, pages: &[Page]) -> String {
     let runs: Vec<RunIndex<'_>> = pages.iter().map(RunIndex::of).collect();
     let rows = comparison.rows_by_group();
-    let groups: Vec<GroupView> = comparison
-        .subjects
+    let subjects = &comparison.subjects;
+    let timelines: Vec<Vec<Strand<'_>>> = subjects
         .iter()
-        .map(|subject| GroupView {
+        .map(|subject| strands(comparison, &runs, &subject.group))
+        .collect();
+    let groups: Vec<GroupView> = subjects
+        .iter()
+        .zip(&timelines)
+        .map(|(subject, strands)| GroupView {
             label: subject.label.clone(),
             intervals: interval_charts(comparison, &rows, &subject.group),
-            aligned: aligned(comparison, &runs, &subject.group),
+            drawings: Sheet::new(strands)
+                .map(|sheet| sheet.drawings())
+                .unwrap_or_default(),
         })
         .collect();
-    let used = |key: u32| {
-        groups
-            .iter()
-            .any(|group| group.aligned.iter().any(|one| one.key == key))
-    };
+    let drawn = subjects.iter().zip(&timelines);
+    let drawn = drawn.filter(|(_, strands)| !strands.is_empty());
     rendered(&View {
-        shell: Shell::new(look() + STYLE + &choices(), SORTABLE.to_owned()),
+        shell: Shell::new(style(STYLE), script(&format!("{SORTABLE}\n{SCRIPT}"))),
+        license: LICENSE.trim(),
+        data: data::document(drawn.map(|(subject, strands)| (subject.label.as_str(), strands.as_slice()))),
         sentence: words::sentence(comparison),
         status: status(comparison),
         conditions: comparison
@@ -82,35 +82,12 @@ pub fn render(comparison: &Comparison, pages: &[Page]) -> String {
             .map(|outcome| (class(outcome.state), words::outcome(comparison, outcome)))
             .collect(),
         lone: words::lone(comparison),
-        layers: palette::LAYERS.iter().filter(|paint| is_offered(paint)).collect(),
-        alignments: ALIGNMENTS
-            .iter()
-            .filter(|(key, ..)| used(*key))
-            .map(|(key, words, _)| (*key, *words))
-            .collect(),
+        legend: palette::LAYERS.iter().filter(|paint| paint.moves).collect(),
+        has_timelines: groups.iter().any(|group| !group.drawings.is_empty()),
         table: table(comparison),
         groups,
         comparison,
     })
-}
-
-/// Layers of an overlay: those that an experiment moves, and their source.
-fn is_offered(paint: &palette::Paint) -> bool {
-    paint.moves || matches!(paint.key, "page_cache" | "free")
-}
-
-/// Hides the alternatives that the radio buttons do not select.
-fn choices() -> String {
-    let alignments = ALIGNMENTS.iter().map(|(key, ..)| {
-        format!("body:has(#align-{key}:checked) .aligned:not([data-align=\"{key}\"]){{display:none}}")
-    });
-    let layers = palette::LAYERS.iter().map(|paint| {
-        format!(
-            "body:has(#layer-{0}:checked) .of-layer:not([data-layer=\"{0}\"]){{display:none}}",
-            paint.key
-        )
-    });
-    alignments.chain(layers).collect()
 }
 
 fn class(state: State) -> &'static str {
@@ -181,8 +158,9 @@ impl<'a> RunIndex<'a> {
     }
 }
 
-fn aligned(comparison: &Comparison, runs: &[RunIndex<'_>], group: &str) -> Vec<Aligned> {
-    let strands: Vec<Strand<'_>> = comparison
+/// The timelines of a group in the runs that have it; none unless they are of several runs, all with samples.
+fn strands<'a>(comparison: &'a Comparison, runs: &'a [RunIndex<'a>], group: &str) -> Vec<Strand<'a>> {
+    let strands: Vec<Strand<'a>> = comparison
         .runs
         .iter()
         .zip(runs)
@@ -203,31 +181,11 @@ fn aligned(comparison: &Comparison, runs: &[RunIndex<'_>], group: &str) -> Vec<A
             })
         })
         .collect();
-    if strands.len() < 2 {
-        return Vec::new();
+    let has_samples = strands.iter().all(|strand| !strand.timeline.t.is_empty());
+    match strands.len() > 1 && has_samples {
+        true => strands,
+        false => Vec::new(),
     }
-    ALIGNMENTS
-        .iter()
-        .filter_map(|(key, _, alignment)| {
-            let sheet = Sheet::new(&strands, *alignment)?;
-            let layers = palette::LAYERS.iter().filter(|paint| is_offered(paint));
-            let drawings = layers.flat_map(|paint| {
-                let sheet = &sheet;
-                (1..strands.len()).filter_map(move |other| {
-                    Some((
-                        paint.key,
-                        sheet.overlay(other, paint.key)?,
-                        sheet.difference(other, paint.key)?,
-                    ))
-                })
-            });
-            Some(Aligned {
-                key: *key,
-                multiples: sheet.multiples(),
-                layers: drawings.collect(),
-            })
-        })
-        .collect()
 }
 
 fn table(comparison: &Comparison) -> Table<'static> {

@@ -2,6 +2,7 @@
 
 mod columns;
 pub mod csv;
+mod data;
 pub mod html;
 mod intervals;
 pub mod markdown;

@@ -1,5 +1,5 @@
-//! Runs side by side: small multiples of the layers that move, on the same axes; and one layer of two
-//! runs as an overlay with the signed difference below it. Two stacks are never drawn over each other.
+//! Runs side by side, aligned by their start: small multiples of the layers that move, on the same axes; and one layer as
+//! the signed difference of two runs. Two stacks are never drawn over each other.
 
 use crate::analysis::MetricUnit;
 use crate::analysis::thinning::nearest;
@@ -8,6 +8,8 @@ use crate::drawing::panel::MOVED;
 use crate::drawing::{palette, xy};
 use crate::html::timeline::{self, Plot};
 
+/// The layer that is compared, unless the reader chooses another.
+pub(super) const LAYER: &str = "target";
 /// Width of the drawing of a strand, and letters of its name that fit above it.
 const WIDTH: f64 = 440.0;
 const NAME_LETTERS: usize = 44;
@@ -15,13 +17,7 @@ const NAME_LETTERS: usize = 44;
 const COLUMNS: usize = 120;
 /// Least top of an axis of bytes, so that small differences stay small.
 const LEAST: f64 = 1048576.0;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Alignment {
-    Start,
-    /// The mark with this number.
-    Mark(u32),
-}
+const TIME: &str = "seconds since its start";
 
 /// One run's timeline of a group.
 pub(super) struct Strand<'a> {
@@ -31,59 +27,57 @@ pub(super) struct Strand<'a> {
     pub(super) marks: Vec<&'a Mark>,
 }
 
+impl Strand<'_> {
+    /// Its letter and its name, as far as they fit above a drawing.
+    pub(super) fn title(&self) -> String {
+        self.full_title().chars().take(NAME_LETTERS).collect()
+    }
+
+    fn full_title(&self) -> String {
+        format!("{} {}", self.letter, self.name)
+    }
+
+    /// Its first and last time; `None` without samples.
+    fn ends(&self) -> Option<(f64, f64)> {
+        Some((*self.timeline.t.first()?, *self.timeline.t.last()?))
+    }
+}
+
 pub(super) struct Sheet<'a> {
     strands: &'a [Strand<'a>],
-    /// Time of each strand that is shown as 0.
+    /// The start of each strand, which is shown as 0.
     origins: Vec<f64>,
-    time: String,
-    from: f64,
-    to: f64,
+    /// Seconds of the longest strand.
+    seconds: f64,
 }
 
 impl<'a> Sheet<'a> {
-    /// None where a strand lacks the mark or has no samples.
-    pub(super) fn new(strands: &'a [Strand<'a>], alignment: Alignment) -> Option<Sheet<'a>> {
-        let origin = |strand: &Strand<'_>| match alignment {
-            Alignment::Start => strand.timeline.t.first().copied(),
-            Alignment::Mark(number) => strand
-                .marks
-                .iter()
-                .find(|mark| mark.label == number.to_string())
-                .map(|mark| mark.t),
-        };
-        let origins: Vec<f64> = strands.iter().map(origin).collect::<Option<_>>()?;
-        let ends = || {
-            strands.iter().zip(&origins).filter_map(|(strand, origin)| {
-                Some((
-                    strand.timeline.t.first()? - origin,
-                    strand.timeline.t.last()? - origin,
-                ))
-            })
-        };
-        let from = ends().map(|(from, _)| from).reduce(f64::min)?;
-        let to = ends().map(|(_, to)| to).reduce(f64::max)?.max(from + 1e-3);
+    /// `None` without strands, and if one has no samples.
+    pub(super) fn new(strands: &'a [Strand<'a>]) -> Option<Sheet<'a>> {
+        let ends: Vec<(f64, f64)> = strands.iter().map(Strand::ends).collect::<Option<_>>()?;
+        let seconds = ends.iter().map(|(first, last)| last - first).reduce(f64::max)?;
         Some(Sheet {
             strands,
-            origins,
-            time: match alignment {
-                Alignment::Start => "seconds since its start".to_owned(),
-                Alignment::Mark(number) => format!("seconds since mark {number}"),
-            },
-            from,
-            to,
+            origins: ends.into_iter().map(|(first, _)| first).collect(),
+            seconds: seconds.max(1e-3),
         })
     }
 
+    /// A drawing of each strand, then of each other strand's difference from the first one.
+    pub(super) fn drawings(&self) -> Vec<String> {
+        let differences = (1..self.strands.len()).filter_map(|other| self.difference(other));
+        self.multiples().chain(differences).collect()
+    }
+
     /// A drawing a strand: the layers that move, stacked.
-    pub(super) fn multiples(&self) -> Vec<String> {
+    fn multiples(&self) -> impl Iterator<Item = String> {
         let tops = self
             .strands
             .iter()
             .map(|strand| timeline::top(MOVED, strand.timeline));
         let top = tops.fold(0.0, f64::max);
-        let draw = |(strand, &origin): (&Strand<'_>, &f64)| {
-            let name: String = format!("{} {}", strand.letter, strand.name);
-            let title: String = name.chars().take(NAME_LETTERS).collect();
+        let draw = move |(strand, &origin): (&Strand<'_>, &f64)| {
+            let (title, name) = (strand.title(), strand.full_title());
             let plot = Plot {
                 panel: MOVED,
                 title: &title,
@@ -91,60 +85,37 @@ impl<'a> Sheet<'a> {
                 top: Some(top),
             };
             let axis = timeline::Axis {
-                title: self.time.clone(),
+                title: TIME.to_owned(),
                 width: WIDTH,
                 origin,
-                from: self.from,
-                to: self.to,
+                from: 0.0,
+                to: self.seconds,
             };
             timeline::draw(strand.timeline, &strand.marks, &[plot], &axis, &name)
         };
-        self.strands.iter().zip(&self.origins).map(draw).collect()
+        self.strands.iter().zip(&self.origins).map(draw)
     }
 
-    /// One layer of the first strand and of another.
-    pub(super) fn overlay(&self, other: usize, key: &str) -> Option<String> {
-        let lines = [0, other].into_iter().enumerate();
-        let lines = lines.map(|(ink, strand)| {
-            let values = self.on_grid(strand, key)?;
-            Some(self.line(self.strands[strand].letter, ink, values, &[LEAST]))
-        });
-        self.chart(
-            palette::paint_of(key).label.to_owned(),
-            lines.collect::<Option<_>>()?,
-        )
-    }
-
-    /// One layer of another strand minus that of the first.
-    pub(super) fn difference(&self, other: usize, key: &str) -> Option<String> {
-        let (first, second) = (self.on_grid(0, key)?, self.on_grid(other, key)?);
+    /// [`LAYER`] of another strand minus that of the first.
+    fn difference(&self, other: usize) -> Option<String> {
+        let (first, second) = (self.on_grid(0)?, self.on_grid(other)?);
         let values = first.iter().zip(&second).map(|(a, b)| Some((*b)? - (*a)?));
         let letters = [other, 0].map(|strand| self.strands[strand].letter);
         let label = format!("{} \u{2212} {}", letters[0], letters[1]);
-        let line = self.line(&label, 0, values.collect(), &[LEAST, -LEAST]);
-        self.chart(format!("{}: {label}", palette::paint_of(key).label), vec![line])
-    }
-
-    fn line(&self, label: &str, ink: usize, values: Vec<Option<f64>>, reached: &[f64]) -> xy::Line {
-        xy::Line {
-            label: label.to_owned(),
-            ink,
-            // A line of one point is not seen, and has its place on the axis.
-            behind: reached
-                .iter()
-                .map(|&value| vec![(self.from, Some(value))])
-                .collect(),
-            points: (0..).map(|column| self.at(column)).zip(values).collect(),
-            ..xy::Line::default()
-        }
-    }
-
-    fn chart(&self, title: String, lines: Vec<xy::Line>) -> Option<String> {
+        let title = format!("{}: {label}", palette::paint_of(LAYER).label);
+        // A line of one point is not seen, and has its place on the axis.
+        let reached = |value: f64| vec![(0.0, Some(value))];
         xy::draw(&xy::Chart {
-            x: xy::Axis::linear(&self.time, MetricUnit::Seconds),
+            x: xy::Axis::linear(TIME, MetricUnit::Seconds),
             y: xy::Axis::linear(&title, MetricUnit::Bytes),
             title,
-            lines,
+            lines: vec![xy::Line {
+                label,
+                ink: other,
+                points: (0..).map(|column| self.at(column)).zip(values).collect(),
+                behind: vec![reached(LEAST), reached(-LEAST)],
+                ..xy::Line::default()
+            }],
             marks: Vec::new(),
             levels: Vec::new(),
         })
@@ -152,18 +123,18 @@ impl<'a> Sheet<'a> {
 
     /// Time of a column of the grid.
     fn at(&self, column: usize) -> f64 {
-        self.from + self.step() * column as f64
+        self.step() * column as f64
     }
 
     fn step(&self) -> f64 {
-        (self.to - self.from) / (COLUMNS - 1) as f64
+        self.seconds / (COLUMNS - 1) as f64
     }
 
-    /// A layer at [`COLUMNS`] times of the sheet: the bucket that is nearest and not further than one column. Where
+    /// [`LAYER`] at [`COLUMNS`] times of the sheet: the bucket that is nearest and not further than one column. Where
     /// there is none, nothing: nothing is interpolated.
-    fn on_grid(&self, strand: usize, key: &str) -> Option<Vec<Option<f64>>> {
+    fn on_grid(&self, strand: usize) -> Option<Vec<Option<f64>>> {
         let timeline = self.strands[strand].timeline;
-        let layer = timeline.layers.iter().find(|layer| layer.key == key)?;
+        let layer = timeline.layers.iter().find(|layer| layer.key == LAYER)?;
         let step = self.step();
         let bucket = (timeline.t.last()? - timeline.t.first()?) / timeline.t.len() as f64;
         let values = (0..COLUMNS).map(|column| {

@@ -66,6 +66,10 @@ panels! {
     "monitor" "Monitor" "Monitor" Percent false 0 0.0 Of(Monitor);
 }
 
+/// All layers.
+pub const WHOLE: &Panel = &PANELS[0];
+const _: () = assert!(matches!(WHOLE.contents, Layers));
+
 /// The layers that the experiment moves, without the others.
 pub const MOVED: &Panel = &PANELS[1];
 const _: () = assert!(matches!(MOVED.contents, Moving));

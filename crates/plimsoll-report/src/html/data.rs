@@ -177,12 +177,17 @@ impl io::Write for Safe<'_, '_> {
     }
 }
 
-fn timeline(timeline: &Timeline) -> Value {
+/// The times of a timeline in milliseconds.
+pub(crate) fn times(timeline: &Timeline) -> Value {
     let milliseconds: Vec<Option<i64>> = timeline
         .t
         .iter()
         .map(|t| Some((t * 1000.0).round() as i64))
         .collect();
+    differences(&milliseconds)
+}
+
+fn timeline(timeline: &Timeline) -> Value {
     let mut panels = serde_json::Map::new();
     for panel in panel::drawn() {
         // What moved is a choice of the layers of the whole: the script takes it from there. A panel of another timeline has
@@ -191,10 +196,11 @@ fn timeline(timeline: &Timeline) -> Value {
             panels.insert(panel.id.to_owned(), series(panel, timeline));
         }
     }
-    json!({ "trial": timeline.trial, "t": differences(&milliseconds), "panels": panels })
+    json!({ "trial": timeline.trial, "t": times(timeline), "panels": panels })
 }
 
-fn series(panel: &Panel, timeline: &Timeline) -> Value {
+/// The series of a panel: of a stack, the sums from the bottom up.
+pub(crate) fn series(panel: &Panel, timeline: &Timeline) -> Value {
     let unit = match panel.unit {
         GaugeUnit::Bytes | GaugeUnit::BytesPerSecond => KIB,
         GaugeUnit::Percent | GaugeUnit::Cpus | GaugeUnit::Milliseconds => HUNDREDTH,

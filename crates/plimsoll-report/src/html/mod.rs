@@ -8,7 +8,7 @@
 
 mod code;
 mod cost;
-mod data;
+pub(super) mod data;
 pub mod parts;
 mod sections;
 mod size;

@@ -12,6 +12,7 @@ use plimsoll_report::comparison::{
 };
 use plimsoll_report::page::build;
 use plimsoll_report::repeats::{Spread, hint, needed};
+use serde_json::Value;
 
 use crate::report::kinds;
 use crate::report::recorded::recording;
@@ -438,8 +439,17 @@ fn a_narrow_terminal_is_not_overrun() {
     assert!(terminal::summary(&slower(6), 80, true).contains('\u{1b}'));
 }
 
+/// The data of the script in a page.
+fn data_of(page: &str) -> Value {
+    let (_, rest) = page
+        .split_once("<script type=\"application/json\" id=\"data\">")
+        .expect("data");
+    let (data, _) = rest.split_once("</script>").expect("an end");
+    serde_json::from_str(data).expect("JSON")
+}
+
 #[test]
-fn the_page_holds_every_drawing_and_no_text_breaks_out() {
+fn the_page_holds_static_drawings_of_one_choice_and_no_text_breaks_out() {
     const ATTACK: &str = "</script><img src=x onerror=\"window.broken=1\">\u{1b}[31m";
     let mut noise = Noise(5);
     let (baseline, mut other) = (run(5, 1.0, 0.03, &mut noise), run(5, 1.5, 0.03, &mut noise));
@@ -455,7 +465,7 @@ fn the_page_holds_every_drawing_and_no_text_breaks_out() {
         page.len()
     );
     assert!(!page.contains("<img") && !page.contains("NaN"));
-    assert_eq!(page.matches("</script>").count(), 1);
+    assert_eq!(page.matches("</script>").count(), 2);
     // The attribute is the argument of `report --chart`, which a comparison does not have.
     assert!(!page.contains("data-chart"));
     assert_eq!(
@@ -463,8 +473,36 @@ fn the_page_holds_every_drawing_and_no_text_breaks_out() {
         3,
         "a chart of intervals a group"
     );
-    for key in 0..5 {
-        assert!(page.contains(&format!("data-align=\"{key}\"")), "alignment {key}");
+    assert_eq!(
+        page.matches("<svg class=\"timeline\"").count(),
+        6,
+        "a timeline a group and run"
+    );
+    assert_eq!(
+        page.matches("<svg class=\"xy\"").count(),
+        3,
+        "a difference a group"
+    );
+    let data = data_of(&page);
+    let list = |value: &Value| value.as_array().expect("a list").clone();
+    assert_eq!(list(&data["groups"]).len(), 3);
+    for group in list(&data["groups"]) {
+        let runs = list(&group["runs"]);
+        assert_eq!(runs.len(), 2, "{}", group["label"]);
+        for run in runs {
+            let times = list(&run["t"]).len();
+            let layers = list(&run["layers"]);
+            assert!(layers.iter().all(|layer| list(&layer["v"]).len() == times));
+            for offered in list(&data["layers"]) {
+                let is_there = layers.iter().any(|layer| layer["ink"] == offered["ink"]);
+                assert!(is_there, "{offered}");
+            }
+            // Each alignment can be chosen.
+            let marks = list(&run["marks"]);
+            for number in ["1", "2", "3", "4"] {
+                assert!(marks.iter().any(|mark| mark["label"] == number), "mark {number}");
+            }
+        }
     }
     assert!(!terminal::summary(&comparison, 100, false).contains('\u{1b}'));
     assert!(words::sentence(&comparison).starts_with("B against A"));
