@@ -53,7 +53,6 @@ pub fn hold(
     }
 }
 
-/// The observer that records.
 struct Recorder<'a> {
     output: &'a Path,
     stop: &'a Arc<Stop>,

@@ -34,7 +34,6 @@ pub(crate) fn systemd(soft: u64, hard: u64, no_swap: bool) -> Vec<String> {
     lines
 }
 
-/// The properties of a unit.
 pub(crate) fn properties(soft: u64, hard: u64, no_swap: bool) -> Vec<String> {
     let swap = no_swap.then(|| "MemorySwapMax=0".to_owned());
     let memory = [

@@ -28,7 +28,6 @@ pub struct Needed {
 /// The spread of a main metric between repeats.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spread {
-    /// Title of the metric.
     pub title: String,
     /// Standard deviation over median, the median of the groups.
     pub share: f64,

@@ -33,7 +33,6 @@ pub struct SamplerBench {
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct VmstatCost {
-    /// Samples it took.
     pub samples: u64,
     /// CPU microseconds a sample.
     pub us_per_sample: f64,

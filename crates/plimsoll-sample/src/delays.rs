@@ -82,7 +82,6 @@ pub enum DelaysError {
     /// There is no way to the kernel's account.
     #[error("cannot open a netlink socket for delays: {0}")]
     Connect(io::Error),
-    /// This user may not ask.
     #[error("cannot read delays: CAP_NET_ADMIN is missing; run as root")]
     NotPermitted,
     /// The kernel answers with something else.

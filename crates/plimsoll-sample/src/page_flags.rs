@@ -73,7 +73,6 @@ pub enum PageKind {
     FileCache,
     /// Shared memory and tmpfs.
     Shmem,
-    /// Of hugetlbfs.
     Hugetlb,
     Slab,
     PageTables,
@@ -320,7 +319,6 @@ impl PageFlags {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PageFlagsError {
-    /// This user may not.
     #[error("cannot read {PATH}: {0}; run as root (CAP_SYS_ADMIN)")]
     Denied(#[source] io::Error),
     #[error("cannot read {PATH}: the kernel does not have it; needs CONFIG_PROC_PAGE_MONITOR")]

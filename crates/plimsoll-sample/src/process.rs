@@ -119,7 +119,6 @@ fn uptime_ticks() -> i64 {
     (uptime.tv_sec * 1_000_000 + uptime.tv_nsec / 1000) / CLOCK_TICK_US
 }
 
-/// The target's workers.
 pub(crate) struct Workers(Box<[Worker]>);
 
 impl Workers {

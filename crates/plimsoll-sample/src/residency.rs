@@ -11,7 +11,6 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// The system refuses to lock a range.
     #[error(
         "cannot lock the sampler's {what} ({bytes} bytes) in memory: {errno}; run as root or with CAP_IPC_LOCK, or raise \
          `ulimit -l`"

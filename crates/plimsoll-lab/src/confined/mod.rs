@@ -36,7 +36,6 @@ pub struct Request<'a> {
     pub swap: Option<&'a OwnSwap>,
 }
 
-/// A program that has ended.
 #[derive(Debug)]
 pub struct Finished {
     pub ended: Ended,

@@ -25,7 +25,6 @@ const PIECE: u64 = 16 << 20;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CapError {
-    /// Another program has changed the cap.
     #[error(
         "cannot hold the cap: another program changed {} to `{found}`, from the `{ours}` of this run; let one program at a \
          time set the cap",
@@ -38,7 +37,6 @@ pub enum CapError {
     },
     #[error("cannot hold the cap: the cgroup {} was removed; start its service, then repeat the command", path.display())]
     Gone { path: PathBuf },
-    /// The cgroup has no such file.
     #[error(
         "cannot cap the cgroup {}: it has no {file}; enable the memory controller for it \
          (systemd: `MemoryAccounting=yes`)",
@@ -388,7 +386,6 @@ pub(super) fn bytes_in(text: &str) -> Option<u64> {
     text.parse().ok().filter(|bytes| *bytes < UNLIMITED)
 }
 
-/// Whether the text is that of a cap.
 pub(super) fn is_cap(text: &str) -> bool {
     text == "max" || text.parse::<u64>().is_ok()
 }

@@ -45,7 +45,6 @@ pub struct RunCleanup {
     pub left: Vec<Left>,
 }
 
-/// State of a run's journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunState {

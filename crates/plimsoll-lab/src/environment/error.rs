@@ -36,7 +36,6 @@ pub enum EnvironmentError {
          the permissions", folder.display(), STATE_DIR
     )]
     StateFolder { folder: PathBuf, defect: Distrust },
-    /// The user has no folder of its own.
     #[error(
         "cannot find a state folder: neither XDG_STATE_HOME nor HOME names one; set {} to a folder that only you can \
          write to",
@@ -46,7 +45,6 @@ pub enum EnvironmentError {
     /// The user stopped the run while it waited for the machine or the kernel.
     #[error("cannot complete the change: a signal stopped the run")]
     Interrupted,
-    /// A reclaim took longer than `timeout`.
     #[error("cannot reclaim the cgroup within {:.1} s; raise `phase-timeout`, or lower `size`", timeout.as_secs_f64())]
     ReclaimTimedOut { timeout: Duration },
     /// A cgroup's limit cannot be set, as more stays in use than it allows.
@@ -54,7 +52,6 @@ pub enum EnvironmentError {
         "cannot limit the cgroup to {limit} bytes: {used} are in use after the reclaim; raise `swap-size` or the cap"
     )]
     LimitNotReached { limit: u64, used: u64 },
-    /// A cgroup still holds memory or swap of ended processes.
     #[error(
         "cannot begin with an empty cgroup: {} s after the end of its processes it holds {memory} bytes of memory and {swap} \
          of swap; run on a quieter machine, or lower `limit`",
@@ -65,13 +62,10 @@ pub enum EnvironmentError {
         memory: u64,
         swap: u64,
     },
-    /// Processes of a cgroup live after SIGKILL.
     #[error("cannot end processes {processes:?}: they live {:.0} s after SIGKILL, or start others as fast as they end", within.as_secs_f64())]
     Unkillable { within: Duration, processes: Vec<u32> },
-    /// A cgroup of v1 has no soft ceiling.
     #[error("cannot set memory.high: cgroup v1 has none; {HOW_TO_GET_HIGH}")]
     NoHigh,
-    /// The children of a cgroup of v2 cannot have a limit.
     #[error(
         "cannot make a cgroup with a limit there: the children do not have the memory controller; use another cgroup"
     )]
@@ -104,7 +98,6 @@ pub enum EnvironmentError {
     /// The path of a new swap area leads to another file or device.
     #[error("cannot turn swap on {} on: another program has put another file in its place; end that program", path.display())]
     Replaced { path: PathBuf },
-    /// The folder's file system cannot hold a swap file.
     #[error("cannot make a swap file in {}: {defect}; or name another folder with `swap-dir`", folder.display())]
     UnsuitableFolder {
         folder: PathBuf,

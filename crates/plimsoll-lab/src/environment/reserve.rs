@@ -82,7 +82,6 @@ pub enum Misfit {
         takers: &'static str,
         /// The bytes of all of them.
         needed: u64,
-        /// Their folder.
         folder: PathBuf,
         /// Free bytes besides the reserve.
         free: u64,

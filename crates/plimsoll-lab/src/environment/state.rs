@@ -60,7 +60,6 @@ fn path_of(variable: impl Fn(&str) -> Option<OsString>, user: u32, runtime: &Pat
         .map(|folder| folder.join("plimsoll"))
 }
 
-/// The open state folder.
 #[derive(Debug)]
 pub(super) struct StateFolder(TrustedFolder);
 

@@ -42,7 +42,6 @@ pub struct SwapDevice {
     pub priority: u16,
 }
 
-/// Backing of a swap area.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum SwapKind {

@@ -32,30 +32,24 @@ pub(super) enum UndoError {
     /// Another user could replace the file meanwhile.
     #[error("cannot remove it safely: {0}; correct the owner and the permissions, or remove it by hand")]
     Untrusted(Distrust),
-    /// The swap area is on.
     #[error("cannot reset it: it is in use as swap; turn it off with swapoff")]
     InUse,
     /// The kernel keeps a swap area on.
     #[error("cannot turn it off: {0}")]
     SwapOff(plimsoll_os::Errno),
-    /// RAM has no room for the content of a swap area.
     #[error("cannot turn it off: RAM has no room for its {used} bytes; end some programs")]
     NoRoom { used: u64 },
-    /// Signals interrupted every attempt.
     #[error("cannot turn it off: signals interrupted every swapoff; repeat `plimsoll cleanup`")]
     Interrupted,
-    /// The swap file was deleted during use.
     #[error(
         "cannot turn it off: its file was deleted during use ({errno}), and holds {used} bytes of memory; reboot the \
          machine"
     )]
     Deleted { errno: plimsoll_os::Errno, used: u64 },
-    /// The device exists after its removal.
     #[error(
         "cannot remove it: it exists after its removal; repeat `plimsoll cleanup`, or reboot the machine"
     )]
     Stays,
-    /// The controller is on after it was turned off.
     #[error("cannot disable it: it stays enabled; remove the cgroups below it that use it")]
     StaysEnabled,
     /// The empty cgroup cannot be removed.
@@ -63,10 +57,8 @@ pub(super) enum UndoError {
         "cannot remove it: it has child cgroups, or the kernel still frees its memory; remove them, or wait"
     )]
     Busy,
-    /// The cgroup's processes cannot be moved out.
     #[error("cannot remove it: processes {0:?} are in it and cannot move out; end them")]
     Occupied(Vec<u32>),
-    /// The process lives after SIGKILL.
     #[error(
         "cannot end it: it lives {0} s after SIGKILL; wait until the kernel ends it, or reboot the machine"
     )]
@@ -91,7 +83,6 @@ impl UndoError {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Left {
     pub what: String,
-    /// The cause as text.
     pub why: String,
     #[serde(flatten)]
     pub cause: LeftCause,
@@ -141,7 +132,6 @@ impl fmt::Display for Left {
     }
 }
 
-/// Result of undoing changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[must_use]
 pub struct UndoReport {

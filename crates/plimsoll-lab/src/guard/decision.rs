@@ -9,7 +9,6 @@ use serde::Serialize;
 
 use super::order::{Order, Outcome, Reason, Target};
 
-/// A decision with its time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision {
     /// Seconds since the guard began.

@@ -141,7 +141,6 @@ impl Members {
             .map_or_else(String::new, |known| sanitize(&known.name).into_owned())
     }
 
-    /// Number of looks so far.
     #[cfg(test)]
     pub(super) fn looks(&self) -> u64 {
         self.looks

@@ -80,12 +80,10 @@ impl Order {
     }
 }
 
-/// Result of an order.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// Carried out; of a trim, with the bytes that left RAM.
     Done(u64),
-    /// A dry run.
     Dry,
     /// The process has ended, or is no candidate any more; or the cgroup is throttled already, or was removed.
     Void,
@@ -126,7 +124,6 @@ pub enum Reason {
     Retry,
     /// The processes fit, or thrash no longer.
     Over,
-    /// The guard ends.
     End,
     /// The work without the policy is measured anew.
     Review,

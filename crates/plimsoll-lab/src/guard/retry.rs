@@ -11,7 +11,6 @@ const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 pub(super) struct Retry {
     /// Time of the retry.
     due: Duration,
-    /// Wait before the retry.
     wait: Duration,
     /// The guard has found the process stopped since it sent SIGSTOP. A task that waits for a page stops only after the
     /// wait.

@@ -22,7 +22,6 @@ const NAME: &str = "guard";
 /// Longest wait for an answer: a page-out may have to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A request to the worker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 enum Request {

@@ -42,7 +42,6 @@ pub struct Reading {
     pub spare: u64,
 }
 
-/// The next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     Keep,

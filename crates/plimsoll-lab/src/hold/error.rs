@@ -94,7 +94,6 @@ pub enum HoldError {
     Thread(#[source] io::Error),
     #[error("cannot hold the level: its thread panicked; report this defect")]
     Panicked,
-    /// The recording cannot be written.
     #[error("cannot record the hold: {source:#}")]
     Recording { exit: Exit, source: anyhow::Error },
 }

@@ -9,7 +9,6 @@ use crate::environment::memory_reserve;
 use plimsoll_proc::cgroup::{Field, Hierarchy, MemoryCgroup};
 use plimsoll_proc::{Tree, meminfo, psi};
 
-/// The scope of a level.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scope {
     /// Levels are shares of MemTotal, read from MemAvailable.

@@ -13,7 +13,6 @@ use plimsoll_model::recording::hold::{HOLD_SCHEMA, HeldLevel, HoldEnd, HoldGoal,
 /// Why a hold ended without an error.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Ending {
-    /// Its duration was over.
     Elapsed,
     /// The caller stopped it.
     Stopped,

@@ -53,7 +53,6 @@ pub(crate) struct Program {
     reaped: bool,
 }
 
-/// A program that has ended.
 pub(crate) struct Finished {
     /// From its start to its end.
     pub(crate) seconds: f64,

@@ -36,7 +36,6 @@ pub(crate) struct ClosedRecording {
     sampled: SamplerReport,
 }
 
-/// A complete recording.
 #[derive(Debug)]
 pub struct FinishedRecording {
     pub directory: PathBuf,

@@ -81,7 +81,6 @@ pub struct Options {
     pub wait: Option<Duration>,
 }
 
-/// Result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     pub directory: PathBuf,

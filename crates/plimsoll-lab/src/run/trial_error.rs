@@ -31,7 +31,6 @@ impl TrialError {
         self
     }
 
-    /// A workload that failed.
     pub(super) fn failed(code: FailureCode, message: impl std::fmt::Display) -> Self {
         TrialError::new(Exit::WorkloadFailed, code, message)
     }
@@ -43,7 +42,6 @@ impl TrialError {
         )
     }
 
-    /// The stop of the run.
     pub(super) fn stopped(cause: &Cause) -> Self {
         let code = match cause {
             Cause::Signal(_) => FailureCode::Signal,

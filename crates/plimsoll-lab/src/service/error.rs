@@ -25,7 +25,6 @@ pub enum ServiceSizeError {
          example with `systemd-run --scope`"
     )]
     Root { what: String },
-    /// This process would cap itself.
     #[error(
         "cannot size the cgroup {cgroup}: this command runs in it; start the command in another cgroup, for example with \
          `systemd-run --scope`"

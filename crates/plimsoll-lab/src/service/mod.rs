@@ -102,7 +102,6 @@ impl Early {
     }
 }
 
-/// Result of a sizing.
 #[derive(Debug)]
 pub struct Outcome {
     pub recording: FinishedRecording,

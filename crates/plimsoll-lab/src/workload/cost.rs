@@ -66,7 +66,6 @@ impl Cost {
     }
 }
 
-/// Findings of a command.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Findings {
     /// Metrics by name, with the unit as suffix.

@@ -61,7 +61,6 @@ pub enum WorkerError {
     Timeout { limit: Duration },
     #[error("cannot complete the worker's command: a signal stopped the run")]
     Interrupted,
-    /// An unexpected reply.
     #[error("cannot read the worker's reply: {0}")]
     Protocol(String),
     /// It could not carry out the command, and said why.
@@ -102,7 +101,6 @@ pub struct Usage {
     pub cpu_system_s: f64,
     pub minor_faults: u64,
     pub major_faults: u64,
-    /// Resident bytes now.
     pub resident_bytes: u64,
 }
 

@@ -114,7 +114,6 @@ impl Command {
     }
 }
 
-/// A worker's reply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "reply", rename_all = "kebab-case")]
 pub enum Reply {
@@ -158,7 +157,6 @@ pub enum Reply {
 #[non_exhaustive]
 pub enum RefusalCode {
     NotACommand,
-    /// No memory is filled.
     NothingFilled,
     /// The worker's memory is filled already.
     FilledAlready,
@@ -181,9 +179,7 @@ pub enum RefusalCode {
     Threads,
     /// The file of a class of data is empty or unreadable.
     Data,
-    /// No probe runs.
     NoProbe,
-    /// Another probe runs already.
     ProbeRuns,
     /// The probe failed.
     Probe,

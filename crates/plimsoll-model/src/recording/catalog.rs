@@ -25,7 +25,6 @@ const LARGEST_DOCUMENT: u64 = 64 << 20;
 /// Most names in an error.
 const MOST_NAMES: usize = 8;
 
-/// A recording in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Listed {
     /// Name of the folder; may hold any character.

@@ -68,7 +68,6 @@ pub enum StreamDamage {
     OutsideMessage,
 }
 
-/// Damage of a Parquet file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParquetDamage {

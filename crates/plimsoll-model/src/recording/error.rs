@@ -32,7 +32,6 @@ pub enum RecordingError {
         free: Option<u64>,
         source: io::Error,
     },
-    /// A file or folder of that name exists.
     #[error("cannot create {}: it exists; choose another place, or resume an interrupted run with `plimsoll run SCENARIO --resume {}`", path.display(), path.display())]
     Exists { path: PathBuf },
     /// Another user swapped the new folder for another one.

@@ -93,7 +93,6 @@ pub enum FailureCode {
 }
 
 impl FailureCode {
-    /// Every code.
     pub const ALL: [FailureCode; 27] = [
         FailureCode::NotRun,
         FailureCode::Signal,

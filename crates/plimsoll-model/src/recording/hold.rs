@@ -82,7 +82,6 @@ pub struct HoldSettings {
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum HoldEnd {
-    /// Its duration was over.
     Duration,
     Signal,
     /// The machine's reserve was reached.

@@ -16,7 +16,6 @@ pub struct Recommendation {
     /// The value that it was compared with. Absent for a size, which follows from one measured ratio.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<String>,
-    /// The workload, by its name.
     pub workload: String,
     /// The parameters of the trials, by name: class of the data, pattern, load, ...
     pub conditions: BTreeMap<String, String>,
@@ -56,7 +55,6 @@ pub enum RecommendationCode {
 }
 
 impl RecommendationCode {
-    /// Every code.
     pub const ALL: [RecommendationCode; 4] = [
         RecommendationCode::SwapSubject,
         RecommendationCode::ZramSize,
@@ -75,7 +73,6 @@ pub struct Worth {
     pub high: f64,
 }
 
-/// Lines of a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigurationFile {
     pub path: String,
@@ -127,7 +124,6 @@ pub enum WithheldCode {
 }
 
 impl WithheldCode {
-    /// Every code.
     pub const ALL: [WithheldCode; 12] = [
         WithheldCode::TooFewRepeats,
         WithheldCode::Untrustworthy,

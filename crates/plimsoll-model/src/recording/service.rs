@@ -88,7 +88,6 @@ pub struct ServiceSize {
     pub peak_file_bytes: Option<u64>,
     /// Largest anonymous memory of the cgroup, in RAM and in swap: its need without swap. Absent if unknown.
     pub anonymous_bytes: Option<u64>,
-    /// Lowest cap.
     pub least_cap_bytes: Option<u64>,
     /// Pressure of the cgroup after the bound, in percent of the time; absent in v1, which has none.
     pub pressure_percent: Option<f64>,

@@ -145,10 +145,8 @@ macro_rules! codes {
         }
 
         impl StatementCode {
-            /// Every code.
             pub const ALL: &[StatementCode] = &[$(StatementCode::$code,)* StatementCode::Other];
 
-            /// The meaning, in a sentence.
             pub fn meaning(self) -> &'static str {
                 match self {
                     $(StatementCode::$code => $meaning.trim(),)*

@@ -68,7 +68,6 @@ pub enum WarningCode {
 }
 
 impl WarningCode {
-    /// Every code.
     pub const ALL: [WarningCode; 23] = [
         WarningCode::SamplesMissing,
         WarningCode::SamplesUnfinished,

@@ -92,7 +92,6 @@ pub(super) const fn derived(name: &'static str, words: &'static str, computed: C
 }
 
 impl Key {
-    /// Adds a second name.
     pub(super) const fn alias(self, name: &'static str) -> Key {
         Key {
             alias: Some(name),
@@ -164,7 +163,6 @@ impl Key {
         }
     }
 
-    /// The default, as text.
     pub fn default(&self) -> String {
         match self.preset {
             Preset::Text(text) => format!("`{text}`"),

@@ -31,7 +31,6 @@ impl BlockSizes {
         }
     }
 
-    /// This one alone.
     pub const fn one(bytes: u32) -> BlockSizes {
         BlockSizes::uniform(bytes, bytes)
     }

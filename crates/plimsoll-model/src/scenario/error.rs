@@ -12,7 +12,6 @@ use super::source_text::Source;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScenarioError {
-    /// Neither a built-in scenario nor a file.
     #[error("cannot find scenario `{name}`: neither a built-in scenario nor a file has this name")]
     NotFound { name: String, help: String },
     #[error("cannot read scenario {}: {source}", path.display())]
@@ -60,7 +59,6 @@ pub enum Problem {
     WrongType,
     /// A value of the right type that means nothing.
     BadValue,
-    /// A value out of range.
     OutOfRange,
     /// A list without values, or where there cannot be one.
     BadList,

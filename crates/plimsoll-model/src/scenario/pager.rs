@@ -46,7 +46,6 @@ pub enum PagerTrim {
 }
 
 impl PagerCodec {
-    /// Every codec, with its name.
     pub const ALL: &'static [(PagerCodec, &'static str)] = &[
         (PagerCodec::Lz4, "lz4"),
         (PagerCodec::Zstd, "zstd"),
@@ -220,7 +219,6 @@ impl FromStr for PagerOptions {
 }
 
 impl fmt::Display for PagerOptions {
-    /// The text of the subject.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(NAME)?;
         if let Some(codec) = self.codec {

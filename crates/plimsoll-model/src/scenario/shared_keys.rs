@@ -183,7 +183,6 @@ pub(super) const fn duration(meaning: &'static str) -> Key {
     )
 }
 
-/// Threads of a worker.
 pub(super) const fn threads(meaning: &'static str) -> Key {
     key("threads", integer(1, 4096, false), Preset::Text("1"), meaning)
 }

@@ -89,7 +89,6 @@ pub struct PssCost {
     pub processes: usize,
     /// Sum of their working sets in bytes.
     pub wss: u64,
-    /// Duration.
     pub seconds: f64,
 }
 

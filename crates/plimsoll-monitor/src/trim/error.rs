@@ -11,19 +11,16 @@ use super::refusal::Refusal;
 pub enum TrimError {
     #[error("cannot trim pid {pid}: no such process; `plimsoll ps` lists the processes")]
     NoSuchProcess { pid: u32 },
-    /// Another process has the pid now.
     #[error(
         "cannot trim pid {pid}: the process has ended, and another process has its pid now; `plimsoll ps` lists the processes"
     )]
     Reused { pid: u32 },
-    /// The pid is a thread's.
     #[error(
         "cannot trim pid {pid}: it is a thread; threads share their memory, so trim the process {process}"
     )]
     Thread { pid: u32, process: u32 },
     #[error("cannot trim pid {pid} ({name}): it is a kernel thread, which has no memory of its own to trim")]
     KernelThread { pid: u32, name: String },
-    /// The process ended during the trim.
     #[error("cannot trim pid {pid}: the process ended meanwhile; its memory is free")]
     Ended { pid: u32 },
     #[error("cannot trim {what}: {source}; {refusal}")]
@@ -32,7 +29,6 @@ pub enum TrimError {
         refusal: Refusal,
         source: io::Error,
     },
-    /// No process to trim.
     #[error("cannot trim any process: this user may trim none; run as root")]
     Nobody,
     #[error("cannot find memory cgroup {}: {why}; `plimsoll ps --cgroups` lists the cgroups", path.display())]
@@ -47,12 +43,10 @@ pub enum TrimError {
          use --all", path.display()
     )]
     RootCgroup { path: PathBuf },
-    /// The kernel has no `process_madvise(MADV_PAGEOUT)`.
     #[error(
         "cannot trim {what}: this kernel has no process_madvise(MADV_PAGEOUT); Linux 5.10 and later have it"
     )]
     Unsupported { what: String },
-    /// Another system call failed.
     #[error("cannot {action}: {source}")]
     System {
         /// Verb and object: `list the processes of cgroup /web`.

@@ -31,7 +31,6 @@ pub enum Action {
 }
 
 impl Action {
-    /// Name of the kernel interface.
     pub fn interface(self) -> &'static str {
         match self {
             Action::Sync => "sync(2)",
@@ -81,7 +80,6 @@ pub fn plan() -> Vec<Step> {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct StepReport {
     pub action: Action,
-    /// Duration.
     pub seconds: f64,
     /// Change of dirty pages and pages under writeback.
     pub dirty: i64,

@@ -24,7 +24,6 @@ pub enum WatchError {
     /// The cgroup, or the hierarchy of the memory controller, is not found.
     #[error("cannot watch a cgroup: {source}; name its folder, or its path below the mount")]
     Cgroup { source: HierarchyError },
-    /// The target cannot be read.
     #[error("cannot watch {what}: {reason}")]
     Target {
         what: String,

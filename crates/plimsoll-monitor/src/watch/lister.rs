@@ -25,7 +25,6 @@ pub(super) fn pause(cost: Duration) -> Duration {
     PERIOD.max(cost.saturating_mul(REST))
 }
 
-/// Makes the lists.
 pub(super) struct Lister {
     shared: Arc<Shared>,
     reader: Option<Reader>,

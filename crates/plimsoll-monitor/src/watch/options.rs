@@ -34,7 +34,6 @@ pub struct Prepared {
     pub cgroup: Option<PathBuf>,
 }
 
-/// Source of frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// This machine, with a target.

@@ -57,9 +57,7 @@ pub struct ProgramSummary {
     pub exit_code: Option<i32>,
     /// Signal that ended it.
     pub signal: Option<i32>,
-    /// CPU time in user code.
     pub cpu_user_s: f64,
-    /// CPU time in the kernel.
     pub cpu_system_s: f64,
     /// Faults served without a device.
     pub minor_faults: u64,

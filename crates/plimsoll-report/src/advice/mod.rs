@@ -31,7 +31,6 @@ use plimsoll_model::recording::{Recommendation, Withheld};
 
 pub(crate) use shown::{Shown, shown};
 
-/// The advice of a run.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Advice {
     pub(crate) recommendations: Vec<Recommendation>,

@@ -32,7 +32,6 @@ pub enum GaugeUnit {
     /// Bytes, a level.
     Bytes,
     BytesPerSecond,
-    /// Events a second.
     PerSecond,
     /// Percent of the quantity in [`Scale`].
     Percent,

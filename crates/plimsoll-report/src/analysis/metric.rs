@@ -31,7 +31,6 @@ pub enum MetricUnit {
     Seconds,
     /// Gigabytes (1e9 bytes) a second.
     GbPerS,
-    /// Things a second.
     PerSecond,
     Bytes,
     Ratio,

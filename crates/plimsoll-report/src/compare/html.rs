@@ -36,7 +36,6 @@ struct View<'a> {
     /// The layers of the drawings, bottom to top.
     legend: Vec<&'static Paint>,
     groups: Vec<GroupView>,
-    /// Whether a group has timelines.
     has_timelines: bool,
     table: Table<'static>,
 }

@@ -149,7 +149,6 @@ pub struct Normalised {
     pub interval: Option<(f64, f64)>,
 }
 
-/// The verdict on a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -193,15 +192,10 @@ pub enum State {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// [`Verdict::Worse`].
     pub worse: usize,
-    /// [`Verdict::Better`].
     pub better: usize,
-    /// [`Verdict::Changed`].
     pub changed: usize,
-    /// [`Verdict::Same`].
     pub same: usize,
-    /// [`Verdict::Unclear`].
     pub unclear: usize,
 }
 

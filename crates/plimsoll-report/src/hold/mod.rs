@@ -145,7 +145,6 @@ fn rows(t_ns: &[u64], from: u64, to: u64) -> Range<usize> {
     first..t_ns.partition_point(|t| *t <= to).max(first)
 }
 
-/// The columns of a hold.
 struct Columns<'a> {
     kind: HoldGoal,
     held: Option<ColumnView<'a>>,

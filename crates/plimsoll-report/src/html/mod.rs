@@ -75,7 +75,6 @@ struct EventTable {
     states: States,
 }
 
-/// The report as text.
 pub fn render(page: &Page) -> String {
     parts::rendered(&view(page))
 }

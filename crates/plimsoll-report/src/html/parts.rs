@@ -36,7 +36,6 @@ impl Shell {
     }
 }
 
-/// The report as text.
 pub(crate) fn rendered(report: &impl Template) -> String {
     // Rendering into a String fails only where a Display implementation does, and all that are used are std's.
     report

@@ -15,7 +15,6 @@ const FONTS: &str =
 /// Empty border around the chart.
 const MARGIN: f64 = 8.0;
 
-/// The report has no chart of this name.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot draw the chart `{}`: the report has no chart of this name; choose one of: {}",

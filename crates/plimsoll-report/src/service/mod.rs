@@ -186,7 +186,6 @@ fn length_s(t_ns: &[u64], rows: &Range<usize>) -> f64 {
     }
 }
 
-/// The columns of a cgroup.
 struct Columns<'a> {
     usage: Option<ColumnView<'a>>,
     cap: Option<ColumnView<'a>>,

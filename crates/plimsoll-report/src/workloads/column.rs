@@ -1,6 +1,5 @@
 //! The columns of a summary on a terminal.
 
-/// The content of a column.
 #[derive(Debug, Clone)]
 pub(crate) enum Column {
     Subject,

@@ -2,7 +2,6 @@
 
 use crate::drawing::table::Table;
 
-/// The section of a workload.
 #[derive(Default)]
 pub(crate) struct Section {
     pub(crate) id: &'static str,

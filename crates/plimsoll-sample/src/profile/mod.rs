@@ -36,7 +36,6 @@ const FAULT_ENTRIES: &[&str] = &[
 pub enum ProfileError {
     #[error("cannot read /proc/kallsyms: {0}; mount /proc; the kernel needs CONFIG_KALLSYMS")]
     NoSymbols(io::Error),
-    /// The kernel hides where its functions are.
     #[error(
         "cannot read /proc/kallsyms: the kernel hides its addresses; run as root, or set `sysctl kernel.kptr_restrict=0`"
     )]

@@ -50,7 +50,6 @@ pub(super) fn print_json(document: &impl serde::Serialize) -> Result<(), Failure
     print_json_text(&text)
 }
 
-/// Prints a JSON document.
 pub(super) fn print_json_text(text: &str) -> Result<(), Failure> {
     write(&sanitize_json(text))
 }

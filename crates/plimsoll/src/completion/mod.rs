@@ -37,7 +37,6 @@ impl Candidate {
     }
 }
 
-/// The result of a completion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answer {
     /// Whether file names fit too.

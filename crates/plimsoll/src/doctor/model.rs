@@ -115,9 +115,7 @@ pub enum Cause {
     Incomplete,
     /// Nothing of its kind is installed or configured.
     Absent,
-    /// The machine is a guest.
     Guest,
-    /// The confounder is active.
     Active,
 }
 
@@ -125,7 +123,6 @@ pub enum Cause {
 pub(super) const USABLE: (State, Cause) = (State::Available, Cause::Usable);
 
 impl Cause {
-    /// Every cause.
     pub const ALL: [Cause; 16] = [
         Cause::Usable,
         Cause::Hidden,
@@ -146,7 +143,6 @@ impl Cause {
     ];
 }
 
-/// Verdict of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {

@@ -13,7 +13,6 @@ use super::settings::Settings;
 use super::shared_pool::SharedPool;
 use plimsoll_monitor::processes::pass_signals_on;
 
-/// A start on the pager.
 #[derive(Debug)]
 pub struct Launch {
     /// The library to preload.

@@ -10,10 +10,8 @@ pub enum HeapStatError {
         "cannot read the heaps of pid {pid}: no such process; list all with `plimsoll heap stat --all-heaps`"
     )]
     NoSuchProcess { pid: u32 },
-    /// The process ended during the read.
     #[error("cannot read the heaps of pid {pid}: the process ended; start it again")]
     Ended { pid: u32 },
-    /// The kernel denies access to the memory of the process.
     #[error(
         "cannot read the heaps of pid {pid}: permission denied; run as its user with kernel.yama.ptrace_scope = 0, or as root (CAP_SYS_PTRACE)"
     )]
@@ -29,7 +27,6 @@ pub enum HeapStatError {
         plimsoll_lfh::LAYOUT
     )]
     OtherLayout { pid: u32, name: String, found: u32 },
-    /// The control block is inconsistent.
     #[error(
         "cannot read the heaps of pid {pid} ({name}): their control block is damaged: {source}; the program overwrote it"
     )]

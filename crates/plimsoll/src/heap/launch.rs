@@ -20,7 +20,6 @@ pub enum HeapFrontEnd {
     LowFragmentation,
 }
 
-/// The settings of a start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
     /// The library to preload.

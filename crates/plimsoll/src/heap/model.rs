@@ -17,11 +17,9 @@ pub struct HeapSurvey {
     pub denied: u32,
 }
 
-/// A process with unreadable heaps.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct UnreadHeaps {
     pub pid: u32,
-    /// The error message.
     pub why: String,
     /// Whether the program overwrote the control block.
     pub damaged: bool,
@@ -117,7 +115,6 @@ pub struct FrontReport {
     pub lock_contention: u64,
     /// Bytes of descriptions of the heap and its blocks; not every page is resident.
     pub metadata_bytes: u64,
-    /// Current number of subsegments.
     pub subsegments: u64,
     pub subsegment_bytes: u64,
     /// Subsegments taken from the back end since the start.
@@ -226,7 +223,6 @@ pub struct Cell {
 pub enum CellKind {
     /// Blocks of one bucket.
     Subsegment,
-    /// One large block.
     Large,
     /// Coalescing blocks of the Standard front end.
     Standard,

@@ -8,10 +8,8 @@ use plimsoll_os::MemoryError;
 pub enum PagerStatError {
     #[error("cannot read the pagers of pid {pid}: no such process; list all with `plimsoll ps`")]
     NoSuchProcess { pid: u32 },
-    /// The process ended during the read.
     #[error("cannot read the pagers of pid {pid}: the process ended; start it again")]
     Ended { pid: u32 },
-    /// The kernel denies access to the memory of the process.
     #[error(
         "cannot read the pagers of pid {pid}: permission denied; run as its user with kernel.yama.ptrace_scope = 0, or as root (CAP_SYS_PTRACE)"
     )]
@@ -27,7 +25,6 @@ pub enum PagerStatError {
         plimsoll_pager::published::LAYOUT
     )]
     OtherLayout { pid: u32, name: String, found: u32 },
-    /// The record of a pager is inconsistent.
     #[error(
         "cannot read the pagers of pid {pid} ({name}): the record at {record:#x} is damaged: {source}; the program overwrote it"
     )]

@@ -49,7 +49,6 @@ pub struct PagerReport {
     pub thrash_step: String,
     #[serde(flatten)]
     pub values: Values,
-    /// Its page file, if it has one.
     pub page_file: Option<PageFileReport>,
     /// The result of `--validate`.
     pub validation: Option<PagerValidation>,
@@ -129,6 +128,5 @@ pub struct PagerValidation {
     pub presence_checked: bool,
     /// Whether the check ended early, or left out saved copies.
     pub partial: bool,
-    /// Descriptions of the violations.
     pub violations: Vec<String>,
 }

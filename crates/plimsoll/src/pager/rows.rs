@@ -3,7 +3,6 @@
 use plimsoll_pager::published::Mapped;
 use plimsoll_pager::{Stats, ThrashStep};
 
-/// The unit of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     Bytes,

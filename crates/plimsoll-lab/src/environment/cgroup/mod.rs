@@ -50,7 +50,6 @@ pub struct Cgroup {
     _statistics: Option<FreshStatistics>,
 }
 
-/// Result of [`Cgroup::reclaim`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Reclaimed {
     pub asked: u64,

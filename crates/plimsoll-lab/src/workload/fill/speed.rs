@@ -18,7 +18,6 @@ pub struct Spread {
     pub max: f64,
 }
 
-/// Result of [`fill_speed`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FillSpeed {
     pub class: FillClass,

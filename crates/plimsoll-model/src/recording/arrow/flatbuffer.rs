@@ -132,7 +132,6 @@ pub(super) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    /// The root of a buffer.
     pub(super) fn root(bytes: &'a [u8]) -> Option<Self> {
         Table::at(bytes, follow(bytes, 0)?)
     }

@@ -86,7 +86,6 @@ pub enum ReleaseMethod {
     MapOver,
     /// `madvise(MADV_PAGEOUT)`: reclaimed now, and kept in swap or the file.
     PageOut,
-    /// The end of the process.
     Exit,
 }
 

@@ -82,9 +82,7 @@ pub mod finding {
     pub const FAULT_PATH: &str = "fault_path_percent";
     /// Samples of the CPU time.
     pub const PROFILE_SAMPLES: &str = "profile_samples_count";
-    /// Samples that were lost.
     pub const PROFILE_LOST: &str = "profile_lost_count";
-    /// Seconds of the emptying.
     pub const EMPTYING: &str = "emptying_s";
     /// Bytes that stayed resident.
     pub const STAYED: &str = "stayed_bytes";

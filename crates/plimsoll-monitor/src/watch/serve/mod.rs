@@ -80,7 +80,6 @@ pub enum ServeError {
         #[source]
         error: io::Error,
     },
-    /// No random numbers for the token.
     #[error("cannot create a token for the live page: no random numbers from the kernel")]
     Token(#[source] io::Error),
     /// The asynchronous runtime or the listening socket failed.

@@ -22,7 +22,6 @@ const WITHOUT_TOKEN: usize = 32;
 /// Most connections that have shown it: the event streams, and a short request of each.
 const WITH_TOKEN: usize = 2 * super::MAX_CLIENTS;
 
-/// The places of a server.
 pub(super) struct Places {
     /// Connections without the token, the oldest first.
     waiting: VecDeque<Weak<Place>>,

@@ -28,7 +28,6 @@ pub enum TokenError {
     },
     #[error("cannot use the token file {path}: it is not a regular file; name a file that holds the token")]
     Kind { path: PathBuf },
-    /// Any user could read the token.
     #[error("cannot use the token file {path}: every user can read it; run `chmod o-r {path}`")]
     Readable { path: PathBuf },
     #[error(

@@ -32,7 +32,6 @@ impl Detail {
         }
     }
 
-    /// Whether numbers have an explanation.
     pub(super) fn explains(self) -> bool {
         matches!(self, Detail::Short | Detail::Full)
     }

@@ -61,7 +61,6 @@ pub(super) fn ready(output: BorrowedFd<'_>, milliseconds: i64) -> io::Result<boo
     }
 }
 
-/// Converts to a `Timespec`.
 pub(super) fn milliseconds_of(milliseconds: i64) -> Timespec {
     Timespec {
         tv_sec: milliseconds / 1000,

@@ -92,16 +92,13 @@ pub enum End {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TerminalError {
-    /// Standard output is no terminal.
     #[error("cannot draw: standard output is not a terminal; use --headless, or --serve for a browser")]
     NoTerminal,
-    /// The terminal cannot position text.
     #[error(
         "cannot draw on a terminal of type `{term}`, which cannot position text; use --headless, or set TERM to the \
          terminal's type"
     )]
     Dumb { term: String },
-    /// A terminal operation failed.
     #[error("cannot {what} the terminal: {source}; use --headless to do without it")]
     Terminal {
         /// Verb: `read keys from`.

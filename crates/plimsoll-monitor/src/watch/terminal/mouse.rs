@@ -29,7 +29,6 @@ pub(super) enum Report {
     Complete(Option<Mouse>, usize),
     /// The start of a sequence: the rest arrives with the next bytes.
     Incomplete,
-    /// Another kind of input.
     Other,
 }
 

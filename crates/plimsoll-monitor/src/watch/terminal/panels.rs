@@ -10,7 +10,6 @@ use super::ranking::{Listed, RowId, Rows, Sort, id_of, ranked};
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Panels {
     pub(super) list: Option<Listed>,
-    /// Whether the changes are shown.
     pub(super) changes: bool,
     pub(super) sort: Sort,
     selected: Option<RowId>,

@@ -8,7 +8,6 @@ use super::snapshot::Snapshot;
 use crate::processes::{CgroupRow, Entry};
 use crate::watch::state::TargetState;
 
-/// Contents of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listed {
     Processes,

@@ -34,7 +34,6 @@ pub struct Snapshot {
     pub columns: Vec<Option<Bucket>>,
     /// Number of the first visible column, counted from the start of the recording; negative before it.
     pub first: i64,
-    /// Duration of a column.
     pub column_ns: u64,
     /// Time between two ticks.
     pub period_ns: u64,

@@ -52,7 +52,6 @@ struct Ui<'a> {
     flags_after: Option<usize>,
     /// Whether the monitor reads the cgroups.
     reads_cgroups: bool,
-    /// Whether the monitor lists processes.
     lists: bool,
 }
 

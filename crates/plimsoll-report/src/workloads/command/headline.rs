@@ -122,7 +122,6 @@ fn percent(share: f64) -> String {
     format!("{}%", significant(100.0 * share))
 }
 
-/// The peak, and its parts.
 fn peak(group: &Group) -> Option<Statement> {
     let peak = group.median(BASE_PEAK)?;
     let parts = group.median(BASE_ANON).zip(group.median(BASE_FILE));
@@ -145,7 +144,6 @@ fn peak(group: &Group) -> Option<Statement> {
     Some(statement)
 }
 
-/// The knee, and its interval.
 fn knee(group: &Group) -> Option<Statement> {
     let Some(measured) = group.metrics.get(KNEE) else {
         return no_smaller_limit(group);

@@ -57,7 +57,6 @@ fn holder(group: &Group) -> &'static str {
     if stopped { "stopped" } else { "idle" }
 }
 
-/// The trimmer of the programs.
 fn trimmer(group: &Group) -> &'static str {
     match is_on_pager(group) {
         true => "pool of the pagers",

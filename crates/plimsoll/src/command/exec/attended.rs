@@ -74,7 +74,6 @@ impl<'a> Attendance<'a> {
     }
 }
 
-/// Prints the summary as text.
 pub(super) fn print_table(title: &str, summary: &Summary, rows: &[Row]) {
     print_error(&summary::table(
         &format!("{title}: {}", shorten(&summary.title, TITLE_LETTERS)),

@@ -23,7 +23,6 @@ pub(super) enum EngineName {
 }
 
 impl EngineName {
-    /// The name in text.
     pub(super) fn name(self) -> &'static str {
         match self {
             EngineName::Kernel => "kernel",
@@ -33,7 +32,6 @@ impl EngineName {
     }
 }
 
-/// A document.
 #[derive(Debug, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub(super) enum Event<'a> {

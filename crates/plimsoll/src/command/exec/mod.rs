@@ -33,7 +33,6 @@ const SPACE_FOLDER: &str = "/var/tmp";
 /// Their bytes by default, as a multiple of the RAM.
 const MULTIPLE: u64 = 4;
 
-/// The program and its arguments.
 struct Program<'a> {
     name: &'a OsStr,
     path: PathBuf,

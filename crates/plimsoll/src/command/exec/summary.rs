@@ -158,7 +158,6 @@ fn slowdown(summary: &Summary, stalled: Option<Duration>) -> Row {
     )
 }
 
-/// The recording and its report.
 pub(super) fn of_recording(summary: &Summary) -> Vec<Row> {
     let path = |path: &std::path::PathBuf| path.display().to_string();
     let recording = summary

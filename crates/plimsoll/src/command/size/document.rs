@@ -29,7 +29,6 @@ const LONGEST_PILOT: f64 = 7.0 * DAY;
 /// The name of the section, and of the scenario.
 const NAME: &str = "size";
 
-/// The result of the pilot.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Pilot {
     pub(super) peak: u64,

@@ -179,7 +179,6 @@ impl Runs<'_> {
         false
     }
 
-    /// How a run ended.
     fn status(&self, watched: &Watched) -> Status {
         let Some(finished) = &watched.finished else {
             return Status::Killed;
@@ -339,7 +338,6 @@ fn prepare(
     set.map_err(refused)
 }
 
-/// Longest run of a search.
 fn longest_run(base_s: f64, tolerate: f64) -> Duration {
     let times = PATIENCE.max(BEYOND_TOLERATED * (1.0 + tolerate));
     Duration::from_secs_f64(times * base_s + GRACE)

@@ -112,7 +112,6 @@ struct CommonEnd {
     row: Row,
 }
 
-/// State of a recovery.
 #[derive(Default)]
 struct Recovery {
     /// Looks in a row, up to the latest, that were as before the load.
