@@ -5,6 +5,7 @@
 
 mod bounded;
 mod marks;
+mod memory_file;
 mod snapshot;
 
 pub use bounded::BoundedMemory;
