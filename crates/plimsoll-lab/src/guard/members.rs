@@ -28,7 +28,7 @@ const SELDOM: u64 = 30;
 pub(super) struct Look {
     pub(super) candidates: Vec<Candidate>,
     pub(super) names: HashMap<ProcessId, String>,
-    /// The names of processes that the look before had.
+    /// The names of processes that the look before had, and this one has not.
     pub(super) former: Vec<(ProcessId, String)>,
     /// Processes that another program has stopped.
     pub(super) foreign: Vec<ProcessId>,
@@ -208,7 +208,7 @@ impl Members {
         let mut look = Look::default();
         let mut now = HashMap::with_capacity(pids.len());
         for pid in pids {
-            let before = self.known.remove(&pid);
+            let before = self.known.get(&pid).cloned();
             if let Some(known) = before.clone().filter(|known| {
                 known.lasting.is_some() && !(self.looks + u64::from(pid)).is_multiple_of(SELDOM)
             }) {
@@ -222,8 +222,10 @@ impl Members {
                 now.insert(pid, known);
             }
         }
-        let gone = std::mem::replace(&mut self.known, now).into_values();
-        look.former = gone
+        let before = std::mem::replace(&mut self.known, now).into_values();
+        let is_known = |id: ProcessId| self.known.get(&id.pid).is_some_and(|known| known.id == id);
+        look.former = before
+            .filter(|known| !is_known(known.id))
             .map(|known| (known.id, sanitize(&known.name).into_owned()))
             .collect();
         if let Some(groups) = &self.groups {

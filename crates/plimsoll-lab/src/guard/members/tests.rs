@@ -72,6 +72,24 @@ fn members_of(child: &std::process::Child, protection: Protection) -> Members {
     members
 }
 
+/// SIGCONT reaches a zombie, and the event had no name.
+#[test]
+fn a_zombie_keeps_its_name() {
+    let mut child = shell("", "exec sleep 60");
+    let process = ProcessId::of(child.id()).unwrap();
+    let mut members = Members::new(Scope::Machine, free(), None);
+    let mut look = || members.look(&BTreeSet::new(), &BTreeSet::new()).unwrap();
+    let name = look().name(process);
+    child.kill().unwrap();
+    while process.is_alive() {
+        std::thread::yield_now();
+    }
+    let last = look();
+    child.wait().unwrap();
+    assert!(!name.is_empty() && !last.names.contains_key(&process));
+    assert_eq!(last.name(process), name);
+}
+
 /// Looks until `done` or for so many looks. A process is active once its CPU time or its faults have grown.
 fn look_until(members: &mut Members, looks: u32, done: impl Fn(&Look) -> bool) -> bool {
     (0..looks).any(|_| {
