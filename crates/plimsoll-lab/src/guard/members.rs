@@ -188,7 +188,8 @@ impl Members {
         }
     }
 
-    /// Looks at all processes. `stopped` are those that the guard has stopped, `throttled` the cgroups that it has throttled.
+    /// Looks at all processes; at those of a tree that the last check of the scope found. `stopped` are those that the guard has
+    /// stopped, `throttled` the cgroups that it has throttled.
     pub(super) fn look(
         &mut self,
         stopped: &BTreeSet<ProcessId>,
@@ -261,6 +262,9 @@ impl Members {
             pid,
             start_ticks: stat.start_ticks,
         };
+        if !self.scope.has(id) {
+            return None;
+        }
         let exemption = protection::by_stat(pid, &stat, &self.own, &self.protection, self.scope.is_machine());
         let (cpu_us, user_us, faults) = (stat.user_us + stat.system_us, stat.user_us, stat.major_faults);
         let (is_stopped, waits) = (stat.is_stopped(), stat.state == 'D');

@@ -75,7 +75,7 @@ impl Scope {
         }
     }
 
-    /// Checks that the scope exists. Processes of a tree whose parent ends after this call stay in the tree.
+    /// Checks that the scope exists, and finds the processes of a tree. They stay in it when their parent ends after this call.
     pub(super) fn check(&mut self) -> Result<(), GuardError> {
         match self {
             Scope::Machine => Ok(()),
@@ -91,17 +91,22 @@ impl Scope {
         }
     }
 
-    /// Numbers of the processes in it.
-    pub(super) fn pids(&mut self) -> Result<Vec<u32>, GuardError> {
+    /// Numbers of the processes in it; those of a tree as the last [`Scope::check`] found them.
+    pub(super) fn pids(&self) -> Result<Vec<u32>, GuardError> {
         match self {
             Scope::Machine => pids::all().map_err(GuardError::Processes),
             Scope::Cgroup { group, name } => {
                 members(group.path()).map_err(|_| GuardError::CgroupRemoved { name: name.clone() })
             }
-            Scope::Tree { known, .. } => {
-                grow(known);
-                Ok(known.iter().map(|process| process.pid).collect())
-            }
+            Scope::Tree { known, .. } => Ok(known.iter().map(|process| process.pid).collect()),
+        }
+    }
+
+    /// Whether a process with a number of [`Scope::pids`] is in it: that of a tree may be a later process's by now.
+    pub(super) fn has(&self, process: ProcessId) -> bool {
+        match self {
+            Scope::Machine | Scope::Cgroup { .. } => true,
+            Scope::Tree { known, .. } => known.contains(&process),
         }
     }
 }
@@ -139,6 +144,50 @@ mod tests {
 
     use super::*;
 
+    /// A shell that starts a process and prints its number, once its standard input ends.
+    fn shell() -> std::process::Child {
+        plimsoll_testkit::command("sh")
+            .args(["-c", "read go; sleep 60 & echo $!; wait"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    /// Ends the standard input of a shell. Returns the process that it starts.
+    fn start(shell: &mut std::process::Child) -> ProcessId {
+        drop(shell.stdin.take());
+        let pid = plimsoll_testkit::next_line(shell).parse().unwrap();
+        ProcessId::of(pid).unwrap()
+    }
+
+    fn kill(pid: u32) {
+        let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    }
+
+    /// A look after the check read all files of the tree again.
+    #[test]
+    fn the_check_alone_reads_a_tree() {
+        let mut shell = shell();
+        let mut scope = Scope::find(&ScopeChoice::Tree(shell.id())).unwrap();
+        scope.check().unwrap();
+        let sleeper = start(&mut shell);
+        let before = scope.pids().unwrap();
+        scope.check().unwrap();
+        let after: BTreeSet<u32> = scope.pids().unwrap().into_iter().collect();
+        let later = ProcessId {
+            start_ticks: sleeper.start_ticks + 1,
+            ..sleeper
+        };
+        let (has_it, has_later) = (scope.has(sleeper), scope.has(later));
+        kill(sleeper.pid);
+        shell.wait().unwrap();
+        assert_eq!(before, [shell.id()]);
+        assert_eq!(after, [shell.id(), sleeper.pid].into());
+        assert!(has_it && !has_later, "the number is a later process's");
+    }
+
     /// A child of init is no descendant any more.
     #[test]
     fn a_process_whose_parent_has_ended_stays_in_the_tree() {
@@ -157,8 +206,7 @@ mod tests {
         shell.wait().unwrap();
         scope.check().unwrap();
         assert_eq!(scope.pids().unwrap(), [sleeper]);
-        let pid = rustix::process::Pid::from_raw(sleeper.cast_signed()).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        kill(sleeper);
         while scope.check().is_ok() {
             std::thread::yield_now();
         }

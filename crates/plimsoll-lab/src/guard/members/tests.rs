@@ -90,6 +90,30 @@ fn a_zombie_keeps_its_name() {
     assert_eq!(last.name(process), name);
 }
 
+/// Between the check of the scope and the look, the number of a process may become that of another one.
+#[test]
+fn a_later_process_with_a_number_of_the_tree_is_not_in_the_look() {
+    let mut child = shell("", "exec sleep 60");
+    let mut members = members_of(&child, free());
+    let count = |members: &mut Members| {
+        let look = members.look(&BTreeSet::new(), &BTreeSet::new()).unwrap();
+        look.names.len()
+    };
+    let before = count(&mut members);
+    let Scope::Tree { known, .. } = &mut members.scope else {
+        unreachable!("the scope is a tree");
+    };
+    let ended = known.iter().map(|process| ProcessId {
+        start_ticks: process.start_ticks - 1,
+        ..*process
+    });
+    *known = ended.collect();
+    let after = count(&mut members);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!((before, after), (1, 0));
+}
+
 /// Looks until `done` or for so many looks. A process is active once its CPU time or its faults have grown.
 fn look_until(members: &mut Members, looks: u32, done: impl Fn(&Look) -> bool) -> bool {
     (0..looks).any(|_| {
