@@ -1,6 +1,7 @@
 //! The scope of a guard: the machine, a cgroup or a tree of processes.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::PathBuf;
 
 use plimsoll_model::sanitize::sanitize;
@@ -19,8 +20,8 @@ pub(super) enum Scope {
     },
     Tree {
         root: ProcessId,
-        /// Processes of the tree that were seen: they stay in it when their parent ends.
-        known: BTreeSet<ProcessId>,
+        /// Processes of the tree that were seen, by their numbers: they stay in it when their parent ends.
+        known: BTreeMap<u32, ProcessId>,
         /// The cgroup of the root, where it limits the tree.
         group: Option<MemoryCgroup>,
     },
@@ -43,7 +44,7 @@ impl Scope {
                 let root = ProcessId::of(*pid).map_err(|_| GuardError::NoProcess { pid: *pid })?;
                 Ok(Scope::Tree {
                     root,
-                    known: BTreeSet::from([root]),
+                    known: BTreeMap::from([(root.pid, root)]),
                     group: limiting_group(*pid),
                 })
             }
@@ -98,7 +99,7 @@ impl Scope {
             Scope::Cgroup { group, name } => {
                 members(group.path()).map_err(|_| GuardError::CgroupRemoved { name: name.clone() })
             }
-            Scope::Tree { known, .. } => Ok(known.iter().map(|process| process.pid).collect()),
+            Scope::Tree { known, .. } => Ok(known.keys().copied().collect()),
         }
     }
 
@@ -106,22 +107,24 @@ impl Scope {
     pub(super) fn has(&self, process: ProcessId) -> bool {
         match self {
             Scope::Machine | Scope::Cgroup { .. } => true,
-            Scope::Tree { known, .. } => known.contains(&process),
+            Scope::Tree { known, .. } => known.get(&process.pid) == Some(&process),
         }
     }
 }
 
 /// Adds the descendants of known processes, and drops ended ones.
-fn grow(known: &mut BTreeSet<ProcessId>) {
-    known.retain(|process| process.is_alive());
-    let mut next: Vec<ProcessId> = known.iter().copied().collect();
-    while let Some(process) = next.pop() {
+fn grow(known: &mut BTreeMap<u32, ProcessId>) {
+    known.retain(|_, process| process.is_alive());
+    let mut next: Vec<u32> = known.keys().copied().collect();
+    while let Some(parent) = next.pop() {
         // A process that has ended meanwhile has no children.
-        for pid in pids::children(process.pid).unwrap_or_default() {
-            if let Ok(child) = ProcessId::of(pid)
-                && known.insert(child)
+        for pid in pids::children(parent).unwrap_or_default() {
+            // Its start was compared above. If it has ended since, the next check finds a later process with its number.
+            if let Entry::Vacant(place) = known.entry(pid)
+                && let Ok(child) = ProcessId::of(pid)
             {
-                next.push(child);
+                place.insert(child);
+                next.push(pid);
             }
         }
     }
@@ -140,6 +143,7 @@ fn limiting_group(pid: u32) -> Option<MemoryCgroup> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::process::Stdio;
 
     use super::*;
@@ -186,6 +190,28 @@ mod tests {
         assert_eq!(before, [shell.id()]);
         assert_eq!(after, [shell.id(), sleeper.pid].into());
         assert!(has_it && !has_later, "the number is a later process's");
+    }
+
+    /// The files of a child that is known are not read a second time.
+    #[test]
+    fn a_later_child_with_the_number_of_an_ended_one_is_in_the_tree() {
+        let mut shell = shell();
+        let sleeper = start(&mut shell);
+        let mut scope = Scope::find(&ScopeChoice::Tree(shell.id())).unwrap();
+        scope.check().unwrap();
+        let ended = ProcessId {
+            start_ticks: sleeper.start_ticks - 1,
+            ..sleeper
+        };
+        if let Scope::Tree { known, .. } = &mut scope {
+            known.insert(sleeper.pid, ended);
+        }
+        let had_ended = scope.has(ended) && !scope.has(sleeper);
+        scope.check().unwrap();
+        let has_later = scope.has(sleeper) && !scope.has(ended);
+        kill(sleeper.pid);
+        shell.wait().unwrap();
+        assert!(had_ended && has_later);
     }
 
     /// A child of init is no descendant any more.

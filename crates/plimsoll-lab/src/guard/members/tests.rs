@@ -103,11 +103,9 @@ fn a_later_process_with_a_number_of_the_tree_is_not_in_the_look() {
     let Scope::Tree { known, .. } = &mut members.scope else {
         unreachable!("the scope is a tree");
     };
-    let ended = known.iter().map(|process| ProcessId {
-        start_ticks: process.start_ticks - 1,
-        ..*process
-    });
-    *known = ended.collect();
+    for process in known.values_mut() {
+        process.start_ticks -= 1;
+    }
     let after = count(&mut members);
     child.kill().unwrap();
     child.wait().unwrap();
