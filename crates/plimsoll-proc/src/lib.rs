@@ -57,7 +57,7 @@ pub mod zswap;
 pub use control::{ControlError, chosen, read, read_number, write};
 pub use folder::Folder;
 pub use kept_file::{BUFFER, KeptFile};
-pub use pid_stat::{CLOCK_TICK_US, PidStat};
+pub use pid_stat::{CLOCK_TICK_US, PidStat, PidStatFile};
 pub use pid_status::{PidStatus, Seccomp, Security, swapped};
 pub use process_id::ProcessId;
 pub use repeated_lines::RepeatedLines;

@@ -1,11 +1,12 @@
 //! The processes of the scope, as one look finds them.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_proc::cgroup::{Freezer, Hierarchy, members};
-use plimsoll_proc::{Folder, PidStat, PidStatus, ProcessId, Tree, oom};
+use plimsoll_proc::{Folder, PidStat, PidStatFile, PidStatus, ProcessId, Tree, oom};
 
 use super::error::GuardError;
 use super::groups::Groups;
@@ -255,9 +256,11 @@ impl Members {
         sheltered: &[Vec<u32>],
         look: &mut Look,
     ) -> Option<Known> {
-        let folder = Folder::open(pid).ok()?;
+        let file = PidStatFile::open(pid).ok()?;
+        // Opened at its first use: most idle and exempt processes need none.
+        let folder = LazyCell::new(|| file.folder().ok());
         let mut buffer = std::mem::take(&mut self.buffer);
-        let stat = PidStat::parse(folder.read("stat", &mut buffer).ok()?).filter(PidStat::is_alive)?;
+        let stat = file.read(&mut buffer).ok().filter(PidStat::is_alive)?;
         let id = ProcessId {
             pid,
             start_ticks: stat.start_ticks,
@@ -282,7 +285,7 @@ impl Members {
         let group = self
             .groups
             .as_mut()
-            .and_then(|groups| groups.of(&folder, &mut buffer));
+            .and_then(|groups| groups.of(folder.as_ref()?, &mut buffer));
         let is_held = is_own_stop || group.is_some_and(|group| held.throttled.contains(&group));
         let works = known.cpu_us != cpu_us || known.faults != faults;
         // A frozen process does nothing, and its state is D (v1) or S (v2). An idle one in S is exempt anyway.
@@ -291,14 +294,19 @@ impl Members {
             && !is_own_stop
             && exemption.is_none()
             && may_be_frozen
-            && self.freezer.holds(&folder, &mut buffer);
+            && folder
+                .as_ref()
+                .is_some_and(|folder| self.freezer.holds(folder, &mut buffer));
         let is_active = !is_new && (works || waits && !is_frozen);
         known.note(self.looks, is_active, is_held);
         (known.cpu_us, known.faults) = (cpu_us, faults);
         let is_seldom = is_new || (self.looks + u64::from(pid)).is_multiple_of(SELDOM);
         let is_idle = known.is_idle(self.looks);
-        if exemption != Some(Exemption::KernelThread) && (is_seldom || (exemption.is_none() && !is_idle)) {
-            known.read_memory(&folder, &mut buffer, is_seldom);
+        if exemption != Some(Exemption::KernelThread)
+            && (is_seldom || (exemption.is_none() && !is_idle))
+            && let Some(folder) = folder.as_ref()
+        {
+            known.read_memory(folder, &mut buffer, is_seldom);
         }
         self.buffer = buffer;
         let foreign = is_stopped && !is_own_stop;
