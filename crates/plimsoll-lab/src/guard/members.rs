@@ -5,10 +5,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use plimsoll_model::sanitize::sanitize;
-use plimsoll_proc::cgroup::{Freezer, Hierarchy, members};
+use plimsoll_proc::cgroup::{Hierarchy, members};
 use plimsoll_proc::{Folder, PidStat, PidStatFile, PidStatus, ProcessId, Tree, oom};
 
 use super::error::GuardError;
+use super::frozen::Frozen;
 use super::groups::Groups;
 use super::order::{GroupId, Target};
 use super::policy::Candidate;
@@ -94,7 +95,7 @@ pub(super) struct Members {
     looks: u64,
     /// Folders of the protected cgroups.
     protected: Vec<PathBuf>,
-    freezer: Freezer,
+    frozen: Frozen,
     /// `None` except for the policy `throttle`.
     groups: Option<Groups>,
     buffer: Vec<u8>,
@@ -110,7 +111,7 @@ impl Members {
         };
         Members {
             protected: protection.cgroups.iter().map(folder).collect(),
-            freezer: Freezer::find(&Tree::live()),
+            frozen: Frozen::find(&Tree::live()),
             scope,
             protection,
             own: Own::find(),
@@ -197,6 +198,7 @@ impl Members {
         throttled: &BTreeSet<GroupId>,
     ) -> Result<Look, GuardError> {
         self.looks += 1;
+        self.frozen.begin();
         if let Some(groups) = &mut self.groups {
             groups.begin();
         }
@@ -296,7 +298,7 @@ impl Members {
             && may_be_frozen
             && folder
                 .as_ref()
-                .is_some_and(|folder| self.freezer.holds(folder, &mut buffer));
+                .is_some_and(|folder| self.frozen.holds(folder, &mut buffer));
         let is_active = !is_new && (works || waits && !is_frozen);
         known.note(self.looks, is_active, is_held);
         (known.cpu_us, known.faults) = (cpu_us, faults);
@@ -357,7 +359,8 @@ impl Members {
             && stat.is_alive()
             && !stat.is_stopped()
             && protection::by_stat(process.pid, &stat, &self.own, &self.protection, is_machine).is_none();
-        is_free && !self.freezer.holds(&folder, &mut buffer)
+        // As it is now: the look may have read the state earlier.
+        is_free && !self.frozen.holds_now(&folder, &mut buffer)
     }
 }
 

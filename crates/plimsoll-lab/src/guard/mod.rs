@@ -9,10 +9,10 @@
 //! ```
 //!
 //! `gauge` reads stalls, refaults and room; `members` lists the processes of the scope and their exemptions, `groups`
-//! their cgroups. `course` decides, and reads nothing: `detector` finds thrashing, a `policy` gives orders, and `judge`
-//! compares the useful work with the work before the policy, and lifts a policy that does not help. `actuator` carries
-//! the orders out, `retry` schedules the retries of a failed SIGCONT, and `trial` runs a guard beside the workers of a
-//! trial.
+//! their cgroups, and `frozen` finds whether those are frozen. `course` decides, and reads nothing: `detector` finds
+//! thrashing, a `policy` gives orders, and `judge` compares the useful work with the work before the policy, and lifts a
+//! policy that does not help. `actuator` carries the orders out, `retry` schedules the retries of a failed SIGCONT, and
+//! `trial` runs a guard beside the workers of a trial.
 //!
 //! - Invariant: an order names only a candidate of the same look. Checked by
 //!   `orders_name_candidates_and_each_stop_is_continued`.
@@ -27,6 +27,7 @@ mod course;
 mod decision;
 mod detector;
 mod error;
+mod frozen;
 mod gauge;
 mod groups;
 mod judge;

@@ -45,7 +45,7 @@ impl Freezer {
     }
 
     /// As [`Freezer::holds`], for the text of a process's `cgroup` file.
-    fn holds_cgroups(&self, cgroups: &str) -> bool {
+    pub fn holds_cgroups(&self, cgroups: &str) -> bool {
         let is_controller = |names: &str| names.split(',').any(|name| name == "freezer");
         // The kernel includes the state of the cgroups above in both files.
         let state = read(
