@@ -232,7 +232,9 @@ impl Drop for Group {
 fn run(case: &Case<'_>, ram: Option<u64>) -> (Ended, String) {
     let place = Place::of(case.keeps_user);
     for name in case.sources {
-        fs::copy(source(name), place.work().join(name)).expect("copied");
+        let copy = place.work().join(name);
+        fs::create_dir_all(copy.parent().expect("a folder")).expect("made");
+        fs::copy(source(name), copy).expect("copied");
     }
     place.shell(case.before);
     let mut command = match ram {
