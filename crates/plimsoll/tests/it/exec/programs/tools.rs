@@ -40,6 +40,34 @@ fn sort_has_the_same_order() {
     as_without_a_limit(&case, [12, 6]);
 }
 
+/// A log of so many lines of 72 bytes, out of order by at most 512 lines.
+fn log(lines: u32) -> String {
+    format!(
+        "awk 'BEGIN {{ x = 7; for (n = 0; n < {lines}; n++) {{ x = x * 16807 % 2147483647; \
+         printf \"%010d host%02d GET /page/%06d status 200 in %010d us, agent %d\\n\", \
+         n * 8 + x % 4096, x % 37, x % 611953, x, n % 9 }} }}' >log"
+    )
+}
+
+/// 100 MB. Each merge is of runs that hardly overlap, so `sort` reads and writes its lines in streams. With as many lines in no
+/// order, each comparison in the last merges would read another page, for many minutes: [`sort_has_the_same_order`] has few lines.
+#[test]
+fn sort_of_a_large_log_has_the_same_order() {
+    if !installed(&["sort", "awk"]) {
+        return;
+    }
+    let before = log(1_400_000);
+    let case = Case {
+        name: "sort of a large log",
+        arguments: &["sort", "-S", "256M", "-o", "sorted", "log"],
+        variables: &[("LC_ALL", "C")],
+        before: &before,
+        after: "LC_ALL=C sort -c sorted; test $(stat --format %s sorted) -ge 100000000; sha256sum sorted",
+        ..Case::default()
+    };
+    as_without_a_limit(&case, [88, 44]);
+}
+
 #[test]
 fn xz_compresses_the_same() {
     if !installed(&["xz", "awk"]) {
@@ -53,6 +81,23 @@ fn xz_compresses_the_same() {
         ..Case::default()
     };
     as_without_a_limit(&case, [24, 12]);
+}
+
+/// 50 MB, three times the dictionary: `xz` writes its window and the chains of matches, four times that size, again and again.
+#[test]
+fn xz_compresses_a_large_log_the_same() {
+    if !installed(&["xz", "awk"]) {
+        return;
+    }
+    let before = log(700_000);
+    let case = Case {
+        name: "xz of a large log",
+        arguments: &["xz", "--lzma2=preset=0,dict=16MiB", "-T1", "-k", "log"],
+        before: &before,
+        after: "test $(stat --format %s log) -ge 50000000; sha256sum log.xz; xz -dc log.xz | cmp - log",
+        ..Case::default()
+    };
+    as_without_a_limit(&case, [46, 23]);
 }
 
 /// Blobs that resemble each other, so that the window of deltas has work.
