@@ -99,8 +99,7 @@ pub trait Memory: Sync {
     /// Advises that a range be present all the time: the locks of a heap are in it, and while their holder waits for its
     /// page, others wait for the lock. The range is writable, and never released. A `Memory` may ignore it.
     ///
-    /// These are the directory, a page, and the record of each heap, 64 KiB. Other processes find the heaps by the directory, and
-    /// only while it is present.
+    /// These are the directory, a page, and the record of each heap, 64 KiB.
     fn keep(&self, start: usize, length: usize) {
         let _ = (start, length);
     }

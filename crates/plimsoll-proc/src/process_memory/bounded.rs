@@ -2,9 +2,6 @@
 //!
 //! A read of memory waits for the owner of its pages where they are absent: a userfaultfd with privilege, or a file of a FUSE
 //! file system. A hostile process never answers, so a thread of its own makes the reads.
-//!
-//! The search for marks waits for no userfaultfd ([`MemoryFile`]), but it needs the limits too: the process may have mapped a
-//! file since the list of its mappings was read, or may have thousands of mappings in swap on a slow disk.
 
 use std::cell::{Cell, RefCell};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -13,22 +10,16 @@ use std::time::{Duration, Instant};
 
 use plimsoll_os::{Memory, MemoryError, OtherProcess};
 
-use super::memory_file::MemoryFile;
-
 /// The longest time of one read. A page that the kernel reads from a busy disk takes less.
 const LIMIT: Duration = Duration::from_secs(2);
-/// The longest time of all reads of a search, or of what it finds. A process has at most 65,530 mappings by default
-/// (`vm.max_map_count`), and a read takes 10 to 30 us; a hostile one could delay each by almost [`LIMIT`].
+/// The longest time of all reads of a search. A process has at most 65,530 mappings by default (`vm.max_map_count`), and a
+/// read takes 10 to 30 us; a hostile one could delay each by almost [`LIMIT`].
 const SEARCH_LIMIT: Duration = Duration::from_secs(5);
-
-/// Opens the memory of a process, in the thread that reads it.
-type Open = fn(u32) -> Box<dyn Memory>;
 
 /// The memory of another process. After a read that did not end in time, every read fails.
 #[derive(Debug)]
 pub struct BoundedMemory {
     pid: u32,
-    open: Open,
     reader: RefCell<Reader>,
     /// Time that is left for reads.
     left: Cell<Duration>,
@@ -50,44 +41,29 @@ enum Reader {
 impl BoundedMemory {
     /// The memory of the process `pid`. Each read takes 2 s at most.
     pub fn new(pid: u32) -> BoundedMemory {
-        BoundedMemory::within(pid, by_call, Duration::MAX)
+        BoundedMemory::within(pid, Duration::MAX)
     }
 
-    /// The memory of the process `pid` for what a search finds: as [`BoundedMemory::new`], and all reads together take 5 s at
-    /// most.
+    /// The memory of the process `pid` for a search: as [`BoundedMemory::new`], and all reads together take 5 s at most.
     pub fn for_search(pid: u32) -> BoundedMemory {
-        BoundedMemory::within(pid, by_call, SEARCH_LIMIT)
+        BoundedMemory::within(pid, SEARCH_LIMIT)
     }
 
-    /// As [`BoundedMemory::for_search`], for the search itself: a page that a userfaultfd withholds is unreadable.
-    pub(super) fn for_marks(pid: u32) -> BoundedMemory {
-        BoundedMemory::within(pid, by_file, SEARCH_LIMIT)
-    }
-
-    fn within(pid: u32, open: Open, left: Duration) -> BoundedMemory {
+    fn within(pid: u32, left: Duration) -> BoundedMemory {
         BoundedMemory {
             pid,
-            open,
             reader: RefCell::new(Reader::Idle),
             left: Cell::new(left),
         }
     }
 }
 
-fn by_call(pid: u32) -> Box<dyn Memory> {
-    Box::new(OtherProcess::new(pid))
-}
-
-fn by_file(pid: u32) -> Box<dyn Memory> {
-    Box::new(MemoryFile::open(pid))
-}
-
 /// Starts the thread that reads; none if the system has no room for one.
-fn start(pid: u32, open: Open) -> Option<Reader> {
+fn start(pid: u32) -> Option<Reader> {
     let (requests, asked) = channel::<(usize, usize)>();
     let (answer, replies) = channel();
     let read = move || {
-        let memory = open(pid);
+        let memory = OtherProcess::new(pid);
         while let Ok((address, length)) = asked.recv() {
             let mut bytes = vec![0; length];
             let outcome = memory.read(address, &mut bytes).map(|()| bytes);
@@ -104,7 +80,7 @@ impl Memory for BoundedMemory {
     fn read(&self, address: usize, into: &mut [u8]) -> Result<(), MemoryError> {
         let mut reader = self.reader.borrow_mut();
         if let Reader::Idle = *reader {
-            *reader = start(self.pid, self.open).unwrap_or(Reader::Stuck);
+            *reader = start(self.pid).unwrap_or(Reader::Stuck);
         }
         let Reader::Reading { requests, replies } = &*reader else {
             return Err(MemoryError::NoAnswer { address });
@@ -132,7 +108,7 @@ mod tests {
     fn reads_of_a_search_share_a_time() {
         let word = 7_u64;
         let address = (&raw const word).expose_provenance();
-        let memory = BoundedMemory::within(std::process::id(), by_call, SEARCH_LIMIT);
+        let memory = BoundedMemory::within(std::process::id(), SEARCH_LIMIT);
         let mut bytes = [0; 8];
         assert_eq!(memory.read(address, &mut bytes), Ok(()));
         assert_eq!(u64::from_ne_bytes(bytes), 7);

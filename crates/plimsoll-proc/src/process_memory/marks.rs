@@ -39,10 +39,6 @@ pub enum FindError {
 /// The addresses of the readable and writable private anonymous mappings of a process that begin with `mark`, at most
 /// [`MOST_MARKS`]. A search takes about 5 s at most.
 ///
-/// A mapping whose first page is absent, and a userfaultfd's to bring, is passed: a search has no one bring it. No mark of
-/// Plimsoll is in such a page, unless someone restores the process lazily: records of pagers are in plain mappings, and the
-/// library of `exec` keeps the page with the mark of its heap in RAM.
-///
 /// # Errors
 /// [`FindError`] if the process does not exist or its memory is unreadable.
 pub fn marked(pid: u32, mark: &Mark) -> Result<Vec<usize>, FindError> {
@@ -53,13 +49,13 @@ pub fn marked(pid: u32, mark: &Mark) -> Result<Vec<usize>, FindError> {
         _ if source.raw_os_error() == Some(libc::ESRCH) => FindError::NoProcess,
         _ => FindError::Proc { path, source },
     })?;
-    let memory = BoundedMemory::for_marks(pid);
+    let memory = BoundedMemory::for_search(pid);
     let mut found = Vec::new();
     for start in candidates(&text, mark.length) {
         let mut bytes = [0; 16];
         match memory.read(start, &mut bytes) {
             Ok(()) if bytes == mark.bytes => found.push(start),
-            // The process may have unmapped it since the read of the list, or a userfaultfd withholds it.
+            // The process may have unmapped it since the read of the list.
             Ok(()) | Err(MemoryError::Unreadable { .. }) => {}
             Err(MemoryError::Denied) => return Err(FindError::Denied),
             Err(MemoryError::NoProcess) => return Err(FindError::Ended),
@@ -84,15 +80,6 @@ fn candidates(text: &[u8], length: Option<u64>) -> impl Iterator<Item = usize> +
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-    use std::os::unix::fs::FileExt;
-    use std::process::Stdio;
-
-    use plimsoll_os::{
-        RegisterMode, UffdMode, address_space, api_handshake, open_userfaultfd, page_size, uffd_register,
-    };
-    use plimsoll_testkit::{again, capability, next_line, role};
-
     use super::*;
 
     const MAPS: &str = "\
@@ -119,63 +106,8 @@ mod tests {
             bytes: *b"no such mark ...",
             length: None,
         };
-        let found: Vec<usize> = marked(std::process::id(), &mark).expect("it is this process");
-        assert!(found.is_empty(), "{found:?}");
+        assert_eq!(marked(std::process::id(), &mark).expect("it is this process"), []);
         let none = marked(u32::MAX / 2, &mark);
         assert!(matches!(none, Err(FindError::NoProcess)), "{none:?}");
-    }
-
-    /// The mark beside a page that is withheld.
-    const BESIDE: Mark = Mark {
-        bytes: *b"beside withheld!",
-        length: None,
-    };
-
-    /// What a process prints before the address of its mark.
-    const SAID: &str = "marked at ";
-
-    /// Maps two pages, of which no one brings the first, and marks the second. Waits for the end of standard input.
-    fn withhold_a_page() {
-        let faults = open_userfaultfd(UffdMode::Full).expect("the parent has opened one");
-        api_handshake(&faults).expect("it is the first one");
-        let page = page_size();
-        let start = address_space::map(2 * page).expect("addresses are free");
-        uffd_register(&faults, start, page, RegisterMode::Missing).expect("a new mapping");
-        let memory = File::options().write(true).open("/proc/self/mem");
-        let memory = memory.expect("a process writes to its own memory");
-        let address = start + page;
-        let written = memory.write_all_at(&BESIDE.bytes, address as u64);
-        written.expect("the page is writable");
-        println!("{SAID}{address}");
-        let mut input = String::new();
-        std::io::stdin().read_line(&mut input).expect("it is piped");
-    }
-
-    /// The search waited for the page, gave up after 2 s, and found nothing in the process.
-    #[test]
-    fn a_search_passes_a_page_that_a_userfaultfd_withholds() {
-        if role().is_some() {
-            return withhold_a_page();
-        }
-        let is_privileged = open_userfaultfd(UffdMode::Full).is_ok();
-        if !capability("uffd-kernel", is_privileged, "no userfaultfd for system calls") {
-            return;
-        }
-        let test = "process_memory::marks::tests::a_search_passes_a_page_that_a_userfaultfd_withholds";
-        let mut child = again(test, "withhold")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the test program starts");
-        // The first lines are those of the harness.
-        let address: usize = (0..10)
-            .map(|_| next_line(&mut child))
-            .find_map(|line| line.split_once(SAID)?.1.parse().ok())
-            .expect("it prints the address");
-        let found = marked(child.id(), &BESIDE);
-        // The wait closes its standard input.
-        let status = child.wait().expect("it is a child");
-        assert_eq!(found.expect("its memory can be read"), [address]);
-        assert!(status.success(), "{status}");
     }
 }

@@ -5,7 +5,6 @@
 
 mod bounded;
 mod marks;
-mod memory_file;
 mod snapshot;
 
 pub use bounded::BoundedMemory;
