@@ -16,11 +16,8 @@ use super::policy::Candidate;
 use super::protection::{self, Exemption, Own, Protection};
 use super::scope::Scope;
 
-/// Looks after its last activity (CPU time, a major fault or state D) at which a process is not idle yet.
+/// Looks without CPU time and faults after which a process is idle.
 const IDLE: u64 = 5;
-/// The same after the last look at which the guard held it back. The others wait for a process that has a turn: one that does
-/// nothing with it has less time than one that has worked before.
-const FREED: u64 = 1;
 /// Looks between two checks of a process whose exemption lasts, and between two readings of the memory of an exempt or idle
 /// one.
 const SELDOM: u64 = 30;
@@ -64,8 +61,8 @@ struct Known {
     id: ProcessId,
     lasting: Option<Exemption>,
     name: String,
-    /// The last look at which it is not idle, if it does nothing until then; 0 if it has never been active.
-    busy_until: u64,
+    /// Look of the last activity.
+    active: u64,
     cpu_us: u64,
     faults: u64,
     anon: u64,
@@ -291,7 +288,7 @@ impl Members {
         let is_held = is_own_stop || group.is_some_and(|group| held.throttled.contains(&group));
         let works = known.cpu_us != cpu_us || known.faults != faults;
         // A frozen process does nothing, and its state is D (v1) or S (v2). An idle one in S is exempt anyway.
-        let may_be_frozen = !works && (waits || !known.is_idle(self.looks));
+        let may_be_frozen = !works && (waits || known.active + IDLE >= self.looks);
         let is_frozen = !is_new
             && !is_own_stop
             && exemption.is_none()
@@ -299,16 +296,16 @@ impl Members {
             && folder
                 .as_ref()
                 .is_some_and(|folder| self.frozen.holds(folder, &mut buffer));
-        let is_active = !is_new && (works || waits && !is_frozen);
-        known.note(self.looks, is_active, is_held);
+        if !is_new && (works || waits && !is_frozen) || is_held {
+            known.active = self.looks;
+        }
         (known.cpu_us, known.faults) = (cpu_us, faults);
         let is_seldom = is_new || (self.looks + u64::from(pid)).is_multiple_of(SELDOM);
-        let is_idle = known.is_idle(self.looks);
-        if exemption != Some(Exemption::KernelThread)
-            && (is_seldom || (exemption.is_none() && !is_idle))
-            && let Some(folder) = folder.as_ref()
-        {
-            known.read_memory(folder, &mut buffer, is_seldom);
+        let is_idle = known.active + IDLE < self.looks || known.active == 0;
+        let has_memory = exemption != Some(Exemption::KernelThread);
+        if has_memory && (is_seldom || (exemption.is_none() && !is_idle)) {
+            // Without a folder, the next look takes it for a new process: it must know `oom_score_adj`.
+            known.read_memory(folder.as_ref()?, &mut buffer, is_seldom);
         }
         self.buffer = buffer;
         let foreign = is_stopped && !is_own_stop;
@@ -370,7 +367,7 @@ impl Known {
             id,
             lasting: None,
             name: String::new(),
-            busy_until: 0,
+            active: 0,
             cpu_us: 0,
             faults: 0,
             anon: 0,
@@ -389,20 +386,6 @@ impl Known {
             self.spared = true;
         }
         self.seen_stopped = by_guard && is_stopped;
-    }
-
-    /// Takes in whether it was active since the look before, and whether the guard holds it back.
-    fn note(&mut self, look: u64, is_active: bool, is_held: bool) {
-        let until = match (is_active, is_held) {
-            (true, _) => look + IDLE,
-            (false, true) => look + FREED,
-            (false, false) => 0,
-        };
-        self.busy_until = self.busy_until.max(until);
-    }
-
-    fn is_idle(&self, look: u64) -> bool {
-        self.busy_until < look
     }
 
     fn read_memory(&mut self, folder: &Folder, buffer: &mut Vec<u8>, with_adjustment: bool) {

@@ -21,32 +21,6 @@ fn a_process_that_another_program_continues_is_spared() {
     assert!(known.spared);
 }
 
-/// The others waited for a process that did nothing in its turn as long as for one that had worked before.
-#[test]
-fn a_process_that_does_nothing_in_its_turn_is_soon_idle() {
-    let mut known = Known::new(ProcessId {
-        pid: 1,
-        start_ticks: 1,
-    });
-    let mut looks = 0;
-    let mut is_idle_at_next = |is_active, is_held| {
-        looks += 1;
-        known.note(looks, is_active, is_held);
-        known.is_idle(looks)
-    };
-    assert!(is_idle_at_next(false, false), "it was never active");
-    assert!(!is_idle_at_next(true, false));
-    let after_work: Vec<bool> = (0..6).map(|_| is_idle_at_next(false, false)).collect();
-    assert_eq!(after_work, [false, false, false, false, false, true]);
-    assert!((0..30).all(|_| !is_idle_at_next(false, true)), "it is held");
-    assert!(!is_idle_at_next(false, false));
-    assert!(is_idle_at_next(false, false), "it did nothing in its turn");
-    assert!(!is_idle_at_next(false, true));
-    assert!(!is_idle_at_next(true, false));
-    let after_turn: Vec<bool> = (0..6).map(|_| is_idle_at_next(false, false)).collect();
-    assert_eq!(after_turn, after_work, "it worked in its turn");
-}
-
 /// A program that has printed that it is ready.
 fn started(command: &[&str]) -> std::process::Child {
     // The session of the tests may be one of which nothing is known: init's, or one from outside of the pid namespace.

@@ -192,30 +192,6 @@ mod tests {
         assert_eq!(first_change, Some(begun + 20), "not before its turn is over");
     }
 
-    /// An idle process is no candidate: its pages do not come back.
-    #[test]
-    fn a_process_that_becomes_idle_in_its_turn_is_not_waited_for() {
-        let mut machine = Machine {
-            candidates: (1..=3).map(|pid| candidate(pid, 100)).collect(),
-            room: 220 * MIB,
-            ..Machine::default()
-        };
-        let mut relay = Relay::default();
-        let mut at = 0;
-        machine.step(&mut relay, at);
-        while machine.stopped.contains(&id(3)) {
-            at += 1;
-            machine.step(&mut relay, at);
-        }
-        assert_eq!(machine.working(), [2, 3]);
-        machine.candidates[2].resident = 10 * MIB;
-        machine.step(&mut relay, at + 1);
-        assert_eq!(machine.working(), [2, 3]);
-        machine.candidates.remove(2);
-        machine.step(&mut relay, at + 2);
-        assert_eq!(machine.working(), [1, 2]);
-    }
-
     #[test]
     fn growth_shrinkage_and_ends_change_the_working_processes() {
         let mut machine = Machine {
