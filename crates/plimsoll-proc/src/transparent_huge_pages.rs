@@ -26,7 +26,10 @@ impl TransparentHugePages {
         let file = |name: &str| format!("{FOLDER}/{name}");
         let of_size = |name: String| {
             let kib = name.strip_prefix("hugepages-")?.strip_suffix("kB")?;
-            Some((kib.parse::<u64>().ok()?, tree.choice(&file(&format!("{name}/enabled")))?))
+            Some((
+                kib.parse::<u64>().ok()?,
+                tree.choice(&file(&format!("{name}/enabled")))?,
+            ))
         };
         Some(TransparentHugePages {
             mode: tree.choice(&file("enabled"))?,

@@ -209,15 +209,17 @@ impl Members {
         let mut look = Look::default();
         let mut now = HashMap::with_capacity(pids.len());
         for pid in pids {
+            let is_seldom = (self.looks + u64::from(pid)).is_multiple_of(SELDOM);
             let before = self.known.get(&pid).cloned();
-            if let Some(known) = before.clone().filter(|known| {
-                known.lasting.is_some() && !(self.looks + u64::from(pid)).is_multiple_of(SELDOM)
-            }) {
-                look.exempt_resident += known.anon;
-                self.exempt_group(pid, &known);
-                now.insert(pid, known);
-                continue;
-            }
+            let before = match before {
+                Some(known) if known.lasting.is_some() && !is_seldom => {
+                    look.exempt_resident += known.anon;
+                    self.exempt_group(pid, &known);
+                    now.insert(pid, known);
+                    continue;
+                }
+                before => before,
+            };
             let held = Held { stopped, throttled };
             if let Some(known) = self.one(pid, before, held, &sheltered, &mut look) {
                 now.insert(pid, known);

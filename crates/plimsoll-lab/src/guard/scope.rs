@@ -119,7 +119,8 @@ fn grow(known: &mut BTreeMap<u32, ProcessId>) {
     while let Some(parent) = next.pop() {
         // A process that has ended meanwhile has no children.
         for pid in pids::children(parent).unwrap_or_default() {
-            // Its start was compared above. If it has ended since, the next check finds a later process with its number.
+            // The start of a known one was compared above. If it has ended since, the next check finds a later process with
+            // its number, if the parent of that one still runs then.
             if let Entry::Vacant(place) = known.entry(pid)
                 && let Ok(child) = ProcessId::of(pid)
             {

@@ -106,7 +106,8 @@ mod tests {
             bytes: *b"no such mark ...",
             length: None,
         };
-        assert_eq!(marked(std::process::id(), &mark).expect("it is this process"), []);
+        let found: Vec<usize> = marked(std::process::id(), &mark).expect("it is this process");
+        assert!(found.is_empty(), "{found:?}");
         let none = marked(u32::MAX / 2, &mark);
         assert!(matches!(none, Err(FindError::NoProcess)), "{none:?}");
     }

@@ -383,7 +383,7 @@ function timeline(page) {
     const write = (id, text) => { document.getElementById(id).textContent = text; };
     write("readout-time", page.clock(time) + (mark ? `, ${(time - mark.t).toFixed(2)} s after ${mark.words}` : ""));
     write("readout-at", view.at === null && view.follow ? "now" : "at crosshair");
-    write("readout-since", mark ? `since ${mark.label}` : "since start");
+    write("readout-since", mark ? `since ${mark.since ?? mark.label}` : "since start");
     const bodies = new Map();
     for (const { one, unit, value, delta, row } of cells) {
       const now = one.own[at] ?? null, before = one.own[base] ?? null;

@@ -65,7 +65,7 @@ function placed(run, origin, t, column) {
   const layers = run.layers.map(one => ({ ...one, own: rows.map(row => row === null ? null : one.own[row]) }));
   const moved = layers.filter(one => one.moves);
   stackUp(moved, true);
-  const marks = run.marks.map(mark => ({ t: mark.t - origin, label: mark.label, words: `${run.letter}: ${mark.label} ${mark.name}` }));
+  const marks = run.marks.map(mark => ({ t: mark.t - origin, label: mark.label, since: `${run.letter}: ${mark.label}`, words: `${run.letter}: ${mark.label} ${mark.name}` }));
   return { ...run, layers, moved, marks };
 }
 
@@ -188,8 +188,9 @@ function buildExplorer() {
       element("div", { class: "readout", id: "readout-holder", role: "region", "aria-label": "Values at the crosshair", tabindex: "0" })),
     element("p", { class: "hint" }, "Drag over a panel to zoom, double-click to see all. With the panels in focus: \u2190 \u2192 move the crosshair, [ ] jump between marks, + \u2212 zoom, Esc resets."));
   holder.hidden = false;
-  root.classList.add("js");
   chooseGroup(0);
+  // The static drawings go once the charts are there.
+  root.classList.add("js");
   let width = holder.clientWidth;
   new ResizeObserver(() => {
     if (holder.clientWidth === width || holder.clientWidth === 0) return;

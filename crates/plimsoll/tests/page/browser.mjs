@@ -1,4 +1,5 @@
-// Starts headless Chromium, and counts checks. Used by page.mjs and live.mjs.
+// Starts headless Chromium, and counts checks. Used by page.mjs, compare.mjs and live.mjs.
+import assert from "node:assert/strict";
 import { chromium } from "playwright-core";
 
 export const launch = () => chromium.launch({
@@ -50,6 +51,21 @@ export const coloursOf = page => page.$$eval(".plot canvas", list => list.map(ca
   for (let at = 0; at < pixels.length; at += 404) seen.add((pixels[at] << 16) | (pixels[at + 1] << 8) | pixels[at + 2]);
   return seen.size;
 }));
+
+// Waits until a page whose size has changed has drawn its charts anew, and checks that none reaches out of it.
+export async function fitsSoon(page) {
+  const widths = () => page.evaluate(() => {
+    const root = document.documentElement;
+    return [root.scrollWidth, ...[...document.querySelectorAll(".uplot canvas")].map(canvas => canvas.getBoundingClientRect().right - 1)]
+      .map(content => Math.round(content - root.clientWidth));
+  });
+  for (let tries = 0; ; tries++) {
+    const over = Math.max(...await widths());
+    if (over <= 0) return;
+    assert.ok(tries < 100, `content reaches ${over} px out of the page`);
+    await page.waitForTimeout(100);
+  }
+}
 
 export function end(name) {
   console.log(failures === 0 ? `${name}: all well` : `${name}: ${failures} failed`);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
 import { basename, resolve } from "node:path";
-import { check, coloursOf, complaintsOf, end, launch, within } from "./browser.mjs";
+import { check, coloursOf, complaintsOf, end, fitsSoon, launch, within } from "./browser.mjs";
 
 const file = resolve(process.argv[2]);
 const shots = process.argv[3] ?? null;
@@ -279,11 +279,7 @@ for (const width of [1280, 700]) {
       await page.setViewportSize({ width, height: 900 });
       await page.emulateMedia({ colorScheme: scheme });
       await page.locator("#groups button").nth(1).click();
-      await page.waitForTimeout(200);
-      const [content, view] = await page.evaluate(() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]);
-      assert.ok(content <= view, `${content} px of content in ${view} px`);
-      const wide = await page.$$eval(".uplot canvas", (list, view) => list.filter(canvas => canvas.getBoundingClientRect().right > view + 1).length, view);
-      assert.equal(wide, 0, "a chart reaches out of the page");
+      await fitsSoon(page);
       if (shots) await page.screenshot({ path: `${shots}/${name}-${width}-${scheme}.png`, fullPage: true });
     });
   }

@@ -25,7 +25,12 @@ fn shape(repeats: u32) -> Shape {
 
 /// A run whose restore takes `seconds` with the given noise; everything else is as simulated.
 fn run(repeats: u32, seconds: f64, deviation: f64, noise: &mut Noise) -> Recording {
-    let mut run = recording(shape(repeats), 10);
+    run_of(shape(repeats), seconds, deviation, noise)
+}
+
+/// As [`run`], of trials of any shape.
+fn run_of(shape: Shape, seconds: f64, deviation: f64, noise: &mut Noise) -> Recording {
+    let mut run = recording(shape, 10);
     for trial in &mut run.trials {
         let restore = trial
             .phases
@@ -452,7 +457,13 @@ fn data_of(page: &str) -> Value {
 fn the_page_holds_static_drawings_of_one_choice_and_no_text_breaks_out() {
     const ATTACK: &str = "</script><img src=x onerror=\"window.broken=1\">\u{1b}[31m";
     let mut noise = Noise(5);
-    let (baseline, mut other) = (run(5, 1.0, 0.03, &mut noise), run(5, 1.5, 0.03, &mut noise));
+    // Longer trials: the marks and the samples of the runs differ.
+    let longer = Shape {
+        trial_s: 5.0,
+        ..shape(5)
+    };
+    let baseline = run(5, 1.0, 0.03, &mut noise);
+    let mut other = run_of(longer, 1.5, 0.03, &mut noise);
     other.manifest.host.hostname = ATTACK.to_owned();
     let mut comparison = compared(&[&baseline, &other]);
     comparison.runs[1].name = ATTACK.to_owned();
@@ -486,14 +497,18 @@ fn the_page_holds_static_drawings_of_one_choice_and_no_text_breaks_out() {
     let data = data_of(&page);
     let list = |value: &Value| value.as_array().expect("a list").clone();
     assert_eq!(list(&data["groups"]).len(), 3);
+    assert!(!list(&data["layers"]).is_empty());
     for group in list(&data["groups"]) {
         let runs = list(&group["runs"]);
         assert_eq!(runs.len(), 2, "{}", group["label"]);
+        let title = runs[1]["title"].as_str().expect("text");
+        assert!(title.contains("</script><img"), "{title}");
         for run in runs {
             let times = list(&run["t"]).len();
             let layers = list(&run["layers"]);
             assert!(layers.iter().all(|layer| list(&layer["v"]).len() == times));
             for offered in list(&data["layers"]) {
+                assert!(offered["ink"].is_string(), "{offered}");
                 let is_there = layers.iter().any(|layer| layer["ink"] == offered["ink"]);
                 assert!(is_there, "{offered}");
             }

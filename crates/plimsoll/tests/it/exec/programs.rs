@@ -121,6 +121,19 @@ impl Place {
         self.folder.path().join("work")
     }
 
+    /// Copies a source of a test into the working directory, for the user of the program.
+    fn copy(&self, name: &str) {
+        let work = self.work();
+        let copy = work.join(name);
+        fs::create_dir_all(copy.parent().expect("a folder")).expect("made");
+        fs::copy(source(name), &copy).expect("copied");
+        if self.changes_user() {
+            for own in copy.ancestors().take_while(|own| *own != work) {
+                chown(own, Some(NOBODY), Some(NOBODY)).expect("given");
+            }
+        }
+    }
+
     fn temporary(&self) -> PathBuf {
         self.folder.path().join("temporary")
     }
@@ -232,9 +245,7 @@ impl Drop for Group {
 fn run(case: &Case<'_>, ram: Option<u64>) -> (Ended, String) {
     let place = Place::of(case.keeps_user);
     for name in case.sources {
-        let copy = place.work().join(name);
-        fs::create_dir_all(copy.parent().expect("a folder")).expect("made");
-        fs::copy(source(name), copy).expect("copied");
+        place.copy(name);
     }
     place.shell(case.before);
     let mut command = match ram {

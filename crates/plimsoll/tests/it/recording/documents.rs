@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use plimsoll_model::recording::hold::{HOLD_SCHEMA, HeldLevel, HoldEnd, HoldGoal, HoldSettings, Spread};
 use plimsoll_model::recording::model::{Confounder, EventKind, Finding, Resumption, TrialStatus, file};
@@ -30,9 +31,13 @@ fn format_document() -> (PathBuf, String) {
     (path, text)
 }
 
+/// Held by a test that may write the document.
+static DOCUMENT: Mutex<()> = Mutex::new(());
+
 /// Compares tables of the document with those that the code writes.
 #[test]
 fn the_document_has_the_tables_that_the_code_writes() {
+    let _held = DOCUMENT.lock().unwrap_or_else(PoisonError::into_inner);
     let (path, mut text) = format_document();
     for (name, expected) in [
         ("columns", format_table_markdown()),
@@ -62,6 +67,7 @@ fn the_document_has_the_tables_that_the_code_writes() {
 #[test]
 fn the_document_lists_the_workloads() {
     const FIELD: &str = "| `workload` | the workload: ";
+    let _held = DOCUMENT.lock().unwrap_or_else(PoisonError::into_inner);
     let (path, text) = format_document();
     let (head, rest) = text
         .split_once(FIELD)

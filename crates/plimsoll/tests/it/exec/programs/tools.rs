@@ -31,7 +31,7 @@ fn sort_has_the_same_order() {
     }
     let case = Case {
         name: "sort",
-        arguments: &["sort", "-S", "256M", "-o", "sorted", "lines"],
+        arguments: &["sort", "--parallel=2", "-S", "256M", "-o", "sorted", "lines"],
         variables: &[("LC_ALL", "C")],
         before: LINES,
         after: "LC_ALL=C sort -c sorted; sha256sum sorted",
@@ -59,7 +59,7 @@ fn sort_of_a_large_log_has_the_same_order() {
     let before = log(1_400_000);
     let case = Case {
         name: "sort of a large log",
-        arguments: &["sort", "-S", "256M", "-o", "sorted", "log"],
+        arguments: &["sort", "--parallel=2", "-S", "256M", "-o", "sorted", "log"],
         variables: &[("LC_ALL", "C")],
         before: &before,
         after: "LC_ALL=C sort -c sorted; test $(stat --format %s sorted) -ge 100000000; sha256sum sorted",
