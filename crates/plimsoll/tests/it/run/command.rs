@@ -433,9 +433,11 @@ fn a_warm_cache_stays_and_a_cold_one_is_emptied() {
 #[test]
 fn without_root_the_trial_says_what_is_missing() {
     let programs = Programs::new(&["true"], "subject = \"none\"\n");
-    let readable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(programs.folder.path(), readable).expect("chmod");
+    let readable: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     let scenario = programs.folder.path().join("mine.toml");
+    for path in [programs.folder.path(), &scenario] {
+        std::fs::set_permissions(path, readable.clone()).expect("chmod");
+    }
     let Some(ended) = unprivileged(&[scenario.to_str().expect("UTF-8")]) else {
         return;
     };
