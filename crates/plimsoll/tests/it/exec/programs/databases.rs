@@ -70,8 +70,8 @@ fn redis_saves_the_same_dump_in_the_background() {
 
 /// As [`REDIS`], under loads of `redis-benchmark`, whose keys are random. Each load that writes has one value, and on average 30
 /// requests for each of its 2,000 keys, so that the data do not depend on chance: a key is missed once in billions of loads. Without
-/// `-r`, a load has one key: a counter, and a list of equal elements. While the child writes the dump, 2 s at least: it sleeps after each fourth key on average, clients read
-/// 60,000 keys at random.
+/// `-r`, a load has one key: a counter, and a list of equal elements. The child sleeps after each fourth key, on average: it writes the
+/// dump for 2 s at least, and meanwhile, clients read 60,000 keys at random.
 const REDIS_UNDER_LOAD: &str = r#"
 redis-server --port 0 --save '' --unixsocket socket --enable-debug-command yes >log 2>&1 &
 ask() { redis-cli -s socket "$@"; }
