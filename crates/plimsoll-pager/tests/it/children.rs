@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +18,9 @@ const NOBODY: u32 = 65534;
 
 /// The folder of a pool, in which a process that starts with [`alone_as_nobody`] is.
 const FOLDER: &str = "PLIMSOLL_TEST_POOL_FOLDER";
+
+/// The name in that folder of a copy of this program, if nobody may not execute the original.
+const COPY: &str = "program";
 
 pub(crate) fn is_root() -> bool {
     // SAFETY: takes no memory.
@@ -57,6 +61,12 @@ pub(crate) fn alone_as_nobody(test: &str, work: impl FnOnce(&Path)) {
         return work(&folder_of_test());
     }
     let folder = folder_of_nobody();
+    let program = std::env::current_exe().expect("this program has a path");
+    let mode = program.metadata().expect("it is there").mode();
+    // As built under umask 077, for `this_program_again`.
+    if is_root() && mode & 1 == 0 {
+        plimsoll_testkit::copy_program(program, folder.path().join(COPY));
+    }
     let status = plimsoll_testkit::again(test, "alone")
         .env(FOLDER, folder.path())
         .status()
@@ -65,9 +75,15 @@ pub(crate) fn alone_as_nobody(test: &str, work: impl FnOnce(&Path)) {
 }
 
 /// A command that runs `test` in this program again, in the role that this process has. The user may have no right to the
-/// folder of the program.
+/// folder of the program, or to the program itself.
 pub(crate) fn this_program_again(test: &str) -> Command {
-    let mut command = plimsoll_testkit::command("/proc/self/exe");
+    let copy = folder_of_test().join(COPY);
+    let program = if copy.exists() {
+        &copy
+    } else {
+        Path::new("/proc/self/exe")
+    };
+    let mut command = plimsoll_testkit::command(program);
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
     command
 }
