@@ -44,6 +44,7 @@ mod handlers;
 mod lock;
 mod mappings;
 mod next_symbol;
+mod own_calls;
 mod pool;
 mod program_heap;
 mod signals_blocked;

@@ -3,7 +3,7 @@
 
 use core::ffi::{CStr, c_uint};
 
-use crate::{Errno, Fd, allocate_file};
+use crate::{Errno, Fd, allocate_file, repeat_interrupted};
 
 /// A file of this value alone, zero at first, that is gone when it and the regions on it are.
 ///
@@ -33,15 +33,19 @@ impl BackingFile {
     pub fn on_disk(folder: &CStr, length: usize) -> Result<BackingFile, Errno> {
         let flags = libc::O_TMPFILE | libc::O_RDWR | libc::O_EXCL | libc::O_CLOEXEC;
         let owner_alone: c_uint = 0o600;
-        // SAFETY: the kernel reads a string that ends with 0, and returns a new descriptor.
-        let returned = unsafe { libc::open(folder.as_ptr(), flags, owner_alone) };
-        BackingFile::of_length(Fd::from_call(Errno::check(returned)?), length)
+        let opened = repeat_interrupted(|| {
+            // SAFETY: the kernel reads a string that ends with 0, and returns a new descriptor.
+            Errno::check(unsafe { libc::open(folder.as_ptr(), flags, owner_alone) })
+        });
+        BackingFile::of_length(Fd::from_call(opened?), length)
     }
 
     fn of_length(file: Fd, length: usize) -> Result<BackingFile, Errno> {
         let size = libc::off_t::try_from(length).map_err(|_| Errno::INVAL)?;
-        // SAFETY: the call takes numbers, and the descriptor is ours.
-        Errno::check(unsafe { libc::ftruncate(file.raw(), size) })?;
+        repeat_interrupted(|| {
+            // SAFETY: the call takes numbers, and the descriptor is ours.
+            Errno::check(unsafe { libc::ftruncate(file.raw(), size) })
+        })?;
         Ok(BackingFile { file, length })
     }
 
@@ -72,12 +76,14 @@ impl BackingFile {
     /// `FALLOC_FL_PUNCH_HOLE`).
     ///
     /// # Errors
-    /// `EOPNOTSUPP` where the file system cannot punch holes.
+    /// `EOPNOTSUPP` where the file system cannot punch holes; [`Errno::INTR`] where signals interrupt each try.
     pub fn punch(&self) -> Result<(), Errno> {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        // SAFETY: the call takes numbers. Regions on the file hand out no references to its bytes, so their change
-        // breaks no rule.
-        let returned = unsafe { libc::fallocate(self.file.raw(), mode, 0, self.length as libc::off_t) };
-        Errno::check(returned).map(drop)
+        let punched = repeat_interrupted(|| {
+            // SAFETY: the call takes numbers. Regions on the file hand out no references to its bytes, so their change
+            // breaks no rule.
+            Errno::check(unsafe { libc::fallocate(self.file.raw(), mode, 0, self.length as libc::off_t) })
+        });
+        punched.map(drop)
     }
 }

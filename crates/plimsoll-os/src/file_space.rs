@@ -4,10 +4,8 @@
 use core::ffi::c_int;
 use core::ops::Range;
 
-use crate::Errno;
+use crate::{Errno, repeat_interrupted};
 
-/// Interrupted tries in a row after which the error is returned.
-const MOST_INTERRUPTS: usize = 100;
 /// Bytes of one call: the kernel undoes all of an interrupted call on a file in memory.
 const PIECE: u64 = 16 << 20;
 
@@ -17,17 +15,18 @@ const PIECE: u64 = 16 << 20;
 /// # Errors
 /// `ENOSPC` where there is no room; [`Errno::INTR`] where signals interrupt each try.
 pub fn allocate_file(file: c_int, bytes: Range<u64>) -> Result<(), Errno> {
-    let (mut start, mut interrupts) = (bytes.start, 0);
+    let mut start = bytes.start;
     while start < bytes.end {
         let length = (bytes.end - start).min(PIECE);
-        // SAFETY: the call takes numbers, and changes no byte of the file.
-        let returned = unsafe { libc::fallocate(file, 0, start as libc::off_t, length as libc::off_t) };
-        match Errno::check(returned) {
-            Ok(_) => (start, interrupts) = (start + length, 0),
-            Err(errno) if errno.raw() == libc::EOPNOTSUPP => return Ok(()),
-            // Linux 6.1 does not restart the call on a file in memory, and the end of an io_uring a moment before
-            // interrupts it, too.
-            Err(Errno::INTR) if interrupts < MOST_INTERRUPTS => interrupts += 1,
+        // Linux 6.1 does not restart the call on a file in memory, and the end of an io_uring a moment before interrupts it,
+        // too.
+        let allocated = repeat_interrupted(|| {
+            // SAFETY: the call takes numbers, and changes no byte of the file.
+            Errno::check(unsafe { libc::fallocate(file, 0, start as libc::off_t, length as libc::off_t) })
+        });
+        match allocated {
+            Ok(_) => start += length,
+            Err(Errno::OPNOTSUPP) => return Ok(()),
             Err(errno) => return Err(errno),
         }
     }

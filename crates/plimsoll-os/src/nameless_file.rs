@@ -5,7 +5,7 @@
 use core::ffi::{CStr, c_int, c_long};
 
 use crate::raw::system_call;
-use crate::{Errno, Fd, limits};
+use crate::{Errno, Fd, limits, repeat_interrupted};
 
 /// Mode of a new file: its user alone reads and writes it.
 const OWNER_ALONE: usize = 0o600;
@@ -33,9 +33,11 @@ impl Folder {
 fn open_at(folder: c_int, name: &CStr, flags: c_int) -> Result<Fd, Errno> {
     let name = name.as_ptr() as usize;
     let arguments = [folder as usize, name, flags as usize, OWNER_ALONE, 0, 0];
-    // SAFETY: the kernel reads a string that ends with 0, and returns a new descriptor.
-    let file = unsafe { system_call(libc::SYS_openat, arguments) }?;
-    Ok(Fd::from_call(file as c_int))
+    let opened = repeat_interrupted(|| {
+        // SAFETY: the kernel reads a string that ends with 0, and returns a new descriptor.
+        unsafe { system_call(libc::SYS_openat, arguments) }
+    });
+    Ok(Fd::from_call(opened? as c_int))
 }
 
 /// The kernel's description of a file (`fstat(2)`).
@@ -78,8 +80,10 @@ impl NamelessFile {
         let flags = libc::O_CREAT | libc::O_EXCL | libc::O_NOFOLLOW | libc::O_RDWR | libc::O_CLOEXEC;
         let file = open_at(folder.0.raw(), name, flags).map(NamelessFile)?;
         let arguments = [folder.0.raw() as usize, name.as_ptr() as usize, 0, 0, 0, 0];
-        // SAFETY: the kernel reads a string that ends with 0.
-        unsafe { system_call(libc::SYS_unlinkat, arguments) }?;
+        repeat_interrupted(|| {
+            // SAFETY: the kernel reads a string that ends with 0.
+            unsafe { system_call(libc::SYS_unlinkat, arguments) }
+        })?;
         Ok(file)
     }
 
@@ -128,7 +132,7 @@ impl NamelessFile {
     /// Frees the blocks of a range, which then reads as zero; the file keeps its length.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` where the file system cannot punch holes.
+    /// `EOPNOTSUPP` where the file system cannot punch holes; [`Errno::INTR`].
     pub fn punch(&self, offset: u64, length: u64) -> Result<(), Errno> {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         let arguments = [mode as usize, offset as usize, length as usize, 0];
@@ -138,7 +142,7 @@ impl NamelessFile {
     /// Sets the length: cuts the end off, or adds a hole (`ftruncate(2)`).
     ///
     /// # Errors
-    /// Those of `ftruncate(2)`.
+    /// Those of `ftruncate(2)`: [`Errno::INTR`] too.
     pub fn set_length(&self, length: u64) -> Result<(), Errno> {
         self.call(libc::SYS_ftruncate, [length as usize, 0, 0, 0])
             .map(drop)
@@ -148,7 +152,7 @@ impl NamelessFile {
     /// disk's own cache: the data is readable after any error that is not a crash of the machine.
     ///
     /// # Errors
-    /// `EIO`, `ENOSPC` and `EDQUOT` that a write-back met.
+    /// `EIO`, `ENOSPC` and `EDQUOT` that a write-back met; [`Errno::INTR`].
     pub fn write_back(&self, offset: u64, length: u64) -> Result<(), Errno> {
         let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
             | libc::SYNC_FILE_RANGE_WRITE
@@ -184,11 +188,12 @@ impl NamelessFile {
     /// Those of `fstat(2)`.
     pub fn status(&self) -> Result<FileStatus, Errno> {
         let mut status = core::mem::MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: the kernel writes the whole structure if it succeeds.
-        let status = unsafe {
-            Errno::check(libc::fstat(self.0.raw(), status.as_mut_ptr()))?;
-            status.assume_init()
-        };
+        repeat_interrupted(|| {
+            // SAFETY: the kernel writes the structure, which outlives the call.
+            Errno::check(unsafe { libc::fstat(self.0.raw(), status.as_mut_ptr()) })
+        })?;
+        // SAFETY: the kernel has written the whole structure, as it succeeded.
+        let status = unsafe { status.assume_init() };
         Ok(FileStatus {
             regular: status.st_mode & libc::S_IFMT == libc::S_IFREG,
             links: status.st_nlink as u64,
@@ -205,11 +210,12 @@ impl NamelessFile {
     /// Those of `fstatfs(2)`.
     pub fn is_in_memory(&self) -> Result<bool, Errno> {
         let mut system = core::mem::MaybeUninit::<libc::statfs>::uninit();
-        // SAFETY: the kernel writes the whole structure if it succeeds.
-        let system = unsafe {
-            Errno::check(libc::fstatfs(self.0.raw(), system.as_mut_ptr()))?;
-            system.assume_init()
-        };
+        repeat_interrupted(|| {
+            // SAFETY: the kernel writes the structure, which outlives the call.
+            Errno::check(unsafe { libc::fstatfs(self.0.raw(), system.as_mut_ptr()) })
+        })?;
+        // SAFETY: the kernel has written the whole structure, as it succeeded.
+        let system = unsafe { system.assume_init() };
         Ok([TMPFS, RAMFS].contains(&(system.f_type as u32)))
     }
 

@@ -3,7 +3,7 @@
 
 use core::ffi::c_int;
 
-use crate::{Errno, Fd};
+use crate::{Errno, Fd, repeat_interrupted};
 
 /// An event to count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,17 +74,20 @@ pub fn open_perf_event(event: PerfEvent, scope: PerfScope) -> Result<Fd, Errno> 
         flags: DISABLED | EXCLUDE_HYPERVISOR | exclude_kernel,
         ..RawAttributes::default()
     };
-    // SAFETY: the kernel reads `size` bytes of the attributes, alive for the call, and returns a new descriptor;
-    // pid 0 and CPU -1 mean this thread on any CPU, group -1 no group.
-    let returned = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            &raw const attributes,
-            0 as libc::pid_t,
-            -1 as c_int,
-            -1 as c_int,
-            CLOSE_ON_EXEC,
-        )
-    };
-    Errno::check(returned as c_int).map(Fd::from_call)
+    let opened = repeat_interrupted(|| {
+        // SAFETY: the kernel reads `size` bytes of the attributes, alive for the call, and returns a new descriptor;
+        // pid 0 and CPU -1 mean this thread on any CPU, group -1 no group.
+        let returned = unsafe {
+            libc::syscall(
+                libc::SYS_perf_event_open,
+                &raw const attributes,
+                0 as libc::pid_t,
+                -1 as c_int,
+                -1 as c_int,
+                CLOSE_ON_EXEC,
+            )
+        };
+        Errno::check(returned as c_int)
+    });
+    opened.map(Fd::from_call)
 }

@@ -7,7 +7,7 @@ use core::ptr::NonNull;
 use core::slice;
 
 use crate::raw::system_call;
-use crate::{BackingFile, Errno, Range, page_size};
+use crate::{BackingFile, Errno, Range, page_size, repeat_interrupted};
 
 /// Advice on a range of memory (`madvise(2)`). None of it changes the contents, so that it is safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,15 +75,12 @@ pub fn page_out(range: Range) -> Result<(), Errno> {
 /// `EIO` where the disk fails, [`Errno::INVAL`] where the start is no multiple of the page size, [`Errno::NOMEM`] where a
 /// part of the range is not mapped.
 pub fn write_back(range: Range) -> Result<(), Errno> {
-    // SAFETY: the kernel checks the range, and changes neither contents nor protection.
-    let returned = unsafe {
-        libc::msync(
-            range.start as usize as *mut libc::c_void,
-            range.length as usize,
-            libc::MS_SYNC,
-        )
-    };
-    Errno::check(returned).map(drop)
+    let start = range.start as usize as *mut libc::c_void;
+    let written = repeat_interrupted(|| {
+        // SAFETY: the kernel checks the range, and changes neither contents nor protection.
+        Errno::check(unsafe { libc::msync(start, range.length as usize, libc::MS_SYNC) })
+    });
+    written.map(drop)
 }
 
 /// Pages whose residency one call of [`Mapping::in_core`] asks for.

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
-use plimsoll_os::{Errno, Folder, NamelessFile, Origin, fill_random};
+use plimsoll_os::{Errno, Folder, NamelessFile, Origin, fill_random, repeat_interrupted};
 
 use super::backing::{Backing, OpenFile};
 use super::children::Children;
@@ -22,7 +22,7 @@ use super::queue::{Plain, Queue};
 use super::ring::Ring;
 use super::seals::Seals;
 use super::slot_map::SlotMap;
-use super::space::{MOST_INTERRUPTS, Space};
+use super::space::Space;
 use super::units::{BlockBuffer, MOST_SLOTS, SLOTS_PER_WRITE, WRITE_BYTES};
 use super::writer::Writer;
 
@@ -175,7 +175,8 @@ impl PageFile {
         });
         let mut space = Space::new(chunks).map_err(memory)?;
         if !space.grow(&shared) {
-            let source = shared.limit.get().map_or(Errno::NOSPC, |(_, errno)| *errno);
+            // Signals alone are no limit.
+            let source = shared.limit.get().map_or(Errno::INTR, |(_, errno)| *errno);
             let path = folder.to_owned();
             return Err(CreateError::Space { path, source });
         }
@@ -288,7 +289,7 @@ pub(super) fn try_block(file: &dyn Backing) -> Result<(), (bool, Errno)> {
     }
     fill_random(&mut written.0).map_err(space)?;
     write_all(file, &written.0).map_err(space)?;
-    file.settle(0, length).map_err(space)?;
+    repeat_interrupted(|| file.settle(0, length)).map_err(space)?;
     let whole = read_all(file, &mut read.0, 0).map_err(space)?;
     match whole && written.0 == read.0 {
         true => Ok(()),
@@ -298,15 +299,13 @@ pub(super) fn try_block(file: &dyn Backing) -> Result<(), (bool, Errno)> {
 
 /// Writes `bytes` to the start of the file. A disk that is nearly full takes a part of them, and has its error for the rest.
 fn write_all(file: &dyn Backing, bytes: &[u8]) -> Result<(), Errno> {
-    let (mut written, mut interrupts) = (0, 0);
+    let mut written = 0;
     while written < bytes.len() {
         // A direct write goes on at a block of the disk.
         let from = written - written % ALIGNMENT;
-        match file.write_at(&bytes[from..], from as u64) {
-            Ok(more) if from + more > written => written = from + more,
-            Ok(_) => return Err(Errno::IO),
-            Err(Errno::INTR) if interrupts < MOST_INTERRUPTS => interrupts += 1,
-            Err(errno) => return Err(errno),
+        match repeat_interrupted(|| file.write_at(&bytes[from..], from as u64))? {
+            more if from + more > written => written = from + more,
+            _ => return Err(Errno::IO),
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use plimsoll_os::{AtomicWords, Errno};
+use plimsoll_os::{AtomicWords, Errno, repeat_interrupted};
 
 use super::backing::Backing;
 use super::file::Shared;
@@ -14,8 +14,6 @@ const CHUNK_BYTES: u64 = WRITE_BYTES as u64;
 const FIRST_STEP: u32 = 16;
 /// Chunks of the largest step: 1 GiB.
 const LARGEST_STEP: u32 = 1024;
-/// Interrupted tries in a row after which a call fails. An allocation then asks for half.
-pub(super) const MOST_INTERRUPTS: u32 = 16;
 
 /// The slots of a write: a run for each of the kernel's operations.
 #[derive(Debug, Clone, Copy)]
@@ -126,8 +124,8 @@ impl Space {
         Some(runs)
     }
 
-    /// Allocates the next step and adds its slots to the map. False if all chunks have space, or if the file system
-    /// refused once: its error is then `shared.limit`.
+    /// Allocates the next step and adds its slots to the map. False if all chunks have space, if the file system
+    /// refused once (its error is then `shared.limit`), or if signals interrupted each try.
     pub(super) fn grow(&mut self, shared: &Shared) -> bool {
         if shared.limit.get().is_some() {
             return false;
@@ -153,10 +151,12 @@ impl Space {
         };
         if let Some(errno) = errno {
             // An allocation that failed may have taken a part.
-            let _ = shared
-                .backing
-                .punch(u64::from(first) * CHUNK_BYTES, u64::from(asked) * CHUNK_BYTES);
-            let _ = shared.limit.set((self.bytes(), errno));
+            let (start, length) = (u64::from(first) * CHUNK_BYTES, u64::from(asked) * CHUNK_BYTES);
+            let _ = repeat_interrupted(|| shared.backing.punch(start, length));
+            // The file system may have space for the next call.
+            if errno != Errno::INTR {
+                let _ = shared.limit.set((self.bytes(), errno));
+            }
             return false;
         }
         self.step = match count == asked {
@@ -170,22 +170,20 @@ impl Space {
         true
     }
 
-    /// Allocates chunks that have no space.
+    /// Allocates chunks that have no space. [`Errno::INTR`] if signals interrupt each try: fewer chunks may succeed.
     fn allocate(&mut self, backing: &dyn Backing, first: u32, count: u32) -> Result<(), Errno> {
         let (start, length) = (u64::from(first) * CHUNK_BYTES, u64::from(count) * CHUNK_BYTES);
         // The kernel would raise SIGXFSZ, which ends a process that does not expect it.
         if backing.most_bytes().is_some_and(|most| start + length > most) {
             return Err(Errno::FBIG);
         }
-        let mut interrupts = 0;
-        while self.preallocates {
-            match backing.allocate(start, length) {
-                Err(Errno::INTR) if interrupts < MOST_INTERRUPTS => interrupts += 1,
+        if self.preallocates {
+            match repeat_interrupted(|| backing.allocate(start, length)) {
                 Err(errno) if is_unsupported(errno) => self.preallocates = false,
                 allocated => return allocated,
             }
         }
-        backing.extend(start + length)
+        repeat_interrupted(|| backing.extend(start + length))
     }
 
     /// Frees the disk space of chunks whose slots are all free, so that they must be allocated again before they are
@@ -205,8 +203,9 @@ impl Space {
                 continue;
             }
             let (start, length) = (u64::from(first) * CHUNK_BYTES, u64::from(taken) * CHUNK_BYTES);
-            if shared.backing.punch(start, length).is_err() {
-                self.punches = false;
+            if let Err(errno) = repeat_interrupted(|| shared.backing.punch(start, length)) {
+                // Signals that interrupted each try are no property of the file system.
+                self.punches = errno == Errno::INTR;
                 shared.map.put_chunks(first, taken);
                 break;
             }

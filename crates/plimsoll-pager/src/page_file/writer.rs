@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use plimsoll_os::Errno;
+use plimsoll_os::{Errno, repeat_interrupted};
 
 use super::cipher::{MOST_BLOCKS, Nonce};
 use super::error::{StartError, Violation, WriteFailure};
@@ -289,7 +289,7 @@ impl Writer {
             }
         }
         let backing = &self.shared.backing;
-        backing.settle(position, length as u64).map_err(refused)
+        repeat_interrupted(|| backing.settle(position, length as u64)).map_err(refused)
     }
 
     /// Publishes the slots of a write, or frees them.

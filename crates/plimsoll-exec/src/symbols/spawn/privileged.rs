@@ -19,6 +19,7 @@ use super::Texts;
 use crate::calls::{self, Call};
 use crate::capabilities::{self, FileCapabilities, ProcessCapabilities};
 use crate::configuration::VARIABLE;
+use crate::own_calls::repeated;
 use crate::trampoline;
 
 /// Variables that the stack has room for, without the settings. A longer environment is passed on as it is.
@@ -295,16 +296,21 @@ const fn here() -> usize {
     libc::AT_FDCWD as usize
 }
 
-/// Makes a call, whose memory may be on absent pages. `errno` stays as it was.
+/// Makes a call of this module's own, whose memory may be on absent pages. `errno` stays as it was.
+///
+/// A file system of a network may return `EINTR`. An interrupted `statfs` must not look like the lack of `nosuid`: the program
+/// would load the library without the settings.
 ///
 /// # Safety
-/// As for the system call.
+/// As for the system call, which may be made several times.
 unsafe fn kernel(number: i64, arguments: [usize; 6]) -> isize {
-    // SAFETY: the caller's premise.
-    unsafe {
-        match calls::is_active() {
-            true => calls::serve(Call::new(number, arguments)),
-            false => trampoline::call(number, arguments),
+    repeated(|| {
+        // SAFETY: the caller's premise.
+        unsafe {
+            match calls::is_active() {
+                true => calls::serve(Call::new(number, arguments)),
+                false => trampoline::call(number, arguments),
+            }
         }
-    }
+    })
 }

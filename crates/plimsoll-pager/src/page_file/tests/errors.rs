@@ -108,6 +108,18 @@ fn a_write_that_stays_short_is_an_error() {
 }
 
 #[test]
+fn an_interrupted_write_back_is_tried_again() {
+    let file = Arc::new(Faulty::new(16));
+    let (pages, mut writer) = page_file(&file, 16);
+    file.state()
+        .settle_faults
+        .extend([(0, Errno::INTR), (1, Errno::INTR)]);
+    write(&mut writer, &[&segment(1)]).unwrap();
+    assert_eq!((pages.state(), file.state().settled), (State::Writable, 3));
+    writer.validate().unwrap();
+}
+
+#[test]
 fn an_error_of_the_write_back_is_an_error_of_the_write() {
     let file = Arc::new(Faulty::new(16));
     let (pages, mut writer) = page_file(&file, 16);

@@ -40,6 +40,10 @@ pub(crate) struct State {
     pub(crate) cannot_punch: bool,
     /// Allocations that a signal interrupts.
     pub(crate) interrupts: u64,
+    /// Extensions that a signal interrupts.
+    pub(crate) interrupted_extensions: u64,
+    /// Punches of holes that a signal interrupts.
+    pub(crate) interrupted_punches: u64,
     /// First bytes of every block that was ever written, with its position.
     pub(crate) beginnings: HashMap<u128, u64>,
     /// Blocks that were written with the beginning of another one, or elsewhere again.
@@ -131,6 +135,17 @@ impl State {
     }
 }
 
+/// Fails while calls are left that a signal interrupts.
+fn interrupt(left: &mut u64) -> Result<(), Errno> {
+    match left.checked_sub(1) {
+        Some(fewer) => {
+            *left = fewer;
+            Err(Errno::INTR)
+        }
+        None => Ok(()),
+    }
+}
+
 impl Backing for Faulty {
     fn read_at(&self, bytes: &mut [u8], position: u64) -> Result<usize, Errno> {
         assert!(position.is_multiple_of(ALIGNMENT) && bytes.len().is_multiple_of(ALIGNMENT as usize));
@@ -186,10 +201,7 @@ impl Backing for Faulty {
         if state.cannot_allocate {
             return Err(Errno::OPNOTSUPP);
         }
-        if state.interrupts > 0 {
-            state.interrupts -= 1;
-            return Err(Errno::INTR);
-        }
+        interrupt(&mut state.interrupts)?;
         for mebibyte in State::mebibytes(position, length) {
             if let Some((room, errno)) = state.room
                 && !state.allocated[mebibyte]
@@ -206,6 +218,7 @@ impl Backing for Faulty {
 
     fn extend(&self, length: u64) -> Result<(), Errno> {
         let mut state = self.state();
+        interrupt(&mut state.interrupted_extensions)?;
         let end = State::mebibytes(0, length).end;
         state.allocated[..end].fill(true);
         Ok(())
@@ -216,6 +229,7 @@ impl Backing for Faulty {
         if state.cannot_punch {
             return Err(Errno::OPNOTSUPP);
         }
+        interrupt(&mut state.interrupted_punches)?;
         for mebibyte in State::mebibytes(position, length) {
             state.allocated[mebibyte] = false;
             state.bytes[mebibyte * WRITE_BYTES..(mebibyte + 1) * WRITE_BYTES].fill(0);

@@ -153,6 +153,56 @@ fn an_interrupted_allocation_is_tried_again() {
     assert_eq!(pages.stats().allocated_bytes, 16 << 20);
 }
 
+/// A signal halved the step, and a signal during the extension by a last MiB made the file full for good.
+#[test]
+fn an_interrupted_extension_is_tried_again() {
+    let file = Arc::new(Faulty::new(40));
+    file.state().cannot_allocate = true;
+    let (pages, mut writer) = page_file(&file, 40);
+    file.state().interrupted_extensions = 5;
+    let (slots, _) = fill(&mut writer, 16);
+    assert_eq!(slots.len(), 40 * 16);
+    assert_eq!(pages.state(), State::Writable);
+}
+
+/// One signal during a punch ended punching for good.
+#[test]
+fn an_interrupted_punch_is_tried_again() {
+    let file = Arc::new(Faulty::new(16));
+    let (pages, mut writer) = page_file(&file, 16);
+    let (slots, _) = fill(&mut writer, 16);
+    slots[..4 * 16].iter().for_each(|slot| pages.free(*slot).unwrap());
+    file.state().interrupted_punches = 5;
+    assert_eq!(writer.rest(), 4 << 20);
+    assert_eq!(file.state().allocated_mebibytes(), 12);
+    writer.validate().unwrap();
+}
+
+#[test]
+fn signals_that_interrupt_each_try_are_no_limit_of_the_file() {
+    const ALWAYS: u64 = u64::MAX;
+    let file = Arc::new(Faulty::new(40));
+    let (pages, mut writer) = page_file(&file, 40);
+    let first = pages.stats().allocated_bytes >> 20;
+    file.state().interrupts = ALWAYS;
+    let (mut slots, full) = fill(&mut writer, 16);
+    assert_eq!(slots.len() as u64, first * 16, "the space that it had before");
+    assert_eq!(full, StartError::Full { wanted: 16, free: 0 });
+    assert_eq!(pages.state(), State::Writable);
+    file.state().interrupts = 0;
+    slots.extend(fill(&mut writer, 16).0);
+    assert_eq!(slots.len(), 40 * 16);
+
+    slots.iter().for_each(|slot| pages.free(*slot).unwrap());
+    file.state().interrupted_punches = ALWAYS;
+    assert_eq!(writer.rest(), 0);
+    writer.validate().unwrap();
+    file.state().interrupted_punches = 0;
+    assert_eq!(writer.rest(), 40 << 20);
+    assert_eq!(file.state().allocated_mebibytes(), 0);
+    writer.validate().unwrap();
+}
+
 #[test]
 fn free_space_is_returned_and_allocated_again() {
     let file = Arc::new(Faulty::new(64));
