@@ -1,8 +1,8 @@
 //! The journal of a run: its changes of this machine, each on the disk before it happens.
 //!
 //! One JSON document a line: a [`Header`], then `change` and `undone` lines. The owner holds an exclusive lock
-//! (`flock`) on the file for its life, so that a journal which can be locked belongs to a dead run. The lock goes at
-//! the end of the process, also after a SIGKILL.
+//! ([`LockedFile`]) on the file for its life, so that a journal which can be locked belongs to a dead run. The lock ends with the
+//! process, also after a SIGKILL.
 //!
 //! A later change of a cap does not wait for the disk: tasks of a service may wait meanwhile, and a cap that the disk does not
 //! know ends with the machine. So does the stop of a process.
@@ -11,17 +11,17 @@
 //! `a_journal_torn_anywhere_undoes_its_whole_lines`.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use plimsoll_proc::{Distrust, TrustedFolder};
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::change::Change;
 use super::error::EnvironmentError;
+use super::locked_file::{LockedFile, TryLock};
 use super::state::StateFolder;
 use super::undo::LeftCause;
 
@@ -70,7 +70,7 @@ pub(super) struct Journal {
     folder: TrustedFolder,
     name: OsString,
     path: PathBuf,
-    file: File,
+    file: LockedFile,
     /// Bytes of its whole lines.
     length: u64,
     /// Bytes of its first line.
@@ -109,7 +109,9 @@ impl Journal {
         let name = OsString::from(format!(".{}.new", header.run));
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND;
         let file = folder.own_file(&name, flags, 0o600).map_err(io::Error::other)?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let TryLock::Locked(file) = LockedFile::try_lock(file)? else {
+            return Err(rustix::io::Errno::WOULDBLOCK.into());
+        };
         file.set_len(0)?;
         let mut journal = Journal {
             path: folder.path().join(&name),
@@ -166,17 +168,15 @@ impl Journal {
 
     /// Opens the journal `name` of the runs folder if its owner is dead, and owns it from then on.
     pub(super) fn open_dead(folder: &TrustedFolder, name: &OsStr) -> io::Result<Opened> {
-        let mut file = match folder.own_file(name, OFlags::RDWR | OFlags::APPEND, 0) {
+        let file = match folder.own_file(name, OFlags::RDWR | OFlags::APPEND, 0) {
             Ok(file) => file,
             Err(defect) if defect.is_not_found() => return Ok(Opened::Empty),
             Err(Distrust::Io { source, .. }) => return Err(source),
             Err(defect) => return Ok(Opened::Unreadable(Unreadable::Untrusted(defect))),
         };
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Opened::Live),
-            Err(error) => return Err(error.into()),
-        }
+        let TryLock::Locked(mut file) = LockedFile::try_lock(file)? else {
+            return Ok(Opened::Live);
+        };
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         // A line that was torn by the owner's death has no newline; its change had not been made yet.
@@ -409,7 +409,25 @@ fn parse(text: &str) -> Result<Parsed, Unreadable> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::locked_file::OtherOwner;
     use super::*;
+
+    /// A journal looked like that of a live run while a child that another thread had forked did not execute its program.
+    #[test]
+    fn a_journal_is_a_dead_run_s_after_its_end_though_a_child_has_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::for_test(folder.path());
+        let (runs, name) = (journal.folder.clone(), journal.name.clone());
+        let _child = OtherOwner::of(&journal.file);
+        let live = Journal::open_dead(&runs, &name).unwrap();
+        assert!(matches!(live, Opened::Live), "{live:?}");
+        drop(journal);
+        // The second one fails only if the first keeps the lock.
+        for _ in 0..2 {
+            let dead = Journal::open_dead(&runs, &name).unwrap();
+            assert!(matches!(dead, Opened::Dead(_)), "{dead:?}");
+        }
+    }
 
     /// Each step of a sizing waited twice for the disk, which swap kept busy, and did not look at the service meanwhile.
     #[test]

@@ -1,7 +1,7 @@
 //! The machine lock: one run at a time changes this machine's memory settings. The guard lock: one guard at a time.
 //!
 //! Swap, zswap and the sysctls are the machine's, and two runs that measure at once would measure each other. The
-//! lock is a `flock`, so that it is free when its holder is dead, however it died.
+//! lock is that of a [`LockedFile`].
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use super::error::EnvironmentError;
 use super::holder::Holder;
+use super::locked_file::{LockedFile, TryLock};
 use super::state::{Lock, StateFolder};
-use rustix::fs::{FlockOperation, flock};
 
 /// How often a waiting run looks whether the lock is free.
 const POLL: Duration = Duration::from_millis(50);
@@ -21,7 +21,7 @@ const POLL: Duration = Duration::from_millis(50);
 /// The lock, held until dropped.
 #[derive(Debug)]
 pub(super) struct MachineLock {
-    _file: File,
+    _file: LockedFile,
 }
 
 impl MachineLock {
@@ -38,21 +38,19 @@ impl MachineLock {
         let mut file = state.lock_file(which)?;
         // `None` if the wait overflows an instant: no deadline.
         let deadline = Instant::now().checked_add(wait.unwrap_or_default());
-        loop {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => break,
-                Err(rustix::io::Errno::WOULDBLOCK) if interrupted.load(Ordering::Acquire) => {
+        let mut file = loop {
+            match LockedFile::try_lock(file).map_err(failed)? {
+                TryLock::Locked(locked) => break locked,
+                TryLock::Held(_) if interrupted.load(Ordering::Acquire) => {
                     return Err(EnvironmentError::Interrupted);
                 }
-                Err(rustix::io::Errno::WOULDBLOCK)
-                    if deadline.is_none_or(|deadline| Instant::now() < deadline) =>
-                {
+                TryLock::Held(held) if deadline.is_none_or(|deadline| Instant::now() < deadline) => {
+                    file = held;
                     thread::sleep(POLL);
                 }
-                Err(rustix::io::Errno::WOULDBLOCK) => return Err(busy(&mut file, which, path)),
-                Err(error) => return Err(failed(error.into())),
+                TryLock::Held(mut held) => return Err(busy(&mut held, which, path)),
             }
-        }
+        };
         let holder = Holder {
             run: run.to_owned(),
             pid: std::process::id(),
@@ -82,5 +80,35 @@ fn busy(file: &mut File, which: Lock, lock: PathBuf) -> EnvironmentError {
     match which {
         Lock::Machine => EnvironmentError::Busy { holder, lock },
         Lock::Guard => EnvironmentError::Guarded { holder, lock },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::locked_file::OtherOwner;
+    use super::*;
+
+    /// A run that followed another one found the lock held, by no process that could be named: a child of the first had not executed
+    /// its program yet.
+    #[test]
+    fn the_lock_is_free_after_its_end_though_a_child_has_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = StateFolder::make(&folder.path().join("state")).unwrap();
+        let never = AtomicBool::new(false);
+        for which in [Lock::Machine, Lock::Guard] {
+            let acquire = || MachineLock::acquire(&state, which, "test", None, &never);
+            let lock = acquire().unwrap();
+            let _child = OtherOwner::of(&lock._file);
+            let busy = acquire();
+            assert!(
+                matches!(
+                    busy,
+                    Err(EnvironmentError::Busy { .. } | EnvironmentError::Guarded { .. })
+                ),
+                "{busy:?}"
+            );
+            drop(lock);
+            acquire().expect("the lock is free");
+        }
     }
 }

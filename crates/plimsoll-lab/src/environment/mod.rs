@@ -17,8 +17,9 @@
 //! Invariant: no undoing of a change that a run cannot have made, even if a journal names it. Checked by
 //! `a_planted_change_of_any_kind_is_not_obeyed`.
 //!
-//! Layers, from the bottom: `change`, `undo` (nouns) and `error`; `state` and `journal`; one module for each kind of change, which
-//! records it and undoes it; `confine`; `cleanup`, which calls the module of a change; `session`, `enclosure`, `vigil`; `prepare`.
+//! Layers, from the bottom: `change`, `undo` (nouns) and `error`; `locked_file`, `state` and `journal`; one module for each kind of
+//! change, which records it and undoes it; `confine`; `cleanup`, which calls the module of a change; `session`, `enclosure`, `vigil`;
+//! `prepare`.
 
 mod allocators;
 mod cap;
@@ -31,6 +32,7 @@ mod error;
 mod holder;
 mod journal;
 mod lock;
+mod locked_file;
 mod machine;
 mod modules;
 mod oom_killer;
