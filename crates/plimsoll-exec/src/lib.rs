@@ -38,7 +38,6 @@ mod blocks;
 mod callers;
 #[cfg_attr(not(target_arch = "x86_64"), path = "calls/unsupported.rs")]
 mod calls;
-mod capabilities;
 mod configuration;
 mod handlers;
 mod lock;

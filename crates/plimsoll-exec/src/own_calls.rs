@@ -9,7 +9,7 @@ pub(crate) fn repeated(mut call: impl FnMut() -> isize) -> isize {
 }
 
 /// The value that the kernel returned, or the error.
-fn result_of(returned: isize) -> Result<usize, Errno> {
+pub(crate) fn result_of(returned: isize) -> Result<usize, Errno> {
     usize::try_from(returned).map_err(|_| Errno::of_number(-returned as i32))
 }
 

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use elf::endian::AnyEndian;
 use elf::file::{Class, FileHeader, parse_ident};
 use elf::{ElfStream, ParseError, abi};
+use plimsoll_os::{FileCapabilities, ProcessCapabilities};
 
 /// Maximum depth of interpreters of scripts, as in the kernel.
 const INTERPRETERS: usize = 5;
@@ -100,11 +101,21 @@ fn is_privileged(path: &Path) -> bool {
     let group = rustix::process::getgid().as_raw();
     let as_user = found.mode() & 0o4000 != 0 && found.uid() != user;
     let as_group = found.mode() & 0o2010 == 0o2010 && found.gid() != group;
-    let mut capabilities = [0; 64];
-    let capable = user != 0
-        && rustix::fs::getxattr(path, "security.capability", &mut capabilities)
-            .is_ok_and(|length| length > 0);
-    as_user || as_group || capable
+    as_user || as_group || user != 0 && has_capabilities(path)
+}
+
+/// Whether the program has capabilities for which the kernel sets AT_SECURE, if its real user is not root.
+fn has_capabilities(path: &Path) -> bool {
+    let mut attribute = [0; FileCapabilities::MOST_BYTES];
+    let length = rustix::fs::getxattr(path, FileCapabilities::ATTRIBUTE, &mut attribute);
+    let attribute = length.ok().and_then(|length| attribute.get(..length));
+    attribute.is_some_and(|attribute| makes_secure(attribute, ProcessCapabilities::own))
+}
+
+/// Whether the kernel sets AT_SECURE for a program with this attribute.
+fn makes_secure(attribute: &[u8], process: impl FnOnce() -> ProcessCapabilities) -> bool {
+    let file = FileCapabilities::decode(attribute);
+    file.is_some_and(|file| file.makes_secure(process))
 }
 
 /// The kind of the file that begins with `head`. Of a large file, only the headers are read.
@@ -141,4 +152,35 @@ fn has_malloc(file: File) -> Result<bool, ParseError> {
                 .get_raw(symbol.st_name as usize)
                 .is_ok_and(|name| name == b"malloc")
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Any attribute counted: `exec` and `heap run` refused a program for a capability that its process would not get.
+    #[test]
+    fn only_capabilities_that_a_program_gets_make_it_privileged() {
+        let process = ProcessCapabilities {
+            permitted: 0,
+            inheritable: 0,
+            bounding: u64::MAX,
+            gains_none: false,
+        };
+        // Revision 2, with CAP_NET_BIND_SERVICE (10) as a permitted or an inheritable one.
+        let attribute = |at: usize| {
+            let mut bytes = [0; 20];
+            (bytes[3], bytes[at]) = (2, 4);
+            bytes
+        };
+        let (permitted, inheritable) = (attribute(5), attribute(9));
+        assert!(makes_secure(&permitted, || process));
+        assert!(!makes_secure(&inheritable, || process));
+        assert!(!makes_secure(&permitted[..19], || process), "no valid attribute");
+        let has_it = ProcessCapabilities {
+            inheritable: 1 << 10,
+            ..process
+        };
+        assert!(makes_secure(&inheritable, || has_it));
+    }
 }

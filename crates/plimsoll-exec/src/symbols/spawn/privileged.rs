@@ -15,11 +15,12 @@
 use std::ffi::{CStr, c_char};
 use std::ptr;
 
+use plimsoll_os::{FileCapabilities, ProcessCapabilities};
+
 use super::Texts;
 use crate::calls::{self, Call};
-use crate::capabilities::{self, FileCapabilities, ProcessCapabilities};
 use crate::configuration::VARIABLE;
-use crate::own_calls::repeated;
+use crate::own_calls::{repeated, result_of};
 use crate::trampoline;
 
 /// Variables that the stack has room for, without the settings. A longer environment is passed on as it is.
@@ -209,8 +210,8 @@ fn gains_none() -> bool {
 /// Whether the file has capabilities for which the kernel sets AT_SECURE. With the effective flag, it does so also if the user has
 /// them already, or the process has given up new privileges. It never does for root, who has all.
 fn has_capabilities(path: *const c_char) -> bool {
-    let mut attribute = [0_u8; capabilities::MOST_BYTES];
-    let name = capabilities::ATTRIBUTE.as_ptr() as usize;
+    let mut attribute = [0_u8; FileCapabilities::MOST_BYTES];
+    let name = FileCapabilities::ATTRIBUTE.as_ptr() as usize;
     let buffer = attribute.as_mut_ptr() as usize;
     let arguments = [path as usize, name, buffer, attribute.len(), 0, 0];
     // SAFETY: the first call has no premises; the kernel reads the texts, and writes as many bytes as `attribute` has.
@@ -229,35 +230,10 @@ fn has_capabilities(path: *const c_char) -> bool {
 
 /// The capabilities of this process.
 fn own_capabilities() -> ProcessCapabilities {
-    /// The version of the structures of `capget(2)` with 64 capabilities.
-    const VERSION: u32 = 0x2008_0522;
-    // The version and the process; effective, permitted and inheritable capabilities, and the same for the higher numbers.
-    let mut header = [VERSION, 0];
-    let mut sets = [0_u32; 6];
-    let arguments = [
-        header.as_mut_ptr() as usize,
-        sets.as_mut_ptr() as usize,
-        0,
-        0,
-        0,
-        0,
-    ];
-    // SAFETY: the kernel writes both structures.
-    unsafe { kernel(libc::SYS_capget, arguments) };
-    let set = |low: usize| u64::from(sets[low]) | (u64::from(sets[low + 3]) << 32);
-    let is_bounding = |number: &usize| {
-        let arguments = [libc::PR_CAPBSET_READ as usize, *number, 0, 0, 0, 0];
-        // SAFETY: the call takes no memory.
-        unsafe { kernel(libc::SYS_prctl, arguments) == 1 }
-    };
-    ProcessCapabilities {
-        permitted: set(1),
-        inheritable: set(2),
-        bounding: (0..64)
-            .filter(is_bounding)
-            .fold(0, |all, number| all | (1_u64 << number)),
-        gains_none: gains_none(),
-    }
+    ProcessCapabilities::own_by(|number, arguments| {
+        // SAFETY: calls of that function, which write to its own memory alone.
+        result_of(unsafe { kernel(number, arguments) })
+    })
 }
 
 /// Whether the file system of the file is mounted with `nosuid`: the kernel ignores both bits and capabilities.
