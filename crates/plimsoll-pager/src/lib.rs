@@ -52,7 +52,8 @@
 //! | [`page_file`] | the encrypted file for pages that the store cannot hold |
 //! | `saved` | store and page file as the manager sees them: spills, recompression |
 //! | [`pool`] | a RAM budget that processes share; `share` is a pager's membership in it |
-//! | `descriptors`, `signals_blocked` | the numbers of files that a pager opens while its program runs; signals that a thread blocks |
+//! | `descriptors` | the numbers of files that a pager opens while its program runs |
+//! | `signals_blocked`, `own_thread` | signals that a thread blocks; the pager's threads |
 //! | `addresses`, `engine`, `gate` | the regions of an arena; a pager of this process, and its forks |
 //! | `builder`, `pager`, `region`, `error` | the interface of embedders |
 #![warn(missing_docs)]
@@ -68,6 +69,7 @@ mod fault;
 mod gate;
 mod inspect;
 mod manager;
+mod own_thread;
 pub mod page;
 pub mod page_file;
 mod pager;

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use plimsoll_os::{Errno, thread_time};
@@ -14,9 +14,9 @@ use plimsoll_os::{Errno, thread_time};
 use crate::backing::Backing;
 use crate::driver::Driver;
 use crate::manager::Manager;
+use crate::own_thread::OwnThread;
 use crate::page::{PAGE_SIZE, PageState};
 use crate::pool::{Grant, Limits, Member, Pool, PoolError, Reader, SHARED_PART, Usage};
-use crate::signals_blocked::SignalsBlocked;
 
 /// The longest time between two ticks of a member.
 const TICK: Duration = Duration::from_secs(1);
@@ -122,7 +122,7 @@ impl<D: Driver, B: Backing> Manager<D, B> {
 pub(crate) struct Share {
     state: Arc<State>,
     /// None once it is dropped.
-    thread: Option<JoinHandle<()>>,
+    thread: Option<OwnThread>,
     /// Reads the lives of the other members.
     _reader: Reader,
 }
@@ -179,14 +179,7 @@ impl Share {
         // Faults may come before the thread's first tick.
         tenant.set_growth(growth(&state.member()).unwrap_or_default());
         let ticker = state.clone();
-        // The thread inherits the mask: no handler of the program runs on it.
-        let blocked = SignalsBlocked::new();
-        let thread = thread::Builder::new()
-            .name("pager-pool".to_owned())
-            .spawn(move || ticker.follow(&*tenant));
-        drop(blocked);
-        let thread =
-            thread.map_err(|error| Errno::of_number(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+        let thread = OwnThread::start(c"pager-pool", move || ticker.follow(&*tenant))?;
         reader.wait();
         Ok(Share {
             state,
@@ -253,8 +246,7 @@ impl Drop for Share {
             self.state.pool.wake_own_member();
             thread::sleep(Duration::from_millis(1));
         }
-        // A thread that panicked has reported it.
-        let _ = thread.join();
+        thread.join();
     }
 }
 

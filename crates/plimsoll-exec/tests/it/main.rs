@@ -301,6 +301,13 @@ fn children_of_each_call_have_the_memory_of_their_parent() {
     does_as_without_the_library("children");
 }
 
+/// `rustc` waited for its linker for ever: in the forked child, threads of the pager allocated from the program's jemalloc, whose locks
+/// the fork held until the pager had started.
+#[test]
+fn a_program_with_an_allocator_of_its_own_forks() {
+    does_as_without_the_library("own_malloc");
+}
+
 /// Where signals serve the faults, a thread or a coroutine on a stack of the program's memory was killed as soon as a page of that was
 /// absent.
 #[test]

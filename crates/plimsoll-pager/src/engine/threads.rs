@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use plimsoll_os::Errno;
@@ -12,7 +11,7 @@ use crate::backing::Backing;
 use crate::driver::FaultMode;
 use crate::fault::FaultThread;
 use crate::manager::INTERVAL;
-use crate::signals_blocked::SignalsBlocked;
+use crate::own_thread::OwnThread;
 
 /// The longest time between two looks of the balance-set manager.
 const TICK: Duration = Duration::from_secs(1);
@@ -43,7 +42,7 @@ impl Threads {
 /// The thread of the balance-set manager; it ends when this is dropped.
 pub(super) struct Balancer {
     work: Arc<dyn Work>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<OwnThread>,
 }
 
 /// The work of a [`Balancer`].
@@ -105,15 +104,10 @@ impl<B: Backing> Work for Served<B> {
 impl Balancer {
     fn start(work: Arc<dyn Work>) -> Result<Balancer, Errno> {
         let ticker = work.clone();
-        // The thread inherits the mask: no handler of the program runs on it.
-        let blocked = SignalsBlocked::new();
-        let thread = thread::Builder::new().name("pager".to_owned()).spawn(move || {
+        let thread = OwnThread::start(c"pager", move || {
             ticker.begin();
             while ticker.tick() {}
-        });
-        drop(blocked);
-        let thread =
-            thread.map_err(|error| Errno::of_number(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+        })?;
         Ok(Balancer {
             work,
             thread: Some(thread),
@@ -125,8 +119,7 @@ impl Drop for Balancer {
     fn drop(&mut self) {
         self.work.end();
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has reported it.
-            let _ = thread.join();
+            thread.join();
         }
     }
 }

@@ -8,7 +8,6 @@
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use plimsoll_os::{Errno, FaultReader, Fd};
@@ -18,8 +17,8 @@ use super::last_words::report;
 use super::signal::Faults;
 use crate::descriptors::{OwnNumber, first_number};
 use crate::manager::Patience;
+use crate::own_thread::OwnThread;
 use crate::page::PAGE_SIZE;
-use crate::signals_blocked::SignalsBlocked;
 
 /// A pager whose faults a thread resolves.
 pub(crate) trait ThreadFaults: Faults {
@@ -92,7 +91,7 @@ struct Shared {
 #[derive(Debug)]
 pub(crate) struct FaultThread {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<OwnThread>,
 }
 
 impl FaultThread {
@@ -106,14 +105,7 @@ impl FaultThread {
             turns: AtomicU32::new(1),
         });
         let served = shared.clone();
-        // The thread inherits the mask: no handler of the program runs on it.
-        let blocked = SignalsBlocked::new();
-        let thread = thread::Builder::new()
-            .name("pager-faults".to_owned())
-            .spawn(move || serve(&*pager, &served));
-        drop(blocked);
-        let thread =
-            thread.map_err(|error| Errno::of_number(error.raw_os_error().unwrap_or(libc::EAGAIN)))?;
+        let thread = OwnThread::start(c"pager-faults", move || serve(&*pager, &served))?;
         let started = FaultThread {
             shared,
             thread: Some(thread),
@@ -214,8 +206,7 @@ impl Drop for FaultThread {
     fn drop(&mut self) {
         self.shared.reader.end();
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has reported it.
-            let _ = thread.join();
+            thread.join();
         }
     }
 }
@@ -223,6 +214,7 @@ impl Drop for FaultThread {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::Mutex;
+    use std::thread;
 
     use plimsoll_os::{
         RegisterMode, UffdMode, address_space, api_handshake, open_userfaultfd, uffd_register, uffd_zero,

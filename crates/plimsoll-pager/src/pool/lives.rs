@@ -18,11 +18,11 @@
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
 
 use plimsoll_os::{Errno, Origin, ProcessLife, process_life};
 
-use crate::signals_blocked::SignalsBlocked;
+use crate::own_thread::OwnThread;
+
 
 /// The life of a process, or the error of the read.
 pub(super) type Life = Result<ProcessLife, Errno>;
@@ -42,7 +42,7 @@ struct Exchange {
 struct State {
     readers: usize,
     /// None while there are no readers, or if it could not start.
-    thread: Option<JoinHandle<()>>,
+    thread: Option<OwnThread>,
     /// The number of the thread that runs, or of the next one.
     number: u64,
     /// Whether the thread has its table: it may hold copies of the program's open files before.
@@ -76,12 +76,8 @@ impl Reader {
         state.readers += 1;
         if state.thread.is_none() {
             state.has_table = false;
-            // The thread inherits the mask: no handler of the program runs on it.
-            let blocked = SignalsBlocked::new();
-            let thread = thread::Builder::new().name("pager-proc".to_owned());
             let number = state.number;
-            state.thread = thread.spawn(move || exchange.serve(number)).ok();
-            drop(blocked);
+            state.thread = OwnThread::start(c"pager-proc", move || exchange.serve(number)).ok();
         }
         Ok(Reader(()))
     }
@@ -109,8 +105,7 @@ impl Drop for Reader {
             state.number += 1;
             exchange.changed.notify_all();
             drop(state);
-            // A thread that panicked has reported it.
-            let _ = thread.join();
+            thread.join();
         }
     }
 }
@@ -218,6 +213,7 @@ impl Exchange {
 mod tests {
     use std::fs::{self, File};
     use std::path::PathBuf;
+    use std::thread;
 
     use plimsoll_os::this_process;
 
