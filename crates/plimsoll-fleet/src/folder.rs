@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use plimsoll_model::recording::RecordingFolder;
 use plimsoll_proc::TrustedFolder;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -232,6 +233,47 @@ impl Folder {
         let mut file = File::from(rustix::fs::openat(&self.handle, name, flags, mode)?);
         file.write_all(bytes)?;
         file.sync_all()
+    }
+
+    /// Creates the file `name`, which must not exist, for writing and reading.
+    ///
+    /// # Errors
+    /// Those of `openat(2)`.
+    pub fn create(&self, name: &str) -> Result<File, FleetError> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.handle, name, flags, Mode::from_raw_mode(0o644));
+        Ok(file
+            .map_err(|errno| self.failed("create", OsStr::new(name), errno))?
+            .into())
+    }
+
+    /// Locks it against other processes until the returned file is closed.
+    ///
+    /// # Errors
+    /// `WouldBlock` if another process holds the lock; those of `flock(2)`.
+    pub fn lock(&self) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let file = File::from(rustix::fs::openat(&self.handle, ".", flags, Mode::empty())?);
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
+        Ok(file)
+    }
+
+    /// Waits until all files of its file system are on disk.
+    ///
+    /// # Errors
+    /// Those of `syncfs(2)`.
+    pub fn sync_file_system(&self) -> Result<(), FleetError> {
+        rustix::fs::syncfs(&*self.handle).map_err(|errno| FleetError::io("sync", &self.path, errno))
+    }
+
+    /// It as the folder of a recording.
+    ///
+    /// # Errors
+    /// Those of `fcntl(2)`.
+    pub fn recording(&self) -> Result<RecordingFolder, FleetError> {
+        let handle = self.handle.try_clone();
+        let handle = handle.map_err(|source| FleetError::io("open", &self.path, source))?;
+        Ok(RecordingFolder::opened(handle, self.path.clone()))
     }
 
     /// Gives an entry another name. A folder replaces no folder but an empty one.

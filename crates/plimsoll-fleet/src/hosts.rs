@@ -59,7 +59,9 @@ impl fmt::Display for Host {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
-    #[error("the name of the host is missing, or has characters other than letters, digits and `.`, `_`, `-`")]
+    #[error(
+        "the name of the host is missing, or has characters other than letters, digits and `.`, `_`, `-`"
+    )]
     Name,
     #[error("the user has characters other than letters, digits and `.`, `_`, `-`")]
     User,

@@ -224,7 +224,10 @@ impl Plan {
 
     fn check_tasks(&self) -> Result<(), String> {
         if !(1..=MOST_TASKS).contains(&self.tasks.len()) {
-            return Err(format!("it has {} tasks, not 1 to {MOST_TASKS}", self.tasks.len()));
+            return Err(format!(
+                "it has {} tasks, not 1 to {MOST_TASKS}",
+                self.tasks.len()
+            ));
         }
         let mut ids = BTreeSet::new();
         for task in &self.tasks {

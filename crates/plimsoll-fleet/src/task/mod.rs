@@ -1,4 +1,30 @@
 //! A task: a run with an id and at most one result, however often an engine starts it and wherever it dies.
+//!
+//! ```text
+//!   tasks/.ID.HOST.PID.TICKS.claim   --rename-->  tasks/ID.attempts/N   TaskFolder::begin
+//!   tasks/ID.attempts/N/RECORDING    --rename-->  tasks/.ID.N.tmp/recording
+//!   tasks/.ID.N.tmp                  --rename-->  tasks/ID              AttemptFolder::finish
+//! ```
+//! A rename gives a folder its name only while no other folder with content has it, on every file system that hosts share. So one attempt has a
+//! number, and one attempt gives the result.
+//!
+//! An [`Attempt`] is `running` from [`TaskFolder::begin`] on. It becomes `done` or `superseded` in [`AttemptFolder::finish`],
+//! `failed` in [`AttemptFolder::fail`], and `dead` in [`TaskFolder::settle`] of a later start on its host. Only a process of the
+//! same host can know that another one is gone.
+//!
+//! Invariant: a folder `tasks/ID` is a whole result, and is on disk before it has that name; a later attempt replaces only a
+//! folder that is no result. Checked by `two_attempts_at_once_give_one_result`, `a_death_at_any_step_leaves_one_result` and
+//! `a_damaged_result_is_replaced`.
+
+mod attempt_folder;
+mod process;
+mod task_folder;
+#[cfg(test)]
+mod tests;
+
+pub use attempt_folder::{AttemptFolder, Ending, Published, RECORDING};
+pub use process::TaskProcess;
+pub use task_folder::TaskFolder;
 
 use serde::{Deserialize, Serialize};
 
@@ -77,4 +103,9 @@ pub enum AttemptOutcome {
     Dead,
     /// It ended well after another attempt.
     Superseded,
+}
+
+/// UTC, RFC 3339, to the second.
+fn now() -> String {
+    humantime::format_rfc3339_seconds(std::time::SystemTime::now()).to_string()
 }
