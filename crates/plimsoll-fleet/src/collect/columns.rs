@@ -23,7 +23,7 @@ pub const TASKS: &[Column] = &[
     optional("started", Text, "", "Start of the result's run in UTC."),
     optional("ended", Text, "", "End of the result's run in UTC."),
     optional("binary_sha256", Text, "", "SHA-256 of the program that ran."),
-    optional("class", Text, "", "Class of the host in the hosts file."),
+    optional("class", Text, "", "Class of the host: that of the hosts file, else its hardware."),
     optional("architecture", Text, "", "Architecture of the host."),
     optional("machine", Text, "", "Model of the host."),
     optional("kernel", Text, "", "Kernel of the host."),
