@@ -17,6 +17,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
 
 use crate::FleetError;
 
@@ -163,6 +164,30 @@ impl Folder {
             .read_to_end(&mut bytes)
             .map_err(|source| self.failed("read", name, source))?;
         Ok(Some(bytes))
+    }
+
+    /// SHA-256 of a regular file of at most `most` bytes, in hexadecimal; `None` if it has no entry of that name.
+    ///
+    /// # Errors
+    /// As [`Folder::file`].
+    pub fn sha256(&self, name: impl AsRef<OsStr>, most: u64) -> Result<Option<String>, FleetError> {
+        let name = name.as_ref();
+        let Some(file) = self.file(name, most)? else {
+            return Ok(None);
+        };
+        // The file may grow meanwhile.
+        let mut file = file.take(most);
+        let mut hash = Sha256::new();
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            match file.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => hash.update(&buffer[..count]),
+                Err(source) => return Err(self.failed("read", name, source)),
+            }
+        }
+        let hash = hash.finalize();
+        Ok(Some(hash.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 
     /// Reads a JSON document with a `version` of at most `known`.

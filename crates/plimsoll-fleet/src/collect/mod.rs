@@ -104,6 +104,9 @@ fn take(set: &DataSet, task: &Task, finished: &Finished) -> Result<Taken, FleetE
     if let Some(rows) = set.kept(host, &task.id, &finished.digest) {
         return Ok(Taken::Kept(rows));
     }
+    if let Err(reason) = source::check(finished) {
+        return Ok(Taken::Not(corrupt(reason)));
+    }
     let new = set.begin()?;
     match copy(&finished.recording, &new) {
         Ok(rows) => {

@@ -3,29 +3,23 @@
 //! Invariant: no link is followed, and no document is longer than its limit: a folder of a task can neither lead elsewhere nor fill the
 //! memory. Checked by `hostile_results_are_corrupt_and_lead_nowhere`.
 
-use std::io::Read;
-
 use plimsoll_model::recording::model::file;
 use plimsoll_model::sanitize::{sanitize, shorten};
-use sha2::{Digest as _, Sha256};
 
 use super::state::State;
-use crate::fingerprint::{self, Fingerprint};
+use crate::fingerprint::{self, FILE as HOST, Fingerprint};
 use crate::plan::TaskId;
-use crate::task::{self, Attempt, AttemptOutcome, ResultStatus, TaskResult};
-use crate::{FleetError, Folder};
+use crate::Folder;
+use crate::task::{
+    self, Attempt, AttemptOutcome, RECORDING, RESULT, ResultStatus, TaskFolder, TaskResult,
+};
 
-const RESULT: &str = "result.json";
-const HOST: &str = "host.json";
-const RECORDING: &str = "recording";
-const ATTEMPT: &str = "attempt.json";
 
 /// Most bytes of a document of a task. A description of a host has about 20 KB.
 const DOCUMENT_MAX: u64 = 1 << 20;
 /// Most bytes of the files of a recording, as for its reader.
 const MANIFEST_MAX: u64 = 64 << 20;
 const RESULTS_MAX: u64 = 1 << 30;
-const SAMPLES_MAX: u64 = 8 << 30;
 /// Attempts that are read; a task has one and its retries.
 const ATTEMPTS_MAX: usize = 1000;
 /// Longest name of a host (`HOST_NAME_MAX`).
@@ -33,7 +27,7 @@ const HOST_NAME_MAX: usize = 64;
 const REASON_MAX: usize = 400;
 
 /// Version of the layout of the data set: results are copied again if another version copied them.
-const LAYOUT: &str = "plimsoll data set 1";
+const LAYOUT: &str = "data set 1, result";
 
 /// A task as its folder shows it.
 #[derive(Debug)]
@@ -51,8 +45,9 @@ pub(super) struct Found {
 pub(super) struct Finished {
     pub(super) result: TaskResult,
     pub(super) host: Fingerprint,
+    pub(super) folder: Folder,
     pub(super) recording: Folder,
-    /// SHA-256 of the documents, in hexadecimal. Equal digests have equal rows: the manifest has a checksum of the samples.
+    /// Equal digests have equal rows: it is that of the document with the checksums of the other files.
     pub(super) digest: String,
 }
 
@@ -122,12 +117,13 @@ fn read_result(folder: &Folder, id: &TaskId, exit: &mut Option<u8>) -> Result<Fi
         Some(recording) if result.recording => recording,
         _ => return Err(corrupt("its folder has no recording")),
     };
-    let digest = digest(folder, &recording).map_err(corrupt)?;
+    let digest = folder.sha256(RESULT, DOCUMENT_MAX).map_err(corrupt)?;
     Ok(Finished {
         result,
         host,
+        folder: folder.clone(),
         recording,
-        digest,
+        digest: format!("{LAYOUT} {}", digest.unwrap_or_default()),
     })
 }
 
@@ -143,78 +139,41 @@ fn check_name(host: &str) -> Result<(), &'static str> {
     }
 }
 
-fn digest(folder: &Folder, recording: &Folder) -> Result<String, FleetError> {
-    let mut digest = Sha256::new();
-    digest.update(LAYOUT);
-    for (folder, name, max) in [
-        (folder, RESULT, DOCUMENT_MAX),
-        (folder, HOST, DOCUMENT_MAX),
-        (recording, file::MANIFEST, MANIFEST_MAX),
-        (recording, file::RESULTS, RESULTS_MAX),
-    ] {
-        let failed = |source| FleetError::io("read", &folder.path().join(name), source);
-        let Some(mut file) = folder.file(name, max)? else {
-            return Err(failed(std::io::ErrorKind::NotFound.into()));
+/// Checks the files of a result against its checksums, but for the samples, which the copy checks.
+pub(super) fn check(finished: &Finished) -> Result<(), String> {
+    let files = [
+        (&finished.folder, HOST, HOST, DOCUMENT_MAX),
+        (&finished.recording, file::MANIFEST, "recording/manifest.json", MANIFEST_MAX),
+        (&finished.recording, file::RESULTS, "recording/results.json", RESULTS_MAX),
+    ];
+    for (folder, name, path, max) in files {
+        let found = folder.sha256(name, max).map_err(|error| error.to_string())?;
+        let Some(found) = found else {
+            return Err(format!("its folder has no {path}"));
         };
-        let mut length = 0_u64;
-        let mut buffer = vec![0; 1 << 16];
-        loop {
-            match file.read(&mut buffer).map_err(failed)? {
-                0 => break,
-                count => {
-                    digest.update(&buffer[..count]);
-                    length += count as u64;
-                }
-            }
+        if finished.result.checksums.get(path) != Some(&found) {
+            return Err(format!("{path} is damaged: it does not have the checksum in {RESULT}"));
         }
-        digest.update(length.to_le_bytes());
     }
-    for name in [file::SAMPLES, file::SAMPLES_LIVE] {
-        let samples = recording.file(name, SAMPLES_MAX)?;
-        let length = match samples {
-            Some(file) => file
-                .metadata()
-                .map_err(|source| FleetError::io("read", &recording.path().join(name), source))?
-                .len(),
-            None => u64::MAX,
-        };
-        digest.update(length.to_le_bytes());
-    }
-    let digest = digest.finalize();
-    Ok(digest.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(())
 }
 
 /// The attempts of a task in their order, and the number of those that cannot be read.
 fn read_attempts(tasks: &Folder, id: &TaskId) -> (Vec<Attempt>, usize) {
-    let folder = match tasks.folder(format!("{id}.attempts")) {
-        Ok(Some(folder)) => folder,
-        Ok(None) => return (Vec::new(), 0),
-        Err(_) => return (Vec::new(), 1),
-    };
-    let Ok(names) = folder.names() else {
+    let task = TaskFolder::of(tasks, id);
+    let Ok(numbers) = task.attempt_numbers() else {
         return (Vec::new(), 1);
     };
-    let number = |name: &std::ffi::OsString| name.to_str()?.parse::<u32>().ok().filter(|number| *number > 0);
-    let mut numbers: Vec<u32> = names.iter().filter_map(number).collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    let more = numbers.len().saturating_sub(ATTEMPTS_MAX);
-    numbers.truncate(ATTEMPTS_MAX);
-    let read = |number: u32| {
-        let folder = folder.folder(number.to_string()).ok().flatten()?;
-        let attempt = folder.read_json::<Attempt>(ATTEMPT, DOCUMENT_MAX, task::VERSION);
-        let mut attempt = attempt.ok().flatten()?;
-        if attempt.number != number || attempt.task != *id {
-            return None;
-        }
+    let read = |number: &u32| {
+        let mut attempt = task.attempt(*number).ok()?;
         for text in [&mut attempt.host, &mut attempt.started, &mut attempt.boot_id] {
             *text = line(text);
         }
         attempt.ended = attempt.ended.map(|ended| line(&ended));
         Some(attempt)
     };
-    let attempts: Vec<Attempt> = numbers.iter().filter_map(|number| read(*number)).collect();
-    let unreadable = numbers.len() - attempts.len() + more;
+    let attempts: Vec<Attempt> = numbers.iter().take(ATTEMPTS_MAX).filter_map(read).collect();
+    let unreadable = numbers.len() - attempts.len();
     (attempts, unreadable)
 }
 

@@ -1,5 +1,6 @@
 //! The folder of an attempt under way, and the publication of its result.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::task_folder::{ATTEMPT, RESULT, is_taken};
@@ -38,6 +39,24 @@ pub enum Published {
     Lost(TaskResult),
 }
 
+/// SHA-256 of the files of a result by path, without those of other names than a recording has.
+fn checksums(result: &Folder) -> Result<BTreeMap<String, String>, FleetError> {
+    let mut checksums = BTreeMap::new();
+    checksums.extend(
+        result
+            .sha256(fingerprint::FILE, u64::MAX)?
+            .map(|hash| (fingerprint::FILE.to_owned(), hash)),
+    );
+    let Some(recording) = result.folder(RECORDING)? else {
+        return Ok(checksums);
+    };
+    for name in plimsoll_model::recording::model::file::ALL {
+        let hash = recording.sha256(name, u64::MAX)?;
+        checksums.extend(hash.map(|hash| (format!("{RECORDING}/{name}"), hash)));
+    }
+    Ok(checksums)
+}
+
 impl AttemptFolder {
     pub(super) fn of(
         task: &TaskFolder,
@@ -68,7 +87,7 @@ impl AttemptFolder {
     /// # Errors
     /// The system's.
     pub fn finish(mut self, ending: &Ending<'_>) -> Result<Published, FleetError> {
-        let result = TaskResult {
+        let mut result = TaskResult {
             version: VERSION,
             task: self.task.id.clone(),
             attempt: self.attempt.number,
@@ -79,8 +98,9 @@ impl AttemptFolder {
             engine_restarts: self.attempt.engine_restarts,
             binary_sha256: ending.binary_sha256.to_owned(),
             recording: ending.recording.is_some(),
+            checksums: BTreeMap::new(),
         };
-        self.assemble(ending, &result)?;
+        self.assemble(ending, &mut result)?;
         let published = self.publish(result)?;
         match &published {
             Published::Won(result) => self.attempt.complete(result),
@@ -95,8 +115,8 @@ impl AttemptFolder {
         Ok(published)
     }
 
-    /// Puts all parts of the result into its temporary folder, on disk.
-    fn assemble(&self, ending: &Ending<'_>, result: &TaskResult) -> Result<(), FleetError> {
+    /// Puts all parts of the result into its temporary folder, on disk, and adds their checksums to it.
+    fn assemble(&self, ending: &Ending<'_>, result: &mut TaskResult) -> Result<(), FleetError> {
         let temporary = self.task.tasks.make_folder(self.temporary())?;
         if let Some(name) = ending.recording {
             self.folder
@@ -104,6 +124,7 @@ impl AttemptFolder {
                 .map_err(|source| FleetError::io("move", &self.folder.path().join(name), source))?;
         }
         temporary.write_json(fingerprint::FILE, ending.host)?;
+        result.checksums = checksums(&temporary)?;
         temporary.write_json(RESULT, result)?;
         temporary.sync_all()
     }

@@ -24,7 +24,9 @@ mod tests;
 
 pub use attempt_folder::{AttemptFolder, Ending, Published, RECORDING};
 pub use process::TaskProcess;
-pub use task_folder::TaskFolder;
+pub use task_folder::{RESULT, TaskFolder};
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +56,9 @@ pub struct TaskResult {
     pub binary_sha256: String,
     /// Whether it has a recording.
     pub recording: bool,
+    /// SHA-256 of the other files of the result by path, so that damage on the way is seen.
+    #[serde(default)]
+    pub checksums: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

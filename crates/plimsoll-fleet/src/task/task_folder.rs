@@ -9,7 +9,7 @@ use super::{Attempt, AttemptOutcome, ResultStatus, TaskProcess, TaskResult, VERS
 use crate::plan::TaskId;
 use crate::{FleetError, Folder};
 
-pub(super) const RESULT: &str = "result.json";
+pub const RESULT: &str = "result.json";
 pub(super) const ATTEMPT: &str = "attempt.json";
 /// Most attempts of a task. An engine gives up long before.
 pub(super) const MOST_ATTEMPTS: u32 = 9999;
@@ -130,7 +130,7 @@ impl TaskFolder {
     }
 
     /// The attempt of this number as its file has it.
-    fn recorded(&self, number: u32) -> Result<Attempt, FleetError> {
+    pub(super) fn recorded(&self, number: u32) -> Result<Attempt, FleetError> {
         let name = number.to_string();
         let path = self
             .tasks
