@@ -43,13 +43,7 @@ pub(super) fn read(slurm: &Slurm, plan: &Plan, job: &Job) -> Result<Vec<Accounti
 fn sacct(slurm: &Slurm, job: &Job) -> Result<String, FleetError> {
     let mut command = slurm.command("sacct");
     command.args(job.clusters()).arg(format!("--jobs={}", job.number));
-    command.args([
-        "--duplicates",
-        "--allocations",
-        "--array",
-        "--parsable2",
-        "--noheader",
-    ]);
+    command.args(["--duplicates", "--allocations", "--parsable2", "--noheader"]);
     // The time of a start without a zone sorts as text.
     command.arg("--format=JobID,Start,State,NodeList");
     script::output(&mut command)
