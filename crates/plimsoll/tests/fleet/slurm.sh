@@ -159,28 +159,29 @@ start) start_host "$2" ;;
 on) on_host "${@:2}" ;;
 inside) run_inside "${@:2}" ;;
 *)
-    for tool in slurmctld slurmd munged munge sbatch ip nsenter unshare; do
+    for tool in slurmctld slurmd munged munge sbatch ip nsenter setpriv unshare; do
         command -v "$tool" >/dev/null || PATH=$PATH:/usr/sbin:/sbin command -v "$tool" >/dev/null || {
             echo "slurm.sh: needs $tool: apt-get install slurmctld slurmd slurm-client munge iproute2" >&2
             exit 3
         }
     done
     export PATH=$PATH:/usr/sbin:/sbin
-    CLUSTER=$(mktemp -d)
+    CLUSTER=$(mktemp --directory --tmpdir plimsoll-slurm.XXXXXXXX)
     export CLUSTER
     chmod 755 "$CLUSTER"
     cluster=
     # shellcheck disable=SC2317 # called by the trap
     end() {
-        [[ -z $cluster ]] || kill -KILL "$cluster" 2>/dev/null || true
+        [[ -z $cluster ]] || kill -KILL "$cluster" || true
         wait
         [[ -z ${PLIMSOLL_CLUSTER_LOGS:-} ]] || cp -r "$CLUSTER/log/." "$PLIMSOLL_CLUSTER_LOGS" || true
         rm -rf "$CLUSTER"
     }
-    trap end EXIT
+    trap 'end 2>/dev/null' EXIT
     trap 'exit 143' TERM
     trap 'exit 130' INT
-    unshare --mount --net --uts --pid --fork --kill-child --mount-proc "$(readlink -f "$0")" inside "$@" <&0 &
+    setpriv --pdeathsig KILL unshare --mount --net --uts --pid --fork --kill-child --mount-proc \
+        "$(readlink -f "$0")" inside "$@" <&0 &
     cluster=$!
     code=0
     wait "$cluster" || code=$?
