@@ -173,10 +173,20 @@ mod tests {
     fn columns_that_the_file_lacks_are_absent_if_they_may_be() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), written(&[row(1)])).unwrap();
-        let wanted = [column("later", Kind::Text, true), column("size", Kind::Number, false)];
-        let rows = open(file.path(), leaked(&wanted)).unwrap().next_group().unwrap().unwrap();
+        let wanted = [
+            column("later", Kind::Text, true),
+            column("size", Kind::Number, false),
+        ];
+        let rows = open(file.path(), leaked(&wanted))
+            .unwrap()
+            .next_group()
+            .unwrap()
+            .unwrap();
         assert_eq!(rows, [[Value::Absent, row(1)[2].clone()]]);
-        for wanted in [column("later", Kind::Text, false), column("size", Kind::Text, true)] {
+        for wanted in [
+            column("later", Kind::Text, false),
+            column("size", Kind::Text, true),
+        ] {
             let error = open(file.path(), leaked(&[wanted])).err().unwrap();
             assert!(matches!(error, TableError::Column(_)), "{error}");
         }
@@ -198,7 +208,10 @@ mod tests {
             // A flipped bit of a value is another value.
             let _ = read(&bytes);
         }
-        assert!(matches!(open(std::path::Path::new("/"), COLUMNS), Err(TableError::NotAFile(_))));
+        assert!(matches!(
+            open(std::path::Path::new("/"), COLUMNS),
+            Err(TableError::NotAFile(_))
+        ));
     }
 
     proptest! {

@@ -105,7 +105,10 @@ impl Reader {
             if !column.optional && values.contains(&Value::Absent) {
                 return Err(TableError::Column(column.name));
             }
-            table.iter_mut().zip(values).for_each(|(row, value)| row.push(value));
+            table
+                .iter_mut()
+                .zip(values)
+                .for_each(|(row, value)| row.push(value));
         }
         Ok(Some(table))
     }
@@ -182,7 +185,9 @@ fn decode(kind: Kind, coded: i32, bytes: &[u8], count: usize, dictionary: &[&str
             let (width, bytes) = bytes.split_first()?;
             let indices = decode_hybrid(bytes, (*width).into(), count)?;
             let text = |index: u64| dictionary.get(usize::try_from(index).ok()?).copied();
-            let texts = indices.into_iter().map(|index| Some(Value::Text(text(index)?.to_owned())));
+            let texts = indices
+                .into_iter()
+                .map(|index| Some(Value::Text(text(index)?.to_owned())));
             texts.collect()
         }
         (Kind::Integer, encoding::DIFFERENCES) => {
@@ -192,7 +197,11 @@ fn decode(kind: Kind, coded: i32, bytes: &[u8], count: usize, dictionary: &[&str
         (Kind::Number, encoding::PLAIN) => {
             let (words, _) = bytes.as_chunks::<8>();
             let words = words.get(..count)?.iter();
-            Some(words.map(|word| Value::Number(f64::from_le_bytes(*word))).collect())
+            Some(
+                words
+                    .map(|word| Value::Number(f64::from_le_bytes(*word)))
+                    .collect(),
+            )
         }
         (Kind::Flag, encoding::PLAIN) => {
             let flag = |index: usize| Some(Value::Flag(bytes.get(index / 8)? >> (index % 8) & 1 == 1));

@@ -62,7 +62,11 @@ impl<W: Write> Writer<W> {
             return Err(TableError::Row(column.name));
         }
         for (column, value) in self.values.iter_mut().zip(row) {
-            self.bytes += if let Value::Text(text) = &value { text.len() } else { 8 };
+            self.bytes += if let Value::Text(text) = &value {
+                text.len()
+            } else {
+                8
+            };
             column.push(value);
         }
         if self.values.first().map_or(0, Vec::len) == ROW_GROUP || self.bytes >= GROUP_BYTES {
@@ -268,8 +272,8 @@ fn element(column: &Column) -> Struct {
 }
 
 fn columns_json(columns: &[Column]) -> String {
-    let columns = columns.iter().map(|column| {
-        serde_json::json!({ "name": column.name, "unit": column.unit, "meaning": column.meaning })
-    });
+    let columns = columns.iter().map(
+        |column| serde_json::json!({ "name": column.name, "unit": column.unit, "meaning": column.meaning }),
+    );
     serde_json::Value::Array(columns.collect()).to_string()
 }
