@@ -11,6 +11,7 @@ pub mod fingerprint;
 pub mod hosts;
 pub mod kubernetes;
 pub mod plan;
+pub mod planning;
 pub mod report;
 mod script;
 pub mod slurm;
@@ -18,7 +19,8 @@ pub mod ssh;
 mod submission;
 pub mod task;
 mod text;
+pub mod views;
 
 pub use error::FleetError;
 pub use folder::Folder;
-pub use submission::{Cancelled, Submitted};
+pub use submission::{Cancelled, Submitted, submit_commands};

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::{FleetError, Folder};
 
 const FILE: &str = "submitted.json";
+/// The commands of a submission.
+const SCRIPT: &str = "submit.sh";
 const VERSION: u32 = 1;
 const MOST_BYTES: u64 = 1 << 16;
 
@@ -49,6 +51,25 @@ impl Submitted {
     pub fn write(&self, folder: &Path) -> Result<(), FleetError> {
         Folder::open(folder)?.write_json(FILE, self)
     }
+
+    /// Removes it, so that the fleet can be submitted again.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn remove(folder: &Path) -> Result<(), FleetError> {
+        Folder::open(folder)?.remove(FILE)
+    }
+}
+
+/// The commands that a submission runs.
+///
+/// # Errors
+/// A missing file; the system's.
+pub fn submit_commands(folder: &Path) -> Result<String, FleetError> {
+    let path = folder.join(SCRIPT);
+    let bytes = Folder::open(folder)?.read(SCRIPT, MOST_BYTES)?;
+    let bytes = bytes.ok_or_else(|| FleetError::io("open", &path, rustix::io::Errno::NOENT))?;
+    String::from_utf8(bytes).map_err(|error| FleetError::format(&path, error))
 }
 
 /// The result of `fleet cancel`.

@@ -152,7 +152,10 @@ impl<'p> Manifests<'p> {
             ),
             Some(_) => (
                 format!("{}-{number}", self.instance),
-                format!("The fleet {}: a Job for each node, each of its indexes is a task.", plan.run),
+                format!(
+                    "The fleet {}: a Job for each node, each of its indexes is a task.",
+                    plan.run
+                ),
                 include_str!("placement-node.yaml"),
                 1,
             ),
@@ -269,6 +272,11 @@ fn is_node(text: &str) -> bool {
 /// Whether it is a whole number with a unit of memory or without.
 fn is_quantity(text: &str) -> bool {
     let units = ["Ki", "Mi", "Gi", "Ti", "k", "M", "G", "T"];
-    let number = units.iter().find_map(|unit| text.strip_suffix(unit)).unwrap_or(text);
-    (1..=15).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit()) && !number.starts_with('0')
+    let number = units
+        .iter()
+        .find_map(|unit| text.strip_suffix(unit))
+        .unwrap_or(text);
+    (1..=15).contains(&number.len())
+        && number.bytes().all(|byte| byte.is_ascii_digit())
+        && !number.starts_with('0')
 }

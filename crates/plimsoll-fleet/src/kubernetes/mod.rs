@@ -85,7 +85,13 @@ impl Cluster {
 
     fn cancel(&self, manifests: &Manifests<'_>) -> Result<Cancelled, FleetError> {
         let mut command = self.command("kubectl");
-        command.args(["delete", "jobs", "--wait", "--cascade=foreground", "--output=name"]);
+        command.args([
+            "delete",
+            "jobs",
+            "--wait",
+            "--cascade=foreground",
+            "--output=name",
+        ]);
         command.args(["--namespace", manifests.namespace(), "--selector"]);
         let text = script::output(command.arg(manifests.selector()))?;
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());

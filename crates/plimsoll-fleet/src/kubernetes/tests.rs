@@ -51,7 +51,9 @@ fn task(id: &str, host: Option<&str>, repeat: u32) -> Task {
 }
 
 fn of_any_nodes() -> Plan {
-    let tasks = (1..=4).map(|number| task(&format!("t{number}"), None, 1)).collect();
+    let tasks = (1..=4)
+        .map(|number| task(&format!("t{number}"), None, 1))
+        .collect();
     Plan {
         stop_after: Some(2),
         ..plan(engine(&[]), tasks)
@@ -87,7 +89,11 @@ fn manifests_are_those_that_ci_validates() {
                 fs::write(&path, &text).unwrap();
             }
             let known = fs::read_to_string(&path).unwrap_or_default();
-            assert!(known == text, "{} changed: write it anew with PLIMSOLL_BLESS=1", path.display());
+            assert!(
+                known == text,
+                "{} changed: write it anew with PLIMSOLL_BLESS=1",
+                path.display()
+            );
             assert!(!text.contains('@'), "{name} has a value that nothing replaced");
         }
     }
@@ -99,14 +105,20 @@ fn each_index_has_its_line() {
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     assert_eq!(read("tasks.tsv"), "a-1\na-2\nb.example-1\nb.example-2\n");
     let jobs = read("job.yaml");
-    let lines: Vec<&str> = jobs.lines().filter(|line| line.contains("value: ")).map(str::trim).collect();
+    let lines: Vec<&str> = jobs
+        .lines()
+        .filter(|line| line.contains("value: "))
+        .map(str::trim)
+        .collect();
     assert_eq!(lines, ["value: \"1\"", "value: \"3\""]);
     // The script takes the line that job and index name.
     fs::write(folder.path().join("task.sh"), "echo \"$1\"").unwrap();
     let run = |first: &str, index: &str| {
         let mut command = Command::new("sh");
         command.arg(folder.path().join("pod-task.sh"));
-        command.env("FIRST_LINE", first).env("JOB_COMPLETION_INDEX", index);
+        command
+            .env("FIRST_LINE", first)
+            .env("JOB_COMPLETION_INDEX", index);
         script::output(&mut command).unwrap()
     };
     assert_eq!(run("3", "1"), "b.example-2\n");
@@ -116,12 +128,17 @@ fn each_index_has_its_line() {
 fn limits_that_jobs_cannot_keep_are_refused() {
     let two = of_a_node_list();
     assert!(!refused(&two));
-    assert!(refused(&Plan { at_most: 1, ..two.clone() }));
+    assert!(refused(&Plan {
+        at_most: 1,
+        ..two.clone()
+    }));
     assert!(refused(&Plan {
         stop_after: Some(1),
         ..two
     }));
-    let many = (0..100_001).map(|number| task(&format!("t{number}"), None, 1)).collect();
+    let many = (0..100_001)
+        .map(|number| task(&format!("t{number}"), None, 1))
+        .collect();
     assert!(refused(&plan(engine(&[]), many)));
 }
 
@@ -168,7 +185,10 @@ fn pods_have_short_names_that_runs_do_not_share() {
         let (_, instance) = selector.split_once('=').unwrap();
         // `-` and four digits of a node, `-` and five of an index.
         assert!(instance.len() + 11 <= 63, "{instance}");
-        assert!(!instance.contains(['.', '_']) && !instance.ends_with('-'), "{instance}");
+        assert!(
+            !instance.contains(['.', '_']) && !instance.ends_with('-'),
+            "{instance}"
+        );
         names.insert(instance.to_owned());
     }
     assert_eq!(names.len(), 7);
@@ -207,14 +227,27 @@ fn a_submission_copies_the_folder_and_starts_the_jobs() {
     let submitted = cluster.submit(folder.path()).unwrap();
     assert_eq!(submitted.job, "plimsoll-compression-20261130");
     let log = fs::read_to_string(tools.path().join("log")).unwrap();
-    for copied in ["plan.json", "scenario.toml", "plimsoll", "task.sh", "pod-task.sh", "tasks.tsv"] {
+    for copied in [
+        "plan.json",
+        "scenario.toml",
+        "plimsoll",
+        "task.sh",
+        "pod-task.sh",
+        "tasks.tsv",
+    ] {
         assert!(log.lines().any(|line| line == copied), "{copied}: {log}");
     }
     let last: Vec<&str> = log.lines().rev().take(2).collect();
-    assert!(last[1].contains("job.yaml") && last[0].starts_with("delete --filename files.yaml"), "{log}");
+    assert!(
+        last[1].contains("job.yaml") && last[0].starts_with("delete --filename files.yaml"),
+        "{log}"
+    );
     let cancelled = cluster.cancel(&Manifests::of(&plan).unwrap()).unwrap();
     assert_eq!(cancelled.stopped, ["job.batch/plimsoll-x"]);
     fs::write(tools.path().join("log.fail"), "").unwrap();
     let failed = cluster.submit(folder.path());
-    assert!(matches!(failed, Err(FleetError::Engine { code: Some(1), .. })), "{failed:?}");
+    assert!(
+        matches!(failed, Err(FleetError::Engine { code: Some(1), .. })),
+        "{failed:?}"
+    );
 }
