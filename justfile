@@ -158,6 +158,11 @@ watch-page-test:
     cargo test --workspace --no-run
     crates/plimsoll/tests/page/run.sh "${CARGO_TARGET_DIR:-target}/debug/plimsoll"
 
+# Show a fleet on this machine, as root: Slurm on three hosts, of which one dies and one has another swap algorithm
+fleet-demo folder="target/fleet-demo":
+    cargo build --release -p plimsoll
+    crates/plimsoll/tests/fleet/demo.sh "{{target}}/release/plimsoll" {{folder}}
+
 # Check everything for a change, except sections with the inputs of their last green run
 ci:
     .ci/run
