@@ -272,15 +272,15 @@ impl Folder {
             .into())
     }
 
-    /// Locks it against other processes until the returned file is closed.
+    /// Locks it against other processes.
     ///
     /// # Errors
     /// `WouldBlock` if another process holds the lock; those of `flock(2)`.
-    pub fn lock(&self) -> io::Result<File> {
+    pub fn lock(&self) -> io::Result<FolderLock> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::openat(&self.handle, ".", flags, Mode::empty())?);
         rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
-        Ok(file)
+        Ok(FolderLock(file))
     }
 
     /// Waits until all files of its file system are on disk.
@@ -382,5 +382,16 @@ impl Folder {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(self.failed("remove", name, errno)),
         }
+    }
+}
+
+/// A lock of a folder until it is dropped.
+#[derive(Debug)]
+pub struct FolderLock(File);
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        // A child between `fork` and `exec` shares the open file: its descriptor would hold the lock.
+        let _ = rustix::fs::flock(&self.0, rustix::fs::FlockOperation::Unlock);
     }
 }

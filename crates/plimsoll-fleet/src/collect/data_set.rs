@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use super::columns;
 use super::state::Rows;
 use crate::plan::{RunName, TaskId};
+use crate::folder::FolderLock;
 use crate::{FleetError, Folder};
 
 pub(super) const SAMPLES: &str = "samples.parquet";
@@ -54,7 +55,7 @@ pub(super) struct DataSet {
     /// Whether files of an earlier collection are known to be whole.
     trusted: bool,
     /// Held until the end.
-    _lock: File,
+    _lock: FolderLock,
 }
 
 pub(super) type TasksTable = Writer<BufWriter<File>>;
@@ -208,7 +209,7 @@ impl DataSet {
     }
 }
 
-fn lock(data: &Folder) -> Result<File, FleetError> {
+fn lock(data: &Folder) -> Result<FolderLock, FleetError> {
     let locked = data.lock();
     locked.map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock => FleetError::refused(
