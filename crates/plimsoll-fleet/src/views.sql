@@ -50,12 +50,12 @@ FROM (SELECT *, unnest(json_keys(settings)) AS setting FROM hosts)
 UNION ALL
 SELECT run, host, class, 'kernel', kernel FROM hosts
 UNION ALL
-SELECT run, host, class, 'zram''s algorithm', swap ->> '$[*].algorithm' FROM hosts;
+SELECT run, host, class, 'zram''s algorithm', nullif(array_to_string(swap ->> '$[*].algorithm', ', '), '') FROM hosts;
 
 -- Settings in which a host differs from the majority of its class.
 CREATE OR REPLACE VIEW setting_differences AS
 WITH counted AS (
-    SELECT run, class, setting, value::VARCHAR AS value, count(*) AS hosts FROM settings GROUP BY ALL
+    SELECT run, class, setting, value, count(*) AS hosts FROM settings GROUP BY ALL
 ),
 majorities AS (
     SELECT run, class, setting, arg_max(value, hosts) AS majority
@@ -63,9 +63,9 @@ majorities AS (
     GROUP BY run, class, setting
     HAVING max(hosts) * 2 > sum(hosts)
 )
-SELECT s.run, s.host, s.class, s.setting, s.value::VARCHAR AS value, m.majority
+SELECT s.run, s.host, s.class, s.setting, s.value, m.majority
 FROM settings AS s JOIN majorities AS m USING (run, class, setting)
-WHERE s.value::VARCHAR IS DISTINCT FROM m.majority;
+WHERE s.value IS DISTINCT FROM m.majority;
 
 -- A row a host, group and metric: the median of the trustworthy values.
 CREATE OR REPLACE VIEW host_metrics AS

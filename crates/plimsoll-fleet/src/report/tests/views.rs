@@ -88,7 +88,10 @@ print(json.dumps({
     assert_eq!(theirs[0][3].as_f64().unwrap(), outlier.median);
     assert_eq!(found["settings"].as_array().unwrap().len(), 1);
     assert_eq!(found["settings"][0][1], "zram's algorithm");
-    assert!(found["settings"][0][2].as_str().unwrap().contains("lzo"));
+    assert_eq!(
+        (&found["settings"][0][2], &found["settings"][0][3]),
+        (&"lzo".into(), &"lz4".into())
+    );
     assert_eq!(found["tasks"], serde_json::json!([["done", 11], ["failed", 1]]));
     assert_eq!(found["ids"], serde_json::json!([["0000"], ["0001"]]));
     assert_eq!(found["trials"], serde_json::json!([[33, 1]]));
