@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 /// Modules whose tests take the machine lock, but for those of [`GROUPS`]. They run real experiments, one after another,
 /// and leave the processor mostly idle.
-const HOLDERS: [&str; 11] = [
+const HOLDERS: [&str; 12] = [
     "run::",
     "trim::",
     "environment::",
@@ -19,6 +19,7 @@ const HOLDERS: [&str; 11] = [
     "watch::core::pressure::",
     "doctor::here::",
     "fleet::slurm::",
+    "fleet::task::",
 ];
 /// The crate whose integration tests contain [`HOLDERS`].
 const HOLDERS_CRATE: &str = "plimsoll";
