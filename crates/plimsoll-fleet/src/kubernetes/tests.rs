@@ -251,3 +251,35 @@ fn a_submission_copies_the_folder_and_starts_the_jobs() {
         "{failed:?}"
     );
 }
+
+/// Runs `fetch.sh` with a `kubectl` that sends a tar of `entries`, made in an empty folder by `make`.
+fn fetched(make: &str) -> (bool, tempfile::TempDir) {
+    let folder = written(&of_any_nodes());
+    let tools = tempfile::tempdir().unwrap();
+    let text = format!(
+        "#!/bin/sh\n[ \"$1\" = exec ] || exit 0\ncd {} && {make} && exec tar -cf - tasks\n",
+        tools.path().display()
+    );
+    let cluster = cluster(tools.path());
+    fs::write(tools.path().join("bin/kubectl"), text).unwrap();
+    let fetched = script::output(cluster.command("sh").arg(folder.path().join("fetch.sh")));
+    (fetched.is_ok(), folder)
+}
+
+#[test]
+fn results_are_fetched_and_other_entries_are_not() {
+    let (is_fetched, folder) =
+        fetched("mkdir -p tasks/t1 && echo 1 >tasks/t1/result.json && chmod 4777 tasks/t1/result.json");
+    assert!(is_fetched);
+    let result = fs::metadata(folder.path().join("tasks/t1/result.json")).unwrap();
+    assert_eq!(result.permissions().mode() & 0o7022, 0);
+    assert_eq!(fs::read_dir(folder.path().join("logs")).unwrap().count(), 0);
+    for hostile in [
+        "mkdir tasks && ln -s /etc tasks/t1",
+        "mkdir tasks && mkfifo tasks/t1",
+    ] {
+        let (is_fetched, folder) = fetched(hostile);
+        assert!(!is_fetched, "{hostile}");
+        assert!(!folder.path().join("tasks/t1").exists(), "{hostile}");
+    }
+}
