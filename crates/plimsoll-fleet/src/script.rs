@@ -101,3 +101,52 @@ pub(crate) fn output(command: &mut Command) -> Result<String, FleetError> {
     let reason = if errors.trim().is_empty() { text } else { errors };
     Err(failed(command, output.status.code(), &reason))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_a_word_as_the_text() {
+        for text in [
+            "",
+            "a",
+            "-e",
+            "it's",
+            "$(x) `y` \\ \"",
+            "a\nb",
+            "*",
+            "a b",
+            "~",
+            "K=[1, 2]",
+            "\u{e9}",
+        ] {
+            let script = format!("printf %s {}", word(text));
+            let output = plimsoll_testkit::command("sh").args(["-c", &script]).output();
+            assert_eq!(output.expect("a shell").stdout, text.as_bytes(), "{script}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_not_filled_again() {
+        let values = [("A", "@B@"), ("B", "b")];
+        assert_eq!(fill("@A@ @B@@B@ @C@ a@A", &values), "@B@ bb @C@ a@A");
+    }
+
+    #[test]
+    fn a_failed_command_has_its_errors_and_code() {
+        let mut command = plimsoll_testkit::command("sh");
+        command.args(["-c", "echo out; echo 'err\u{1b}' >&2; exit 9"]);
+        match output(&mut command) {
+            Err(FleetError::Engine { code, stderr, .. }) => {
+                assert_eq!((code, stderr.as_str()), (Some(9), "err\u{fffd}"))
+            }
+            other => panic!("{other:?}"),
+        }
+        let missing = output(&mut plimsoll_testkit::command("/nowhere/program"));
+        assert!(
+            matches!(missing, Err(FleetError::Engine { code: None, .. })),
+            "{missing:?}"
+        );
+    }
+}

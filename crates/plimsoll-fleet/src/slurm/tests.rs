@@ -172,7 +172,7 @@ fn a_submission_passes_no_secret_and_returns_the_job() {
     let shell = ["PWD", "OLDPWD", "SHLVL", "_"];
     let names: Vec<&str> = names.filter(|name| !shell.contains(name)).collect();
     let allowed = |name: &&str| ["PATH", "HOME", "SLURM_CONF"].contains(name);
-    assert!(names.iter().all(|name| allowed(name)), "{names:?}");
+    assert!(names.iter().all(allowed), "{names:?}");
 
     stubs.command("sbatch", "echo 'invalid partition \u{1b}[31m' >&2; exit 1");
     match stubs.slurm().submit(stubs.folder.path()) {
