@@ -114,12 +114,11 @@ impl Fleet {
     fn recording(&self) -> Option<Attempt> {
         self.plan.tasks.iter().find_map(|task| {
             let attempt = self.attempts(task.id.as_str()).pop()?;
-            let folder = self
-                .folder
-                .join(format!("tasks/{}.attempts/{}", task.id, attempt.number));
-            let has_samples =
-                folder.join("recording/samples").exists() || folder.join("recording/manifest.json").exists();
-            (has_samples && attempt.outcome == AttemptOutcome::Running).then_some(attempt)
+            let folder = format!("tasks/{}.attempts/{}", task.id, attempt.number);
+            let mut entries = std::fs::read_dir(self.folder.join(folder)).ok()?;
+            let has_recording =
+                entries.any(|entry| entry.is_ok_and(|entry| entry.path().join("manifest.json").exists()));
+            (has_recording && attempt.outcome == AttemptOutcome::Running).then_some(attempt)
         })
     }
 
