@@ -5,6 +5,12 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_model::exit::Exit;
 use plimsoll_proc::Distrust;
+use plimsoll_report::comparison::CompareError;
+
+use crate::plan::TaskId;
+
+/// Most tasks that an error lists.
+const MOST_LISTED: usize = 20;
 
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -36,9 +42,19 @@ pub enum FleetError {
         /// Its output, sanitized, or the system's error.
         stderr: String,
     },
+    /// The engine ended, but some tasks have no result.
+    #[error("{} of {tasks} tasks have no result: {}; {advice}", missing.len(), first_of(missing))]
+    Unfinished {
+        missing: Vec<TaskId>,
+        /// Number of the plan's tasks.
+        tasks: usize,
+        advice: String,
+    },
     /// Root does not work in a folder that another user can change.
     #[error("cannot run a task as root: {0}; use a folder of root that only root can write to")]
     Untrusted(#[from] Distrust),
+    #[error(transparent)]
+    Comparison(#[from] CompareError),
 }
 
 impl FleetError {
@@ -67,8 +83,10 @@ impl FleetError {
     /// The exit code of a command that ends with it.
     pub fn exit(&self) -> Exit {
         match self {
-            FleetError::Format { .. } | FleetError::Refused { .. } => Exit::Usage,
+            FleetError::Comparison(CompareError::AllFailed(_)) => Exit::WorkloadFailed,
+            FleetError::Comparison(_) | FleetError::Format { .. } | FleetError::Refused { .. } => Exit::Usage,
             FleetError::Version { .. } => Exit::Unsupported,
+            FleetError::Unfinished { .. } => Exit::WorkloadFailed,
             FleetError::Io { .. } | FleetError::Engine { .. } | FleetError::Untrusted(_) => Exit::Missing,
         }
     }
@@ -79,4 +97,12 @@ fn status(code: &Option<i32>) -> String {
         Some(code) => format!("it exited with {code}: "),
         None => String::new(),
     }
+}
+
+fn first_of(tasks: &[TaskId]) -> String {
+    let mut names: Vec<&str> = tasks.iter().take(MOST_LISTED).map(TaskId::as_str).collect();
+    if tasks.len() > names.len() {
+        names.push("...");
+    }
+    names.join(", ")
 }

@@ -122,7 +122,7 @@ pub struct Privilege {
 #[serde(deny_unknown_fields)]
 pub struct Task {
     pub id: TaskId,
-    /// The host that must run it: a destination of ssh, a node of Kubernetes.
+    /// The host that must run it: `[user@]name[:port]` for ssh, a node of Kubernetes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
     /// From 1.

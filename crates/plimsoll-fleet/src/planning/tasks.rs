@@ -16,8 +16,9 @@ pub(super) fn of(engine: &Engine, hosts: u32, repeat: u32) -> Result<Vec<Task>, 
             let names: Vec<(String, String)> = hosts
                 .iter()
                 .map(|host| {
-                    let port = host.port.map(|port| format!("-{port}")).unwrap_or_default();
-                    (format!("{}{port}", host.name()), host.destination.clone())
+                    let port = |sign: char| host.port.map(|port| format!("{sign}{port}")).unwrap_or_default();
+                    let address = format!("{}{}", host.destination, port(':'));
+                    (format!("{}{}", host.name(), port('-')), address)
                 })
                 .collect();
             pinned(names.iter().map(|(name, host)| (name.as_str(), host.as_str())))

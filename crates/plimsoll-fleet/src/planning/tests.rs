@@ -112,6 +112,7 @@ fn hosts_name_their_tasks() {
         ["node1", "localhost-2201", "localhost-2202", "a-attempts", "x"]
     );
     assert_eq!(tasks[0].host.as_deref(), Some("root@Node1"));
+    assert_eq!(tasks[2].host.as_deref(), Some("localhost:2202"));
     let tasks = tasks::of(&kubernetes(&["a", "a-2", "A"]), 0, 1).unwrap();
     assert_eq!(ids(&tasks), ["a", "a-2", "a-3"]);
 }

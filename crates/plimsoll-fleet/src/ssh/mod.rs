@@ -53,7 +53,9 @@ pub fn write(plan: &Plan, folder: &Path) -> Result<(), FleetError> {
         tasks.push_str(&format!("{}\t{}\n", task.id, address(host_of(task, hosts)?)));
     }
     let jobs = usize::try_from(plan.at_most).map_or(hosts.len(), |most| most.min(hosts.len()));
-    let halt = plan.stop_after.map(|failures| format!(" --halt soon,fail={failures}"));
+    let halt = plan
+        .stop_after
+        .map(|failures| format!(" --halt soon,fail={failures}"));
     let submit = [
         ("JOBS", jobs.to_string()),
         // parallel counts the first try.
@@ -76,7 +78,10 @@ pub fn write(plan: &Plan, folder: &Path) -> Result<(), FleetError> {
 }
 
 fn filled(template: &str, values: &[(&str, String)]) -> String {
-    let values: Vec<(&str, &str)> = values.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let values: Vec<(&str, &str)> = values
+        .iter()
+        .map(|(name, value)| (*name, value.as_str()))
+        .collect();
     script::fill(template, &values)
 }
 
@@ -98,7 +103,11 @@ fn host_of<'a>(task: &Task, hosts: &'a [Host]) -> Result<&'a Host, FleetError> {
     match (with_port, without.next(), without.next()) {
         (Some(host), _, _) | (None, Some(host), None) => Ok(host),
         _ => Err(FleetError::refused(
-            format!("the host `{}` of the task {} is not one host of the plan", sanitize(named), task.id),
+            format!(
+                "the host `{}` of the task {} is not one host of the plan",
+                sanitize(named),
+                task.id
+            ),
             "write the plan again with `plimsoll fleet plan --hosts`",
         )),
     }
@@ -160,11 +169,21 @@ pub fn submit(plan: &Plan, folder: &Path) -> Result<Submitted, FleetError> {
 
 /// Refuses a host of the submission without the programs of the engine.
 fn require_programs() -> Result<(), FleetError> {
-    let missing = |what: &str, advice: &str| Err(FleetError::refused(format!("cannot submit by ssh: {what}"), advice));
+    let missing = |what: &str, advice: &str| {
+        Err(FleetError::refused(
+            format!("cannot submit by ssh: {what}"),
+            advice,
+        ))
+    };
     // moreutils has another program of this name.
     match script::output(Command::new("parallel").args(["--plain", "--version"])) {
         Ok(version) if version.starts_with("GNU parallel") => {}
-        Ok(_) => return missing("the program `parallel` is not GNU parallel", "install the package `parallel`"),
+        Ok(_) => {
+            return missing(
+                "the program `parallel` is not GNU parallel",
+                "install the package `parallel`",
+            );
+        }
         Err(_) => return missing("GNU parallel is missing", "install the package `parallel`"),
     }
     match Command::new("ssh").arg("-V").stdin(Stdio::null()).output() {
@@ -184,7 +203,10 @@ fn start(folder: &Path) -> Result<Child, FleetError> {
     let logs = Folder::open(folder)?.make_folder(LOGS)?;
     logs.remove(MESSAGES)?;
     let messages = logs.create(MESSAGES)?;
-    let copy = |file: &File| file.try_clone().map_err(|source| FleetError::io("open", &logs.path().join(MESSAGES), source));
+    let copy = |file: &File| {
+        file.try_clone()
+            .map_err(|source| FleetError::io("open", &logs.path().join(MESSAGES), source))
+    };
     Command::new("sh")
         .arg(SUBMIT)
         .current_dir(folder)
@@ -218,8 +240,11 @@ fn missing(plan: &Plan, folder: &Path) -> Result<Vec<TaskId>, FleetError> {
 /// is in [`Cancelled::left`].
 pub fn cancel(plan: &Plan, folder: &Path, _: &Submitted) -> Result<Cancelled, FleetError> {
     let hosts = hosts(plan)?;
-    let used: Result<BTreeSet<String>, FleetError> =
-        plan.tasks.iter().map(|task| Ok(address(host_of(task, hosts)?))).collect();
+    let used: Result<BTreeSet<String>, FleetError> = plan
+        .tasks
+        .iter()
+        .map(|task| Ok(address(host_of(task, hosts)?)))
+        .collect();
     let used = used?;
     trust(folder)?;
     let output = Command::new("sh")

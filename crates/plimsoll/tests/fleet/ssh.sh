@@ -1,108 +1,86 @@
 #!/usr/bin/env bash
-# Three hosts for `plimsoll fleet` over ssh, on this machine: a network namespace and an sshd each, on a bridge in a fourth
-# namespace, from which the fleet is submitted. Needs root, GNU parallel and the OpenSSH server.
+# Fleets over ssh to three hosts on this machine. Needs root, GNU parallel and the OpenSSH server.
 #
 #   ssh.sh PROGRAM SCENARIO [KEY=VALUE...] [--quick]
 #
-# Host a loses its connection while a task runs, host b reboots, host c cannot be reached. All results of a and b must arrive, and
-# those of c must be reported as missing. Then a second fleet is cancelled.
+# Host a loses its connection while a task runs, host b reboots, and host c cannot be reached. All results of a and b must arrive,
+# `submit` must list the tasks of c, and a second submission must run only these. Then a second fleet is cancelled.
+#
+# A host is an sshd in network, mount and UTS namespaces, with its own keys, configuration and /var/tmp. Memory, swap and the
+# machine lock are those of the machine. The hosts are in mount, network and PID namespaces of this script: when it ends, even by
+# SIGKILL, the kernel ends all their processes and removes their interfaces. All files are in a temporary folder.
 set -euo pipefail
 
-program=$(readlink -f -- "$1")
-scenario=$2
-changes=("${@:3}")
-sshd=$(command -v sshd || echo /usr/sbin/sshd)
-work=$(mktemp -d)
-name=plimsoll-ssh-$$
-declare -A sshd_pid address=([a]=10.213.0.1 [b]=10.213.0.2 [c]=10.213.0.3)
-submit_pid=
-made_run_sshd=
+hosts=(a b c)
+network=10.78.0
+declare -A address=([a]=$network.1 [b]=$network.2 [c]=$network.3)
+declare -A pid_of=()
+run=ssh-test
+submission=
 
 step() { printf -- '--- %s (%d s)\n' "$1" "$SECONDS"; }
 
 fail() {
-    printf 'FAILED: %s\n' "$1" >&2
+    printf 'ssh.sh: failed: %s\n' "$1" >&2
+    tail -v -n 30 "$work"/*.out "$work"/fleet*/logs/*.{txt,tsv,log} 2>/dev/null >&2 || true
     exit 1
 }
 
-children() { # PID
-    cat /proc/"$1"/task/*/children 2>/dev/null || true
-}
-
-descendants() { # PID
-    local child
-    for child in $(children "$1"); do
-        echo "$child"
-        descendants "$child"
+wait_until() { # SECONDS COMMAND...
+    local end=$((SECONDS + $1))
+    until "${@:2}"; do
+        ((SECONDS < end)) || fail "not within $1 s: ${*:2}"
+        sleep 0.1
     done
 }
 
-# The groups of the tasks that run on a host, by the files that their leaders wrote.
-task_groups() { # HOST
-    local file pid
-    for file in /var/tmp/plimsoll-fleet-"$name"-*.??????????/pid; do
-        read -r pid _ 2>/dev/null <"$file" || continue
-        [[ -e /proc/$pid && /proc/$pid/ns/net -ef /run/netns/$name-$1 ]] && echo "$pid"
-    done
-    return 0
+# Starts the sshd of a host; `ip netns exec` would mount another /sys, without cgroups.
+start_host() { # HOST
+    # shellcheck disable=SC2016 # parameters of the inner shell
+    nsenter --net="/run/netns/$1" unshare --mount --uts sh -c '
+        hostname "$1" && mount --bind "$2/$1/tmp" /var/tmp && exec "$3" -D -f "$2/$1/sshd_config" -E "$2/$1.out"
+    ' sh "$1" "$work" "$(command -v sshd)" </dev/null >>"$work/$1.out" 2>&1 &
+    pid_of[$1]=$!
 }
 
-# `ip netns exec` would hide the cgroups.
-start_sshd() { # HOST
-    { exec nsenter --net="/run/netns/$name-$1" -- "$sshd" -D -f "$work/$1/sshd_config" -E "$work/$1/log"; } &
-    sshd_pid[$1]=$!
-}
-
-# Ends a host's sshd, its connections and its tasks at once, as a loss of power does.
+# Kills all processes of a host, as a loss of power does.
 kill_host() { # HOST
-    local sshd=${sshd_pid[$1]:-} pids group
-    [[ -n $sshd ]] || return 0
-    mapfile -t pids < <(descendants "$sshd")
-    for group in $(task_groups "$1"); do pids+=(-"$group"); done
-    kill -KILL -- "$sshd" "${pids[@]}" 2>/dev/null || true
-    wait "$sshd" 2>/dev/null || true
-    sshd_pid[$1]=
+    local pids round
+    for round in 1 2 3 4 5; do
+        pids=$(ip netns pids "$1")
+        [[ -n $pids ]] || return 0
+        # shellcheck disable=SC2086 # a list of process ids
+        kill -KILL $pids 2>/dev/null || true
+        sleep 0.1
+    done
+    fail "processes of host $1 live after $round rounds: $pids"
 }
 
-at_exit() {
-    local code=$? host
-    trap - EXIT
-    set +e
-    if [[ -n $submit_pid ]]; then
-        kill -TERM "$submit_pid" 2>/dev/null || true
-        for pid in $(descendants "$submit_pid"); do kill -TERM "$pid" 2>/dev/null || true; done
-        wait "$submit_pid" 2>/dev/null || true
-    fi
-    for host in a b c; do kill_host "$host"; done
-    "$program" cleanup >/dev/null 2>&1 || true
-    for host in a b c bridge; do ip netns delete "$name-$host" 2>/dev/null || true; done
-    if ((code != 0)); then
-        tail -n 40 "$work"/fleet*/logs/*.txt "$work"/fleet*/logs/*.log "$work"/[abc]/log "$work"/*.out 2>/dev/null || true
-    fi
-    rm -rf -- "$work" /var/tmp/plimsoll-fleet-"$name"-*
-    [[ -z $made_run_sshd ]] || rmdir /run/sshd
-    exit "$code"
+# Power would have been lost with the swap and the cgroups.
+clean() {
+    "$program" cleanup >"$work/cleanup.out" 2>&1 || fail 'cannot clean up after the lost host'
 }
 
-# The network, keys, and an `ssh` that uses only them.
 set_up() {
     local host
-    ip netns add "$name-bridge"
-    ip -n "$name-bridge" link add bridge type bridge
-    ip -n "$name-bridge" address add 10.213.0.254/24 dev bridge
-    ip -n "$name-bridge" link set bridge up
-    ip -n "$name-bridge" link set lo up
-    [[ -d /run/sshd ]] || { mkdir -m 755 /run/sshd && made_run_sshd=yes; }
-    mkdir -m 700 "$work/bin"
+    mount --make-rprivate /
+    mount -t tmpfs -o mode=755 tmpfs /run/netns
+    mount --make-shared /run/netns
+    ip link set lo up
+    ip link add hosts type bridge
+    ip address add "$network.254/24" dev hosts
+    ip link set hosts up
+    hostname controller
     ssh-keygen -q -t ed25519 -N '' -f "$work/key"
-    for host in a b c; do
-        ip netns add "$name-$host"
-        ip -n "$name-bridge" link add "host-$host" type veth peer name eth0 netns "$name-$host"
-        ip -n "$name-bridge" link set "host-$host" master bridge up
-        ip -n "$name-$host" address add "${address[$host]}/24" dev eth0
-        ip -n "$name-$host" link set eth0 up
-        ip -n "$name-$host" link set lo up
-        mkdir -m 700 "$work/$host"
+    for host in "${hosts[@]}"; do
+        ip netns add "$host"
+        ip link add "host-$host" type veth peer name eth0 netns "$host"
+        ip link set "host-$host" master hosts up
+        ip -n "$host" link set lo up
+        ip -n "$host" address add "${address[$host]}/24" dev eth0
+        ip -n "$host" link set eth0 up
+        mkdir -m 755 "$work/$host"
+        mkdir -m 1777 "$work/$host/tmp"
         ssh-keygen -q -t ed25519 -N '' -f "$work/$host/key"
         printf '%s %s\n' "${address[$host]}" "$(cut -d ' ' -f 1,2 "$work/$host/key.pub")" >>"$work/known_hosts"
         cat >"$work/$host/sshd_config" <<END
@@ -115,8 +93,10 @@ PasswordAuthentication no
 PermitRootLogin prohibit-password
 StrictModes no
 END
-        start_sshd "$host"
+        start_host "$host"
+        printf 'root@%s\n' "${address[$host]}" >>"$work/hosts"
     done
+    # The user's configuration of ssh, without the files of the user.
     cat >"$work/ssh_config" <<END
 IdentityFile $work/key
 IdentitiesOnly yes
@@ -124,107 +104,155 @@ UserKnownHostsFile $work/known_hosts
 GlobalKnownHostsFile /dev/null
 StrictHostKeyChecking yes
 END
+    mkdir "$work/bin"
     printf '#!/bin/sh\nexec %s -F %s "$@"\n' "$(command -v ssh)" "$work/ssh_config" >"$work/bin/ssh"
     chmod 755 "$work/bin/ssh"
     export PATH=$work/bin:$PATH
+    for host in "${hosts[@]}"; do wait_until 20 ssh "root@${address[$host]}" true 2>/dev/null; done
 }
 
-plan() { # FOLDER [OPTION...]
-    "$program" fleet plan "$scenario" "${changes[@]}" --run "$name" --hosts "$work/hosts" --folder "$@"
+plan() { # FOLDER
+    "$program" fleet plan "${scenario[@]}" --run "$run" --hosts "$work/hosts" --repeat 2 --retries 2 --at-most 3 --folder "$1" \
+        >"$work/plan.out" 2>&1 || fail 'cannot plan'
 }
-
-# Waits until a file appears or a command succeeds.
-wait_until() { # SECONDS COMMAND...
-    local end=$((SECONDS + $1))
-    until "${@:2}"; do
-        ((SECONDS < end)) || fail "not within $1 s: ${*:2}"
-        sleep 0.2
-    done
-}
-
-runs_on() { [[ -n $(task_groups "$1") ]]; }
 
 submit() { # FOLDER
-    { exec nsenter --net="/run/netns/$name-bridge" -- "$program" fleet submit "$1" >"$work/submit.out" 2>&1; } &
-    submit_pid=$!
+    "$program" fleet submit "$1" >"$work/submit.out" 2>&1 </dev/null &
+    submission=$!
 }
 
-# A value of a JSON document.
-value() { # FILE EXPRESSION
-    python3 -c 'import json, sys; d = json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' "$1" "$2"
+# Sets `code`.
+wait_for_submission() {
+    code=0
+    wait "$submission" || code=$?
 }
 
+# The attempt of a task has begun on the host.
+# shellcheck disable=SC2317 # called by wait_until
+runs_task() { # HOST
+    compgen -G "$work/$1/tmp/plimsoll-fleet-$run-*/tasks/*.attempts/*/attempt.json" >/dev/null
+}
+
+has_folder() { # HOST
+    [[ -n $(ls -A "$work/$1/tmp") ]]
+}
+
+tasks_of() { # FOLDER HOST
+    awk -F '\t' -v host="root@${address[$2]}" '$2 == host { print $1 }' "$1/tasks.tsv"
+}
+
+# The number of the attempt of each result of a host, in a line.
 results() { # FOLDER HOST
-    local id
-    while IFS=$'\t' read -r id host; do
-        [[ $host != "${address[$2]}" || ! -e $1/tasks/$id/result.json ]] || echo "$id"
-    done <"$1/tasks.tsv"
+    local task
+    for task in $(tasks_of "$1" "$2"); do
+        [[ ! -e $1/tasks/$task/result.json ]] || sed -nE 's/^.*"attempt": *([0-9]+).*$/\1/p' "$1/tasks/$task/result.json"
+    done | sort | tr '\n' ' '
 }
 
-attempts() { # FOLDER HOST
-    local id
-    for id in $(results "$1" "$2"); do
-        value "$1/tasks/$id/result.json" 'd["attempt"]'
-    done | sort -n | tail -n 1
+lose_hosts() {
+    local fleet=$work/fleet task host
+    step 'one host cannot be reached'
+    ip -n c link set eth0 down
+    plan "$fleet"
+    submit "$fleet"
+    wait_until 300 runs_task b
+    ip -n b link set eth0 down
+    kill_host b
+    clean
+    step 'host b lost its power'
+    wait_until 300 runs_task a
+    # The processes of its connections, not the sshd that starts them, and not the task.
+    pkill -KILL --parent "${pid_of[a]}"
+    step 'host a lost its connections'
+    sleep 3
+    ip -n b link set eth0 up
+    start_host b
+    step 'host b is back'
+    wait_for_submission
+    step "the submission ended with exit code $code"
+    cat "$fleet/logs/joblog.tsv"
+    [[ $code == 2 ]] || fail "a submission with failed tasks ended with $code, not 2"
+    [[ $(results "$fleet" a) == '1 1 ' ]] || fail "host a must have two results of first attempts, not $(results "$fleet" a)"
+    [[ $(results "$fleet" b) == '1 2 ' ]] || fail "host b must have results of a first and a second attempt, not $(results "$fleet" b)"
+    [[ $(results "$fleet" c) == '' ]] || fail 'host c has a result'
+    for task in $(tasks_of "$fleet" c); do
+        grep -qF -- "$task" "$work/submit.out" || fail "the submission does not list the missing task $task"
+    done
+    for host in "${hosts[@]}"; do ! has_folder "$host" || fail "a folder is left on host $host"; done
+
+    step 'host c is back'
+    ip -n c link set eth0 up
+    submit "$fleet"
+    wait_for_submission
+    [[ $code == 0 ]] || fail "the second submission ended with $code"
+    [[ $(results "$fleet" c) == '1 1 ' ]] || fail 'a result of host c is missing'
+    [[ $(results "$fleet" b) == '1 2 ' ]] || fail 'the second submission repeated a finished task'
 }
 
-no_folder_left() {
-    ! compgen -G "/var/tmp/plimsoll-fleet-$name-*" >/dev/null
+cancel() {
+    local fleet=$work/fleet-cancelled host
+    step 'cancel'
+    plan "$fleet"
+    submit "$fleet"
+    wait_until 300 runs_task a
+    "$program" fleet cancel "$fleet" >"$work/cancel.out" 2>&1 || fail "the cancel ended with $?"
+    wait_for_submission
+    [[ $code != 0 ]] || fail 'a cancelled submission succeeded'
+    for host in "${hosts[@]}"; do
+        ! has_folder "$host" || fail "a folder is left on host $host after the cancel"
+        [[ $(ip netns pids "$host") == "${pid_of[$host]}" ]] || fail "a process is left on host $host after the cancel"
+    done
+    [[ -z $(find "$fleet/tasks" -mindepth 1 -maxdepth 1 -name '.*') ]] || fail 'the cancel left a temporary folder'
 }
 
-trap at_exit EXIT
-trap 'exit 143' TERM INT HUP
-set_up
-step 'a host is unreachable, one reboots, one loses a connection'
-printf '%s\n' "${address[@]}" >"$work/hosts"
-ip -n "$name-c" link set eth0 down
-plan "$work/fleet" --repeat 2 --retries 2 --at-most 3
-submit "$work/fleet"
+# In the namespaces of the hosts.
+inside() { # PROGRAM SCENARIO...
+    program=$1
+    scenario=("${@:2}")
+    set_up
+    lose_hosts
+    cancel
+    step 'done'
+}
 
-wait_until 60 runs_on b
-ip -n "$name-b" link set eth0 down
-kill_host b
-step 'host b is down'
-wait_until 60 runs_on a
-# The connections of a, not its sshd and not its task.
-for pid in $(children "${sshd_pid[a]}"); do kill -KILL "$pid"; done
-step 'host a lost its connections'
-sleep 5
-start_sshd b
-ip -n "$name-b" link set eth0 up
-step 'host b is up'
+if [[ ${1:-} == inside ]]; then
+    work=$2
+    inside "${@:3}"
+    exit
+fi
+(($# >= 2)) || {
+    echo "usage: ssh.sh PROGRAM SCENARIO [KEY=VALUE...] [--quick]" >&2
+    exit 2
+}
+export PATH=$PATH:/usr/sbin:/sbin
+for tool in parallel sshd ssh ssh-keygen ip nsenter pkill setpriv unshare; do
+    command -v "$tool" >/dev/null || {
+        echo "ssh.sh: needs $tool: apt-get install parallel openssh-server iproute2 procps" >&2
+        exit 3
+    }
+done
+program=$(readlink -f -- "$1")
+work=$(mktemp --directory --tmpdir plimsoll-ssh.XXXXXXXX)
+chmod 755 "$work"
+made_run_sshd=
+# The folder without entries in which sshd checks keys; the package's service makes it.
+[[ -d /run/sshd ]] || { mkdir -m 755 /run/sshd && made_run_sshd=yes; }
+[[ -d /run/netns ]] || mkdir -m 755 /run/netns
+namespaces=
+# shellcheck disable=SC2317 # called by the trap
+end() {
+    [[ -z $namespaces ]] || kill -KILL "$namespaces" || true
+    wait
+    rm -rf "$work"
+    [[ -z $made_run_sshd ]] || rmdir /run/sshd
+}
+trap 'end 2>/dev/null' EXIT
+trap 'exit 143' TERM
+trap 'exit 130' INT
+setpriv --pdeathsig KILL unshare --mount --net --uts --pid --fork --kill-child --mount-proc \
+    "$(readlink -f "$0")" inside "$work" "$program" "${@:2}" <&0 &
+namespaces=$!
 code=0
-wait "$submit_pid" || code=$?
-submit_pid=
-step "submit ended with exit code $code"
-[[ $code == 2 ]] || fail "submit must end with 2, as tasks failed, not with $code"
-cat "$work/fleet/logs/joblog.tsv"
-[[ $(results "$work/fleet" a | wc -l) == 2 ]] || fail 'a result of host a is missing'
-[[ $(results "$work/fleet" b | wc -l) == 2 ]] || fail 'a result of host b is missing'
-[[ -z $(results "$work/fleet" c) ]] || fail 'host c has a result'
-[[ $(attempts "$work/fleet" a) == 1 ]] || fail 'a lost connection must not repeat a task'
-[[ $(attempts "$work/fleet" b) == 2 ]] || fail 'a reboot must repeat the task, once'
-while IFS=$'\t' read -r id host; do
-    [[ $host != "${address[c]}" ]] || grep -qF -- "$id" "$work/submit.out" || fail "submit does not list the missing task $id"
-done <"$work/fleet/tasks.tsv"
-no_folder_left || fail 'a folder is left on a host'
-
-step 'the unreachable host is back; a second submit repeats only its tasks'
-ip -n "$name-c" link set eth0 up
-submit "$work/fleet"
-wait "$submit_pid" || fail "the second submit ended with exit code $?"
-submit_pid=
-[[ $(results "$work/fleet" c | wc -l) == 2 ]] || fail 'a result of host c is missing'
-[[ $(attempts "$work/fleet" a) == 1 ]] || fail 'the second submit repeated a finished task'
-
-step 'cancel'
-plan "$work/fleet2" --repeat 2 --retries 2 --at-most 3
-submit "$work/fleet2"
-wait_until 60 runs_on a
-nsenter --net="/run/netns/$name-bridge" -- "$program" fleet cancel "$work/fleet2"
-wait "$submit_pid" && fail 'a cancelled submit succeeded'
-submit_pid=
-for host in a b c; do ! runs_on "$host" || fail "a task runs on host $host after the cancel"; done
-no_folder_left || fail 'a folder is left on a host after the cancel'
-[[ ! -e $work/fleet2/tasks || -z $(find "$work/fleet2/tasks" -mindepth 1 -name '.*') ]] || fail 'the cancel left a temporary folder'
-step 'done'
+wait "$namespaces" || code=$?
+namespaces=
+exit "$code"
