@@ -70,7 +70,7 @@ format *options:
 # Check formatting, clippy and shell scripts
 lint: (format "--check")
     cargo clippy --workspace --all-targets -- -D warnings
-    shellcheck vm/*.sh vm/guest/init vm/guest/*.sh .ci/run .ci/smoke .ci/left-behind .ci/loom .ci/portability .ci/heap-by-hand .ci/pager-by-hand .ci/kubernetes docs/pictures.sh .ci/package packaging/build.sh crates/plimsoll/tests/fleet/*.sh crates/plimsoll-fleet/src/*/*.sh crates/plimsoll-fleet/src/slurm/job.sbatch
+    shellcheck vm/*.sh vm/guest/init vm/guest/*.sh .ci/run .ci/smoke .ci/left-behind .ci/loom .ci/portability .ci/heap-by-hand .ci/pager-by-hand .ci/kubernetes docs/pictures.sh .ci/package packaging/build.sh crates/plimsoll/tests/fleet/*.sh crates/plimsoll-fleet/src/*/*.sh crates/plimsoll-fleet/src/slurm/job.sbatch crates/plimsoll-fleet/src/ssh/tests/*
     .ci/inputs check
     packaging/third_party.py check
 

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 /// Modules whose tests take the machine lock, but for those of [`GROUPS`]. They run real experiments, one after another,
 /// and leave the processor mostly idle.
-const HOLDERS: [&str; 12] = [
+const HOLDERS: [&str; 13] = [
     "run::",
     "trim::",
     "environment::",
@@ -19,6 +19,7 @@ const HOLDERS: [&str; 12] = [
     "watch::core::pressure::",
     "doctor::here::",
     "fleet::slurm::",
+    "fleet::ssh::",
     "fleet::task::",
 ];
 /// The crate whose integration tests contain [`HOLDERS`].
