@@ -20,6 +20,7 @@ use super::columns;
 use super::state::Rows;
 use crate::plan::{RunName, TaskId};
 use crate::folder::FolderLock;
+use crate::views;
 use crate::{FleetError, Folder};
 
 pub(super) const SAMPLES: &str = "samples.parquet";
@@ -202,6 +203,7 @@ impl DataSet {
         let path = self.data.path().join(TASKS);
         let failed = |error| FleetError::io("write", &path, error);
         table.close(&[]).map_err(failed)?;
+        self.data.write(views::FILE, views::SQL.as_bytes(), 0o644)?;
         self.data.sync_file_system()?;
         self.work.rename(TASKS, &self.data, TASKS).map_err(failed)?;
         self.data.sync()?;

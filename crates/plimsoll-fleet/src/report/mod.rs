@@ -18,7 +18,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use plimsoll_model::exit::Exit;
@@ -130,8 +130,9 @@ pub fn write(
         comparison,
     };
     let document = page::document(&data_set, plan, &outcome);
-    document::write(&document, output)
-        .map_err(|source| FleetError::io("write the report of", data, source))?;
+    let mut output = BufWriter::new(output);
+    let written = document::write(&document, &mut output).and_then(|()| output.flush());
+    written.map_err(|source| FleetError::io("write the report of", data, source))?;
     Ok(outcome)
 }
 
