@@ -8,7 +8,7 @@ use super::xy::{Axis, Scale, tick, value};
 use crate::analysis::MetricUnit;
 
 const WIDTH: f64 = 680.0;
-const LEFT: f64 = 190.0;
+const LEFT: f64 = 216.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 6.0;
 const AXIS: f64 = 24.0;
