@@ -29,6 +29,8 @@ const JOB: &str = "job.sbatch";
 const SUBMIT: &str = "submit.sh";
 const TASK_IDS: &str = "tasks.tsv";
 const LOGS: &str = "logs";
+/// Error of sbatch for an index of `MaxArraySize`, by default 1001, or above.
+const TOO_LARGE: &str = "Invalid job array specification";
 /// Time for cancelled tasks to undo their changes: Slurm's `KillWait`, 30 s, and some.
 const MOST_CANCEL_TIME: Duration = Duration::from_secs(60);
 const CANCEL_POLL: Duration = Duration::from_millis(500);
@@ -134,7 +136,14 @@ impl Slurm {
         if rustix::process::geteuid().is_root() {
             TrustedFolder::own(folder)?;
         }
-        let text = script::output(self.command("sh").arg(SUBMIT).current_dir(folder))?;
+        let submitted = script::output(self.command("sh").arg(SUBMIT).current_dir(folder));
+        let text = submitted.map_err(|error| match error {
+            FleetError::Engine { stderr, .. } if stderr.contains(TOO_LARGE) => FleetError::refused(
+                "cannot submit the tasks: Slurm allows no array of this size",
+                "plan fewer tasks, or raise MaxArraySize in slurm.conf",
+            ),
+            error => error,
+        })?;
         let job: Job = text.trim().parse()?;
         Ok(Submitted::now("slurm", job))
     }

@@ -183,6 +183,12 @@ fn a_submission_passes_no_secret_and_returns_the_job() {
         }) => assert!(stderr.contains("\u{fffd}[31m"), "{stderr}"),
         other => panic!("{other:?}"),
     }
+    stubs.command(
+        "sbatch",
+        "echo 'sbatch: error: Invalid job array specification' >&2; exit 1",
+    );
+    let refused = stubs.slurm().submit(stubs.folder.path());
+    assert!(matches!(refused, Err(FleetError::Refused { .. })), "{refused:?}");
     stubs.command("sbatch", "echo '--all'");
     let refused = stubs.slurm().submit(stubs.folder.path());
     assert!(matches!(refused, Err(FleetError::Refused { .. })), "{refused:?}");

@@ -194,8 +194,12 @@ fn lose_a_host() {
     let lost = wait_for("attempt", || fleet.recording());
     let killed = command(CLUSTER).args(["kill", &lost.host]).status();
     assert!(killed.expect("bash starts").success(), "{}", lost.host);
-    // A real host would have lost its swap and cgroups. If another task has taken the machine, this fails, and a later task undoes them.
-    command(PLIMSOLL).arg("cleanup").output().expect("plimsoll starts");
+    // A real host would have lost its swap and cgroups. If another task has taken the machine, this fails, and a later
+    // task undoes them.
+    command(PLIMSOLL)
+        .arg("cleanup")
+        .output()
+        .expect("plimsoll starts");
     wait_for("end of the job", || fleet.has_ended().then_some(()));
 
     let mut restarted = Vec::new();
