@@ -26,13 +26,15 @@ pub struct LongValue<'a> {
 /// The values of a trial: those of its phases, then its metrics, then its lists.
 pub fn values(trial: &Trial) -> impl Iterator<Item = LongValue<'_>> {
     let phases = trial.phases.iter().flat_map(move |phase| {
-        phase_values(phase).into_iter().map(move |(name, value)| LongValue {
-            phase: &phase.name,
-            unit: unit_in_phase(&name),
-            status: status_in_phase(trial, &phase.name, &name),
-            name,
-            value,
-        })
+        phase_values(phase)
+            .into_iter()
+            .map(move |(name, value)| LongValue {
+                phase: &phase.name,
+                unit: unit_in_phase(&name),
+                status: status_in_phase(trial, &phase.name, &name),
+                name,
+                value,
+            })
     });
     let metrics = trial.metrics.iter().map(|(name, value)| LongValue {
         phase: "",

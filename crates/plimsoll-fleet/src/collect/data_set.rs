@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use super::columns;
 use super::state::Rows;
-use crate::plan::{RunName, TaskId};
 use crate::folder::FolderLock;
+use crate::plan::{RunName, TaskId};
 use crate::views;
 use crate::{FleetError, Folder};
 
@@ -125,7 +125,9 @@ impl DataSet {
             let path = new.path().join(name);
             let missing = || FleetError::io("read", &path, std::io::ErrorKind::NotFound);
             let file = new.file(name, u64::MAX)?.ok_or_else(missing)?;
-            let file = file.metadata().map_err(|source| FleetError::io("read", &path, source))?;
+            let file = file
+                .metadata()
+                .map_err(|source| FleetError::io("read", &path, source))?;
             bytes.insert(name.to_owned(), file.len());
         }
         let source = Source {
@@ -179,7 +181,10 @@ impl DataSet {
         let file = self.work.create(TASKS)?;
         let path = self.data.path().join(TASKS);
         let failed = |error: TableError| {
-            FleetError::format(&path, format_args!("{error}; remove it and collect every run again"))
+            FleetError::format(
+                &path,
+                format_args!("{error}; remove it and collect every run again"),
+            )
         };
         let table = Writer::new(BufWriter::new(file), columns::TASKS);
         let mut table = table.map_err(|error| failed(error.into()))?;
@@ -189,7 +194,8 @@ impl DataSet {
         let mut earlier = table::open(&path, columns::TASKS).map_err(failed)?;
         while let Some(rows) = earlier.next_group().map_err(failed)? {
             for row in rows {
-                let is_of_this = matches!(row.first(), Some(Value::Text(run)) if run == self.run_name.as_str());
+                let is_of_this =
+                    matches!(row.first(), Some(Value::Text(run)) if run == self.run_name.as_str());
                 if !is_of_this {
                     table.write(row).map_err(failed)?;
                 }
@@ -215,7 +221,10 @@ fn lock(data: &Folder) -> Result<FolderLock, FleetError> {
     let locked = data.lock();
     locked.map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock => FleetError::refused(
-            format_args!("cannot collect into {}: another collection writes it", data.path().display()),
+            format_args!(
+                "cannot collect into {}: another collection writes it",
+                data.path().display()
+            ),
             "wait for its end",
         ),
         _ => FleetError::io("lock", data.path(), error),

@@ -30,9 +30,7 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 
 use plimsoll_model::recording::table::{TableError, Writer};
-use plimsoll_model::recording::{
-    CopyError, RecordingError, RecordingFolder, copy_samples, for_each_trial,
-};
+use plimsoll_model::recording::{CopyError, RecordingError, RecordingFolder, copy_samples, for_each_trial};
 use plimsoll_model::sanitize::{sanitize, shorten};
 
 pub use state::{Collected, Rows, State, TaskState};
@@ -79,7 +77,11 @@ pub fn collect(folder: &Path, plan: &Plan, data: &Path) -> Result<Collected, Fle
             Taken::Kept(_) => collected.kept += 1,
             Taken::Not(_) => {}
         }
-        let finished = found.result.as_ref().ok().map(|found| (&found.result, &found.host));
+        let finished = found
+            .result
+            .as_ref()
+            .ok()
+            .map(|found| (&found.result, &found.host));
         let state = state_of(task, &found, taken);
         let row = task_row::row(&plan.run, task, &state, finished);
         table
@@ -177,9 +179,7 @@ fn copy_trials(source: &RecordingFolder, new: &Folder) -> Result<Rows, TaskError
         Ok(())
     })?;
     trials.close(&[]).map_err(|error| written(new, TRIALS, error))?;
-    metrics
-        .close(&[])
-        .map_err(|error| written(new, METRICS, error))?;
+    metrics.close(&[]).map_err(|error| written(new, METRICS, error))?;
     Ok(rows)
 }
 
@@ -192,7 +192,11 @@ fn state_of(task: &Task, found: &Found, taken: Taken) -> TaskState {
         Taken::Copied(rows) | Taken::Kept(rows) => (State::Done, Some(rows)),
         Taken::Not(state) => (state, None),
     };
-    let of_result = found.result.as_ref().ok().map(|finished| finished.host.host.clone());
+    let of_result = found
+        .result
+        .as_ref()
+        .ok()
+        .map(|finished| finished.host.host.clone());
     let of_attempt = || found.attempts.last().map(|attempt| attempt.host.clone());
     TaskState {
         id: task.id.clone(),

@@ -48,7 +48,13 @@ impl Head {
     }
 
     fn row(&self, rest: impl IntoIterator<Item = Value>) -> Vec<Value> {
-        let head = [&self.trial, &self.workload, &self.subject, &self.params, &self.repeat];
+        let head = [
+            &self.trial,
+            &self.workload,
+            &self.subject,
+            &self.params,
+            &self.repeat,
+        ];
         head.into_iter().cloned().chain(rest).collect()
     }
 }

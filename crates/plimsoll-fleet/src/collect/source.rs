@@ -7,13 +7,10 @@ use plimsoll_model::recording::model::file;
 use plimsoll_model::sanitize::{sanitize, shorten};
 
 use super::state::State;
+use crate::Folder;
 use crate::fingerprint::{self, FILE as HOST, Fingerprint};
 use crate::plan::TaskId;
-use crate::Folder;
-use crate::task::{
-    self, Attempt, AttemptOutcome, RECORDING, RESULT, ResultStatus, TaskFolder, TaskResult,
-};
-
+use crate::task::{self, Attempt, AttemptOutcome, RECORDING, RESULT, ResultStatus, TaskFolder, TaskResult};
 
 /// Most bytes of a document of a task. A description of a host has about 20 KB.
 const DOCUMENT_MAX: u64 = 1 << 20;
@@ -101,7 +98,10 @@ fn read_result(folder: &Folder, id: &TaskId, exit: &mut Option<u8>) -> Result<Fi
         .ok_or_else(|| corrupt("its folder has no result.json"))?;
     *exit = Some(result.exit);
     if result.task != *id {
-        return Err(corrupt(format_args!("its result is that of the task {}", result.task)));
+        return Err(corrupt(format_args!(
+            "its result is that of the task {}",
+            result.task
+        )));
     }
     if result.status == ResultStatus::Failed {
         return Err(State::Failed {
@@ -143,8 +143,18 @@ fn check_name(host: &str) -> Result<(), &'static str> {
 pub(super) fn check(finished: &Finished) -> Result<(), String> {
     let files = [
         (&finished.folder, HOST, HOST, DOCUMENT_MAX),
-        (&finished.recording, file::MANIFEST, "recording/manifest.json", MANIFEST_MAX),
-        (&finished.recording, file::RESULTS, "recording/results.json", RESULTS_MAX),
+        (
+            &finished.recording,
+            file::MANIFEST,
+            "recording/manifest.json",
+            MANIFEST_MAX,
+        ),
+        (
+            &finished.recording,
+            file::RESULTS,
+            "recording/results.json",
+            RESULTS_MAX,
+        ),
     ];
     for (folder, name, path, max) in files {
         let found = folder.sha256(name, max).map_err(|error| error.to_string())?;
@@ -152,7 +162,9 @@ pub(super) fn check(finished: &Finished) -> Result<(), String> {
             return Err(format!("its folder has no {path}"));
         };
         if finished.result.checksums.get(path) != Some(&found) {
-            return Err(format!("{path} is damaged: it does not have the checksum in {RESULT}"));
+            return Err(format!(
+                "{path} is damaged: it does not have the checksum in {RESULT}"
+            ));
         }
     }
     Ok(())

@@ -43,11 +43,17 @@ pub struct TaskState {
 pub enum State {
     Done,
     /// The run failed, or every attempt did.
-    Failed { reason: String },
+    Failed {
+        reason: String,
+    },
     /// No result has arrived.
-    Missing { reason: String },
+    Missing {
+        reason: String,
+    },
     /// The result is damaged, or not of this task.
-    Corrupt { reason: String },
+    Corrupt {
+        reason: String,
+    },
 }
 
 /// Rows of a task in the files of the data set.

@@ -71,7 +71,10 @@ fn column(rows: &[Vec<Value>], columns: &[Column], name: &str) -> Vec<Value> {
 }
 
 fn texts(values: &[&str]) -> Vec<Value> {
-    values.iter().map(|text| Value::Text((*text).to_owned())).collect()
+    values
+        .iter()
+        .map(|text| Value::Text((*text).to_owned()))
+        .collect()
 }
 
 /// Every file below a folder, with its content.
@@ -107,11 +110,17 @@ fn results_become_a_data_set() {
     let collected = fleet.collect();
     let names: Vec<&str> = collected.tasks.iter().map(|task| task.state.name()).collect();
     assert_eq!(names, ["done", "done", "failed", "missing", "missing", "corrupt"]);
-    assert_eq!((collected.copied, collected.kept, collected.incomplete()), (2, 0, 4));
+    assert_eq!(
+        (collected.copied, collected.kept, collected.incomplete()),
+        (2, 0, 4)
+    );
     assert_eq!((collected.unknown_count, collected.unknown.len()), (1, 1));
     assert_eq!(collected.unknown, ["stranger\u{fffd}"]);
     let failed = &collected.tasks[2];
-    assert_eq!((failed.exit, failed.host.as_deref(), failed.attempts.len()), (Some(3), Some("node-3"), 2));
+    assert_eq!(
+        (failed.exit, failed.host.as_deref(), failed.attempts.len()),
+        (Some(3), Some("node-3"), 2)
+    );
     let rows = collected.tasks[0].rows.unwrap();
     assert_eq!((rows.samples, rows.trials), (40, 3));
 
@@ -122,7 +131,10 @@ fn results_become_a_data_set() {
         column(&tasks, columns::TASKS, "state"),
         texts(&["done", "done", "failed", "missing", "missing", "corrupt"])
     );
-    assert_eq!(column(&tasks, columns::TASKS, "host")[1], Value::Text("x=y/z".to_owned()));
+    assert_eq!(
+        column(&tasks, columns::TASKS, "host")[1],
+        Value::Text("x=y/z".to_owned())
+    );
     assert_eq!(column(&tasks, columns::TASKS, "attempts")[2], Value::Integer(2));
 
     let other = fleet.task_data("x%3Dy%2Fz", "b");
@@ -220,10 +232,16 @@ fn forge(folder: &Path, name: &str, from: &str, to: &str) {
 fn hostile_results_are_corrupt_and_lead_nowhere() {
     type Damage = fn(&Path);
     let damages: &[(&str, Damage)] = &[
-        ("no result", |task| fs::remove_file(task.join("result.json")).unwrap()),
+        ("no result", |task| {
+            fs::remove_file(task.join("result.json")).unwrap()
+        }),
         ("a result of another task", |task| seal(task, "b")),
-        ("no JSON", |task| fs::write(task.join("result.json"), "{").unwrap()),
-        ("a newer version", |task| fs::write(task.join("result.json"), r#"{"version": 2}"#).unwrap()),
+        ("no JSON", |task| {
+            fs::write(task.join("result.json"), "{").unwrap()
+        }),
+        ("a newer version", |task| {
+            fs::write(task.join("result.json"), r#"{"version": 2}"#).unwrap()
+        }),
         ("a link as result", |task| {
             let path = task.join("result.json");
             fs::rename(&path, task.join("real")).unwrap();
@@ -235,7 +253,10 @@ fn hostile_results_are_corrupt_and_lead_nowhere() {
             assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
         }),
         ("a result of 2 GiB", |task| {
-            let file = fs::File::options().append(true).open(task.join("result.json")).unwrap();
+            let file = fs::File::options()
+                .append(true)
+                .open(task.join("result.json"))
+                .unwrap();
             file.set_len(2 << 30).unwrap();
         }),
         ("a link as recording", |task| {
@@ -249,31 +270,69 @@ fn hostile_results_are_corrupt_and_lead_nowhere() {
             symlink("../real", path).unwrap();
         }),
         ("a sample file cut short", |task| {
-            let file = fs::File::options().append(true).open(task.join("recording/samples.parquet")).unwrap();
+            let file = fs::File::options()
+                .append(true)
+                .open(task.join("recording/samples.parquet"))
+                .unwrap();
             file.set_len(file.metadata().unwrap().len() - 9).unwrap();
         }),
-        ("no samples", |task| fs::remove_file(task.join("recording/samples.parquet")).unwrap()),
+        ("no samples", |task| {
+            fs::remove_file(task.join("recording/samples.parquet")).unwrap()
+        }),
         ("samples of 9 GiB", |task| {
-            let file = fs::File::options().append(true).open(task.join("recording/samples.parquet")).unwrap();
+            let file = fs::File::options()
+                .append(true)
+                .open(task.join("recording/samples.parquet"))
+                .unwrap();
             file.set_len(9 << 30).unwrap();
         }),
         ("a value without its checksum", |task| {
             let path = task.join("recording/results.json");
-            fs::write(&path, fs::read_to_string(&path).unwrap().replace("0.2237", "0.3237")).unwrap();
+            fs::write(
+                &path,
+                fs::read_to_string(&path).unwrap().replace("0.2237", "0.3237"),
+            )
+            .unwrap();
         }),
-        ("a newer schema", |task| forge(task, "recording/manifest.json", r#""schema": 5"#, r#""schema": 6"#)),
-        ("an infinite value", |task| forge(task, "recording/results.json", "0.2237", "1e999")),
-        ("trials that are none", |task| forge(task, "recording/results.json", "\"trials\": [", "\"trials\": [7,")),
-        ("results without trials", |task| forge(task, "recording/results.json", "\"trials\"", "\"others\"")),
-        ("a trial twice", |task| forge(task, "recording/results.json", "random#1", "random#2")),
-        ("a host without a name", |task| forge(task, "host.json", "node-1", "")),
-        ("a host with a tab", |task| forge(task, "host.json", "node-1", "node\\t1")),
-        ("a long host", |task| forge(task, "host.json", "node-1", &"n".repeat(65))),
+        ("a newer schema", |task| {
+            forge(
+                task,
+                "recording/manifest.json",
+                r#""schema": 5"#,
+                r#""schema": 6"#,
+            )
+        }),
+        ("an infinite value", |task| {
+            forge(task, "recording/results.json", "0.2237", "1e999")
+        }),
+        ("trials that are none", |task| {
+            forge(task, "recording/results.json", "\"trials\": [", "\"trials\": [7,")
+        }),
+        ("results without trials", |task| {
+            forge(task, "recording/results.json", "\"trials\"", "\"others\"")
+        }),
+        ("a trial twice", |task| {
+            forge(task, "recording/results.json", "random#1", "random#2")
+        }),
+        ("a host without a name", |task| {
+            forge(task, "host.json", "node-1", "")
+        }),
+        ("a host with a tab", |task| {
+            forge(task, "host.json", "node-1", "node\\t1")
+        }),
+        ("a long host", |task| {
+            forge(task, "host.json", "node-1", &"n".repeat(65))
+        }),
         ("a name of a metric of 2 kB", |task| {
             forge(task, "recording/results.json", "fill_gb_per_s", &"m".repeat(2000));
         }),
         ("a trial of 9 MiB", |task| {
-            forge(task, "recording/results.json", "\"metrics\": {", &format!("\"metrics\": {{{} ", " ".repeat(9 << 20)));
+            forge(
+                task,
+                "recording/results.json",
+                "\"metrics\": {",
+                &format!("\"metrics\": {{{} ", " ".repeat(9 << 20)),
+            );
         }),
     ];
     let fleet = Fleet::new(&["a", "b"]);
@@ -291,7 +350,10 @@ fn hostile_results_are_corrupt_and_lead_nowhere() {
         }
         let state = fleet.state(0);
         assert_eq!(state.name(), "corrupt", "{name}");
-        assert!(state.reason().is_some_and(|reason| reason.chars().count() > 10), "{name}");
+        assert!(
+            state.reason().is_some_and(|reason| reason.chars().count() > 10),
+            "{name}"
+        );
         assert!(!fleet.task_data("node-1", "a").exists(), "{name}");
         assert!(fleet.task_data("node-2", "b").exists(), "{name}");
     }
@@ -344,7 +406,9 @@ fn two_collections_at_once_are_refused() {
 fn samples_of_other_layouts_get_that_of_this_version() {
     let fleet = Fleet::new(&["a"]);
     let stored = plimsoll_testkit::recordings::stored();
-    let found = content(&stored).into_keys().filter(|path| path.ends_with(file::SAMPLES));
+    let found = content(&stored)
+        .into_keys()
+        .filter(|path| path.ends_with(file::SAMPLES));
     let mut count = 0;
     for samples in found {
         let _ = fs::remove_dir_all(fleet.tasks().join("a"));
@@ -392,7 +456,10 @@ fn a_kill_at_any_moment_and_a_second_run_give_the_same_data() {
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty()).unwrap();
         // Each task that is there is whole.
-        for path in content(&fleet.data()).keys().filter(|path| path.ends_with("_source.json")) {
+        for path in content(&fleet.data())
+            .keys()
+            .filter(|path| path.ends_with("_source.json"))
+        {
             if path.to_string_lossy().contains("/.collect/") {
                 continue;
             }

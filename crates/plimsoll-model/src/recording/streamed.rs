@@ -111,7 +111,9 @@ pub fn for_each_trial<E: From<RecordingError>>(
 fn open_within(file: &RecordingFile, max: u64) -> Result<File, RecordingError> {
     let opened = open(file)?;
     let length = opened.metadata();
-    let bytes = length.map_err(|source| RecordingError::io("read", file.path(), source))?.len();
+    let bytes = length
+        .map_err(|source| RecordingError::io("read", file.path(), source))?
+        .len();
     match bytes <= max {
         true => Ok(opened),
         false => Err(RecordingError::TooLarge {

@@ -98,7 +98,10 @@ fn check_columns(schema: &Schema) -> Result<(), ParquetDamage> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
     let mut names = HashSet::new();
     let good = |name: &'_ str| name.len() <= NAME_MAX && name.bytes().all(plain);
-    match fields.iter().all(|field| good(&field.name) && names.insert(&field.name)) {
+    match fields
+        .iter()
+        .all(|field| good(&field.name) && names.insert(&field.name))
+    {
         true => Ok(()),
         false => Err(ParquetDamage::ColumnName),
     }
