@@ -70,7 +70,7 @@ pub use replace::replace_file;
 pub use resume::{Now, Resumed};
 pub use samples::{ColumnView, Samples};
 pub use schema::{columns_markdown, format_table_markdown};
-pub use streamed::{ResultsHead, copy_samples, for_each_trial};
 pub use statement::{Statement, StatementCode, statements_markdown};
+pub use streamed::{ResultsHead, copy_samples, for_each_trial};
 pub use warning::{Warning, WarningCode};
 pub use writer::Writer;
