@@ -18,7 +18,7 @@ const INSIDE: &str = "inside";
 /// On a busy machine; other tests may hold it first.
 const LONGEST: Duration = Duration::from_secs(1800);
 const SCENARIO: &str = "[scenario]\nname = \"small\"\n[global]\nworkload = \"compression\"\nsize = \"16M\"\nhold = 3\nrepeat = 1\n\
-                        class = \"text\"\n[zram]\nsubject = \"zram\"\n";
+                        class = \"ratio=3\"\nsubject = \"zram\"\n";
 /// Fails task 1 at its first start, and task 2 always. The other tasks are done at once.
 const STUB: &str = "#!/bin/sh
 while [ \"$1\" != --task ]; do shift; done
