@@ -70,7 +70,7 @@ format *options:
 # Check formatting, clippy and shell scripts
 lint: (format "--check")
     cargo clippy --workspace --all-targets -- -D warnings
-    shellcheck vm/*.sh vm/guest/init vm/guest/*.sh .ci/run .ci/smoke .ci/left-behind .ci/loom .ci/portability .ci/heap-by-hand .ci/pager-by-hand .ci/kubernetes docs/pictures.sh .ci/package packaging/build.sh
+    shellcheck vm/*.sh vm/guest/init vm/guest/*.sh .ci/run .ci/smoke .ci/left-behind .ci/loom .ci/portability .ci/heap-by-hand .ci/pager-by-hand .ci/kubernetes docs/pictures.sh .ci/package packaging/build.sh crates/plimsoll/tests/fleet/*.sh crates/plimsoll-fleet/src/*/*.sh crates/plimsoll-fleet/src/slurm/job.sbatch crates/plimsoll-fleet/src/ssh/tests/*
     .ci/inputs check
     packaging/third_party.py check
 
@@ -157,6 +157,11 @@ page-test +reports:
 watch-page-test:
     cargo test --workspace --no-run
     crates/plimsoll/tests/page/run.sh "${CARGO_TARGET_DIR:-target}/debug/plimsoll"
+
+# Show a fleet on this machine, as root: Slurm on three hosts, of which one dies and one has another swap algorithm
+fleet-demo folder="target/fleet-demo":
+    cargo build --release -p plimsoll
+    crates/plimsoll/tests/fleet/demo.sh "{{target}}/release/plimsoll" {{folder}}
 
 # Check everything for a change, except sections with the inputs of their last green run
 ci:

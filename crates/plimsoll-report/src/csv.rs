@@ -1,20 +1,17 @@
 //! Every value of every trial as CSV in long format: one value per line, for spreadsheets and data frames.
 //!
 //! Columns: `run, trial, workload, subject`, a column for each parameter of any trial, `repeat, status, verified, phase,
-//! metric, value`. `phase` is empty for a metric of the whole trial. A value of a phase keeps its field's name or, where
-//! the kind of work measured it, its own; the bytes by category before and after a phase are `before_<category>_bytes`
-//! and `after_<category>_bytes`, the share of CPU time of a function of the kernel is `profile[<function>]`. Values of
-//! which there is one for each of several things are `<name>[1]`, `<name>[2]`, ... Histograms of latencies are left out.
-//! `status` is that of the value: a confounder spoils some metrics of a trial and spares others.
+//! metric, value`. `phase` is empty for a metric of the whole trial. [`long_form`] names the values. `status` is that of the
+//! value: a confounder spoils some metrics of a trial and spares others.
 //!
 //! Of `plimsoll hold`, the values of the level have no trial and the workload `hold`, and their status is that of the recording.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use crate::workloads;
+use crate::long_form;
 use plimsoll_model::recording::hold::{HOLD_SCENARIO, HeldLevel, HoldGoal};
-use plimsoll_model::recording::model::{Phase, Results, Trial, TrialStatus};
+use plimsoll_model::recording::model::{Results, Trial, TrialStatus};
 
 /// The trials' values as CSV (RFC 4180, lines ended by LF), a header first.
 pub fn csv(results: &Results) -> String {
@@ -33,37 +30,21 @@ pub fn csv(results: &Results) -> String {
     text.push_str("repeat,status,verified,phase,metric,value\n");
     for trial in &results.trials {
         let start = line_start(&results.run, trial, &params);
-        let mut line = |status: TrialStatus, phase: &str, metric: &str, value: &str| {
-            let status = match status {
+        for value in long_form::values(trial) {
+            let status = match value.status {
                 TrialStatus::Ok => "ok",
                 TrialStatus::Failed => "failed",
                 TrialStatus::Untrustworthy => "untrustworthy",
             };
-            let (phase, metric) = (field(phase), field(metric));
+            // Writing to a String cannot fail.
             let _ = writeln!(
                 text,
-                "{start},{status},{},{phase},{metric},{value}",
-                trial.verified
+                "{start},{status},{},{},{},{}",
+                trial.verified,
+                field(value.phase),
+                field(&value.name),
+                value.value
             );
-        };
-        for phase in &trial.phases {
-            for (metric, value) in phase_values(phase) {
-                line(
-                    status_in_phase(trial, &phase.name, &metric),
-                    &phase.name,
-                    &metric,
-                    &value,
-                );
-            }
-        }
-        for (metric, value) in &trial.metrics {
-            line(trial.status_of(metric), "", metric, &value.to_string());
-        }
-        for (list, values) in &trial.lists {
-            for (index, value) in values.iter().enumerate() {
-                let name = format!("{list}[{}]", index + 1);
-                line(status_in_phase(trial, "", list), "", &name, &value.to_string());
-            }
         }
     }
     if let Some(level) = &results.hold {
@@ -133,48 +114,6 @@ fn line_start(run: &str, trial: &Trial, params: &[&String]) -> String {
     // Writing to a String cannot fail.
     let _ = write!(start, "{}", trial.repeat);
     start
-}
-
-/// The status of a value of a phase: that of the trial if no confounder is known to spoil or to spare it.
-fn status_in_phase(trial: &Trial, phase: &str, metric: &str) -> TrialStatus {
-    let of_phase = format!("{phase}.{metric}");
-    let named = [metric, of_phase.as_str()];
-    let known = named.into_iter().find(|name| workloads::spoilers(name).is_some());
-    let (Some(name), false) = (known, trial.untrustworthy.is_empty()) else {
-        return trial.status;
-    };
-    let mut spoilers = trial.untrustworthy.values().flatten();
-    match spoilers.any(|confounder| workloads::can_spoil(confounder, name)) {
-        _ if trial.status == TrialStatus::Failed => TrialStatus::Failed,
-        true => TrialStatus::Untrustworthy,
-        false => TrialStatus::Ok,
-    }
-}
-
-fn phase_values(phase: &Phase) -> Vec<(String, String)> {
-    let mut values: Vec<(String, String)> = [
-        ("seconds", phase.seconds.to_string()),
-        ("bytes", phase.bytes.to_string()),
-        ("gb_per_s", phase.gb_per_s.to_string()),
-        ("cpu_user_s", phase.cpu_user_s.to_string()),
-        ("cpu_system_s", phase.cpu_system_s.to_string()),
-        ("cpu_kernel_threads_s", phase.cpu_kernel_threads_s.to_string()),
-        ("minor_faults", phase.minor_faults.to_string()),
-        ("major_faults", phase.major_faults.to_string()),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .into();
-    let measured = phase.values.iter();
-    values.extend(measured.map(|(name, value)| (name.clone(), value.to_string())));
-    let profile = phase.profile.iter();
-    values.extend(profile.map(|(function, share)| (format!("profile[{function}]"), share.to_string())));
-    for (when, categories) in [("before", &phase.before), ("after", &phase.after)] {
-        let bytes = categories
-            .iter()
-            .map(|(name, bytes)| (format!("{when}_{name}_bytes"), bytes.to_string()));
-        values.extend(bytes);
-    }
-    values
 }
 
 /// A text field: quoted where it must be, and made harmless where a spreadsheet would run it as a formula.

@@ -24,6 +24,7 @@ pub mod headlines;
 pub mod hold;
 pub mod html;
 pub mod json;
+pub mod long_form;
 pub mod markdown;
 mod memory_settings;
 pub mod page;

@@ -5,6 +5,7 @@
 //! | `child` | child processes in a known state, and lines of their output |
 //! | `this_program` | a new process of the test program for one test |
 //! | `forked` | children of a `fork` without `exec` |
+//! | `fleets` | results of a fleet that never ran; with the feature `recordings` |
 //! | `program` | programs and scripts to start |
 //! | `recordings` | a recording of a run that never happened, and stored recordings; with the feature `recordings` |
 //! | `other_readers` | pyarrow and DuckDB on a recording; with the feature `recordings` |
@@ -20,6 +21,8 @@
 //! the test program keeps the variables that `PLIMSOLL_TEST_KEPT` names.
 
 mod child;
+#[cfg(feature = "recordings")]
+pub mod fleets;
 mod forked;
 pub mod open_metrics;
 #[cfg(feature = "recordings")]

@@ -3,6 +3,7 @@
 //! The doc comments of fields and variants are the text of `--help`.
 
 mod exec;
+mod fleet;
 mod guard;
 mod heap;
 mod hold;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use plimsoll_fleet::plan::TaskId;
 use plimsoll_model::exit::Exit;
 use plimsoll_model::scenario::WorkloadKind;
 use plimsoll_report::analysis::statistics::THRESHOLD_PERCENT;
@@ -22,6 +24,9 @@ use values::{address, seconds};
 
 use exec::EXEC;
 pub use exec::{Exec, ExecCodec, ExecEngine};
+pub use fleet::{
+    FleetCollect, FleetCommand, FleetFolder, FleetGroup, FleetPlan, FleetReport, FleetSubmit,
+};
 pub use guard::Guard;
 pub use heap::{HeapCommand, HeapFrontEnd, HeapGroup, HeapRun, HeapStat};
 pub use hold::Hold;
@@ -104,6 +109,8 @@ pub enum Command {
     Compare(Compare),
     /// Export a recording as Parquet, CSV, JSON or Prometheus text
     Export(Export),
+    /// Run a scenario on many hosts by Slurm, ssh or Kubernetes, and compare the hosts
+    Fleet(FleetGroup),
     /// Show the memory of the machine over time, live or from a recording
     Watch(Watch),
     /// List processes with working set, swap, faults, limits and fault storms
@@ -183,6 +190,9 @@ pub struct Run {
     /// Wait up to this many seconds for another run to end
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "3600", require_equals = true)]
     pub wait: Option<u64>,
+    /// Run it as this task of a fleet: skip it if DIR has its result, and publish its result there
+    #[arg(long, value_name = "ID", conflicts_with_all = ["resume", "check", "dry_run", "show", "open"])]
+    pub task: Option<TaskId>,
     /// Open the report in a browser: $BROWSER, otherwise xdg-open
     #[arg(long, conflicts_with_all = ["show", "check", "dry_run"])]
     pub open: bool,

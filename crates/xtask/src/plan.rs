@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 /// Modules whose tests take the machine lock, but for those of [`GROUPS`]. They run real experiments, one after another,
 /// and leave the processor mostly idle.
-const HOLDERS: [&str; 10] = [
+const HOLDERS: [&str; 13] = [
     "run::",
     "trim::",
     "environment::",
@@ -18,6 +18,9 @@ const HOLDERS: [&str; 10] = [
     "processes::storms::",
     "watch::core::pressure::",
     "doctor::here::",
+    "fleet::slurm::",
+    "fleet::ssh::",
+    "fleet::task::",
 ];
 /// The crate whose integration tests contain [`HOLDERS`].
 const HOLDERS_CRATE: &str = "plimsoll";

@@ -73,12 +73,44 @@ pub fn cleanup_in(state: &Path, wait: Option<Duration>) -> Result<CleanupReport,
     let Some((state, runs)) = find_runs(state)? else {
         return Ok(CleanupReport::default());
     };
-    let names = journals(&runs)?;
+    cleanup_found(&state, &runs, wait, None)
+}
+
+/// As [`cleanup`], for the dead runs whose command lines `of` selects. Does not wait if there are none.
+///
+/// # Errors
+/// As [`cleanup`].
+pub fn cleanup_of(
+    of: &dyn Fn(&[String]) -> bool,
+    wait: Option<Duration>,
+) -> Result<CleanupReport, EnvironmentError> {
+    let Some((state, runs)) = find_runs(&state::path()?)? else {
+        return Ok(CleanupReport::default());
+    };
+    for name in journals(&runs)? {
+        if let Opened::Dead(journal) = open(&runs, &name)?
+            && of(&journal.header().command)
+        {
+            // Another process may undo it as soon as it is closed.
+            drop(journal);
+            return cleanup_found(&state, &runs, wait, Some(of));
+        }
+    }
+    Ok(CleanupReport::default())
+}
+
+fn cleanup_found(
+    state: &StateFolder,
+    runs: &TrustedFolder,
+    wait: Option<Duration>,
+    of: Option<&dyn Fn(&[String]) -> bool>,
+) -> Result<CleanupReport, EnvironmentError> {
+    let names = journals(runs)?;
     if names.is_empty() {
         return Ok(CleanupReport::default());
     }
     // A live run may rely on a dead run's change, so cleanup undoes only those of guards while a run holds the machine.
-    let holder = match MachineLock::acquire(&state, Lock::Machine, "cleanup", wait, &NEVER) {
+    let holder = match MachineLock::acquire(state, Lock::Machine, "cleanup", wait, &NEVER) {
         Ok(lock) => Ok(lock),
         Err(EnvironmentError::Busy { holder, .. }) => Err(holder),
         Err(error) => return Err(error),
@@ -88,8 +120,10 @@ pub fn cleanup_in(state: &Path, wait: Option<Duration>) -> Result<CleanupReport,
     let mut report = CleanupReport::default();
     for name in names {
         let path = runs.path().join(&name);
-        match open(&runs, &name)? {
+        match open(runs, &name)? {
+            Opened::Dead(journal) if of.is_some_and(|of| !of(&journal.header().command)) => {}
             Opened::Dead(journal) => found.push(*journal),
+            Opened::Live | Opened::Unreadable(_) if of.is_some() => {}
             Opened::Live => report.runs.push(untouched(&path, RunState::Live, None)),
             Opened::Empty => {}
             Opened::Unreadable(defect) => {

@@ -56,7 +56,7 @@ mod zswap;
 pub use allocators::{allocator_library, found_below as allocators_below};
 pub use cap::{Cap, CapError};
 pub use cgroup::{Cgroup, Reclaimed};
-pub use cleanup::{CleanupReport, RunCleanup, RunState, cleanup, cleanup_in};
+pub use cleanup::{CleanupReport, RunCleanup, RunState, cleanup, cleanup_in, cleanup_of};
 pub use enclosure::{Enclosure, OwnSwap};
 pub use error::{EnvironmentError, Missing, MissingKind};
 pub use holder::Holder;

@@ -87,6 +87,10 @@ pub enum ParquetDamage {
     OtherRows { found: usize, stated: usize },
     #[error("a group has an impossible shape")]
     GroupShape,
+    #[error("it has {0} columns")]
+    ColumnCount(usize),
+    #[error("a column has a name that no version gives, or that another column has")]
+    ColumnName,
     #[error("a column of {0} bytes in one group cannot be")]
     ColumnLength(u64),
     #[error("a sample has no time")]

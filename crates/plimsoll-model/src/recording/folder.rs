@@ -55,6 +55,15 @@ impl RecordingFolder {
         }
     }
 
+    /// A folder that the caller has opened, with its path for messages.
+    pub fn opened(handle: OwnedFd, path: PathBuf) -> RecordingFolder {
+        RecordingFolder {
+            handle: Arc::new(handle),
+            above: None,
+            path,
+        }
+    }
+
     /// Makes the folder `name` in `parent`, for this user alone to write to, and opens it.
     ///
     /// # Errors

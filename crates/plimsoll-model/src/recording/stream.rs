@@ -19,7 +19,7 @@ use super::{RecordingError, Samples};
 /// Most bytes of metadata: a larger length is damage.
 const METADATA_MAX: usize = 16 << 20;
 /// Most bytes of a batch: a larger one is damage, also in a file that is long enough for it.
-const BODY_MAX: u64 = 512 << 20;
+const BODY_MAX: u64 = 64 << 20;
 
 #[derive(Debug)]
 pub(super) struct Reader {

@@ -6,7 +6,7 @@ use toml::de::DeValue;
 use super::allocator::Allocator;
 use super::assignment::{Entry, Key};
 use super::document::{self, Document, Scope};
-use super::error::{Invalid, Place, Problem};
+use super::error::{Invalid, Place, Problem, ScenarioError};
 use super::kind::Kind;
 use super::nearest::nearest;
 use super::pager::PagerOptions;
@@ -25,6 +25,17 @@ pub struct Overrides {
     pub seed: Option<u64>,
     /// `--scale`, as it was written.
     pub scale: Option<String>,
+}
+
+impl Document {
+    /// Checks the keys and values of changes, without a machine.
+    ///
+    /// # Errors
+    /// [`ScenarioError::Invalid`]: a key or section that is not known, a value that is not valid by itself.
+    pub fn check_changes(&self, overrides: &Overrides) -> Result<(), ScenarioError> {
+        apply(&mut self.clone(), overrides)?;
+        Ok(())
+    }
 }
 
 /// Entries of the command line, by scope.

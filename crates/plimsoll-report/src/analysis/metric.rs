@@ -25,6 +25,17 @@ pub enum Direction {
     Neither,
 }
 
+impl Direction {
+    /// The direction in tables and data sets.
+    pub fn text(self) -> &'static str {
+        match self {
+            Direction::Less => "less",
+            Direction::More => "more",
+            Direction::Neither => "neither",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MetricUnit {
@@ -55,6 +66,19 @@ impl MetricUnit {
         let found =
             endings.find(|(ending, _)| name.ends_with(ending) || name == ending.trim_start_matches('_'));
         found.map_or(MetricUnit::Count, |(_, unit)| *unit)
+    }
+
+    /// The unit in tables and data sets.
+    pub fn text(self) -> &'static str {
+        match self {
+            MetricUnit::Seconds => "seconds",
+            MetricUnit::GbPerS => "GB/s",
+            MetricUnit::PerSecond => "per second",
+            MetricUnit::Bytes => "bytes",
+            MetricUnit::Ratio => "ratio",
+            MetricUnit::Percent => "percent",
+            MetricUnit::Count => "number",
+        }
     }
 
     /// The ending for this unit; empty for a count.

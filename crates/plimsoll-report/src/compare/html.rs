@@ -16,6 +16,7 @@ use crate::comparison::{Basis, Comparison, Row, State};
 use crate::contents::{Index, Page};
 use crate::drawing::palette::{self, Paint};
 use crate::drawing::table::{Cell, Column, Table};
+use crate::html::document::Chart;
 use crate::html::parts::{LICENSE, SORTABLE, Shell, rendered, script, style};
 use plimsoll_model::quantity;
 
@@ -139,6 +140,17 @@ fn interval_charts(
         .collect()
 }
 
+/// The changes of each group of each run, drawn.
+pub fn charts(comparison: &Comparison) -> Vec<Chart> {
+    let rows = comparison.rows_by_group();
+    let subjects = comparison.subjects.iter();
+    let of_subject = subjects.flat_map(|subject| {
+        let charts = interval_charts(comparison, &rows, &subject.group).into_iter();
+        charts.map(|(hint, svg)| Chart::drawn(subject.label.clone(), hint, svg))
+    });
+    of_subject.collect()
+}
+
 /// The parts of a run's page, by group and by trial.
 struct RunIndex<'a> {
     page: &'a Page,
@@ -166,7 +178,7 @@ fn strands<'a>(comparison: &'a Comparison, runs: &'a [RunIndex<'a>], group: &str
         .filter_map(|(run, index)| {
             let (timeline, marks) = match comparison.basis {
                 Basis::Timelines => (&index.page.overview, index.page.marks.iter().collect()),
-                Basis::Trials => {
+                Basis::Trials | Basis::Hosts => {
                     let found = index.groups.get(group)?;
                     let (trial, timeline) = index.trials.representative(found)?;
                     (timeline, index.trials.marks(&trial.id).to_vec())
@@ -187,7 +199,8 @@ fn strands<'a>(comparison: &'a Comparison, runs: &'a [RunIndex<'a>], group: &str
     }
 }
 
-fn table(comparison: &Comparison) -> Table<'static> {
+/// Every row of the comparison.
+pub fn table(comparison: &Comparison) -> Table<'static> {
     let cell = |column: &columns::Column, row: &Row| match column.content {
         Content::Words(text) => Cell::text(text(comparison, row)),
         Content::Number(number) => match number(row) {

@@ -6,10 +6,10 @@ use std::collections::hash_map::Entry;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::circumstances::{differences, warnings};
-use super::input::{GroupValues, Input, letter};
+use super::input::{Fleet, GroupValues, Input, letter};
 use super::metrics::{calibration_of, is_speed_of_phase, nature, restated};
 use super::model::{
-    Basis, COMPARISON_SCHEMA, Comparison, Lone, Normalised, Row, Run, Side, Subject, Verdict,
+    Basis, COMPARISON_SCHEMA, Comparison, Difference, Lone, Normalised, Row, Run, Side, Subject, Verdict,
 };
 use super::timelines;
 use crate::analysis::groups::{Group, Measured, groups};
@@ -54,27 +54,82 @@ pub fn compare(inputs: &[Input<'_>], threshold: f64) -> Result<Comparison, Compa
                 .iter()
                 .map(GroupValues::of)
                 .collect(),
-            Basis::Timelines => vec![timelines::values(input.recording)],
+            Basis::Timelines | Basis::Hosts => vec![timelines::values(input.recording)],
         })
         .collect();
-    let mut comparison = Comparison {
-        schema: COMPARISON_SCHEMA,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        threshold_percent: threshold * 100.0,
-        basis,
+    let comparison = Comparison {
+        differences: differences(inputs),
+        warnings: warnings(inputs),
         runs: inputs
             .iter()
             .enumerate()
             .map(|(index, input)| run(index, input))
             .collect(),
-        differences: differences(inputs),
-        warnings: warnings(inputs),
+        ..empty(basis, threshold)
+    };
+    let calibrations: Vec<_> = inputs.iter().map(|input| input.results.calibration).collect();
+    of_sides(comparison, &sides, &calibrations, threshold)
+}
+
+/// Compares fleets with the first. The values of a group are those of its hosts. `threshold` is as in [`compare`].
+///
+/// # Errors
+/// As [`compare`].
+pub fn compare_fleets(
+    fleets: &[Fleet],
+    differences: Vec<Difference>,
+    warnings: Vec<String>,
+    threshold: f64,
+) -> Result<Comparison, CompareError> {
+    if fleets.len() < 2 {
+        return Err(CompareError::TooFew);
+    }
+    let run = |(index, fleet): (usize, &Fleet)| Run {
+        letter: letter(index),
+        name: fleet.name.clone(),
+        folder: fleet.folder.clone(),
+        scenario: fleet.scenario.clone(),
+        started: fleet.started.clone(),
+        status: None,
+        trials: fleet.tasks,
+        failed: fleet.failed,
+        untrustworthy: 0,
+    };
+    let comparison = Comparison {
+        runs: fleets.iter().enumerate().map(run).collect(),
+        differences,
+        warnings,
+        ..empty(Basis::Hosts, threshold)
+    };
+    let sides: Vec<Vec<GroupValues>> = fleets.iter().map(|fleet| fleet.groups.clone()).collect();
+    of_sides(comparison, &sides, &vec![None; fleets.len()], threshold)
+}
+
+/// A comparison of no runs.
+fn empty(basis: Basis, threshold: f64) -> Comparison {
+    Comparison {
+        schema: COMPARISON_SCHEMA,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        threshold_percent: threshold * 100.0,
+        basis,
+        runs: Vec::new(),
+        differences: Vec::new(),
+        warnings: Vec::new(),
         lone: Vec::new(),
         subjects: Vec::new(),
         places: HashMap::new(),
         rows: Vec::new(),
         conditions: Vec::new(),
-    };
+    }
+}
+
+/// Adds the rows of `sides`, the groups of each run.
+fn of_sides(
+    mut comparison: Comparison,
+    sides: &[Vec<GroupValues>],
+    calibrations: &[Option<Calibration>],
+    threshold: f64,
+) -> Result<Comparison, CompareError> {
     let failed = |run: &&Run| run.trials > 0 && run.failed == run.trials;
     let named: Vec<&Run> = comparison.runs.iter().filter(failed).collect();
     if failed(&&comparison.runs[0]) || named.len() == comparison.runs.len() - 1 {
@@ -82,13 +137,13 @@ pub fn compare(inputs: &[Input<'_>], threshold: f64) -> Result<Comparison, Compa
         return Err(CompareError::AllFailed(names.collect()));
     }
     for (index, side) in sides.iter().enumerate().skip(1) {
-        let calibrations = [inputs[0].results.calibration, inputs[index].results.calibration];
+        let calibrations = [calibrations[0], calibrations[index]];
         pair(&mut comparison, &sides[0], side, index, calibrations, threshold);
     }
     if comparison.rows.is_empty() {
         return Err(CompareError::NothingInCommon(groups_of_each(
             &comparison.runs,
-            &sides,
+            sides,
         )));
     }
     correct(&mut comparison.rows);
@@ -200,7 +255,14 @@ fn pair(
             match their_sides.get(metric.as_str()) {
                 None => lone(group, Some(metric), 0, index, &theirs.note),
                 Some(other) => {
-                    let mut row = row(&group.group, metric, [side, other], calibrations, threshold);
+                    let basis = comparison.basis;
+                    let mut row = row(
+                        &group.group,
+                        metric,
+                        [side, other],
+                        calibrations,
+                        (basis, threshold),
+                    );
                     row.run = index;
                     comparison.rows.push(row);
                 }
@@ -250,7 +312,7 @@ fn row(
     metric: &str,
     [baseline, other]: [&Side; 2],
     calibrations: [Option<Calibration>; 2],
-    threshold: f64,
+    (basis, threshold): (Basis, f64),
 ) -> Row {
     let nature = nature(metric);
     let seed = xxh3_64(format!("{group}/{metric}").as_bytes());
@@ -267,7 +329,13 @@ fn row(
     let p = (restates.is_none() && !alone)
         .then(|| mann_whitney(&baseline.values, &other.values))
         .flatten();
-    let (verdict, remark) = judge(nature.direction, [baseline, other], change, interval, threshold);
+    let (verdict, remark) = judge(
+        nature.direction,
+        [baseline, other],
+        change,
+        interval,
+        (basis, threshold),
+    );
     Row {
         run: 0,
         group: group.to_owned(),
@@ -293,8 +361,12 @@ fn judge(
     [baseline, other]: [&Side; 2],
     change: Option<f64>,
     interval: Option<(f64, f64)>,
-    threshold: f64,
+    (basis, threshold): (Basis, f64),
 ) -> (Verdict, String) {
+    let noun = match basis {
+        Basis::Hosts => "host",
+        Basis::Trials | Basis::Timelines => "repeat",
+    };
     let (n, m) = (baseline.values.len(), other.values.len());
     let unclear = |remark: String| (Verdict::Unclear, remark);
     if baseline.untrustworthy || other.untrustworthy {
@@ -306,10 +378,10 @@ fn judge(
         return unclear(format!("untrustworthy in all trials of {which}: no verdict"));
     }
     if n == 1 && m == 1 {
-        return unclear("one repeat each: no verdict".to_owned());
+        return unclear(format!("one {noun} each: no verdict"));
     }
     if !can_tell(n, m) {
-        return unclear(format!("{n} and {m} repeats are too few for a verdict"));
+        return unclear(format!("{n} and {m} {noun}s are too few for a verdict"));
     }
     let all_equal = |side: &Side| side.values.iter().all(|value| *value == side.median);
     if change == Some(0.0) && all_equal(baseline) && all_equal(other) {

@@ -371,7 +371,7 @@ fn state_of(condition: &Condition, row: &Row) -> (State, String) {
         Some(_) => (State::Failed, "beyond the limit, and significant".to_owned()),
         None => (
             State::Failed,
-            "beyond the limit, by the medians alone: too few repeats for an interval".to_owned(),
+            "beyond the limit, by the medians alone: too few values for an interval".to_owned(),
         ),
     }
 }

@@ -11,13 +11,30 @@ pub struct Input<'a> {
 }
 
 /// The values of a group by metric.
-pub(super) struct GroupValues {
-    pub(super) group: String,
-    pub(super) label: String,
+#[derive(Debug, Clone)]
+pub struct GroupValues {
+    /// Identity.
+    pub group: String,
+    pub label: String,
     /// How many trials failed; empty if none did.
-    pub(super) note: String,
+    pub note: String,
     /// In the order of the reports.
-    pub(super) sides: Vec<(String, Side)>,
+    pub sides: Vec<(String, Side)>,
+}
+
+/// A run of many hosts, each with one value of a metric of a group.
+#[derive(Debug, Clone)]
+pub struct Fleet {
+    pub name: String,
+    pub folder: String,
+    pub scenario: String,
+    /// Start in UTC, RFC 3339.
+    pub started: String,
+    /// Tasks.
+    pub tasks: usize,
+    /// Tasks without a result.
+    pub failed: usize,
+    pub groups: Vec<GroupValues>,
 }
 
 /// A, B ... Z, then R27 and so on.

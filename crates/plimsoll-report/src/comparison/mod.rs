@@ -17,9 +17,9 @@ mod model;
 mod timelines;
 
 pub use crate::analysis::metric::{Direction, MetricUnit};
-pub use build::{CompareError, compare};
+pub use build::{CompareError, compare, compare_fleets};
 pub use condition::{Condition, ConditionError, Fault, Limit, Operator, check, known};
-pub use input::Input;
+pub use input::{Fleet, GroupValues, Input};
 pub use metrics::{Nature, nature};
 pub use model::{
     Basis, COMPARISON_SCHEMA, Comparison, Difference, Lone, Normalised, Outcome, Row, Run, Side, State,

@@ -42,6 +42,8 @@ pub enum Basis {
     Trials,
     /// Values of the whole timeline, if a recording has no trials: one per metric, so no verdict.
     Timelines,
+    /// The hosts of fleets: one value per host.
+    Hosts,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]

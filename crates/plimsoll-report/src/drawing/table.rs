@@ -6,14 +6,14 @@ use plimsoll_model::quantity;
 use plimsoll_model::recording::model::{Trial, TrialStatus};
 
 /// A table as the template prints it.
-pub(crate) struct Table<'a> {
-    pub(crate) id: &'static str,
-    pub(crate) title: &'static str,
-    pub(crate) columns: Vec<Column>,
-    pub(crate) rows: Rows<'a>,
+pub struct Table<'a> {
+    pub id: &'static str,
+    pub title: &'static str,
+    pub columns: Vec<Column>,
+    pub rows: Rows<'a>,
 }
 
-pub(crate) enum Rows<'a> {
+pub enum Rows<'a> {
     Made(Vec<Vec<Cell>>),
     /// Made one by one when they are printed: the cells of 10,000 trials take more memory than the trials.
     OnDemand {
@@ -24,7 +24,7 @@ pub(crate) enum Rows<'a> {
 
 impl<'a> Rows<'a> {
     /// A row of each item, made by `row` when it is printed.
-    pub(crate) fn of<T: 'a>(items: Vec<T>, row: impl Fn(&T) -> Vec<Cell> + 'a) -> Rows<'a> {
+    pub fn of<T: 'a>(items: Vec<T>, row: impl Fn(&T) -> Vec<Cell> + 'a) -> Rows<'a> {
         Rows::OnDemand {
             count: items.len(),
             row: Box::new(move |index| row(&items[index])),
@@ -38,11 +38,11 @@ impl<'a> Rows<'a> {
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.count() == 0
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Cow<'_, [Cell]>> {
+    pub fn iter(&self) -> impl Iterator<Item = Cow<'_, [Cell]>> {
         (0..self.count()).map(|index| match self {
             Rows::Made(rows) => Cow::Borrowed(rows[index].as_slice()),
             Rows::OnDemand { row, .. } => Cow::Owned(row(index)),
@@ -56,13 +56,13 @@ impl FromIterator<Vec<Cell>> for Rows<'_> {
     }
 }
 
-pub(crate) struct Column {
-    pub(crate) title: Cow<'static, str>,
-    pub(crate) numeric: bool,
+pub struct Column {
+    pub title: Cow<'static, str>,
+    pub numeric: bool,
 }
 
 impl Column {
-    pub(crate) fn new(title: impl Into<Cow<'static, str>>, numeric: bool) -> Column {
+    pub fn new(title: impl Into<Cow<'static, str>>, numeric: bool) -> Column {
         Column {
             title: title.into(),
             numeric,
@@ -72,15 +72,15 @@ impl Column {
 
 /// A cell: its text, and the value that it is sorted by.
 #[derive(Clone)]
-pub(crate) struct Cell {
-    pub(crate) text: String,
+pub struct Cell {
+    pub text: String,
     /// `None` if the cell is sorted by its text.
-    pub(crate) sort: Option<String>,
-    pub(crate) class: &'static str,
+    pub sort: Option<String>,
+    pub class: &'static str,
 }
 
 impl Cell {
-    pub(crate) fn text(text: impl Into<String>) -> Cell {
+    pub fn text(text: impl Into<String>) -> Cell {
         Cell {
             text: text.into(),
             sort: None,
@@ -88,7 +88,7 @@ impl Cell {
         }
     }
 
-    pub(crate) fn number(value: f64, text: String) -> Cell {
+    pub fn number(value: f64, text: String) -> Cell {
         let sort = value.to_string();
         Cell {
             sort: (sort != text).then_some(sort),
@@ -97,7 +97,7 @@ impl Cell {
         }
     }
 
-    pub(crate) fn missing() -> Cell {
+    pub fn missing() -> Cell {
         Cell {
             text: "\u{2013}".to_owned(),
             sort: Some(String::new()),
@@ -116,7 +116,7 @@ impl Cell {
     }
 
     /// A value in the unit that its name says, or a dash.
-    pub(crate) fn metric(name: &str, value: Option<f64>) -> Cell {
+    pub fn metric(name: &str, value: Option<f64>) -> Cell {
         value.map_or_else(Cell::missing, |value| {
             Cell::number(value, quantity::metric(name, value))
         })

@@ -9,6 +9,7 @@
 mod code;
 mod cost;
 pub(super) mod data;
+pub mod document;
 pub mod parts;
 mod sections;
 mod size;

@@ -9,7 +9,7 @@ pub(crate) mod verification;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::analysis::{Direction, Group, Metric, MetricUnit, background, neighbour};
+use crate::analysis::{Group, Metric, MetricUnit, background, neighbour};
 use crate::contents::Page;
 use crate::drawing::table::Table;
 use column::Column;
@@ -84,6 +84,11 @@ pub(crate) fn named(name: &str) -> Option<&'static WorkloadReport> {
     WorkloadKind::of_name(name).map(of)
 }
 
+/// Whether the results of the workload of this name are the times of its phases.
+pub fn has_timed_phases(name: &str) -> bool {
+    named(name).is_some_and(|report| report.timed_phases.is_some())
+}
+
 /// The metrics of a trial, by its workload; unknown ones are absent.
 ///
 /// `rows` are the samples next to each of `trial.phases`, in the same order.
@@ -134,20 +139,8 @@ pub fn all_metrics() -> impl Iterator<Item = &'static Metric> {
 pub fn metrics_markdown() -> String {
     let mut table = String::from("| workload | metric | unit | better | meaning |\n|---|---|---|---|---|\n");
     let mut add = |workload: &str, metric: &Metric| {
-        let unit = match MetricUnit::of_name(metric.name) {
-            MetricUnit::Seconds => "seconds",
-            MetricUnit::GbPerS => "GB/s",
-            MetricUnit::PerSecond => "per second",
-            MetricUnit::Bytes => "bytes",
-            MetricUnit::Ratio => "ratio",
-            MetricUnit::Percent => "percent",
-            MetricUnit::Count => "number",
-        };
-        let better = match metric.direction {
-            Direction::Less => "less",
-            Direction::More => "more",
-            Direction::Neither => "neither",
-        };
+        let unit = MetricUnit::of_name(metric.name).text();
+        let better = metric.direction.text();
         // Writing to a String cannot fail.
         let _ = writeln!(
             table,
@@ -190,6 +183,7 @@ pub(crate) fn can_spoil(confounder: &str, metric: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::Direction;
 
     #[test]
     fn every_metric_names_its_spoilers() {

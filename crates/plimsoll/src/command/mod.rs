@@ -8,6 +8,7 @@ mod compare;
 mod doctor;
 mod exec;
 mod export;
+mod fleet;
 mod guard;
 mod heap;
 mod hold;
@@ -52,6 +53,7 @@ pub fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Report(options) => report::report(options, verbosity),
         Command::Compare(options) => compare::compare(options, verbosity),
         Command::Export(options) => export::export(options),
+        Command::Fleet(options) => fleet::fleet(&options.command, verbosity),
         Command::Exec(options) => return exec::exec(options, verbosity),
         Command::Heap(options) => return heap::heap(&options.command),
         Command::Pager(options) => pager::pager(&options.command),

@@ -1,6 +1,7 @@
 //! `plimsoll run`: resolves the plan, runs it and prints the results.
 
 pub(super) mod planned;
+mod task;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use plimsoll_model::exit::{Exit, Failure, OrExit};
 use plimsoll_model::recording::model::Results;
 use plimsoll_model::recording::{Recording, RecordingFolder};
 use plimsoll_model::sanitize::sanitize;
-use plimsoll_model::scenario::{self, Document, FrontEnd, HeapProfile, Overrides, Plan};
+use plimsoll_model::scenario::{self, Document, FrontEnd, HeapProfile, Machine, Overrides, Plan};
 use plimsoll_report as report;
 use plimsoll_report::analysis;
 
@@ -36,7 +37,11 @@ pub(super) const SERVICES: Services = Services {
 
 /// The default scenario.
 const TOUR: &str = "tour";
+
 pub(super) fn run(options: &cli::Run, verbosity: &Verbosity) -> Result<Exit, Failure> {
+    if let Some(id) = &options.task {
+        return task::run(options, id, verbosity);
+    }
     let resume = match &options.resume {
         Some(name) => Some(locate_in(name, &options.output)?),
         None => None,
@@ -55,18 +60,7 @@ pub(super) fn run(options: &cli::Run, verbosity: &Verbosity) -> Result<Exit, Fai
     if options.check || options.dry_run || options.show {
         return planned::present(options, plan, &machine);
     }
-    let mut progress = TerminalProgress::new(verbosity.quiet, verbosity.verbose);
-    progress.bounds(&planned::bounds(&plan, options.hz));
-    let settings = run::Options {
-        size: planned::recording_size(&plan, options.hz),
-        plan,
-        machine,
-        hz: options.hz,
-        output: options.output.clone(),
-        resume: options.resume.clone(),
-        wait: options.wait.map(Duration::from_secs),
-    };
-    let outcome = run::run(settings, &SERVICES, &mut progress)?;
+    let outcome = measure(options, plan, machine, options.output.clone(), verbosity)?;
     present(&outcome, options.json, verbosity)?;
     if !options.open {
         return Ok(outcome.exit);
@@ -80,6 +74,28 @@ pub(super) fn run(options: &cli::Run, verbosity: &Verbosity) -> Result<Exit, Fai
         }
         (Ok(()), exit) => Ok(exit),
     }
+}
+
+/// Runs the plan; its recording is made in the folder `output`.
+fn measure(
+    options: &cli::Run,
+    plan: Plan,
+    machine: Machine,
+    output: PathBuf,
+    verbosity: &Verbosity,
+) -> Result<Outcome, Failure> {
+    let mut progress = TerminalProgress::new(verbosity.quiet, verbosity.verbose);
+    progress.bounds(&planned::bounds(&plan, options.hz));
+    let settings = run::Options {
+        size: planned::recording_size(&plan, options.hz),
+        plan,
+        machine,
+        hz: options.hz,
+        output,
+        resume: options.resume.clone(),
+        wait: options.wait.map(Duration::from_secs),
+    };
+    run::run(settings, &SERVICES, &mut progress)
 }
 
 /// The scenario on the command line, or the default.

@@ -48,7 +48,8 @@ impl Source {
             "NAME" => Source::Names,
             "FILE" | "DIR" | "PATH" | "COMMAND" => Source::Files,
             "N" | "F" | "SECONDS" | "TIME" | "BYTES" | "SIZE" | "SIZE/s" | "PERCENT" | "SWAP"
-            | "KIND=SHARE" | "CLASS" | "CHART" | "METRIC>LIMIT" | "ADDRESS:PORT" | "REGEX" => Source::Free,
+            | "KIND=SHARE" | "CLASS" | "CHART" | "METRIC>LIMIT" | "ADDRESS:PORT" | "REGEX" | "PARTITION"
+            | "IMAGE" | "NODES" | "NAMESPACE" | "RUN-NAME" => Source::Free,
             _ => return None,
         })
     }

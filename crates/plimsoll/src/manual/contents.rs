@@ -1,5 +1,6 @@
 //! Contents of the man pages that the definition of the command line does not have.
 
+mod fleet;
 mod libraries;
 mod machine;
 mod memory;
@@ -58,7 +59,7 @@ const COLOURS: Rows = &[NO_COLOR, TERM];
 
 /// The contents of a page by its name; of an unknown one, those of the program.
 pub fn page(name: &str) -> Page {
-    let groups = [runs::PAGES, memory::PAGES, libraries::PAGES, machine::PAGES];
+    let groups = [runs::PAGES, fleet::PAGES, memory::PAGES, libraries::PAGES, machine::PAGES];
     let found = groups.concat().into_iter().find(|(known, _)| *known == name);
     found.map_or(PROGRAM, |(_, page)| page)
 }

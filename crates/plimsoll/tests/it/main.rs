@@ -10,6 +10,7 @@ mod doctor;
 mod environment;
 mod exec;
 mod export;
+mod fleet;
 mod foreign;
 mod guard;
 mod heap;

@@ -3,28 +3,30 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ruzstd::decoding::FrameDecoder;
 
-use super::encode::{INT64, MAGIC, REQUIRED, UINT_64};
+use super::encode::{INT64, MAGIC, REQUIRED, UINT_64, described_pairs, described_schema};
 use super::packed::{decode_differences, decode_hybrid};
 use super::thrift::{Reader, Struct};
-use super::{codec, corrupt, encoding, page_type};
+use super::{codec, corrupt, encoding, own_pairs, page_type};
 use crate::recording::RecordingError;
 use crate::recording::batch::{Batch, Column, Field, Schema};
 use crate::recording::damage::{ColumnDamage, Damage, ParquetDamage};
 use crate::recording::folder::RecordingFile;
 use crate::recording::model::RECORDING_SCHEMA;
 use crate::recording::open::open;
-use crate::recording::schema::VERSION_KEY;
+use crate::recording::schema::{VERSION_KEY, sample_schema};
 
 /// No version writes more rows into a group, more metadata, or larger pages: more is damage.
 const ROWS_MAX: usize = 1 << 17;
 const METADATA_MAX: u64 = 64 << 20;
 const PAGE_MAX: usize = 16 << 20;
 const CHUNK_MAX: u64 = 64 << 20;
+/// Most values of a group: its rows take 9 bytes a value in memory.
+const VALUES_MAX: usize = 1 << 24;
 
 /// Reads a file group by group.
 pub(super) struct FileReader {
@@ -35,15 +37,20 @@ pub(super) struct FileReader {
     optional: Vec<bool>,
     groups: std::vec::IntoIter<Struct>,
     pub(super) rows: usize,
+    /// Whether it has the columns and descriptions that this version writes.
+    pub(super) is_own: bool,
 }
 
 impl FileReader {
     /// Opens a file and reads its metadata.
     pub(super) fn open(place: &RecordingFile) -> Result<Self, RecordingError> {
-        let path = place.path();
+        FileReader::of(open(place)?, place.path(), usize::MAX)
+    }
+
+    /// As [`FileReader::open`], of an open file with at most `most` values in its metadata.
+    pub(super) fn of(mut file: File, path: &Path, most: usize) -> Result<Self, RecordingError> {
         let io = |source| RecordingError::io("read", path, source);
         let damaged = |damage: ParquetDamage| corrupt(path, damage);
-        let mut file = open(place)?;
         let length = file.metadata().map_err(io)?.len();
         let frame = 2 * MAGIC.len() as u64 + 4;
         if length < frame {
@@ -63,7 +70,7 @@ impl FileReader {
         let mut metadata = vec![0; size as usize];
         file.seek(SeekFrom::Start(length - 8 - size)).map_err(io)?;
         file.read_exact(&mut metadata).map_err(io)?;
-        let metadata = Reader::new(&metadata)
+        let metadata = Reader::limited(&metadata, most)
             .structure()
             .ok_or_else(|| damaged(ParquetDamage::Metadata))?;
         let (schema, optional) = read_schema(&metadata).map_err(|damage| corrupt(path, damage))?;
@@ -78,7 +85,11 @@ impl FileReader {
         }
         let rows = metadata.int(3).and_then(|rows| usize::try_from(rows).ok());
         let groups: Vec<Struct> = metadata.list(4).cloned().collect();
+        let own = sample_schema();
+        let is_own = metadata.list(2).eq(&described_schema(&own))
+            && metadata.list(5).eq(&described_pairs(&own_pairs(&own)));
         Ok(FileReader {
+            is_own,
             file,
             path: path.to_owned(),
             schema: Arc::new(schema),
@@ -98,7 +109,12 @@ impl FileReader {
         };
         let rows = group.int(3).and_then(|rows| usize::try_from(rows).ok());
         let chunks: Vec<&Struct> = group.list(1).collect();
-        let Some(rows) = rows.filter(|rows| *rows <= ROWS_MAX && chunks.len() == self.optional.len()) else {
+        let fits = |rows: &usize| {
+            *rows <= ROWS_MAX
+                && rows.saturating_mul(chunks.len()) <= VALUES_MAX
+                && chunks.len() == self.optional.len()
+        };
+        let Some(rows) = rows.filter(fits) else {
             return Err(corrupt(&self.path, ParquetDamage::GroupShape));
         };
         let schema = Arc::clone(&self.schema);

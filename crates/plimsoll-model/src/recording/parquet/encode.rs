@@ -70,20 +70,13 @@ impl<W: Write> FileWriter<W> {
         if !self.times.is_empty() {
             self.write_group()?;
         }
-        let root = Struct::default()
-            .with(4, "schema")
-            .with(5, self.schema.fields.len() as i32);
-        let columns = (0..self.schema.fields.len()).map(|index| element(&self.schema, index));
-        let pairs = pairs
-            .iter()
-            .map(|(key, value)| Struct::default().with(1, *key).with(2, value.as_str()));
         let in_its_types_order = || Struct::default().with(1, Struct::default());
         let metadata = Struct::default()
             .with(1, 2)
-            .with(2, std::iter::once(root).chain(columns).collect::<Value>())
+            .with(2, described_schema(&self.schema).into_iter().collect::<Value>())
             .with(3, self.rows as i64)
             .with(4, self.groups.into_iter().collect::<Value>())
-            .with(5, pairs.collect::<Value>())
+            .with(5, described_pairs(pairs).into_iter().collect::<Value>())
             .with(6, concat!("plimsoll version ", env!("CARGO_PKG_VERSION")))
             .with(
                 7,
@@ -168,6 +161,23 @@ impl<W: Write> FileWriter<W> {
             .with(12, statistics);
         Ok(Struct::default().with(2, start).with(3, column))
     }
+}
+
+/// The schema in the metadata of a file.
+pub(super) fn described_schema(schema: &Schema) -> Vec<Struct> {
+    let root = Struct::default()
+        .with(4, "schema")
+        .with(5, schema.fields.len() as i32);
+    let columns = (0..schema.fields.len()).map(|index| element(schema, index));
+    std::iter::once(root).chain(columns).collect()
+}
+
+/// Keys and values in the metadata of a file.
+pub(super) fn described_pairs(pairs: &[(&str, String)]) -> Vec<Struct> {
+    let pairs = pairs.iter();
+    pairs
+        .map(|(key, value)| Struct::default().with(1, *key).with(2, value.as_str()))
+        .collect()
 }
 
 /// The description of a column in the file's schema.

@@ -7,7 +7,9 @@
 mod decode;
 mod encode;
 mod packed;
+pub mod table;
 mod thrift;
+mod verified;
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -20,6 +22,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use self::decode::FileReader;
 use self::encode::FileWriter;
+pub(super) use self::verified::{copy_verified, rows_of_file};
 use super::append::AppendFile;
 use super::batch::{Batch, Schema};
 use super::damage::{Damage, ParquetDamage, StreamDamage};
@@ -79,20 +82,26 @@ pub enum CopyError {
 /// Writes `batches`, or a file without samples, with the schema of this version.
 pub(super) fn encode(batches: Option<&mut stream::Reader>, output: impl Write) -> Result<(), CopyError> {
     let schema = Arc::new(sample_schema());
-    // The schema once more, in Arrow's terms: with it pyarrow and Polars show the description of each column.
-    let described = STANDARD.encode(arrow::schema_message(&schema));
+    let pairs = own_pairs(&schema);
     let mut writer = FileWriter::new(output, schema)?;
     if let Some(batches) = batches {
         while let Some(batch) = batches.next_batch()? {
             writer.write(&batch)?;
         }
     }
-    writer.close(&[
+    writer.close(&pairs)?;
+    Ok(())
+}
+
+/// The keys and values in the metadata of a file of this version.
+fn own_pairs(schema: &Schema) -> [(&'static str, String); 3] {
+    // The schema once more, in Arrow's terms: with it pyarrow and Polars show the description of each column.
+    let described = STANDARD.encode(arrow::schema_message(schema));
+    [
         (VERSION_KEY, RECORDING_SCHEMA.to_string()),
         ("plimsoll.columns", super::schema::columns_json()),
         ("ARROW:schema", described),
-    ])?;
-    Ok(())
+    ]
 }
 
 /// Reads a Parquet file of samples, after comparing it with its checksum where one is known.

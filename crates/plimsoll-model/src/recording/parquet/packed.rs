@@ -27,6 +27,18 @@ pub(super) fn encode_flags(flags: &[bool]) -> Vec<u8> {
     out
 }
 
+/// Appends places in a dictionary of `entries`: the bits of a place, then one bit-packed run.
+pub(super) fn encode_indices(indices: &[u64], entries: usize, out: &mut Vec<u8>) {
+    // Not all readers accept indices of no bits.
+    let width = (u64::BITS - (entries.saturating_sub(1) as u64).leading_zeros()).max(1);
+    out.push(width as u8);
+    let groups = indices.len().div_ceil(GROUP) * (GROUP / 8);
+    put_varint(out, (groups as u64) << 1 | 1);
+    for group in indices.chunks(GROUP) {
+        pack(group.iter().copied(), width, out);
+    }
+}
+
 /// Reads `count` values of `width` bits, in runs and bit-packed groups.
 pub(super) fn decode_hybrid(bytes: &[u8], width: u32, count: usize) -> Option<Vec<u64>> {
     if width > 32 {

@@ -186,11 +186,18 @@ pub(super) fn zigzag(value: i64) -> u64 {
 /// Reads encoded values from the front of a slice. `None` stands for damage.
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
+    /// Values that may still be read. Most take 32 bytes in memory and some only one in the slice.
+    left: usize,
 }
 
 impl<'a> Reader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Reader { bytes }
+        Reader::limited(bytes, usize::MAX)
+    }
+
+    /// Reads at most `values` values; more are damage.
+    pub(super) fn limited(bytes: &'a [u8], values: usize) -> Self {
+        Reader { bytes, left: values }
     }
 
     pub(super) fn rest(&self) -> &'a [u8] {
@@ -256,6 +263,7 @@ impl<'a> Reader<'a> {
 
     fn value(&mut self, kind: u8, depth: usize) -> Option<Value> {
         let depth = depth.checked_sub(1)?;
+        self.left = self.left.checked_sub(1)?;
         Some(match kind {
             1 | 2 => Value::Bool(self.byte()? == 1),
             3 => Value::I8(self.byte()? as i8),

@@ -1,0 +1,200 @@
+//! The folder of an attempt under way, and the publication of its result.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::task_folder::{ATTEMPT, RESULT, is_taken};
+use super::{Attempt, AttemptOutcome, ResultStatus, TaskFolder, TaskResult, VERSION, now};
+use crate::fingerprint::{self, Fingerprint};
+use crate::{FleetError, Folder};
+
+/// The recording in the folder of a result, or of a failed attempt.
+pub const RECORDING: &str = "recording";
+
+/// An attempt of this process.
+#[derive(Debug)]
+pub struct AttemptFolder {
+    task: TaskFolder,
+    folder: Folder,
+    attempt: Attempt,
+}
+
+/// The end of a run that gives a result.
+#[derive(Debug)]
+pub struct Ending<'a> {
+    /// Exit code of the run.
+    pub exit: u8,
+    /// Name of the recording in the attempt's folder.
+    pub recording: Option<&'a Path>,
+    pub host: &'a Fingerprint,
+    pub binary_sha256: &'a str,
+}
+
+/// The fate of a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Published {
+    /// It is the task's.
+    Won(TaskResult),
+    /// Another attempt was faster, and its result is the task's.
+    Lost(TaskResult),
+}
+
+/// SHA-256 of the files of a result by path, without those of other names than a recording has.
+fn checksums(result: &Folder) -> Result<BTreeMap<String, String>, FleetError> {
+    let mut checksums = BTreeMap::new();
+    checksums.extend(
+        result
+            .sha256(fingerprint::FILE, u64::MAX)?
+            .map(|hash| (fingerprint::FILE.to_owned(), hash)),
+    );
+    let Some(recording) = result.folder(RECORDING)? else {
+        return Ok(checksums);
+    };
+    for name in plimsoll_model::recording::model::file::ALL {
+        let hash = recording.sha256(name, u64::MAX)?;
+        checksums.extend(hash.map(|hash| (format!("{RECORDING}/{name}"), hash)));
+    }
+    Ok(checksums)
+}
+
+impl AttemptFolder {
+    pub(super) fn of(
+        task: &TaskFolder,
+        attempts: &Folder,
+        attempt: Attempt,
+    ) -> Result<AttemptFolder, FleetError> {
+        let name = attempt.number.to_string();
+        let folder = attempts.folder(&name)?;
+        let missing = || FleetError::format(&attempts.path().join(&name), "another program has removed it");
+        Ok(AttemptFolder {
+            task: task.clone(),
+            folder: folder.ok_or_else(missing)?,
+            attempt,
+        })
+    }
+
+    pub fn number(&self) -> u32 {
+        self.attempt.number
+    }
+
+    /// The folder in which the run makes its recording.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Publishes the result, unless another attempt has.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn finish(mut self, ending: &Ending<'_>) -> Result<Published, FleetError> {
+        let mut result = TaskResult {
+            version: VERSION,
+            task: self.task.id.clone(),
+            attempt: self.attempt.number,
+            exit: ending.exit,
+            status: ResultStatus::Done,
+            started: self.attempt.started.clone(),
+            ended: now(),
+            engine_restarts: self.attempt.engine_restarts,
+            binary_sha256: ending.binary_sha256.to_owned(),
+            recording: ending.recording.is_some(),
+            checksums: BTreeMap::new(),
+        };
+        self.assemble(ending, &mut result)?;
+        let published = self.publish(result)?;
+        match &published {
+            Published::Won(result) => self.attempt.complete(result),
+            Published::Lost(_) => {
+                self.task.remove_parts(self.attempt.number, &self.folder)?;
+                self.attempt.outcome = AttemptOutcome::Superseded;
+                self.attempt.ended = Some(now());
+                self.attempt.exit = Some(ending.exit);
+            }
+        }
+        self.folder.write_json(ATTEMPT, &self.attempt)?;
+        Ok(published)
+    }
+
+    /// Puts all parts of the result into its temporary folder, on disk, and adds their checksums to it.
+    fn assemble(&self, ending: &Ending<'_>, result: &mut TaskResult) -> Result<(), FleetError> {
+        let temporary = self.task.tasks.make_folder(self.temporary())?;
+        if let Some(name) = ending.recording {
+            self.folder
+                .rename(name, &temporary, RECORDING)
+                .map_err(|source| FleetError::io("move", &self.folder.path().join(name), source))?;
+        }
+        temporary.write_json(fingerprint::FILE, ending.host)?;
+        result.checksums = checksums(&temporary)?;
+        temporary.write_json(RESULT, result)?;
+        temporary.sync_all()
+    }
+
+    fn temporary(&self) -> String {
+        self.task.temporary(self.attempt.number)
+    }
+
+    /// Gives the temporary folder the name of the result.
+    fn publish(&self, result: TaskResult) -> Result<Published, FleetError> {
+        let (tasks, id) = (&self.task.tasks, self.task.id.as_str());
+        loop {
+            match tasks.rename(self.temporary(), tasks, id) {
+                Ok(()) => {
+                    tasks.sync()?;
+                    tasks.remove(self.task.aside(self.attempt.number))?;
+                    return Ok(Published::Won(result));
+                }
+                Err(error) if is_taken(&error) => {}
+                Err(source) => return Err(FleetError::io("publish", &self.result_path(), source)),
+            }
+            match self.task.done()? {
+                Some(other) => return Ok(Published::Lost(other)),
+                None => self.set_aside()?,
+            }
+        }
+    }
+
+    fn result_path(&self) -> PathBuf {
+        self.task.tasks.path().join(self.task.id.as_str())
+    }
+
+    /// Frees the name of the result of an entry that is no result.
+    fn set_aside(&self) -> Result<(), FleetError> {
+        let (tasks, id) = (&self.task.tasks, self.task.id.as_str());
+        let aside = self.task.aside(self.attempt.number);
+        tasks.remove(&aside)?;
+        match tasks.rename(id, tasks, &aside) {
+            Ok(()) => {}
+            // Another attempt did so.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(source) => return Err(FleetError::io("replace", &self.result_path(), source)),
+        }
+        // Another attempt may have replaced it in between: that result stays.
+        let moved = tasks.folder(&aside).ok().flatten();
+        let moved = moved.and_then(|folder| self.task.result_in(&folder).ok());
+        if moved.is_some_and(|result| result.status == ResultStatus::Done) {
+            match tasks.rename(&aside, tasks, id) {
+                Ok(()) => {}
+                Err(error) if is_taken(&error) => {}
+                Err(source) => return Err(FleetError::io("restore", &self.result_path(), source)),
+            }
+        }
+        tasks.remove(&aside)
+    }
+
+    /// Records that the run failed. The attempt keeps its recording until the task is done.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn fail(mut self, exit: u8) -> Result<(), FleetError> {
+        for name in self.folder.names()? {
+            if name != RECORDING && self.folder.is_folder(&name) {
+                // Of several recordings the first is kept under this name.
+                let _ = self.folder.rename(&name, &self.folder, RECORDING);
+            }
+        }
+        self.attempt.outcome = AttemptOutcome::Failed;
+        self.attempt.ended = Some(now());
+        self.attempt.exit = Some(exit);
+        self.folder.write_json(ATTEMPT, &self.attempt)
+    }
+}

@@ -1,0 +1,423 @@
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+
+use plimsoll_proc::ProcessId;
+use tempfile::TempDir;
+
+use super::*;
+use crate::FleetError;
+use crate::fingerprint::Fingerprint;
+
+/// A folder of tasks, with tasks that write a recording of one file.
+struct Tasks {
+    _folder: TempDir,
+    path: PathBuf,
+}
+
+impl Tasks {
+    fn new() -> Tasks {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tasks");
+        Tasks {
+            _folder: folder,
+            path,
+        }
+    }
+
+    fn task(&self) -> TaskFolder {
+        TaskFolder::open(&self.path, &id()).unwrap()
+    }
+
+    /// Everything in the folder of tasks, sorted.
+    fn names(&self) -> Vec<String> {
+        names(&self.path)
+    }
+
+    fn attempt(&self, number: u32) -> PathBuf {
+        self.path.join(format!("a.attempts/{number}"))
+    }
+}
+
+fn id() -> TaskId {
+    "a".parse().unwrap()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+fn here() -> TaskProcess {
+    TaskProcess::this().unwrap()
+}
+
+/// A process of this host that is gone.
+fn gone() -> TaskProcess {
+    let id = ProcessId {
+        pid: std::process::id(),
+        start_ticks: 1,
+    };
+    TaskProcess { id, ..here() }
+}
+
+fn host() -> Fingerprint {
+    Fingerprint::of(&plimsoll_proc::Tree::below("/nowhere"))
+}
+
+fn record(attempt: &AttemptFolder, text: &str) -> &'static Path {
+    let folder = attempt.path().join("thrash-1");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("samples"), text).unwrap();
+    Path::new("thrash-1")
+}
+
+fn finish(attempt: AttemptFolder, text: &str) -> Published {
+    let recording = record(&attempt, text);
+    let ending = Ending {
+        exit: 7,
+        recording: Some(recording),
+        host: &host(),
+        binary_sha256: "0",
+    };
+    attempt.finish(&ending).unwrap()
+}
+
+fn outcomes(task: &TaskFolder) -> Vec<AttemptOutcome> {
+    let attempts = task.attempts().unwrap();
+    attempts.into_iter().map(|attempt| attempt.outcome).collect()
+}
+
+#[test]
+fn a_finished_attempt_gives_the_result() {
+    let tasks = Tasks::new();
+    let task = tasks.task();
+    assert_eq!(task.finished().unwrap(), None);
+    let attempt = task.begin(&here(), Some(2)).unwrap();
+    assert_eq!(attempt.number(), 1);
+    assert_eq!(outcomes(&task), [AttemptOutcome::Running]);
+    let Published::Won(result) = finish(attempt, "x") else {
+        panic!("another attempt won");
+    };
+    assert_eq!(task.finished().unwrap().as_ref(), Some(&result));
+    assert_eq!(
+        (result.exit, result.status, result.attempt),
+        (7, ResultStatus::Done, 1)
+    );
+    assert_eq!(result.engine_restarts, Some(2));
+    assert_eq!(tasks.names(), ["a", "a.attempts"]);
+    assert_eq!(
+        names(&tasks.path.join("a")),
+        ["host.json", "recording", "result.json"]
+    );
+    assert_eq!(fs::read(tasks.path.join("a/recording/samples")).unwrap(), b"x");
+    assert_eq!(names(&tasks.attempt(1)), ["attempt.json"]);
+    let [attempt] = &task.attempts().unwrap()[..] else {
+        panic!("one attempt")
+    };
+    assert_eq!(attempt.outcome, AttemptOutcome::Done);
+    assert_eq!(attempt.exit, Some(7));
+    assert_eq!(attempt.ended.as_ref(), Some(&result.ended));
+}
+
+#[test]
+fn two_attempts_at_once_give_one_result() {
+    const RIVALS: usize = 8;
+    let tasks = Tasks::new();
+    let barrier = Barrier::new(RIVALS);
+    let mut published: Vec<Published> = std::thread::scope(|scope| {
+        let rivals: Vec<_> = (0..RIVALS)
+            .map(|rival| {
+                let (tasks, barrier) = (&tasks, &barrier);
+                scope.spawn(move || {
+                    // As on different hosts: the claims of one process have one name.
+                    let process = TaskProcess {
+                        host: format!("host-{rival}"),
+                        ..here()
+                    };
+                    barrier.wait();
+                    let attempt = tasks.task().begin(&process, None).unwrap();
+                    barrier.wait();
+                    finish(attempt, &rival.to_string())
+                })
+            })
+            .collect();
+        rivals.into_iter().map(|rival| rival.join().unwrap()).collect()
+    });
+    let task = tasks.task();
+    let result = task.finished().unwrap().unwrap();
+    published.sort_by_key(|published| matches!(published, Published::Lost(_)));
+    assert_eq!(published[0], Published::Won(result.clone()));
+    for lost in &published[1..] {
+        assert_eq!(*lost, Published::Lost(result.clone()));
+    }
+    assert_eq!(task.attempt_numbers().unwrap(), (1..=8).collect::<Vec<_>>());
+    for attempt in task.attempts().unwrap() {
+        let expected = match attempt.number == result.attempt {
+            true => AttemptOutcome::Done,
+            false => AttemptOutcome::Superseded,
+        };
+        assert_eq!(attempt.outcome, expected);
+        assert_eq!(names(&tasks.attempt(attempt.number)), ["attempt.json"]);
+    }
+    assert_eq!(tasks.names(), ["a", "a.attempts"]);
+}
+
+#[test]
+fn a_dead_attempt_of_this_boot_is_marked_and_its_parts_go() {
+    let tasks = Tasks::new();
+    let task = tasks.task();
+    let dead = task.begin(&gone(), None).unwrap();
+    record(&dead, "x");
+    let live = task.begin(&here(), None).unwrap();
+    record(&live, "x");
+    assert_eq!(task.settle(&here()).unwrap(), 1);
+    assert_eq!(outcomes(&task), [AttemptOutcome::Dead, AttemptOutcome::Running]);
+    assert_eq!(names(&tasks.attempt(1)), ["attempt.json"]);
+    assert_eq!(names(&tasks.attempt(2)), ["attempt.json", "thrash-1"]);
+    assert_eq!(task.settle(&here()).unwrap(), 0, "once");
+}
+
+#[test]
+fn an_attempt_before_the_last_boot_of_this_host_is_dead() {
+    let tasks = Tasks::new();
+    let task = tasks.task();
+    let before = TaskProcess {
+        boot_id: "before".to_owned(),
+        ..here()
+    };
+    task.begin(&before, None).unwrap();
+    assert_eq!(task.settle(&here()).unwrap(), 1);
+    assert_eq!(outcomes(&task), [AttemptOutcome::Dead]);
+}
+
+#[test]
+fn an_attempt_of_another_host_may_live() {
+    let tasks = Tasks::new();
+    let task = tasks.task();
+    let other = TaskProcess {
+        host: "other".to_owned(),
+        ..gone()
+    };
+    let attempt = task.begin(&other, None).unwrap();
+    record(&attempt, "x");
+    assert_eq!(task.settle(&here()).unwrap(), 0);
+    assert_eq!(outcomes(&task), [AttemptOutcome::Running]);
+    assert_eq!(names(&tasks.attempt(1)), ["attempt.json", "thrash-1"]);
+    // Its host marks it.
+    let of_other = TaskProcess {
+        host: "other".to_owned(),
+        ..here()
+    };
+    assert_eq!(task.settle(&of_other).unwrap(), 1);
+}
+
+#[test]
+fn a_failed_attempt_keeps_its_recording_until_the_task_is_done() {
+    let tasks = Tasks::new();
+    let task = tasks.task();
+    let attempt = task.begin(&here(), None).unwrap();
+    record(&attempt, "x");
+    attempt.fail(2).unwrap();
+    assert_eq!(names(&tasks.attempt(1)), ["attempt.json", "recording"]);
+    let [failed] = &task.attempts().unwrap()[..] else {
+        panic!("one attempt")
+    };
+    assert_eq!((failed.outcome, failed.exit), (AttemptOutcome::Failed, Some(2)));
+    assert_eq!(task.done().unwrap(), None);
+    finish(task.begin(&here(), None).unwrap(), "y");
+    task.settle(&here()).unwrap();
+    assert_eq!(names(&tasks.attempt(1)), ["attempt.json"]);
+    assert_eq!(outcomes(&task), [AttemptOutcome::Failed, AttemptOutcome::Done]);
+}
+
+/// The states that a death can leave on disk, in the order of `begin`, `finish` and `settle`.
+#[test]
+fn a_death_at_any_step_leaves_one_result() {
+    // Death while it claims a number: before and after the file is written.
+    for has_file in [false, true] {
+        let tasks = Tasks::new();
+        let task = tasks.task();
+        let claim = tasks.path.join(format!(".a.{}.claim", gone().label()));
+        fs::create_dir(&claim).unwrap();
+        if has_file {
+            fs::write(claim.join(".attempt.json.1.x.new"), "{").unwrap();
+        }
+        assert_one_result(&tasks, &task);
+    }
+    // Death during the run, with a file half written, and with the recording moved.
+    type Death = fn(&Tasks);
+    let deaths: [Death; 4] = [
+        |_| {},
+        |tasks| fs::write(tasks.attempt(1).join(".attempt.json.1.x.new"), "{").unwrap(),
+        |tasks| {
+            fs::create_dir(tasks.path.join(".a.1.tmp")).unwrap();
+            fs::rename(
+                tasks.attempt(1).join("thrash-1"),
+                tasks.path.join(".a.1.tmp/recording"),
+            )
+            .unwrap();
+        },
+        |tasks| {
+            fs::create_dir_all(tasks.path.join(".a.1.old/recording")).unwrap();
+            fs::write(tasks.path.join(".a.1.old/result.json"), "{").unwrap();
+        },
+    ];
+    for death in deaths {
+        let tasks = Tasks::new();
+        let task = tasks.task();
+        let attempt = task.begin(&gone(), None).unwrap();
+        record(&attempt, "x");
+        death(&tasks);
+        assert_one_result(&tasks, &task);
+        assert_eq!(outcomes(&task), [AttemptOutcome::Dead, AttemptOutcome::Done]);
+    }
+    // Death after the result is published, before its attempt says so.
+    let tasks = Tasks::new();
+    let task = tasks.task();
+    let attempt = task.begin(&gone(), None).unwrap();
+    let running = fs::read(tasks.attempt(1).join("attempt.json")).unwrap();
+    finish(attempt, "x");
+    fs::write(tasks.attempt(1).join("attempt.json"), running).unwrap();
+    assert_eq!(outcomes(&task), [AttemptOutcome::Done], "as its result says");
+    assert_eq!(task.settle(&here()).unwrap(), 0);
+    assert_eq!(task.recorded(1).unwrap().outcome, AttemptOutcome::Done);
+}
+
+/// Starts the task again.
+fn assert_one_result(tasks: &Tasks, task: &TaskFolder) {
+    task.settle(&here()).unwrap();
+    let Published::Won(_) = finish(task.begin(&here(), None).unwrap(), "again") else {
+        panic!("another attempt won");
+    };
+    assert_eq!(tasks.names(), ["a", "a.attempts"]);
+    assert_eq!(
+        fs::read(tasks.path.join("a/recording/samples")).unwrap(),
+        b"again"
+    );
+    for number in task.attempt_numbers().unwrap() {
+        assert_eq!(names(&tasks.attempt(number)), ["attempt.json"]);
+    }
+}
+
+#[test]
+fn a_damaged_result_is_replaced() {
+    type Damage = fn(&Path);
+    let damages: [Damage; 6] = [
+        |result| fs::create_dir(result).unwrap(),
+        |result| {
+            fs::create_dir(result).unwrap();
+            fs::write(result.join("result.json"), "{\"version\":1").unwrap();
+        },
+        |result| {
+            fs::create_dir(result).unwrap();
+            symlink("/dev/zero", result.join("result.json")).unwrap();
+        },
+        |result| {
+            fs::create_dir(result).unwrap();
+            rustix::fs::mkfifoat(
+                rustix::fs::CWD,
+                result.join("result.json"),
+                rustix::fs::Mode::RWXU,
+            )
+            .unwrap();
+        },
+        |result| fs::write(result, "no folder").unwrap(),
+        |result| symlink("/etc", result).unwrap(),
+    ];
+    for damage in damages {
+        let tasks = Tasks::new();
+        let task = tasks.task();
+        damage(&tasks.path.join("a"));
+        assert_eq!(task.done().unwrap(), None);
+        finish(task.begin(&here(), None).unwrap(), "x");
+        assert!(task.done().unwrap().is_some());
+        assert_eq!(tasks.names(), ["a", "a.attempts"]);
+    }
+    assert!(Path::new("/etc").is_dir());
+}
+
+#[test]
+fn a_result_of_a_newer_program_stays() {
+    let tasks = Tasks::new();
+    let task = tasks.task();
+    finish(task.begin(&here(), None).unwrap(), "x");
+    let file = tasks.path.join("a/result.json");
+    let text = fs::read_to_string(&file)
+        .unwrap()
+        .replace("\"version\": 1", "\"version\": 2");
+    fs::write(&file, text).unwrap();
+    let error = task.done().unwrap_err();
+    assert!(
+        matches!(
+            error,
+            FleetError::Version {
+                found: 2,
+                known: 1,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+}
+
+/// The tasks of other machines may hold anything.
+#[test]
+fn strange_attempts_do_no_harm() {
+    let tasks = Tasks::new();
+    let task = tasks.task();
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("kept"), "x").unwrap();
+    let attempts = tasks.path.join("a.attempts");
+    fs::create_dir(&attempts).unwrap();
+    for name in ["0", "01", "-1", "+1", "x", "99999999999", "10000"] {
+        fs::create_dir(attempts.join(name)).unwrap();
+    }
+    fs::create_dir(attempts.join("2")).unwrap();
+    symlink("/dev/zero", attempts.join("2/attempt.json")).unwrap();
+    symlink(outside.path(), attempts.join("3")).unwrap();
+    fs::write(attempts.join("4"), "no folder").unwrap();
+    fs::create_dir(attempts.join("5")).unwrap();
+    fs::write(attempts.join("5/attempt.json"), vec![b' '; 1 << 17]).unwrap();
+    let dead = task.begin(&gone(), None).unwrap();
+    assert_eq!(dead.number(), 6);
+    symlink(outside.path(), dead.path().join("thrash-1")).unwrap();
+    symlink(outside.path(), tasks.path.join(".a.6.tmp")).unwrap();
+    task.settle(&here()).unwrap();
+    assert_eq!(names(outside.path()), ["kept"]);
+    assert_eq!(task.attempt_numbers().unwrap(), [2, 3, 4, 5, 6]);
+    for number in 2..=5 {
+        assert!(task.attempt(number).is_err(), "{number}");
+    }
+    finish(task.begin(&here(), None).unwrap(), "x");
+    assert_eq!(names(outside.path()), ["kept"]);
+}
+
+#[test]
+fn attempts_end_at_their_limit() {
+    let tasks = Tasks::new();
+    let task = tasks.task();
+    fs::create_dir_all(tasks.attempt(9999)).unwrap();
+    fs::write(tasks.attempt(9999).join("attempt.json"), "x").unwrap();
+    let error = task.begin(&here(), None).unwrap_err();
+    assert!(matches!(error, FleetError::Refused { .. }), "{error:?}");
+    assert_eq!(tasks.names(), ["a.attempts"]);
+}
+
+#[test]
+fn root_refuses_a_folder_that_others_can_write_to() {
+    use std::os::unix::fs::PermissionsExt;
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let tasks = Tasks::new();
+    fs::create_dir(&tasks.path).unwrap();
+    fs::set_permissions(&tasks.path, fs::Permissions::from_mode(0o777)).unwrap();
+    let error = TaskFolder::open(&tasks.path, &id()).unwrap_err();
+    assert!(matches!(error, FleetError::Untrusted(_)), "{error:?}");
+}
