@@ -86,7 +86,7 @@ impl AttemptFolder {
     ///
     /// # Errors
     /// The system's.
-    pub fn finish(mut self, ending: &Ending<'_>) -> Result<Published, FleetError> {
+    pub fn finish(&mut self, ending: &Ending<'_>) -> Result<Published, FleetError> {
         let mut result = TaskResult {
             version: VERSION,
             task: self.task.id.clone(),
@@ -103,15 +103,12 @@ impl AttemptFolder {
         self.assemble(ending, &mut result)?;
         let published = self.publish(result)?;
         match &published {
-            Published::Won(result) => self.attempt.complete(result),
-            Published::Lost(_) => {
-                self.task.remove_parts(self.attempt.number, &self.folder)?;
-                self.attempt.outcome = AttemptOutcome::Superseded;
-                self.attempt.ended = Some(now());
-                self.attempt.exit = Some(ending.exit);
+            Published::Won(result) => {
+                self.attempt.complete(result);
+                self.folder.write_json(ATTEMPT, &self.attempt)?;
             }
+            Published::Lost(_) => self.supersede(ending.exit)?,
         }
-        self.folder.write_json(ATTEMPT, &self.attempt)?;
         Ok(published)
     }
 
@@ -185,14 +182,27 @@ impl AttemptFolder {
     ///
     /// # Errors
     /// The system's.
-    pub fn fail(mut self, exit: u8) -> Result<(), FleetError> {
+    pub fn fail(&mut self, exit: u8) -> Result<(), FleetError> {
         for name in self.folder.names()? {
             if name != RECORDING && self.folder.is_folder(&name) {
                 // Of several recordings the first is kept under this name.
                 let _ = self.folder.rename(&name, &self.folder, RECORDING);
             }
         }
-        self.attempt.outcome = AttemptOutcome::Failed;
+        self.end(AttemptOutcome::Failed, exit)
+    }
+
+    /// Records that the result of another attempt is the task's, and removes the parts of this one.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn supersede(&mut self, exit: u8) -> Result<(), FleetError> {
+        self.task.remove_parts(self.attempt.number, &self.folder)?;
+        self.end(AttemptOutcome::Superseded, exit)
+    }
+
+    fn end(&mut self, outcome: AttemptOutcome, exit: u8) -> Result<(), FleetError> {
+        self.attempt.outcome = outcome;
         self.attempt.ended = Some(now());
         self.attempt.exit = Some(exit);
         self.folder.write_json(ATTEMPT, &self.attempt)

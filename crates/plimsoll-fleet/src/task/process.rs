@@ -49,19 +49,22 @@ impl TaskProcess {
 
     /// Whether a label is that of a process of this host that is gone.
     pub(super) fn knows_dead_label(&self, label: &str) -> bool {
-        let Some(numbers) = label
-            .strip_prefix(&self.host_label())
-            .and_then(|rest| rest.strip_prefix('.'))
-        else {
-            return false;
-        };
-        let Some((pid, ticks)) = numbers.split_once('.') else {
-            return false;
-        };
-        match (pid.parse(), ticks.parse()) {
-            (Ok(pid), Ok(start_ticks)) => !ProcessId { pid, start_ticks }.is_alive(),
-            _ => false,
-        }
+        self.process_of(label).is_some_and(|id| !id.is_alive())
+    }
+
+    /// Whether a label is that of a process of this host.
+    pub(super) fn is_of_host(&self, label: &str) -> bool {
+        self.process_of(label).is_some()
+    }
+
+    /// The process of this host that a label names.
+    fn process_of(&self, label: &str) -> Option<ProcessId> {
+        let numbers = label.strip_prefix(&self.host_label())?.strip_prefix('.')?;
+        let (pid, ticks) = numbers.split_once('.')?;
+        Some(ProcessId {
+            pid: pid.parse().ok()?,
+            start_ticks: ticks.parse().ok()?,
+        })
     }
 
     /// Its host in a file name.

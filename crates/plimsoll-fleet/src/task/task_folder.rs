@@ -151,15 +151,16 @@ impl TaskFolder {
         }
     }
 
-    /// Marks attempts whose process is gone, and removes their parts. Once the task is done, also the recordings of the
-    /// attempts that ended without giving the result. Returns the number of attempts that were found dead.
+    /// Marks attempts whose process is gone, and removes their parts. Once the task is done, also the parts of all other
+    /// attempts, except those of live processes of this host. A live attempt of another host loses only what it would discard.
+    /// Returns the number of attempts that were found dead.
     ///
     /// # Errors
     /// The system's.
     pub fn settle(&self, process: &TaskProcess) -> Result<u32, FleetError> {
         let mut dead = 0;
         let done = self.done()?;
-        self.remove_claims(process)?;
+        self.remove_claims(process, done.is_some())?;
         let Some(attempts) = self.attempts_folder()? else {
             return Ok(dead);
         };
@@ -179,8 +180,8 @@ impl TaskFolder {
                     }
                 }
             }
-            let ended = attempt.outcome != AttemptOutcome::Running;
-            if gone || (ended && done.is_some()) {
+            let may_live = attempt.outcome == AttemptOutcome::Running && attempt.host == process.host;
+            if gone || (done.is_some() && !may_live) {
                 self.remove_parts(number, &folder)?;
             }
             // Last: a death before it repeats the removal.
@@ -200,14 +201,15 @@ impl TaskFolder {
         self.tasks.remove(self.aside(number))
     }
 
-    /// Removes the claims of dead processes.
-    fn remove_claims(&self, process: &TaskProcess) -> Result<(), FleetError> {
+    /// Removes the claims of dead processes, and if the task is done, those of other hosts.
+    fn remove_claims(&self, process: &TaskProcess, is_done: bool) -> Result<(), FleetError> {
         let prefix = format!(".{}.", self.id);
         for name in self.tasks.names()? {
             let label = name
                 .to_str()
                 .and_then(|name| name.strip_prefix(&prefix)?.strip_suffix(CLAIM));
-            if label.is_some_and(|label| process.knows_dead_label(label)) {
+            let Some(label) = label else { continue };
+            if process.knows_dead_label(label) || (is_done && !process.is_of_host(label)) {
                 self.tasks.remove(&name)?;
             }
         }

@@ -77,7 +77,7 @@ fn record(attempt: &AttemptFolder, text: &str) -> &'static Path {
     Path::new("thrash-1")
 }
 
-fn finish(attempt: AttemptFolder, text: &str) -> Published {
+fn finish(mut attempt: AttemptFolder, text: &str) -> Published {
     let recording = record(&attempt, text);
     let ending = Ending {
         exit: 7,
@@ -217,11 +217,44 @@ fn an_attempt_of_another_host_may_live() {
     assert_eq!(task.settle(&of_other).unwrap(), 1);
 }
 
+/// A node dies and its task runs on another one; then the first node is back, with its process.
+#[test]
+fn a_lost_host_leaves_no_parts_once_the_task_is_done() {
+    let tasks = Tasks::new();
+    let task = tasks.task();
+    let other = TaskProcess {
+        host: "other".to_owned(),
+        ..here()
+    };
+    fs::create_dir(tasks.path.join(".a.other.1.1.claim")).unwrap();
+    let mut lost = task.begin(&other, None).unwrap();
+    let recording = record(&lost, "x");
+    fs::create_dir(tasks.path.join(".a.1.tmp")).unwrap();
+    finish(task.begin(&here(), None).unwrap(), "y");
+    task.settle(&here()).unwrap();
+    assert_eq!(tasks.names(), ["a", "a.attempts"]);
+    assert_eq!(names(&tasks.attempt(1)), ["attempt.json"]);
+    assert_eq!(outcomes(&task), [AttemptOutcome::Running, AttemptOutcome::Done]);
+    let ended = lost.finish(&Ending {
+        exit: 0,
+        recording: Some(recording),
+        host: &host(),
+        binary_sha256: "0",
+    });
+    assert!(matches!(ended, Err(FleetError::Io { .. })), "{ended:?}");
+    lost.supersede(0).unwrap();
+    assert_eq!(
+        outcomes(&task),
+        [AttemptOutcome::Superseded, AttemptOutcome::Done]
+    );
+    assert_eq!(tasks.names(), ["a", "a.attempts"]);
+}
+
 #[test]
 fn a_failed_attempt_keeps_its_recording_until_the_task_is_done() {
     let tasks = Tasks::new();
     let task = tasks.task();
-    let attempt = task.begin(&here(), None).unwrap();
+    let mut attempt = task.begin(&here(), None).unwrap();
     record(&attempt, "x");
     attempt.fail(2).unwrap();
     assert_eq!(names(&tasks.attempt(1)), ["attempt.json", "recording"]);

@@ -45,7 +45,7 @@ pub struct FleetPlan {
     /// Set keys of the scenario: `N=5 S=10M`
     #[arg(value_name = "KEY=VALUE")]
     pub changes: Vec<String>,
-    /// Write this new folder; Slurm and ssh need it at the same path on this host only, Slurm on all hosts
+    /// Write this new folder; hosts of Slurm need it at the same path
     #[arg(long, value_name = "DIR")]
     pub folder: PathBuf,
     /// Run on the hosts of this file by ssh: a line for each host, `[user@]name[:port] [class=WORD]`

@@ -105,7 +105,7 @@ fn summary(collected: &Collected, data: &str) -> String {
     for task in unfinished.take(MOST_LISTED) {
         let _ = writeln!(
             text,
-            "  {:7}  {} on {}, {} attempts: {}",
+            "  {:7}  {} on {}, attempts {}: {}",
             task.state.name(),
             task.id,
             sanitize(task.host.as_deref().unwrap_or("no host yet")),

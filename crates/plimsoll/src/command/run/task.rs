@@ -34,33 +34,39 @@ pub(super) fn run(options: &cli::Run, id: &TaskId, verbosity: &Verbosity) -> Res
     undo_dead_tasks(options.wait.map(Duration::from_secs))?;
     let host = Fingerprint::this();
     let binary_sha256 = program_sha256()?;
-    let attempt = task.begin(&process, restarts()).map_err(failure)?;
-    let ran = attempted(options, &attempt, verbosity);
-    let outcome = match ran {
-        Ok(outcome) if is_result(outcome.exit) => outcome,
-        Ok(outcome) => {
-            attempt.fail(outcome.exit as u8).map_err(failure)?;
-            super::present(&outcome, options.json, verbosity)?;
-            return Ok(outcome.exit);
+    let mut attempt = task.begin(&process, restarts()).map_err(failure)?;
+    let ran = attempted(options, &attempt, verbosity).and_then(|outcome| {
+        if !is_result(outcome.exit) {
+            return Ok((outcome, None));
         }
-        Err(error) => {
-            attempt.fail(error.exit as u8).map_err(failure)?;
-            return Err(error);
-        }
-    };
-    let published = attempt.finish(&Ending {
-        exit: outcome.exit as u8,
-        recording: outcome.directory.file_name().map(Path::new),
-        host: &host,
-        binary_sha256: &binary_sha256,
+        let published = attempt.finish(&Ending {
+            exit: outcome.exit as u8,
+            recording: outcome.directory.file_name().map(Path::new),
+            host: &host,
+            binary_sha256: &binary_sha256,
+        });
+        Ok((outcome, Some(published.map_err(failure)?)))
     });
-    let published = published.map_err(failure)?;
-    // Recordings of failed attempts have no use any more.
-    task.settle(&process).map_err(failure)?;
-    match published {
-        Published::Won(_) => present(options, id, outcome, verbosity),
-        Published::Lost(result) => skip(options, &result, verbosity),
+    let exit = match &ran {
+        Ok((outcome, _)) => outcome.exit,
+        Err(error) => error.exit,
+    };
+    if let Ok((outcome, Some(Published::Won(_)))) = ran {
+        // Parts of earlier attempts have no use any more.
+        task.settle(&process).map_err(failure)?;
+        return present(options, id, outcome, verbosity);
     }
+    // The faster attempt of another host may have removed the parts of this one, so that it failed.
+    if let Ok(Some(result)) = task.done() {
+        attempt.supersede(exit as u8).map_err(failure)?;
+        return skip(options, &result, verbosity);
+    }
+    let noted = attempt.fail(exit as u8).map_err(failure);
+    // Rather the error of the run than that of its note: an attempt without a note is found dead later.
+    let (outcome, _) = ran?;
+    noted?;
+    super::present(&outcome, options.json, verbosity)?;
+    Ok(outcome.exit)
 }
 
 /// Whether a run with this exit code gives a result. Distrusted metrics are one: another attempt on the same host would not be better.

@@ -91,7 +91,7 @@ pub(super) const PAGES: &[(&str, Page)] = &[
                 ),
                 example("plimsoll fleet submit fleet-1", "Submit the tasks:"),
             ],
-            exit: "3 if the engine refuses the tasks.",
+            exit: "3 if the engine refuses the tasks. By ssh, it ends with the last task: 2 if a task has no result.",
             files: FOLDER,
             environment: COLOURS,
             see_also: &[
