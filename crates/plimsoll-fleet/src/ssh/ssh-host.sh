@@ -28,11 +28,13 @@ is_ours() { # PATH
     [ -d "$1" ] && [ ! -L "$1" ] && [ -O "$1" ] && [ "$(stat -c %a -- "$1")" = 700 ]
 }
 
-# Prints the start time of a process in clock ticks after boot. Its name may contain spaces and brackets.
+# Prints the start time of a process in clock ticks after boot, and fails for an ended one. Its name may contain spaces and
+# brackets.
 started() { # PID
     stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
     # shellcheck disable=SC2086 # fields, 3 (the state) first
     set -- ${stat##*) }
+    case $1 in Z | X) return 1 ;; esac
     shift 19
     printf '%s\n' "$1"
 }
@@ -129,14 +131,14 @@ pack() {
 
 # Ends a task: with SIGTERM, at which Plimsoll undoes its changes, or after 30 s with SIGKILL.
 end_task() { # FOLDER
-    kill -TERM -- "-$pid" 2>/dev/null
+    kill -TERM "-$pid" 2>/dev/null
     seconds=0
     while is_running "$1" && [ "$seconds" -lt 30 ]; do
         sleep 1
         seconds=$((seconds + 1))
     done
     is_running "$1" || return 0
-    kill -KILL -- "-$pid" 2>/dev/null
+    kill -KILL "-$pid" 2>/dev/null
     sleep 1
     (cd "$1" && ./plimsoll cleanup) </dev/null >/dev/null 2>&1 || fail "\`plimsoll cleanup\` in $1 failed; run it as root"
 }

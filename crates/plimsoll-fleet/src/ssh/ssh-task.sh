@@ -55,13 +55,13 @@ check_host() {
     target=(${port:+-p "$port"} ${login:+-l "$login"} -- "$name")
 }
 
-# Runs a command on the host. Its messages are shown without control characters.
+# Runs a command on the host. The first of its messages are shown, without control characters.
 remote() { # COMMAND
-    local code=0
-    ssh -T -x -a -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15 -o ServerAliveCountMax=8 \
-        -o ClearAllForwardings=yes -o PermitLocalCommand=no -o LogLevel=ERROR "${target[@]}" "$1" \
-        2> >(head -c 4096 | printable >&2) || code=$?
-    return "$code"
+    {
+        ssh -T -x -a -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=15 -o ServerAliveCountMax=8 \
+            -o ClearAllForwardings=yes -o PermitLocalCommand=no -o LogLevel=ERROR "${target[@]}" "$1" 2>&1 1>&3 3>&- |
+            { head -c 4096 | printable && cat >/dev/null; } >&2
+    } 3>&1
 }
 
 # Runs an action of ssh-host.sh. Words on the command line have only letters, digits and `.-_:,`: every shell takes them as they are.
@@ -201,7 +201,8 @@ run_task() {
 
 cancel() {
     task=all line=
-    line=$(answer cancel) || fail "$?" 'cannot cancel; its folders in /var/tmp may stay'
+    # Not the code 255 of ssh, at which xargs would leave out the other hosts.
+    line=$(answer cancel) || fail "$no_connection" 'cannot cancel; its folders in /var/tmp may stay'
     [[ $line =~ ^cancelled\ ([0-9]+)\ ([0-9]+)$ ]] || fail "$bad_result" 'the host answered something else'
     printf '%s\t%s\t%s\n' "$host" "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}"
 }

@@ -420,8 +420,16 @@ fn a_cancel_ends_the_task_on_the_host_and_removes_its_folder() {
     let output = fleet.script(CANCEL, &[]);
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "host\t0\t0\n");
 
+    // A host out of reach does not keep the others from their cancel.
     fleet.set("down", "");
-    assert!(!fleet.script(CANCEL, &[]).status.success());
+    fs::write(fleet.path("fleet").join(TASK_LIST), "t.0\thost\nt.1\tother\n").unwrap();
+    let output = fleet.script(CANCEL, &[]);
+    assert!(!output.status.success());
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        errors.contains("all on host: ") && errors.contains("all on other: "),
+        "{errors}"
+    );
 }
 
 #[test]

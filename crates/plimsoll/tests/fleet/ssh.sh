@@ -22,7 +22,7 @@ step() { printf -- '--- %s (%d s)\n' "$1" "$SECONDS"; }
 
 fail() {
     printf 'ssh.sh: failed: %s\n' "$1" >&2
-    tail -v -n 30 "$work"/*.out "$work"/fleet*/logs/*.{txt,tsv,log} 2>/dev/null >&2 || true
+    tail -v -n 30 "$work"/*.out "$work"/fleet*/logs/*.{txt,tsv,log} >&2 2>/dev/null || true
     exit 1
 }
 
@@ -41,6 +41,8 @@ start_host() { # HOST
         hostname "$1" && mount --bind "$2/$1/tmp" /var/tmp && exec "$3" -D -f "$2/$1/sshd_config" -E "$2/$1.out"
     ' sh "$1" "$work" "$(command -v sshd)" </dev/null >>"$work/$1.out" 2>&1 &
     pid_of[$1]=$!
+    # The shell reports the death of its jobs.
+    disown "$!"
 }
 
 # Kills all processes of a host, as a loss of power does.

@@ -131,7 +131,7 @@ fn the_page_opens_in_a_browser_and_runs_its_script() {
     let (reported, _) = fleet.report(&[]);
     assert_eq!(reported.status.code(), Some(0), "{}", text(&reported));
     let profile = tempfile::tempdir().expect("a folder");
-    let opened = plimsoll_testkit::command(&chromium.to_string_lossy())
+    let opened = plimsoll_testkit::command(&chromium)
         .args([
             "--headless",
             "--no-sandbox",

@@ -12,7 +12,7 @@ const PLIMSOLL: &str = env!("CARGO_BIN_EXE_plimsoll");
 const HOSTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fleet/ssh.sh");
 /// Long enough to lose a host in its middle.
 const SCENARIO: &str = "[scenario]\nname = \"small\"\n[global]\nworkload = \"compression\"\nsize = \"16M\"\nhold = 3\nrepeat = 1\n\
-                        class = \"text\"\n[zram]\nsubject = \"zram\"\n";
+                        class = \"runs20\"\n[zram]\nsubject = \"zram\"\n";
 /// Exit code for a command line, or a file it names, that is wrong.
 const USAGE: Option<i32> = Some(1);
 
