@@ -6,8 +6,8 @@
 
 pub mod collect;
 mod error;
-mod folder;
 pub mod fingerprint;
+mod folder;
 pub mod hosts;
 pub mod kubernetes;
 pub mod plan;

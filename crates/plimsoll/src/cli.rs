@@ -24,9 +24,7 @@ use values::{address, seconds};
 
 use exec::EXEC;
 pub use exec::{Exec, ExecCodec, ExecEngine};
-pub use fleet::{
-    FleetCollect, FleetCommand, FleetFolder, FleetGroup, FleetPlan, FleetReport, FleetSubmit,
-};
+pub use fleet::{FleetCollect, FleetCommand, FleetFolder, FleetGroup, FleetPlan, FleetReport, FleetSubmit};
 pub use guard::Guard;
 pub use heap::{HeapCommand, HeapFrontEnd, HeapGroup, HeapRun, HeapStat};
 pub use hold::Hold;

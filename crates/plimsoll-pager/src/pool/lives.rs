@@ -23,7 +23,6 @@ use plimsoll_os::{Errno, Origin, ProcessLife, process_life};
 
 use crate::own_thread::OwnThread;
 
-
 /// The life of a process, or the error of the read.
 pub(super) type Life = Result<ProcessLife, Errno>;
 

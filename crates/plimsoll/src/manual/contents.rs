@@ -59,7 +59,13 @@ const COLOURS: Rows = &[NO_COLOR, TERM];
 
 /// The contents of a page by its name; of an unknown one, those of the program.
 pub fn page(name: &str) -> Page {
-    let groups = [runs::PAGES, fleet::PAGES, memory::PAGES, libraries::PAGES, machine::PAGES];
+    let groups = [
+        runs::PAGES,
+        fleet::PAGES,
+        memory::PAGES,
+        libraries::PAGES,
+        machine::PAGES,
+    ];
     let found = groups.concat().into_iter().find(|(known, _)| *known == name);
     found.map_or(PROGRAM, |(_, page)| page)
 }
