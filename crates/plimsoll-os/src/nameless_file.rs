@@ -194,9 +194,12 @@ impl NamelessFile {
         })?;
         // SAFETY: the kernel has written the whole structure, as it succeeded.
         let status = unsafe { status.assume_init() };
+        // Another type on arm64.
+        #[allow(clippy::unnecessary_cast)]
+        let links = status.st_nlink as u64;
         Ok(FileStatus {
             regular: status.st_mode & libc::S_IFMT == libc::S_IFREG,
-            links: status.st_nlink as u64,
+            links,
             mode: status.st_mode & 0o7777,
             user: status.st_uid,
             length: status.st_size as u64,

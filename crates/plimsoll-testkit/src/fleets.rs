@@ -108,7 +108,7 @@ pub fn busy_recording(parent: &Path, rows: usize, trials: u32, seed: u64) -> Pat
                         // A level in pages, a counter, a rare counter, and a column that this machine lacks.
                         0 => *value = (*value + (random % 65_536) as i64 * 4096 - (1 << 27)).abs(),
                         1 => *value += (random % 4096) as i64,
-                        2 => *value += i64::from(random % 64 == 0),
+                        2 => *value += i64::from(random.is_multiple_of(64)),
                         _ => continue,
                     }
                     row.set(column, *value);

@@ -76,12 +76,15 @@ pub fn cleanup_in(state: &Path, wait: Option<Duration>) -> Result<CleanupReport,
     cleanup_found(&state, &runs, wait, None)
 }
 
+/// Selects journals by the command line in their header.
+type IsOf<'a> = &'a dyn Fn(&[String]) -> bool;
+
 /// As [`cleanup`], for the dead runs whose command lines `of` selects. Does not wait if there are none.
 ///
 /// # Errors
 /// As [`cleanup`].
 pub fn cleanup_of(
-    of: &dyn Fn(&[String]) -> bool,
+    of: IsOf<'_>,
     wait: Option<Duration>,
 ) -> Result<CleanupReport, EnvironmentError> {
     let Some((state, runs)) = find_runs(&state::path()?)? else {
@@ -103,7 +106,7 @@ fn cleanup_found(
     state: &StateFolder,
     runs: &TrustedFolder,
     wait: Option<Duration>,
-    of: Option<&dyn Fn(&[String]) -> bool>,
+    of: Option<IsOf<'_>>,
 ) -> Result<CleanupReport, EnvironmentError> {
     let names = journals(runs)?;
     if names.is_empty() {
