@@ -104,7 +104,7 @@ fn engine(options: &FleetPlan) -> Result<Engine, Failure> {
 /// Bytes as a quantity of Kubernetes.
 fn quantity(bytes: u64) -> String {
     let units = [(1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki")];
-    let whole = units.into_iter().find(|(unit, _)| bytes % unit == 0);
+    let whole = units.into_iter().find(|(unit, _)| bytes.is_multiple_of(*unit));
     let (unit, name) = whole.unwrap_or((1, ""));
     format!("{}{name}", bytes / unit)
 }

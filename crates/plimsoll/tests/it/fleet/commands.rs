@@ -18,7 +18,7 @@ impl Planned {
     fn new(sbatch: &str) -> Planned {
         let work = tempfile::tempdir().expect("a folder");
         fs::create_dir(work.path().join("bin")).expect("a folder");
-        plimsoll_testkit::write_script(&work.path().join("bin/sbatch"), sbatch);
+        plimsoll_testkit::write_script(work.path().join("bin/sbatch"), sbatch);
         fs::write(work.path().join("program"), "a program").expect("written");
         let planned = Planned(work);
         let output = planned.plimsoll(&[

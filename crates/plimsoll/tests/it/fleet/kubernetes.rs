@@ -21,7 +21,7 @@ impl Cluster {
             "#!/bin/sh\necho \"$*\" >>{}\ncase $1 in exec) cat >/dev/null ;; delete) echo job.batch/x ;; esac\n",
             work.path().join("calls").display()
         );
-        plimsoll_testkit::write_script(&bin.join("kubectl"), &text);
+        plimsoll_testkit::write_script(bin.join("kubectl"), &text);
         fs::write(work.path().join("program"), "a program").expect("written");
         Cluster { work }
     }

@@ -98,7 +98,7 @@ fn a_submission_without_gnu_parallel_is_refused() {
     Planned::new().assert_refused();
     let other = Planned::new();
     write_script(
-        &other.0.path().join("bin/parallel"),
+        other.0.path().join("bin/parallel"),
         "#!/bin/sh\necho parallel from moreutils\n",
     );
     other.assert_refused();
@@ -108,7 +108,7 @@ fn a_submission_without_gnu_parallel_is_refused() {
 fn a_submission_without_ssh_is_refused() {
     let planned = Planned::new();
     write_script(
-        &planned.0.path().join("bin/parallel"),
+        planned.0.path().join("bin/parallel"),
         "#!/bin/sh\necho GNU parallel 20221122\n",
     );
     planned.assert_refused();
@@ -121,7 +121,7 @@ fn the_tasks_of_an_unreachable_host_are_reported() {
     }
     let planned = Planned::new();
     let bin = planned.0.path().join("bin");
-    write_script(&bin.join("ssh"), "#!/bin/sh\nexit 255\n");
+    write_script(bin.join("ssh"), "#!/bin/sh\nexit 255\n");
     let output = planned.fleet(
         &["submit", "fleet"],
         &std::env::var("PATH").expect("tests have a PATH"),
