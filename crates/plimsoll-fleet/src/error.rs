@@ -7,7 +7,7 @@ use plimsoll_model::exit::Exit;
 use plimsoll_proc::Distrust;
 use plimsoll_report::comparison::CompareError;
 
-use crate::plan::TaskId;
+use crate::name::TaskId;
 
 /// Most tasks that an error lists.
 const MOST_LISTED: usize = 20;

@@ -10,6 +10,7 @@ pub mod fingerprint;
 mod folder;
 pub mod hosts;
 pub mod kubernetes;
+mod name;
 pub mod plan;
 pub mod planning;
 pub mod report;

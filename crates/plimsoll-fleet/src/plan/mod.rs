@@ -2,7 +2,6 @@
 //!
 //! Its text becomes scripts and commands. So reading and writing check every field that does: [`Plan::check`].
 
-mod id;
 #[cfg(test)]
 mod tests;
 
@@ -11,7 +10,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-pub use id::{NameError, RunName, TaskId};
+pub use crate::name::{NameError, RunName, TaskId};
 
 use crate::hosts::Host;
 use crate::text::{is_line, is_sha256, is_word};

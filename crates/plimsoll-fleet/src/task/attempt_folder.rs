@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::task_folder::{ATTEMPT, RESULT, is_taken};
-use super::{Attempt, AttemptOutcome, ResultStatus, TaskFolder, TaskResult, VERSION, now};
+use super::task_folder::{ATTEMPT, CLAIM, MOST_ATTEMPTS, RESULT, is_taken};
+use super::{Attempt, AttemptOutcome, ResultStatus, TaskFolder, TaskProcess, TaskResult, VERSION, now};
 use crate::fingerprint::{self, Fingerprint};
 use crate::{FleetError, Folder};
 
@@ -57,12 +57,55 @@ fn checksums(result: &Folder) -> Result<BTreeMap<String, String>, FleetError> {
     Ok(checksums)
 }
 
+impl TaskFolder {
+    /// Begins an attempt with the next number.
+    ///
+    /// # Errors
+    /// The system's; [`FleetError::Refused`] after 9,999 attempts.
+    pub fn begin(&self, process: &TaskProcess, restarts: Option<u32>) -> Result<AttemptFolder, FleetError> {
+        let attempts = self.tasks.make_folder(format!("{}.attempts", self.id))?;
+        let name = format!(".{}.{}{CLAIM}", self.id, process.label());
+        self.tasks.remove(&name)?;
+        let claim = self.tasks.make_folder(&name)?;
+        let mut attempt = Attempt {
+            version: VERSION,
+            number: self
+                .attempt_numbers()?
+                .last()
+                .map_or(1, |last| last.saturating_add(1)),
+            task: self.id.clone(),
+            host: process.host.clone(),
+            boot_id: process.boot_id.clone(),
+            pid: process.id.pid,
+            start_ticks: process.id.start_ticks,
+            started: now(),
+            ended: None,
+            exit: None,
+            engine_restarts: restarts,
+            outcome: AttemptOutcome::Running,
+        };
+        while attempt.number <= MOST_ATTEMPTS {
+            claim.write_json(ATTEMPT, &attempt)?;
+            match self.tasks.rename(&name, &attempts, attempt.number.to_string()) {
+                Ok(()) => {
+                    attempts.sync()?;
+                    return AttemptFolder::of(self, &attempts, attempt);
+                }
+                // Another attempt has begun meanwhile.
+                Err(error) if is_taken(&error) => attempt.number += 1,
+                Err(source) => return Err(FleetError::io("create", attempts.path(), source)),
+            }
+        }
+        self.tasks.remove(&name)?;
+        Err(FleetError::refused(
+            format_args!("the task {} has had {MOST_ATTEMPTS} attempts", self.id),
+            "find the cause in their attempt.json, then remove the folder of its attempts",
+        ))
+    }
+}
+
 impl AttemptFolder {
-    pub(super) fn of(
-        task: &TaskFolder,
-        attempts: &Folder,
-        attempt: Attempt,
-    ) -> Result<AttemptFolder, FleetError> {
+    fn of(task: &TaskFolder, attempts: &Folder, attempt: Attempt) -> Result<AttemptFolder, FleetError> {
         let name = attempt.number.to_string();
         let folder = attempts.folder(&name)?;
         let missing = || FleetError::format(&attempts.path().join(&name), "another program has removed it");

@@ -4,7 +4,6 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 
-use super::attempt_folder::AttemptFolder;
 use super::{Attempt, AttemptOutcome, ResultStatus, TaskProcess, TaskResult, VERSION};
 use crate::plan::TaskId;
 use crate::{FleetError, Folder};
@@ -216,51 +215,6 @@ impl TaskFolder {
         Ok(())
     }
 
-    /// Begins an attempt with the next number.
-    ///
-    /// # Errors
-    /// The system's; [`FleetError::Refused`] after 9,999 attempts.
-    pub fn begin(&self, process: &TaskProcess, restarts: Option<u32>) -> Result<AttemptFolder, FleetError> {
-        let attempts = self.tasks.make_folder(format!("{}.attempts", self.id))?;
-        let name = format!(".{}.{}{CLAIM}", self.id, process.label());
-        self.tasks.remove(&name)?;
-        let claim = self.tasks.make_folder(&name)?;
-        let mut attempt = Attempt {
-            version: VERSION,
-            number: self
-                .attempt_numbers()?
-                .last()
-                .map_or(1, |last| last.saturating_add(1)),
-            task: self.id.clone(),
-            host: process.host.clone(),
-            boot_id: process.boot_id.clone(),
-            pid: process.id.pid,
-            start_ticks: process.id.start_ticks,
-            started: super::now(),
-            ended: None,
-            exit: None,
-            engine_restarts: restarts,
-            outcome: AttemptOutcome::Running,
-        };
-        while attempt.number <= MOST_ATTEMPTS {
-            claim.write_json(ATTEMPT, &attempt)?;
-            match self.tasks.rename(&name, &attempts, attempt.number.to_string()) {
-                Ok(()) => {
-                    attempts.sync()?;
-                    return AttemptFolder::of(self, &attempts, attempt);
-                }
-                // Another attempt has begun meanwhile.
-                Err(error) if is_taken(&error) => attempt.number += 1,
-                Err(source) => return Err(FleetError::io("create", attempts.path(), source)),
-            }
-        }
-        self.tasks.remove(&name)?;
-        Err(FleetError::refused(
-            format_args!("the task {} has had {MOST_ATTEMPTS} attempts", self.id),
-            "find the cause in their attempt.json, then remove the folder of its attempts",
-        ))
-    }
-
     /// The name of a result before it is published.
     pub(super) fn temporary(&self, number: u32) -> String {
         format!(".{}.{number}.tmp", self.id)
@@ -272,7 +226,8 @@ impl TaskFolder {
     }
 }
 
-const CLAIM: &str = ".claim";
+/// End of the name of a claimed number's folder before it has the number.
+pub(super) const CLAIM: &str = ".claim";
 
 impl Attempt {
     /// Takes the end of the result that it gave.

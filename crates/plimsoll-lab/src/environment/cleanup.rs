@@ -83,10 +83,7 @@ type IsOf<'a> = &'a dyn Fn(&[String]) -> bool;
 ///
 /// # Errors
 /// As [`cleanup`].
-pub fn cleanup_of(
-    of: IsOf<'_>,
-    wait: Option<Duration>,
-) -> Result<CleanupReport, EnvironmentError> {
+pub fn cleanup_of(of: IsOf<'_>, wait: Option<Duration>) -> Result<CleanupReport, EnvironmentError> {
     let Some((state, runs)) = find_runs(&state::path()?)? else {
         return Ok(CleanupReport::default());
     };
