@@ -19,11 +19,16 @@ const INSIDE: &str = "inside";
 const LONGEST: Duration = Duration::from_secs(1800);
 const SCENARIO: &str = "[scenario]\nname = \"on-slurm\"\n[global]\nworkload = \"compression\"\nsize = \"16M\"\nhold = 3\nrepeat = 1\n\
                         class = \"ratio=3\"\nsubject = \"zram\"\n";
-/// Fails task 1 at its first start, and task 2 always. The other tasks are done at once.
+/// Fails task 1 at its first start, and task 2 always, the second time after task 1 is done: its failure cancels the waiting
+/// tasks. The other tasks are done at once.
 const STUB: &str = "#!/bin/sh
 while [ \"$1\" != --task ]; do shift; done
 case $2-${SLURM_RESTART_COUNT:-0} in
-*1-0 | *2-*) exit 2 ;;
+*1-0 | *2-0) exit 2 ;;
+*2-*)
+    until [ -d tasks/*1 ]; do sleep 0.1; done
+    exit 2
+    ;;
 esac
 mkdir \"tasks/$2\"
 ";
