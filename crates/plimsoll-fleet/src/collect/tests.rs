@@ -2,7 +2,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use plimsoll_model::recording::model::file;
 use plimsoll_model::recording::table::{self, Column, Value};
@@ -250,7 +249,13 @@ fn hostile_results_are_corrupt_and_lead_nowhere() {
         ("a pipe as result", |task| {
             let path = task.join("result.json");
             fs::remove_file(&path).unwrap();
-            assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+            assert!(
+                plimsoll_testkit::command("mkfifo")
+                    .arg(path)
+                    .status()
+                    .unwrap()
+                    .success()
+            );
         }),
         ("a result of 2 GiB", |task| {
             let file = fs::File::options()

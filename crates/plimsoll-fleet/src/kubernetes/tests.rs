@@ -114,7 +114,7 @@ fn each_index_has_its_line() {
     // The script takes the line that job and index name.
     fs::write(folder.path().join("task.sh"), "echo \"$1\"").unwrap();
     let run = |first: &str, index: &str| {
-        let mut command = Command::new("sh");
+        let mut command = plimsoll_testkit::command("sh");
         command.arg(folder.path().join("pod-task.sh"));
         command
             .env("FIRST_LINE", first)

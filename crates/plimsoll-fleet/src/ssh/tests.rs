@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Output;
 
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -90,7 +90,7 @@ impl Fleet {
 
     fn script(&self, name: &str, arguments: &[&str]) -> Output {
         let path = std::env::var("PATH").unwrap();
-        Command::new(self.path("fleet").join(name))
+        plimsoll_testkit::command(self.path("fleet").join(name))
             .args(arguments)
             .env("PATH", format!("{}:{path}", self.path("bin").display()))
             .env("FAKE_ROOT", self.root.path())
@@ -316,7 +316,7 @@ fn hostile(fleet: &Fleet, options: &[&str], make: impl Fn(&Path)) {
     fs::create_dir_all(tree.join("tasks/t.0")).unwrap();
     fs::write(tree.join("tasks/t.0/result.json"), "{}").unwrap();
     make(&tree);
-    let status = Command::new("tar")
+    let status = plimsoll_testkit::command("tar")
         .arg("-cPf")
         .arg(fleet.path("pack.tar"))
         .args(options)
@@ -340,7 +340,7 @@ fn hostile_results_are_refused() {
             fs::hard_link(tree.join("tasks/t.0/result.json"), tree.join("tasks/t.0/x")).unwrap();
         }),
         ("pipe", &[], |tree| {
-            let status = Command::new("mkfifo")
+            let status = plimsoll_testkit::command("mkfifo")
                 .arg(tree.join("tasks/t.0/x"))
                 .status()
                 .unwrap();

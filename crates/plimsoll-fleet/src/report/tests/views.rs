@@ -1,20 +1,18 @@
 //! The data set in DuckDB, with `views.sql`, and in pyarrow.
 
-use std::process::Command;
-
 use super::{MadeSet, RESTORE, hosts};
 use crate::views;
 
 /// Runs a Python program in a data set and returns its output as JSON; `None` if the module is missing.
 fn python(module: &str, set: &MadeSet, program: &str) -> Option<serde_json::Value> {
-    let there = Command::new("python3")
+    let there = plimsoll_testkit::command("python3")
         .args(["-c", &format!("import {module}")])
         .output();
     let there = there.is_ok_and(|output| output.status.success());
     if !plimsoll_testkit::capability(module, there, "python3 cannot import it") {
         return None;
     }
-    let output = Command::new("python3")
+    let output = plimsoll_testkit::command("python3")
         .args(["-c", program])
         .current_dir(set.data())
         .output()
