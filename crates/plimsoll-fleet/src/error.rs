@@ -51,10 +51,24 @@ pub enum FleetError {
         advice: String,
     },
     /// Root does not work in a folder that another user can change.
-    #[error("cannot run a task as root: {0}; use a folder of root that only root can write to")]
-    Untrusted(#[from] Distrust),
+    #[error("cannot use a folder as root: {0}; use one of root that only root can write to")]
+    Untrusted(Distrust),
     #[error(transparent)]
     Comparison(#[from] CompareError),
+}
+
+impl From<Distrust> for FleetError {
+    fn from(distrust: Distrust) -> FleetError {
+        match distrust {
+            // No lack of trust: the disk is full, or the folder is missing.
+            Distrust::Io { doing, path, source } => FleetError::Io {
+                action: doing,
+                path,
+                source,
+            },
+            distrust => FleetError::Untrusted(distrust),
+        }
+    }
 }
 
 impl FleetError {

@@ -31,7 +31,7 @@ pub struct Fingerprint {
     pub swap: Vec<SwapDevice>,
     /// By path.
     pub settings: BTreeMap<String, String>,
-    /// `class=` of the file of hosts. A host does not know it: `collect` takes it from the plan.
+    /// `class=` of the hosts file. A host does not know it: `collect` takes it from the plan.
     #[serde(default)]
     pub class: Option<String>,
 }
@@ -70,18 +70,27 @@ impl Fingerprint {
         }
     }
 
-    /// Hosts of one class are comparable: the class of the file of hosts, or the same hardware.
+    /// Hosts of one class are comparable: the class of the hosts file, or the same hardware.
     pub fn class_key(&self) -> String {
         if let Some(class) = &self.class {
             return class.clone();
         }
-        const GIB: u64 = 1 << 30;
-        let memory = self.memory_bytes.saturating_add(GIB / 2) / GIB;
         format!(
-            "{}, {}, {} CPUs, {memory} GiB",
-            self.architecture, self.machine, self.cpus
+            "{}, {}, {} CPUs, {} GiB",
+            self.architecture,
+            self.machine,
+            self.cpus,
+            installed_gib(self.memory_bytes)
         )
     }
+}
+
+/// The memory of a machine from the memory that its kernel manages, which is some percent less and differs between kernels: rounded up
+/// to an eighth of the next power of two, so that equal machines have one class.
+fn installed_gib(managed: u64) -> u64 {
+    const GIB: u64 = 1 << 30;
+    let step = (managed.max(GIB).checked_next_power_of_two().unwrap_or(1 << 63) / 8).max(GIB);
+    managed.div_ceil(step).saturating_mul(step) / GIB
 }
 
 /// Vendor, product and CPU, without those that are unknown.
@@ -285,7 +294,7 @@ mod tests {
         let governor = format!("{CPU_FREQUENCY}*/scaling_governor");
         assert_eq!(one.settings[&governor], "powersave");
         assert!(one.class_key().contains("Vendor Model 1"), "{}", one.class_key());
-        assert!(one.class_key().contains("15 GiB"), "{}", one.class_key());
+        assert!(one.class_key().contains("16 GiB"), "{}", one.class_key());
     }
 
     #[test]
@@ -327,6 +336,26 @@ mod tests {
         if again.settings.contains_key(COMMAND_LINE) {
             assert_eq!(here.settings, again.settings);
         }
+    }
+
+    #[test]
+    fn equal_machines_have_the_same_memory() {
+        for (managed_mib, gib) in [
+            (500, 1),
+            (1900, 2),
+            (3800, 4),
+            // 16 GiB, with two kernels.
+            (15_840, 16),
+            (15_900, 16),
+            (24_000, 24),
+            (64_200, 64),
+            (96_150, 96),
+            (128_600, 128),
+            (257_000, 256),
+        ] {
+            assert_eq!(installed_gib(managed_mib << 20), gib, "{managed_mib} MiB");
+        }
+        assert!(installed_gib(u64::MAX) > 0);
     }
 
     #[test]

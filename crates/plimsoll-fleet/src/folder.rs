@@ -17,9 +17,8 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sha2::{Digest, Sha256};
 
-use crate::FleetError;
+use crate::{FleetError, sha256};
 
 /// Most entries of a folder that are read.
 const MOST_NAMES: usize = 1 << 20;
@@ -176,21 +175,11 @@ impl Folder {
             return Ok(None);
         };
         // The file may grow meanwhile.
-        let mut file = file.take(most);
-        let mut hash = Sha256::new();
-        let mut buffer = vec![0; 1 << 16];
-        loop {
-            match file.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(count) => hash.update(&buffer[..count]),
-                Err(source) => return Err(self.failed("read", name, source)),
-            }
-        }
-        let hash = hash.finalize();
-        Ok(Some(hash.iter().map(|byte| format!("{byte:02x}")).collect()))
+        let hash = sha256::of_reader(file.take(most));
+        hash.map(Some).map_err(|source| self.failed("read", name, source))
     }
 
-    /// Reads a JSON document with a `version` of at most `known`.
+    /// Reads a JSON document whose `version` is `known`.
     ///
     /// # Errors
     /// As [`Folder::read`]; [`FleetError::Format`], [`FleetError::Version`].
@@ -200,6 +189,20 @@ impl Folder {
         most: u64,
         known: u32,
     ) -> Result<Option<T>, FleetError> {
+        let read = self.read_json_hashed(name, most, known)?;
+        Ok(read.map(|(document, _)| document))
+    }
+
+    /// As [`Folder::read_json`], with the SHA-256 of the bytes that were read.
+    ///
+    /// # Errors
+    /// As [`Folder::read_json`].
+    pub fn read_json_hashed<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        most: u64,
+        known: u32,
+    ) -> Result<Option<(T, String)>, FleetError> {
         #[derive(serde::Deserialize)]
         struct Versioned {
             version: u64,
@@ -213,7 +216,8 @@ impl Folder {
         if found != u64::from(known) {
             return Err(FleetError::Version { path, found, known });
         }
-        serde_json::from_slice(&bytes).map(Some).map_err(wrong)
+        let document = serde_json::from_slice(&bytes).map_err(wrong)?;
+        Ok(Some((document, sha256::of_bytes(&bytes))))
     }
 
     /// Writes a JSON document in place of the file, whole or not at all, also if the host loses its power.
@@ -272,13 +276,15 @@ impl Folder {
             .into())
     }
 
-    /// Locks it against other processes.
+    /// Locks the file `name` in it against other processes, and makes it if it is missing. On NFS, the lock of a file that is open for
+    /// writing holds for all clients; that of a folder would hold for this host alone.
     ///
     /// # Errors
-    /// `WouldBlock` if another process holds the lock; those of `flock(2)`.
-    pub fn lock(&self) -> io::Result<FolderLock> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let file = File::from(rustix::fs::openat(&self.handle, ".", flags, Mode::empty())?);
+    /// `WouldBlock` if another process holds the lock; those of `openat(2)` and `flock(2)`.
+    pub fn lock(&self, name: &str) -> io::Result<FolderLock> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let mode = Mode::from_raw_mode(0o644);
+        let file = File::from(rustix::fs::openat(&self.handle, name, flags, mode)?);
         rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
         Ok(FolderLock(file))
     }

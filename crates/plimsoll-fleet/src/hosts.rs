@@ -1,4 +1,4 @@
-//! The file of hosts: a line a host, `[user@]name[:port] [class=WORD]`, with comments after `#`.
+//! The hosts file: one line per host, `[user@]name[:port] [class=WORD]`, with comments after `#`.
 
 use std::fmt;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{FleetError, Folder};
 
-/// Longest file of hosts: about 100,000 hosts.
+/// Longest hosts file: about 100,000 hosts.
 const MOST_BYTES: u64 = 1 << 23;
 const CLASS: &str = "class=";
 
@@ -23,7 +23,7 @@ pub struct Host {
     pub destination: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// Hosts that the report compares with each other, in place of their hardware.
+    /// Class in the report, in place of the one derived from the hardware.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<String>,
 }
@@ -36,6 +36,12 @@ impl Host {
             .map_or(&self.destination, |(_, name)| name)
     }
 
+    /// `[user@]name[:port]`.
+    pub fn address(&self) -> String {
+        let port = self.port.map(|port| format!(":{port}"));
+        format!("{}{}", self.destination, port.unwrap_or_default())
+    }
+
     /// Whether its fields are as [`Host::from_str`] makes them.
     pub fn is_valid(&self) -> bool {
         self.to_string().parse().as_ref() == Ok(self)
@@ -44,10 +50,7 @@ impl Host {
 
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.destination)?;
-        if let Some(port) = self.port {
-            write!(f, ":{port}")?;
-        }
+        f.write_str(&self.address())?;
         if let Some(class) = &self.class {
             write!(f, " {CLASS}{class}")?;
         }
@@ -55,7 +58,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// Defect of a line of a file of hosts.
+/// Defect of a line of a hosts file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
@@ -65,11 +68,13 @@ pub enum HostError {
     Name,
     #[error("the user has characters other than letters, digits and `.`, `_`, `-`")]
     User,
-    #[error("the port is no number from 1 to 65535")]
+    #[error(
+        "the port is not a number from 1 to 65535; for an IPv6 address, use a Host alias in ~/.ssh/config"
+    )]
     Port,
     #[error("the class has characters other than letters, digits and `.`, `_`, `-`")]
     Class,
-    #[error("a line is `[user@]name[:port] [class=WORD]`")]
+    #[error("expected `[user@]name[:port] [class=WORD]`")]
     Stray,
 }
 
@@ -125,7 +130,7 @@ fn is_plain(word: &str) -> bool {
     crate::text::is_word(word) && word.bytes().all(allowed)
 }
 
-/// Reads a file of hosts.
+/// Reads a hosts file.
 ///
 /// # Errors
 /// [`FleetError::Format`] with the number of the line; a file without hosts; a host twice.

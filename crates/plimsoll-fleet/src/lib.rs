@@ -1,9 +1,10 @@
 //! One experiment on many machines.
 //!
-//! A [`Plan`](plan::Plan) is a folder with a scenario, a program and a list of tasks. An engine (Slurm, ssh, Kubernetes) places the
-//! tasks on hosts, logs and retries them. A task is a run with an id and at most one result ([`task`]). [`collect`] merges the
-//! results into a data set, and [`report`] reads only that.
+//! A fleet folder holds a scenario, a program and a [`Plan`](plan::Plan) with its tasks. An engine (Slurm, ssh, Kubernetes) places
+//! the tasks on hosts, logs and retries them. A task is a run with an id and at most one result ([`task`]). [`collect`] merges the
+//! results into a data set; [`report`] reads the data set and the plan.
 
+pub mod accounting;
 pub mod collect;
 mod error;
 pub mod fingerprint;
@@ -15,6 +16,7 @@ pub mod plan;
 pub mod planning;
 pub mod report;
 mod script;
+mod sha256;
 pub mod slurm;
 pub mod ssh;
 mod submission;

@@ -10,8 +10,8 @@ use crate::text;
 /// A name has the wrong characters.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a name has 1 to 63 lowercase letters, digits and `.`, `_`, `-`, starts with a letter or digit, has no `..` and does not end \
-     in `.attempts`"
+    "must be 1 to 63 characters of `a-z 0-9 . _ -`, start with a letter or digit, not contain `..`, and not \
+     end in `.attempts`"
 )]
 pub struct NameError;
 

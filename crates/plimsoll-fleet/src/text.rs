@@ -3,8 +3,11 @@
 /// Longest word of a command.
 const LONGEST: usize = 253;
 
-/// Whether it is a file name of ASCII letters, digits and `.`, `_`, `-` that needs no quoting and hides nowhere: an id of a task, the
-/// name of a run.
+/// What follows the id of a task in the name of the folder of its attempts. So no name ends in it.
+pub(crate) const ATTEMPTS: &str = ".attempts";
+
+/// Whether it is a file name of `a-z 0-9 . _ -` that needs no quoting and does not start with a dot: an id of a task, the name of a
+/// run.
 pub(crate) fn is_name(text: &str) -> bool {
     let start = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let rest = |byte: u8| start(byte) || b"._-".contains(&byte);
@@ -12,7 +15,7 @@ pub(crate) fn is_name(text: &str) -> bool {
         && text.bytes().next().is_some_and(start)
         && text.bytes().all(rest)
         && !text.contains("..")
-        && !text.ends_with(".attempts")
+        && !text.ends_with(ATTEMPTS)
 }
 
 /// Whether it is one word of a command that is no option and needs no quoting: a host, a partition, an image.
@@ -24,9 +27,4 @@ pub(crate) fn is_word(text: &str) -> bool {
 /// Whether it is a line of text: not empty, bounded, without control characters.
 pub(crate) fn is_line(text: &str, longest: usize) -> bool {
     (1..=longest).contains(&text.len()) && !text.chars().any(char::is_control)
-}
-
-/// Whether it is a SHA-256 in hexadecimal.
-pub(crate) fn is_sha256(text: &str) -> bool {
-    text.len() == 64 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -188,7 +188,7 @@ pub struct Run {
     /// Wait up to this many seconds for another run to end
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "3600", require_equals = true)]
     pub wait: Option<u64>,
-    /// Run it as this task of a fleet: skip it if DIR has its result, and publish its result there
+    /// Run the scenario as fleet task ID; skip it if DIR/ID has a result
     #[arg(long, value_name = "ID", conflicts_with_all = ["resume", "check", "dry_run", "show", "open"])]
     pub task: Option<TaskId>,
     /// Open the report in a browser: $BROWSER, otherwise xdg-open
@@ -489,6 +489,9 @@ pub struct PagerStat {
 
 #[derive(Debug, Clone, Args)]
 pub struct Cleanup {
+    /// Undo dead runs of fleet tasks alone
+    #[arg(long)]
+    pub tasks: bool,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,

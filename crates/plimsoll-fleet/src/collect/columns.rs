@@ -1,13 +1,13 @@
 //! The tables of a data set.
 //!
-//! `run`, `host` and `task` are parts of the path of a file (hive partitions), so `samples`, `trials` and `metrics` have no such
+//! `run`, `host` and `task` are parts of the path of a file (Hive-style partitions), so `samples`, `trials` and `metrics` have no such
 //! columns. Readers take partitions as text (`hive_types_autocast = false` in DuckDB): a task may be named `7`.
 
 use plimsoll_model::recording::table::{Column, Kind};
 
 use Kind::{Flag, Integer, Number, Text};
 
-/// `tasks.parquet`: a row a task of the plan.
+/// `tasks.parquet`: one row per task of the plan.
 pub const TASKS: &[Column] = &[
     text("run", "Name of the fleet's run."),
     text("task", "Id of the task."),
@@ -18,7 +18,7 @@ pub const TASKS: &[Column] = &[
         "Host of the result, else of the last attempt, else the host in the plan.",
     ),
     integer("repeat", "Repeat of the task, from 1."),
-    text("state", "`done`, `failed`, `missing` or `corrupt`."),
+    text("state", "`done`, `failed`, `missing`, `corrupt` or `unreadable`."),
     optional("reason", Text, "", "The reason for a state other than `done`."),
     integer("attempts", "Attempts that began."),
     text(
@@ -37,6 +37,18 @@ pub const TASKS: &[Column] = &[
         Integer,
         "",
         "Times that the engine started the task again.",
+    ),
+    optional(
+        "engine_state",
+        Text,
+        "",
+        "State of the task in the engine's own record: `COMPLETED`, `NODE_FAIL`.",
+    ),
+    optional(
+        "engine_hosts",
+        Text,
+        "",
+        "Hosts of the starts in the engine's own record, as a JSON list.",
     ),
     optional("started", Text, "", "Start of the result's run in UTC."),
     optional("ended", Text, "", "End of the result's run in UTC."),
@@ -59,7 +71,7 @@ pub const TASKS: &[Column] = &[
     optional("metrics", Integer, "", "Rows of the task's metrics."),
 ];
 
-/// `trials.parquet`: a row a trial.
+/// `trials.parquet`: one row per trial.
 pub const TRIALS: &[Column] = &[
     text("trial", "Id of the trial."),
     text("workload", "Name of the workload."),
@@ -81,7 +93,7 @@ pub const TRIALS: &[Column] = &[
     nanoseconds("end_ns", "End, in the time of the samples."),
 ];
 
-/// `metrics.parquet`: a row a value of a trial.
+/// `metrics.parquet`: one row per value of a trial.
 pub const METRICS: &[Column] = &[
     text("trial", "Id of the trial."),
     text("workload", "Name of the workload."),

@@ -29,6 +29,7 @@ pub(super) const METRICS: &str = "metrics.parquet";
 const TASKS: &str = "tasks.parquet";
 /// Of a task: the digest of its source. Its name begins with `_`, which readers of data sets pass over.
 const SOURCE: &str = "_source.json";
+const LOCK: &str = ".lock";
 const WORK: &str = ".collect";
 const BOOT: &str = "boot";
 const NEW: &str = "new";
@@ -180,19 +181,21 @@ impl DataSet {
     pub(super) fn tasks_table(&self) -> Result<TasksTable, FleetError> {
         let file = self.work.create(TASKS)?;
         let path = self.data.path().join(TASKS);
-        let failed = |error: TableError| {
-            FleetError::format(
+        let damaged = |error: TableError| match error {
+            TableError::Io(source) => FleetError::io("read", &path, source),
+            error => FleetError::format(
                 &path,
                 format_args!("{error}; remove it and collect every run again"),
-            )
+            ),
         };
+        let failed = |error: TableError| self.not_written(error);
         let table = Writer::new(BufWriter::new(file), columns::TASKS);
         let mut table = table.map_err(|error| failed(error.into()))?;
         if !self.data.has(TASKS) {
             return Ok(table);
         }
-        let mut earlier = table::open(&path, columns::TASKS).map_err(failed)?;
-        while let Some(rows) = earlier.next_group().map_err(failed)? {
+        let mut earlier = table::open(&path, columns::TASKS).map_err(damaged)?;
+        while let Some(rows) = earlier.next_group().map_err(damaged)? {
             for row in rows {
                 let is_of_this =
                     matches!(row.first(), Some(Value::Text(run)) if run == self.run_name.as_str());
@@ -204,21 +207,37 @@ impl DataSet {
         Ok(table)
     }
 
+    /// The error of a row of the tasks that was not written.
+    pub(super) fn not_written(&self, error: TableError) -> FleetError {
+        let path = self.work.path().join(TASKS);
+        match error {
+            TableError::Io(source) => FleetError::io("write", &path, source),
+            error => FleetError::format(&path, error),
+        }
+    }
+
+    /// Whether it has results of this run.
+    pub(super) fn has_results(&self) -> Result<bool, FleetError> {
+        Ok(!self.run.names()?.is_empty())
+    }
+
     /// Waits until all files are on disk, and makes the table that of the data set.
     pub(super) fn finish(self, table: TasksTable) -> Result<(), FleetError> {
         let path = self.data.path().join(TASKS);
         let failed = |error| FleetError::io("write", &path, error);
         table.close(&[]).map_err(failed)?;
-        self.data.write(views::FILE, views::SQL.as_bytes(), 0o644)?;
+        self.work.write(views::FILE, views::SQL.as_bytes(), 0o644)?;
         self.data.sync_file_system()?;
-        self.work.rename(TASKS, &self.data, TASKS).map_err(failed)?;
+        for name in [views::FILE, TASKS] {
+            self.work.rename(name, &self.data, name).map_err(failed)?;
+        }
         self.data.sync()?;
         self.data.remove(WORK)
     }
 }
 
 fn lock(data: &Folder) -> Result<FolderLock, FleetError> {
-    let locked = data.lock();
+    let locked = data.lock(LOCK);
     locked.map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock => FleetError::refused(
             format_args!(
@@ -231,7 +250,7 @@ fn lock(data: &Folder) -> Result<FolderLock, FleetError> {
     })
 }
 
-/// The folder of a host: its name with every byte but letters, digits and `._-` as `%XX`, as readers of hive partitions expect.
+/// The folder of a host: its name with every byte but letters, digits and `._-` as `%XX`, as readers of Hive-style partitions expect.
 pub(super) fn host_folder(host: &str) -> String {
     let mut folder = String::from("host=");
     for byte in host.bytes() {

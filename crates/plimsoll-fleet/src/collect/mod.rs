@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! tasks/ID/ -> data/run=RUN/host=HOST/task=ID/{samples,trials,metrics}.parquet    by rename from data/.collect/
-//! all tasks -> data/tasks.parquet                                                 a row a task, whatever its state
+//! all tasks -> data/tasks.parquet                                                 one row per task, whatever its state
 //! ```
 //!
-//! The data set is a function of the plan and of `tasks/`. A task whose result is in it already is passed over, by the digest of its
+//! The data set is a function of the plan, of `tasks/`, and of the engine's record of the tasks (`accounting.json`). A task whose result is in it already is passed over, by the digest of its
 //! documents. A task that has no usable result any more leaves the data set, and `tasks.parquet` has the reason. Rows of other runs
 //! in the same data set stay.
 //!
@@ -24,7 +24,7 @@ mod task_row;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::Path;
@@ -38,11 +38,17 @@ pub use state::{Collected, Rows, State, TaskState};
 use self::data_set::{DataSet, METRICS, SAMPLES, TRIALS, host_folder, task_folder};
 use self::rows::RowError;
 use self::source::{Finished, Found, corrupt};
+use crate::accounting::{self, Accounting};
+use crate::fingerprint::Fingerprint;
 use crate::plan::{self, Plan, Task};
-use crate::{FleetError, Folder};
+use crate::{FleetError, Folder, sha256};
 
 /// Most trials of a task, as of a plan of trials.
 const TRIALS_MAX: u64 = 10_000;
+/// Most values of a task: 200 for each of its trials.
+const METRICS_MAX: u64 = 2_000_000;
+/// Longest address in the name of a host.
+const ADDRESS_MAX: usize = 60;
 /// Names without a task that [`Collected::unknown`] has.
 const UNKNOWN_MAX: usize = 20;
 const NAME_MAX: usize = 100;
@@ -57,7 +63,22 @@ pub fn collect(folder: &Path, plan: &Plan, data: &Path) -> Result<Collected, Fle
     let mut table = set.tasks_table()?;
     let (unknown, unknown_count) = match &tasks {
         Some(tasks) => unknown_names(tasks, plan)?,
+        None if set.has_results()? => {
+            return Err(FleetError::refused(
+                format_args!(
+                    "cannot collect {}: its folder {} is missing, and the data set has results of it",
+                    folder.display(),
+                    plan::TASKS
+                ),
+                format_args!("restore it, or remove {}", data.display()),
+            ));
+        }
         None => (Vec::new(), 0),
+    };
+    // It adds to the results, and does not replace them.
+    let (mut records, records_error) = match accounting::read(folder) {
+        Ok(records) => (records, None),
+        Err(error) => (BTreeMap::new(), Some(error.to_string())),
     };
     let mut collected = Collected {
         tasks: Vec::with_capacity(plan.tasks.len()),
@@ -65,9 +86,14 @@ pub fn collect(folder: &Path, plan: &Plan, data: &Path) -> Result<Collected, Fle
         unknown_count,
         copied: 0,
         kept: 0,
+        records_error,
     };
+    let mut addresses = Addresses::of(plan);
     for task in &plan.tasks {
-        let found = source::read(tasks.as_ref(), &task.id);
+        let mut found = source::read(tasks.as_ref(), &task.id, &plan.engine);
+        if let Ok(finished) = &mut found.result {
+            addresses.apply(task, &mut finished.host);
+        }
         let taken = match &found.result {
             Ok(finished) => take(&set, task, finished)?,
             Err(state) => Taken::Not(state.clone()),
@@ -82,16 +108,46 @@ pub fn collect(folder: &Path, plan: &Plan, data: &Path) -> Result<Collected, Fle
             .as_ref()
             .ok()
             .map(|found| (&found.result, &found.host));
-        let state = state_of(task, &found, taken);
+        let state = state_of(task, &found, taken, records.remove(&task.id));
         let row = task_row::row(&plan.run, task, &state, finished);
-        table
-            .write(row)
-            .map_err(|error| FleetError::format(data, error))?;
+        table.write(row).map_err(|error| set.not_written(error))?;
         collected.tasks.push(state);
     }
     retain(&set, &collected)?;
     set.finish(table)?;
     Ok(collected)
+}
+
+/// The addresses of hosts in a plan, as a host knows neither its own nor its class.
+struct Addresses<'p> {
+    classes: HashMap<String, &'p str>,
+    /// The address of the first host of each name.
+    of_names: HashMap<String, &'p str>,
+}
+
+impl<'p> Addresses<'p> {
+    fn of(plan: &'p Plan) -> Addresses<'p> {
+        Addresses {
+            classes: plan.host_classes(),
+            of_names: HashMap::new(),
+        }
+    }
+
+    /// Gives a host its class in the plan, and a name that no host with another address has: boards and clones of an image often have
+    /// the same name.
+    fn apply(&mut self, task: &'p Task, host: &mut Fingerprint) {
+        let address = task.host.as_deref();
+        let class = address.and_then(|address| self.classes.get(address));
+        host.class = class.map(|class| (*class).to_owned());
+        let Some(address) = address else { return };
+        let first = self.of_names.entry(host.host.clone()).or_insert(address);
+        if *first != address {
+            host.host = match address.len() {
+                0..=ADDRESS_MAX => format!("{} ({address})", host.host),
+                _ => format!("{} ({})", host.host, &sha256::of_bytes(address)[..12]),
+            };
+        }
+    }
 }
 
 /// The share of a task in the data set.
@@ -106,8 +162,8 @@ fn take(set: &DataSet, task: &Task, finished: &Finished) -> Result<Taken, FleetE
     if let Some(rows) = set.kept(host, &task.id, &finished.digest) {
         return Ok(Taken::Kept(rows));
     }
-    if let Err(reason) = source::check(finished) {
-        return Ok(Taken::Not(corrupt(reason)));
+    if let Err(state) = source::check(finished) {
+        return Ok(Taken::Not(state));
     }
     let new = set.begin()?;
     match copy(&finished.recording, &new) {
@@ -115,7 +171,7 @@ fn take(set: &DataSet, task: &Task, finished: &Finished) -> Result<Taken, FleetE
             set.publish(&new, (host, &task.id), &finished.digest, rows)?;
             Ok(Taken::Copied(rows))
         }
-        Err(TaskError::Source(reason)) => Ok(Taken::Not(corrupt(reason))),
+        Err(TaskError::Source(state)) => Ok(Taken::Not(state)),
         Err(TaskError::Output(error)) => Err(error),
     }
 }
@@ -123,14 +179,18 @@ fn take(set: &DataSet, task: &Task, finished: &Finished) -> Result<Taken, FleetE
 /// The failure of the copy of a task.
 enum TaskError {
     /// The result cannot be used.
-    Source(String),
+    Source(State),
     /// The data set cannot be written.
     Output(FleetError),
 }
 
 impl From<RecordingError> for TaskError {
     fn from(error: RecordingError) -> TaskError {
-        TaskError::Source(error.to_string())
+        let state = match &error {
+            RecordingError::Io { source, .. } => source::unusable(source, &error),
+            _ => corrupt(&error),
+        };
+        TaskError::Source(state)
     }
 }
 
@@ -162,20 +222,20 @@ fn copy_trials(source: &RecordingFolder, new: &Folder) -> Result<Rows, TaskError
     let failed = |name: &'static str| {
         move |error: RowError| match error {
             RowError::Table(TableError::Io(error)) => written(new, name, error),
-            error => TaskError::Source(error.to_string()),
+            error => TaskError::Source(corrupt(error)),
         }
     };
     let mut rows = Rows::default();
     let mut ids = HashSet::new();
     for_each_trial(source, |trial| {
         if rows.trials == TRIALS_MAX || !ids.insert(trial.id.clone()) {
-            return Err(TaskError::Source(
-                "its results have a trial twice, or more than 10,000".to_owned(),
-            ));
+            let reason = "its results have a trial twice, or more than 10,000";
+            return Err(TaskError::Source(corrupt(reason)));
         }
         rows::write_trial(&trial, &mut trials).map_err(failed(TRIALS))?;
         rows.trials += 1;
-        rows.metrics += rows::write_metrics(&trial, &mut metrics).map_err(failed(METRICS))?;
+        let left = METRICS_MAX - rows.metrics;
+        rows.metrics += rows::write_metrics(&trial, &mut metrics, left).map_err(failed(METRICS))?;
         Ok(())
     })?;
     trials.close(&[]).map_err(|error| written(new, TRIALS, error))?;
@@ -187,7 +247,7 @@ fn written(new: &Folder, name: &str, error: io::Error) -> TaskError {
     TaskError::Output(FleetError::io("write", &new.path().join(name), error))
 }
 
-fn state_of(task: &Task, found: &Found, taken: Taken) -> TaskState {
+fn state_of(task: &Task, found: &Found, taken: Taken, engine: Option<Accounting>) -> TaskState {
     let (state, rows) = match taken {
         Taken::Copied(rows) | Taken::Kept(rows) => (State::Done, Some(rows)),
         Taken::Not(state) => (state, None),
@@ -205,17 +265,26 @@ fn state_of(task: &Task, found: &Found, taken: Taken) -> TaskState {
         attempts: found.attempts.clone(),
         unreadable: found.unreadable,
         exit: found.exit,
+        engine,
         rows,
     }
 }
 
-/// Removes the folders of tasks that are not done, or whose result is now of another host.
+/// Removes the folders of tasks that are not done, or whose result is now of another host. A result that cannot be read now may be
+/// read later: its copy stays.
 fn retain(set: &DataSet, collected: &Collected) -> Result<(), FleetError> {
     let done = collected.tasks.iter().filter(|task| task.state == State::Done);
     let current: HashMap<String, String> = done
         .filter_map(|task| Some((task_folder(&task.id), host_folder(task.host.as_deref()?))))
         .collect();
-    set.retain(|host, task| current.get(task).is_some_and(|current| current == host))
+    let unreadable = collected.tasks.iter();
+    let unreadable: HashSet<String> = unreadable
+        .filter(|task| matches!(task.state, State::Unreadable { .. }))
+        .map(|task| task_folder(&task.id))
+        .collect();
+    set.retain(|host, task| {
+        current.get(task).is_some_and(|current| current == host) || unreadable.contains(task)
+    })
 }
 
 /// The first names in the folder of the tasks that belong to no task of the plan, and the number of all of them. Names that begin with

@@ -19,6 +19,8 @@ const REASON_MAX: usize = 1000;
 pub(super) enum RowError {
     #[error("{0} of a trial is longer than that of any run")]
     TooLong(&'static str),
+    #[error("its results have more values than those of any run")]
+    TooMany,
     #[error(transparent)]
     Table(#[from] TableError),
 }
@@ -72,11 +74,18 @@ pub(super) fn write_trial<W: Write>(trial: &Trial, table: &mut Writer<W>) -> Res
     Ok(table.write(row)?)
 }
 
-/// Writes the rows of a trial's values, and returns their number.
-pub(super) fn write_metrics<W: Write>(trial: &Trial, table: &mut Writer<W>) -> Result<u64, RowError> {
+/// Writes the rows of a trial's values, at most `most`, and returns their number.
+pub(super) fn write_metrics<W: Write>(
+    trial: &Trial,
+    table: &mut Writer<W>,
+    most: u64,
+) -> Result<u64, RowError> {
     let head = Head::of(trial)?;
     let mut rows = 0;
     for value in long_form::values(trial) {
+        if rows == most {
+            return Err(RowError::TooMany);
+        }
         let metric = find_metric(&value.name);
         let row = head.row([
             match value.phase {

@@ -3,14 +3,17 @@
 //! Invariant: no link is followed, and no document is longer than its limit: a folder of a task can neither lead elsewhere nor fill the
 //! memory. Checked by `hostile_results_are_corrupt_and_lead_nowhere`.
 
+use std::io;
+
 use plimsoll_model::recording::model::file;
 use plimsoll_model::sanitize::{sanitize, shorten};
+use rustix::io::Errno;
 
 use super::state::State;
-use crate::Folder;
 use crate::fingerprint::{self, FILE as HOST, Fingerprint};
-use crate::plan::TaskId;
-use crate::task::{self, Attempt, AttemptOutcome, RECORDING, RESULT, ResultStatus, TaskFolder, TaskResult};
+use crate::plan::{Engine, TaskId};
+use crate::task::{Attempt, AttemptOutcome, RECORDING, RESULT, ResultStatus, TaskFolder, TaskResult};
+use crate::{FleetError, Folder};
 
 /// Most bytes of a document of a task. A description of a host has about 20 KB.
 const DOCUMENT_MAX: u64 = 1 << 20;
@@ -49,12 +52,12 @@ pub(super) struct Finished {
 }
 
 /// Reads the documents of a task. An error of the system is the state of the task, too: it must not hide the other tasks.
-pub(super) fn read(tasks: Option<&Folder>, id: &TaskId) -> Found {
+pub(super) fn read(tasks: Option<&Folder>, id: &TaskId, engine: &Engine) -> Found {
     let Some(tasks) = tasks else {
         return Found {
             attempts: Vec::new(),
             unreadable: 0,
-            result: Err(missing("no attempt has begun")),
+            result: Err(missing(nothing_there(engine))),
             exit: None,
         };
     };
@@ -62,8 +65,8 @@ pub(super) fn read(tasks: Option<&Folder>, id: &TaskId) -> Found {
     let mut exit = attempts.last().and_then(|attempt| attempt.exit);
     let result = match tasks.folder(id.as_str()) {
         Ok(Some(folder)) => read_result(&folder, id, &mut exit),
-        Ok(None) => Err(without_result(&attempts, unreadable)),
-        Err(error) => Err(corrupt(error)),
+        Ok(None) => Err(without_result(&attempts, unreadable, engine)),
+        Err(error) => Err(failed(&error)),
     };
     Found {
         attempts,
@@ -80,6 +83,48 @@ pub(super) fn corrupt(reason: impl ToString) -> State {
     }
 }
 
+/// The state of a result that cannot be read.
+fn failed(error: &FleetError) -> State {
+    match error {
+        FleetError::Io { source, .. } => unusable(source, error),
+        error => corrupt(error),
+    }
+}
+
+/// A link or a file in place of a folder is a wrong result. Permissions, a file server or a limit of this process say nothing about the
+/// result.
+pub(super) fn unusable(source: &io::Error, error: &impl ToString) -> State {
+    let is_wrong = match Errno::from_io_error(source) {
+        None => true,
+        Some(errno) => [
+            Errno::NOENT,
+            Errno::NOTDIR,
+            Errno::ISDIR,
+            Errno::LOOP,
+            Errno::NXIO,
+            Errno::NAMETOOLONG,
+        ]
+        .contains(&errno),
+    };
+    match is_wrong {
+        true => corrupt(error.to_string()),
+        false => State::Unreadable {
+            reason: line(&error.to_string()),
+        },
+    }
+}
+
+/// Results of ssh arrive at the end of a task, those of Kubernetes with `fetch.sh`.
+fn nothing_there(engine: &Engine) -> &'static str {
+    match engine {
+        Engine::Slurm { .. } => "no attempt and no result in tasks/",
+        Engine::Ssh { .. } => "no attempt and no result in tasks/; logs/parallel.txt has the messages of ssh",
+        Engine::Kubernetes { .. } => {
+            "no attempt and no result in tasks/; fetch.sh copies them from the volume"
+        }
+    }
+}
+
 fn missing(reason: &str) -> State {
     State::Missing {
         reason: reason.to_owned(),
@@ -92,9 +137,8 @@ fn line(text: &str) -> String {
 }
 
 fn read_result(folder: &Folder, id: &TaskId, exit: &mut Option<u8>) -> Result<Finished, State> {
-    let result = folder
-        .read_json::<TaskResult>(RESULT, DOCUMENT_MAX, task::VERSION)
-        .map_err(corrupt)?
+    let (result, digest) = TaskResult::read(folder)
+        .map_err(|error| failed(&error))?
         .ok_or_else(|| corrupt("its folder has no result.json"))?;
     *exit = Some(result.exit);
     if result.task != *id {
@@ -110,20 +154,19 @@ fn read_result(folder: &Folder, id: &TaskId, exit: &mut Option<u8>) -> Result<Fi
     }
     let host = folder
         .read_json::<Fingerprint>(HOST, DOCUMENT_MAX, fingerprint::VERSION)
-        .map_err(corrupt)?
+        .map_err(|error| failed(&error))?
         .ok_or_else(|| corrupt("its folder has no host.json"))?;
     check_name(&host.host).map_err(corrupt)?;
-    let recording = match folder.folder(RECORDING).map_err(corrupt)? {
+    let recording = match folder.folder(RECORDING).map_err(|error| failed(&error))? {
         Some(recording) if result.recording => recording,
         _ => return Err(corrupt("its folder has no recording")),
     };
-    let digest = folder.sha256(RESULT, DOCUMENT_MAX).map_err(corrupt)?;
     Ok(Finished {
         result,
         host,
         folder: folder.clone(),
         recording,
-        digest: format!("{LAYOUT} {}", digest.unwrap_or_default()),
+        digest: format!("{LAYOUT} {digest}"),
     })
 }
 
@@ -140,7 +183,7 @@ fn check_name(host: &str) -> Result<(), &'static str> {
 }
 
 /// Checks the files of a result against its checksums, but for the samples, which the copy checks.
-pub(super) fn check(finished: &Finished) -> Result<(), String> {
+pub(super) fn check(finished: &Finished) -> Result<(), State> {
     let files = [
         (&finished.folder, HOST, HOST, DOCUMENT_MAX),
         (
@@ -157,14 +200,13 @@ pub(super) fn check(finished: &Finished) -> Result<(), String> {
         ),
     ];
     for (folder, name, path, max) in files {
-        let found = folder.sha256(name, max).map_err(|error| error.to_string())?;
+        let found = folder.sha256(name, max).map_err(|error| failed(&error))?;
         let Some(found) = found else {
-            return Err(format!("its folder has no {path}"));
+            return Err(corrupt(format_args!("its folder has no {path}")));
         };
         if finished.result.checksums.get(path) != Some(&found) {
-            return Err(format!(
-                "{path} is damaged: it does not have the checksum in {RESULT}"
-            ));
+            let reason = format_args!("{path} is damaged: it does not have the checksum in {RESULT}");
+            return Err(corrupt(reason));
         }
     }
     Ok(())
@@ -184,15 +226,17 @@ fn read_attempts(tasks: &Folder, id: &TaskId) -> (Vec<Attempt>, usize) {
         attempt.ended = attempt.ended.map(|ended| line(&ended));
         Some(attempt)
     };
-    let attempts: Vec<Attempt> = numbers.iter().take(ATTEMPTS_MAX).filter_map(read).collect();
+    // The last ones tell the state.
+    let last = &numbers[numbers.len().saturating_sub(ATTEMPTS_MAX)..];
+    let attempts: Vec<Attempt> = last.iter().filter_map(read).collect();
     let unreadable = numbers.len() - attempts.len();
     (attempts, unreadable)
 }
 
-fn without_result(attempts: &[Attempt], unreadable: usize) -> State {
+fn without_result(attempts: &[Attempt], unreadable: usize, engine: &Engine) -> State {
     let Some(last) = attempts.last() else {
         return match unreadable {
-            0 => missing("no attempt has begun"),
+            0 => missing(nothing_there(engine)),
             _ => missing("an attempt began and left no document that can be read"),
         };
     };

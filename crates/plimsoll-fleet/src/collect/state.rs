@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::accounting::Accounting;
 use crate::plan::TaskId;
 use crate::task::Attempt;
 
@@ -18,6 +19,8 @@ pub struct Collected {
     pub copied: usize,
     /// Tasks whose result the data set had already.
     pub kept: usize,
+    /// The reason why the engine's record of the tasks is left out.
+    pub records_error: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,21 +31,23 @@ pub struct TaskState {
     pub state: State,
     /// The attempts in their order, without those in [`TaskState::unreadable`].
     pub attempts: Vec<Attempt>,
-    /// Attempts whose document is missing or damaged.
+    /// Attempts whose document is missing or damaged, or before the last thousand.
     pub unreadable: usize,
     /// Exit code of the result, else of the last attempt.
     pub exit: Option<u8>,
+    /// The engine's record of the task.
+    pub engine: Option<Accounting>,
     /// Rows of a task that is done.
     pub rows: Option<Rows>,
 }
 
-/// Invariant: only [`State::Done`] has rows in the data set.
+/// Invariant: only [`State::Done`], and a copy of an [`State::Unreadable`] result, has rows in the data set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum State {
     Done,
-    /// The run failed, or every attempt did.
+    /// The last attempt failed.
     Failed {
         reason: String,
     },
@@ -52,6 +57,10 @@ pub enum State {
     },
     /// The result is damaged, or not of this task.
     Corrupt {
+        reason: String,
+    },
+    /// The system cannot read the result now. An earlier copy stays in the data set.
+    Unreadable {
         reason: String,
     },
 }
@@ -66,12 +75,16 @@ pub struct Rows {
 }
 
 impl State {
+    /// The names of all states.
+    pub const NAMES: [&str; 5] = ["done", "failed", "missing", "corrupt", "unreadable"];
+
     pub fn name(&self) -> &'static str {
         match self {
             State::Done => "done",
             State::Failed { .. } => "failed",
             State::Missing { .. } => "missing",
             State::Corrupt { .. } => "corrupt",
+            State::Unreadable { .. } => "unreadable",
         }
     }
 
@@ -79,7 +92,10 @@ impl State {
     pub fn reason(&self) -> Option<&str> {
         match self {
             State::Done => None,
-            State::Failed { reason } | State::Missing { reason } | State::Corrupt { reason } => Some(reason),
+            State::Failed { reason }
+            | State::Missing { reason }
+            | State::Corrupt { reason }
+            | State::Unreadable { reason } => Some(reason),
         }
     }
 }

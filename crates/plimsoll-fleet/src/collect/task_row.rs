@@ -45,6 +45,8 @@ pub(super) fn row(
         optional(result.map(|result| integer(result.attempt.into()))),
         optional(state.exit.map(|exit| integer(exit.into()))),
         optional(restarts(state, result)),
+        optional(state.engine.as_ref().map(|engine| text(&engine.state))),
+        optional(state.engine.as_ref().map(|engine| json(&engine.hosts))),
         optional(result.map(|result| text(&result.started))),
         optional(result.map(|result| text(&result.ended))),
         optional(result.map(|result| text(&result.binary_sha256))),
@@ -62,13 +64,14 @@ pub(super) fn row(
     ]
 }
 
-/// The restarts by the engine that the result states, else those of the last attempt.
+/// The restarts that the engine's record or the documents of the task have: a start may have ended before it wrote one.
 fn restarts(state: &TaskState, result: Option<&TaskResult>) -> Option<Value> {
-    let restarts = match result {
+    let documents = match result {
         Some(result) => result.engine_restarts,
-        None => state.attempts.last()?.engine_restarts,
+        None => state.attempts.last().and_then(|attempt| attempt.engine_restarts),
     };
-    Some(integer(restarts?.into()))
+    let engine = state.engine.as_ref().map(|engine| engine.restarts);
+    Some(integer(documents.max(engine)?.into()))
 }
 
 fn attempt_list(attempts: &[Attempt]) -> String {

@@ -1,12 +1,10 @@
 //! The manifests and scripts of a plan, as text.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
-
-use sha2::{Digest, Sha256};
+use std::fmt::Display;
 
 use crate::plan::{Engine, Plan, Task};
-use crate::{FleetError, script};
+use crate::{FleetError, script, sha256};
 
 /// Most completions of a Job with retries of its own for each index.
 const MOST_INDEXES: usize = 100_000;
@@ -14,6 +12,10 @@ const MOST_INDEXES: usize = 100_000;
 const LONGEST_NAME: usize = 32;
 /// Longest DNS label, and longest value of a label.
 const LONGEST_LABEL: usize = 63;
+/// Longest DNS subdomain.
+const LONGEST_SUBDOMAIN: usize = 253;
+/// Most retries of an index: `backoffLimitPerIndex` is an int32.
+const MOST_RETRIES: u32 = i32::MAX as u32;
 
 /// The tasks of one Job: all, or those of a node.
 #[derive(Debug)]
@@ -29,6 +31,7 @@ pub(super) struct Manifests<'p> {
     namespace: &'p str,
     image: &'p str,
     memory: &'p str,
+    tolerations: &'p [String],
     /// Name of the claim, and value of the label `app.kubernetes.io/instance` of all objects.
     instance: String,
     groups: Vec<Group<'p>>,
@@ -43,28 +46,18 @@ impl<'p> Manifests<'p> {
             image,
             nodes,
             memory_limit,
+            tolerations,
         } = &plan.engine
         else {
-            return Err(FleetError::refused(
-                format_args!("the engine of the plan is {}, not kubernetes", plan.engine.name()),
+            return Err(refused(
+                format_args!("the engine of the plan is {}", plan.engine.name()),
                 "submit it to that engine",
             ));
         };
-        if !is_label(namespace) {
-            return Err(FleetError::refused(
-                format_args!("`{namespace}` is no name of a namespace"),
-                "see `kubectl get namespaces`",
-            ));
-        }
-        if let Some(node) = nodes.iter().find(|node| !is_node(node)) {
-            return Err(FleetError::refused(
-                format_args!("`{node}` is no name of a node"),
-                "see the label kubernetes.io/hostname in `kubectl get nodes --show-labels`",
-            ));
-        }
+        check_names(namespace, nodes, tolerations)?;
         if !is_quantity(memory_limit) {
-            return Err(FleetError::refused(
-                format_args!("`{memory_limit}` is no amount of memory"),
+            return Err(refused(
+                format_args!("memory limit `{memory_limit}` is not a quantity"),
                 "write for example 4Gi",
             ));
         }
@@ -75,6 +68,7 @@ impl<'p> Manifests<'p> {
             namespace,
             image,
             memory: memory_limit,
+            tolerations,
             instance: object_name(plan.run.as_str()),
             groups,
         })
@@ -87,6 +81,11 @@ impl<'p> Manifests<'p> {
     /// The label of the Jobs.
     pub(super) fn selector(&self) -> String {
         format!("app.kubernetes.io/instance={}", self.instance)
+    }
+
+    /// The labels of the tasks' pods. The pod of files.yaml has the same instance.
+    pub(super) fn task_pods(&self) -> String {
+        format!("app.kubernetes.io/name=plimsoll-fleet,{}", self.selector())
     }
 
     /// The files of the engine, by name.
@@ -147,33 +146,30 @@ impl<'p> Manifests<'p> {
             None => (
                 self.instance.clone(),
                 format!("The fleet {}: a Job, each of its indexes is a task.", plan.run),
-                include_str!("placement-any.yaml"),
+                String::new(),
                 plan.at_most as usize,
             ),
-            Some(_) => (
+            Some(node) => (
                 format!("{}-{number}", self.instance),
                 format!(
                     "The fleet {}: a Job for each node, each of its indexes is a task.",
                     plan.run
                 ),
-                include_str!("placement-node.yaml"),
+                script::fill(include_str!("placement-node.yaml"), &[("NODE", node)]),
                 1,
             ),
         };
-        let placement_values = [
-            ("INSTANCE", self.instance.as_str()),
-            ("NODE", group.node.unwrap_or_default()),
-        ];
-        let completions = group.tasks.len().to_string();
+        let completions = group.tasks.len();
         let values = [
             ("ABOUT", about),
             ("JOB", name),
-            ("COMPLETIONS", completions),
-            ("PARALLELISM", parallelism.min(group.tasks.len()).to_string()),
+            ("COMPLETIONS", completions.to_string()),
+            ("PARALLELISM", parallelism.min(completions).to_string()),
             ("RETRIES", plan.retries.to_string()),
-            ("STOP_AFTER", stop_after(plan)),
+            ("STOP_AFTER", stop_after(plan.stop_after, completions)),
             ("FIRST_LINE", first_line.to_string()),
-            ("PLACEMENT", script::fill(placement, &placement_values)),
+            ("PLACEMENT", placement),
+            ("TOLERATIONS", tolerations(self.tolerations)),
         ];
         let values = values.iter().map(|(name, value)| (*name, value.as_str()));
         let values: Vec<(&str, &str)> = values.chain(self.common()).collect();
@@ -182,15 +178,28 @@ impl<'p> Manifests<'p> {
 }
 
 /// The lines about the end after failed tasks; empty if any number may fail.
-fn stop_after(plan: &Plan) -> String {
-    let Some(failures) = plan.stop_after else {
-        return String::new();
-    };
-    let mut text = String::new();
-    let most = failures.saturating_sub(1);
-    // Writing to a string cannot fail.
-    let _ = writeln!(text, "  # One more failed task ends the Job and its pods.");
-    let _ = writeln!(text, "  maxFailedIndexes: {most}");
+fn stop_after(failures: Option<u32>, completions: usize) -> String {
+    // The API server refuses `maxFailedIndexes` above `completions`; more failures than tasks stop nothing.
+    match failures.filter(|&failures| failures as usize <= completions) {
+        None => String::new(),
+        Some(failures) => format!(
+            "  # `--stop-after` - 1: the next failed task terminates the Job and its running pods.\n  \
+             maxFailedIndexes: {}\n",
+            failures.saturating_sub(1)
+        ),
+    }
+}
+
+/// The tolerations with a comment for each; for none, a comment on how to add one.
+fn tolerations(keys: &[String]) -> String {
+    if keys.is_empty() {
+        return include_str!("no-tolerations.yaml").to_owned();
+    }
+    let mut text = include_str!("tolerations.yaml").to_owned();
+    for key in keys {
+        let values = [("KEY", key.as_str())];
+        text.push_str(&script::fill(include_str!("toleration.yaml"), &values));
+    }
     text
 }
 
@@ -212,23 +221,55 @@ fn groups(plan: &Plan) -> Vec<Group<'_>> {
     groups
 }
 
+fn refused(reason: impl Display, advice: &str) -> FleetError {
+    FleetError::refused(format_args!("cannot plan for Kubernetes: {reason}"), advice)
+}
+
+fn check_names(namespace: &str, nodes: &[String], tolerations: &[String]) -> Result<(), FleetError> {
+    if !is_label(namespace) {
+        return Err(refused(
+            format_args!("namespace `{namespace}` is not a DNS label"),
+            "see `kubectl get namespaces`",
+        ));
+    }
+    if let Some(node) = nodes.iter().find(|node| !is_node(node)) {
+        return Err(refused(
+            format_args!("node `{node}` is not a value of the label kubernetes.io/hostname"),
+            "see `kubectl get nodes --show-labels`",
+        ));
+    }
+    match tolerations.iter().find(|key| !is_label_key(key)) {
+        Some(key) => Err(refused(
+            format_args!("toleration `{key}` is not the key of a taint"),
+            "see the taints in `kubectl describe nodes`",
+        )),
+        None => Ok(()),
+    }
+}
+
 fn check_limits(plan: &Plan, groups: &[Group<'_>]) -> Result<(), FleetError> {
     if let Some(large) = groups.iter().find(|group| group.tasks.len() > MOST_INDEXES) {
-        return Err(FleetError::refused(
+        return Err(refused(
             format_args!(
-                "a Job of Kubernetes has at most {MOST_INDEXES} tasks, not {}",
+                "{} tasks exceed the {MOST_INDEXES} indexes of a Job",
                 large.tasks.len()
             ),
-            "plan several fleets",
+            "split them into several fleets",
+        ));
+    }
+    if plan.retries > MOST_RETRIES {
+        return Err(refused(
+            format_args!("--retries {} exceeds {MOST_RETRIES}", plan.retries),
+            "lower --retries",
         ));
     }
     if groups.len() == 1 {
         return Ok(());
     }
     if groups.len() > plan.at_most as usize {
-        return Err(FleetError::refused(
+        return Err(refused(
             format_args!(
-                "Kubernetes starts a Job on each of {} nodes at once, more than {}",
+                "{} nodes exceed --at-most {}, and all node Jobs start at once",
                 groups.len(),
                 plan.at_most
             ),
@@ -236,8 +277,11 @@ fn check_limits(plan: &Plan, groups: &[Group<'_>]) -> Result<(), FleetError> {
         ));
     }
     if plan.stop_after.is_some() {
-        return Err(FleetError::refused(
-            "the Jobs of several nodes do not stop each other",
+        return Err(refused(
+            format_args!(
+                "--stop-after is the limit of one Job, and {} nodes have a Job each",
+                groups.len()
+            ),
             "leave out --stop-after, or let the scheduler choose the nodes with --tasks",
         ));
     }
@@ -251,8 +295,7 @@ fn object_name(run: &str) -> String {
     if part == run {
         return format!("plimsoll-{part}");
     }
-    let hash = Sha256::digest(run);
-    format!("plimsoll-{part}-{:02x}{:02x}{:02x}", hash[0], hash[1], hash[2])
+    format!("plimsoll-{part}-{}", &sha256::of_bytes(run)[..6])
 }
 
 /// Whether it is a DNS label.
@@ -267,6 +310,22 @@ fn is_label(text: &str) -> bool {
 /// Whether it can be the value of the label `kubernetes.io/hostname`.
 fn is_node(text: &str) -> bool {
     text.len() <= LONGEST_LABEL && text.split('.').all(is_label)
+}
+
+/// Whether it can be the key of a label or taint: `[SUBDOMAIN/]NAME`.
+fn is_label_key(text: &str) -> bool {
+    let (prefix, name) = match text.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, text),
+    };
+    let is_subdomain = |text: &str| text.len() <= LONGEST_SUBDOMAIN && text.split('.').all(is_label);
+    let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_outer = |letter: char| letter.is_ascii_alphanumeric();
+    prefix.is_none_or(is_subdomain)
+        && (1..=LONGEST_LABEL).contains(&name.len())
+        && name.bytes().all(is_inner)
+        && name.starts_with(is_outer)
+        && name.ends_with(is_outer)
 }
 
 /// Whether it is a whole number with a unit of memory or without.

@@ -33,12 +33,14 @@ fn plan(engine: Engine, tasks: Vec<Task>) -> Plan {
     }
 }
 
-fn engine(nodes: &[&str]) -> Engine {
+fn engine(nodes: &[&str], tolerations: &[&str]) -> Engine {
+    let owned = |words: &[&str]| -> Vec<String> { words.iter().map(|&word| word.to_owned()).collect() };
     Engine::Kubernetes {
         namespace: "lab".to_owned(),
-        image: "debian:stable-slim".to_owned(),
-        nodes: nodes.iter().map(|&node| node.to_owned()).collect(),
+        image: "registry.example/debian-kmod:1".to_owned(),
+        nodes: owned(nodes),
         memory_limit: "4Gi".to_owned(),
+        tolerations: owned(tolerations),
     }
 }
 
@@ -56,14 +58,17 @@ fn of_any_nodes() -> Plan {
         .collect();
     Plan {
         stop_after: Some(2),
-        ..plan(engine(&[]), tasks)
+        ..plan(engine(&[], &[]), tasks)
     }
 }
 
 fn of_a_node_list() -> Plan {
     let tasks = [("a", 1), ("b.example", 1), ("a", 2), ("b.example", 2)];
     let tasks = tasks.map(|(node, repeat)| task(&format!("{node}-{repeat}"), Some(node), repeat));
-    plan(engine(&["a", "b.example"]), tasks.to_vec())
+    plan(
+        engine(&["a", "b.example"], &["lab", "example.com/reserved"]),
+        tasks.to_vec(),
+    )
 }
 
 fn written(plan: &Plan) -> tempfile::TempDir {
@@ -72,8 +77,16 @@ fn written(plan: &Plan) -> tempfile::TempDir {
     folder
 }
 
+fn jobs(plan: &Plan) -> String {
+    fs::read_to_string(written(plan).path().join("job.yaml")).unwrap()
+}
+
 fn refused(plan: &Plan) -> bool {
     matches!(Manifests::of(plan), Err(FleetError::Refused { .. }))
+}
+
+fn reason(plan: &Plan) -> String {
+    Manifests::of(plan).unwrap_err().to_string()
 }
 
 #[test]
@@ -139,7 +152,100 @@ fn limits_that_jobs_cannot_keep_are_refused() {
     let many = (0..100_001)
         .map(|number| task(&format!("t{number}"), None, 1))
         .collect();
-    assert!(refused(&plan(engine(&[]), many)));
+    assert!(refused(&plan(engine(&[], &[]), many)));
+}
+
+/// With `--stop-after` above the number of tasks, the API server refused the Job when claim and files were in place already.
+#[test]
+fn a_job_has_limits_that_the_api_server_accepts() {
+    for (failures, expected) in [(1, Some(0)), (4, Some(3)), (5, None), (u32::MAX, None)] {
+        let text = jobs(&Plan {
+            stop_after: Some(failures),
+            ..of_any_nodes()
+        });
+        let found = text
+            .lines()
+            .find_map(|line| line.strip_prefix("  maxFailedIndexes: "));
+        let most = found.map(|most| most.parse::<u32>().unwrap());
+        assert_eq!(most, expected, "{failures}");
+    }
+    let retried = |retries| Plan {
+        retries,
+        ..of_any_nodes()
+    };
+    assert!(!refused(&retried(2_147_483_647)));
+    assert!(refused(&retried(2_147_483_648)));
+}
+
+/// With the action Ignore for the condition DisruptionTarget, an eviction by memory pressure repeated for ever.
+#[test]
+fn a_disruption_uses_up_a_retry() {
+    let text = jobs(&of_a_node_list());
+    assert_eq!(text.matches("- action: ").count(), 2, "{text}");
+    assert_eq!(text.matches("- action: FailIndex").count(), 2, "{text}");
+}
+
+/// A toleration of all taints put tasks on drained, cordoned and control-plane nodes.
+#[test]
+fn only_named_taints_are_tolerated() {
+    let fields = |text: &str| -> Vec<String> {
+        let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+        lines
+            .filter(|line| line.contains("operator: Exists") || line.contains("tolerations:"))
+            .map(str::to_owned)
+            .collect()
+    };
+    let without = jobs(&of_any_nodes());
+    assert!(fields(&without).is_empty(), "{without}");
+    assert!(without.contains("# tolerations:"), "an example: {without}");
+    let of_a_job = [
+        "tolerations:",
+        "- {key: \"lab\", operator: Exists, effect: NoSchedule}",
+        "- {key: \"example.com/reserved\", operator: Exists, effect: NoSchedule}",
+    ];
+    let with = jobs(&of_a_node_list());
+    assert_eq!(fields(&with), [of_a_job, of_a_job].concat(), "{with}");
+    assert!(with.contains("# The taint lab "), "line by line: {with}");
+}
+
+/// Without a selector of namespaces, fleets of two namespaces shared a node.
+#[test]
+fn tasks_of_all_namespaces_keep_apart() {
+    let text = jobs(&of_a_node_list());
+    assert_eq!(text.matches("namespaceSelector: {}").count(), 2, "{text}");
+}
+
+#[test]
+fn refusals_name_the_plan_the_value_and_a_remedy() {
+    let two = of_a_node_list();
+    let of_one = Plan {
+        at_most: 1,
+        ..two.clone()
+    };
+    let reasons = [
+        (
+            of_one,
+            "cannot plan for Kubernetes: 2 nodes exceed --at-most 1, and all node Jobs start at once; raise --at-most",
+        ),
+        (
+            Plan {
+                stop_after: Some(1),
+                ..two
+            },
+            "cannot plan for Kubernetes: --stop-after is the limit of one Job, and 2 nodes have a Job each; leave out",
+        ),
+        (
+            Plan {
+                engine: engine(&[], &["-"]),
+                ..of_any_nodes()
+            },
+            "cannot plan for Kubernetes: toleration `-` is not the key of a taint; see",
+        ),
+    ];
+    for (plan, expected) in reasons {
+        let found = reason(&plan);
+        assert!(found.starts_with(expected), "{found}");
+    }
 }
 
 #[test]
@@ -168,6 +274,18 @@ fn names_that_kubernetes_refuses_are_refused() {
             limit.clone_into(memory_limit);
         }
         assert!(refused(&plan), "{limit}");
+    }
+    let tolerating = |key: &str| Plan {
+        engine: engine(&[], &[key]),
+        ..of_any_nodes()
+    };
+    for key in ["lab", "a.b_c-D", "node-role.kubernetes.io/control-plane"] {
+        assert!(!refused(&tolerating(key)), "{key}");
+    }
+    for key in [
+        "", "/", "a/", "/a", "a/b/c", "A/b", "-a", "a.", "a\"", "a b", "a=b",
+    ] {
+        assert!(refused(&tolerating(key)), "{key}");
     }
 }
 
@@ -250,6 +368,60 @@ fn a_submission_copies_the_folder_and_starts_the_jobs() {
         matches!(failed, Err(FleetError::Engine { code: Some(1), .. })),
         "{failed:?}"
     );
+}
+
+/// A pod on a dead node stays Terminating, and `kubectl delete --wait` without a time-out waited for it in silence for a week.
+#[test]
+fn a_cancel_names_the_pods_that_do_not_end() {
+    let plan = of_any_nodes();
+    let manifests = Manifests::of(&plan).unwrap();
+    let tools = tempfile::tempdir().unwrap();
+    let cluster = cluster(tools.path());
+    let log = tools.path().join("log");
+    let with_pods = |pods: &str| {
+        let text = format!(
+            "#!/bin/sh\necho \"$*\" >>{}\ncase $1 in\n\
+             delete) echo job.batch/x; echo 'error: timed out waiting for the condition on jobs/x' >&2; exit 1 ;;\n\
+             get) {pods} ;;\nesac\n",
+            log.display()
+        );
+        plimsoll_testkit::write_script(tools.path().join("bin/kubectl"), &text);
+        cluster.cancel(&manifests)
+    };
+    let cancelled = with_pods("printf 'x-0-abcde   node7\\nx-1-fghij   node8\\n'").unwrap();
+    assert!(cancelled.stopped.is_empty(), "{cancelled:?}");
+    let [first, second] = cancelled.left.as_slice() else {
+        panic!("{cancelled:?}")
+    };
+    assert!(
+        first.contains("x-0-abcde on node node7") && first.contains("kubectl delete node node7"),
+        "{first}"
+    );
+    assert!(second.contains("x-1-fghij on node node8"), "{second}");
+    let calls = fs::read_to_string(&log).unwrap();
+    let (delete, get) = calls.split_once('\n').unwrap();
+    assert!(delete.contains("--timeout=180s"), "{delete}");
+    // The pod of files.yaml is none of the tasks'.
+    let selector =
+        "app.kubernetes.io/name=plimsoll-fleet,app.kubernetes.io/instance=plimsoll-compression-20261130";
+    assert!(
+        get.starts_with("get pods ") && get.trim().ends_with(selector),
+        "{get}"
+    );
+    // The last pod has ended meanwhile, or may not be listed: the Jobs may still be there.
+    for pods in [":", "exit 1"] {
+        let failed = with_pods(pods);
+        assert!(
+            matches!(failed, Err(FleetError::Engine { code: Some(1), .. })),
+            "{failed:?}"
+        );
+    }
+}
+
+#[test]
+fn a_cancel_without_jobs_has_ended_none() {
+    assert!(stopped("No resources found\n").stopped.is_empty());
+    assert_eq!(stopped("job.batch/a\n").stopped, ["job.batch/a"]);
 }
 
 /// Runs `fetch.sh` with a `kubectl` that sends a tar of `entries`, made in an empty folder by `make`.

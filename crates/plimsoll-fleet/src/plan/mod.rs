@@ -5,7 +5,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 pub use crate::name::{NameError, RunName, TaskId};
 
 use crate::hosts::Host;
-use crate::text::{is_line, is_sha256, is_word};
+use crate::sha256::is_sha256;
+use crate::text::{is_line, is_word};
 use crate::{FleetError, Folder};
 
 pub const FILE: &str = "plan.json";
@@ -26,7 +27,7 @@ pub const TASKS: &str = "tasks";
 pub const VERSION: u32 = 1;
 /// Longest plan: about 1 million tasks.
 const MOST_BYTES: u64 = 1 << 28;
-/// Most tasks of a plan: the largest array of Slurm (`MaxArraySize` is at most 4,000,001).
+/// Most tasks of a plan. Slurm's limit is up to 4,000,001 (`MaxArraySize`).
 pub const MOST_TASKS: usize = 1_000_000;
 const LONGEST_LINE: usize = 1024;
 
@@ -96,6 +97,9 @@ pub enum Engine {
         nodes: Vec<String>,
         /// A quantity of Kubernetes: `8Gi`.
         memory_limit: String,
+        /// Keys of taints with the effect `NoSchedule`: nodes with these get tasks as well.
+        #[serde(default)]
+        tolerations: Vec<String>,
     },
 }
 
@@ -149,6 +153,17 @@ impl Plan {
         self.check()
             .map_err(|reason| FleetError::format(&folder.join(FILE), reason))?;
         Folder::open(folder)?.write_json(FILE, self)
+    }
+
+    /// The classes of the hosts file, by [`Task::host`].
+    pub fn host_classes(&self) -> HashMap<String, &str> {
+        let Engine::Ssh { hosts } = &self.engine else {
+            return HashMap::new();
+        };
+        let with_class = hosts.iter();
+        with_class
+            .filter_map(|host| Some((host.address(), host.class.as_deref()?)))
+            .collect()
     }
 
     /// Checks every field that becomes part of a script, a command or a path.
@@ -212,11 +227,13 @@ impl Plan {
                 image,
                 nodes,
                 memory_limit,
+                tolerations,
             } => {
                 word("the namespace", namespace)?;
                 word("the image", image)?;
                 word("the memory limit", memory_limit)?;
-                nodes.iter().try_for_each(|node| word("a node", node))
+                nodes.iter().try_for_each(|node| word("a node", node))?;
+                tolerations.iter().try_for_each(|key| word("a toleration", key))
             }
         }
     }

@@ -52,6 +52,7 @@ fn a_plan_is_read_back() {
             image: "registry:5000/plimsoll@sha256:00".to_owned(),
             nodes: vec!["node-1".to_owned()],
             memory_limit: "8Gi".to_owned(),
+            tolerations: vec!["example.com/lab".to_owned()],
         },
     ];
     for engine in engines {
@@ -106,6 +107,16 @@ fn a_plan_with_dangerous_text_is_refused() {
                 image: "b\nprivileged: true".to_owned(),
                 nodes: Vec::new(),
                 memory_limit: "1Gi".to_owned(),
+                tolerations: Vec::new(),
+            };
+        },
+        |plan| {
+            plan.engine = Engine::Kubernetes {
+                namespace: "a".to_owned(),
+                image: "b".to_owned(),
+                nodes: Vec::new(),
+                memory_limit: "1Gi".to_owned(),
+                tolerations: vec!["a\", operator: Exists}".to_owned()],
             };
         },
     ];

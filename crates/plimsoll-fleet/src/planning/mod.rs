@@ -13,10 +13,8 @@ use std::io::Read;
 use std::path::Path;
 use std::time::SystemTime;
 
-use sha2::{Digest, Sha256};
-
 use crate::plan::{self, Binary, Engine, Plan, PlannedScenario, RunName};
-use crate::{FleetError, Folder, kubernetes, slurm, ssh};
+use crate::{FleetError, Folder, kubernetes, sha256, slurm, ssh};
 
 /// Largest program: a debug build has some 100 MB.
 const MOST_PROGRAM_BYTES: u64 = 1 << 30;
@@ -114,12 +112,12 @@ fn plan(request: Request<'_>, program: &[u8]) -> Result<Plan, FleetError> {
         run,
         scenario: PlannedScenario {
             name: request.scenario_name.to_owned(),
-            sha256: sha256(request.scenario_text.as_bytes()),
+            sha256: sha256::of_bytes(request.scenario_text),
         },
         changes: request.changes,
         quick: request.quick,
         binary: Binary {
-            sha256: sha256(program),
+            sha256: sha256::of_bytes(program),
             bytes: program.len() as u64,
             version: request.program_version,
         },
@@ -131,11 +129,6 @@ fn plan(request: Request<'_>, program: &[u8]) -> Result<Plan, FleetError> {
         retries: request.retries,
         created,
     })
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    let hash = Sha256::digest(bytes);
-    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// `compression-20261130t174512z`.

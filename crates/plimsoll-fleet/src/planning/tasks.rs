@@ -10,15 +10,26 @@ const LONGEST_HOST: usize = 40;
 
 /// All first repeats stand before the second ones, so that each host has a result early.
 pub(super) fn of(engine: &Engine, hosts: u32, repeat: u32) -> Result<Vec<Task>, FleetError> {
+    let place_count = match engine {
+        Engine::Ssh { hosts } => hosts.len() as u64,
+        Engine::Kubernetes { nodes, .. } if !nodes.is_empty() => nodes.len() as u64,
+        Engine::Slurm { .. } | Engine::Kubernetes { .. } => u64::from(hosts),
+    };
+    let count = place_count * u64::from(repeat);
+    if count > MOST_TASKS as u64 {
+        return Err(FleetError::refused(
+            format_args!("cannot plan {count} tasks: a fleet has at most {MOST_TASKS}"),
+            "split it into several fleets",
+        ));
+    }
     // (id, host)
     let places: Vec<(String, Option<String>)> = match engine {
         Engine::Ssh { hosts } => {
             let names: Vec<(String, String)> = hosts
                 .iter()
                 .map(|host| {
-                    let port = |sign: char| host.port.map(|port| format!("{sign}{port}")).unwrap_or_default();
-                    let address = format!("{}{}", host.destination, port(':'));
-                    (format!("{}{}", host.name(), port('-')), address)
+                    let port = host.port.map(|port| format!("-{port}")).unwrap_or_default();
+                    (format!("{}{port}", host.name()), host.address())
                 })
                 .collect();
             pinned(names.iter().map(|(name, host)| (name.as_str(), host.as_str())))
@@ -29,16 +40,9 @@ pub(super) fn of(engine: &Engine, hosts: u32, repeat: u32) -> Result<Vec<Task>, 
         Engine::Slurm { .. } | Engine::Kubernetes { .. } => {
             let digits = hosts.to_string().len();
             let number = |number: u32| (format!("t{number:0digits$}"), None);
-            (1..=hosts.min(MOST_TASKS as u32)).map(number).collect()
+            (1..=hosts).map(number).collect()
         }
     };
-    let count = places.len() as u64 * u64::from(repeat);
-    if count > MOST_TASKS as u64 || u64::from(hosts) > MOST_TASKS as u64 {
-        return Err(FleetError::refused(
-            format_args!("cannot plan {count} tasks: a fleet has at most {MOST_TASKS}"),
-            "plan several fleets",
-        ));
-    }
     let mut tasks = Vec::new();
     for number in 1..=repeat {
         for (place, host) in &places {
@@ -79,7 +83,7 @@ fn pinned<'h>(hosts: impl Iterator<Item = (&'h str, &'h str)>) -> Vec<(String, O
         .collect()
 }
 
-/// The text as part of a name: small letters, digits and single dots, `_`, `-`, with a letter or digit at both ends.
+/// The text as part of a name: lowercase letters, digits and single dots, `_`, `-`, with a letter or digit at both ends.
 pub(super) fn plain(text: &str, longest: usize) -> String {
     let mut name = String::new();
     for letter in text

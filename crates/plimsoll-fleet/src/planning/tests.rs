@@ -38,6 +38,7 @@ fn kubernetes(nodes: &[&str]) -> Engine {
         image: "debian:stable-slim".to_owned(),
         nodes: nodes.iter().map(|&node| node.to_owned()).collect(),
         memory_limit: "4Gi".to_owned(),
+        tolerations: Vec::new(),
     }
 }
 
@@ -54,10 +55,10 @@ fn a_folder_has_the_plan_and_everything_that_it_names() {
     let plan = write(request(slurm(), &program), &folder).unwrap();
     assert_eq!(Plan::read(&folder).unwrap(), plan);
     let text = fs::read(folder.join(plan::SCENARIO)).unwrap();
-    assert_eq!(sha256(&text), plan.scenario.sha256);
+    assert_eq!(sha256::of_bytes(&text), plan.scenario.sha256);
     let copied = fs::read(folder.join(plan::PROGRAM)).unwrap();
     assert_eq!(
-        (sha256(&copied), copied.len() as u64),
+        (sha256::of_bytes(&copied), copied.len() as u64),
         (plan.binary.sha256.clone(), plan.binary.bytes)
     );
     assert_eq!(
@@ -115,6 +116,52 @@ fn hosts_name_their_tasks() {
     assert_eq!(tasks[2].host.as_deref(), Some("localhost:2202"));
     let tasks = tasks::of(&kubernetes(&["a", "a-2", "A"]), 0, 1).unwrap();
     assert_eq!(ids(&tasks), ["a", "a-2", "a-3"]);
+}
+
+/// The actions and reasons of an engine, one a line.
+fn actions(engine: &Engine) -> String {
+    let lines = privileges::of(engine).into_iter();
+    lines
+        .map(|privilege| format!("{} ({})\n", privilege.action, privilege.reason))
+        .collect()
+}
+
+/// The list named the container, but neither the folders of the node that it mounts nor the pod that copies the files.
+#[test]
+fn every_host_path_of_a_pod_is_in_the_plan() {
+    let listed = actions(&kubernetes(&[]));
+    let job = include_str!("../kubernetes/job.yaml");
+    let paths: Vec<&str> = job
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("path: "))
+        .collect();
+    assert!(paths.len() > 4, "{paths:?}");
+    for path in paths {
+        assert!(listed.contains(path), "{path}: {listed}");
+    }
+    assert!(listed.contains("chmod go-w"), "{listed}");
+}
+
+#[test]
+fn each_engine_lists_its_own_actions() {
+    let ssh = Engine::Ssh {
+        hosts: hosts::parse("a").unwrap(),
+    };
+    let own: [(&Engine, &[&str]); 3] = [
+        (&slurm(), &["scontrol requeue", "scancel"]),
+        (
+            &ssh,
+            &["temporary folder in /var/tmp", "SIGKILL", "plimsoll cleanup"],
+        ),
+        (&kubernetes(&[]), &["privileged container"]),
+    ];
+    for (engine, words) in own {
+        let listed = actions(engine);
+        let common = ["of other fleets as well", "/var/lib/plimsoll", "cgroups"];
+        for word in words.iter().chain(&common) {
+            assert!(listed.contains(word), "{word}: {listed}");
+        }
+    }
 }
 
 #[test]

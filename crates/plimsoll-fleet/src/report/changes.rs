@@ -1,16 +1,20 @@
-//! Two data sets, of two dates or images, with the statistics of `plimsoll compare`.
+//! Two data sets, for example of two dates or images, with the statistics of `plimsoll compare`.
 //!
-//! A host is one value of a metric: the median of its trials. Trials of one host are no independent values of a class.
+//! A host is one value of a metric: the median of its trials. Trials of one host are not independent values of its class.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use plimsoll_model::sanitize::sanitize;
 use plimsoll_report::analysis::statistics::{THRESHOLD_PERCENT, median};
 use plimsoll_report::comparison::{
     Comparison, Condition, Difference, Fleet, GroupValues, Side, check, compare_fleets, known, nature,
 };
 
-use super::data::{DataSet, Measure};
+use super::data::{DataSet, Measure, Task};
 use crate::FleetError;
+
+/// Groups that an error names.
+const MOST_NAMED: usize = 5;
 
 /// The names of the metrics in conditions.
 pub(super) fn wanted(conditions: &[Condition]) -> BTreeSet<&str> {
@@ -33,6 +37,8 @@ pub(super) fn compare(
         fleet(baseline, of_baseline, &wanted),
         fleet(other, of_other, &wanted),
     ];
+    check_results(baseline, other)?;
+    check_groups(&fleets)?;
     let differences = differences(baseline, other);
     let mut comparison = compare_fleets(
         &fleets,
@@ -49,6 +55,47 @@ pub(super) fn compare(
         comparison.conditions.extend(outcomes);
     }
     Ok(comparison)
+}
+
+/// Refuses a data set without a result.
+fn check_results(baseline: &DataSet, other: &DataSet) -> Result<(), FleetError> {
+    for (letter, data) in [("A", baseline), ("B", other)] {
+        if !data.tasks.iter().any(Task::is_done) {
+            let side = format!("{letter} ({})", sanitize(&data.run));
+            return Err(FleetError::refused(
+                format!("cannot compare the fleets: no task of {side} has a result"),
+                "run `plimsoll fleet collect`, which lists the reasons",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses data sets without a class and group in common.
+fn check_groups(fleets: &[Fleet; 2]) -> Result<(), FleetError> {
+    let names = |fleet: &Fleet| -> BTreeSet<String> {
+        let groups = fleet.groups.iter();
+        groups.map(|group| group.group.clone()).collect()
+    };
+    let [before, after] = [names(&fleets[0]), names(&fleets[1])];
+    if !before.is_disjoint(&after) {
+        return Ok(());
+    }
+    let (before, after) = (listed(&before), listed(&after));
+    Err(FleetError::refused(
+        format!("cannot compare the fleets: no class and group is in both (A: {before}; B: {after})"),
+        "check the table `Classes of hosts` in the reports of both",
+    ))
+}
+
+/// The first names, and the number of the others.
+fn listed(names: &BTreeSet<String>) -> String {
+    let first: Vec<&str> = names.iter().take(MOST_NAMED).map(String::as_str).collect();
+    match names.len() - first.len() {
+        0 if first.is_empty() => "none".to_owned(),
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
+    }
 }
 
 /// The groups of a data set, those of each class for themselves.
@@ -152,9 +199,7 @@ fn warnings(baseline: &DataSet, other: &DataSet) -> Vec<String> {
     };
     let (before, after) = (classes(baseline), classes(other));
     for class in before.symmetric_difference(&after) {
-        warnings.push(format!(
-            "only one of the data sets has hosts of the class {class}"
-        ));
+        warnings.push(format!("only one of the fleets has hosts of the class {class}"));
     }
     warnings
 }

@@ -33,6 +33,7 @@ static TASKS: LazyLock<Vec<Column>> = LazyLock::new(|| {
         "attempts",
         "attempt_list",
         "engine_restarts",
+        "engine_state",
         "started",
         "ended",
         "binary_sha256",
@@ -52,7 +53,9 @@ static METRICS: LazyLock<Vec<Column>> = LazyLock::new(|| {
 
 fn picked(columns: &[Column], names: &[&str]) -> Vec<Column> {
     let named = |name: &&str| columns.iter().find(|column| column.name == *name).copied();
-    names.iter().filter_map(named).collect()
+    // A name without a column would shift the values of the others.
+    let picked = names.iter().map(named).collect::<Option<_>>();
+    picked.expect("each name is that of a column")
 }
 
 #[derive(Debug)]
@@ -71,12 +74,13 @@ pub(super) struct DataSet {
 pub(super) struct Task {
     pub(super) id: String,
     pub(super) host: Option<String>,
-    /// `done`, `failed`, `missing` or `corrupt`.
+    /// `done`, `failed`, `missing`, `corrupt` or `unreadable`.
     pub(super) state: String,
     pub(super) reason: Option<String>,
     pub(super) attempts: u64,
     pub(super) attempt_list: Vec<Attempt>,
     pub(super) engine_restarts: u64,
+    pub(super) engine_state: Option<String>,
     pub(super) started: Option<String>,
 }
 
@@ -152,8 +156,8 @@ impl Measure {
 }
 
 impl DataSet {
-    /// Reads the data set at `path`, or `data` in it. `run` is its part; without one, the data set has one run alone. Metrics
-    /// are the headline ones, the times of phases that a report of a run shows, and those that are `wanted`.
+    /// Reads the run `run` of the data set at `path`, or at `data` in it. `None` is the only run of the data set. Reads headline
+    /// metrics, the times of phases that a report of a run shows, and `wanted` metrics.
     pub(super) fn read(
         path: &Path,
         run: Option<&str>,
@@ -215,6 +219,7 @@ impl DataSet {
             attempts: next().integer().unwrap_or(0),
             attempt_list: next().json().unwrap_or_default(),
             engine_restarts: next().integer().unwrap_or(0),
+            engine_state: next().line(),
             started: next().line(),
         };
         let ended = next().line().unwrap_or_default();

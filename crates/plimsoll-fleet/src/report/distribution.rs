@@ -32,13 +32,13 @@ pub struct HostValue {
 /// Quantiles of values, interpolated between neighbours.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quantiles {
-    pub least: f64,
+    pub min: f64,
     pub p10: f64,
     pub p25: f64,
     pub median: f64,
     pub p75: f64,
     pub p90: f64,
-    pub most: f64,
+    pub max: f64,
 }
 
 impl Quantiles {
@@ -55,13 +55,13 @@ impl Quantiles {
             sorted[below] * (1.0 - part) + sorted[above] * part
         };
         Some(Quantiles {
-            least: sorted[0],
+            min: sorted[0],
             p10: at(0.1),
             p25: at(0.25),
             median: at(0.5),
             p75: at(0.75),
             p90: at(0.9),
-            most: sorted[last],
+            max: sorted[last],
         })
     }
 }
@@ -113,7 +113,7 @@ fn importance(metric: &str) -> usize {
         .map_or(0, |place| place + 1)
 }
 
-/// A text in parts by which texts are sorted: numbers by their value.
+/// The parts of a string for sorting: numbers compare by their value.
 pub(super) fn by_number(text: &str) -> Vec<(u64, String)> {
     let mut parts = Vec::new();
     let mut rest = text;
@@ -140,10 +140,10 @@ mod tests {
     fn quantiles_interpolate_between_neighbours() {
         assert_eq!(Quantiles::of(&[]), None);
         let one = Quantiles::of(&[3.0]).unwrap();
-        assert_eq!((one.least, one.p25, one.median, one.most), (3.0, 3.0, 3.0, 3.0));
+        assert_eq!((one.min, one.p25, one.median, one.max), (3.0, 3.0, 3.0, 3.0));
         let four = Quantiles::of(&[4.0, 1.0, 2.0, 3.0]).unwrap();
         assert_eq!(
-            (four.least, four.p25, four.median, four.p75),
+            (four.min, four.p25, four.median, four.p75),
             (1.0, 1.75, 2.5, 3.25)
         );
         assert!((four.p10 - 1.3).abs() < 1e-12 && (four.p90 - 3.7).abs() < 1e-12);

@@ -55,6 +55,7 @@ pub struct Summary {
     pub failed: usize,
     pub missing: usize,
     pub corrupt: usize,
+    pub unreadable: usize,
     pub hosts: usize,
     pub classes: usize,
     pub attempts: u64,
@@ -68,7 +69,7 @@ pub struct Summary {
 pub struct Unfinished {
     pub task: String,
     pub host: Option<String>,
-    /// `failed`, `missing` or `corrupt`.
+    /// `failed`, `missing`, `corrupt` or `unreadable`.
     pub state: String,
     pub attempts: u64,
     pub reason: String,
@@ -89,7 +90,7 @@ impl ReportOutcome {
         let mut lines = vec![page::tasks_sentence(&self.summary)];
         lines.extend(page::outlier_lines(&self.outliers));
         if let Some(comparison) = &self.comparison {
-            lines.push(words::sentence(comparison));
+            lines.push(page::comparison_sentence(comparison));
             let outcomes = comparison.conditions.iter();
             lines.extend(outcomes.map(|outcome| words::outcome(comparison, outcome)));
         }
@@ -100,8 +101,8 @@ impl ReportOutcome {
 /// Writes the report of the data set at `data`, compared with `baseline` if there is one.
 ///
 /// # Errors
-/// Unreadable data sets; conditions without a baseline or of unknown metrics; data sets that share no class and group; those of
-/// `output`.
+/// Unreadable data sets; conditions without a baseline or of unknown metrics; a data set without a result; data sets without a class
+/// and group in common; those of `output`.
 pub fn write(
     data: &Path,
     plan: &Plan,
@@ -153,6 +154,7 @@ fn summary(data: &DataSet) -> Summary {
         failed: count("failed"),
         missing: count("missing"),
         corrupt: count("corrupt"),
+        unreadable: count("unreadable"),
         hosts: data.hosts.len(),
         classes: data.classes().len(),
         attempts: data.tasks.iter().map(|task| task.attempts).sum(),

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use plimsoll_model::quantity::counted;
+use plimsoll_model::sanitize::sanitize;
 use plimsoll_report::compare::words;
-use plimsoll_report::comparison::State;
+use plimsoll_report::comparison::{Comparison, Run, State};
 use plimsoll_report::html::document::{Document, Tone};
 
 use super::data::DataSet;
@@ -54,7 +55,7 @@ fn status(outcome: &ReportOutcome) -> (Tone, &'static str) {
         (Tone::Bad, "\u{2717} worse")
     } else if summary.failed + summary.corrupt > 0 {
         (Tone::Bad, "\u{2717} failed tasks")
-    } else if summary.missing > 0 {
+    } else if summary.missing + summary.unreadable > 0 {
         (Tone::Doubt, "! incomplete")
     } else if !outcome.outliers.is_empty() {
         (Tone::Doubt, "! outliers")
@@ -83,12 +84,12 @@ fn finding(outcome: &ReportOutcome) -> String {
         };
         text += &format!(
             " {}: {}{more}.",
-            counted(hosts.len(), "outlier"),
+            counted(hosts.len(), "outlier host"),
             named.join(", ")
         );
     }
     if let Some(comparison) = &outcome.comparison {
-        text += &format!(" {}", words::sentence(comparison));
+        text += &format!(" {}", comparison_sentence(comparison));
     }
     text
 }
@@ -99,20 +100,28 @@ pub(super) fn tasks_sentence(summary: &Summary) -> String {
         (summary.failed, "failed"),
         (summary.missing, "missing"),
         (summary.corrupt, "corrupt"),
+        (summary.unreadable, "unreadable"),
     ] {
         if count > 0 {
             text += &format!(", {count} {word}");
         }
     }
-    let classes = match summary.classes {
-        1 => "1 class".to_owned(),
-        many => format!("{many} classes"),
-    };
     text + &format!(
-        ", on {} of {classes}, in {}.",
+        ", on {} of {}, in {}.",
         counted(summary.hosts, "host"),
+        counted(summary.classes, "class"),
         counted(usize::try_from(summary.attempts).unwrap_or(usize::MAX), "attempt")
     )
+}
+
+/// The sentence of `plimsoll compare`, after the names of its letters.
+pub(super) fn comparison_sentence(comparison: &Comparison) -> String {
+    let named = |fleet: &Run| {
+        let (name, folder) = (sanitize(&fleet.name), sanitize(&fleet.folder));
+        format!("{}: {name} ({folder})", fleet.letter)
+    };
+    let fleets: Vec<String> = comparison.runs.iter().map(named).collect();
+    format!("{}. {}", fleets.join(", "), words::sentence(comparison))
 }
 
 /// A line per outlier, and the number of those beyond.
@@ -126,18 +135,18 @@ pub(super) fn outlier_lines(outliers: &[Outlier]) -> Vec<String> {
 
 fn outlier_line(outlier: &Outlier) -> String {
     let settings = match settings_of(outlier) {
-        Some(settings) => format!("; it has {settings}"),
-        None => "; its settings are those of its class".to_owned(),
+        Some(settings) => format!("differs in: {settings}"),
+        None => "no recorded setting differs from the majority of its class".to_owned(),
     };
     let (_, verdict) = words::verdict(outlier.verdict);
     format!(
-        "outlier {}: {} of {} is {}, the median of its class {} ({}, {verdict}){settings}",
+        "outlier {}: {} {}, class median {} ({}, {verdict}) in {}; {settings}",
         outlier.host,
         sections::title(&outlier.metric),
-        outlier.group,
         sections::value(outlier.unit, outlier.value),
         sections::value(outlier.unit, outlier.median),
         words::change(outlier.change),
+        outlier.group,
     )
 }
 
@@ -154,7 +163,7 @@ fn settings_of(outlier: &Outlier) -> Option<String> {
     }
     let more = all.len() - named.len();
     let more = if more > 0 {
-        format!(" and {} more", counted(more, "difference"))
+        format!(" and {more} more")
     } else {
         String::new()
     };

@@ -14,7 +14,7 @@ use plimsoll_report::workloads::find_metric;
 use super::Summary;
 use super::data::{DataSet, Task};
 use super::distribution::Distribution;
-use super::outliers::Outlier;
+use super::outliers::{self, Outlier};
 use super::settings::SettingDifference;
 use crate::plan::{Engine, Plan};
 
@@ -33,6 +33,7 @@ pub(super) fn summary(data: &DataSet, plan: &Plan, summary: &Summary) -> Section
         (summary.failed, "failed"),
         (summary.missing, "missing"),
         (summary.corrupt, "corrupt"),
+        (summary.unreadable, "unreadable"),
     ];
     let counts = counts.map(|(count, word)| format!("{count} {word}")).join(", ");
     let engine = match &plan.engine {
@@ -42,15 +43,16 @@ pub(super) fn summary(data: &DataSet, plan: &Plan, summary: &Summary) -> Section
     };
     let started = data.tasks.iter().filter_map(|task| task.started.as_deref()).min();
     let classes = data.classes();
+    let class_count = quantity::counted(classes.len(), "class");
     let mut facts = vec![
         ("Tasks", counts),
-        ("Hosts", format!("{} in {} classes", summary.hosts, classes.len())),
+        ("Hosts", format!("{} in {class_count}", summary.hosts)),
         ("Attempts", summary.attempts.to_string()),
         ("Restarts by the engine", summary.engine_restarts.to_string()),
         ("Scenario", plan.scenario.name.clone()),
         ("Engine", engine),
-        ("Plan", plan.created.clone()),
-        ("First start", started.unwrap_or("\u{2013}").to_owned()),
+        ("Planned at", plan.created.clone()),
+        ("First result started", started.unwrap_or("\u{2013}").to_owned()),
         (
             "Program",
             format!("plimsoll {}, SHA-256 {}", plan.binary.version, plan.binary.sha256),
@@ -86,10 +88,10 @@ pub(super) fn outliers(data: &DataSet, outliers: &[Outlier]) -> Section {
         ("Metric", false),
         ("Value", true),
         ("Median of the class", true),
-        ("Change", true),
+        ("Deviation", true),
         ("MADs", true),
         ("Verdict", false),
-        ("Settings unlike those of its class", false),
+        ("Settings that differ from the majority of the class", false),
     ];
     let row = |one: &Outlier| {
         vec![
@@ -109,9 +111,7 @@ pub(super) fn outliers(data: &DataSet, outliers: &[Outlier]) -> Section {
     };
     let mut blocks = Vec::new();
     if outliers.is_empty() {
-        blocks.push(Block::Text(
-            "No host is far from the others of its class.".to_owned(),
-        ));
+        blocks.push(Block::Text(no_outliers(data)));
     } else {
         blocks.push(table(
             "outlier-table",
@@ -127,21 +127,38 @@ pub(super) fn outliers(data: &DataSet, outliers: &[Outlier]) -> Section {
         .map(|(class, hosts)| format!("{class} ({})", quantity::counted(hosts.len(), "host")))
         .collect();
     if !few.is_empty() {
-        let text = format!("too few hosts for an outlier: {}", few.join("; "));
+        let text = format!("too few hosts to find an outlier: {}", few.join("; "));
         blocks.push(Block::Notes(vec![note(Tone::Plain, "Classes", text)]));
     }
     blocks.push(Block::Text(
-        "A host's value is the median of its trustworthy trials. An outlier is at least 5% and more than 7 + 72 / hosts median \
-         absolute deviations (MADs) from the median of its class. In a class of three hosts, all trials of an outlier lie beyond \
-         all trials of the two others, and it is three times as far from them as they are from one another."
+        "A host's value is the median of its trustworthy trials. In a class of at least 4 hosts with such a value, an outlier \
+         differs from the median of the class by more than 5%, and by more than 7 + 72 / hosts median absolute deviations (MADs). \
+         In a class of 3 hosts, all trials of an outlier lie beyond all trials of the other two, with enough trials for \
+         p \u{2264} 0.05 (3 trustworthy trials on each host are enough); its median differs from the nearer one by more than 5%, \
+         and by more than 3 times the difference between the other two."
             .to_owned(),
     ));
     Section {
         id: "outliers",
         name: "Outliers",
         title: "Outliers".to_owned(),
-        hint: "hosts that differ from their class, with the settings in which they differ".to_owned(),
+        hint: "hosts whose values deviate from their class, and the settings in which they differ".to_owned(),
         blocks,
+    }
+}
+
+/// The result without an outlier, with the share of the metrics that it is about.
+fn no_outliers(data: &DataSet) -> String {
+    match outliers::testable(data) {
+        (_, 0) => "No host has a value of a headline metric.".to_owned(),
+        (0, all) => format!(
+            "None of the {all} combinations of class, group and metric has enough hosts and trials for the \
+             rules below."
+        ),
+        (tested, all) => format!(
+            "No outliers in the {tested} of {all} combinations of class, group and metric that have enough \
+             hosts and trials for the rules below."
+        ),
     }
 }
 
@@ -170,7 +187,7 @@ pub(super) fn distributions(all: &[Distribution], outliers: &[Outlier]) -> Secti
     let mut blocks = vec![Block::Charts(drawn.collect())];
     if left > 0 {
         blocks.push(Block::Text(format!(
-            "The table has {left} more metrics without a chart."
+            "Metrics without a chart: {left}. The table has their values."
         )));
     }
     let columns = [
@@ -178,14 +195,14 @@ pub(super) fn distributions(all: &[Distribution], outliers: &[Outlier]) -> Secti
         ("Group", false),
         ("Metric", false),
         ("Hosts", true),
-        ("Least", true),
+        ("Min", true),
         ("10%", true),
         ("25%", true),
         ("Median", true),
         ("75%", true),
         ("90%", true),
-        ("Most", true),
-        ("Untrustworthy hosts", true),
+        ("Max", true),
+        ("Hosts without a trustworthy value", true),
     ];
     let row = |one: &Distribution| {
         let doubtful = one.hosts.iter().filter(|host| !host.trusted).count();
@@ -197,7 +214,7 @@ pub(super) fn distributions(all: &[Distribution], outliers: &[Outlier]) -> Secti
         ];
         cells.extend(match one.quantiles {
             None => vec![Cell::missing(); 7],
-            Some(q) => [q.least, q.p10, q.p25, q.median, q.p75, q.p90, q.most]
+            Some(q) => [q.min, q.p10, q.p25, q.median, q.p75, q.p90, q.max]
                 .map(|value| number(one.unit, value))
                 .to_vec(),
         });
@@ -214,7 +231,7 @@ pub(super) fn distributions(all: &[Distribution], outliers: &[Outlier]) -> Secti
         id: "distributions",
         name: "Distributions",
         title: "Headline metrics by class of host".to_owned(),
-        hint: "dot: a host · grey bar: 25% to 75% of the hosts · line: median · red: outlier".to_owned(),
+        hint: "dot: one host · grey bar: interquartile range · line: median · red: outlier".to_owned(),
         blocks,
     }
 }
@@ -281,10 +298,12 @@ pub(super) fn comparison(comparison: &Comparison) -> Section {
         texts.map(|text| Cell::text(cut(text))).to_vec()
     });
     let differences = match comparison.differences.is_empty() {
-        true => Block::Text("The settings of the majority of each class are the same.".to_owned()),
+        true => Block::Text(
+            "In each class, the number of hosts and the majority settings are the same.".to_owned(),
+        ),
         false => table(
             "difference-table",
-            "Different settings of the classes",
+            "Configuration differences of the classes",
             &columns,
             rows.collect(),
         ),
@@ -302,7 +321,7 @@ pub(super) fn comparison(comparison: &Comparison) -> Section {
             Block::Notes(notes),
             Block::Charts(html::charts(comparison)),
             Block::Table(html::table(comparison)),
-            Block::Heading("Different circumstances".to_owned()),
+            Block::Heading("Configuration differences".to_owned()),
             differences,
         ],
     }
@@ -333,14 +352,18 @@ pub(super) fn settings(data: &DataSet) -> Section {
         ("Hosts with this value", true),
     ];
     let block = match rows.is_empty() {
-        true => Block::Text("All hosts of a class have the same settings.".to_owned()),
+        true => Block::Text(
+            "No host differs from a majority setting of its class. Settings without a majority are not \
+             compared."
+                .to_owned(),
+        ),
         false => table("setting-table", "Settings", &columns, rows),
     };
     Section {
         id: "settings",
         name: "Settings",
-        title: "Hosts with other settings than their class".to_owned(),
-        hint: "a setting of more than half of the hosts of a class is that of its majority".to_owned(),
+        title: "Hosts that differ from the majority of their class".to_owned(),
+        hint: "majority: the value of more than half of the hosts of the class".to_owned(),
         blocks: vec![block],
     }
 }
@@ -353,13 +376,14 @@ pub(super) fn tasks(data: &DataSet) -> Section {
         ("State", false),
         ("Attempts", true),
         ("Restarts by the engine", true),
+        ("State in the engine", false),
         ("Each attempt", false),
         ("Reason", false),
     ];
     let row = |task: &Task| {
         let class = match task.state.as_str() {
             "done" => "good",
-            "missing" => "doubt",
+            "missing" | "unreadable" => "doubt",
             _ => "bad",
         };
         let attempt = |one: &super::data::Attempt| {
@@ -378,6 +402,9 @@ pub(super) fn tasks(data: &DataSet) -> Section {
             },
             Cell::number(task.attempts as f64, task.attempts.to_string()),
             Cell::number(task.engine_restarts as f64, task.engine_restarts.to_string()),
+            task.engine_state
+                .as_deref()
+                .map_or_else(Cell::missing, Cell::text),
             Cell::text(cut(&attempts.join("; "))),
             Cell {
                 class: "reasons",
@@ -394,20 +421,19 @@ pub(super) fn tasks(data: &DataSet) -> Section {
     let mut blocks = Vec::new();
     match unfinished.is_empty() {
         true => blocks.push(Block::Text("All tasks are done.".to_owned())),
-        false => blocks.push(table(
-            "unfinished-table",
-            "Tasks that are not done",
-            &columns,
-            unfinished,
-        )),
+        false => {
+            let title = "Tasks that are not done";
+            blocks.push(Block::Heading(title.to_owned()));
+            blocks.push(table("unfinished-table", title, &columns, unfinished));
+        }
     }
     if !several.is_empty() {
         blocks.push(Block::Heading(
-            "Tasks that are done after several attempts".to_owned(),
+            "Tasks that are done after several attempts or starts".to_owned(),
         ));
         blocks.push(table(
             "attempt-table",
-            "Tasks of several attempts",
+            "Tasks that are done after several attempts or starts",
             &columns,
             several,
         ));
@@ -415,7 +441,7 @@ pub(super) fn tasks(data: &DataSet) -> Section {
     Section {
         id: "tasks",
         name: "Tasks",
-        title: "Tasks that are not done".to_owned(),
+        title: "Tasks".to_owned(),
         hint: String::new(),
         blocks,
     }

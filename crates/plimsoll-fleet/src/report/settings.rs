@@ -10,14 +10,14 @@ use crate::fingerprint::SwapDevice;
 const KERNEL: &str = "kernel";
 const PROGRAM: &str = "SHA-256 of the program";
 const SWAP: &str = "swap devices";
-const ALGORITHM: &str = "zram's algorithm";
+const ALGORITHM: &str = "zram algorithm";
 /// The value of an absent setting.
 const ABSENT: &str = "none";
 
 /// A setting in which a host differs from the majority of its class.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingDifference {
-    /// A path, or a name: `zram's algorithm`.
+    /// A path, or a name: `zram algorithm`.
     pub name: String,
     pub value: String,
     pub majority: String,
@@ -31,7 +31,7 @@ impl std::fmt::Display for SettingDifference {
     }
 }
 
-/// The settings of a host by name: those of its description, its kernel, its program and its swap devices.
+/// The settings of a host by name: those of its fingerprint, its kernel, its program and its swap devices.
 pub(super) fn of(
     values: &BTreeMap<String, String>,
     kernel: &str,

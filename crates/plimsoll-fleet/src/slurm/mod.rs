@@ -4,13 +4,14 @@
 //! |---|---|
 //! | a task fails | `job.sbatch` requeues it, up to the plan's retries |
 //! | a host fails | Slurm requeues the task; such a start counts as a retry, as the task may have caused the failure |
-//! | the time limit | Slurm sends SIGTERM, at which the run undoes its changes, and 30 s later SIGKILL; the task has failed |
-//! | the plan's number of failed tasks | the task that reaches it cancels the waiting tasks; running tasks end |
+//! | the time limit | Slurm sends SIGTERM, which `job.sbatch` passes on: the run undoes its changes and fails; 30 s later, SIGKILL |
+//! | the plan's number of failed tasks | the task that reaches it cancels the waiting tasks; running tasks finish |
 
 mod accounting;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::Command;
@@ -20,8 +21,7 @@ use std::time::{Duration, Instant};
 use plimsoll_model::sanitize::sanitize;
 use plimsoll_proc::TrustedFolder;
 
-pub use accounting::{Accounting, Source};
-
+use crate::accounting::Accounting;
 use crate::plan::{Engine, Plan};
 use crate::{Cancelled, FleetError, Folder, Submitted, script, text};
 
@@ -34,6 +34,16 @@ const TOO_LARGE: &str = "Invalid job array specification";
 /// Time for cancelled tasks to undo their changes: Slurm's `KillWait`, 30 s, and some.
 const MOST_CANCEL_TIME: Duration = Duration::from_secs(60);
 const CANCEL_POLL: Duration = Duration::from_millis(500);
+/// Variables of the user that the commands of Slurm get. Others change their meaning: `SQUEUE_STATES` hides tasks, `SCANCEL_STATE`
+/// spares them, and `SACCT_FORMAT` changes the output.
+const VARIABLES: [&str; 3] = ["PATH", "HOME", "SLURM_CONF"];
+/// Variables that a submission gets besides, as in `submit.sh`: options of sbatch that a site may require.
+const SUBMISSION_VARIABLES: [&str; 4] = [
+    "SBATCH_ACCOUNT",
+    "SBATCH_CONSTRAINT",
+    "SBATCH_QOS",
+    "SBATCH_RESERVATION",
+];
 
 /// Writes the files of the engine.
 ///
@@ -98,45 +108,60 @@ pub fn cancel(_: &Plan, _: &Path, submitted: &Submitted) -> Result<Cancelled, Fl
     Slurm::default().cancel(&submitted.job.parse()?)
 }
 
-/// The starts of each task: those that `sacct` knows, or without an accounting database those that the controller remembers for
-/// some minutes after the end of the job (`MinJobAge`).
+/// Asks Slurm for its record of the tasks of a submitted job, and adds the answer to the records in the folder.
 ///
 /// # Errors
-/// [`FleetError::Engine`] if neither knows the job.
+/// [`FleetError::Engine`] if the controller does not answer; the system's.
+pub fn keep_accounting(plan: &Plan, folder: &Path, submitted: &Submitted) -> Result<(), FleetError> {
+    crate::accounting::add(folder, &submitted.job, accounting(plan, submitted)?)
+}
+
+/// The starts of each task: those that `sacct` knows, or without an accounting database those that the controller remembers for
+/// some minutes after the end of the job (`MinJobAge`). Empty if neither knows the job any more.
+///
+/// # Errors
+/// [`FleetError::Engine`] if the controller does not answer.
 pub fn accounting(plan: &Plan, submitted: &Submitted) -> Result<Vec<Accounting>, FleetError> {
-    accounting::read(&Slurm::default(), plan, &submitted.job.parse()?)
+    accounting::read(&Slurm::default(), plan, submitted)
 }
 
 /// The commands of Slurm.
-#[derive(Debug, Default)]
 struct Slurm {
-    /// Where to find them, other than in the `PATH` of this process.
-    path: Option<OsString>,
+    /// The environment of the user.
+    variables: BTreeMap<OsString, OsString>,
+}
+
+impl Default for Slurm {
+    fn default() -> Slurm {
+        Slurm {
+            variables: std::env::vars_os().collect(),
+        }
+    }
 }
 
 impl Slurm {
-    fn command(&self, program: impl AsRef<OsStr>) -> Command {
+    fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
-        if let Some(path) = &self.path {
-            command.env("PATH", path);
-        }
-        // Formats that the user chose for these commands.
-        for variable in [
-            "SQUEUE_FORMAT",
-            "SQUEUE_FORMAT2",
-            "SACCT_FORMAT",
-            "SLURM_TIME_FORMAT",
-        ] {
-            command.env_remove(variable);
-        }
+        command.env_clear();
+        self.pass(&mut command, &VARIABLES);
         command
+    }
+
+    fn pass(&self, command: &mut Command, names: &[&str]) {
+        for name in names {
+            if let Some(value) = self.variables.get(OsStr::new(name)) {
+                command.env(name, value);
+            }
+        }
     }
 
     fn submit(&self, folder: &Path) -> Result<Submitted, FleetError> {
         if rustix::process::geteuid().is_root() {
             TrustedFolder::own(folder)?;
         }
-        let submitted = script::output(self.command("sh").arg(SUBMIT).current_dir(folder));
+        let mut command = self.command("sh");
+        self.pass(&mut command, &SUBMISSION_VARIABLES);
+        let submitted = script::output(command.arg(SUBMIT).current_dir(folder));
         let text = submitted.map_err(|error| match error {
             FleetError::Engine { stderr, .. } if stderr.contains(TOO_LARGE) => FleetError::refused(
                 "cannot submit the tasks: Slurm allows no array of this size",
@@ -187,10 +212,15 @@ impl Slurm {
                     .filter(|line| line.starts_with(|letter: char| letter.is_ascii_digit()))
                     .collect())
             }
-            Err(FleetError::Engine { stderr, .. }) if stderr.contains("Invalid job id") => Ok(Vec::new()),
+            Err(error) if is_forgotten(&error) => Ok(Vec::new()),
             Err(error) => Err(error),
         }
     }
+}
+
+/// Whether Slurm does not know the job any more.
+fn is_forgotten(error: &FleetError) -> bool {
+    matches!(error, FleetError::Engine { stderr, .. } if stderr.contains("Invalid job id"))
 }
 
 /// Whether two lines of the queue have the same first word, the task.

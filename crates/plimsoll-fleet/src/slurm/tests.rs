@@ -1,9 +1,12 @@
+mod accounting;
+mod job;
+
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 use plimsoll_testkit::write_script;
 use tempfile::TempDir;
 
-use super::accounting::{of_sacct, of_scontrol};
 use super::*;
 use crate::plan::{Binary, PlannedScenario, Task, VERSION};
 
@@ -76,9 +79,14 @@ impl Stubs {
         path
     }
 
-    fn slurm(&self) -> Slurm {
+    /// With these variables of the user, all of the value `a b`.
+    fn slurm(&self, names: &[&str]) -> Slurm {
+        let variables = names
+            .iter()
+            .map(|name| (OsString::from(name), OsString::from("a b")));
+        let path = (OsString::from("PATH"), self.path());
         Slurm {
-            path: Some(self.path()),
+            variables: variables.chain([path]).collect(),
         }
     }
 
@@ -88,6 +96,11 @@ impl Stubs {
 
     /// Runs `job.sbatch` as Slurm does: the task of this index, its n-th restart.
     fn start(&self, index: u32, restarts: u32) -> Option<i32> {
+        let output = self.job(index, restarts).output();
+        output.expect("a shell").status.code()
+    }
+
+    fn job(&self, index: u32, restarts: u32) -> Command {
         let mut command = plimsoll_testkit::command("sh");
         command
             .arg(JOB)
@@ -98,7 +111,7 @@ impl Stubs {
         if restarts > 0 {
             command.env("SLURM_RESTART_COUNT", restarts.to_string());
         }
-        command.output().expect("a shell").status.code()
+        command
     }
 
     /// Replaces `task.sh`.
@@ -154,28 +167,55 @@ fn a_plan_of_another_engine_is_refused() {
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 0);
 }
 
+/// The names of the variables in an output of `env`, without those of the shell that ran it.
+fn names(text: &str) -> BTreeSet<&str> {
+    let names = text.lines().filter_map(|line| line.split_once('='));
+    let shell = ["PWD", "OLDPWD", "SHLVL", "_"];
+    names
+        .map(|(name, _)| name)
+        .filter(|name| !shell.contains(name))
+        .collect()
+}
+
 #[test]
-fn a_submission_passes_no_secret_and_returns_the_job() {
+fn a_submission_passes_options_of_the_site_and_no_secret() {
+    let stubs = Stubs::new(&plan(2));
+    stubs.command("sbatch", "env >env; echo 12");
+    let expected: BTreeSet<&str> = VARIABLES.into_iter().chain(SUBMISSION_VARIABLES).collect();
+    let mut variables: Vec<&str> = expected.iter().copied().collect();
+    variables.extend(["TOKEN", "SBATCH_EXPORT", "SBATCH_WRAP"]);
+    stubs
+        .slurm(&variables)
+        .submit(stubs.folder.path())
+        .expect("a job");
+    let passed = stubs.read("env");
+    assert_eq!(names(&passed), expected);
+    assert!(passed.contains("SBATCH_CONSTRAINT=a b\n"), "{passed}");
+
+    // A user who runs the script without plimsoll.
+    let mut script = plimsoll_testkit::command("sh");
+    script.arg(SUBMIT).current_dir(stubs.folder.path());
+    script.envs(variables.iter().map(|name| (name, "a b")));
+    script.env("PATH", stubs.path());
+    assert!(script.output().expect("a shell").status.success());
+    assert_eq!(names(&stubs.read("env")), expected);
+}
+
+#[test]
+fn a_submission_returns_the_job() {
     let stubs = Stubs::new(&plan(2));
     stubs.command("sbatch", "env >env; echo '12;far'");
-    let submitted = stubs.slurm().submit(stubs.folder.path()).expect("a job");
+    let slurm = stubs.slurm(&[]);
+    let submitted = slurm.submit(stubs.folder.path()).expect("a job");
     assert_eq!(
         (submitted.engine.as_str(), submitted.job.as_str()),
         ("slurm", "12;far")
     );
     assert_eq!(stubs.calls(), "sbatch --parsable job.sbatch\n");
-    let passed = stubs.read("env");
-    let names = passed
-        .lines()
-        .filter_map(|line| line.split_once('='))
-        .map(|(name, _)| name);
-    let shell = ["PWD", "OLDPWD", "SHLVL", "_"];
-    let names: Vec<&str> = names.filter(|name| !shell.contains(name)).collect();
-    let allowed = |name: &&str| ["PATH", "HOME", "SLURM_CONF"].contains(name);
-    assert!(names.iter().all(allowed), "{names:?}");
+    assert_eq!(names(&stubs.read("env")), BTreeSet::from(["HOME", "PATH"]));
 
     stubs.command("sbatch", "echo 'invalid partition \u{1b}[31m' >&2; exit 1");
-    match stubs.slurm().submit(stubs.folder.path()) {
+    match slurm.submit(stubs.folder.path()) {
         Err(FleetError::Engine {
             code: Some(1),
             stderr,
@@ -187,10 +227,10 @@ fn a_submission_passes_no_secret_and_returns_the_job() {
         "sbatch",
         "echo 'sbatch: error: Invalid job array specification' >&2; exit 1",
     );
-    let refused = stubs.slurm().submit(stubs.folder.path());
+    let refused = slurm.submit(stubs.folder.path());
     assert!(matches!(refused, Err(FleetError::Refused { .. })), "{refused:?}");
     stubs.command("sbatch", "echo '--all'");
-    let refused = stubs.slurm().submit(stubs.folder.path());
+    let refused = slurm.submit(stubs.folder.path());
     assert!(matches!(refused, Err(FleetError::Refused { .. })), "{refused:?}");
 }
 
@@ -207,7 +247,7 @@ fn root_submits_no_folder_that_others_can_write() {
     let stubs = Stubs::new(&plan(1));
     stubs.command("sbatch", "echo 12");
     std::fs::set_permissions(stubs.folder.path(), std::fs::Permissions::from_mode(0o777)).expect("a mode");
-    let refused = stubs.slurm().submit(stubs.folder.path());
+    let refused = stubs.slurm(&[]).submit(stubs.folder.path());
     assert!(matches!(refused, Err(FleetError::Untrusted(_))), "{refused:?}");
     assert_eq!(stubs.calls(), "");
 }
@@ -224,7 +264,7 @@ fn a_cancelled_job_has_ended() {
     );
     stubs.command("squeue", &queue);
     stubs.command("scancel", "");
-    let slurm = stubs.slurm();
+    let slurm = stubs.slurm(&[]);
     let job: Job = "12;far".parse().expect("a job");
     let cancelled = slurm.cancel(&job).expect("Slurm");
     assert_eq!(cancelled.stopped, ["12_0 RUNNING h1", "12_1 PENDING"]);
@@ -247,6 +287,29 @@ fn a_cancelled_job_has_ended() {
 }
 
 #[test]
+fn a_cancel_obeys_no_variable_of_the_user() {
+    let stubs = Stubs::new(&plan(1));
+    let folder = stubs.commands.path().display();
+    let stub = |text: &str| format!("cd {folder}\nenv >>env\n{text}");
+    stubs.command("squeue", &stub("[ -e ended ] || echo '12_0 RUNNING h1'"));
+    stubs.command("scancel", &stub(": >ended"));
+    let slurm = stubs.slurm(&[
+        "SLURM_CONF",
+        "SLURM_CLUSTERS",
+        "SQUEUE_STATES",
+        "SQUEUE_USERS",
+        "SCANCEL_STATE",
+        "SCANCEL_INTERACTIVE",
+        "SBATCH_ACCOUNT",
+    ]);
+    let job: Job = "12".parse().expect("a job");
+    let cancelled = slurm.cancel(&job).expect("Slurm");
+    assert_eq!(cancelled.stopped, ["12_0 RUNNING h1"]);
+    let passed = std::fs::read_to_string(stubs.commands.path().join("env")).expect("a file");
+    assert_eq!(names(&passed), BTreeSet::from(["PATH", "SLURM_CONF"]));
+}
+
+#[test]
 fn only_numbers_are_jobs() {
     for text in ["12", "12;far"] {
         assert_eq!(text.parse::<Job>().expect("a job").to_string(), text);
@@ -264,49 +327,6 @@ fn only_numbers_are_jobs() {
     ] {
         assert!(text.parse::<Job>().is_err(), "{text:?}");
     }
-}
-
-#[test]
-fn a_failed_task_is_requeued_up_to_the_retries() {
-    let stubs = Stubs::new(&plan(4));
-    stubs.command("scontrol", "");
-    stubs.command("scancel", "");
-    stubs.task("exit 5");
-    assert_eq!(stubs.start(1, 0), Some(5));
-    assert_eq!(stubs.calls(), "scontrol requeue 12_1\n");
-    assert_eq!(stubs.failed(), Vec::<OsString>::new());
-    assert_eq!(stubs.start(1, 1), Some(5));
-    assert_eq!(stubs.failed(), ["task-2"]);
-    // Slurm restarted it once more, as its host failed twice.
-    stubs.task(": >ran");
-    assert_eq!(stubs.start(1, 2), Some(1));
-    assert!(!stubs.folder.path().join("ran").exists());
-    assert_eq!(stubs.calls(), "scontrol requeue 12_1\n");
-    // A user who requeues it by hand after a repair gets no stale failure.
-    assert_eq!(stubs.start(1, 1), Some(0));
-    assert_eq!(stubs.failed(), Vec::<OsString>::new());
-}
-
-#[test]
-fn failed_tasks_stop_the_waiting_ones() {
-    let stubs = Stubs::new(&plan(4));
-    stubs.command("scontrol", "exit 1");
-    stubs.command("scancel", "");
-    stubs.task("exit 2");
-    // Slurm refuses to requeue it.
-    assert_eq!(stubs.start(0, 0), Some(2));
-    assert_eq!(stubs.failed(), ["task-1"]);
-    assert!(!stubs.calls().contains("scancel"), "{}", stubs.calls());
-    assert_eq!(stubs.start(1, 1), Some(2));
-    assert!(
-        stubs.calls().ends_with("scancel --state=PENDING 12\n"),
-        "{}",
-        stubs.calls()
-    );
-    // A task that started meanwhile does not run.
-    stubs.task(": >ran");
-    assert_eq!(stubs.start(2, 0), Some(1));
-    assert!(!stubs.folder.path().join("ran").exists());
 }
 
 #[test]
@@ -345,70 +365,4 @@ fn a_task_is_the_program_of_the_plan_with_its_changes() {
         "tasks",
     ];
     assert_eq!(words, expected);
-}
-
-#[test]
-fn accounting_has_every_start() {
-    let plan = plan(3);
-    let job = Job {
-        number: 12,
-        cluster: None,
-    };
-    let text = "12_1|2026-11-30T10:00:30|COMPLETED|h3\n12_0|2026-11-30T10:00:00|COMPLETED|h1\n\
-                12_1|2026-11-30T10:00:00|NODE_FAIL|h2\n12_2|Unknown|CANCELLED by 0|None assigned\n\
-                12_[3-5%2]|Unknown|PENDING|\n13_0|2026-11-30T10:00:00|FAILED|h1\n12_9|x|FAILED|h1\n12_0|short\n";
-    let found = of_sacct(text, &plan, &job);
-    let rows: Vec<(String, u32, &str, Vec<&str>)> = found.iter().map(row).collect();
-    let expected = [
-        ("task-1".to_owned(), 0, "COMPLETED", vec!["h1"]),
-        ("task-2".to_owned(), 1, "COMPLETED", vec!["h2", "h3"]),
-        ("task-3".to_owned(), 0, "CANCELLED", vec![]),
-    ];
-    assert_eq!(rows, expected);
-
-    let text = "JobId=12 ArrayJobId=12 ArrayTaskId=2 JobState=COMPLETED Reason=None Restarts=0 NodeList=h3 BatchHost=h3\n\
-                JobId=14 ArrayJobId=12 ArrayTaskId=1 JobState=RUNNING Restarts=1 ReqNodeList=h9 NodeList=h1\n\
-                JobId=12 ArrayJobId=12 ArrayTaskId=3-5%2 JobState=PENDING Restarts=0 NodeList=(null)\n\
-                JobId=13 ArrayJobId=12 ArrayTaskId=0 JobState=PENDING Restarts=2 NodeList=(null)\n\nwords\n";
-    let found = of_scontrol(text, &plan);
-    let rows: Vec<(String, u32, &str, Vec<&str>)> = found.iter().map(row).collect();
-    let expected = [
-        ("task-1".to_owned(), 2, "PENDING", vec![]),
-        ("task-2".to_owned(), 1, "RUNNING", vec!["h1"]),
-        ("task-3".to_owned(), 0, "COMPLETED", vec!["h3"]),
-    ];
-    assert_eq!(rows, expected);
-}
-
-fn row(account: &Accounting) -> (String, u32, &str, Vec<&str>) {
-    (
-        account.task.to_string(),
-        account.restarts,
-        account.state.as_str(),
-        account.hosts.iter().map(String::as_str).collect(),
-    )
-}
-
-#[test]
-fn accounting_asks_the_controller_without_a_database() {
-    let stubs = Stubs::new(&plan(1));
-    stubs.command("sacct", "echo 'Slurm accounting storage is disabled' >&2; exit 1");
-    stubs.command(
-        "scontrol",
-        "echo 'ArrayTaskId=0 JobState=FAILED Restarts=1 NodeList=h1'",
-    );
-    let job: Job = "12".parse().expect("a job");
-    let found = accounting::read(&stubs.slurm(), &plan(1), &job).expect("Slurm");
-    assert_eq!(found.len(), 1);
-    assert_eq!(found[0].source, Source::Scontrol);
-    stubs.command("sacct", "echo '12_0|2026-11-30T10:00:00|FAILED|h1'");
-    let found = accounting::read(&stubs.slurm(), &plan(1), &job).expect("Slurm");
-    assert_eq!(found[0].source, Source::Sacct);
-    stubs.command("sacct", "");
-    stubs.command(
-        "scontrol",
-        "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1",
-    );
-    let failed = accounting::read(&stubs.slurm(), &plan(1), &job);
-    assert!(matches!(failed, Err(FleetError::Engine { .. })), "{failed:?}");
 }

@@ -17,7 +17,7 @@ started() { # PID
 
 exec 9>logs/submit.lock
 if [ -f logs/parallel.pid ] && read -r pid start <logs/parallel.pid && [ "$(started "$pid")" = "$start" ]; then
-    # At the first signal, parallel starts no other task; at the second, it ends the running ones.
+    # Some versions of parallel start no other task at the first signal, and end the running ones at the second.
     kill -TERM "$pid" 2>/dev/null || true
     sleep 1
     kill -TERM "$pid" 2>/dev/null || true

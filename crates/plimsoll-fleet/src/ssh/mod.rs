@@ -8,6 +8,7 @@
 //! | the host reboots | the next try waits for the host, and starts the task again in the same folder |
 //! | the host was never reached | each try fails after 10 s |
 //! | the plan's number of failed tasks | parallel starts no other task; running tasks end |
+//! | the end of `submit` by a signal | tasks run on; the next submission fetches their results |
 //!
 //! Each task is pinned to its host: parallel's own `--sshloginfile` with `--hostgroups` and `--retries` does not end when a host
 //! cannot be reached. Tasks of one host run one after the other.
@@ -17,14 +18,18 @@ mod tests;
 
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use plimsoll_model::sanitize::{sanitize, shorten};
 use plimsoll_proc::TrustedFolder;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 
 use crate::hosts::Host;
 use crate::plan::{Engine, Plan, TASKS, Task, TaskId};
+use crate::task::TaskFolder;
 use crate::{Cancelled, FleetError, Folder, Submitted, script};
 
 const TASK_LIST: &str = "tasks.tsv";
@@ -33,11 +38,10 @@ const HOST: &str = "ssh-host.sh";
 const SUBMIT: &str = "submit.sh";
 const CANCEL: &str = "cancel.sh";
 const LOGS: &str = "logs";
-/// Messages of parallel and of the failed tries. No log of a task has this suffix.
+/// Messages of parallel, and of the last try of each failed task. No log of a task has this suffix.
 const MESSAGES: &str = "parallel.txt";
-const RESULT: &str = "result.json";
-/// Exit code of `submit.sh`; parallel has 0 to 101 and 255.
-const RUNS_ALREADY: i32 = 111;
+/// The processes of a submission hold it.
+const LOCK: &str = "submit.lock";
 /// Longest time of creation in the names of folders on hosts.
 const MOST_CREATED_LETTERS: usize = 32;
 const MOST_REASON_LETTERS: usize = 300;
@@ -50,7 +54,7 @@ pub fn write(plan: &Plan, folder: &Path) -> Result<(), FleetError> {
     let hosts = hosts(plan)?;
     let mut tasks = String::new();
     for task in &plan.tasks {
-        tasks.push_str(&format!("{}\t{}\n", task.id, address(host_of(task, hosts)?)));
+        tasks.push_str(&format!("{}\t{}\n", task.id, host_of(task, hosts)?.address()));
     }
     let jobs = usize::try_from(plan.at_most).map_or(hosts.len(), |most| most.min(hosts.len()));
     let halt = plan
@@ -98,7 +102,7 @@ fn hosts(plan: &Plan) -> Result<&[Host], FleetError> {
 /// The host that a task names, with its port or without.
 fn host_of<'a>(task: &Task, hosts: &'a [Host]) -> Result<&'a Host, FleetError> {
     let named = task.host.as_deref().unwrap_or_default();
-    let with_port = hosts.iter().find(|host| address(host) == named);
+    let with_port = hosts.iter().find(|host| host.address() == named);
     let mut without = hosts.iter().filter(|host| host.destination == named);
     match (with_port, without.next(), without.next()) {
         (Some(host), _, _) | (None, Some(host), None) => Ok(host),
@@ -113,14 +117,6 @@ fn host_of<'a>(task: &Task, hosts: &'a [Host]) -> Result<&'a Host, FleetError> {
     }
 }
 
-/// `[user@]name[:port]`.
-fn address(host: &Host) -> String {
-    match host.port {
-        Some(port) => format!("{}:{port}", host.destination),
-        None => host.destination.clone(),
-    }
-}
-
 /// The names of folders on hosts begin with it: a later plan of the same name has others.
 fn prefix(plan: &Plan) -> String {
     let created = plan.created.chars().filter(char::is_ascii_alphanumeric);
@@ -128,20 +124,24 @@ fn prefix(plan: &Plan) -> String {
     format!("plimsoll-fleet-{}-{created}", plan.run)
 }
 
-/// Runs `submit.sh` to its end, which is the end of the last task.
+/// Runs `submit.sh` to its end, which is the end of the last task. A later one goes on with the tasks without a result.
 ///
 /// # Errors
-/// [`FleetError::Refused`] without GNU parallel or ssh; [`FleetError::Untrusted`] for root, if another user could write to the
-/// folder; [`FleetError::Engine`] if another submission runs; [`FleetError::Unfinished`] if tasks have no result.
+/// [`FleetError::Refused`] without GNU parallel or ssh, or while another submission runs, whose files stay as they are;
+/// [`FleetError::Untrusted`] for root, if another user could write to the folder; [`FleetError::Unfinished`] if tasks have no
+/// result.
 pub fn submit(plan: &Plan, folder: &Path) -> Result<Submitted, FleetError> {
     hosts(plan)?;
     require_programs()?;
     trust(folder)?;
-    let mut submission = start(folder)?;
+    let logs = Folder::open(folder)?.make_folder(LOGS)?;
+    let lock = lock(&logs, folder)?;
+    set_damaged_aside(plan, folder)?;
+    let mut submission = start(folder, &logs, lock)?;
     let submitted = Submitted::now(plan.engine.name(), submission.id());
-    // Before the end, for a cancel meanwhile.
+    // Before the end, which a signal may keep this process from seeing.
     submitted.write(folder)?;
-    let status = submission
+    submission
         .wait()
         .map_err(|source| FleetError::io("wait for", &folder.join(SUBMIT), source))?;
     let missing = missing(plan, folder)?;
@@ -149,12 +149,6 @@ pub fn submit(plan: &Plan, folder: &Path) -> Result<Submitted, FleetError> {
         return Ok(submitted);
     }
     Submitted::remove(folder)?;
-    if status.code() == Some(RUNS_ALREADY) {
-        return Err(FleetError::refused(
-            format!("{} runs already", folder.join(SUBMIT).display()),
-            format!("wait for its end, or run {}", folder.join(CANCEL).display()),
-        ));
-    }
     let advice = format!(
         "{} has the reasons; submit again to run these tasks, or run {} to remove the files that are left on hosts",
         folder.join(LOGS).join(MESSAGES).display(),
@@ -199,8 +193,30 @@ fn trust(folder: &Path) -> Result<(), FleetError> {
     Ok(())
 }
 
-fn start(folder: &Path) -> Result<Child, FleetError> {
-    let logs = Folder::open(folder)?.make_folder(LOGS)?;
+/// Takes the lock of a submission.
+///
+/// # Errors
+/// [`FleetError::Refused`] while processes of another one live.
+fn lock(logs: &Folder, folder: &Path) -> Result<File, FleetError> {
+    let path = logs.path().join(LOCK);
+    let mut options = File::options();
+    options.read(true).append(true).create(true).mode(0o600);
+    let file = options
+        .open(&path)
+        .map_err(|source| FleetError::io("open", &path, source))?;
+    let shown = folder.display();
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(file),
+        Err(Errno::WOULDBLOCK) => Err(FleetError::refused(
+            format!("cannot submit {shown}: an earlier submission still runs"),
+            format!("wait for its end, or run `plimsoll fleet cancel {shown}`"),
+        )),
+        Err(errno) => Err(FleetError::io("lock", &path, errno)),
+    }
+}
+
+/// Starts `submit.sh`, to which the lock passes: it ends with the last process that inherits the open file.
+fn start(folder: &Path, logs: &Folder, lock: File) -> Result<Child, FleetError> {
     logs.remove(MESSAGES)?;
     let messages = logs.create(MESSAGES)?;
     let copy = |file: &File| {
@@ -208,32 +224,49 @@ fn start(folder: &Path) -> Result<Child, FleetError> {
             .map_err(|source| FleetError::io("open", &logs.path().join(MESSAGES), source))
     };
     Command::new("sh")
-        .arg(SUBMIT)
+        .args([SUBMIT, "--locked"])
         .current_dir(folder)
-        .stdin(Stdio::null())
+        .stdin(lock)
         .stdout(copy(&messages)?)
         .stderr(messages)
         .spawn()
         .map_err(|source| FleetError::io("run", &folder.join(SUBMIT), source))
 }
 
-/// The tasks without a result.
-fn missing(plan: &Plan, folder: &Path) -> Result<Vec<TaskId>, FleetError> {
-    let results = Folder::open(folder)?.folder(TASKS)?;
-    let mut missing = Vec::new();
+/// Renames the entries of `tasks/` that are no whole results: the scripts take any other entry for a result.
+fn set_damaged_aside(plan: &Plan, folder: &Path) -> Result<(), FleetError> {
+    let Some(tasks) = Folder::open(folder)?.folder(TASKS)? else {
+        return Ok(());
+    };
     for task in &plan.tasks {
-        let result = match &results {
-            Some(results) => results.folder(task.id.as_str())?,
-            None => None,
-        };
-        if !result.is_some_and(|result| result.has(RESULT)) {
-            missing.push(task.id.clone());
+        let id = task.id.as_str();
+        if tasks.has(id) && lacks_result(&tasks, &task.id) {
+            let aside = format!(".{id}.damaged");
+            tasks.remove(&aside)?;
+            tasks
+                .rename(id, &tasks, &aside)
+                .map_err(|source| FleetError::io("rename", &tasks.path().join(id), source))?;
         }
     }
-    Ok(missing)
+    Ok(())
 }
 
-/// Runs `cancel.sh`: ends parallel, then the tasks on all hosts, and removes their folders.
+/// The tasks without a result.
+fn missing(plan: &Plan, folder: &Path) -> Result<Vec<TaskId>, FleetError> {
+    let tasks = Folder::open(folder)?.folder(TASKS)?;
+    let ids = plan.tasks.iter().map(|task| &task.id);
+    let missing = ids.filter(|id| tasks.as_ref().is_none_or(|tasks| lacks_result(tasks, id)));
+    Ok(missing.cloned().collect())
+}
+
+/// Whether a task has to run: it has no result, or a damaged or failed one. A result that this program cannot read is left to
+/// `collect`.
+fn lacks_result(tasks: &Folder, id: &TaskId) -> bool {
+    matches!(TaskFolder::of(tasks, id).done(), Ok(None))
+}
+
+/// Runs `cancel.sh`: ends parallel, then the tasks on all hosts, and removes their folders. It finds them by the name of the run,
+/// also those of an interrupted submission.
 ///
 /// # Errors
 /// [`FleetError::Untrusted`] for root, if another user could write to the folder; [`FleetError::Io`]. A host that cannot be reached
@@ -243,7 +276,7 @@ pub fn cancel(plan: &Plan, folder: &Path, _: &Submitted) -> Result<Cancelled, Fl
     let used: Result<BTreeSet<String>, FleetError> = plan
         .tasks
         .iter()
-        .map(|task| Ok(address(host_of(task, hosts)?)))
+        .map(|task| Ok(host_of(task, hosts)?.address()))
         .collect();
     let used = used?;
     trust(folder)?;

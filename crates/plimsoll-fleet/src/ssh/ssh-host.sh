@@ -5,7 +5,7 @@
 #
 #   open     finds or makes the folder; prints `folder new PATH` or `folder ready PATH`
 #   run      checks the files, starts the task or waits for the one that runs; prints `end done CODE` or `end failed CODE`
-#   pack     writes a tar of the result, the attempts and the log to standard output
+#   pack     writes a line, and then a tar of the result, the attempts and the log, to standard output
 #   remove   removes the folder
 #   cancel   ends tasks of PREFIX, and removes their folders; prints `cancelled TASKS FOLDERS`
 set -u
@@ -13,6 +13,7 @@ umask 077
 LC_ALL=C
 export LC_ALL
 base=/var/tmp
+most_end_seconds=30
 action=$1
 prefix=$2
 task=$3
@@ -126,21 +127,25 @@ pack() {
     for name in log "tasks/$task" "tasks/$task.attempts"; do
         [ -e "$name" ] && set -- "$@" "$name"
     done
+    # Startup files of the user's shell may have printed something, also an unfinished line.
+    printf '\nplimsoll-fleet-result\n'
     exec tar -cf - "$@"
 }
 
-# Ends a task: with SIGTERM, at which Plimsoll undoes its changes, or after 30 s with SIGKILL.
+# Ends a task: with SIGTERM, at which Plimsoll undoes its changes, or after 30 s with SIGKILL. Then the program undoes the changes
+# of dead tasks, and leaves other dead runs on this host alone.
 end_task() { # FOLDER
     kill -TERM "-$pid" 2>/dev/null
     seconds=0
-    while is_running "$1" && [ "$seconds" -lt 30 ]; do
+    while is_running "$1" && [ "$seconds" -lt "$most_end_seconds" ]; do
         sleep 1
         seconds=$((seconds + 1))
     done
     is_running "$1" || return 0
     kill -KILL "-$pid" 2>/dev/null
     sleep 1
-    (cd "$1" && ./plimsoll cleanup) </dev/null >/dev/null 2>&1 || fail "\`plimsoll cleanup\` in $1 failed; run it as root"
+    (cd "$1" && ./plimsoll cleanup --tasks) </dev/null >/dev/null 2>&1 ||
+        fail "cannot undo the changes of a killed task: \`plimsoll cleanup --tasks\` failed; run it as root in $1"
 }
 
 remove() {

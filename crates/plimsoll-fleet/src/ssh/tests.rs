@@ -28,7 +28,7 @@ fn plan(hosts: &str) -> Plan {
     let hosts = crate::hosts::parse(hosts).unwrap();
     let tasks = hosts.iter().enumerate().map(|(index, host)| Task {
         id: format!("t.{index}").parse().unwrap(),
-        host: Some(address(host)),
+        host: Some(host.address()),
         repeat: 1,
     });
     Plan {
@@ -88,15 +88,19 @@ impl Fleet {
         fs::write(self.path(event), value).unwrap();
     }
 
-    fn script(&self, name: &str, arguments: &[&str]) -> Output {
+    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let path = std::env::var("PATH").unwrap();
-        plimsoll_testkit::command(self.path("fleet").join(name))
-            .args(arguments)
+        let mut command = plimsoll_testkit::command(program);
+        command
             .env("PATH", format!("{}:{path}", self.path("bin").display()))
             .env("FAKE_ROOT", self.root.path())
-            .env("PLIMSOLL_FLEET_WAIT", "0")
-            .output()
-            .unwrap()
+            .env("PLIMSOLL_FLEET_WAIT", "0");
+        command
+    }
+
+    fn script(&self, name: &str, arguments: &[&str]) -> Output {
+        let mut command = self.command(self.path("fleet").join(name));
+        command.args(arguments).output().unwrap()
     }
 
     /// Runs the task `t.0`.
@@ -104,6 +108,13 @@ impl Fleet {
         let output = self.script(TASK, &["t.0", "host"]);
         print!("{}", String::from_utf8_lossy(&output.stderr));
         output.status.code()
+    }
+
+    /// The attempt that the result of the task `t.0` is of.
+    fn attempt(&self) -> u32 {
+        let tasks = Folder::open(&self.path("fleet/tasks")).unwrap();
+        let task = TaskFolder::of(&tasks, &"t.0".parse().unwrap());
+        task.done().unwrap().expect("a whole result").attempt
     }
 
     fn read(&self, path: &str) -> String {
@@ -189,7 +200,7 @@ fn a_task_needs_one_host_of_the_plan() {
 fn a_result_is_fetched_and_the_folder_on_the_host_removed() {
     let fleet = Fleet::new();
     assert_eq!(fleet.task(), Some(0));
-    assert_eq!(fleet.read("tasks/t.0/result.json"), "{\"attempt\":1}\n");
+    assert_eq!(fleet.attempt(), 1);
     assert_eq!(fleet.read("tasks/t.0.attempts/1/attempt.json"), "done\n");
     assert_eq!(
         fleet.read("logs/t.0.log"),
@@ -212,7 +223,7 @@ fn a_failed_task_has_its_exit_code_and_the_next_try_the_next_number() {
     fs::remove_file(fleet.path("fail")).unwrap();
     assert_eq!(fleet.task(), Some(0));
     assert_eq!(fleet.names("fleet/tasks/t.0.attempts"), ["1", "2"]);
-    assert_eq!(fleet.read("tasks/t.0/result.json"), "{\"attempt\":2}\n");
+    assert_eq!(fleet.attempt(), 2);
     fleet.assert_no_leftover();
 }
 
@@ -226,13 +237,49 @@ fn a_result_stays_on_a_host_until_the_next_try_fetches_it() {
         assert!(!fleet.has("tasks/t.0"));
         assert_eq!(fleet.names("disk").len(), 1);
         assert_eq!(fleet.task(), Some(0), "{action}");
-        assert_eq!(
-            fleet.read("tasks/t.0/result.json"),
-            "{\"attempt\":1}\n",
-            "the task ran once"
-        );
+        assert_eq!(fleet.attempt(), 1, "the task ran once");
         fleet.assert_no_leftover();
     }
+}
+
+/// A login shell that printed a line made the result look damaged: its only copy was removed, and the task ran in full again.
+#[test]
+fn startup_files_of_the_login_shell_may_print_lines() {
+    let fleet = Fleet::new();
+    let noise = b"Welcome\nplimsoll-fleet-result too\n\x1b[2J\0\xff\n";
+    fs::write(fleet.path("noise"), [&noise[..], &[b'x'; 5000], b"\n"].concat()).unwrap();
+    assert_eq!(fleet.task(), Some(0));
+    assert_eq!(fleet.attempt(), 1);
+    fleet.assert_no_leftover();
+}
+
+/// A full disk of this machine passed for a damaged result.
+#[test]
+fn a_result_stays_on_its_host_while_this_machine_cannot_store_it() {
+    // The disk is full as tar extracts the files. The host has a tar of its own.
+    let fleet = Fleet::new();
+    let tar = fleet.path("bin/tar");
+    let text = "#!/bin/sh\n[ \"$1\" != -xf ] || { echo 'tar: No space left on device' >&2; exit 2; }\n\
+                PATH=${PATH#*:}\nexec tar \"$@\"\n";
+    plimsoll_testkit::write_script(&tar, text);
+    assert_eq!(fleet.task(), NO_CONNECTION);
+    assert_eq!(fleet.names("disk").len(), 1);
+    fs::remove_file(tar).unwrap();
+    assert_eq!((fleet.task(), fleet.attempt()), (Some(0), 1));
+    fleet.assert_no_leftover();
+
+    // It is full as the result arrives: a tar has at least 10,240 bytes.
+    let fleet = Fleet::new();
+    let limited = "ulimit -f 8 && exec \"$0\" t.0 host";
+    let script = fleet.path("fleet").join(TASK);
+    let mut command = fleet.command("sh");
+    let output = command.args(["-c", limited]).arg(script).output().unwrap();
+    assert_eq!(output.status.code(), NO_CONNECTION);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("cannot store the result"), "{errors}");
+    assert_eq!(fleet.names("disk").len(), 1);
+    assert_eq!((fleet.task(), fleet.attempt()), (Some(0), 1));
+    fleet.assert_no_leftover();
 }
 
 #[test]
@@ -262,6 +309,62 @@ fn a_host_out_of_reach_fails_each_try() {
     assert_eq!(fleet.task(), NO_CONNECTION);
     assert_eq!(fleet.task(), NO_CONNECTION);
     fleet.assert_no_leftover();
+    fs::remove_file(fleet.path("down")).unwrap();
+    assert_eq!((fleet.task(), fleet.task()), (Some(0), Some(0)));
+    // A task that is done is not tried.
+    let tries = fleet.read("logs/tries.tsv");
+    let fields = |line: &str| line.split('\t').map(str::to_owned).collect::<Vec<_>>();
+    let tries: Vec<Vec<String>> = tries.lines().map(fields).collect();
+    let codes: Vec<&str> = tries.iter().map(|fields| fields[3].as_str()).collect();
+    assert_eq!(codes, ["75", "75", "0"]);
+    for fields in &tries {
+        assert_eq!((&*fields[1], &*fields[2], fields.len()), ("t.0", "host", 5));
+        assert!(humantime::parse_rfc3339(&fields[0]).is_ok(), "{fields:?}");
+        assert!(fields[4].parse::<u32>().is_ok(), "{fields:?}");
+    }
+    // Whatever the user's configuration says.
+    let calls = fs::read_to_string(fleet.path("calls")).unwrap();
+    for option in [
+        "RemoteCommand=none",
+        "RequestTTY=no",
+        "ControlMaster=no",
+        "ControlPath=none",
+    ] {
+        let option = format!("-o {option} ");
+        assert!(
+            calls.lines().all(|call| call.contains(&option)),
+            "{option}: {calls}"
+        );
+    }
+}
+
+/// `submit` took a damaged result for a result, while `collect` refused it.
+#[test]
+fn a_damaged_result_is_set_aside_and_its_task_runs_again() {
+    let fleet = Fleet::new();
+    assert_eq!(fleet.task(), Some(0));
+    let plan = plan("host\nb\nc\nd");
+    let tasks = fleet.path("fleet/tasks");
+    fs::create_dir(tasks.join("t.1")).unwrap();
+    fs::write(tasks.join("t.2"), "no folder").unwrap();
+    let set_aside = || {
+        set_damaged_aside(&plan, &fleet.path("fleet")).unwrap();
+        let names = fleet.names("fleet/tasks").into_iter();
+        names.filter(|name| name.starts_with('.')).collect::<Vec<_>>()
+    };
+    assert_eq!(set_aside(), [".t.1.damaged", ".t.2.damaged"]);
+    let missing = |plan: &Plan| {
+        let missing = missing(plan, &fleet.path("fleet")).unwrap();
+        missing.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(missing(&plan), ["t.1", "t.2", "t.3"]);
+    for _ in 0..2 {
+        fs::write(tasks.join("t.0/recording/samples.parquet"), "damaged").unwrap();
+        assert_eq!(missing(&plan)[0], "t.0");
+        assert_eq!(set_aside(), [".t.0.damaged", ".t.1.damaged", ".t.2.damaged"]);
+        assert_eq!(fleet.task(), Some(0));
+    }
+    assert_eq!(fleet.attempt(), 3);
 }
 
 #[test]
@@ -420,6 +523,17 @@ fn a_cancel_ends_the_task_on_the_host_and_removes_its_folder() {
     let output = fleet.script(CANCEL, &[]);
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "host\t0\t0\n");
 
+    // One that ignores SIGTERM is killed. Dead runs of others on the host are not this fleet's business.
+    fleet.set("break", "run");
+    fleet.set("deaf", "");
+    fs::remove_file(fleet.path("started")).unwrap();
+    assert_eq!(fleet.task(), NO_CONNECTION);
+    let output = fleet.script(CANCEL, &[]);
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "host\t1\t1\n");
+    let commands = fs::read_to_string(fleet.path("commands")).unwrap();
+    assert_eq!(commands, "cleanup --tasks\n");
+    fleet.assert_no_leftover();
+
     // A host out of reach does not keep the others from their cancel.
     fleet.set("down", "");
     fs::write(fleet.path("fleet").join(TASK_LIST), "t.0\thost\nt.1\tother\n").unwrap();
@@ -427,7 +541,7 @@ fn a_cancel_ends_the_task_on_the_host_and_removes_its_folder() {
     assert!(!output.status.success());
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(
-        errors.contains("all on host: ") && errors.contains("all on other: "),
+        errors.contains("all on host: cannot cancel: no connection") && errors.contains("all on other: "),
         "{errors}"
     );
 }

@@ -1,15 +1,17 @@
 //! The folder of an attempt under way, and the publication of its result.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use super::task_folder::{ATTEMPT, CLAIM, MOST_ATTEMPTS, RESULT, is_taken};
-use super::{Attempt, AttemptOutcome, ResultStatus, TaskFolder, TaskProcess, TaskResult, VERSION, now};
+use super::checksums::checksums;
+use super::task_folder::{ATTEMPT, MOST_ATTEMPTS, claim_name, is_taken};
+use super::{
+    Attempt, AttemptOutcome, RECORDING, RESULT, ResultStatus, TaskFolder, TaskProcess, TaskResult, VERSION,
+    now,
+};
 use crate::fingerprint::{self, Fingerprint};
 use crate::{FleetError, Folder};
-
-/// The recording in the folder of a result, or of a failed attempt.
-pub const RECORDING: &str = "recording";
 
 /// An attempt of this process.
 #[derive(Debug)]
@@ -39,34 +41,16 @@ pub enum Published {
     Lost(TaskResult),
 }
 
-/// SHA-256 of the files of a result by path, without those of other names than a recording has.
-fn checksums(result: &Folder) -> Result<BTreeMap<String, String>, FleetError> {
-    let mut checksums = BTreeMap::new();
-    checksums.extend(
-        result
-            .sha256(fingerprint::FILE, u64::MAX)?
-            .map(|hash| (fingerprint::FILE.to_owned(), hash)),
-    );
-    let Some(recording) = result.folder(RECORDING)? else {
-        return Ok(checksums);
-    };
-    for name in plimsoll_model::recording::model::file::ALL {
-        let hash = recording.sha256(name, u64::MAX)?;
-        checksums.extend(hash.map(|hash| (format!("{RECORDING}/{name}"), hash)));
-    }
-    Ok(checksums)
-}
-
 impl TaskFolder {
     /// Begins an attempt with the next number.
     ///
     /// # Errors
     /// The system's; [`FleetError::Refused`] after 9,999 attempts.
     pub fn begin(&self, process: &TaskProcess, restarts: Option<u32>) -> Result<AttemptFolder, FleetError> {
-        let attempts = self.tasks.make_folder(format!("{}.attempts", self.id))?;
-        let name = format!(".{}.{}{CLAIM}", self.id, process.label());
-        self.tasks.remove(&name)?;
-        let claim = self.tasks.make_folder(&name)?;
+        let attempts = self.tasks.make_folder(self.attempts_name())?;
+        let name = claim_name(process);
+        attempts.remove(&name)?;
+        let claim = attempts.make_folder(&name)?;
         let mut attempt = Attempt {
             version: VERSION,
             number: self
@@ -86,7 +70,7 @@ impl TaskFolder {
         };
         while attempt.number <= MOST_ATTEMPTS {
             claim.write_json(ATTEMPT, &attempt)?;
-            match self.tasks.rename(&name, &attempts, attempt.number.to_string()) {
+            match attempts.rename(&name, &attempts, attempt.number.to_string()) {
                 Ok(()) => {
                     attempts.sync()?;
                     return AttemptFolder::of(self, &attempts, attempt);
@@ -96,7 +80,7 @@ impl TaskFolder {
                 Err(source) => return Err(FleetError::io("create", attempts.path(), source)),
             }
         }
-        self.tasks.remove(&name)?;
+        attempts.remove(&name)?;
         Err(FleetError::refused(
             format_args!("the task {} has had {MOST_ATTEMPTS} attempts", self.id),
             "find the cause in their attempt.json, then remove the folder of its attempts",
@@ -144,15 +128,8 @@ impl AttemptFolder {
             checksums: BTreeMap::new(),
         };
         self.assemble(ending, &mut result)?;
-        let published = self.publish(result)?;
-        match &published {
-            Published::Won(result) => {
-                self.attempt.complete(result);
-                self.folder.write_json(ATTEMPT, &self.attempt)?;
-            }
-            Published::Lost(_) => self.supersede(ending.exit)?,
-        }
-        Ok(published)
+        let result = self.publish(result)?;
+        self.conclude(result, ending.exit)
     }
 
     /// Puts all parts of the result into its temporary folder, on disk, and adds their checksums to it.
@@ -173,21 +150,25 @@ impl AttemptFolder {
         self.task.temporary(self.attempt.number)
     }
 
-    /// Gives the temporary folder the name of the result.
-    fn publish(&self, result: TaskResult) -> Result<Published, FleetError> {
+    /// Gives the temporary folder the name of the result. Returns the task's result, which may be that of another attempt.
+    pub(super) fn publish(&self, result: TaskResult) -> Result<TaskResult, FleetError> {
         let (tasks, id) = (&self.task.tasks, self.task.id.as_str());
         loop {
-            match tasks.rename(self.temporary(), tasks, id) {
+            let source = match tasks.rename(self.temporary(), tasks, id) {
                 Ok(()) => {
                     tasks.sync()?;
-                    tasks.remove(self.task.aside(self.attempt.number))?;
-                    return Ok(Published::Won(result));
+                    return Ok(result);
                 }
-                Err(error) if is_taken(&error) => {}
-                Err(source) => return Err(FleetError::io("publish", &self.result_path(), source)),
+                Err(source) => source,
+            };
+            // A server may have lost its answer: the client asks again, and the folder has its new name already.
+            let is_gone = source.kind() == io::ErrorKind::NotFound;
+            if !is_gone && !is_taken(&source) {
+                return Err(FleetError::io("publish", &self.result_path(), source));
             }
             match self.task.done()? {
-                Some(other) => return Ok(Published::Lost(other)),
+                Some(found) => return Ok(found),
+                None if is_gone => return Err(FleetError::io("publish", &self.result_path(), source)),
                 None => self.set_aside()?,
             }
         }
@@ -205,13 +186,13 @@ impl AttemptFolder {
         match tasks.rename(id, tasks, &aside) {
             Ok(()) => {}
             // Another attempt did so.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(source) => return Err(FleetError::io("replace", &self.result_path(), source)),
         }
         // Another attempt may have replaced it in between: that result stays.
         let moved = tasks.folder(&aside).ok().flatten();
-        let moved = moved.and_then(|folder| self.task.result_in(&folder).ok());
-        if moved.is_some_and(|result| result.status == ResultStatus::Done) {
+        let moved = moved.and_then(|folder| self.task.done_in(&folder).ok().flatten());
+        if moved.is_some() {
             match tasks.rename(&aside, tasks, id) {
                 Ok(()) => {}
                 Err(error) if is_taken(&error) => {}
@@ -226,6 +207,7 @@ impl AttemptFolder {
     /// # Errors
     /// The system's.
     pub fn fail(&mut self, exit: u8) -> Result<(), FleetError> {
+        self.take_back()?;
         for name in self.folder.names()? {
             if name != RECORDING && self.folder.is_folder(&name) {
                 // Of several recordings the first is kept under this name.
@@ -235,11 +217,45 @@ impl AttemptFolder {
         self.end(AttemptOutcome::Failed, exit)
     }
 
-    /// Records that the result of another attempt is the task's, and removes the parts of this one.
+    /// Moves the recording out of a result that could not be published, and removes the rest of that.
+    fn take_back(&self) -> Result<(), FleetError> {
+        let tasks = &self.task.tasks;
+        if let Ok(Some(temporary)) = tasks.folder(self.temporary()) {
+            match temporary.rename(RECORDING, &self.folder, RECORDING) {
+                Ok(()) => {}
+                // The error was before its move.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(source) => {
+                    return Err(FleetError::io("move", &temporary.path().join(RECORDING), source));
+                }
+            }
+        }
+        tasks.remove(self.temporary())
+    }
+
+    /// Records the end of this attempt, now that the task has a result, and removes its parts. The result may be its own although
+    /// [`AttemptFolder::finish`] failed: an error may follow the publication.
     ///
     /// # Errors
     /// The system's.
-    pub fn supersede(&mut self, exit: u8) -> Result<(), FleetError> {
+    pub fn conclude(&mut self, result: TaskResult, exit: u8) -> Result<Published, FleetError> {
+        if !self.has_given(&result) {
+            self.supersede(exit)?;
+            return Ok(Published::Lost(result));
+        }
+        self.attempt.complete(&result);
+        self.folder.write_json(ATTEMPT, &self.attempt)?;
+        self.task.remove_parts(self.attempt.number, &self.folder)?;
+        Ok(Published::Won(result))
+    }
+
+    /// Whether a result is that of this attempt. Numbers begin again if somebody removes the folder of the attempts.
+    fn has_given(&self, result: &TaskResult) -> bool {
+        result.attempt == self.attempt.number && result.started == self.attempt.started
+    }
+
+    /// Records that the result of another attempt is the task's, and removes the parts of this one.
+    fn supersede(&mut self, exit: u8) -> Result<(), FleetError> {
         self.task.remove_parts(self.attempt.number, &self.folder)?;
         self.end(AttemptOutcome::Superseded, exit)
     }

@@ -4,16 +4,19 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 
-use super::{Attempt, AttemptOutcome, ResultStatus, TaskProcess, TaskResult, VERSION};
+use super::checksums::is_whole;
+use super::{Attempt, AttemptOutcome, RESULT, ResultStatus, TaskProcess, TaskResult, VERSION};
 use crate::plan::TaskId;
+use crate::text::ATTEMPTS;
 use crate::{FleetError, Folder};
 
-pub const RESULT: &str = "result.json";
 pub(super) const ATTEMPT: &str = "attempt.json";
 /// Most attempts of a task. An engine gives up long before.
 pub(super) const MOST_ATTEMPTS: u32 = 9999;
-/// Longest document of a task or an attempt.
+/// Longest `attempt.json`.
 const MOST_BYTES: u64 = 1 << 16;
+/// End of the name of a folder that has not got the number of an attempt yet.
+const CLAIM: &str = ".claim";
 
 /// The result and the attempts of a task in a folder of tasks.
 #[derive(Debug, Clone)]
@@ -47,7 +50,7 @@ impl TaskFolder {
         self.tasks.folder(self.id.as_str())
     }
 
-    /// Its result; `None` as long as it has none.
+    /// Its result as its document says; `None` as long as it has none.
     ///
     /// # Errors
     /// A result that cannot be read, or is not of this task.
@@ -58,10 +61,10 @@ impl TaskFolder {
         }
     }
 
-    pub(super) fn result_in(&self, folder: &Folder) -> Result<TaskResult, FleetError> {
+    fn result_in(&self, folder: &Folder) -> Result<TaskResult, FleetError> {
         let path = folder.path().join(RESULT);
-        let result = folder.read_json::<TaskResult>(RESULT, MOST_BYTES, VERSION)?;
-        let result = result.ok_or_else(|| FleetError::format(&path, "it is missing"))?;
+        let read = TaskResult::read(folder)?;
+        let (result, _) = read.ok_or_else(|| FleetError::format(&path, "it is missing"))?;
         if result.task != self.id {
             let reason = format!("it is the result of the task {}", result.task);
             return Err(FleetError::format(&path, reason));
@@ -69,22 +72,38 @@ impl TaskFolder {
         Ok(result)
     }
 
-    /// The result of a task that need not run again. A damaged or failed result is `None`: an attempt replaces it.
+    /// The result of a task that need not run again. A damaged or failed result is `None`: an attempt replaces it. Reads all files of
+    /// the result, as `collect` does not use one with a damaged file.
     ///
     /// # Errors
     /// The system's; [`FleetError::Version`], as a newer program can read it.
     pub fn done(&self) -> Result<Option<TaskResult>, FleetError> {
-        match self.finished() {
-            Ok(result) => Ok(result.filter(|result| result.status == ResultStatus::Done)),
+        let found = self.result_folder().and_then(|folder| match folder {
+            Some(folder) => self.done_in(&folder),
+            None => Ok(None),
+        });
+        match found {
             Err(FleetError::Format { .. }) => Ok(None),
-            // A file or a link in place of the folder.
+            // A file or a link in place of a folder.
             Err(FleetError::Io { source, .. }) if is_no_folder(&source) => Ok(None),
-            Err(error) => Err(error),
+            found => found,
         }
     }
 
+    /// The same of the result in a folder of another name. Damage may be an error.
+    pub(super) fn done_in(&self, folder: &Folder) -> Result<Option<TaskResult>, FleetError> {
+        let result = self.result_in(folder)?;
+        let is_done = result.status == ResultStatus::Done && is_whole(&result, folder)?;
+        Ok(is_done.then_some(result))
+    }
+
+    /// The name of the folder of its attempts.
+    pub(super) fn attempts_name(&self) -> String {
+        format!("{}{ATTEMPTS}", self.id)
+    }
+
     pub(super) fn attempts_folder(&self) -> Result<Option<Folder>, FleetError> {
-        self.tasks.folder(format!("{}.attempts", self.id))
+        self.tasks.folder(self.attempts_name())
     }
 
     /// The numbers of its attempts, ascending.
@@ -100,20 +119,7 @@ impl TaskFolder {
         Ok(numbers)
     }
 
-    /// Its attempts by number. An attempt that gave the result is done, although its process may have died before it wrote
-    /// that. An attempt without a readable `attempt.json` is left out; [`TaskFolder::attempt`] has its error.
-    ///
-    /// # Errors
-    /// The system's.
-    pub fn attempts(&self) -> Result<Vec<Attempt>, FleetError> {
-        let numbers = self.attempt_numbers()?;
-        Ok(numbers
-            .into_iter()
-            .filter_map(|number| self.attempt(number).ok())
-            .collect())
-    }
-
-    /// The attempt of this number.
+    /// The attempt of this number. One that gave the result is done, although its process may have died before it wrote that.
     ///
     /// # Errors
     /// An attempt that cannot be read, or is not of this task and number.
@@ -131,11 +137,7 @@ impl TaskFolder {
     /// The attempt of this number as its file has it.
     pub(super) fn recorded(&self, number: u32) -> Result<Attempt, FleetError> {
         let name = number.to_string();
-        let path = self
-            .tasks
-            .path()
-            .join(format!("{}.attempts", self.id))
-            .join(&name);
+        let path = self.tasks.path().join(self.attempts_name()).join(&name);
         let missing = || FleetError::format(&path, "it has no attempt.json");
         let folder = self.attempts_folder()?.ok_or_else(missing)?;
         let folder = folder.folder(&name)?.ok_or_else(missing)?;
@@ -150,19 +152,34 @@ impl TaskFolder {
         }
     }
 
-    /// Marks attempts whose process is gone, and removes their parts. Once the task is done, also the parts of all other
-    /// attempts, except those of live processes of this host. A live attempt of another host loses only what it would discard.
-    /// Returns the number of attempts that were found dead.
+    /// The number of an attempt that a live process of this host works on.
     ///
     /// # Errors
     /// The system's.
-    pub fn settle(&self, process: &TaskProcess) -> Result<u32, FleetError> {
+    pub fn under_way(&self, process: &TaskProcess) -> Result<Option<u32>, FleetError> {
+        let is_live = |number: &u32| {
+            let recorded = self.recorded(*number);
+            recorded.is_ok_and(|attempt| {
+                attempt.outcome == AttemptOutcome::Running
+                    && attempt.host == process.host
+                    && !process.knows_dead(&attempt)
+            })
+        };
+        Ok(self.attempt_numbers()?.into_iter().find(is_live))
+    }
+
+    /// Marks attempts whose process is gone, and removes their parts. Once the task is done, with the result of [`TaskFolder::done`],
+    /// also the parts of all other attempts, except those of live processes of this host. A live attempt of another host loses
+    /// only what it would discard. Returns the number of attempts that were found dead.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn settle(&self, process: &TaskProcess, done: Option<&TaskResult>) -> Result<u32, FleetError> {
         let mut dead = 0;
-        let done = self.done()?;
-        self.remove_claims(process, done.is_some())?;
         let Some(attempts) = self.attempts_folder()? else {
             return Ok(dead);
         };
+        remove_claims(&attempts, process, done.is_some())?;
         for number in self.attempt_numbers()? {
             let (Ok(mut attempt), Ok(Some(folder))) =
                 (self.recorded(number), attempts.folder(number.to_string()))
@@ -171,7 +188,7 @@ impl TaskFolder {
             };
             let gone = attempt.outcome == AttemptOutcome::Running && process.knows_dead(&attempt);
             if gone {
-                match &done {
+                match done {
                     Some(result) if result.attempt == number => attempt.complete(result),
                     _ => {
                         attempt.outcome = AttemptOutcome::Dead;
@@ -200,21 +217,6 @@ impl TaskFolder {
         self.tasks.remove(self.aside(number))
     }
 
-    /// Removes the claims of dead processes, and if the task is done, those of other hosts.
-    fn remove_claims(&self, process: &TaskProcess, is_done: bool) -> Result<(), FleetError> {
-        let prefix = format!(".{}.", self.id);
-        for name in self.tasks.names()? {
-            let label = name
-                .to_str()
-                .and_then(|name| name.strip_prefix(&prefix)?.strip_suffix(CLAIM));
-            let Some(label) = label else { continue };
-            if process.knows_dead_label(label) || (is_done && !process.is_of_host(label)) {
-                self.tasks.remove(&name)?;
-            }
-        }
-        Ok(())
-    }
-
     /// The name of a result before it is published.
     pub(super) fn temporary(&self, number: u32) -> String {
         format!(".{}.{number}.tmp", self.id)
@@ -226,8 +228,24 @@ impl TaskFolder {
     }
 }
 
-/// End of the name of a claimed number's folder before it has the number.
-pub(super) const CLAIM: &str = ".claim";
+/// The name of the folder that a process makes in that of the attempts, to give it a number.
+pub(super) fn claim_name(process: &TaskProcess) -> String {
+    format!(".{}{CLAIM}", process.label())
+}
+
+/// Removes the claims of dead processes, and if the task is done, those of other hosts.
+fn remove_claims(attempts: &Folder, process: &TaskProcess, is_done: bool) -> Result<(), FleetError> {
+    for name in attempts.names()? {
+        let label = name
+            .to_str()
+            .and_then(|name| name.strip_prefix('.')?.strip_suffix(CLAIM));
+        let Some(label) = label else { continue };
+        if process.knows_dead_label(label) || (is_done && !process.is_of_host(label)) {
+            attempts.remove(&name)?;
+        }
+    }
+    Ok(())
+}
 
 impl Attempt {
     /// Takes the end of the result that it gave.

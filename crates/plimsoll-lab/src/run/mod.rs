@@ -11,6 +11,7 @@ mod neighbour;
 mod phase;
 mod probes;
 mod progress;
+mod ready;
 pub(crate) mod recorder;
 pub mod requirements;
 mod room;
@@ -26,7 +27,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::environment::{self, EnvironmentError, Left, Session, Tripwire};
+use crate::environment::{self, Left, Session, Tripwire};
 use crate::guard;
 use crate::hold;
 use crate::workload::protocol::{Command, Reply};
@@ -39,15 +40,13 @@ use plimsoll_model::recording::{FailureCode, Recording, RecordingError, Warning,
 pub use lone::FinishedRecording;
 use plimsoll_model::scenario::{Machine, Plan, SpeedHints};
 use plimsoll_sample::stop::Stop;
-use plimsoll_sample::{
-    Reader, Sampler, SamplerConfig, Target, command_line, monotonic_ns, new_manifest, now,
-};
+use plimsoll_sample::{Reader, Sampler, SamplerConfig, Target, monotonic_ns, new_manifest, now};
 pub use progress::{Progress, Silent};
+pub use ready::Ready;
 pub use room::{RecordingSize, check_room};
 pub use services::{HeapService, HeapState, Metrics, ServiceError, Services};
 
 use recorder::{Recorder, plain_event};
-use time_limit::TimeLimit;
 use trial_error::TrialError;
 
 /// Longest that the calibration may take; it takes about half a second on a quiet machine.
@@ -115,52 +114,8 @@ struct Runner<'a> {
 ///
 /// # Errors
 /// When the run cannot start or cannot write its recording. A failed trial is in the results.
-pub fn run(
-    mut options: Options,
-    services: &Services,
-    progress: &mut dyn Progress,
-) -> Result<Outcome, Failure> {
-    let stop = Stop::install()
-        .map_err(|error| anyhow::anyhow!("cannot take over signals: {error}"))
-        .or_exit(Exit::Missing)?;
-    let fallback = requirements::adapt(&mut options.plan);
-    check_settings(&options.plan)?;
-    match options.wait {
-        None => requirements::refuse(&options.plan, &options.machine)?,
-        Some(_) => requirements::requirements(&options.plan).refuse(&options.plan)?,
-    }
-    let name = run_name(&options.plan.scenario);
-    let mut session = open_session(&options, &name, &stop, progress)?;
-    if let Some(session) = &mut session {
-        requirements::refuse_algorithms(&options.plan, session)?;
-    }
-    if options.wait.is_some() {
-        // The memory of the other run is free again.
-        options.machine = environment::machine().or_exit(Exit::Missing)?;
-        check_sizes(&options.plan, &options.machine)?;
-    }
-    let place = options.resume.as_ref().unwrap_or(&options.output);
-    let mut warnings = fallback;
-    warnings.extend(check_room(&options.plan, place, options.size)?);
-    let options = &options;
-    if let Some(session) = &session {
-        for run in session.dead_runs().or_exit(Exit::Missing)? {
-            warnings.push(Warning::new(
-                WarningCode::KilledRun,
-                format!(
-                    "the killed run {run} left changes on this machine; undo them with `plimsoll cleanup`"
-                ),
-            ));
-        }
-    }
-    let mut runner = Runner::open(options, name, session, stop, services, progress)?;
-    for warning in warnings {
-        runner.warn(warning)?;
-    }
-    let limit = Duration::from_secs_f64(options.plan.time_limit())
-        .saturating_add(background::time(&options.plan, &options.machine));
-    let ran = TimeLimit::start(limit, Arc::clone(&runner.stop)).and_then(|_limit| runner.go(&options.plan));
-    runner.conclude(ran)
+pub fn run(options: Options, services: &Services, progress: &mut dyn Progress) -> Result<Outcome, Failure> {
+    Ready::take_machine(options, progress)?.run(services, progress)
 }
 
 /// Refuses trials that violate the machine's reserve or do not fit their swap.
@@ -190,34 +145,6 @@ pub fn check_settings(plan: &Plan) -> Result<(), Failure> {
         let checked = trial.settings.check();
         checked.map_err(|error| Failure::message(Exit::Usage, format_args!("trial {}: {error}", trial.id)))
     })
-}
-
-/// Takes the machine lock, if at least one trial can run.
-fn open_session(
-    options: &Options,
-    name: &str,
-    stop: &Stop,
-    progress: &dyn Progress,
-) -> Result<Option<Session>, Failure> {
-    let possible = options
-        .plan
-        .trials
-        .iter()
-        .any(|trial| environment::can_prepare(&trial.settings));
-    if !possible {
-        return Ok(None);
-    }
-    let command = command_line();
-    let opened = match (Session::open(name, &command, None, stop.flag()), options.wait) {
-        (Err(EnvironmentError::Busy { holder, .. }), Some(_)) => {
-            progress.warn(&format!("waiting for {holder} to end"));
-            Session::open(name, &command, options.wait, stop.flag())
-        }
-        (opened, _) => opened,
-    };
-    opened
-        .map(Some)
-        .or_exit(stop.cause().map_or(Exit::Missing, |cause| cause.exit()))
 }
 
 /// Everything that the trials of a plan lack on this machine, each once.

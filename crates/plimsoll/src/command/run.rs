@@ -60,7 +60,9 @@ pub(super) fn run(options: &cli::Run, verbosity: &Verbosity) -> Result<Exit, Fai
     if options.check || options.dry_run || options.show {
         return planned::present(options, plan, &machine);
     }
-    let outcome = measure(options, plan, machine, options.output.clone(), verbosity)?;
+    let mut progress = TerminalProgress::new(verbosity.quiet, verbosity.verbose);
+    progress.bounds(&planned::bounds(&plan, options.hz));
+    let outcome = run::run(settings(options, plan, machine), &SERVICES, &mut progress)?;
     present(&outcome, options.json, verbosity)?;
     if !options.open {
         return Ok(outcome.exit);
@@ -76,26 +78,17 @@ pub(super) fn run(options: &cli::Run, verbosity: &Verbosity) -> Result<Exit, Fai
     }
 }
 
-/// Runs the plan; its recording is made in the folder `output`.
-fn measure(
-    options: &cli::Run,
-    plan: Plan,
-    machine: Machine,
-    output: PathBuf,
-    verbosity: &Verbosity,
-) -> Result<Outcome, Failure> {
-    let mut progress = TerminalProgress::new(verbosity.quiet, verbosity.verbose);
-    progress.bounds(&planned::bounds(&plan, options.hz));
-    let settings = run::Options {
+/// The run of a plan as the options ask for it.
+fn settings(options: &cli::Run, plan: Plan, machine: Machine) -> run::Options {
+    run::Options {
         size: planned::recording_size(&plan, options.hz),
         plan,
         machine,
         hz: options.hz,
-        output,
+        output: options.output.clone(),
         resume: options.resume.clone(),
         wait: options.wait.map(Duration::from_secs),
-    };
-    run::run(settings, &SERVICES, &mut progress)
+    }
 }
 
 /// The scenario on the command line, or the default.

@@ -49,7 +49,7 @@ impl Source {
             "FILE" | "DIR" | "PATH" | "COMMAND" => Source::Files,
             "N" | "F" | "SECONDS" | "TIME" | "BYTES" | "SIZE" | "SIZE/s" | "PERCENT" | "SWAP"
             | "KIND=SHARE" | "CLASS" | "CHART" | "METRIC>LIMIT" | "ADDRESS:PORT" | "REGEX" | "PARTITION"
-            | "IMAGE" | "NODES" | "NAMESPACE" | "RUN-NAME" | "ID" => Source::Free,
+            | "IMAGE" | "NODES" | "NAMESPACE" | "KEY" | "RUN-NAME" | "ID" => Source::Free,
             _ => return None,
         })
     }

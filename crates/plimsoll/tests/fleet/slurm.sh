@@ -63,6 +63,8 @@ SlurmdLogFile=$CLUSTER/log/slurmd-%h.log
 MailProg=/bin/true
 MpiDefault=none
 SwitchType=switch/none
+# It sends a signal to all processes of a task. Most clusters have proctrack/cgroup, which sends SIGTERM to the batch script alone:
+# the tests of job.sbatch do so.
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/linear

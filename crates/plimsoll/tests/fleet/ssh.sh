@@ -111,6 +111,14 @@ END
     chmod 755 "$work/bin/ssh"
     export PATH=$work/bin:$PATH
     for host in "${hosts[@]}"; do wait_until 20 ssh "root@${address[$host]}" true 2>/dev/null; done
+    # Settings of users that must not reach the transport.
+    cat >>"$work/ssh_config" <<END
+RemoteCommand uptime
+RequestTTY force
+ControlMaster auto
+ControlPath $work/control-%C
+ControlPersist 600
+END
 }
 
 plan() { # FOLDER
@@ -172,11 +180,12 @@ lose_hosts() {
     step 'host b is back'
     wait_for_submission
     step "the submission ended with exit code $code"
-    cat "$fleet/logs/joblog.tsv"
+    cat "$fleet/logs/joblog.tsv" "$fleet/logs/tries.tsv"
     [[ $code == 2 ]] || fail "a submission with failed tasks ended with $code, not 2"
     [[ $(results "$fleet" a) == '1 1 ' ]] || fail "host a must have two results of first attempts, not $(results "$fleet" a)"
     [[ $(results "$fleet" b) == '1 2 ' ]] || fail "host b must have results of a first and a second attempt, not $(results "$fleet" b)"
     [[ $(results "$fleet" c) == '' ]] || fail 'host c has a result'
+    [[ $(grep -cF "root@${address[c]}" "$fleet/logs/tries.tsv") == 6 ]] || fail 'not three tries of each task of host c'
     for task in $(tasks_of "$fleet" c); do
         grep -qF -- "$task" "$work/submit.out" || fail "the submission does not list the missing task $task"
     done

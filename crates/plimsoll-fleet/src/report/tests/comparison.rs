@@ -35,6 +35,10 @@ fn a_planted_difference_is_found_and_fails_its_condition() {
         (Basis::Hosts, State::Failed)
     );
     assert_eq!(outcome.exit(), Exit::Regression);
+    let lines = outcome.lines().join("\n");
+    for name in ["A: old-image (", "B: new-image ("] {
+        assert!(lines.contains(name), "{lines}");
+    }
     let kernel = comparison
         .differences
         .iter()
@@ -120,6 +124,22 @@ fn data_sets_without_a_class_in_common_are_an_error() {
     let error = MadeSet::new("tuesday", &others)
         .against(Some(&baseline), &[])
         .unwrap_err();
-    assert!(matches!(error, FleetError::Comparison(_)), "{error}");
+    assert!(matches!(error, FleetError::Refused { .. }), "{error}");
     assert_eq!(error.exit(), Exit::Usage);
+    let text = error.to_string();
+    for group in ["A: big/zram", "B: small/zram"] {
+        assert!(text.contains(group), "{text}");
+    }
+}
+
+#[test]
+fn a_data_set_without_a_result_is_an_error() {
+    let baseline = MadeSet::new("monday", &hosts(6, 1.0));
+    let mut others = hosts(6, 1.0);
+    others.iter_mut().for_each(|host| host.state = "missing");
+    let error = MadeSet::new("tuesday", &others)
+        .against(Some(&baseline), &[])
+        .unwrap_err();
+    assert!(matches!(error, FleetError::Refused { .. }), "{error}");
+    assert!(error.to_string().contains("B (tuesday)"), "{error}");
 }

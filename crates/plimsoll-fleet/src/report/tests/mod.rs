@@ -192,6 +192,7 @@ fn task_row(run: &str, task: &str, host: &MadeHost) -> Vec<Value> {
         ]);
     } else {
         values.push(("reason", text("the worker <b>was killed</b>")));
+        values.push(("engine_state", text("NODE_FAIL")));
     }
     row(columns::TASKS, &values)
 }

@@ -43,7 +43,7 @@ fn a_slow_host_is_an_outlier_and_its_other_algorithm_is_named() {
                 setting.value.as_str(),
                 setting.majority.as_str()
             ),
-            ("zram's algorithm", "lzo", "lz4")
+            ("zram algorithm", "lzo", "lz4")
         );
         assert_eq!(setting.hosts, 1);
         for line in [&outcome.lines()[1], &html] {
@@ -69,14 +69,21 @@ fn equal_hosts_have_no_outlier() {
 
 #[test]
 fn two_hosts_and_untrustworthy_values_give_no_outlier() {
-    let (outcome, _) = MadeSet::new("march", &with_slow_host(2, 0, 0.4)).report();
+    let (outcome, html) = MadeSet::new("march", &with_slow_host(2, 0, 0.4)).report();
     assert!(outcome.outliers.is_empty(), "{:?}", outcome.outliers);
+    assert!(html.contains("None of the 2 combinations"), "{html}");
+    let mut hosts = with_slow_host(3, 0, 0.4);
+    hosts.iter_mut().for_each(|host| host.restore.truncate(2));
+    let (outcome, html) = MadeSet::new("march", &hosts).report();
+    assert!(outcome.outliers.is_empty(), "{:?}", outcome.outliers);
+    assert!(html.contains("None of the 2 combinations"), "{html}");
     let mut hosts = with_slow_host(12, 0, 0.4);
     hosts[0].status = "untrustworthy";
     let (outcome, html) = MadeSet::new("march", &hosts).report();
     assert!(outcome.outliers.is_empty(), "{:?}", outcome.outliers);
     let doubtful = outcome.distributions.iter().flat_map(|one| &one.hosts);
     assert_eq!(doubtful.filter(|host| !host.trusted).count(), 2);
+    assert!(html.contains("No outliers in the 2 of 2 combinations"), "{html}");
     assert!(html.contains("host doubt"));
 }
 
@@ -123,10 +130,7 @@ fn distributions_are_of_the_medians_of_hosts() {
     let values: Vec<f64> = restore.hosts.iter().map(|host| host.value).collect();
     assert_eq!(values, [2.0, 4.0, 3.0]);
     let quantiles = restore.quantiles.unwrap();
-    assert_eq!(
-        (quantiles.least, quantiles.median, quantiles.most),
-        (2.0, 3.0, 4.0)
-    );
+    assert_eq!((quantiles.min, quantiles.median, quantiles.max), (2.0, 3.0, 4.0));
     // The page has them as sort keys, or as texts, and each host as a dot.
     for text in ["host000: 2.00 s", "host001: 4.00 s", "host002: 3.00 s"] {
         assert!(html.contains(text), "{text}");
@@ -138,7 +142,8 @@ fn distributions_are_of_the_medians_of_hosts() {
 
 #[test]
 fn tasks_that_are_not_done_are_listed_with_their_reason() {
-    let mut hosts = hosts(8, 1.0);
+    let mut hosts = hosts(9, 1.0);
+    hosts[8].state = "unreadable";
     for (host, state) in hosts.iter_mut().zip(["failed", "missing", "corrupt"]) {
         host.state = state;
     }
@@ -165,17 +170,18 @@ fn tasks_that_are_not_done_are_listed_with_their_reason() {
             summary.missing,
             summary.corrupt
         ),
-        (8, 3, 1, 1, 3)
+        (9, 3, 1, 1, 3)
     );
-    assert_eq!(summary.attempts, 8);
+    assert_eq!((summary.unreadable, summary.attempts), (1, 9));
     assert_eq!(summary.engine_restarts, 5);
     let listed: Vec<&str> = summary.unfinished.iter().map(|task| task.task.as_str()).collect();
-    assert_eq!(listed, ["0000", "0001", "0002", "0004", "0005"]);
+    assert_eq!(listed, ["0000", "0001", "0002", "0004", "0005", "0008"]);
     assert!(summary.unfinished.iter().all(|task| !task.reason.is_empty()));
     assert!(
         html.contains("the worker &#60;b&#62;was killed") || html.contains("the worker &lt;b&gt;was killed")
     );
-    assert!(page::tasks_sentence(summary).contains("3 corrupt"));
+    assert!(html.contains("NODE_FAIL"));
+    assert!(page::tasks_sentence(summary).contains("3 corrupt, 1 unreadable"));
 }
 
 #[test]

@@ -35,6 +35,10 @@ pub(in crate::recording) fn copy_verified(
 ) -> Result<u64, CopyError> {
     let read = |error| RecordingError::io("read", path, error);
     let length = source.metadata().map_err(read)?.len();
+    // The description first: a file of gigabytes that is no table is not copied.
+    let described = FileReader::of(source.try_clone().map_err(read)?, path, VALUES_MAX)?;
+    check_columns(described.schema()).map_err(|damage| corrupt(path, damage))?;
+    source.rewind().map_err(read)?;
     let mut hash = Xxh3::new();
     let mut buffer = vec![0; 1 << 18];
     // A source that grows meanwhile does not have the checksum.

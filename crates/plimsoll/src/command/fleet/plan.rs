@@ -98,6 +98,7 @@ fn engine(options: &FleetPlan) -> Result<Engine, Failure> {
         image: options.image.clone().unwrap_or_default(),
         nodes: options.nodes.clone(),
         memory_limit: quantity(options.memory_limit.unwrap_or(MEMORY_LIMIT)),
+        tolerations: options.tolerate.clone(),
     })
 }
 
@@ -122,7 +123,7 @@ fn summary(plan: &Plan, folder: &Path) -> String {
         plan.at_most
     );
     let _ = writeln!(text, "Folder    {shown}");
-    let _ = writeln!(text, "Actions on each host, as root:");
+    let _ = writeln!(text, "Possible actions as root on each host:");
     for privilege in &plan.privileges {
         let _ = writeln!(text, "  {} ({})", privilege.action, privilege.reason);
     }

@@ -13,6 +13,8 @@ use plimsoll_model::exit::{Exit, Failure, OrExit};
 
 /// In the fleet's folder.
 const REPORT: &str = "report.html";
+/// In a data set.
+const TASKS: &str = "tasks.parquet";
 
 /// Returns code 6 if a condition fails, 7 if one has no verdict.
 pub(super) fn report(options: &FleetReport, verbosity: &Verbosity) -> Result<Exit, Failure> {
@@ -28,7 +30,8 @@ pub(super) fn report(options: &FleetReport, verbosity: &Verbosity) -> Result<Exi
         .collect::<Result<_, _>>()
         .or_exit(Exit::Usage)?;
     let plan = read_plan(&options.folder)?;
-    let baseline = options.against.as_deref().map(data_of);
+    require_data("report", &options.folder)?;
+    let baseline = options.against.as_deref().map(data_of).transpose()?;
     let write = |output: &mut dyn io::Write| {
         let mut output = output;
         report::write(
@@ -100,10 +103,22 @@ fn conclude(outcome: &ReportOutcome, options: &FleetReport, verbosity: &Verbosit
     Ok(exit)
 }
 
-/// The data set that the user names by itself or by the folder of its fleet.
-fn data_of(named: &Path) -> PathBuf {
-    match named.join(plan::FILE).exists() {
-        true => data(named),
-        false => named.to_owned(),
+/// The data set that the user names by itself or by its fleet folder.
+fn data_of(named: &Path) -> Result<PathBuf, Failure> {
+    if !named.join(plan::FILE).exists() {
+        return Ok(named.to_owned());
     }
+    require_data("compare with", named)?;
+    Ok(data(named))
+}
+
+/// Refuses a fleet folder without a data set.
+fn require_data(verb: &str, folder: &Path) -> Result<(), Failure> {
+    // Another error is that of the reader.
+    if !matches!(data(folder).join(TASKS).try_exists(), Ok(false)) {
+        return Ok(());
+    }
+    let folder = folder.display();
+    let text = format!("cannot {verb} {folder}: it has no data set; run `plimsoll fleet collect {folder}`");
+    Err(Failure::message(Exit::Missing, text))
 }

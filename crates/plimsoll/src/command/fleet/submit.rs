@@ -18,18 +18,7 @@ pub(super) fn submit(options: &FleetSubmit, verbosity: &Verbosity) -> Result<Exi
         super::super::print(&commands)?;
         return Ok(Exit::Done);
     }
-    if let Some(before) = Submitted::read(folder).map_err(failure)? {
-        return Err(Failure::message(
-            Exit::Usage,
-            format_args!(
-                "cannot submit {}: it is job {} since {}; `plimsoll fleet cancel` ends that one, and then a submission \
-                 runs the tasks that are not done",
-                folder.display(),
-                sanitize(&before.job),
-                sanitize(&before.at)
-            ),
-        ));
-    }
+    require_new(&plan, folder)?;
     let submitted = send(&plan, folder)?;
     submitted.write(folder).map_err(failure)?;
     if !verbosity.quiet {
@@ -45,6 +34,26 @@ pub(super) fn submit(options: &FleetSubmit, verbosity: &Verbosity) -> Result<Exi
     Ok(Exit::Done)
 }
 
+/// Refuses a second job beside the first. Over ssh, a submission goes on with an interrupted one, and a lock refuses two at once.
+fn require_new(plan: &Plan, folder: &Path) -> Result<(), Failure> {
+    if let Engine::Ssh { .. } = plan.engine {
+        return Ok(());
+    }
+    let Some(before) = Submitted::read(folder).map_err(failure)? else {
+        return Ok(());
+    };
+    let shown = folder.display();
+    Err(Failure::message(
+        Exit::Usage,
+        format_args!(
+            "cannot submit {shown}: already submitted as job {} at {}; to run the tasks without a result again, run \
+             `plimsoll fleet cancel {shown}`, then `plimsoll fleet submit {shown}`",
+            sanitize(&before.job),
+            sanitize(&before.at)
+        ),
+    ))
+}
+
 fn send(plan: &Plan, folder: &Path) -> Result<Submitted, Failure> {
     let submitted = match plan.engine {
         Engine::Slurm { .. } => slurm::submit(plan, folder),
@@ -58,12 +67,7 @@ fn send(plan: &Plan, folder: &Path) -> Result<Submitted, Failure> {
 pub(super) fn cancel(options: &FleetFolder, verbosity: &Verbosity) -> Result<Exit, Failure> {
     let folder = &options.folder;
     let plan = read_plan(folder)?;
-    let Some(submitted) = Submitted::read(folder).map_err(failure)? else {
-        return Err(Failure::message(
-            Exit::Usage,
-            format_args!("cannot cancel {}: it is not submitted", folder.display()),
-        ));
-    };
+    let submitted = job(&plan, folder)?;
     let cancelled = match plan.engine {
         Engine::Slurm { .. } => slurm::cancel(&plan, folder, &submitted),
         Engine::Ssh { .. } => ssh::cancel(&plan, folder, &submitted),
@@ -82,8 +86,29 @@ pub(super) fn cancel(options: &FleetFolder, verbosity: &Verbosity) -> Result<Exi
             ),
         ));
     }
+    // The last question about this job: the record says which tasks were cancelled, and is of no other use.
+    let _ = super::keep_accounting(&plan, folder, &submitted);
     Submitted::remove(folder).map_err(failure)?;
     Ok(Exit::Done)
+}
+
+/// The job to cancel. Only Slurm needs its id: over ssh and on Kubernetes, tasks are found by the name of the run, also those of an
+/// interrupted submission.
+fn job(plan: &Plan, folder: &Path) -> Result<Submitted, Failure> {
+    if let Some(submitted) = Submitted::read(folder).map_err(failure)? {
+        return Ok(submitted);
+    }
+    match plan.engine {
+        Engine::Ssh { .. } | Engine::Kubernetes { .. } => Ok(Submitted::now(plan.engine.name(), &plan.run)),
+        Engine::Slurm { .. } => Err(Failure::message(
+            Exit::Usage,
+            format_args!(
+                "cannot cancel {}: it is not submitted by `fleet submit`; to cancel a job that `sh submit.sh` \
+                 submitted, run `scancel JOB`",
+                folder.display()
+            ),
+        )),
+    }
 }
 
 fn summary(cancelled: &Cancelled) -> String {

@@ -5,9 +5,9 @@ use super::{BROWSER, COLOURS, NO_COLOR, Page, Rows, TERM, example};
 const FOLDER: Rows = &[
     (
         "DIR/plan.json",
-        "Plan: tasks, engine, limits, hashes, and the actions as root on each host.",
+        "Plan: tasks, engine, limits, hashes, and the privileged actions of a task.",
     ),
-    ("DIR/submit.sh", "Commands of a submission, for a run by hand."),
+    ("DIR/submit.sh", "Commands that fleet submit runs."),
     (
         "DIR/tasks/ID",
         "Result of a finished task; attempts are in DIR/tasks/ID.attempts.",
@@ -26,7 +26,7 @@ pub(super) const PAGES: &[(&str, Page)] = &[
             examples: &[
                 example(
                     "plimsoll fleet plan compression --folder fleet-1 --slurm batch --tasks 20",
-                    "Plan a scenario on 20 hosts of a Slurm partition, then submit it:",
+                    "Plan 20 tasks on a Slurm partition:",
                 ),
                 example("plimsoll fleet submit fleet-1", "Submit the tasks to Slurm:"),
                 example(
@@ -35,10 +35,10 @@ pub(super) const PAGES: &[(&str, Page)] = &[
                 ),
                 example(
                     "plimsoll fleet report fleet-1 --open",
-                    "Report the differences among the hosts:",
+                    "Report the distributions of the metrics and the outlier hosts:",
                 ),
             ],
-            exit: "collect: code 2 if a task is not done. report: 6 and 7 as compare.",
+            exit: "collect: 2 if a task is not done. report: 6 if a condition failed, 7 if one cannot be decided.",
             files: FOLDER,
             environment: COLOURS,
             see_also: &[
@@ -57,15 +57,15 @@ pub(super) const PAGES: &[(&str, Page)] = &[
             examples: &[
                 example(
                     "plimsoll fleet plan loadline --quick --folder fleet-1 --hosts hosts.txt --repeat 3",
-                    "Plan three tasks for each host of a file, by ssh:",
+                    "Plan three tasks for each host of a hosts file, over ssh:",
                 ),
                 example(
                     "plimsoll fleet plan thrash N=5 --folder fleet-2 --slurm batch --tasks 300 --at-most 50",
-                    "Plan 300 tasks on a Slurm partition, on at most 50 hosts at a time:",
+                    "Plan 300 tasks on a Slurm partition, of which at most 50 run at a time:",
                 ),
                 example(
-                    "plimsoll fleet plan map --folder fleet-3 --k8s --image debian:stable-slim --nodes a,b,c",
-                    "Plan a task on each of three nodes of Kubernetes:",
+                    "plimsoll fleet plan map --folder fleet-3 --k8s --image registry.example/debian-kmod:1 --nodes a,b,c",
+                    "Plan one task on each of three Kubernetes nodes:",
                 ),
             ],
             exit: "",
@@ -87,11 +87,11 @@ pub(super) const PAGES: &[(&str, Page)] = &[
             examples: &[
                 example(
                     "plimsoll fleet submit fleet-1 --dry-run",
-                    "Print the commands of a submission:",
+                    "Print the commands without running them:",
                 ),
                 example("plimsoll fleet submit fleet-1", "Submit the tasks:"),
             ],
-            exit: "3 if the engine refuses the tasks. By ssh, it ends with the last task: 2 if a task has no result.",
+            exit: "3 if the engine refuses the tasks. With ssh, submit waits for the last task; 2 if a task has no result.",
             files: FOLDER,
             environment: COLOURS,
             see_also: &[
@@ -106,9 +106,9 @@ pub(super) const PAGES: &[(&str, Page)] = &[
         Page {
             examples: &[example(
                 "plimsoll fleet cancel fleet-1",
-                "End the running tasks, which undo their changes, and start no other:",
+                "Stop the running tasks, which undo their changes, and cancel the waiting ones:",
             )],
-            exit: "3 if a task could not be ended.",
+            exit: "3 if a task could not be stopped.",
             files: FOLDER,
             environment: COLOURS,
             see_also: &[
@@ -126,9 +126,12 @@ pub(super) const PAGES: &[(&str, Page)] = &[
                     "plimsoll fleet collect fleet-1",
                     "Merge the results, and list the tasks that are not done:",
                 ),
-                example("plimsoll fleet collect fleet-1 --json", "The same for a program:"),
+                example(
+                    "plimsoll fleet collect fleet-1 --json",
+                    "Print the state of every task as one JSON document:",
+                ),
             ],
-            exit: "2 if a task failed, is missing or is corrupt; the data set has the others.",
+            exit: "2 if a task failed, is missing, corrupt or unreadable; the data set has the finished tasks.",
             files: FOLDER,
             environment: COLOURS,
             see_also: &[
@@ -148,7 +151,7 @@ pub(super) const PAGES: &[(&str, Page)] = &[
                 ),
                 example(
                     "plimsoll fleet report fleet-2 --against fleet-1 --fail-on 'restore.seconds>10%'",
-                    "Compare two dates or images, and fail a job on a regression of more than a tenth:",
+                    "Compare two fleets, and exit with code 6 if the restore time is more than 10% longer:",
                 ),
             ],
             exit: "",

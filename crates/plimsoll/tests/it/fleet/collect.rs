@@ -110,7 +110,7 @@ fn a_second_collection_keeps_every_result() {
     assert_eq!(first["tasks"], second["tasks"]);
     assert_eq!(
         second["counts"],
-        json!({"done": 2, "failed": 1, "missing": 1, "corrupt": 0})
+        json!({"done": 2, "failed": 1, "missing": 1, "corrupt": 0, "unreadable": 0})
     );
 }
 

@@ -61,6 +61,12 @@ fn a_fleet_is_submitted_once() {
     assert_eq!((job.engine.as_str(), job.job.as_str()), ("slurm", "4242"));
     let again = planned.plimsoll(&["submit", "fleet"]);
     assert_eq!(again.status.code(), Some(1), "{again:?}");
+    let errors = String::from_utf8_lossy(&again.stderr);
+    let reason = format!("already submitted as job 4242 at {}", job.at);
+    assert!(
+        errors.contains(&reason) && errors.contains("fleet cancel fleet"),
+        "{errors}"
+    );
 }
 
 #[test]
@@ -79,6 +85,8 @@ fn a_fleet_that_is_not_submitted_cannot_be_cancelled() {
     let planned = Planned::new("#!/bin/sh\n");
     let output = planned.plimsoll(&["cancel", "fleet"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("not submitted by `fleet submit`"), "{errors}");
 }
 
 #[test]

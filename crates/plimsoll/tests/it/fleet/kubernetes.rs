@@ -17,13 +17,20 @@ impl Cluster {
         let work = tempfile::tempdir().expect("a folder");
         let bin = work.path().join("bin");
         fs::create_dir(&bin).expect("a folder");
-        let text = format!(
-            "#!/bin/sh\necho \"$*\" >>{}\ncase $1 in exec) cat >/dev/null ;; delete) echo job.batch/x ;; esac\n",
-            work.path().join("calls").display()
-        );
-        plimsoll_testkit::write_script(bin.join("kubectl"), &text);
         fs::write(work.path().join("program"), "a program").expect("written");
-        Cluster { work }
+        let cluster = Cluster { work };
+        cluster.answer_delete_with("echo job.batch/x");
+        cluster
+    }
+
+    /// Writes a `kubectl` that answers `delete` with these commands, and `get` with a pod.
+    fn answer_delete_with(&self, delete: &str) {
+        let text = format!(
+            "#!/bin/sh\necho \"$*\" >>{}\ncase $1 in\nexec) cat >/dev/null ;;\ndelete) {delete} ;;\n\
+             get) echo 'x-0-abcde   node7' ;;\nesac\n",
+            self.work.path().join("calls").display()
+        );
+        plimsoll_testkit::write_script(self.work.path().join("bin/kubectl"), &text);
     }
 
     fn folder(&self) -> PathBuf {
@@ -95,6 +102,77 @@ fn a_fleet_is_planned_submitted_and_cancelled() {
         "{last}"
     );
     assert_eq!(Submitted::read(&cluster.folder()).expect("no file"), None);
+}
+
+/// A pod on a dead node never ends. The fleet stays submitted, so that a second cancel can end it.
+#[test]
+fn a_cancel_with_a_dead_node_ends_and_names_it() {
+    let cluster = Cluster::new();
+    let planned = cluster.plimsoll(&[
+        "plan",
+        "tour",
+        "--k8s",
+        "--image",
+        "debian-kmod",
+        "--tasks",
+        "2",
+        "--tolerate",
+        "lab",
+        "--tolerate",
+        "example.com/reserved",
+        "--folder",
+        "fleet",
+        "--binary",
+        "program",
+    ]);
+    assert!(planned.status.success(), "{planned:?}");
+    let shown = String::from_utf8_lossy(&planned.stdout).into_owned();
+    assert!(
+        shown.contains("Possible actions as root on each host:"),
+        "{shown}"
+    );
+    let job = fs::read_to_string(cluster.folder().join("job.yaml")).expect("the Job");
+    for key in ["lab", "example.com/reserved"] {
+        let line = format!("- {{key: \"{key}\", operator: Exists, effect: NoSchedule}}");
+        assert!(job.contains(&line), "{job}");
+    }
+    let submitted = cluster.plimsoll(&["submit", "fleet"]);
+    assert!(submitted.status.success(), "{submitted:?}");
+
+    cluster.answer_delete_with("echo 'error: timed out waiting for the condition on jobs/x' >&2; exit 1");
+    let cancelled = cluster.plimsoll(&["cancel", "fleet"]);
+    assert_eq!(cancelled.status.code(), Some(3), "{cancelled:?}");
+    let errors = String::from_utf8_lossy(&cancelled.stderr).into_owned();
+    assert!(
+        errors.contains("x-0-abcde") && errors.contains("kubectl delete node node7"),
+        "{errors}"
+    );
+    assert!(Submitted::read(&cluster.folder()).expect("a file").is_some());
+
+    cluster.answer_delete_with("echo job.batch/x");
+    let cancelled = cluster.plimsoll(&["cancel", "fleet"]);
+    assert!(cancelled.status.success(), "{cancelled:?}");
+}
+
+#[test]
+fn taints_are_of_kubernetes() {
+    let cluster = Cluster::new();
+    let planned = cluster.plimsoll(&[
+        "plan",
+        "tour",
+        "--slurm",
+        "batch",
+        "--tasks",
+        "1",
+        "--tolerate",
+        "lab",
+        "--folder",
+        "fleet",
+        "--binary",
+        "program",
+    ]);
+    assert_eq!(planned.status.code(), Some(1), "{planned:?}");
+    assert!(!cluster.folder().exists());
 }
 
 #[test]

@@ -142,12 +142,12 @@ fn wrong_requests_end_with_1_and_leave_nothing() {
         ),
         ("no nodes", [&["tour"][..], &kubernetes].concat()),
         ("no image", vec!["tour", "--k8s", "--tasks", "1"]),
-        ("a missing file of hosts", vec!["tour", "--hosts", "nowhere"]),
+        ("a missing hosts file", vec!["tour", "--hosts", "nowhere"]),
     ];
     for (defect, arguments) in wrong {
         let work = tempfile::tempdir().expect("a folder");
         let output = plan(work.path(), &arguments);
-        let expected = if defect == "a missing file of hosts" { 3 } else { 1 };
+        let expected = if defect == "a missing hosts file" { 3 } else { 1 };
         assert_eq!(output.status.code(), Some(expected), "{defect}: {output:?}");
         assert!(!work.path().join("fleet").exists(), "{defect}");
     }

@@ -121,6 +121,24 @@ fn a_slower_fleet_ends_with_6_and_an_equal_one_with_0() {
 }
 
 #[test]
+fn a_fleet_without_a_data_set_ends_with_3_and_the_command_to_run() {
+    let [fleet, other] = [1.0, 1.0].map(|factor| Fleet::new(factor, 1.0));
+    let (reported, _) = fleet.report(&[]);
+    assert_eq!(reported.status.code(), Some(3), "{}", text(&reported));
+    let advice = format!("run `plimsoll fleet collect {}`", fleet.path().display());
+    assert!(text(&reported).contains(&advice), "{}", text(&reported));
+    fleet.collect();
+    let against = other.path().to_str().expect("UTF-8");
+    let (compared, _) = fleet.report(&["--against", against]);
+    assert_eq!(compared.status.code(), Some(3), "{}", text(&compared));
+    assert!(
+        text(&compared).contains("cannot compare with"),
+        "{}",
+        text(&compared)
+    );
+}
+
+#[test]
 fn the_page_opens_in_a_browser_and_runs_its_script() {
     let chromium = PathBuf::from(std::env::var_os("CHROMIUM").unwrap_or("/usr/bin/chromium".into()));
     if !plimsoll_testkit::capability("chromium", chromium.exists(), "no Chromium") {

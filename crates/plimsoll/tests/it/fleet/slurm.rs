@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, Instant};
 
+use plimsoll_fleet::accounting::{Accounting, Source};
 use plimsoll_fleet::plan::Plan;
-use plimsoll_fleet::slurm::{self, Accounting, Source};
+use plimsoll_fleet::slurm;
 use plimsoll_fleet::task::{Attempt, AttemptOutcome, ResultStatus, TaskResult};
 use plimsoll_fleet::{Cancelled, Submitted};
 use plimsoll_testkit::{again, capability, command, role, write_script};
@@ -19,15 +20,34 @@ const INSIDE: &str = "inside";
 const LONGEST: Duration = Duration::from_secs(1800);
 const SCENARIO: &str = "[scenario]\nname = \"on-slurm\"\n[global]\nworkload = \"compression\"\nsize = \"16M\"\nhold = 3\nrepeat = 1\n\
                         class = \"ratio=3\"\nsubject = \"zram\"\n";
-/// Fails task 1 at its first start, and task 2 always, the second time after task 1 is done: its failure cancels the waiting
-/// tasks. The other tasks are done at once.
-const STUB: &str = "#!/bin/sh
+/// Fails task 1 at its first start, and task 2 always.
+const FAILING: &str = "#!/bin/sh
 while [ \"$1\" != --task ]; do shift; done
 case $2-${SLURM_RESTART_COUNT:-0} in
-*1-0 | *2-0) exit 2 ;;
-*2-*)
-    until [ -d tasks/*1 ]; do sleep 0.1; done
+*1-0 | *2-*) exit 2 ;;
+esac
+mkdir \"tasks/$2\"
+";
+/// Fails task 1 when task 2 has started, so that no place is left for the other tasks. Task 2 is done some time after that
+/// failure. Every wait ends: the task then exits with 3.
+const STOPPING: &str = "#!/bin/sh
+while [ \"$1\" != --task ]; do shift; done
+: >\"tasks/$2.started\"
+n=0
+later() {
+    n=$((n + 1))
+    [ $n -lt 1200 ] || exit 3
+    sleep 0.1
+}
+case $2 in
+*1)
+    until [ -e tasks/*2.started ]; do later; done
     exit 2
+    ;;
+*2)
+    until [ -e logs/failed-*/*1 ]; do later; done
+    # Until the waiting tasks are cancelled.
+    sleep 5
     ;;
 esac
 mkdir \"tasks/$2\"
@@ -161,6 +181,22 @@ impl Fleet {
             .collect()
     }
 
+    /// The tasks in the document of `fleet collect`, by id.
+    fn collect(&self) -> BTreeMap<String, serde_json::Value> {
+        let collect = command(PLIMSOLL)
+            .args(["fleet", "collect", "--json"])
+            .arg(&self.folder)
+            .output();
+        let output = collect.expect("plimsoll starts");
+        let document: serde_json::Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", text(&output)));
+        assert_eq!(document["engine_error"], serde_json::Value::Null);
+        let tasks = document["tasks"].as_array().expect("tasks").iter();
+        tasks
+            .map(|task| (task["id"].as_str().expect("an id").to_owned(), task.clone()))
+            .collect()
+    }
+
     fn has_ended(&self) -> bool {
         let queue = command("squeue")
             .args(["--noheader", "--jobs", &self.submitted.job])
@@ -188,6 +224,7 @@ fn all_results_arrive_although_a_host_dies() {
         lose_a_host();
         // The hosts that are left.
         fail_tasks();
+        stop_after_a_failure();
         cancel_tasks();
     } else if is_possible() {
         in_a_cluster("fleet::slurm::all_results_arrive_although_a_host_dies");
@@ -237,6 +274,17 @@ fn lose_a_host() {
     assert_eq!(attempts.len(), 2);
     assert_eq!(attempts[0].host, lost.host);
     assert_ne!(attempts[1].host, lost.host);
+    let collected = fleet.collect();
+    for (task, account) in &accounts {
+        assert_eq!(collected[task]["state"], "done", "{task}");
+        assert_eq!(collected[task]["engine"]["restarts"], account.restarts, "{task}");
+    }
+    // Slurm forgets the job; the fleet's folder does not.
+    let kept = plimsoll_fleet::accounting::read(&fleet.folder).expect("a file");
+    assert_eq!(
+        kept.into_values().collect::<Vec<_>>(),
+        accounts.into_values().collect::<Vec<_>>()
+    );
     assert!(matches!(
         attempts[0].outcome,
         AttemptOutcome::Running | AttemptOutcome::Dead
@@ -254,21 +302,12 @@ fn lose_a_host() {
     assert_eq!(runs.iter().find(is_ours), None, "a task left changes");
 }
 
-/// A failed task starts again up to its retries, and the first failed task cancels the waiting ones.
+/// A failed task starts again up to its retries.
 fn fail_tasks() {
-    let stub = PathBuf::from(std::env::var_os("CLUSTER").expect("a folder")).join("stub.sh");
-    write_script(&stub, STUB);
+    let stub = PathBuf::from(std::env::var_os("CLUSTER").expect("a folder")).join("failing.sh");
+    write_script(&stub, FAILING);
     let stub = stub.to_str().expect("text");
-    let options = [
-        "--tasks",
-        "6",
-        "--at-most",
-        "2",
-        "--retries",
-        "1",
-        "--stop-after",
-        "1",
-    ];
+    let options = ["--tasks", "2", "--at-most", "2", "--retries", "1"];
     let fleet = Fleet::submit("failing", &[&options[..], &["--binary", stub]].concat());
     wait_for("end of the job", || fleet.has_ended().then_some(()));
     let accounts = fleet.accounting();
@@ -276,12 +315,55 @@ fn fail_tasks() {
     assert_eq!((first.state.as_str(), first.restarts), ("COMPLETED", 1));
     let second = &accounts[fleet.task(1)];
     assert_eq!((second.state.as_str(), second.restarts), ("FAILED", 1));
-    for index in 2..6 {
-        let state = accounts
-            .get(fleet.task(index))
-            .map(|account| account.state.as_str());
-        let is_done = fleet.folder.join("tasks").join(fleet.task(index)).exists();
-        assert_eq!(is_done, state == Some("COMPLETED"), "{index}: {state:?}");
+    // The stub writes no documents: the engine alone knows its starts.
+    let collected = fleet.collect();
+    let second = &collected[fleet.task(1)];
+    assert_eq!(
+        (&second["state"], &second["reason"]),
+        (&"missing".into(), &"no attempt and no result in tasks/".into())
+    );
+    assert_eq!(
+        (&second["engine"]["state"], &second["engine"]["restarts"]),
+        (&"FAILED".into(), &1.into())
+    );
+}
+
+/// The first failed task cancels the waiting ones, and the running one finishes. Tasks have no retries here: between two starts
+/// of a task, Slurm would start the waiting ones.
+fn stop_after_a_failure() {
+    let stub = PathBuf::from(std::env::var_os("CLUSTER").expect("a folder")).join("stopping.sh");
+    write_script(&stub, STOPPING);
+    let stub = stub.to_str().expect("text");
+    let options = [
+        "--tasks",
+        "4",
+        "--at-most",
+        "2",
+        "--retries",
+        "0",
+        "--stop-after",
+        "1",
+    ];
+    let fleet = Fleet::submit("stopping", &[&options[..], &["--binary", stub]].concat());
+    wait_for("end of the job", || fleet.has_ended().then_some(()));
+    let accounts = fleet.accounting();
+    let state = |index: usize| {
+        let account = accounts.get(fleet.task(index));
+        account.map_or("unknown", |account| account.state.as_str())
+    };
+    let states: Vec<&str> = (0..4).map(state).collect();
+    assert_eq!(
+        states[..2],
+        ["FAILED", "COMPLETED"],
+        "{states:?}: {}",
+        fleet.logs()
+    );
+    assert!(fleet.folder.join("tasks").join(fleet.task(1)).exists());
+    assert!(states[2..].contains(&"CANCELLED"), "{states:?}: {}", fleet.logs());
+    for index in 2..4 {
+        let started = format!("{}.started", fleet.task(index));
+        let has_started = fleet.folder.join("tasks").join(started).exists();
+        assert!(!has_started, "{index}: {states:?}: {}", fleet.logs());
     }
 }
 
@@ -307,5 +389,8 @@ fn cancel_tasks() {
         fleet.logs()
     );
     assert!(!tasks.join(format!("{}.started", fleet.task(1))).exists());
-    assert_eq!(fleet.accounting()[fleet.task(0)].state, "CANCELLED");
+    let accounts = fleet.accounting();
+    for index in 0..3 {
+        assert_eq!(accounts[fleet.task(index)].state, "CANCELLED", "{index}");
+    }
 }

@@ -1,8 +1,9 @@
 //! `plimsoll run --task`: real runs, killed at random moments, and started twice.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use plimsoll_testkit::capability;
@@ -18,15 +19,27 @@ const ID: &str = "node-a.1";
 struct Fleet {
     _folder: TempDir,
     tasks: PathBuf,
+    /// A state folder for its runs alone.
+    state: Option<PathBuf>,
 }
 
 impl Fleet {
     fn new() -> Fleet {
         let folder = tempfile::tempdir().expect("a folder");
-        let tasks = folder.path().join("tasks");
         Fleet {
+            tasks: folder.path().join("tasks"),
             _folder: folder,
-            tasks,
+            state: None,
+        }
+    }
+
+    /// A fleet whose runs have a lock of their own, for a test that has the machine.
+    fn apart() -> Fleet {
+        let fleet = Fleet::new();
+        let state = fleet.tasks.with_file_name("state");
+        Fleet {
+            state: Some(state),
+            ..fleet
         }
     }
 
@@ -41,16 +54,24 @@ impl Fleet {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        if let Some(state) = &self.state {
+            command.env("PLIMSOLL_STATE_DIR", state);
+        }
         command
     }
 
     /// A run of a second with zram in a cgroup.
     fn real(&self) -> Command {
+        self.holding("hold=0.3")
+    }
+
+    /// The same with these rests between the phases.
+    fn holding(&self, hold: &str) -> Command {
         self.command(&[
             "compression",
             "size=32M",
             "class=random",
-            "hold=0.3",
+            hold,
             "--repeat",
             "1",
             "--wait",
@@ -114,7 +135,8 @@ impl Fleet {
 
     /// The journals of its runs.
     fn journals(&self) -> Vec<PathBuf> {
-        let entries = fs::read_dir("/var/lib/plimsoll/runs").into_iter().flatten();
+        let state = self.state.as_deref().unwrap_or("/var/lib/plimsoll".as_ref());
+        let entries = fs::read_dir(state.join("runs")).into_iter().flatten();
         let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
         let tasks = self.tasks.to_str().expect("text").to_owned();
         paths
@@ -140,6 +162,34 @@ fn names(folder: &Path) -> Vec<String> {
 fn code(output: &Output) -> i32 {
     let code = output.status.code();
     code.unwrap_or_else(|| panic!("a signal: {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// Starts a task, and returns it with the rest of its messages as soon as it waits for the machine.
+fn start_waiting(mut command: Command) -> (Child, BufReader<ChildStderr>) {
+    let mut child = command.spawn().expect("plimsoll starts");
+    let mut messages = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut said = String::new();
+    while !said.contains("waiting for ") {
+        let length = messages.read_line(&mut said).expect("text");
+        assert!(length > 0, "it ended without a wait: {said}");
+    }
+    (child, messages)
+}
+
+/// Waits for the end of such a task.
+fn end((child, mut messages): (Child, BufReader<ChildStderr>)) -> Output {
+    let mut output = child.wait_with_output().expect("output");
+    messages.read_to_end(&mut output.stderr).expect("its messages");
+    output
+}
+
+/// The swap areas of the machine.
+fn swap_areas() -> Vec<String> {
+    let text = fs::read_to_string("/proc/swaps").expect("the swap areas");
+    let areas = text.lines().skip(1);
+    areas
+        .filter_map(|line| Some(line.split_whitespace().next()?.to_owned()))
+        .collect()
 }
 
 fn has_laboratory() -> bool {
@@ -208,6 +258,67 @@ fn a_task_started_twice_at_once_gives_one_result_and_is_skipped_then() {
         host["memory_bytes"].as_u64().is_some_and(|bytes| bytes > 0),
         "{host}"
     );
+}
+
+/// The second start had looked for dead tasks while the first one lived. So it measured beside the zram device of the first,
+/// and its result had that device as swap of the host.
+#[test]
+fn a_task_that_waits_for_one_that_is_killed_measures_a_clean_machine() {
+    if !has_laboratory() {
+        return;
+    }
+    let _machine = crate::machine::alone();
+    let fleet = Fleet::apart();
+    let before = swap_areas();
+    let mut first = fleet.holding("hold=600").spawn().expect("plimsoll starts");
+    let deadline = Instant::now() + Duration::from_secs(600);
+    while swap_areas() == before {
+        assert!(Instant::now() < deadline, "no swap within ten minutes");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let second = start_waiting(fleet.real());
+    first.kill().expect("a child");
+    first.wait().expect("a child");
+    assert_ne!(swap_areas(), before, "the first one could not turn it off");
+    let output = end(second);
+    assert_eq!(code(&output), 0, "{}", String::from_utf8_lossy(&output.stderr));
+    fleet.assert_one_result();
+    let attempts = fleet.attempts();
+    let outcomes: Vec<&str> = attempts.iter().map(|(outcome, _)| outcome.as_str()).collect();
+    assert_eq!(outcomes, ["dead", "done"]);
+    let result = fleet.tasks.join(ID);
+    let events = fs::read_to_string(result.join("recording/events.jsonl")).expect("events");
+    assert!(!events.contains("killed-run"), "{events}");
+    let host = json(&result.join("host.json"));
+    assert_eq!(
+        host["swap"].as_array().map(Vec::len),
+        Some(before.len()),
+        "{host}"
+    );
+    assert_eq!(swap_areas(), before);
+}
+
+/// The second start had looked for a result before its wait. So it measured in full, and its result was discarded.
+#[test]
+fn a_task_that_another_start_finishes_during_the_wait_is_skipped() {
+    if !has_laboratory() {
+        return;
+    }
+    let fleet = Fleet::new();
+    let machine = crate::machine::alone();
+    let starts = [start_waiting(fleet.real()), start_waiting(fleet.real())];
+    drop(machine);
+    let outputs = starts.map(end);
+    for output in &outputs {
+        assert_eq!(code(output), 0, "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    fleet.assert_one_result();
+    assert_eq!(fleet.attempts().len(), 1, "{:?}", fleet.attempts());
+    let result = fleet.result();
+    let printed = outputs
+        .iter()
+        .map(|output| serde_json::from_slice::<Value>(&output.stdout).expect("JSON"));
+    assert_eq!(printed.filter(|printed| *printed == result).count(), 1);
 }
 
 #[test]

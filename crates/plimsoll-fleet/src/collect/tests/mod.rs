@@ -11,6 +11,8 @@ use tempfile::TempDir;
 
 use super::*;
 
+mod around_results;
+
 /// A fleet's folder with a recording to copy.
 struct Fleet {
     folder: TempDir,
@@ -400,7 +402,7 @@ fn a_link_in_the_data_set_is_not_followed() {
 fn two_collections_at_once_are_refused() {
     let fleet = Fleet::new(&["a"]);
     fs::create_dir(fleet.data()).unwrap();
-    let lock = Folder::open(&fleet.data()).unwrap().lock().unwrap();
+    let lock = Folder::open(&fleet.data()).unwrap().lock(".lock").unwrap();
     let result = collect(fleet.folder.path(), &fleet.plan, &fleet.data());
     assert!(matches!(result, Err(FleetError::Refused { .. })), "{result:?}");
     drop(lock);

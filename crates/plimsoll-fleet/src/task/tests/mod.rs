@@ -1,16 +1,21 @@
+mod results;
+
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 
+use plimsoll_model::recording::model::file;
 use plimsoll_proc::ProcessId;
 use tempfile::TempDir;
 
 use super::*;
-use crate::FleetError;
 use crate::fingerprint::Fingerprint;
 
-/// A folder of tasks, with tasks that write a recording of one file.
+/// The files of a recording in these tests.
+const FILES: [&str; 4] = [file::MANIFEST, file::RESULTS, file::SAMPLES, file::REPORT];
+
+/// A folder of tasks.
 struct Tasks {
     _folder: TempDir,
     path: PathBuf,
@@ -37,6 +42,12 @@ impl Tasks {
 
     fn attempt(&self, number: u32) -> PathBuf {
         self.path.join(format!("a.attempts/{number}"))
+    }
+
+    /// The samples of the result.
+    fn samples(&self) -> String {
+        let recording = self.path.join("a/recording");
+        fs::read_to_string(recording.join(file::SAMPLES)).unwrap()
     }
 }
 
@@ -73,24 +84,43 @@ fn host() -> Fingerprint {
 fn record(attempt: &AttemptFolder, text: &str) -> &'static Path {
     let folder = attempt.path().join("thrash-1");
     fs::create_dir(&folder).unwrap();
-    fs::write(folder.join("samples"), text).unwrap();
+    for name in FILES {
+        fs::write(folder.join(name), text).unwrap();
+    }
     Path::new("thrash-1")
+}
+
+/// The end of a run with this recording.
+fn end(attempt: &mut AttemptFolder, recording: Option<&Path>) -> Result<Published, FleetError> {
+    attempt.finish(&Ending {
+        exit: 7,
+        recording,
+        host: &host(),
+        binary_sha256: "0",
+    })
 }
 
 fn finish(mut attempt: AttemptFolder, text: &str) -> Published {
     let recording = record(&attempt, text);
-    let ending = Ending {
-        exit: 7,
-        recording: Some(recording),
-        host: &host(),
-        binary_sha256: "0",
-    };
-    attempt.finish(&ending).unwrap()
+    end(&mut attempt, Some(recording)).unwrap()
+}
+
+/// As the start of a task does it.
+fn settle(task: &TaskFolder, process: &TaskProcess) -> u32 {
+    let done = task.done().unwrap();
+    task.settle(process, done.as_ref()).unwrap()
+}
+
+fn attempts(task: &TaskFolder) -> Vec<Attempt> {
+    let numbers = task.attempt_numbers().unwrap().into_iter();
+    numbers.map(|number| task.attempt(number).unwrap()).collect()
 }
 
 fn outcomes(task: &TaskFolder) -> Vec<AttemptOutcome> {
-    let attempts = task.attempts().unwrap();
-    attempts.into_iter().map(|attempt| attempt.outcome).collect()
+    attempts(task)
+        .into_iter()
+        .map(|attempt| attempt.outcome)
+        .collect()
 }
 
 #[test]
@@ -115,9 +145,9 @@ fn a_finished_attempt_gives_the_result() {
         names(&tasks.path.join("a")),
         ["host.json", "recording", "result.json"]
     );
-    assert_eq!(fs::read(tasks.path.join("a/recording/samples")).unwrap(), b"x");
+    assert_eq!(tasks.samples(), "x");
     assert_eq!(names(&tasks.attempt(1)), ["attempt.json"]);
-    let [attempt] = &task.attempts().unwrap()[..] else {
+    let [attempt] = &attempts(&task)[..] else {
         panic!("one attempt")
     };
     assert_eq!(attempt.outcome, AttemptOutcome::Done);
@@ -157,7 +187,7 @@ fn two_attempts_at_once_give_one_result() {
         assert_eq!(*lost, Published::Lost(result.clone()));
     }
     assert_eq!(task.attempt_numbers().unwrap(), (1..=8).collect::<Vec<_>>());
-    for attempt in task.attempts().unwrap() {
+    for attempt in attempts(&task) {
         let expected = match attempt.number == result.attempt {
             true => AttemptOutcome::Done,
             false => AttemptOutcome::Superseded,
@@ -176,11 +206,11 @@ fn a_dead_attempt_of_this_boot_is_marked_and_its_parts_go() {
     record(&dead, "x");
     let live = task.begin(&here(), None).unwrap();
     record(&live, "x");
-    assert_eq!(task.settle(&here()).unwrap(), 1);
+    assert_eq!(settle(&task, &here()), 1);
     assert_eq!(outcomes(&task), [AttemptOutcome::Dead, AttemptOutcome::Running]);
     assert_eq!(names(&tasks.attempt(1)), ["attempt.json"]);
     assert_eq!(names(&tasks.attempt(2)), ["attempt.json", "thrash-1"]);
-    assert_eq!(task.settle(&here()).unwrap(), 0, "once");
+    assert_eq!(settle(&task, &here()), 0, "once");
 }
 
 #[test]
@@ -192,7 +222,7 @@ fn an_attempt_before_the_last_boot_of_this_host_is_dead() {
         ..here()
     };
     task.begin(&before, None).unwrap();
-    assert_eq!(task.settle(&here()).unwrap(), 1);
+    assert_eq!(settle(&task, &here()), 1);
     assert_eq!(outcomes(&task), [AttemptOutcome::Dead]);
 }
 
@@ -206,7 +236,7 @@ fn an_attempt_of_another_host_may_live() {
     };
     let attempt = task.begin(&other, None).unwrap();
     record(&attempt, "x");
-    assert_eq!(task.settle(&here()).unwrap(), 0);
+    assert_eq!(settle(&task, &here()), 0);
     assert_eq!(outcomes(&task), [AttemptOutcome::Running]);
     assert_eq!(names(&tasks.attempt(1)), ["attempt.json", "thrash-1"]);
     // Its host marks it.
@@ -214,7 +244,7 @@ fn an_attempt_of_another_host_may_live() {
         host: "other".to_owned(),
         ..here()
     };
-    assert_eq!(task.settle(&of_other).unwrap(), 1);
+    assert_eq!(settle(&task, &of_other), 1);
 }
 
 /// A node dies and its task runs on another one; then the first node is back, with its process.
@@ -226,28 +256,63 @@ fn a_lost_host_leaves_no_parts_once_the_task_is_done() {
         host: "other".to_owned(),
         ..here()
     };
-    fs::create_dir(tasks.path.join(".a.other.1.1.claim")).unwrap();
+    fs::create_dir_all(tasks.path.join("a.attempts/.other.1.1.claim")).unwrap();
     let mut lost = task.begin(&other, None).unwrap();
     let recording = record(&lost, "x");
     fs::create_dir(tasks.path.join(".a.1.tmp")).unwrap();
     finish(task.begin(&here(), None).unwrap(), "y");
-    task.settle(&here()).unwrap();
+    settle(&task, &here());
     assert_eq!(tasks.names(), ["a", "a.attempts"]);
+    assert_eq!(names(&tasks.path.join("a.attempts")), ["1", "2"]);
     assert_eq!(names(&tasks.attempt(1)), ["attempt.json"]);
     assert_eq!(outcomes(&task), [AttemptOutcome::Running, AttemptOutcome::Done]);
-    let ended = lost.finish(&Ending {
-        exit: 0,
-        recording: Some(recording),
-        host: &host(),
-        binary_sha256: "0",
-    });
+    let ended = end(&mut lost, Some(recording));
     assert!(matches!(ended, Err(FleetError::Io { .. })), "{ended:?}");
-    lost.supersede(0).unwrap();
+    let result = task.done().unwrap().unwrap();
+    let concluded = lost.conclude(result.clone(), 0).unwrap();
+    assert_eq!(concluded, Published::Lost(result));
     assert_eq!(
         outcomes(&task),
         [AttemptOutcome::Superseded, AttemptOutcome::Done]
     );
     assert_eq!(tasks.names(), ["a", "a.attempts"]);
+}
+
+/// A claim of the task `node.lan` looked like one of the task `node` while both were in the folder of tasks.
+#[test]
+fn a_task_leaves_the_claims_of_other_tasks() {
+    let tasks = Tasks::new();
+    let open = |id: &str| TaskFolder::open(&tasks.path, &id.parse().unwrap()).unwrap();
+    let (node, lan) = (open("node"), open("node.lan"));
+    let claims = ["node.lan.attempts/.other.1.1.claim", ".node.lan.other.1.1.claim"];
+    let claims = claims.map(|claim| tasks.path.join(claim));
+    for claim in &claims {
+        fs::create_dir_all(claim).unwrap();
+    }
+    finish(node.begin(&here(), None).unwrap(), "x");
+    settle(&node, &here());
+    assert!(claims.iter().all(|claim| claim.is_dir()));
+    finish(lan.begin(&here(), None).unwrap(), "x");
+    settle(&lan, &here());
+    assert_eq!(names(&tasks.path.join("node.lan.attempts")), ["1"]);
+}
+
+#[test]
+fn an_attempt_of_a_live_process_of_this_host_is_under_way() {
+    let tasks = Tasks::new();
+    let task = tasks.task();
+    assert_eq!(task.under_way(&here()).unwrap(), None);
+    let other = TaskProcess {
+        host: "other".to_owned(),
+        ..here()
+    };
+    task.begin(&gone(), None).unwrap();
+    task.begin(&other, None).unwrap();
+    assert_eq!(task.under_way(&here()).unwrap(), None);
+    let mut live = task.begin(&here(), None).unwrap();
+    assert_eq!(task.under_way(&here()).unwrap(), Some(3));
+    live.fail(2).unwrap();
+    assert_eq!(task.under_way(&here()).unwrap(), None);
 }
 
 #[test]
@@ -258,13 +323,13 @@ fn a_failed_attempt_keeps_its_recording_until_the_task_is_done() {
     record(&attempt, "x");
     attempt.fail(2).unwrap();
     assert_eq!(names(&tasks.attempt(1)), ["attempt.json", "recording"]);
-    let [failed] = &task.attempts().unwrap()[..] else {
+    let [failed] = &attempts(&task)[..] else {
         panic!("one attempt")
     };
     assert_eq!((failed.outcome, failed.exit), (AttemptOutcome::Failed, Some(2)));
     assert_eq!(task.done().unwrap(), None);
     finish(task.begin(&here(), None).unwrap(), "y");
-    task.settle(&here()).unwrap();
+    settle(&task, &here());
     assert_eq!(names(&tasks.attempt(1)), ["attempt.json"]);
     assert_eq!(outcomes(&task), [AttemptOutcome::Failed, AttemptOutcome::Done]);
 }
@@ -276,8 +341,8 @@ fn a_death_at_any_step_leaves_one_result() {
     for has_file in [false, true] {
         let tasks = Tasks::new();
         let task = tasks.task();
-        let claim = tasks.path.join(format!(".a.{}.claim", gone().label()));
-        fs::create_dir(&claim).unwrap();
+        let claim = tasks.path.join(format!("a.attempts/.{}.claim", gone().label()));
+        fs::create_dir_all(&claim).unwrap();
         if has_file {
             fs::write(claim.join(".attempt.json.1.x.new"), "{").unwrap();
         }
@@ -318,85 +383,23 @@ fn a_death_at_any_step_leaves_one_result() {
     finish(attempt, "x");
     fs::write(tasks.attempt(1).join("attempt.json"), running).unwrap();
     assert_eq!(outcomes(&task), [AttemptOutcome::Done], "as its result says");
-    assert_eq!(task.settle(&here()).unwrap(), 0);
+    assert_eq!(settle(&task, &here()), 0);
     assert_eq!(task.recorded(1).unwrap().outcome, AttemptOutcome::Done);
 }
 
 /// Starts the task again.
 fn assert_one_result(tasks: &Tasks, task: &TaskFolder) {
-    task.settle(&here()).unwrap();
+    settle(task, &here());
     let Published::Won(_) = finish(task.begin(&here(), None).unwrap(), "again") else {
         panic!("another attempt won");
     };
     assert_eq!(tasks.names(), ["a", "a.attempts"]);
-    assert_eq!(
-        fs::read(tasks.path.join("a/recording/samples")).unwrap(),
-        b"again"
-    );
-    for number in task.attempt_numbers().unwrap() {
-        assert_eq!(names(&tasks.attempt(number)), ["attempt.json"]);
+    assert_eq!(tasks.samples(), "again");
+    let numbers = task.attempt_numbers().unwrap();
+    for number in &numbers {
+        assert_eq!(names(&tasks.attempt(*number)), ["attempt.json"]);
     }
-}
-
-#[test]
-fn a_damaged_result_is_replaced() {
-    type Damage = fn(&Path);
-    let damages: [Damage; 6] = [
-        |result| fs::create_dir(result).unwrap(),
-        |result| {
-            fs::create_dir(result).unwrap();
-            fs::write(result.join("result.json"), "{\"version\":1").unwrap();
-        },
-        |result| {
-            fs::create_dir(result).unwrap();
-            symlink("/dev/zero", result.join("result.json")).unwrap();
-        },
-        |result| {
-            fs::create_dir(result).unwrap();
-            rustix::fs::mkfifoat(
-                rustix::fs::CWD,
-                result.join("result.json"),
-                rustix::fs::Mode::RWXU,
-            )
-            .unwrap();
-        },
-        |result| fs::write(result, "no folder").unwrap(),
-        |result| symlink("/etc", result).unwrap(),
-    ];
-    for damage in damages {
-        let tasks = Tasks::new();
-        let task = tasks.task();
-        damage(&tasks.path.join("a"));
-        assert_eq!(task.done().unwrap(), None);
-        finish(task.begin(&here(), None).unwrap(), "x");
-        assert!(task.done().unwrap().is_some());
-        assert_eq!(tasks.names(), ["a", "a.attempts"]);
-    }
-    assert!(Path::new("/etc").is_dir());
-}
-
-#[test]
-fn a_result_of_a_newer_program_stays() {
-    let tasks = Tasks::new();
-    let task = tasks.task();
-    finish(task.begin(&here(), None).unwrap(), "x");
-    let file = tasks.path.join("a/result.json");
-    let text = fs::read_to_string(&file)
-        .unwrap()
-        .replace("\"version\": 1", "\"version\": 2");
-    fs::write(&file, text).unwrap();
-    let error = task.done().unwrap_err();
-    assert!(
-        matches!(
-            error,
-            FleetError::Version {
-                found: 2,
-                known: 1,
-                ..
-            }
-        ),
-        "{error:?}"
-    );
+    assert_eq!(names(&tasks.path.join("a.attempts")).len(), numbers.len());
 }
 
 /// The tasks of other machines may hold anything.
@@ -421,7 +424,7 @@ fn strange_attempts_do_no_harm() {
     assert_eq!(dead.number(), 6);
     symlink(outside.path(), dead.path().join("thrash-1")).unwrap();
     symlink(outside.path(), tasks.path.join(".a.6.tmp")).unwrap();
-    task.settle(&here()).unwrap();
+    settle(&task, &here());
     assert_eq!(names(outside.path()), ["kept"]);
     assert_eq!(task.attempt_numbers().unwrap(), [2, 3, 4, 5, 6]);
     for number in 2..=5 {
@@ -440,6 +443,7 @@ fn attempts_end_at_their_limit() {
     let error = task.begin(&here(), None).unwrap_err();
     assert!(matches!(error, FleetError::Refused { .. }), "{error:?}");
     assert_eq!(tasks.names(), ["a.attempts"]);
+    assert_eq!(names(&tasks.path.join("a.attempts")), ["9999"]);
 }
 
 #[test]
