@@ -159,6 +159,13 @@ results() { # FOLDER HOST
     done | sort | tr '\n' ' '
 }
 
+# Kills the processes of a host's connections, not the sshd that starts them, and not the task. There is none between two connections of
+# a task.
+# shellcheck disable=SC2317 # called by wait_until
+loses_connections() { # HOST
+    runs_task "$1" && pkill -KILL --parent "${pid_of[$1]}"
+}
+
 lose_hosts() {
     local fleet=$work/fleet task host
     step 'one host cannot be reached'
@@ -170,9 +177,7 @@ lose_hosts() {
     kill_host b
     clean
     step 'host b lost its power'
-    wait_until 300 runs_task a
-    # The processes of its connections, not the sshd that starts them, and not the task.
-    pkill -KILL --parent "${pid_of[a]}"
+    wait_until 300 loses_connections a
     step 'host a lost its connections'
     sleep 3
     ip -n b link set eth0 up
